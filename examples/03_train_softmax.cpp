@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 
 namespace {
@@ -20,12 +21,37 @@ void check(cudaError_t status) {
   if (status != cudaSuccess) throw std::runtime_error(cudaGetErrorString(status));
 }
 
-float* zeros(std::size_t count) {
-  float* memory = nullptr;
-  check(cudaMalloc(&memory, count * sizeof(float)));
-  check(cudaMemset(memory, 0, count * sizeof(float)));
-  return memory;
-}
+/// The program's own memory and stream. Made when the first batch is there: by then the session has opened the device, and
+/// what is wrong with the driver or the GPU was said in plain words.
+struct softmax {
+  softmax(int classes, std::size_t rows_max) {
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    step.inputs = inputs;
+    step.classes = classes;
+    step.rate = 2e-3F;
+    step.weights = zeros(static_cast<std::size_t>(inputs) * classes);
+    step.error = zeros(rows_max * classes);
+    step.loss = zeros(1);
+    check(cudaDeviceSynchronize());  // the zeros were written on another stream
+  }
+  static float* zeros(std::size_t count) {
+    float* memory = nullptr;
+    check(cudaMalloc(&memory, count * sizeof(float)));
+    check(cudaMemset(memory, 0, count * sizeof(float)));
+    return memory;
+  }
+  /// The loss of all rows since the last call.
+  float take_loss() {
+    float loss = 0;
+    check(cudaMemcpyAsync(&loss, step.loss, sizeof loss, cudaMemcpyDeviceToHost, stream));
+    check(cudaMemsetAsync(step.loss, 0, sizeof loss, stream));
+    check(cudaStreamSynchronize(stream));
+    return loss;
+  }
+
+  cudaStream_t stream = nullptr;
+  softmax_step step{};
+};
 
 int count_folders(const char* path) {
   int folders = 0;
@@ -53,36 +79,27 @@ int main(int argc, char** argv) {
     settings.gpu.dtype = penstock::dtype::float32;  // [rows, 3, side, side], normalised on the GPU
     penstock::Session session(settings);
 
+    const int classes = count_folders(argv[1]);
     // The session shares the primary context with this program: use memory and streams as usual.
-    cudaStream_t stream = nullptr;
-    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    softmax_step step{};
-    step.inputs = inputs;
-    step.classes = count_folders(argv[1]);
-    step.rate = 2e-3F;
-    step.weights = zeros(static_cast<std::size_t>(inputs * step.classes));
-    step.error = zeros(static_cast<std::size_t>(settings.sampler.batch_size) * step.classes);
-    step.loss = zeros(1);
-    check(cudaDeviceSynchronize());  // the zeros were written on another stream
-
+    std::optional<softmax> model;
     float first = 0;
     float last = 0;
     for (std::uint64_t epoch = 0; epoch < settings.sampler.epochs; ++epoch) {
       std::size_t samples = 0;
-      check(cudaMemsetAsync(step.loss, 0, sizeof(float), stream));
       for (penstock::Batch& batch : session.epoch(epoch)) {
         if (batch.rows() == 0) continue;  // all its files were bad
+        if (!model) model.emplace(classes, settings.sampler.batch_size);
+        softmax_step& step = model->step;
         step.rows = static_cast<int>(batch.rows());
         step.images = static_cast<const float*>(batch.tensor("image").data);
         step.labels = static_cast<const std::int64_t*>(batch.tensor("label").data);
-        batch.wait({stream});  // later work on the stream sees the batch; the host does not wait
-        check(train(step, stream));
-        batch.release({stream});  // the buffer is reused once the stream gets here
+        batch.wait({model->stream});  // later work on the stream sees the batch; the host does not wait
+        check(train(step, model->stream));
+        batch.release({model->stream});  // the buffer is reused once the stream gets here
         samples += static_cast<std::size_t>(step.rows);
       }
-      check(cudaMemcpyAsync(&last, step.loss, sizeof(float), cudaMemcpyDeviceToHost, stream));
-      check(cudaStreamSynchronize(stream));
-      last /= static_cast<float>(samples);
+      if (samples == 0) throw std::runtime_error("no image could be loaded");
+      last = model->take_loss() / static_cast<float>(samples);
       if (epoch == 0) first = last;
       std::printf("epoch %2llu  loss %.4f\n", static_cast<unsigned long long>(epoch), last);
     }

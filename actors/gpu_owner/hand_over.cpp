@@ -80,10 +80,8 @@ bool hand_over::wait_for_batch(nanoseconds at_most) {
 std::optional<hand_over::taken> hand_over::take_until(steady_time deadline) {
   const stage_range range("take");
   std::unique_lock hold(mutex_);
-  const auto begin = std::chrono::steady_clock::now();
   const bool news = changed_.wait_until(hold, deadline,
                                         [&] { return failure_ || stopped_ || finished_ || !queue_.empty(); });
-  waited_ += std::chrono::steady_clock::now() - begin;
   if (!news) return std::nullopt;
   if (failure_) return *failure_;
   if (stopped_ || queue_.empty()) return stream_ended{};
@@ -100,11 +98,6 @@ std::vector<ready_batch> hand_over::begin_seek(std::uint64_t seek_number) {
   seek_number_ = seek_number;
   finished_ = false;
   return dropped;
-}
-
-nanoseconds hand_over::waited() const {
-  const std::lock_guard hold(mutex_);
-  return waited_;
 }
 
 }  // namespace penstock::gpu_owner

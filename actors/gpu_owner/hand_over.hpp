@@ -66,8 +66,6 @@ class hand_over {
   [[nodiscard]] bool give_back(std::uint32_t buffer);
   /// The stream seeks. Returns everything that is queued: the caller releases the buffers.
   std::vector<ready_batch> begin_seek(std::uint64_t seek_number);
-  /// The total time that take() has waited.
-  [[nodiscard]] nanoseconds waited() const;
 
  private:
   mutable std::mutex mutex_;
@@ -75,7 +73,6 @@ class hand_over {
   std::deque<ready_batch> queue_;
   std::vector<std::uint32_t> returned_;  // at most the device's buffers
   std::optional<failure> failure_;
-  nanoseconds waited_{0};
   std::uint64_t seek_number_ = 0;
   bool finished_ = false;
   bool stopped_ = false;

@@ -2,6 +2,7 @@
 
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/thrown.hpp"
 #include "runtime/base/units.hpp"
 
 #include <penstock/job_program.hpp>
@@ -25,10 +26,8 @@ failure as_failure(const std::exception_ptr& thrown) {
     return e.as_failure();
   } catch (const std::bad_alloc&) {
     return {errc::device_out_of_memory, "out of memory (std::bad_alloc)", 0};
-  } catch (const std::exception& e) {
-    return {errc::sink, e.what(), 0};
   } catch (...) {
-    return {errc::sink, "an exception that is not a std::exception", 0};
+    return {errc::sink, thrown_text(), 0};
   }
 }
 

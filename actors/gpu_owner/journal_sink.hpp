@@ -11,7 +11,7 @@
 // machine.
 #pragma once
 
-#include "runtime/base/fd.hpp"
+#include "runtime/base/line_file.hpp"
 #include "runtime/base/result.hpp"
 
 #include <penstock/batch.hpp>
@@ -25,13 +25,13 @@ class journal_sink {
   /// Appends to the file and creates it if it is missing. Refuses with errc::sink.
   static result<journal_sink> open(const std::string& path);
 
-  result<void> write(const Batch& batch) const;
+  result<void> write(const Batch& batch);
 
  private:
   journal_sink(unique_fd file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
-  [[nodiscard]] result<void> append(const std::string& line) const;
+  [[nodiscard]] result<void> append(const std::string& line);
 
-  unique_fd file_;
+  line_file file_;
   std::string path_;
 };
 

@@ -18,10 +18,12 @@ constexpr nanoseconds idle_after = std::chrono::milliseconds(20);
 
 result<void> owner_batches::run() {
   while (true) {
+    if (around_.flight != nullptr) around_.flight->wait_begins(std::chrono::steady_clock::now());
     if (nothing_comes()) {
       if (auto ok = acknowledge(); !ok) return ok;
     }
     auto taken = around_.consumer->take();
+    if (around_.flight != nullptr) around_.flight->wait_ends(std::chrono::steady_clock::now());
     if (auto* why = std::get_if<failure>(&taken)) return tl::unexpected(std::move(*why));
     // The device is certain to be open only when the first batch arrives; then a device program may use it.
     if (!sink_) {
@@ -135,7 +137,6 @@ result<void> owner_batches::acknowledge() {
   news.uploads = counts.uploads;
   news.bytes = counts.bytes;
   news.pinned = counts.pinned;
-  news.waited_ns = static_cast<std::uint64_t>(around_.consumer->waited().count());
   around_.link->send(news);
   return {};
 }

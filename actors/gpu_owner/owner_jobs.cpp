@@ -35,7 +35,9 @@ upload_batches orders_of(protocol::upload_jobs order) {
 
 result<void> owner_jobs::run() {
   while (true) {
+    if (around_.flight != nullptr) around_.flight->wait_begins(std::chrono::steady_clock::now());
     auto taken = around_.consumer->take();
+    if (around_.flight != nullptr) around_.flight->wait_ends(std::chrono::steady_clock::now());
     if (auto* why = std::get_if<failure>(&taken)) return tl::unexpected(std::move(*why));
     if (std::holds_alternative<hand_over::stream_ended>(taken)) return {};
     if (auto ok = answer(std::move(std::get<ready_batch>(taken))); !ok) {
@@ -78,7 +80,6 @@ void owner_jobs::send() {
   news.uploads = counts.uploads;
   news.bytes = counts.bytes;
   news.pinned = counts.pinned;
-  news.waited_ns = static_cast<std::uint64_t>(around_.consumer->waited().count());
   around_.link->send(news);
 }
 

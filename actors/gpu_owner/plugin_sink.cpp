@@ -1,6 +1,7 @@
 #include "actors/gpu_owner/plugin_sink.hpp"
 
 #include "runtime/base/text.hpp"
+#include "runtime/base/thrown.hpp"
 #include "runtime/base/units.hpp"
 
 #include <penstock/device_program.hpp>
@@ -15,7 +16,7 @@ namespace {
 /// Runs the program's own code.
 template <class Step>
 auto guarded(const std::string& path, const std::string& what, Step step) -> result<decltype(step())> {
-  std::string reason = "an exception that is not a std::exception";
+  std::string reason;
   try {
     if constexpr (std::is_void_v<decltype(step())>) {
       step();
@@ -25,9 +26,8 @@ auto guarded(const std::string& path, const std::string& what, Step step) -> res
     }
   } catch (const error& e) {
     return tl::unexpected(e.as_failure());
-  } catch (const std::exception& e) {
-    reason = e.what();
-  } catch (...) {  // NOLINT: reason has the default text
+  } catch (...) {
+    reason = thrown_text();
   }
   return refuse(errc::sink, "the device program '{}' failed {}: {}", printable(path), what, reason);
 }

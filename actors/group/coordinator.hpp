@@ -1,12 +1,12 @@
 // The coordinator of a group, in rank 0's session: collects the reports of all ranks and sends them their orders. It
-// translates; the decisions are group_book's.
+// translates; runtime/group/coordinator_driver decides.
 //
-//   receives  reports_arrived, member_closed, member_process_ended, address_taken, address_refused, stranger_came,
-//             links_refused                                   from its listener
+//   receives  reports_arrived, member_closed, member_process_ended, member_held, address_taken, address_refused,
+//             stranger_came, links_refused                    from its listener
 //             leave_group, drop_group                         from the session
 //   says      group_order                                     over the links
-//             through group_news                              rank_arrived, rank_lost, coordinator_gone
-//   owns      the group book
+//             through group_news                              rank_arrived, rank_lost, cannot_listen, coordinator_gone
+//   owns      the coordinator_driver
 //
 // It stays until the group is over and every rank knows it, or drop_group comes.
 #pragma once

@@ -1,11 +1,12 @@
-// The member actor: what one rank of a group hears, says and does. It translates; the decisions are member_book's.
+// The member actor: what one rank of a group hears, says and does. It translates; runtime/group/rank_driver decides.
 //
 //   receives  join_group, stream_described, stream_delivered, session_failed, stop_group, leave_group  from the session
 //             limit_reached                                   from whoever hands out batches
-//             orders_arrived, link_made, link_lost, coordinator_ended, links_refused   from its link
+//             cannot_listen                                   from rank 0's coordinator
+//             orders_arrived, link_made, link_lost, coordinator_ended, coordinator_held, links_refused   from its link
 //   says      member_report                                   over the link
 //             through group_news                              joined, gate_moved, group_over, ...
-//   owns      the member book; it alone writes the hand_over_gate
+//   owns      the rank_driver; it alone writes the hand_over_gate
 //
 // A rank reports from join_group on, that is once its device is open; before that only if it has to say that it fails
 // or leaves. At the end it stays until the others know what they have to know (semantics 39), or drop_group comes.

@@ -2,7 +2,6 @@
 
 #include <boost/asio/post.hpp>
 #include <caf/send.hpp>
-#include <fmt/core.h>
 
 #include <optional>
 
@@ -71,8 +70,11 @@ class asio_member_wire final : public asio_wire<member_wire, member_actor, membe
       if (orders->put(0, std::move(order))) tell(orders_arrived{});
     };
     calls.connected = [this] { tell(link_made{}); };
-    calls.disconnected = [this](const std::string& why) { tell(link_lost{why}); };
+    calls.disconnected = [this](const link_trouble& trouble) {
+      tell(link_lost{trouble.why, trouble.closed});
+    };
     calls.coordinator_ended = [this] { tell(coordinator_ended{}); };
+    calls.coordinator_held = [this] { tell(coordinator_held{}); };
     keep(member_link::make(io(), settings, std::move(calls)));
   }
 };
@@ -101,12 +103,10 @@ class asio_coordinator_wire final
     };
     calls.closed = [this](link_id link, const std::string&) { tell(member_closed{link}); };
     calls.process_ended = [this](link_id link) { tell(member_process_ended{link}); };
+    calls.held = [this](link_id link) { tell(member_held{link}); };
     calls.listening = [this](const std::string& where) { tell(address_taken{where}); };
     calls.not_listening = [this](const std::string& why) { tell(address_refused{why}); };
-    calls.stranger = [this](const stranger_news& news) {
-      tell(stranger_came{fmt::format("{} ({}): {}{}", news.peer, name_of(news.kind), news.text,
-                                     news.count > 1 ? fmt::format(" (x{})", news.count) : "")});
-    };
+    calls.stranger = [this](const stranger_news& news) { tell(stranger_came{text_of(news)}); };
     keep(coordinator_listener::make(io(), settings, std::move(calls)));
   }
 };

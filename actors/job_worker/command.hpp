@@ -9,8 +9,9 @@ namespace penstock::job_worker {
 /// The argument is a protocol::command_job, the result a protocol::command_outcome. No shell; stdin is
 /// /dev/null; penstock's descriptors are not inherited.
 ///
-/// The command stays in the worker's process group, so whatever kills the worker also kills the command and what it
-/// started. A worker that is told to abort (a timeout, a cancelled job) first kills what has left the group, too.
+/// The command leads a process group of its own, so `kill 0` reaches it and what it started, but not the worker. Whatever
+/// kills the worker also kills that group (group_watchdog.hpp). A worker that is told to abort (a timeout, a cancelled job)
+/// first kills what has left the group, too.
 ///
 /// If a signal ends the command, what it started is killed and the worker dies of the same signal: the job is charged with
 /// the death and retried elsewhere. Processes that outlive a command that has exited keep running, but their output is

@@ -2,32 +2,45 @@
 
 #include "runtime/process/process_facts.hpp"
 
+#include <fmt/core.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <fstream>
 
 namespace penstock::job_worker {
 namespace {
 
 constexpr std::chrono::seconds orphans_are_reaped_every{1};
 
+/// Much cheaper than a list of all descendants. Commands are started on the first thread, and it adopts orphans.
+bool is_only_child(pid_t pid) {
+  std::ifstream children(fmt::format("/proc/self/task/{}/children", ::getpid()));
+  pid_t one = 0;
+  while (children >> one) {
+    if (one != pid) return false;
+  }
+  return one == pid;
+}
+
 }  // namespace
 
-command_family::command_family() {
+command_family::command_family(const group_watchdog& watchdog) : watchdog_(watchdog) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   pid_t reaped = 0;
   do {
     reaped = ::waitpid(-1, nullptr, WNOHANG);
   } while (reaped > 0);
-  if (reaped < 0) return;  // there is no child: nothing was left behind
-  const std::vector<pid_t> left = process::descendants_of(::getpid());
+  if (reaped < 0 || is_only_child(watchdog.pid())) return;  // nothing was left behind
+  const std::vector<pid_t> left = members();
   earlier_.insert(left.begin(), left.end());
 }
 
 std::vector<pid_t> command_family::members() const {
   std::vector<pid_t> all = process::descendants_of(::getpid());
+  std::erase(all, watchdog_.pid());
   if (earlier_.empty()) return all;
   std::set<pid_t> others = earlier_;
   for (const pid_t one : earlier_) {

@@ -3,6 +3,8 @@
 // whose children are all commands may use it.
 #pragma once
 
+#include "actors/job_worker/group_watchdog.hpp"
+
 #include <sys/types.h>
 
 #include <chrono>
@@ -13,8 +15,9 @@ namespace penstock::job_worker {
 
 class command_family {
  public:
-  /// Construct it before the command starts. What earlier commands have left behind does not belong to it.
-  command_family();
+  /// Construct it before the command starts. What earlier commands have left behind does not belong to it, nor does the
+  /// process of `watchdog`, which outlives it.
+  explicit command_family(const group_watchdog& watchdog);
 
   /// Parents come before their children.
   [[nodiscard]] std::vector<pid_t> members() const;
@@ -25,6 +28,7 @@ class command_family {
   void reap_orphans(pid_t command);
 
  private:
+  const group_watchdog& watchdog_;
   std::set<pid_t> earlier_;
   std::chrono::steady_clock::time_point next_reaping_;
 };

@@ -1,5 +1,6 @@
 #include "actors/child/child.hpp"
 #include "actors/job_worker/by_hand.hpp"
+#include "actors/job_worker/high_descriptor.hpp"
 #include "actors/job_worker/job_runner.hpp"
 #include "actors/job_worker/session_channel.hpp"
 #include "runtime/base/exit_codes.hpp"
@@ -9,7 +10,6 @@
 
 #include <penstock/job.hpp>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -50,9 +50,11 @@ std::string mistake_in(const std::map<std::string, job_function>& functions) {
 class worker {
  public:
   worker(const std::vector<named_function>& functions, child::heartbeat& pulse)
-      : functions_(functions), pulse_(pulse), channel_(protocol::child_fd::link) {
-    parcels_.reset(::fcntl(protocol::child_fd::parcels, F_DUPFD_CLOEXEC, high_number));
-    arena_.reset(::fcntl(protocol::child_fd::arena, F_DUPFD_CLOEXEC, high_number));
+      : functions_(functions),
+        pulse_(pulse),
+        channel_(protocol::child_fd::link),
+        parcels_(high_duplicate(protocol::child_fd::parcels)),
+        arena_(high_duplicate(protocol::child_fd::arena)) {
     say(protocol::hello{protocol::hello::expected_magic, protocol::version, ::getpid()});
   }
 
@@ -76,8 +78,6 @@ class worker {
   }
 
  private:
-  static constexpr int high_number = 202;  // as session_channel duplicates the link
-
   void end(int exit_code) {
     if (!end_) end_ = exit_code;
   }

@@ -257,7 +257,7 @@ job_runner::ending job_runner::call(const arena::job_reading& job, std::span<con
 /// Checks for side effects: writing past its result, loading CUDA.
 void job_runner::look_after(const arena::job_reading& job, const result_room& room, ending& how) {
   if (const std::uint64_t beyond = room.overrun(); beyond > 0) {
-    how.fail(row_state::failed, "penstock::error",
+    how.fail(row_state::too_large, "penstock::error",
              fmt::format("it made room for {} bytes of result and wrote at least {}", room.room(),
                          room.room() + beyond));
   }

@@ -1,5 +1,7 @@
 #include "actors/job_worker/process_settings.hpp"
 
+#include "actors/job_worker/high_descriptor.hpp"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -7,13 +9,12 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
 
 namespace penstock::job_worker {
 namespace {
-
-constexpr int high_number = 200;  // out of the way of code that closes low descriptors
 
 std::string whole_environment() {
   std::string block;
@@ -33,9 +34,8 @@ std::vector<char*> pointers_into(std::string& block) {
 
 unique_fd working_folder() {
   unique_fd here(::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC));
-  const int high = ::fcntl(here.get(), F_DUPFD_CLOEXEC, high_number);
-  if (high >= 0) here.reset(high);
-  return here;
+  unique_fd high = high_duplicate(here.get());
+  return high ? std::move(high) : std::move(here);
 }
 
 /// All limits that have an effect on Linux.

@@ -1,6 +1,7 @@
 #include "actors/job_worker/session_channel.hpp"
 
-#include <fcntl.h>
+#include "actors/job_worker/high_descriptor.hpp"
+
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -8,15 +9,12 @@
 namespace penstock::job_worker {
 namespace {
 
-constexpr int high_number = 201;
 constexpr std::size_t incoming_bytes = 64 * 1024;
 
 }  // namespace
 
 session_channel::session_channel(int link) : incoming_(incoming_bytes) {
-  int copy = ::fcntl(link, F_DUPFD_CLOEXEC, high_number);
-  if (copy < 0) copy = ::fcntl(link, F_DUPFD_CLOEXEC, 0);  // the limit on descriptors is lower than that
-  socket_.reset(copy);
+  socket_ = high_duplicate(link);
 }
 
 bool session_channel::send(const protocol::from_worker& message) {

@@ -1,28 +1,42 @@
-// Admission of jobs to a pool: enforces its bounds ([jobs] queue and memory). Counts jobs that wait, argument
-// bytes of jobs that have not ended, and result bytes that callers keep outside of slots. Thread-safe.
+// Admission of jobs to a pool: the queue and the memory of schedule/job_bounds, for many threads. Callers of submit wait
+// here; results are counted here until their callers free them.
 #pragma once
 
 #include "runtime/base/clock.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/schedule/job_bounds.hpp"
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
+#include <string>
 
 namespace penstock::jobs {
 
+using schedule::submitter;
+
+/// How often a thread that waits checks whether it waits for itself.
+inline constexpr std::chrono::milliseconds look_every{500};
+
+/// The number of the calling thread; never used again.
+[[nodiscard]] schedule::job_bounds::thread_number this_thread() noexcept;
+
+/// Thread-safe.
 class admission {
  public:
+  using holding = schedule::job_bounds::holding;
+
   /// At most `queue` jobs may wait, and at most `memory` bytes may be held.
-  admission(std::uint64_t queue, std::uint64_t memory) : queue_(queue), memory_(memory) {}
+  admission(std::uint64_t queue, std::uint64_t memory) : bounds_(queue, memory) {}
 
   /// Waits until there is room for one more job, at most until `deadline`. Refuses with errc::timed_out,
-  /// naming what is full; with errc::out_of_memory at once if `bytes` can never fit; with close()'s failure
-  /// once that was called.
-  result<void> enter(std::uint64_t bytes, steady_time deadline);
+  /// naming what is full; with errc::usage if this thread waits for itself (schedule/job_bounds); with
+  /// errc::out_of_memory at once if `bytes` can never fit; with close()'s failure once that was called.
+  result<void> enter(std::uint64_t bytes, steady_time deadline, submitter who = submitter::caller);
   /// The same without waiting; false if full.
-  result<bool> try_enter(std::uint64_t bytes);
+  result<bool> try_enter(std::uint64_t bytes, submitter who = submitter::caller);
 
   /// These jobs are no longer waiting. Call once per job: a job that waits again after a death is not counted
   /// again.
@@ -30,32 +44,56 @@ class admission {
   /// A job has ended and its argument of `bytes` bytes is freed.
   void ended(std::uint64_t bytes);
   /// A result was moved out of its slot (kept), and freed later (let_go). kept() never waits and may exceed
-  /// the bound: a finished result is never refused; enter() waits instead.
-  void kept(std::uint64_t bytes);
-  void let_go(std::uint64_t bytes);
+  /// the bound: a finished result is never refused; jobs wait instead.
+  holding kept(std::uint64_t job, std::uint64_t bytes);
+  void let_go(holding what);
 
   /// Every waiting and future caller is refused with `why`.
   void close(failure why);
+
+  // For the job scheduler.
+
+  struct room {
+    std::uint64_t kept = 0;     ///< by callers, of results
+    std::uint64_t results = 0;  ///< what results may take
+    std::uint64_t freed = 0;    ///< running total
+  };
+  [[nodiscard]] room room_now() const;
+  [[nodiscard]] std::uint64_t results_before(std::uint64_t job);
+  /// How many jobs run, and the first job that lacks memory. wake() is called when that much more is freed than `since`.
+  void decided(std::uint64_t running, const std::optional<schedule::job_book::memory_lack>& lack,
+               const room& since);
+  /// Before any job is submitted. `wake` is called on any thread, without locks of ours.
+  void wake_with(std::function<void()> wake) { wake_ = std::move(wake); }
+
+  // For whoever waits.
+
+  /// What this thread waits for, if nothing can happen until it frees a result itself.
+  [[nodiscard]] std::optional<std::string> waits_for_itself(steady_time now);
 
   struct counts {
     std::uint64_t waiting = 0;
     std::uint64_t argument_bytes = 0;
     std::uint64_t result_bytes = 0;
+    bool callers_wait = false;             ///< somebody waits in enter()
+    bool callers_hold_everything = false;  ///< nothing begins or enters until callers free results
   };
   [[nodiscard]] counts now() const;
-  [[nodiscard]] std::uint64_t memory() const noexcept { return memory_; }
+  [[nodiscard]] std::uint64_t memory() const noexcept { return bounds_.memory(); }
 
  private:
-  [[nodiscard]] bool fits(std::uint64_t bytes) const;
   [[nodiscard]] result<void> possible(std::uint64_t bytes) const;
+  [[nodiscard]] std::string held() const;
+  [[nodiscard]] std::optional<std::string> own_wait(steady_time now);
+  [[nodiscard]] bool wake_is_due() noexcept;
 
-  const std::uint64_t queue_;
-  const std::uint64_t memory_;
   mutable std::mutex mutex_;
+  schedule::job_bounds bounds_;
   std::condition_variable room_;
-  std::uint32_t asking_ = 0;
-  counts counts_;
+  std::uint32_t waiting_ = 0;
   std::optional<failure> closed_;
+  std::optional<std::uint64_t> wake_at_;  // of bytes freed
+  std::function<void()> wake_;
 };
 
 }  // namespace penstock::jobs

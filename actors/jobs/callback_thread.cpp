@@ -1,9 +1,11 @@
 #include "actors/jobs/callback_thread.hpp"
 
+#include "actors/jobs/admission.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/signals.hpp"
 
 #include <exception>
+#include <future>
 
 namespace penstock::jobs {
 
@@ -13,8 +15,11 @@ struct callback_thread::work {
   std::condition_variable changed;
   std::deque<std::function<void()>> queue;
   bool stopped = false;
+  std::promise<schedule::job_bounds::thread_number> numbered;
+  schedule::job_bounds::thread_number number = 0;
 
   void run() {
+    numbered.set_value(this_thread());
     std::unique_lock hold(mutex);
     while (true) {
       changed.wait(hold, [this] { return stopped || !queue.empty(); });
@@ -22,13 +27,7 @@ struct callback_thread::work {
       auto callback = std::move(queue.front());
       queue.pop_front();
       hold.unlock();
-      try {
-        callback();
-      } catch (const std::exception& e) {
-        log::error("jobs", "a callback of Job::then threw: {}", e.what());
-      } catch (...) {
-        log::error("jobs", "a callback of Job::then threw an exception that is not a std::exception");
-      }
+      callback_thread::run(callback);
       callback = {};  // destroys its captures without holding the lock
       hold.lock();
     }
@@ -38,17 +37,33 @@ struct callback_thread::work {
 callback_thread::callback_thread() : work_(std::make_shared<work>()) {
   const all_signals_blocked quiet;
   thread_ = std::thread([shared = work_] { shared->run(); });
+  work_->number = work_->numbered.get_future().get();
 }
 
 callback_thread::~callback_thread() {
   stop();
 }
 
-void callback_thread::call(std::function<void()> callback) {
+schedule::job_bounds::thread_number callback_thread::number() const noexcept {
+  return work_->number;
+}
+
+bool callback_thread::call(const std::function<void()>& callback) {
   const std::lock_guard hold(work_->mutex);
-  if (work_->stopped) return;
-  work_->queue.push_back(std::move(callback));
+  if (work_->stopped) return false;
+  work_->queue.push_back(callback);
   work_->changed.notify_one();
+  return true;
+}
+
+void callback_thread::run(const std::function<void()>& callback) noexcept {
+  try {
+    callback();
+  } catch (const std::exception& e) {
+    log::error("jobs", "a callback of Job::then threw: {}", e.what());
+  } catch (...) {
+    log::error("jobs", "a callback of Job::then threw an exception that is not a std::exception");
+  }
 }
 
 void callback_thread::stop() noexcept {

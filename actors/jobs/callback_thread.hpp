@@ -2,6 +2,8 @@
 // in the order of call(). The queue is bounded by the number of jobs with callbacks.
 #pragma once
 
+#include "runtime/schedule/job_bounds.hpp"
+
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -18,8 +20,11 @@ class callback_thread {
   callback_thread(const callback_thread&) = delete;
   callback_thread& operator=(const callback_thread&) = delete;
 
-  /// Ignored after stop().
-  void call(std::function<void()> callback);
+  /// False after stop(): the callback will not run here.
+  bool call(const std::function<void()>& callback);
+  /// Runs a callback on the calling thread, as the callback thread would.
+  static void run(const std::function<void()>& callback) noexcept;
+  [[nodiscard]] schedule::job_bounds::thread_number number() const noexcept;
   /// Runs the queued callbacks, then joins the thread. Called from within a callback, it cannot join: it
   /// returns at once and the thread ends after that. Exceptions from callbacks are logged and dropped.
   void stop() noexcept;

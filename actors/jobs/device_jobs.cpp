@@ -99,9 +99,9 @@ std::optional<device_outcome> device_jobs::answered(device_answer answer) {
                      answer.how == kind::too_large ? job_status::too_large : job_status::device,
                      std::move(answer.text));
   }
-  std::shared_ptr<kept_result> result = there
-                                            ? std::make_shared<kept_result>(std::move(there))
-                                            : std::make_shared<kept_result>(std::move(answer.bytes), meter_);
+  std::shared_ptr<kept_result> result =
+      there ? std::make_shared<kept_result>(std::move(there))
+            : std::make_shared<kept_result>(job.record->number(), std::move(answer.bytes), meter_);
   return device_outcome{std::move(job.record), job.attempts, std::move(result)};
 }
 

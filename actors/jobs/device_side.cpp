@@ -210,7 +210,7 @@ void device_side::close() {
 
 void device_side::opened(const device::identity& what) {
   if (what.uuid && !around_.settings->gpu.share) {
-    auto ours = device::exclusive_use::take(*what.uuid);
+    auto ours = device::exclusive_use::take(*what.uuid, around_.settings->name);
     if (!ours) return failed(ours.error());
     lock_.emplace(std::move(*ours));
   }
@@ -263,8 +263,8 @@ void device_side::owner_recovered(std::uint32_t incarnation, double seconds_sinc
   around_.board->owner_recovered(incarnation, seconds_since_its_end);
 }
 
-void device_side::owner_waited(nanoseconds in_all) {
-  around_.board->waited(in_all);
+void device_side::owner_waited(nanoseconds in_all, std::optional<steady_time> waits_at) {
+  around_.board->waited(in_all, waits_at);
 }
 
 void device_side::gpu_processes_seen(std::vector<gpu_process> processes) {

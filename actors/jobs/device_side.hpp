@@ -75,7 +75,7 @@ class device_side final : gpu_owner::owner_news, supervisor::keeper_news, superv
   void owner_changed(const supervisor::owner_facts& facts) override;
   void owner_died(const owner_death_report& death) override;
   void owner_recovered(std::uint32_t incarnation, double seconds_since_its_end) override;
-  void owner_waited(nanoseconds in_all) override;
+  void owner_waited(nanoseconds in_all, std::optional<steady_time> waits_at) override;
   void gpu_processes_seen(std::vector<gpu_process> processes) override;
   void gave_up(const failure& why) override;
   void owner_closed() override;

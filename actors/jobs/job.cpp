@@ -81,6 +81,9 @@ jobs::kept_result& result_in(const std::shared_ptr<jobs::kept_result>& held) {
 std::span<const std::byte> Result::bytes() const {
   return result_in(held_).bytes();
 }
+void Result::count_as(std::uint64_t bytes) {
+  result_in(held_).count_as(bytes);
+}
 bool Result::on_device() const {
   return result_in(held_).on_device();
 }

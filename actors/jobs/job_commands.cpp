@@ -140,7 +140,8 @@ struct carry_out {
     if (record->rules().to_device) return hand_to_device(record, end);
     const lease_ref& lease = end.at->lease;
     const place_slots& place = s.places.at(lease.holder.worker);
-    auto result = place.result_of(lease, end.at->row, parcel_of(end), s.around.left, s.around.meter);
+    auto result =
+        place.result_of(record->number(), lease, end.at->row, parcel_of(end), s.around.left, s.around.meter);
     if (!result) {
       if (end.keeps_slot) s.book->result_gone(lease);
       return fail_job(s, record,
@@ -157,8 +158,8 @@ struct carry_out {
   /// For the book the job has ended, but its slot is kept.
   void hand_to_device(const std::shared_ptr<job_record>& record, const schedule::settle_job& end) {
     const lease_ref& lease = end.at->lease;
-    auto result =
-        s.places.at(lease.holder.worker).result_in_slot(lease, end.at->row, s.around.left, s.around.meter);
+    auto result = s.places.at(lease.holder.worker)
+                      .result_in_slot(record->number(), lease, end.at->row, s.around.left, s.around.meter);
     if (!result) {
       static_cast<void>(s.parcels->take(lease, end.at->row, socket_of(lease.holder)));  // and dropped
       s.book->result_gone(lease);
@@ -216,6 +217,7 @@ void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job
   ++s.tally.failed;
   if (record->rules().stays_there) s.stay_there.erase(record->number());
   s.around.meter->ended(record->argument().size());
+  if (why.attempts > 0) why.ran = record->ran_for(std::chrono::steady_clock::now());
   s.around.news->job_failed(record->number(), record->function(), why);
   s.ended.push_back([record, why = std::move(why)]() mutable { record->fail(std::move(why)); });
 }
@@ -232,6 +234,8 @@ void act(self_pointer self, notify callers) {
   s.decision_due = false;
   carry_out orders{self};
   const steady_time now = self->clock().now();
+  const admission::room room = s.around.meter->room_now();
+  s.book->set_memory(room.kept, room.results, s.around.meter->memory());
   for (schedule::job_command& c : s.book->advance(now)) std::visit(orders, c);
   if (orders.begun > 0) s.around.meter->begun(orders.begun);
   tell_owner(self);
@@ -243,15 +247,17 @@ void act(self_pointer self, notify callers) {
     s.sacrificial = s.book->wants_sacrificial();
     self->send(s.supervisor, supervisor::want_sacrificial{s.sacrificial});
   }
-  s.around.news->counted(s.book->unsettled() - s.book->waiting() + s.device->size(), s.book->stale_dropped());
+  const std::uint64_t running = s.book->unsettled() - s.book->waiting() + s.device->size();
+  s.around.meter->decided(running, s.book->lacks_memory(), room);
+  s.around.news->counted(running, s.book->stale_dropped());
   if (callers == notify::later && !s.ended.empty()) {
     decide_soon(self);
   } else {
     notify_callers(s);
   }
   // A replacement that never comes is no event: while jobs wait, the book is asked again. Nor is a caller who keeps what
-  // jobs at the device wait for.
-  if ((s.book->waiting() > 0 || s.device->size() > 0) && !std::exchange(s.asks_in_a_second, true))
+  // jobs at the device wait for, nor a job that has ended and is not reported yet.
+  if ((s.book->unsettled() > 0 || s.device->size() > 0) && !std::exchange(s.asks_in_a_second, true))
     self->delayed_send(job_scheduler_actor(self), ask_again, decide_jobs{decide_jobs::reason::second});
   const auto look = s.book->next_look();
   if (look && (!s.looks_at || *look < *s.looks_at)) {

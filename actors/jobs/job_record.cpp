@@ -1,26 +1,28 @@
 #include "actors/jobs/job_record.hpp"
 
-#include "runtime/arena/job_slot.hpp"
+#include "actors/jobs/callback_thread.hpp"
+
+#include <algorithm>
 
 namespace penstock::jobs {
-namespace {
-
-constexpr auto look_every = std::chrono::milliseconds(500);
-
-}  // namespace
 
 /// Wakes waiting threads and runs the callbacks.
 void job_record::over(std::unique_lock<std::mutex> hold) {
   done_ = true;
   const auto callbacks = std::exchange(callbacks_, {});
+  if (!callbacks.empty() && result_) result_->belongs_to(callback_thread_);
+  const auto watcher = std::exchange(watcher_, {});
   if (waiting_ > 0) ended_.notify_all();
   hold.unlock();
-  if (callbacks.empty()) return;
+  if (watcher) watcher();
+  for (const auto& callback : callbacks) call(callback);
+}
+
+/// On the pool's callback thread; here once the pool has closed that.
+void job_record::call(const std::function<void(Job)>& callback) {
   const auto control = control_.lock();
-  if (!control) return;
-  for (const auto& callback : callbacks) {
-    control->call_back([callback, self = shared_from_this()] { callback(job_access::make(self)); });
-  }
+  const auto run = [callback, self = shared_from_this()] { callback(job_access::make(self)); };
+  if (!control || !control->call_back(run)) callback_thread::run(run);
 }
 
 void job_record::succeed(std::shared_ptr<kept_result> result, std::uint32_t attempts) {
@@ -66,24 +68,37 @@ bool job_record::wait_until(steady_time deadline) const {
   return done;
 }
 
-/// A job at the device may wait for buffers that this very thread holds.
+std::optional<std::string> job_record::why_in_vain() const {
+  const auto control = control_.lock();
+  if (!control) return std::nullopt;
+  if (auto why = control->waits_for_itself()) return why;
+  return at_device_ ? control->who_holds_the_device() : std::nullopt;
+}
+
+/// It may wait for memory that this very thread holds, or at the device for buffers.
 void job_record::wait_until_done(std::unique_lock<std::mutex>& hold) const {
   ++waiting_;
   while (!done_) {
-    if (!rules_.to_device) {
-      ended_.wait(hold);
-      continue;
-    }
-    if (ended_.wait_for(hold, look_every, [this] { return done_.load(); }) || !at_device_) continue;
+    if (ended_.wait_for(hold, look_every, [this] { return done_.load(); })) continue;
     hold.unlock();
-    const auto control = control_.lock();
-    const auto why = control ? control->who_holds_the_device() : std::nullopt;
+    const auto why = why_in_vain();
     hold.lock();
     if (!why || done_) continue;
     --waiting_;
     throw error({errc::usage, fmt::format("job {} ({}) waits: {}", number_, function_, *why), 0});
   }
   --waiting_;
+}
+
+void job_record::wait() const {
+  poll(steady_time::max());
+  std::unique_lock hold(mutex_);
+  wait_until_done(hold);
+}
+
+void job_record::hand_over() const {
+  const std::lock_guard hold(mutex_);
+  if (result_) result_->belongs_to(this_thread());
 }
 
 std::shared_ptr<kept_result> job_record::take() {
@@ -99,6 +114,7 @@ std::shared_ptr<kept_result> job_record::take() {
              number_, function_),
          0});
   }
+  if (result_) result_->belongs_to(this_thread());
   return std::exchange(result_, nullptr);
 }
 
@@ -110,13 +126,26 @@ std::optional<job_failure> job_record::why() const {
 std::uint32_t job_record::attempts() const {
   const std::lock_guard hold(mutex_);
   if (done_ || !place_) return attempts_;
+  return latest_begun() ? row_.attempt : row_.attempt - 1;
+}
+
+/// The row of its latest attempt, if that has begun. Requires the lock, and a place.
+std::optional<arena::job_reading> job_record::latest_begun() const {
   const arena::job_slot table(row_.slot);
   const auto rows = table.rows(row_.generation);
-  if (!rows || row_.row >= *rows) return row_.attempt - 1;
+  if (!rows || row_.row >= *rows) return std::nullopt;
   const auto found = table.read(row_.row);
   const bool begun = found && found->job == number_ && found->state != arena::row_state::waiting &&
                      found->state != arena::row_state::revoked;
-  return begun ? row_.attempt : row_.attempt - 1;
+  return begun ? std::optional(*found) : std::nullopt;
+}
+
+std::optional<nanoseconds> job_record::ran_for(steady_time now) const {
+  const std::lock_guard hold(mutex_);
+  const auto row = done_ || !place_ ? std::nullopt : latest_begun();
+  if (!row) return std::nullopt;
+  // The worker may have written anything there.
+  return std::max(row->state == arena::row_state::begun ? now - row->begun : row->busy, nanoseconds(0));
 }
 
 void job_record::leased_to(std::shared_ptr<const lent_place> place, leased_row where) {
@@ -135,16 +164,33 @@ bool job_record::end(bool only_waiting, bool at_once) {
 }
 
 void job_record::then(std::function<void(Job)> callback) {
+  const auto thread = number_of_callback_thread();
   {
     const std::lock_guard hold(mutex_);
     if (!done_) {
+      callback_thread_ = thread;
       callbacks_.push_back(std::move(callback));
       return;
     }
+    if (result_) result_->belongs_to(thread);
   }
-  if (const auto control = control_.lock())
-    control->call_back(
-        [callback = std::move(callback), self = shared_from_this()] { callback(job_access::make(self)); });
+  call(callback);
+}
+
+schedule::job_bounds::thread_number job_record::number_of_callback_thread() const {
+  const auto control = control_.lock();
+  return control ? control->callback_thread() : 0;
+}
+
+void job_record::watch(std::function<void()> ended) {
+  {
+    const std::lock_guard hold(mutex_);
+    if (!done_) {
+      watcher_ = std::move(ended);
+      return;
+    }
+  }
+  ended();
 }
 
 }  // namespace penstock::jobs

@@ -5,6 +5,7 @@
 #include "actors/jobs/kept_result.hpp"
 #include "actors/jobs/short_waits.hpp"
 #include "actors/protocol/local/job_messages.hpp"
+#include "runtime/arena/job_slot.hpp"
 #include "runtime/base/home_process.hpp"
 #include "runtime/base/upload_order.hpp"
 
@@ -28,10 +29,14 @@ class job_control {
   virtual ~job_control() = default;
   /// Returns whether the job will never start; meaningful only with `only_waiting`.
   virtual bool end_job(schedule::job_id job, bool only_waiting, bool at_once) = 0;
-  /// Runs `callback` on the callback thread; drops it once the pool has ended.
-  virtual void call_back(std::function<void()> callback) = 0;
+  /// Runs `callback` on the callback thread. False once that has stopped.
+  virtual bool call_back(const std::function<void()>& callback) = 0;
+  /// The thread that runs callbacks.
+  [[nodiscard]] virtual schedule::job_bounds::thread_number callback_thread() const = 0;
   /// What jobs at the device wait for, once callers have held all of its buffers for a while.
   [[nodiscard]] virtual std::optional<std::string> who_holds_the_device() const = 0;
+  /// What the calling thread waits for, if only it could end that (schedule/job_bounds).
+  [[nodiscard]] virtual std::optional<std::string> waits_for_itself() const = 0;
   /// For callers who wait while jobs are few; null: jobs are many, and what would poll takes time from them.
   [[nodiscard]] virtual short_waits* polls() noexcept = 0;
 };
@@ -42,6 +47,7 @@ struct job_rules {
   bool idempotent = true;
   bool fresh = false;
   bool to_device = false;
+  bool urgent = false;
   std::optional<std::uint32_t> place{};
   bool stays_there = false;  ///< its result goes to the caller in a device buffer
   std::uint32_t program = job_upload::no_program;
@@ -83,19 +89,31 @@ class job_record : public std::enable_shared_from_this<job_record> {
 
   // Called through handles.
   [[nodiscard]] bool wait_until(steady_time deadline) const;
+  /// Waits for the end. Throws error (errc::usage) if that cannot come before this thread frees results, or buffers.
+  void wait() const;
+  /// Its result is the calling thread's to free from now on.
+  void hand_over() const;
   /// Waits for the end. Throws job_error if the job failed, error (errc::usage) on a second call.
   std::shared_ptr<kept_result> take();
   /// Why the job failed; empty if it has a result or has not ended.
   [[nodiscard]] std::optional<job_failure> why() const;
   /// How often it was begun; while it has not ended, the row of its latest attempt says so.
   [[nodiscard]] std::uint32_t attempts() const;
+  /// How long its latest attempt has run until `now`, or ran. Empty if none began, and once the job has ended.
+  [[nodiscard]] std::optional<nanoseconds> ran_for(steady_time now) const;
   bool end(bool only_waiting, bool at_once);
   void then(std::function<void(Job)> callback);
+  /// Calls `ended` on the thread that ends the job, or at once if it has ended. It must not block, nor run the caller's code.
+  void watch(std::function<void()> ended);
 
  private:
   void over(std::unique_lock<std::mutex> hold);
+  void call(const std::function<void(Job)>& callback);
+  [[nodiscard]] std::optional<arena::job_reading> latest_begun() const;
   void wait_until_done(std::unique_lock<std::mutex>& hold) const;
   void poll(steady_time deadline) const;
+  [[nodiscard]] std::optional<std::string> why_in_vain() const;
+  [[nodiscard]] schedule::job_bounds::thread_number number_of_callback_thread() const;
 
   const std::uint64_t number_;
   const std::string function_;
@@ -115,6 +133,8 @@ class job_record : public std::enable_shared_from_this<job_record> {
   std::optional<job_failure> failure_;
   std::shared_ptr<kept_result> result_;
   std::vector<std::function<void(Job)>> callbacks_;
+  schedule::job_bounds::thread_number callback_thread_ = 0;
+  std::function<void()> watcher_;
 };
 
 /// Lets the runtime make handles.

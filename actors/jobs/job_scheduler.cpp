@@ -45,6 +45,14 @@ std::vector<schedule::lease_reading> last_readings(const scheduler_state& s, wor
   return all;
 }
 
+/// A worker reports the jobs of a bundle when another one has ended: if that takes long, those before it have ended all the same.
+void look_at_bundles(scheduler_state& s) {
+  for (const auto& [index, worker] : s.workers) {
+    for (const schedule::lease_reading& so_far : last_readings(s, worker.who))
+      static_cast<void>(s.book->seen(so_far));
+  }
+}
+
 void join(scheduler_state& s, const scheduler::worker_joined& joined) {
   s.workers[joined.who.worker] = {joined.who, joined.link, joined.parcels, false, false};
   s.book->worker_joined(joined.who, joined.slots, joined.kind == schedule::worker_kind::sacrificial);
@@ -106,6 +114,8 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
   scheduler_state& state = self->state;
   state.around = std::move(around);
   state.book = std::make_unique<schedule::job_book>(state.around.rules);
+  state.book->set_results_before(
+      [meter = state.around.meter.get()](schedule::job_id job) { return meter->results_before(job); });
   state.parcels.emplace(state.around.shape.slots, state.around.rules.rows_max);
   state.device = std::make_unique<device_jobs>(state.around.buffers, state.around.meter);
   return {
@@ -170,7 +180,10 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
       },
       [self](const meet_supervisor& news) { self->state.supervisor = news.supervisor; },
       [self](const decide_jobs& order) {
-        if (order.why == decide_jobs::reason::second) self->state.asks_in_a_second = false;
+        if (order.why == decide_jobs::reason::second) {
+          self->state.asks_in_a_second = false;
+          look_at_bundles(self->state);
+        }
         if (order.why == decide_jobs::reason::look) self->state.looks_at.reset();
         act(self);
       },

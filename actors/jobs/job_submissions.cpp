@@ -53,9 +53,9 @@ void enter(scheduler_state& s, const std::shared_ptr<job_record>& record) {
   if (record->rules().stays_there) s.stay_there.insert(record->number());
   s.jobs[record->number()] = {record, function->second, false};
   ++s.by_function[function->second].waiting;
-  s.book->submit({record->number(), function->second, alone ? s.around.shape.slot_bytes : bytes,
-                  record->rules().limit, record->rules().idempotent, record->rules().fresh,
-                  record->rules().to_device, record->rules().place});
+  const job_rules& rules = record->rules();
+  s.book->submit({record->number(), function->second, alone ? s.around.shape.slot_bytes : bytes, rules.limit,
+                  rules.idempotent, rules.fresh, rules.to_device, rules.urgent, rules.place});
 }
 
 void learn_functions(scheduler_state& s, const functions_known& news) {
@@ -89,7 +89,7 @@ void end_all(scheduler_state& s, const failure& why) {
   for (const auto& [number, job] : std::exchange(s.jobs, {})) {
     if (!job.leased) s.around.meter->begun(1);
     note_end(s, job, false);
-    fail_job(s, job.record, {job_status::cancelled, {}, why.message, {}, {}, 0});
+    fail_job(s, job.record, {job_status::cancelled, {}, why.message, {}, {}, job.record->attempts()});
   }
   end_at_device(s, s.device->cancel_all(why.message));
 }

@@ -1,5 +1,6 @@
 #include "actors/jobs/job_texts.hpp"
 
+#include "runtime/base/counted.hpp"
 #include "runtime/base/units.hpp"
 
 #include <fmt/core.h>
@@ -22,7 +23,8 @@ job_status status_of(schedule::job_end how) {
 std::string text_of(const schedule::settle_job& end, const job_record& job) {
   switch (end.how) {
     case schedule::job_end::poisoned:
-      return fmt::format("{} killed {} workers and is not tried again", job.function(), end.causes.size());
+      return fmt::format("{} killed {} and is not tried again", job.function(),
+                         counted(end.causes.size(), "worker"));
     case schedule::job_end::timed_out:
       return fmt::format("{} took longer than its time-out of {}", job.function(),
                          duration_for_people(job.rules().limit));

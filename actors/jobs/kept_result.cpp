@@ -2,27 +2,30 @@
 
 namespace penstock::jobs {
 
-kept_result::kept_result(std::vector<std::byte> copy, std::shared_ptr<admission> meter)
-    : where_(std::move(copy)), meter_(std::move(meter)), metered_(std::get<0>(where_).size()) {
-  if (metered_ > 0) meter_->kept(metered_);
+kept_result::kept_result(std::uint64_t job, std::vector<std::byte> copy, std::shared_ptr<admission> meter)
+    : where_(std::move(copy)), meter_(std::move(meter)), job_(job) {
+  if (const std::uint64_t bytes = std::get<0>(where_).size(); bytes > 0) this->meter(bytes);
 }
 
-kept_result::kept_result(mapping parcel, std::uint64_t bytes, std::shared_ptr<admission> meter)
-    : where_(std::move(parcel)), meter_(std::move(meter)), metered_(bytes), parcel_bytes_(bytes) {
-  meter_->kept(metered_);
+kept_result::kept_result(std::uint64_t job, mapping parcel, std::uint64_t bytes,
+                         std::shared_ptr<admission> meter)
+    : where_(std::move(parcel)), meter_(std::move(meter)), job_(job), parcel_bytes_(bytes) {
+  this->meter(bytes);
 }
 
-kept_result::kept_result(in_slot where, std::shared_ptr<admission> meter)
-    : where_(std::move(where)), meter_(std::move(meter)) {}
+kept_result::kept_result(std::uint64_t job, in_slot where, std::shared_ptr<admission> meter)
+    : where_(std::move(where)), meter_(std::move(meter)), job_(job) {}
 
 kept_result::kept_result(std::unique_ptr<device_result> there) : where_(std::move(there)) {}
 
 kept_result::~kept_result() {
-  if (metered_ > 0) meter_->let_go(metered_);
-  if (auto* const slot = std::get_if<in_slot>(&where_)) {
-    if (lent_) slot->place->lent.fetch_sub(1, std::memory_order_relaxed);
-    (*slot->left)(slot->lease);
-  }
+  if (metered_) meter_->let_go(*metered_);
+  if (const auto* const slot = std::get_if<in_slot>(&where_)) give_slot_back(*slot);
+}
+
+void kept_result::give_slot_back(const in_slot& slot) noexcept {
+  if (std::exchange(lent_, false)) slot.place->lent.fetch_sub(1, std::memory_order_relaxed);
+  (*slot.left)(slot.lease);
 }
 
 std::span<const std::byte> kept_result::bytes() {
@@ -48,6 +51,16 @@ bool kept_result::leave_slot() {
   if (lent_ || !std::holds_alternative<in_slot>(where_)) return false;
   copy_out();
   return true;
+}
+
+void kept_result::count_as(std::uint64_t bytes) {
+  const std::lock_guard hold(mutex_);
+  if (std::holds_alternative<std::unique_ptr<device_result>>(where_))
+    throw error({errc::usage, "this Result is on the device: what is kept of it does not count", 0});
+  if (const auto* const slot = std::get_if<in_slot>(&where_)) give_slot_back(*slot);
+  where_ = std::vector<std::byte>();
+  if (metered_) meter_->let_go(*std::exchange(metered_, std::nullopt));
+  if (bytes > 0) meter(bytes);
 }
 
 void kept_result::stay_in_slot() {
@@ -97,8 +110,18 @@ void kept_result::release(stream_handle stream) {
 void kept_result::copy_out() {
   const std::span<const std::byte> bytes = std::get<in_slot>(where_).bytes;
   where_ = std::vector<std::byte>(bytes.begin(), bytes.end());
-  metered_ = bytes.size();
-  meter_->kept(metered_);
+  meter(bytes.size());
+}
+
+void kept_result::meter(std::uint64_t bytes) {
+  metered_ = meter_->kept(job_, bytes);
+  (*metered_)->owner.store(owner_, std::memory_order_relaxed);
+}
+
+void kept_result::belongs_to(schedule::job_bounds::thread_number thread) noexcept {
+  const std::lock_guard hold(mutex_);
+  owner_ = thread;
+  if (metered_) (*metered_)->owner.store(thread, std::memory_order_relaxed);
 }
 
 }  // namespace penstock::jobs

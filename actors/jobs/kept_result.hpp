@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -43,9 +44,9 @@ class kept_result {
     std::shared_ptr<const slot_left> left;
   };
 
-  explicit kept_result(std::vector<std::byte> copy, std::shared_ptr<admission> meter);
-  kept_result(mapping parcel, std::uint64_t bytes, std::shared_ptr<admission> meter);
-  kept_result(in_slot where, std::shared_ptr<admission> meter);
+  kept_result(std::uint64_t job, std::vector<std::byte> copy, std::shared_ptr<admission> meter);
+  kept_result(std::uint64_t job, mapping parcel, std::uint64_t bytes, std::shared_ptr<admission> meter);
+  kept_result(std::uint64_t job, in_slot where, std::shared_ptr<admission> meter);
   explicit kept_result(std::unique_ptr<device_result> there);
   ~kept_result();
   kept_result(const kept_result&) = delete;
@@ -56,8 +57,12 @@ class kept_result {
   /// Copies the result out of its slot, unless bytes() was called or it is in no slot. True: it was moved,
   /// and `slot_left` will not be called for it.
   bool leave_slot();
+  /// Frees its bytes; as long as it lives it counts as so many.
+  void count_as(std::uint64_t bytes);
   /// The device reads it where it lies, as long as this object lives.
   void stay_in_slot();
+  /// The thread that has it, or will get it; it frees it.
+  void belongs_to(schedule::job_bounds::thread_number thread) noexcept;
 
   // On the device. Throw error (errc::usage) if it is not there, or not any more.
   [[nodiscard]] bool on_device() const;
@@ -69,11 +74,15 @@ class kept_result {
   [[nodiscard]] const device_result& there() const;
 
   void copy_out();
+  void give_slot_back(const in_slot& slot) noexcept;
+  void meter(std::uint64_t bytes);
 
   mutable std::mutex mutex_;
   std::variant<std::vector<std::byte>, mapping, in_slot, std::unique_ptr<device_result>> where_;
   std::shared_ptr<admission> meter_;
-  std::uint64_t metered_ = 0;
+  std::uint64_t job_ = 0;
+  std::optional<admission::holding> metered_;
+  schedule::job_bounds::thread_number owner_ = 0;
   std::uint64_t parcel_bytes_ = 0;
   bool lent_ = false;
 };

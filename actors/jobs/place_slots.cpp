@@ -165,8 +165,9 @@ schedule::lease_reading place_slots::read(const lease_ref& lease, std::uint32_t 
         reading.at = as_state(found->state);
         reading.begun = found->begun;
         reading.busy = found->busy;
-        reading.keeps_slot = found->state == arena::row_state::finished && !found->result_elsewhere &&
-                             found->result_bytes > copied_at_once;
+        const bool finished = found->state == arena::row_state::finished;
+        reading.keeps_slot = finished && !found->result_elsewhere && found->result_bytes > copied_at_once;
+        if (finished && !reading.keeps_slot) reading.bytes_elsewhere = found->result_bytes;
       }
     }
     all.rows.push_back(reading);
@@ -183,7 +184,8 @@ bool place_slots::result_elsewhere(const lease_ref& lease, std::uint32_t row) co
   return found && found->result_elsewhere;
 }
 
-result<std::shared_ptr<kept_result>> place_slots::result_of(const lease_ref& lease, std::uint32_t row,
+result<std::shared_ptr<kept_result>> place_slots::result_of(std::uint64_t job, const lease_ref& lease,
+                                                            std::uint32_t row,
                                                             std::optional<protocol::parcel> parcel,
                                                             const std::shared_ptr<const slot_left>& left,
                                                             const std::shared_ptr<admission>& meter) const {
@@ -196,15 +198,15 @@ result<std::shared_ptr<kept_result>> place_slots::result_of(const lease_ref& lea
     if (!memory && parcel->label.bytes > 0)
       return refuse_os(errc::out_of_memory, errno,
                        fmt::format("mapping a result of {}", bytes_for_people(parcel->label.bytes)));
-    return std::make_shared<kept_result>(std::move(memory), parcel->label.bytes, meter);
+    return std::make_shared<kept_result>(job, std::move(memory), parcel->label.bytes, meter);
   }
   const std::span<const std::byte> bytes = slot(lease.slot).bytes(found->result_offset, found->result_bytes);
   if (bytes.size() <= copied_at_once)
-    return std::make_shared<kept_result>(std::vector<std::byte>(bytes.begin(), bytes.end()), meter);
-  return std::make_shared<kept_result>(kept_result::in_slot{place_, lease, bytes, left}, meter);
+    return std::make_shared<kept_result>(job, std::vector<std::byte>(bytes.begin(), bytes.end()), meter);
+  return std::make_shared<kept_result>(job, kept_result::in_slot{place_, lease, bytes, left}, meter);
 }
 
-result<slot_result> place_slots::result_in_slot(const lease_ref& lease, std::uint32_t row,
+result<slot_result> place_slots::result_in_slot(std::uint64_t job, const lease_ref& lease, std::uint32_t row,
                                                 const std::shared_ptr<const slot_left>& left,
                                                 const std::shared_ptr<admission>& meter) const {
   auto found = slot(lease.slot).read(row);
@@ -216,8 +218,9 @@ result<slot_result> place_slots::result_in_slot(const lease_ref& lease, std::uin
                   bytes_for_people(found->result_bytes), bytes_for_people(shape_.slot_bytes));
   }
   const std::span<const std::byte> bytes = slot(lease.slot).bytes(found->result_offset, found->result_bytes);
-  return slot_result{lease, found->result_offset, found->result_bytes,
-                     std::make_shared<kept_result>(kept_result::in_slot{place_, lease, bytes, left}, meter)};
+  return slot_result{
+      lease, found->result_offset, found->result_bytes,
+      std::make_shared<kept_result>(job, kept_result::in_slot{place_, lease, bytes, left}, meter)};
 }
 
 job_failure place_slots::failure_of(const lease_ref& lease, std::uint32_t row,

@@ -84,13 +84,13 @@ class place_slots {
   [[nodiscard]] bool revoke(const lease_ref& lease, std::uint32_t row) const;
 
   /// The result of a finished row. `parcel`: what the worker sent for it, if anything.
-  result<std::shared_ptr<kept_result>> result_of(const lease_ref& lease, std::uint32_t row,
+  result<std::shared_ptr<kept_result>> result_of(std::uint64_t job, const lease_ref& lease, std::uint32_t row,
                                                  std::optional<protocol::parcel> parcel,
                                                  const std::shared_ptr<const slot_left>& left,
                                                  const std::shared_ptr<admission>& meter) const;
   /// The same for one that the device shall have: of any size, and not copied. Refuses (errc::out_of_memory) one that did
   /// not fit the slot.
-  result<slot_result> result_in_slot(const lease_ref& lease, std::uint32_t row,
+  result<slot_result> result_in_slot(std::uint64_t job, const lease_ref& lease, std::uint32_t row,
                                      const std::shared_ptr<const slot_left>& left,
                                      const std::shared_ptr<admission>& meter) const;
   /// What a failed or too large row says. `parcel`: as for result_of.

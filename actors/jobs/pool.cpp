@@ -80,6 +80,18 @@ struct Pool::Mapping::body {
     std::mutex mutex;
     std::condition_variable arrived;
     std::deque<item> ended;
+
+    /// Waits for one. Throws error (errc::usage) when `in_vain` says that none will come.
+    item take(const std::function<std::optional<std::string>()>& in_vain) {
+      std::unique_lock hold(mutex);
+      while (!arrived.wait_for(hold, jobs::look_every, [this] { return !ended.empty(); })) {
+        if (const auto why = in_vain())
+          throw error({errc::usage, "the next outcome of a mapping: " + *why, 0});
+      }
+      item first = std::move(ended.front());
+      ended.pop_front();
+      return first;
+    }
   };
 
   body(std::shared_ptr<Pool::body> pool_, std::string function_, source inputs_, job_options options_,
@@ -92,28 +104,21 @@ struct Pool::Mapping::body {
         ordered(ordered_) {}
 
   void fill() {
-    while (!exhausted && under_way < ahead) {
+    while (!exhausted && !refused && under_way < ahead) {
       if (!next_input) next_input = inputs();
       if (!next_input) {
         exhausted = true;
         return;
       }
-      // With jobs in flight, do not block here: next() waits for one of them. With none, wait for the pool's
-      // queue.
-      std::optional<Job> job;
-      if (under_way > 0) {
-        job = pool->try_submit(function, *next_input, options);
-        if (!job) return;
-      } else {
-        job = pool->submit(function, *next_input, options, std::chrono::hours(24));
-      }
+      const std::optional<Job> job = begin();
+      if (!job) return;
       next_input.reset();
       ++under_way;
       const item made{index++, *job};
       if (ordered) {
         in_order.push_back(made);
       } else {
-        job->then([box = box, made](const Job&) {
+        job_access::record_of(*job)->watch([box = box, made] {
           const std::lock_guard hold(box->mutex);
           box->ended.push_back(made);
           box->arrived.notify_one();
@@ -123,23 +128,36 @@ struct Pool::Mapping::body {
     }
   }
 
+  /// A job for the next input. Empty: there is no room while others are in flight, or the pool takes no more.
+  std::optional<Job> begin() {
+    try {
+      // With jobs in flight, do not block here: next() waits for one of them. With none, wait for the pool's
+      // queue.
+      if (under_way > 0) return pool->try_submit(function, *next_input, options);
+      return pool->submit(function, *next_input, options, std::chrono::hours(24));
+    } catch (const error& e) {
+      if (e.code() == errc::usage || e.code() == errc::timed_out) throw;
+      if (e.code() == errc::out_of_memory) return pool->refuse_job(function, e.what());
+      refused = e.as_failure();
+      return std::nullopt;
+    }
+  }
+
   std::optional<item> next() {
     fill();
+    if (under_way == 0 && refused) throw error(*refused);
     if (under_way == 0) return std::nullopt;
     std::optional<item> done;
     if (ordered) {
+      job_access::record_of(in_order.front().job)->wait();
       done = std::move(in_order.front());
       in_order.pop_front();
-      while (!done->job.wait_for(std::chrono::hours(24))) {
-      }
     } else {
-      std::unique_lock hold(box->mutex);
-      box->arrived.wait(hold, [this] { return !box->ended.empty(); });
-      done = std::move(box->ended.front());
-      box->ended.pop_front();
+      done = box->take([this] { return static_cast<const jobs::job_control&>(*pool).waits_for_itself(); });
       running.erase(done->index);
     }
     --under_way;
+    job_access::record_of(done->job)->hand_over();
     return done;
   }
 
@@ -158,6 +176,7 @@ struct Pool::Mapping::body {
   std::uint64_t index = 0;
   std::size_t under_way = 0;
   bool exhausted = false;
+  std::optional<failure> refused;  // why the pool takes no more jobs
   std::deque<item> in_order;
   std::map<std::uint64_t, Job> running;
   const std::shared_ptr<mailbox> box = std::make_shared<mailbox>();

@@ -19,6 +19,7 @@
 #include "actors/session/ending.hpp"
 #include "actors/session/process_logs.hpp"
 #include "actors/session/progress_ticker.hpp"
+#include "actors/session/record_keeper.hpp"
 #include "actors/session/session_events.hpp"
 #include "actors/supervisor/supervisor.hpp"
 #include "actors/supervisor/worker_processes.hpp"
@@ -55,6 +56,8 @@ class Pool::body final : public jobs::job_control,
   [[nodiscard]] const home_process& process() const noexcept { return process_; }
   Job submit(std::string_view function, Argument argument, const job_options& options, nanoseconds patience);
   std::optional<Job> try_submit(std::string_view function, Argument argument, const job_options& options);
+  /// A job that has failed as too_large before it was queued.
+  Job refuse_job(std::string_view function, std::string why);
   bool finish(nanoseconds at_most);
   void stop(std::optional<std::chrono::milliseconds> at_most) noexcept;
   void close() noexcept;
@@ -89,10 +92,15 @@ class Pool::body final : public jobs::job_control,
     std::unique_ptr<jobs::report_forwarder> reports;
   };
 
-  // Calls from actors and handles.
   bool end_job(schedule::job_id job, bool only_waiting, bool at_once) override;
-  void call_back(std::function<void()> callback) override;
+  bool call_back(const std::function<void()>& callback) override;
+  [[nodiscard]] schedule::job_bounds::thread_number callback_thread() const override {
+    return callbacks_.number();
+  }
   [[nodiscard]] std::optional<std::string> who_holds_the_device() const override;
+  [[nodiscard]] std::optional<std::string> waits_for_itself() const override {
+    return admission_->waits_for_itself(now_steady());
+  }
   [[nodiscard]] jobs::short_waits* polls() noexcept override { return few_jobs() ? &short_waits_ : nullptr; }
   void workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
                        std::uint32_t restarts) override;
@@ -110,12 +118,15 @@ class Pool::body final : public jobs::job_control,
   result<void> spawn_actors(engine& e);
   result<void> spawn_device(engine& e);
   void result_left(const lease_ref& lease);
+  void memory_freed();
   void open_control_socket(engine& e);
+  void open_record();
   void open_metrics(engine& e);
   void watch_progress(engine& e);
   [[nodiscard]] supervision::progress_facts progress_now() const;
   [[nodiscard]] arena::geometry shape() const;
   [[nodiscard]] jobs::job_rules rules_of(const job_options& options) const;
+  [[nodiscard]] schedule::submitter submitter_of(const jobs::job_rules& rules) const;
   [[nodiscard]] Job enter(std::string_view function, Argument argument, const jobs::job_rules& rules);
   void announce_submissions();
   [[nodiscard]] bool few_jobs() const noexcept;
@@ -147,6 +158,7 @@ class Pool::body final : public jobs::job_control,
   mutable std::mutex mutex_;        // guards the members below
   std::unique_ptr<engine> engine_;
   std::unique_ptr<telemetry::event_caller> listener_;
+  std::unique_ptr<session::record_keeper> record_;
 };
 
 }  // namespace penstock

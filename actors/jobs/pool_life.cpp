@@ -51,7 +51,12 @@ void Pool::body::start() {
   tell(session::event_of(event_kind::run_started,
                          "the pool starts with " + penstock::counted(workers_.load(), "worker")));
   if (options_.on_event) listener_ = std::make_unique<telemetry::event_caller>(journal_, options_.on_event);
-  if (auto ok = try_start(); !ok) throw error(ok.error());
+  if (options_.control_socket && settings_.log.record) open_record();
+  if (auto ok = try_start(); !ok) {
+    board_.ended(run_outcome::failed, ok.error(), now_steady());
+    tell(session::event_of(event_kind::run_failed, ok.error().message));
+    throw error(ok.error());
+  }
 }
 
 arena::geometry Pool::body::shape() const {
@@ -101,12 +106,22 @@ result<void> Pool::body::try_start() {
 
 // ---- submitting -------------------------------------------------------------------------------------------
 
-/// Throws error (errc::usage) for what this pool's device cannot do.
+/// Throws error (errc::usage) for what this pool cannot do.
 jobs::job_rules Pool::body::rules_of(const job_options& options) const {
   jobs::job_rules rules{options.timeout.value_or(settings_.jobs.timeout.value_or(nanoseconds(0))),
                         options.idempotent.value_or(settings_.jobs.idempotent),
                         options.fresh.value_or(settings_.jobs.fresh)};
+  if (const std::uint32_t there = workers_.load(std::memory_order_relaxed);
+      options.worker && *options.worker >= there) {
+    throw error(
+        {errc::usage,
+         fmt::format("submitting a job for worker {}: {}", *options.worker,
+                     there == 1 ? "there is 1 worker, number 0"
+                                : fmt::format("there are {} workers, numbers 0 to {}", there, there - 1)),
+         0});
+  }
   rules.place = options.worker;
+  rules.urgent = options.urgent;
   rules.to_device = options.on_device || !options.program.empty();
   rules.stays_there = options.on_device;
   if (!rules.to_device) return rules;
@@ -133,6 +148,12 @@ jobs::job_rules Pool::body::rules_of(const job_options& options) const {
   }
   rules.program = static_cast<std::uint32_t>(std::distance(programs.begin(), found));
   return rules;
+}
+
+schedule::submitter Pool::body::submitter_of(const jobs::job_rules& rules) const {
+  if (rules.urgent) return schedule::submitter::urgent;
+  return jobs::this_thread() == callbacks_.number() ? schedule::submitter::callback
+                                                    : schedule::submitter::caller;
 }
 
 Job Pool::body::enter(std::string_view function, Argument argument, const jobs::job_rules& rules) {
@@ -174,15 +195,26 @@ Job Pool::body::submit(std::string_view function, Argument argument, const job_o
                        nanoseconds patience) {
   const jobs::job_rules rules = rules_of(options);
   const auto bounded = std::clamp<nanoseconds>(patience, nanoseconds(0), longest_wait);
-  value_or_throw(admission_->enter(argument.bytes().size(), now_steady() + bounded));
+  value_or_throw(admission_->enter(argument.bytes().size(), now_steady() + bounded, submitter_of(rules)));
   return enter(function, std::move(argument), rules);
 }
 
 std::optional<Job> Pool::body::try_submit(std::string_view function, Argument argument,
                                           const job_options& options) {
   const jobs::job_rules rules = rules_of(options);
-  if (!value_or_throw(admission_->try_enter(argument.bytes().size()))) return std::nullopt;
+  if (!value_or_throw(admission_->try_enter(argument.bytes().size(), submitter_of(rules))))
+    return std::nullopt;
   return enter(function, std::move(argument), rules);
+}
+
+Job Pool::body::refuse_job(std::string_view function, std::string why) {
+  auto record = std::make_shared<jobs::job_record>(counts_.submit(), std::string(function), Argument(),
+                                                   jobs::job_rules(), weak_from_this());
+  const job_failure failed{job_status::too_large, {}, std::move(why), {}, {}, 0};
+  job_failed(record->number(), record->function(), failed);
+  record->fail(failed);
+  counts_.count_orphans(1);
+  return job_access::make(std::move(record));
 }
 
 /// Jobs that were admitted while the pool was ending and that no actor will process. Without locks: freeing an argument may run
@@ -206,8 +238,8 @@ bool Pool::body::end_job(schedule::job_id job, bool only_waiting, bool at_once) 
   return answer.wait_for(answer_deadline) == std::future_status::ready && answer.get();
 }
 
-void Pool::body::call_back(std::function<void()> callback) {
-  callbacks_.call(std::move(callback));
+bool Pool::body::call_back(const std::function<void()>& callback) {
+  return callbacks_.call(callback);
 }
 
 bool Pool::body::finish(nanoseconds at_most) {
@@ -318,6 +350,7 @@ void Pool::body::close() noexcept {
   }
   callbacks_.stop();
   if (listener_) listener_->stop(patience_with_callbacks);
+  if (record_) record_->stop();
   {
     const std::unique_lock nobody_sends(engine_stays_);
     const std::lock_guard hold(mutex_);
@@ -332,6 +365,9 @@ pool_statistics Pool::body::statistics() const {
   const jobs::admission::counts held = admission_->now();
   pool_statistics all = counts_.statistics();
   all.waiting = held.waiting;
+  all.callers_wait = held.callers_wait;
+  all.callers_hold_everything = held.callers_hold_everything;
+  all.memory_bytes = settings_.jobs.memory.bytes;
   all.argument_bytes = held.argument_bytes;
   all.result_bytes = held.result_bytes;
   return all;

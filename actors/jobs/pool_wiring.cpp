@@ -55,6 +55,9 @@ result<void> Pool::body::spawn_actors(engine& e) {
       std::make_shared<const jobs::slot_left>([pool = weak_from_this()](const lease_ref& lease) {
         if (const auto alive = pool.lock()) alive->result_left(lease);
       });
+  admission_->wake_with([pool = weak_from_this()] {
+    if (const auto alive = pool.lock()) alive->memory_freed();
+  });
   if (e.device) scheduling.buffers = e.device->buffers();
   e.scheduler = jobs::spawn_job_scheduler(*e.system, std::move(scheduling));
 
@@ -81,8 +84,17 @@ result<void> Pool::body::spawn_actors(engine& e) {
   return {};
 }
 
+void Pool::body::open_record() {
+  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_, options_.ends);
+  controls.status = [this] { return status(); };
+  controls.workers_max = settings_.loader.limits.max;
+  record_ = std::make_unique<session::record_keeper>(session::record_source{
+      settings_.name, settings_.loader.limits.max, true, session::rank_named(settings_.name), journal_,
+      session::make_request_handler(std::move(controls))});
+}
+
 void Pool::body::open_control_socket(engine& e) {
-  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_);
+  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_, options_.ends);
   controls.status = [this] { return status(); };
   controls.progress = [this] { return progress_now(); };
   controls.times = std::make_shared<batch_times>();  // unused: a pool has no batches
@@ -105,16 +117,25 @@ supervision::progress_facts Pool::body::progress_now() const {
   supervision::progress_facts facts;
   facts.status = status();
   facts.sacrificial_place = settings_.loader.limits.max;
+  facts.worker_start_deadline = settings_.loader.hang.start_deadline;
   return facts;
 }
 
 void Pool::body::watch_progress(engine& e) {
   const auto tell_news = [this](supervision::progress_watch::news what,
-                                const std::optional<stall_report>& stalled, double stood) {
+                                const std::optional<stall_report>& stalled, double stood,
+                                std::optional<double> rate) {
+    board_.measured(rate);
     session::announce(what, stalled, stood, "pool", board_, [this](event said) { tell(std::move(said)); });
   };
   e.progress = std::make_unique<session::progress_ticker>(
       *e.io, [this] { return progress_now(); }, tell_news);
+}
+
+/// Jobs that lack memory may begin.
+void Pool::body::memory_freed() {
+  const std::lock_guard hold(mutex_);
+  if (engine_) caf::anon_send(engine_->scheduler, jobs::decide_jobs{});
 }
 
 void Pool::body::result_left(const lease_ref& lease) {

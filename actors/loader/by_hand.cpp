@@ -5,6 +5,7 @@
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/layout.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/thrown.hpp"
 #include "runtime/config/load.hpp"
 
 #include <fmt/format.h>
@@ -125,10 +126,8 @@ std::string thrown() {
     throw;
   } catch (const transient_error& e) {
     return fmt::format("{} (a transient_error: a session would retry three times)", e.what());
-  } catch (const std::exception& e) {
-    return *e.what() != '\0' ? e.what() : "an exception without a message";
   } catch (...) {
-    return "an exception that is not a std::exception";
+    return thrown_text();
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/thrown.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -41,17 +42,6 @@ void fail_all(const protocol::load_batch& lease, const Dataset& dataset, const s
   }
   std::ranges::sort(report.failures, {}, &protocol::wire_row_failure::row);
   report.rows = 0;
-}
-
-/// The message of what user code threw. Call it in a handler.
-std::string thrown_text() {
-  try {
-    throw;
-  } catch (const std::exception& e) {
-    return *e.what() != '\0' ? e.what() : "an exception without a message";
-  } catch (...) {
-    return "an exception that is not a std::exception";
-  }
 }
 
 // Random draws for a batch must not repeat those of its first sample.

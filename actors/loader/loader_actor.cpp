@@ -6,6 +6,7 @@
 #include "actors/protocol/fit.hpp"
 #include "actors/protocol/tensors.hpp"
 #include "runtime/base/exit_codes.hpp"
+#include "runtime/base/thrown.hpp"
 #include "runtime/process/crash_notes.hpp"
 
 #include <caf/actor_system.hpp>
@@ -58,10 +59,8 @@ bool prepare(self_pointer self, std::string_view what, Step step) {
   try {
     step();
     return true;
-  } catch (const std::exception& e) {
-    reason = e.what();
   } catch (...) {
-    reason = "an exception that is not a std::exception";
+    reason = thrown_text();
   }
   give_up(self, exit_codes::configuration, {errc::dataset, fmt::format("{}: {}", what, reason), 0});
   return false;
@@ -80,7 +79,8 @@ void open(self_pointer self, const protocol::open_dataset& order) {
   if (order.pool) {
     give_up(self, exit_codes::configuration,
             {errc::worker_program,
-             "the worker program ([loader] command) loads a dataset (penstock::worker_main); a pool needs one that "
+             "the worker program ([loader] command) loads a dataset (penstock::worker_main); a pool needs "
+             "one that "
              "serves functions (penstock::job_main)",
              0});
     return;

@@ -1,9 +1,11 @@
 #include "actors/protocol/command_job.hpp"
 
+#include <algorithm>
+
 namespace penstock::protocol {
 namespace {
 
-constexpr std::uint64_t job_magic = 0x31444d4354534e50;      // "PNSTCMD1"
+constexpr std::uint64_t job_magic = 0x32444d4354534e50;      // "PNSTCMD2"
 constexpr std::uint64_t outcome_magic = 0x3154554f54534e50;  // "PNSTOUT1"
 
 class writer {
@@ -64,6 +66,9 @@ std::vector<std::byte> as_bytes(const command_job& job) {
   writer to;
   to.number(job_magic).number(job.output_bytes_max).number(job.memory_bytes_max).number(job.arguments.size());
   for (const std::string& argument : job.arguments) to.text(argument);
+  to.number(job.environment.size());
+  for (const std::string& variable : job.environment) to.text(variable);
+  to.text(job.output_files);
   return std::move(to.bytes);
 }
 
@@ -84,6 +89,9 @@ result<command_job> command_job_from(std::span<const std::byte> bytes) {
   if (!ours || !from.good() || count > command_job::arguments_max)
     return refuse(errc::protocol, "{} bytes that are no command line came as one", bytes.size());
   for (std::uint64_t i = 0; i < count && from.good(); ++i) job.arguments.push_back(from.text());
+  const std::uint64_t variables = from.number();
+  for (std::uint64_t i = 0; i < variables && from.good(); ++i) job.environment.push_back(from.text());
+  job.output_files = from.text();
   if (!from.complete())
     return refuse(errc::protocol, "a command line of {} bytes is cut or garbled", bytes.size());
   if (job.arguments.empty() || job.arguments.front().empty())
@@ -93,6 +101,9 @@ result<command_job> command_job_from(std::span<const std::byte> bytes) {
       return refuse(errc::protocol,
                     "an argument of a command has a zero byte: no program could see what is behind it");
   }
+  const auto has_zero = [](const std::string& text) { return text.find('\0') != std::string::npos; };
+  if (std::ranges::any_of(job.environment, has_zero) || has_zero(job.output_files))
+    return refuse(errc::protocol, "a variable or a path of a command has a zero byte");
   return job;
 }
 

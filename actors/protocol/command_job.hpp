@@ -24,6 +24,10 @@ struct command_job {
   std::uint64_t output_bytes_max = 1 << 20;  ///< kept of stdout, and the same of stderr
   /// limit on the private memory of it and its descendants; 0: none
   std::uint64_t memory_bytes_max = 0;
+  /// what its environment has that the worker's has not: "NAME=value"; or "NAME": it is left out
+  std::vector<std::string> environment{};
+  /// it writes to the files PATH.stdout and PATH.stderr; empty: to pipes, and what is beyond output_bytes_max is dropped
+  std::string output_files{};
 
   bool operator==(const command_job&) const = default;
 };
@@ -51,7 +55,7 @@ struct command_outcome {
 [[nodiscard]] std::vector<std::byte> as_bytes(const command_outcome& outcome);
 
 /// Both refuse (errc::protocol) bytes that as_bytes() does not write. command_job_from also refuses a command
-/// without a program or with a zero byte in an argument.
+/// without a program or with a zero byte in an argument, a variable or a path.
 result<command_job> command_job_from(std::span<const std::byte> bytes);
 result<command_outcome> command_outcome_from(std::span<const std::byte> bytes);
 

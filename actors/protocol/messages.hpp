@@ -385,14 +385,13 @@ struct batches_delivered {
   std::uint64_t uploads = 0;  ///< since the last such message
   std::uint64_t bytes = 0;
   bool pinned = false;
-  std::uint64_t waited_ns = 0;  ///< total time that the sink has waited for batches
-  bool snapshots = false;       ///< `snapshot` covers everything up to the last of `deliveries`
+  bool snapshots = false;  ///< `snapshot` covers everything up to the last of `deliveries`
   std::string snapshot;
 };
 template <class Inspector>
 auto inspect(Inspector& f, batches_delivered& x) {
   return f(caf::meta::type_name("batches_delivered"), x.deliveries, x.digests, x.uploads, x.bytes, x.pinned,
-           x.waited_ns, x.snapshots, x.snapshot);
+           x.snapshots, x.snapshot);
 }
 
 struct wire_job_answer {
@@ -412,11 +411,10 @@ struct jobs_answered {
   std::uint64_t uploads = 0;  ///< since the last such message
   std::uint64_t bytes = 0;
   bool pinned = false;
-  std::uint64_t waited_ns = 0;  ///< total time that the programs have waited for results
 };
 template <class Inspector>
 auto inspect(Inspector& f, jobs_answered& x) {
-  return f(caf::meta::type_name("jobs_answered"), x.answers, x.uploads, x.bytes, x.pinned, x.waited_ns);
+  return f(caf::meta::type_name("jobs_answered"), x.answers, x.uploads, x.bytes, x.pinned);
 }
 
 /// The sink cannot be replayed: the death of this process will fail the run.

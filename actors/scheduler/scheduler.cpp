@@ -267,9 +267,9 @@ void deliver(scheduler_state& s, const batch_delivered& batch) {
   if (!s.ledger) return;
   const auto done = s.ledger->acknowledged(batch.upload);
   if (!done) return;
-  const schedule::epoch_account& account =
-      s.book->delivered({done->position, done->delivered, done->failed, done->quarantined, batch.digest,
-                         batch.demanded, batch.taken.value_or(std::chrono::steady_clock::now())});
+  const schedule::epoch_account& account = s.book->delivered(
+      {done->position, done->delivered, done->failed, done->quarantined, batch.digest, batch.demanded,
+       batch.taken.value_or(std::chrono::steady_clock::now()), done->replaced});
   s.around.news->batch_delivered(*done, account.epoch);
   if (account.complete) s.around.news->epoch_done(account);
   if (const auto too_many = s.failures->check(account)) s.around.news->gave_up(*too_many);
@@ -363,7 +363,10 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_surroundings 
         if (self->state.ledger) self->state.ledger->release_from_quarantine(order.sample);
         decide_soon(self);
       },
-      [self](const tell_accounts& order) { order.to->set_value(accounts_of(self->state, order.epochs)); },
+      [self](const tell_accounts& order) {
+        order.to->set_value(accounts_of(self->state, order.epochs));
+        self->state.around.news->answered();
+      },
       [self](const decide&) { act(self); },
       [self](const stop_scheduling&) {
         self->state.others = {};

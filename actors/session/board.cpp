@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace penstock::session {
 namespace {
 
@@ -86,6 +88,7 @@ void board::workers_changed(const std::vector<worker_status>& workers, bool degr
   degraded_ = degraded;
   report_.workers_started = started;
   report_.restarts = restarts;
+  status_.worker_restarts = restarts;
 }
 
 void board::worker_died(const death_report& death) {
@@ -148,6 +151,7 @@ void board::delivered(const schedule::delivery& batch, std::uint64_t epoch) {
   status_.epoch = epoch;
   ++status_.batches_delivered;
   status_.samples_delivered += batch.delivered;
+  status_.samples_done += batch.delivered + batch.failed + batch.quarantined;
   ++report_.batches;
   report_.samples += batch.delivered;
 }
@@ -171,7 +175,9 @@ void board::planned(std::uint64_t samples_before, std::uint64_t samples_expected
 
 void board::begun(steady_time now) {
   const std::lock_guard hold(mutex_);
-  if (!begun_) begun_ = now;
+  if (begun_) return;
+  begun_ = now;
+  status_.started = std::chrono::system_clock::now();
 }
 
 void board::batch_taken(steady_time taken) {
@@ -179,9 +185,29 @@ void board::batch_taken(steady_time taken) {
   if (!first_batch_) first_batch_ = taken;
 }
 
-void board::waited(nanoseconds in_all) {
+void board::waited(nanoseconds in_all, std::optional<steady_time> waits_at) {
   const std::lock_guard hold(mutex_);
-  report_.device_waited_seconds = seconds(in_all);
+  waited_ = in_all;
+  waits_since_ = waits_at;
+}
+
+void board::wait_begins(steady_time now) {
+  const std::lock_guard hold(mutex_);
+  waits_since_ = now;
+}
+
+void board::wait_ends(steady_time now) {
+  const std::lock_guard hold(mutex_);
+  waited_ = waited_until(now);
+  waits_since_.reset();
+}
+
+/// Call with mutex_ held.
+nanoseconds board::waited_until(steady_time now) const {
+  const nanoseconds in_progress =
+      waits_since_ ? std::max(now - *waits_since_, nanoseconds(0)) : nanoseconds(0);
+  waited_told_ = std::max(waited_told_, waited_ + in_progress);
+  return waited_told_;
 }
 
 bool board::ended(run_outcome how, const std::optional<failure>& why, steady_time now) {
@@ -215,6 +241,16 @@ void board::stalled(const std::optional<stall_report>& what) {
   status_.stalled = what;
 }
 
+void board::measured(std::optional<double> rate) {
+  const std::lock_guard hold(mutex_);
+  status_.rate = rate;
+}
+
+void board::read_from(std::string config_file) {
+  const std::lock_guard hold(mutex_);
+  status_.config_file = std::move(config_file);
+}
+
 session_status board::status() const {
   const std::lock_guard hold(mutex_);
   session_status now = status_;
@@ -224,12 +260,18 @@ session_status board::status() const {
               : degraded_                            ? "degraded"
                                                      : "ok";
   now.outcome = report_.outcome;
+  if (report_.outcome == run_outcome::failed && report_.error) now.failure = report_.error->message;
+  if (begun_) now.uptime_seconds = seconds(ended_.value_or(std::chrono::steady_clock::now()) - *begun_);
+  const bool goes_on = report_.outcome == run_outcome::running;
+  if (!goes_on) now.rate.reset();
+  if (now.rate.value_or(0) > 0 && now.samples_expected > now.samples_done)
+    now.eta_seconds = static_cast<double>(now.samples_expected - now.samples_done) / *now.rate;
   return now;
 }
 
-double board::waited_seconds() const {
+double board::waited_seconds(steady_time now) const {
   const std::lock_guard hold(mutex_);
-  return report_.device_waited_seconds;
+  return seconds(waited_until(now));
 }
 
 telemetry::metrics_facts board::metrics(steady_time now) const {
@@ -245,6 +287,7 @@ telemetry::metrics_facts board::metrics(steady_time now) const {
 run_report board::report(const std::vector<schedule::epoch_account>& accounts, steady_time now) const {
   const std::lock_guard hold(mutex_);
   run_report r = report_;
+  r.device_waited_seconds = seconds(waited_until(now));
   if (begun_) {
     r.seconds = seconds(ended_.value_or(now) - *begun_);
     if (first_batch_) r.first_batch_seconds = seconds(*first_batch_ - *begun_);
@@ -260,6 +303,7 @@ run_report board::report(const std::vector<schedule::epoch_account>& accounts, s
     e.delivered = a.delivered;
     e.failed = a.failed;
     e.quarantined = a.quarantined;
+    e.replaced = a.replaced;
     e.batches = a.batches;
     e.digest = a.digest;
     e.seconds = seconds(a.took);

@@ -51,22 +51,32 @@ class board {
   void planned(std::uint64_t samples_before, std::uint64_t samples_expected);
   void begun(steady_time now);
   void batch_taken(steady_time taken);
-  void waited(nanoseconds in_all);
+  /// How long the consumer has waited for batches: of an owner in another process, all its waits so far, and whether it still
+  /// waited at some time; of one in this process, when a wait begins and ends. A wait in progress counts.
+  void waited(nanoseconds in_all, std::optional<steady_time> waits_at);
+  void wait_begins(steady_time now);
+  void wait_ends(steady_time now);
   // True if this changed anything.
   bool ended(run_outcome how, const std::optional<failure>& why, steady_time now);
   bool ended_if_running(run_outcome how, steady_time now);
   bool paused(bool is_paused);
   bool stopping();
   void stalled(const std::optional<stall_report>& what);
+  /// Samples, or jobs, per second.
+  void measured(std::optional<double> rate);
+  /// Where the settings come from.
+  void read_from(std::string config_file);
 
   [[nodiscard]] session_status status() const;
-  [[nodiscard]] double waited_seconds() const;
+  [[nodiscard]] double waited_seconds(steady_time now) const;
   [[nodiscard]] telemetry::metrics_facts metrics(steady_time now) const;
   /// With the epochs from the scheduler's accounts.
   [[nodiscard]] run_report report(const std::vector<schedule::epoch_account>& accounts,
                                   steady_time now) const;
 
  private:
+  [[nodiscard]] nanoseconds waited_until(steady_time now) const;
+
   mutable std::mutex mutex_;
   session_status status_;
   run_report report_;
@@ -77,6 +87,9 @@ class board {
   std::optional<steady_time> begun_;
   std::optional<steady_time> first_batch_;
   std::optional<steady_time> ended_;
+  nanoseconds waited_{0};
+  mutable nanoseconds waited_told_{0};  // never less: of an owner's wait we learn late that it is over
+  std::optional<steady_time> waits_since_;
   bool degraded_ = false;
   bool paused_ = false;
   bool stopping_ = false;

@@ -27,7 +27,7 @@ bool is_ready(const session_status& s) {
                              [&](const worker_status& w) { return !wanted(w) || w.state == "ready"; });
 }
 
-control::answer wait_for(const std::string& what, bool last_call, const session_status& s) {
+control::answer wait_for(const std::string& what, bool last_call, const session_status& s, const char* ends) {
   const bool over = s.outcome != run_outcome::running;
   const bool met = what == "ready" ? is_ready(s) || s.outcome == run_outcome::finished
                                    : s.outcome == run_outcome::finished;
@@ -35,11 +35,18 @@ control::answer wait_for(const std::string& what, bool last_call, const session_
     return control::refusal(exit_refused, "usage",
                             fmt::format("cannot wait for '{}'; choose ready or finished", what));
   }
-  if (met) return control::good_answer({{"waited_for", what}, {"outcome", telemetry::name_of(s.outcome)}});
+  if (met) {
+    return control::good_answer({{"schema", "penstock.wait/1"},
+                                 {"waited_for", what},
+                                 {"outcome", telemetry::name_of(s.outcome)},
+                                 {"ends", ends}});
+  }
   if (!over && !last_call) return std::nullopt;
-  return control::refusal(
-      exit_not_met, "not_met",
-      fmt::format("the session ended as '{}', not {}", telemetry::name_of(s.outcome), what));
+  json no =
+      control::refusal(exit_not_met, "not_met",
+                       fmt::format("the session ended as '{}', not {}", telemetry::name_of(s.outcome), what));
+  no.at("error")["ends"] = ends;
+  return no;
 }
 
 /// The worker that a request is about, or why there is none.
@@ -77,7 +84,8 @@ json deaths_of(const session_controls& controls) {
   mark_sacrificial(workers, "worker", controls);
   json owners = json::array();
   for (const owner_death_report& d : controls.owner_deaths()) owners.push_back(telemetry::as_json(d));
-  return control::good_answer({{"deaths", std::move(workers)},
+  return control::good_answer({{"schema", "penstock.deaths/1"},
+                               {"deaths", std::move(workers)},
                                {"owner_deaths", std::move(owners)},
                                {"of", controls.status().jobs ? "jobs" : "samples"}});
 }
@@ -153,11 +161,11 @@ json scale(const json& request, const session_controls& controls) {
 control::answer answer_request(const json& request, bool last_call, const session_controls& controls) {
   const json verb_value = request.value("verb", json());
   const std::string verb = verb_value.is_string() ? verb_value.get<std::string>() : std::string();
-  const session_status status = controls.status();
-  if (verb == "status") return control::good_answer(as_json(status, controls));
+  if (verb == "status") return control::good_answer(as_json(controls.status(), controls));
   if (verb == "wait") {
     const json what = request.value("for", json());
-    return wait_for(what.is_string() ? what.get<std::string>() : std::string(), last_call, status);
+    return wait_for(what.is_string() ? what.get<std::string>() : std::string(), last_call, controls.status(),
+                    controls.ends());
   }
   if (verb == "deaths") return deaths_of(controls);
   if (verb == "pipeline") return pipeline(controls);
@@ -167,7 +175,7 @@ control::answer answer_request(const json& request, bool last_call, const sessio
   if (verb == "events") return events_after(request, last_call, controls);
   if (verb == "stop") {
     controls.stop(request.value("now", json()) == true);
-    return control::good_answer({{"stopping", true}});
+    return control::good_answer({{"stopping", true}, {"ends", controls.ends()}});
   }
   if (verb == "pause" || verb == "resume") {
     controls.pause(verb == "pause");
@@ -184,7 +192,7 @@ control::answer answer_request(const json& request, bool last_call, const sessio
     return control::good_answer({{"restart", "gpu"}});
   }
   if (verb == "restart" || verb == "drain") {
-    target t = worker_of(request, status);
+    target t = worker_of(request, controls.status());
     if (!t.worker) return std::move(t.refused);
     (verb == "restart" ? controls.restart : controls.drain)(*t.worker);
     return control::good_answer({{verb, *t.worker}});

@@ -33,7 +33,8 @@ struct session_controls {
   std::function<void()> restart_owner;  ///< none when the owner is not a separate process
   std::function<void(std::uint32_t worker)> drain;
   const process::log_book* logs = nullptr;
-  std::uint32_t workers_max = 0;  ///< the place after these is the sacrificial worker's
+  std::function<const char*()> ends;  ///< what ends with it: "session", "process" or "parent"
+  std::uint32_t workers_max = 0;      ///< the place after these is the sacrificial worker's
 };
 
 [[nodiscard]] control::request_handler make_request_handler(session_controls controls);

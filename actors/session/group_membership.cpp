@@ -1,8 +1,10 @@
 #include "actors/session/group_membership.hpp"
 
+#include "runtime/base/fnv1a.hpp"
 #include "runtime/config/describe.hpp"
 #include "runtime/group/group_address.hpp"
 #include "runtime/group/group_secret.hpp"
+#include "runtime/group/rank_files.hpp"
 #include "runtime/group/this_process.hpp"
 
 #include <fmt/core.h>
@@ -11,13 +13,9 @@
 namespace penstock::session {
 namespace {
 
-std::string suffix_of(const group::launcher_place& place) {
-  return fmt::format("-rank{}", place.rank);
-}
-
 /// `penstock launch` and settings_as_rank() put the rank behind the name.
 std::string name_without_rank(const std::string& name, const group::launcher_place& place) {
-  const std::string suffix = suffix_of(place);
+  const std::string suffix = group::with_rank("", place.rank);
   return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : name;
 }
 
@@ -25,9 +23,7 @@ std::string name_without_rank(const std::string& name, const group::launcher_pla
 std::string shortened(const std::string& value) {
   constexpr std::size_t longest = 200;
   if (value.size() <= longest) return value;
-  std::uint64_t sum = 0xcbf29ce484222325;  // FNV-1a
-  for (const char c : value) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return fmt::format("{}... ({} bytes, hash {:016x})", value.substr(0, 100), value.size(), sum);
+  return fmt::format("{}... ({} bytes, hash {:016x})", value.substr(0, 100), value.size(), fnv1a(value));
 }
 
 group::rank_card card_of(const config& settings, const session_options& options,
@@ -73,8 +69,19 @@ result<config> settings_as_rank(config settings, const group::launcher_place& pl
   }
   s.rank = place.rank;
   s.world_size = place.world_size;
-  if (place.world_size > 1 && !settings.name.ends_with(suffix_of(place))) settings.name += suffix_of(place);
+  // Whoever has given it the rank's name has given it the rank's port too.
+  if (place.world_size > 1 && name_without_rank(settings.name, place) == settings.name) {
+    settings.name = group::with_rank(settings.name, place.rank);
+    settings.metrics.listen = group::address_of_rank(settings.metrics.listen, place.rank);
+  }
   return settings;
+}
+
+session_options options_as_rank(session_options options, const group::launcher_place& place) {
+  if (place.world_size == 1) return options;
+  options.sink = group::sink_of_rank(options.sink, place.rank);
+  options.sink_out = group::folder_of_rank(options.sink_out, place.rank);
+  return options;
 }
 
 result<void> check_alone(const config& settings) {
@@ -93,13 +100,13 @@ result<group_membership> membership_of(const config& settings, const session_opt
   const std::string session = name_without_rank(settings.name, place);
   auto address = group::address_of(place, group::variable_of_this_process, ::getuid(), session);
   if (!address) return tl::unexpected(std::move(address.error()));
-  auto secret = group::find_secret(g.secret_file, group::variable_of_this_process);
+  const std::string name = place.job.empty() ? session : fmt::format("{}/{}", place.job, session);
+  auto secret =
+      group::secret_of_links(*address, name, g.secret_file, g.insecure, group::variable_of_this_process);
   if (!secret) return tl::unexpected(std::move(secret.error()));
-  if (auto ok = group::check_secret(*address, secret->has_value(), g.insecure); !ok)
-    return tl::unexpected(std::move(ok.error()));
 
   group_membership m;
-  m.name = place.job.empty() ? session : fmt::format("{}/{}", place.job, session);
+  m.name = name;
   m.links.address = std::move(*address);
   m.links.group = m.name;
   m.links.secret = std::move(*secret);

@@ -20,9 +20,12 @@ namespace penstock::session {
 /// Which rank a launcher made this process. Refuses (errc::config) where none has, naming what was looked for.
 [[nodiscard]] result<group::launcher_place> place_of_this_process();
 
-/// The settings of a session that joins as this rank: rank and world size are the launcher's, and the name has the rank.
-/// Refuses (errc::config) a rank or world size in the settings that says something else.
+/// The settings of a session that joins as this rank: rank and world size are the launcher's; the name has the rank, and
+/// the metrics have the rank's port. Refuses (errc::config) a rank or world size in the settings that says something else.
 [[nodiscard]] result<config> settings_as_rank(config settings, const group::launcher_place& place);
+
+/// The options of a session that joins as this rank: its sink has the rank's file or folder.
+[[nodiscard]] session_options options_as_rank(session_options options, const group::launcher_place& place);
 
 /// Of a session that joins no group. Refuses (errc::config) a communicator: nobody would ever make it.
 [[nodiscard]] result<void> check_alone(const config& settings);
@@ -33,7 +36,7 @@ struct group_membership {
   group::member_settings member;  ///< without the device
   group::group_settings group;    ///< for rank 0
 };
-/// Refuses (errc::config) what address_of, find_secret and check_secret refuse.
+/// Refuses (errc::config) what address_of and secret_of_links refuse.
 [[nodiscard]] result<group_membership> membership_of(const config& settings, const session_options& options,
                                                      const group::launcher_place& place);
 

@@ -30,8 +30,9 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   void opened(const device::identity& what) override {
     if (what.uuid && !session_.settings_.gpu.share) {
-      auto ours = device::exclusive_use::take(*what.uuid);
+      auto ours = device::exclusive_use::take(*what.uuid, session_.settings_.name);
       if (!ours) return gave_up(ours.error());
+      const std::lock_guard hold(lock_guard_);
       lock_.emplace(std::move(*ours));
     }
     // Never from a session that leaves the GPU to another process: the query opens the GPU's device files.
@@ -45,6 +46,12 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     } else {
       caf::anon_send(engine_.session, session::device_ready{});
     }
+  }
+
+  /// Nothing will be uploaded any more: other sessions may use the GPU. From any thread.
+  void release_gpu() {
+    const std::lock_guard hold(lock_guard_);
+    lock_.reset();
   }
 
   void attached(const gpu_owner::attached_partition& what) override {
@@ -104,7 +111,9 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     board_.owner_recovered(incarnation, seconds_since_its_end);
   }
 
-  void owner_waited(nanoseconds in_all) override { board_.waited(in_all); }
+  void owner_waited(nanoseconds in_all, std::optional<steady_time> waits_at) override {
+    board_.waited(in_all, waits_at);
+  }
 
   void gpu_processes_seen(std::vector<gpu_process> processes) override {
     board_.gpu_processes_seen(std::move(processes));
@@ -160,6 +169,8 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   void stream_finished(std::uint64_t seek_number) override { session_.consumer_->finish(seek_number); }
 
+  void answered() override { session_.pulse_.scheduler_answered(); }
+
   // ---- from the session actor -----------------------------------------------------------------------------
 
   void planned(std::shared_ptr<const plan> order, std::shared_ptr<const device::transfer_plan> transfer,
@@ -184,7 +195,10 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   // ---- from the actors of a group -------------------------------------------------------------------------
 
-  void group_changed(const group_status& facts) override { board_.group_changed(facts); }
+  void group_changed(const group_status& facts) override {
+    board_.group_changed(facts);
+    session_.pulse_.member_stepped();
+  }
 
   void group_event(event_kind what, std::string text) override {
     session_.tell(session::event_of(what, std::move(text)));
@@ -207,7 +221,13 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     caf::anon_send(engine_.owner, order);
   }
 
-  void member_gone() override { session_.ending_.group_actor_gone(); }
+  void cannot_listen(const std::string& why) override {
+    caf::anon_send(engine_.member, group::cannot_listen{why});
+  }
+  void member_gone() override {
+    session_.pulse_.member_gone();
+    session_.ending_.group_actor_gone();
+  }
   void coordinator_gone() override { session_.ending_.group_actor_gone(); }
 
  private:
@@ -219,6 +239,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
   body& session_;
   session::board& board_;
   engine& engine_;
+  std::mutex lock_guard_;                           // of lock_
   std::optional<device::exclusive_use> lock_;       // of the GPU
   std::optional<device::gpu_process_watch> watch_;  // of the GPU, when it is ours
   session::worker_watch workers_;                   // used only by the supervisor's calls

@@ -27,9 +27,10 @@ std::int64_t unix_ms_now() {
 }  // namespace
 
 void process_logs::wrote(const std::string& source, std::uint32_t incarnation, std::string_view line) {
-  const auto passage =
-      book_.wrote(source, incarnation, line, std::chrono::steady_clock::now(), unix_ms_now());
-  if (!passage.pass || process::is_stack_line(line)) return;
+  const bool of_stack = process::is_stack_line(line);
+  const auto passage = book_.wrote(source, incarnation, of_stack ? process::readable_stack_line(line) : line,
+                                   std::chrono::steady_clock::now(), unix_ms_now());
+  if (!passage.pass || of_stack) return;
   tell_dropped(source, passage.dropped);
   log::info(source, "{}", shortened(printable(line.substr(0, passed_line_max)), passed_line_max));
 }

@@ -49,8 +49,12 @@ progress_ticker::progress_ticker(process::io_thread& io, gather facts, tell news
 
 void progress_ticker::look() {
   const double stood = watch_.stalled() ? watch_.stalled()->seconds : 0;
-  const auto news = watch_.look(std::chrono::steady_clock::now(), facts_());
-  tell_(news, watch_.stalled(), stood);
+  const steady_time now = std::chrono::steady_clock::now();
+  const supervision::progress_facts facts = facts_();
+  const auto& jobs = facts.status.jobs;
+  meter_.add(now, jobs ? jobs->ok + jobs->failed : facts.status.samples_delivered);
+  const auto news = watch_.look(now, facts);
+  tell_(news, watch_.stalled(), stood, meter_.per_second());
 }
 
 }  // namespace penstock::session

@@ -6,6 +6,7 @@
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/process/ticker.hpp"
 #include "runtime/supervision/progress_watch.hpp"
+#include "runtime/telemetry/rate_meter.hpp"
 
 #include <penstock/event.hpp>
 
@@ -22,7 +23,7 @@ namespace penstock::session {
 [[nodiscard]] std::map<std::uint32_t, std::string> standing_of(const session_status& status,
                                                                const arena::flight_recorders& flights);
 
-/// What has to be done with news of a watch: publishes the stall, logs, and tells of a change as an event. `what`: "stream".
+/// Acts on news of a watch: publishes the stall, logs, and passes on a change as an event. `what`: "stream".
 void announce(supervision::progress_watch::news what_changed, const std::optional<stall_report>& stalled,
               double stood_seconds, std::string_view what, board& published,
               const std::function<void(event)>& tell);
@@ -30,9 +31,9 @@ void announce(supervision::progress_watch::news what_changed, const std::optiona
 class progress_ticker {
  public:
   using gather = std::function<supervision::progress_facts()>;
-  /// `stood_seconds`: for news::moves_again, how long there was no progress.
+  /// `stood_seconds`: for news::moves_again, how long there was no progress. `rate`: of samples, or jobs, per second.
   using tell = std::function<void(supervision::progress_watch::news, const std::optional<stall_report>&,
-                                  double stood_seconds)>;
+                                  double stood_seconds, std::optional<double> rate)>;
 
   /// Both are called on the io thread and must not block. `news` is called after every check.
   progress_ticker(process::io_thread& io, gather facts, tell news);
@@ -43,6 +44,7 @@ class progress_ticker {
   gather facts_;
   tell tell_;
   supervision::progress_watch watch_;
+  telemetry::rate_meter meter_;
   process::ticker ticker_;  // last: its callback uses the others
 };
 

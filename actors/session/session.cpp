@@ -39,6 +39,9 @@ bool Session::run_for(std::chrono::milliseconds at_most) {
 void Session::stop(std::optional<std::chrono::milliseconds> at_most) noexcept {
   if (body_ && !body_->process().left()) body_->stop(at_most);
 }
+void Session::retire() noexcept {
+  if (body_ && !body_->process().left()) body_->retire();
+}
 void Session::close() noexcept {
   if (body_ && !body_->process().left()) body_->close();
 }
@@ -94,6 +97,10 @@ void Session::Epoch::iterator::past_the_end() {
   throw error({errc::usage, "this iterator is already at the end of its epoch", 0});
 }
 
+std::optional<std::uint64_t> session::beats_of(const Session& session) {
+  return session.held().beats();
+}
+
 Session::outline Session::dry_run(const config& given) {
   const config settings = value_or_throw(config_file::accept(given, config_file::process_environment()));
   outline o;
@@ -103,7 +110,7 @@ Session::outline Session::dry_run(const config& given) {
   if (!prepared) return o;
   const dataset_description& d = prepared->description;
   const auto order = value_or_throw(session::plan_of(settings, d));
-  const auto layout = value_or_throw(lay_out(d.tensors, settings.sampler.batch_size));
+  const auto layout = value_or_throw(lay_out(d.tensors, session::rows_max_of(order)));
   const auto shape = value_or_throw(session::geometry_of(settings, layout, settings.loader.limits.max + 1));
   value_or_throw(
       arena::check_memory(session::memory_need_of(settings, shape, o.workers), arena::memory_limits()));

@@ -27,6 +27,7 @@ struct session_state {
   protocol::peers others;
   std::optional<dataset_description> dataset;  // as described by the first worker
   arena::geometry shape;
+  std::uint32_t rows_max = 0;        // of a slot
   std::set<std::uint32_t> prepared;  // partitions that are already reserved and attached
   bool built = false;
   bool failed = false;
@@ -63,11 +64,12 @@ result<void> check_memory_for(const config& c, const arena::geometry& shape, std
 /// Everything that depends on the dataset's description.
 result<void> build(session_state& s, self_pointer self) {
   const config& c = s.around.settings;
-  auto layout = lay_out(s.dataset->tensors, c.sampler.batch_size);
-  if (!layout) return tl::unexpected(std::move(layout.error()));
   const auto& resumed = s.around.request.resumed;
   auto order = plan_of(c, *s.dataset, resumed ? &*resumed : nullptr);
   if (!order) return tl::unexpected(std::move(order.error()));
+  s.rows_max = rows_max_of(*order);
+  auto layout = lay_out(s.dataset->tensors, s.rows_max);
+  if (!layout) return tl::unexpected(std::move(layout.error()));
   auto range = range_of(c, s.around.request, *order);
   if (!range) return tl::unexpected(std::move(range.error()));
   auto shape = geometry_of(c, *layout, s.around.partitions);
@@ -126,7 +128,7 @@ protocol::assign_slots slots_of(const session_state& s, std::uint32_t partition)
                                 .slots = s.shape.slots,
                                 .partitions = s.shape.partitions,
                                 .partition = partition,
-                                .batch_size = s.around.settings.sampler.batch_size};
+                                .batch_size = s.rows_max};
 }
 
 result<protocol::assign_slots> welcome(self_pointer self, const worker_described& news) {

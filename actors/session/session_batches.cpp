@@ -32,6 +32,18 @@ class only_taker {
   std::atomic<bool>& taken_;
 };
 
+/// Counts the time until its end as waited for a batch.
+class counted_wait {
+ public:
+  explicit counted_wait(session::board& where) : where_(where) { where_.wait_begins(now()); }
+  ~counted_wait() { where_.wait_ends(now()); }
+  counted_wait(const counted_wait&) = delete;
+  counted_wait& operator=(const counted_wait&) = delete;
+
+ private:
+  session::board& where_;
+};
+
 }  // namespace
 
 std::optional<Batch> Session::body::next() {
@@ -74,8 +86,10 @@ std::optional<Batch> Session::body::take() {
   start();
   const steady_time demanded = now();
   while (true) {
-    auto taken = group_ ? take_through_gate() : take_from_queue();
-    board_.waited(consumer_->waited());
+    auto taken = [&] {
+      const counted_wait here(board_);
+      return group_ ? take_through_gate() : take_from_queue();
+    }();
     if (auto* why = std::get_if<failure>(&taken)) throw error(std::move(*why));
     if (std::holds_alternative<gpu_owner::hand_over::stream_ended>(taken)) return end_of_stream();
     auto& ready = std::get<gpu_owner::ready_batch>(taken);
@@ -87,7 +101,10 @@ std::optional<Batch> Session::body::take() {
 std::optional<Batch> Session::body::take_of(std::uint64_t epoch, bool from_its_first) {
   if (ending_.closed()) throw error({errc::usage, "this session is closed", 0});
   start();
-  const auto range = cursor_.wait_for_epoch(epoch, options_.while_waiting);
+  const auto range = [&] {
+    const counted_wait here(board_);
+    return cursor_.wait_for_epoch(epoch, options_.while_waiting);
+  }();
   if (!range) return take();  // failed or stopped before there was a plan: take() reports which
   switch (cursor_.step_in(*range, from_its_first)) {
     case session::next_step::seek: seek(*range); break;

@@ -25,6 +25,8 @@
 #include "actors/session/owner_inside.hpp"
 #include "actors/session/process_logs.hpp"
 #include "actors/session/progress_ticker.hpp"
+#include "actors/session/pulse.hpp"
+#include "actors/session/record_keeper.hpp"
 #include "actors/session/session_actor.hpp"
 #include "actors/session/session_events.hpp"
 #include "actors/session/stream_cursor.hpp"
@@ -64,6 +66,7 @@ class Session::body {
   bool run_for(std::chrono::milliseconds at_most);
   void start();
   void stop(std::optional<std::chrono::milliseconds> at_most) noexcept;
+  void retire() noexcept;
   void close() noexcept;
   void pause(bool paused);
   void scale(std::uint32_t workers);
@@ -73,6 +76,7 @@ class Session::body {
   [[nodiscard]] session_status status() const;
   [[nodiscard]] run_report report();
   [[nodiscard]] std::vector<std::byte> state();
+  [[nodiscard]] std::optional<std::uint64_t> beats() const { return pulse_.beats(); }
 
  private:
   class news_of_actors;
@@ -128,7 +132,10 @@ class Session::body {
   gpu_owner::hand_over::taken take_through_gate();
   gpu_owner::hand_over::taken take_from_queue();
   void open_control_socket(engine& e);
+  void open_record();
+  void stop_readers();  // of the journal: all events have been noted
   void open_metrics(engine& e);
+  void close_sockets(engine& e);
   void watch_progress(engine& e);
   [[nodiscard]] supervision::progress_facts progress_now(const engine& e) const;
   void fail(const failure& why);
@@ -171,6 +178,7 @@ class Session::body {
   std::shared_ptr<gpu_owner::hand_over> consumer_ = std::make_shared<gpu_owner::hand_over>();
   session::stream_cursor cursor_;  // the consumer's position
   session::ending ending_;         // the progress of the shutdown
+  session::pulse pulse_;           // whether the actors work
   const std::shared_ptr<batch_home> home_ = std::make_shared<batch_home>();
 
   mutable std::mutex mutex_;  // guards the members below
@@ -178,6 +186,7 @@ class Session::body {
   std::shared_future<scheduler::stream_accounts> final_accounts_;  // set once close() has requested them
   std::vector<schedule::epoch_account> epochs_told_;               // the scheduler's latest answer
   std::unique_ptr<telemetry::event_caller> listener_;
+  std::unique_ptr<session::record_keeper> record_;
   std::unique_ptr<gpu_owner::batch_sink> sink_;  // of run_for() with an embedded owner; the consumer's thread
   std::atomic<bool> taking_ = false;             // a thread is in next()
   std::atomic<bool> owner_is_irreplaceable_ = false;  // losing it would end the run

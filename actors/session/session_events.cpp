@@ -33,23 +33,13 @@ event event_of_worker(event_kind kind, const worker_status& w, std::string text)
   return e;
 }
 
-std::string cause_text(death_cause cause, const std::optional<std::string>& signal,
-                       const std::optional<std::int32_t>& code) {
-  if (cause == death_cause::signal && signal) return *signal;
-  if (cause == death_cause::exit && code) return fmt::format("exit {}", *code);
-  return name_of(cause);
-}
-
 /// "worker 3 (pid 17)"; without the pid if it never had one.
 std::string with_pid(std::string who, std::int32_t pid) {
   return pid > 0 ? fmt::format("{} (pid {})", who, pid) : who;
 }
 
-/// "ended: SIGSEGV", or the order that ended it.
-std::string end_text(death_cause cause, const std::optional<std::string>& signal,
-                     const std::optional<std::int32_t>& code) {
-  if (cause == death_cause::stopped) return "was stopped as ordered";
-  return "ended: " + cause_text(cause, signal, code);
+std::string last_line(const std::string& text) {
+  return text.substr(text.rfind('\n') + 1);  // of npos: all of it
 }
 
 }  // namespace
@@ -72,8 +62,8 @@ event event_of(const gpu_owner::attached_partition& what) {
 }
 
 event event_of(const death_report& d) {
-  std::string text =
-      with_pid(fmt::format("worker {}", d.worker), d.pid) + " " + end_text(d.cause, d.signal, d.code);
+  std::string text = with_pid(fmt::format("worker {}", d.worker), d.pid) + " " +
+                     supervisor::end_text(d.cause, d.signal, d.code);
   text += supervisor::charge_text(d);
   event e = event_of(event_kind::worker_died, std::move(text));
   e.time = d.time;
@@ -89,11 +79,12 @@ event event_of(const death_report& d) {
 }
 
 event event_of(const owner_death_report& d) {
-  std::string text = with_pid("the GPU owner", d.pid) + " " + end_text(d.cause, d.signal, d.code);
+  std::string text = with_pid("the GPU owner", d.pid) + " " + supervisor::end_text(d.cause, d.signal, d.code);
   if (d.sequence)
     text += fmt::format(", while working on batch {} of epoch {}", *d.sequence, d.epoch.value_or(0));
-  if (!d.last_words.empty()) text += ": " + d.last_words;
+  if (!d.last_words.empty()) text += ": " + last_line(d.last_words);
   event e = event_of(event_kind::device_lost, std::move(text));
+  e.owner_death = std::make_shared<const owner_death_report>(d);
   e.time = d.time;
   if (d.pid > 0) e.pid = d.pid;
   e.epoch = d.epoch;

@@ -22,17 +22,6 @@ void Session::body::spawn_group(engine& e) {
       std::make_shared<group::hand_over_gate>([all] { caf::anon_send(all->member, group::limit_reached{}); });
   const bool coordinates = m.member.card.rank == 0;
   ending_.group_begins(coordinates ? 2 : 1);
-  if (coordinates) {
-    group::coordinator_surroundings around;
-    around.settings = m.group;
-    around.group = m.name;
-    around.listen = [all, links = m.links](group::coordinator_actor actor,
-                                           std::shared_ptr<group::newest_reports> reports) {
-      return group::open_coordinator_wire(*all->io, links, std::move(reports), std::move(actor));
-    };
-    around.news = e.news.get();
-    e.coordinator = group::spawn_coordinator(*e.system, std::move(around));
-  }
   group::member_surroundings around;
   around.settings = m.member;
   around.group = m.name;
@@ -44,6 +33,16 @@ void Session::body::spawn_group(engine& e) {
   };
   around.news = e.news.get();
   e.member = group::spawn_member(*e.system, std::move(around));
+  if (!coordinates) return;
+  group::coordinator_surroundings of_all;
+  of_all.settings = m.group;
+  of_all.group = m.name;
+  of_all.listen = [all, links = m.links](group::coordinator_actor actor,
+                                         std::shared_ptr<group::newest_reports> reports) {
+    return group::open_coordinator_wire(*all->io, links, std::move(reports), std::move(actor));
+  };
+  of_all.news = e.news.get();
+  e.coordinator = group::spawn_coordinator(*e.system, std::move(of_all));
 }
 
 /// False: there is no group to ask, or no time to.

@@ -25,7 +25,6 @@ using namespace std::chrono_literals;
 constexpr std::size_t actor_threads = 2;
 constexpr auto accounts_deadline = 2s;
 constexpr std::chrono::milliseconds end_of_dropped = 500ms;  // for a session that is destroyed without stop()
-constexpr auto patience_with_callbacks = 200ms;              // to deliver the events still queued
 
 std::string_view name_of(placement_rule placement) {
   return placement == placement_rule::process ? "process" : "embedded";
@@ -49,9 +48,10 @@ std::unique_ptr<session::group_side> group_of(const config& settings, const sess
 }
 
 /// The state is parsed in the constructor; its bytes need not live longer.
-session_options without_state(session_options options) {
+session_options kept(session_options options) {
   options.state = {};
-  return options;
+  if (!options.join_group) return options;
+  return session::options_as_rank(std::move(options), value_or_throw(session::place_of_this_process()));
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ result<std::optional<prepared_dataset>> prepare(const config& settings) {
 
 Session::body::body(config settings, session_options options)
     : settings_(accepted(std::move(settings), options)),
-      options_(without_state(options)),
+      options_(kept(options)),
       group_(group_of(settings_, options)),
       workers_(session::workers_of(settings_)),
       board_(settings_.name, std::string(name_of(settings_.gpu.placement))),
@@ -74,6 +74,7 @@ Session::body::body(config settings, session_options options)
   if (!options.state.empty()) resumed_ = value_or_throw(schedule::parse_state(options.state));
   board_.configured(workers_);
   board_.is_rank_of(settings_.sampler);
+  board_.read_from(options_.config_file);
   log::set_level(as_log_level(settings_.log.level));
   if (settings_.loader.start == start_rule::eager) start();
 }
@@ -93,6 +94,7 @@ void Session::body::start() {
     const all_signals_blocked quiet;
     listener_ = std::make_unique<telemetry::event_caller>(journal_, options_.on_event);
   }
+  if (options_.control_socket && settings_.log.record) open_record();
   if (auto ok = try_start(); !ok) fail(ok.error());
 }
 
@@ -151,6 +153,7 @@ result<void> Session::body::try_start() {
   if (!trouble) caf::anon_send(e->owner, gpu_owner::open_device{});
   const std::lock_guard hold(mutex_);
   engine_ = std::move(e);
+  pulse_.begins();
   // scale() could not tell the supervisor until now.
   if (workers_ != begun_with) caf::anon_send(engine_->supervisor, supervisor::scale_pool{workers_});
   tell_group_of_earlier_failure();
@@ -283,25 +286,15 @@ void Session::body::close() noexcept {
     e = engine_.get();
     // Later callers get this answer: the scheduler is about to end.
     if (e != nullptr) final_accounts_ = ask_for_accounts(*e, true);
+    pulse_.ends();
   }
   static_cast<void>(accounts(true));  // the events of deliveries must precede that of the end
   if (cut_short) tell_ended(run_outcome::stopped);
-  if (e == nullptr) {  // it never ran, or is already closed
-    if (listener_) listener_->stop(patience_with_callbacks);
-    return;
-  }
+  if (e == nullptr) return stop_readers();  // it never ran, or is already closed
   ending_.wait_for_group();
   drop_group(*e);
   // Shut down from the outside in: the sockets, the workers, the owner, the actors.
-  std::promise<void> deaf;
-  boost::asio::post(e->io->context(), [&] {
-    e->server.reset();
-    e->metrics.reset();
-    e->progress.reset();
-    board_.stalled(std::nullopt);  // no batch is due any more
-    deaf.set_value();
-  });
-  deaf.get_future().wait();
+  close_sockets(*e);
   e->processes->shut_down();
   wait_for_owner(false);
   if (e->owner_process) e->owner_process->shut_down();
@@ -312,9 +305,13 @@ void Session::body::close() noexcept {
   caf::anon_send_exit(e->supervisor, caf::exit_reason::user_shutdown);
   // Actors hold each other's handles, so all of them must have ended before we drop ours.
   e->system->await_all_actors_done();
-  if (listener_) listener_->stop(patience_with_callbacks);
-  const std::lock_guard hold(mutex_);
-  session::on_a_fresh_thread([&] { engine_.reset(); });
+  stop_readers();
+  std::unique_ptr<engine> gone;  // freeing its memory takes time, in which others may ask
+  {
+    const std::lock_guard hold(mutex_);
+    gone = std::move(engine_);
+  }
+  session::on_a_fresh_thread([&] { gone.reset(); });
 }
 
 void Session::body::tell_ended(run_outcome how) {

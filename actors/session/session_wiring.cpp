@@ -113,9 +113,25 @@ void Session::body::restart_owner(engine& e) {
   caf::anon_send(e.keeper, supervisor::restart_owner{});
 }
 
+void Session::body::open_record() {
+  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_, options_.ends);
+  controls.status = [this] { return status(); };
+  controls.workers_max = settings_.loader.limits.max;
+  record_ = std::make_unique<session::record_keeper>(session::record_source{
+      settings_.name, settings_.loader.limits.max, false, session::rank_named(settings_.name), journal_,
+      session::make_request_handler(std::move(controls))});
+}
+
+void Session::body::stop_readers() {
+  using namespace std::chrono_literals;
+  constexpr auto patience_with_callbacks = 200ms;  // to deliver the events still queued
+  if (listener_) listener_->stop(patience_with_callbacks);
+  if (record_) record_->stop();
+}
+
 void Session::body::open_control_socket(engine& e) {
   engine* const all = &e;
-  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_);
+  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_, options_.ends);
   controls.status = [this, all] { return session::look_closer(board_.status(), *all->flights, now()); };
   controls.progress = [this, all] { return progress_now(*all); };
   controls.times = times_;
@@ -139,6 +155,36 @@ void Session::body::open_metrics(engine& e) {
         return facts;
       },
       e.metrics);
+}
+
+/// And looks no longer whether the stream moves. On any thread but the io thread.
+void Session::body::close_sockets(engine& e) {
+  std::promise<void> closed;
+  boost::asio::post(e.io->context(), [&] {
+    e.server.reset();
+    e.metrics.reset();
+    e.progress.reset();
+    board_.stalled(std::nullopt);  // no batch is due any more
+    closed.set_value();
+  });
+  closed.get_future().wait();
+}
+
+/// Without workers nothing is uploaded any more.
+void Session::body::retire() noexcept {
+  if (!ending_.stopped()) end_within(std::nullopt);
+  leave_group();
+  wait_for_pool();
+  engine* e = nullptr;
+  {
+    const std::lock_guard hold(mutex_);
+    e = engine_.get();
+  }
+  if (e == nullptr) return;
+  ending_.wait_for_group();
+  drop_group(*e);
+  close_sockets(*e);
+  e->news->release_gpu();
 }
 
 }  // namespace penstock

@@ -87,6 +87,12 @@ bool left_out_by_drop(const config& settings, std::uint64_t samples) {
   return s.uneven == uneven_rule::drop && samples < s.world_size;
 }
 
+std::uint32_t rows_max_of(const plan& order) {
+  const stream_shape& shape = order.shape();
+  const std::uint64_t most = std::max(shape.usual.expected, shape.entered.expected);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(order.settings().batch_size, most));
+}
+
 result<arena::geometry> geometry_of(const config& settings, const batch_layout& layout,
                                     std::uint32_t partitions) {
   const std::uint64_t given = settings.loader.slot_bytes ? settings.loader.slot_bytes->bytes : layout.bytes;

@@ -36,6 +36,10 @@ result<void> check_there_are_batches(const config& settings, std::uint64_t sampl
 /// Whether it is `uneven` that leaves none.
 [[nodiscard]] bool left_out_by_drop(const config& settings, std::uint64_t samples);
 
+/// The most samples of a batch: [sampler] batch_size, or what this rank has of an epoch if that is less. Slots and device
+/// buffers are made for so many, since reserving and touching memory that no batch fills takes up to a minute.
+[[nodiscard]] std::uint32_t rows_max_of(const plan& order);
+
 /// Slots for batches of this dataset. Refuses when [loader] slot_bytes is too small for a batch.
 result<arena::geometry> geometry_of(const config& settings, const batch_layout& layout,
                                     std::uint32_t partitions);

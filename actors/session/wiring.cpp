@@ -2,6 +2,9 @@
 
 #include "actors/protocol/config_bytes.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/group/launcher_environment.hpp"
+#include "runtime/group/rank_files.hpp"
+#include "runtime/group/this_process.hpp"
 #include "runtime/process/process_facts.hpp"
 
 #include <boost/asio/post.hpp>
@@ -54,17 +57,32 @@ void check_worker(const session_status& status, std::uint32_t worker) {
                0});
 }
 
+std::optional<control::rank_note> rank_named(const std::string& name) {
+  const auto place = group::place_in(group::variable_of_this_process).value_or(std::nullopt);
+  if (!place) return std::nullopt;
+  const std::string suffix = group::with_rank("", place->rank);
+  if (!name.ends_with(suffix)) return std::nullopt;
+  return control::rank_note{place->job, name.substr(0, name.size() - suffix.size()), place->rank};
+}
+
+std::function<const char*()> end_of(session_scope scope) {
+  return [scope, parent = ::getppid()] {
+    if (scope == session_scope::parent && ::getppid() == parent) return "parent";
+    return scope == session_scope::session ? "session" : "process";
+  };
+}
+
 void open_control_socket(process::io_thread& io, const std::string& name, session_controls controls,
                          std::unique_ptr<control::control_server>& server) {
-  auto bound = control::bind_session_socket(name, ::getpid());
+  auto bound = control::bind_session_socket(name, ::getpid(), rank_named(name));
   if (!bound) {
     log::warn("control", "{}; `penstock status` and the other verbs cannot reach this session",
               bound.error().message);
     return;
   }
   if (bound->renamed) {
-    log::info("control", "another session named '{}' is running; this one is '{}'", name,
-              bound->path.stem().string());
+    log::debug("control", "another session named '{}' is running; this one is '{}'", name,
+               bound->path.stem().string());
   }
   boost::asio::post(io.context(), [&io, &server, controls = std::move(controls),
                                    socket = std::make_shared<control::bound_socket>(std::move(*bound))] {

@@ -40,13 +40,17 @@ struct shared_descriptors {
 /// Throws error (errc::usage) when there is no such worker.
 void check_worker(const session_status& status, std::uint32_t worker);
 
+/// What ends with a session of this process, for its answers. A launcher that is gone ends no more.
+[[nodiscard]] std::function<const char*()> end_of(session_scope scope);
+
 /// The verbs with the same meaning for every Body: stop, pause, scale, restart, drain, and queries of the
 /// board and the journal. The caller fills in the rest.
 template <class Body>
 session_controls controls_of(Body& body, board& facts, const telemetry::event_journal& journal,
-                             process_logs& logs) {
+                             process_logs& logs, session_scope scope) {
   session_controls controls;
-  controls.waited_seconds = [&facts] { return facts.waited_seconds(); };
+  controls.ends = end_of(scope);
+  controls.waited_seconds = [&facts] { return facts.waited_seconds(std::chrono::steady_clock::now()); };
   controls.events = [&journal](std::uint64_t after, std::size_t limit) {
     return journal.events_after(after, limit);
   };
@@ -68,8 +72,12 @@ session_controls controls_of(Body& body, board& facts, const telemetry::event_jo
   return controls;
 }
 
+/// Which rank a session of this name is. Not only of those that join: a rank that delivers what is left of its group is one, too.
+[[nodiscard]] std::optional<control::rank_note> rank_named(const std::string& name);
+
 /// The server is created, used and must be destroyed on the io thread. A socket that cannot be created is
-/// only a warning: the work does not depend on it.
+/// only a warning: the work does not depend on it. A name that ends in the rank of a launcher's environment
+/// makes it that rank's.
 void open_control_socket(process::io_thread& io, const std::string& name, session_controls controls,
                          std::unique_ptr<control::control_server>& server);
 /// The same for the metrics port.

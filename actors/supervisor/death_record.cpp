@@ -53,6 +53,14 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
   return r;
 }
 
+std::string end_text(death_cause cause, const std::optional<std::string>& signal,
+                     const std::optional<std::int32_t>& code) {
+  if (cause == death_cause::stopped) return "was stopped as ordered";
+  if (cause == death_cause::signal && signal) return "ended: " + *signal;
+  if (cause == death_cause::exit && code) return fmt::format("ended: exit {}", *code);
+  return fmt::format("ended: {}", name_of(cause));
+}
+
 std::string charge_text(const death_report& d) {
   const std::optional<std::string>& name = d.job ? d.work : d.path;
   const std::string in_brackets = name ? fmt::format(" ({})", *name) : "";

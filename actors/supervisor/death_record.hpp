@@ -38,6 +38,10 @@ enum class charged_work : std::uint8_t { samples, jobs };
 death_report as_report(const worker_facts& w, const supervision::termination& ending,
                        const scheduler::judgement& verdict, charged_work kind, steady_time now);
 
+/// "ended: SIGSEGV", "ended: hang", or that it was ordered: "was stopped as ordered".
+[[nodiscard]] std::string end_text(death_cause cause, const std::optional<std::string>& signal,
+                                   const std::optional<std::int32_t>& code);
+
 /// ", while loading sample 7 (cat.jpg)", ", while running job 7 (thumbnail)"; empty if nothing is charged.
 [[nodiscard]] std::string charge_text(const death_report& death);
 

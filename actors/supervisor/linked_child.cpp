@@ -3,6 +3,7 @@
 #include "actors/protocol/link.hpp"
 #include "actors/protocol/parcels.hpp"
 #include "runtime/base/check.hpp"
+#include "runtime/process/inherited_environment.hpp"
 
 #include <boost/asio/post.hpp>
 #include <fcntl.h>
@@ -60,6 +61,8 @@ std::shared_ptr<process::start_control> start_linked_child(process::io_thread& i
   unique_fd output_read(output[0]);
   const unique_fd output_write(output[1]);
 
+  // Whatever the caller has put together.
+  std::erase_if(request.environment, process::is_secret);
   process::spawn_request spawn{std::move(request.program),
                                std::move(request.arguments),
                                std::move(request.environment),

@@ -6,6 +6,7 @@
 #include "actors/supervisor/owner_communicator.hpp"
 #include "actors/supervisor/owner_rules.hpp"
 #include "actors/supervisor/owner_uploads.hpp"
+#include "actors/supervisor/sink_wait.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/process/oom_watch.hpp"
@@ -43,11 +44,10 @@ struct keeper_state {
   std::optional<protocol::prepare_owner> preparation;
   std::set<std::uint32_t> partitions;
 
-  device::identity device;       // as the last incarnation opened it
-  owner_facts told;              // the latest facts published
-  steady_time wake_at = never;   // a wake-up is scheduled for this time
-  nanoseconds waited_before{0};  // by the sinks of earlier incarnations
-  nanoseconds waited{0};
+  device::identity device;      // as the last incarnation opened it
+  owner_facts told;             // the latest facts published
+  steady_time wake_at = never;  // a wake-up is scheduled for this time
+  sink_wait waits{look_every};
   std::optional<owner_communicator> communicator;  // of a group that has one
   std::uint64_t flight = 0;                        // which upload the sink is working on, and since when
   steady_time flight_since{};
@@ -81,6 +81,7 @@ struct carry_out {
 
   void operator()(const supervision::start_owner_process& order) {
     s.flight = 0;
+    s.waits.begin_owner();
     s.around.flights->clear(s.around.flight_page);
     s.around.process->start(order.incarnation);
   }
@@ -133,7 +134,6 @@ struct carry_out {
   void operator()(const supervision::owner_died& death) {
     const std::string text = death_in_words(death);
     death.unasked ? log::warn("gpu", "{}", text) : log::info("gpu", "{}", text);
-    s.waited_before += std::exchange(s.waited, nanoseconds(0));
     s.around.news->owner_died(death.report);
   }
   void operator()(const supervision::owner_left_out& batch) { log::warn("gpu", "{}", batch.text); }
@@ -227,7 +227,7 @@ struct hear {
         self->send(s.others.scheduler, scheduler::batches_delivered{s.around.deliveries});
     }
     if (news.snapshots) s.owner->keep_snapshot(news.snapshot);
-    note_counts(news.uploads, news.bytes, news.pinned, news.waited_ns);
+    note_counts(news.uploads, news.bytes, news.pinned);
   }
   void operator()(protocol::jobs_answered& news) {
     std::vector<jobs::device_answer> answers;
@@ -236,7 +236,7 @@ struct hear {
       answers.push_back(answer_of(a));
     }
     if (s.around.jobs != nullptr && !answers.empty()) s.around.jobs->jobs_answered(std::move(answers));
-    note_counts(news.uploads, news.bytes, news.pinned, news.waited_ns);
+    note_counts(news.uploads, news.bytes, news.pinned);
   }
   void operator()(const protocol::worker_gives_up& last) {
     s.owner->gave_up(incarnation, now, {static_cast<errc>(last.kind), last.reason, 0});
@@ -250,10 +250,9 @@ struct hear {
     s.around.news->gpu_processes_seen(processes_in(seen));
   }
 
-  void note_counts(std::uint64_t uploads, std::uint64_t bytes, bool pinned, std::uint64_t waited_ns) const {
-    s.waited = nanoseconds(static_cast<std::int64_t>(waited_ns));
+  void note_counts(std::uint64_t uploads, std::uint64_t bytes, bool pinned) const {
     s.around.news->progressed(uploads, bytes, pinned);
-    s.around.news->owner_waited(s.waited_before + s.waited);
+    s.waits.report_to(*s.around.news, s.around.flights->read(s.around.flight_page), now);
   }
 };
 
@@ -276,6 +275,8 @@ void note_end(self_pointer self, const owner_exited& news) {
   if (s.communicator && news.incarnation == s.owner->incarnation())
     follow(self, s.communicator->ended(s.owner->finishes_with(news.report)));
   const arena::flight_reading flight = s.around.flights->read(s.around.flight_page);
+  if (news.incarnation == s.owner->incarnation())
+    s.waits.report_to(*s.around.news, flight, now_of(self), false);
   const bool oom = news.report.ended_by(SIGKILL) && s.oom.explains_death(now_of(self));
   s.owner->exited(news.incarnation, now_of(self), {news.report, in_hand(flight), news.last_lines, oom});
   if (!s.owner->has_process()) s.link.reset();
@@ -299,6 +300,7 @@ void look(self_pointer self) {
   if (const auto pid = s.owner->pid()) {
     const arena::flight_reading flight = s.around.flights->read(s.around.flight_page);
     note_taken(s, flight, now);
+    s.waits.report_to(*s.around.news, flight, now);
     const auto facts = process::look_at(*pid);
     s.owner->look(now, {flight.heartbeats, flight.word, in_hand(flight), facts && facts->traced,
                         process::wait_channel(*pid)});

@@ -1,6 +1,7 @@
 #include "actors/supervisor/owner_process.hpp"
 
 #include "runtime/process/crash_notes.hpp"
+#include "runtime/process/inherited_environment.hpp"
 
 #include <boost/asio/post.hpp>
 #include <caf/send.hpp>
@@ -9,18 +10,10 @@
 #include <csignal>
 #include <future>
 
-extern char** environ;  // NOLINT: POSIX declares it nowhere
-
 namespace penstock::supervisor {
 namespace {
 
 const std::string output_source = "gpu";
-
-std::vector<std::string> own_environment() {
-  std::vector<std::string> list;
-  for (char** entry = environ; *entry != nullptr; ++entry) list.emplace_back(*entry);
-  return list;
-}
 
 }  // namespace
 
@@ -44,7 +37,7 @@ void owner_process::start_now(std::uint32_t incarnation) {
                                     {.who = "the GPU owner",
                                      .program = "penstock-gpu",
                                      .arguments = {},
-                                     .environment = own_environment(),
+                                     .environment = process::inherited_environment(),
                                      .lifeline = fds_.lifeline,
                                      .arena = fds_.arena,
                                      .flight = fds_.flight},

@@ -1,5 +1,7 @@
 #include "actors/supervisor/owner_rules.hpp"
 
+#include "actors/supervisor/death_record.hpp"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,7 +10,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto start_deadline = 120s;  // creating a context and registering the arena takes long
 constexpr auto lost_link_deadline =
     1s;                               // an exiting process closes its link first, then the driver cleans up
 constexpr int waits_of_an_abort = 3;  // for open uses, for the abort, and some more
@@ -20,7 +21,8 @@ supervision::owner_settings rules_of(const config& settings, bool pool) {
   rules.restart.intensity_max = settings.gpu.restart.intensity.max;
   rules.restart.intensity_within = settings.gpu.restart.intensity.within;
   rules.seed = settings.sampler.seed;
-  rules.clocks = {start_deadline, settings.loader.hang.heartbeat_timeout, settings.gpu.hang.batch_timeout};
+  rules.clocks = {owner_start_deadline, settings.loader.hang.heartbeat_timeout,
+                  settings.gpu.hang.batch_timeout};
   rules.ending.after_closed_link = lost_link_deadline;
   if (!pool && settings.gpu.placement == placement_rule::embedded) {
     // Threads of this process: what does not end in time says so itself, and its CUDA context stays.
@@ -38,8 +40,7 @@ std::string owner_in_words(std::int32_t pid) {
 
 std::string death_in_words(const supervision::owner_died& death) {
   const owner_death_report& d = death.report;
-  return fmt::format("{} ended: {}{}", owner_in_words(d.pid),
-                     d.signal ? *d.signal : fmt::format("exit {}", d.code.value_or(-1)),
+  return fmt::format("{} {}{}", owner_in_words(d.pid), end_text(d.cause, d.signal, d.code),
                      death.in_hand ? ", while its sink was working on " + *death.in_hand : "");
 }
 

@@ -15,6 +15,9 @@
 
 namespace penstock::supervisor {
 
+/// Of a GPU owner's process: creating a context and registering the arena takes long.
+inline constexpr nanoseconds owner_start_deadline = std::chrono::seconds(120);
+
 /// In a pool a job that kills owners is left out, and the others go on.
 [[nodiscard]] supervision::owner_settings rules_of(const config& settings, bool pool);
 

@@ -1,6 +1,7 @@
 #include "actors/supervisor/worker_processes.hpp"
 
 #include "runtime/process/crash_notes.hpp"
+#include "runtime/process/inherited_environment.hpp"
 
 #include <boost/asio/post.hpp>
 #include <caf/send.hpp>
@@ -8,8 +9,6 @@
 
 #include <csignal>
 #include <future>
-
-extern char** environ;  // NOLINT: POSIX declares it nowhere
 
 namespace penstock::supervisor {
 namespace {
@@ -28,8 +27,7 @@ std::string source_of(worker_ref who) {
 
 std::vector<std::string> worker_environment(const std::map<std::string, std::string>& extra) {
   std::map<std::string, std::string> merged;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text(*entry);
+  for (const std::string& text : process::inherited_environment()) {
     if (const auto equals = text.find('='); equals != std::string::npos)
       merged[text.substr(0, equals)] = text.substr(equals + 1);
   }
@@ -37,8 +35,7 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
   // Only the GPU owner uses the GPU. With it hidden, a stray CUDA call in a worker fails at once instead of
   // creating a context.
   merged["CUDA_VISIBLE_DEVICES"] = "";
-  merged.erase("PENSTOCK_GROUP_SECRET");  // the session's alone: workers run whatever a dataset runs
-  merged.erase(worker_variable);          // of the worker that this session may run in
+  merged.erase(worker_variable);  // of the worker that this session may run in
   std::vector<std::string> list;
   list.reserve(merged.size());
   for (const auto& [name, value] : merged) list.push_back(name + "=" + value);

@@ -5,7 +5,7 @@ set -euo pipefail
 ranks=${1:?how many ranks}
 shift
 
-PENSTOCK_GROUP_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+PENSTOCK_GROUP_SECRET=$(penstock secret)
 export PENSTOCK_GROUP_SECRET
 
 mkdir -p reports

@@ -4,7 +4,7 @@
 #   photos-torchrun.sh [options of torchrun]
 set -euo pipefail
 
-PENSTOCK_GROUP_SECRET=${PENSTOCK_GROUP_SECRET:-$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')}
+PENSTOCK_GROUP_SECRET=${PENSTOCK_GROUP_SECRET:-$(penstock secret)}
 export PENSTOCK_GROUP_SECRET  # on several hosts: set it before, the same on all
 
 mkdir -p reports

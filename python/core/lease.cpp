@@ -162,6 +162,11 @@ void lease::end_view() noexcept {
   --views_;
 }
 
+bool lease::is_viewed() const {
+  const std::lock_guard hold(mutex_);
+  return views_ > 0 && !released_;
+}
+
 void lease::record(stream_handle stream) {
   if (!give_back_) return;
   const std::lock_guard hold(mutex_);

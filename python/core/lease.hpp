@@ -77,6 +77,7 @@ class lease {
   /// Throws error (errc::usage) after release().
   void begin_view();
   void end_view() noexcept;
+  [[nodiscard]] bool is_viewed() const;
   /// A tensor's bytes on the host. Blocks for a copy if it is on a GPU. Throws error.
   [[nodiscard]] std::vector<std::byte> read_back(std::size_t tensor) const;
 

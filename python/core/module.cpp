@@ -41,7 +41,7 @@ struct event_hook {
 class session_handle {
  public:
   session_handle(const config& settings, bool digests, std::optional<std::uint64_t> batches, nb::bytes state,
-                 bool control_socket, nb::object on_event, bool join_group) {
+                 bool control_socket, nb::object on_event, bool join_group, std::string config_file) {
     core_options options;
     options.digests = digests;
     options.batches = batches;
@@ -49,6 +49,7 @@ class session_handle {
     options.state.assign(begin, begin + state.size());
     options.control_socket = control_socket;
     options.join_group = join_group;
+    options.config_file = std::move(config_file);
     options.look_after_signals = look_after_signals;
     if (!on_event.is_none()) {
       hook_ = std::make_shared<event_hook>();
@@ -124,9 +125,11 @@ std::optional<std::chrono::milliseconds> as_time(std::optional<double> seconds) 
 void bind_sessions(nb::module_& m) {
   const auto core = [](const session_handle& s) -> session_core& { return *s.core(); };
   nb::class_<session_handle>(m, "Session", nb::type_slots(session_slots))
-      .def(nb::init<const config&, bool, std::optional<std::uint64_t>, nb::bytes, bool, nb::object, bool>(),
+      .def(nb::init<const config&, bool, std::optional<std::uint64_t>, nb::bytes, bool, nb::object, bool,
+                    std::string>(),
            nb::arg("settings"), nb::arg("digests"), nb::arg("batches").none(), nb::arg("state"),
-           nb::arg("control_socket"), nb::arg("on_event").none(), nb::arg("join_group"))
+           nb::arg("control_socket"), nb::arg("on_event").none(), nb::arg("join_group"),
+           nb::arg("config_file"))
       .def("next",
            [core](const session_handle& s) {
              const nb::gil_scoped_release others_run;
@@ -292,6 +295,7 @@ void bind_batches(nb::module_& m) {
       .def_ro("cuda_device", &lease::cuda_device)
       .def("tensors", [](const std::shared_ptr<lease>& held) { return tensors_of(held, false); })
       .def("records", [](const std::shared_ptr<lease>& held) { return tensors_of(held, true); })
+      .def_prop_ro("viewed", &lease::is_viewed)
       .def("release", &lease::release)
       .def("record_stream",
            [](lease& held, std::uint64_t stream) { held.record({reinterpret_cast<void*>(stream)}); });

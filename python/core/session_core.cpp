@@ -31,6 +31,45 @@ struct freeing {
   }
 };
 
+/// Closed sessions whose memory views keep.
+struct outlived {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<session_core>> sessions;
+
+  static outlived& get() {
+    static auto* all = new outlived;  // never destroyed, like freeing
+    return *all;
+  }
+};
+
+/// What views of closed sessions keep, for an error about memory; empty if there is nothing.
+std::string kept_by_views() {
+  outlived& all = outlived::get();
+  const std::lock_guard hold(all.mutex);
+  std::string text;
+  for (const std::weak_ptr<session_core>& weak : all.sessions) {
+    const auto closed = weak.lock();
+    const std::string kept = closed ? closed->kept_by_views() : "";
+    if (!kept.empty()) text += (text.empty() ? "" : "; ") + kept;
+  }
+  if (text.empty()) return text;
+  return ". Memory of closed sessions cannot be freed while the program holds their tensors: " + text +
+         ". Drop them, or keep copies";
+}
+
+/// Calls `take`; an error about the GPU's memory also says which tensors of closed sessions hold some of it.
+template <class Take>
+std::optional<Batch> taken(Take&& take) {
+  try {
+    return take();
+  } catch (const error& refused) {
+    if (refused.code() != errc::device_out_of_memory) throw;
+    const std::string kept = kept_by_views();
+    if (kept.empty()) throw;
+    throw error({refused.code(), refused.what() + kept, refused.os_code()});
+  }
+}
+
 }  // namespace
 
 void leave_the_rest_to_the_exit() {
@@ -54,6 +93,7 @@ session_core::session_core(config settings, core_options options)
   given.state = options.state;
   given.control_socket = options.control_socket;
   given.join_group = options.join_group;
+  given.config_file = options.config_file;
   given.on_event = std::move(options.on_event);
   given.while_waiting = [this] { while_waiting(); };
   session_ = std::make_unique<Session>(std::move(settings), std::move(given));
@@ -95,13 +135,13 @@ session_core::~session_core() {
 std::shared_ptr<lease> session_core::next() {
   const taking only(*this);
   release_returned();
-  return lend(session_->next());
+  return lend(taken([&] { return session_->next(); }));
 }
 
 std::shared_ptr<lease> session_core::next_of(epoch& of) {
   const taking only(*this);
   release_returned();
-  return lend(of.next());
+  return lend(taken([&] { return of.next(); }));
 }
 
 std::shared_ptr<lease> session_core::lend(std::optional<Batch> batch) {
@@ -206,16 +246,42 @@ void session_core::close() noexcept {
   std::vector<std::weak_ptr<lease>> leases;
   {
     const std::lock_guard hold(mutex_);
-    leases.swap(leases_);
+    leases = leases_;
   }
   // Batches without a view do not keep the device, even if the program still holds them.
   for (const std::weak_ptr<lease>& weak : leases) {
     if (const auto held = weak.lock()) held->release_unless_viewed();
   }
-  if (lent() > 0) return;  // the last view frees the memory: returned()
+  if (lent() > 0) {  // the last view frees the memory: returned()
+    session_->retire();
+    outlived& all = outlived::get();
+    const std::lock_guard hold(all.mutex);
+    std::erase_if(all.sessions, [](const std::weak_ptr<session_core>& old) { return old.expired(); });
+    all.sessions.push_back(weak_from_this());
+    return;
+  }
   // called from a signal handler: the interrupted call completes it
   if (taker_ == std::this_thread::get_id()) return;
   free_memory();
+}
+
+std::string session_core::kept_by_views() const {
+  std::vector<std::weak_ptr<lease>> leases;
+  {
+    const std::lock_guard hold(mutex_);
+    if (lent_ == 0) return {};
+    leases = leases_;
+  }
+  std::string text;
+  for (const std::weak_ptr<lease>& weak : leases) {
+    const auto held = weak.lock();
+    if (!held || !held->is_viewed()) continue;
+    std::string names;
+    for (const leased_tensor& t : held->tensors) names += (names.empty() ? "" : ", ") + t.name;
+    text += (text.empty() ? "" : "; ") + names + " of batch " + std::to_string(held->sequence) + ", epoch " +
+            std::to_string(held->epoch) + ", session '" + settings_.name + "'";
+  }
+  return text;
 }
 
 void session_core::free_memory() noexcept {

@@ -27,6 +27,7 @@ struct core_options {
   std::vector<std::byte> state;
   bool control_socket = true;
   bool join_group = false;
+  std::string config_file{};
   std::function<void(const event&)> on_event;
   std::function<void()> look_after_signals;  ///< may throw; called without the GIL
 };
@@ -60,6 +61,8 @@ class session_core : public std::enable_shared_from_this<session_core> {
   [[nodiscard]] const config& settings() const noexcept { return settings_; }
   /// The number of GPU buffers held by views.
   [[nodiscard]] std::uint32_t lent() const;
+  /// After close(): the batches that views still hold, for people; empty if there are none.
+  [[nodiscard]] std::string kept_by_views() const;
 
  private:
   class taking;
@@ -78,7 +81,7 @@ class session_core : public std::enable_shared_from_this<session_core> {
   const config settings_;
   const std::function<void()> look_after_signals_;
   const std::shared_ptr<block_pool> blocks_;
-  std::mutex taking_;                     // held while a batch is taken, and while memory is freed
+  std::mutex taking_;  // held while a batch is taken, and while memory is freed
   // the thread that holds taking_ to take a batch; its signal handlers may call us
   std::atomic<std::thread::id> taker_{};
   // when all buffers became lent, for the waiting call

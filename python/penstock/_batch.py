@@ -241,7 +241,9 @@ class Batch:
         self._lease.record_stream(int(native))
 
     def _keep(self) -> None:
-        """Copies into torch's memory what lies in the ring, and returns the buffer."""
+        """Copies into torch's memory what lies in the ring, and returns the buffer, unless the program already has a view of it."""
+        if self._lease.viewed:
+            return
         for tensor in self._tensors.values():
             if tensor._kept is None:
                 tensor._kept = tensor.torch().clone()

@@ -27,12 +27,22 @@ def pickled_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     call = (function, args, kwargs)
     # Not callable objects: what is inside of them may be of the program.
     by_name = type(function) in (types.FunctionType, types.BuiltinFunctionType) and function.__module__ not in (*_globals.PROGRAM, None)
-    if by_name and all(type(each) in _SIMPLE for each in (*args, *kwargs.values())):
+    if by_name and all(_is_simple(each) for each in (*args, *kwargs.values())):
         try:
             return [pickle.dumps(call, protocol=5)]
         except (pickle.PicklingError, AttributeError, TypeError):
             pass  # a lambda, a closure, a method
     return _parts_by_value(call)
+
+
+def _is_simple(value: Any) -> bool:
+    """Also a chunk of inputs, and the function that is called with them."""
+    kind = type(value)
+    if kind is list:
+        return all(type(each) is tuple and all(type(one) in _SIMPLE for one in each) for each in value)
+    if kind in (types.FunctionType, types.BuiltinFunctionType):
+        return value.__module__ not in (*_globals.PROGRAM, None)
+    return kind in _SIMPLE
 
 
 def pickled_result(value: Any) -> list[Part]:

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional, TypeVar, overload
 
-from penstock import _by_value, _core, _parts
+from penstock import _by_value, _chunks, _core, _parts
 from penstock._arguments import LARGEST, LARGEST_WORKER, NUMBER_OF_WORKERS, check_seconds, whole_number
 from penstock._config import Path, load_config
 from penstock._errors import error, job_failed_error, remote_traceback, usage_error, workers_exhausted_error
@@ -192,7 +192,10 @@ class Pool(concurrent.futures.Executor):
 
         Args:
             timeout: seconds from this call until next() raises TimeoutError.
-            chunksize: has no effect: small jobs are sent together anyway.
+            chunksize: how many inputs make one job. For functions that take less than about 1 ms: what a job costs besides its
+                function is then paid once for all of them. If a chunk kills its workers, or its arguments or results
+                are too large, its inputs are done again one by one, and only those that do so fail. Inputs are never put together in a pool, or
+                with options(), where each job has a timeout, is fresh, is not idempotent or has gpu=.
 
         Raises:
             ValueError: chunksize is less than 1.
@@ -201,8 +204,11 @@ class Pool(concurrent.futures.Executor):
             raise ValueError("chunksize must be at least 1")
         end = None if timeout is None else time.monotonic() + timeout
         inputs = zip(*iterables)
+        if chunksize > 1 and self._takes_chunks():
+            jobs = max(self._queue // chunksize, min(self._queue, 4 * self._max_workers))
+            return _chunks.mapped(self, fn, inputs, chunksize, jobs, end)
         ahead: collections.deque[Future[T]] = collections.deque(
-            self.submit(fn, *each) for each in itertools.islice(inputs, self._queue)
+            _chunks.submitted(self, fn, *each) for each in itertools.islice(inputs, self._queue)
         )
 
         def results() -> Iterator[T]:
@@ -210,13 +216,18 @@ class Pool(concurrent.futures.Executor):
                 while ahead:
                     ahead[0].exception(None if end is None else max(0.0, end - time.monotonic()))
                     for each in itertools.islice(inputs, 1):
-                        ahead.append(self.submit(fn, *each))
+                        ahead.append(_chunks.submitted(self, fn, *each))
                     yield ahead.popleft().result()  # and no reference to it is kept here
             finally:
                 for left in ahead:
                     left.cancel()
 
         return results()
+
+    def _takes_chunks(self) -> bool:
+        """Whether jobs have nothing that counts for each input alone."""
+        one_by_one = self._timeout is not None or self._config["jobs.timeout"] not in (None, "none") or self._gpu is not None
+        return not one_by_one and self._idempotent and not self._fresh
 
     def map_unordered(self, fn: Callable[..., T], *iterables: Iterable[Any]) -> Iterator[T]:
         """The same, results as they come. An exception of a job is raised when its turn has come; others go on."""
@@ -231,7 +242,7 @@ class Pool(concurrent.futures.Executor):
 
         left = 0
         for each in itertools.islice(inputs, self._queue):
-            self.submit(fn, *each).add_done_callback(ended)
+            _chunks.submitted(self, fn, *each).add_done_callback(ended)
             left += 1
 
         def results() -> Iterator[T]:
@@ -243,7 +254,7 @@ class Pool(concurrent.futures.Executor):
                     future = done.popleft()
                 left -= 1
                 for each in itertools.islice(inputs, 1):
-                    self.submit(fn, *each).add_done_callback(ended)
+                    _chunks.submitted(self, fn, *each).add_done_callback(ended)
                     left += 1
                 yield future.result()
 

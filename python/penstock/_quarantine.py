@@ -1,5 +1,7 @@
 """Samples of a DataLoader that were left out, and a file that keeps those which kill workers from being tried again."""
 
+import contextlib
+import fcntl
 import json
 import os
 from typing import Any, Optional
@@ -7,6 +9,8 @@ from typing import Any, Optional
 from penstock._errors import sample_error, state_mismatch_error
 
 __all__ = ["BadSamples", "Quarantine", "error_of_sample"]
+
+_LINE_MAX = 64 * 1024  # a line is shorter
 
 
 class BadSamples:
@@ -55,6 +59,8 @@ class Quarantine:
             return
         with open(path) as file:
             for number, line in enumerate(file, 1):
+                if not line.endswith("\n"):
+                    break  # a crash or a full disk cut it off: add() removes it
                 try:
                     entry = json.loads(line)
                     told, index, causes = entry["dataset"], entry["index"], entry["causes"]
@@ -71,14 +77,34 @@ class Quarantine:
         if self._path is not None:
             text = index if isinstance(index, (str, list, tuple)) else int(index) if hasattr(index, "__index__") else repr(index)
             line = json.dumps({"index": text, "causes": causes, "dataset": self._dataset}) + "\n"
-            with open(self._path, "a") as file:  # one write: several loaders may share it
-                file.write(line)
+            _append(self._path, line.encode())
 
     def places_in(self, indices: Any) -> tuple[int, ...]:
         """Of a batch, which are to be left out."""
         if not self.indices:
             return ()
         return tuple(place for place, index in enumerate(indices) if _key(index) in self.indices)
+
+
+def _append(path: str, line: bytes) -> None:
+    """Appends a line, or nothing of it: half a line would garble the next one. Several loaders may share the file."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        size = os.fstat(file).st_size
+        tail = os.pread(file, _LINE_MAX, max(0, size - _LINE_MAX))
+        whole = size - len(tail) + tail.rfind(b"\n") + 1
+        if whole < size:
+            os.ftruncate(file, whole)
+        try:
+            while line:
+                line = line[os.write(file, line) :]
+        except OSError:
+            os.ftruncate(file, whole)
+            raise
+    finally:
+        os.close(file)
 
 
 def _key(index: Any) -> Any:

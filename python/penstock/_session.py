@@ -2,6 +2,7 @@
 
 import atexit
 import json
+import os
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -93,12 +94,14 @@ class Session:
             raise TypeError(f"on_event is {on_event!r}: pass a function that is called with a dict for each event, or an EventStream")
         if batches is not None:
             batches = whole_number(batches, "batches", "pass how many batches to deliver in total, or None for all")
+        file = ""
         if isinstance(config, Config):
             if overrides:
                 raise usage_error("overrides belong into load_config(file, ...) when a Session is made from a Config")
             self._config = config
         else:
             self._config = load_config(config, **overrides)
+            file = os.path.abspath(os.fsdecode(config))
         if state is not None:
             try:
                 state = bytes(memoryview(state))
@@ -108,7 +111,7 @@ class Session:
                 raise state_mismatch_error("the state is empty: was the file that it was read from written to its end?")
         listener = None if on_event is None else _listener(on_event)
         self._core = _core.Session(
-            self._config._core, digests, batches, state or b"", control_socket, listener, group
+            self._config._core, digests, batches, state or b"", control_socket, listener, group, file
         )
         self._group: "Optional[Group]" = None
         self._buffers = self._core.buffers

@@ -8,12 +8,13 @@ import os
 import pickle
 import sys
 import traceback
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Optional
 
 if TYPE_CHECKING:
     from penstock import _worker
 
-__all__ = ["main"]
+__all__ = ["call_with_each", "main"]
 
 SETUP = "PENSTOCK_POOL_SETUP"  # the environment variable: a file with a pickle, see _begin()
 LOADER = None  # instead of a function: a batch of penstock.torch.DataLoader
@@ -139,7 +140,7 @@ def _run(call: "_worker.Call") -> Optional[tuple[bytes, bytes, bytes]]:
         finally:
             _restore_environment()  # a loader's dataset keeps what it sets
     except BaseException as raised:  # SystemExit too: it ends the job, not the worker
-        return _described(raised)
+        return described(raised)
     finally:
         for stream in (sys.stdout, sys.stderr):
             try:
@@ -149,7 +150,18 @@ def _run(call: "_worker.Call") -> Optional[tuple[bytes, bytes, bytes]]:
     return None
 
 
-def _described(raised: BaseException) -> tuple[bytes, bytes, bytes]:
+def call_with_each(function: Callable[..., Any], inputs: list[tuple[Any, ...]]) -> tuple[list[Any], Optional[tuple[bytes, bytes, bytes]]]:
+    """A chunk of Pool.map(), as one job: the function's values, and what ended them early if it raised."""
+    values = []
+    for each in inputs:
+        try:
+            values.append(function(*each))
+        except BaseException as raised:
+            return values, described(raised)
+    return values, None
+
+
+def described(raised: BaseException) -> tuple[bytes, bytes, bytes]:
     """The traceback is followed by the exception itself, pickled, if it can be."""
     shown = _shown(raised).encode("utf-8", "backslashreplace")
     name, text = _name_of(type(raised)), _text_of(raised)

@@ -25,6 +25,8 @@ struct flight_page {
   // a reader may see the next name half written; it is used only in messages.
   std::atomic<std::int64_t> since_ns{0};  // steady clock, shared by all processes
   std::atomic<std::int64_t> limit_ns{0};
+  std::atomic<std::int64_t> waited_ns{0};       // before the wait in progress
+  std::atomic<std::int64_t> waits_since_ns{0};  // 0: it does not wait
   std::atomic<std::uint32_t> name_bytes{0};
   std::array<char, name_max> name{};
 };
@@ -90,6 +92,10 @@ nanoseconds limit_of(const flight_page& p, const flight_reading& seen) {
 
 }  // namespace
 
+nanoseconds flight_reading::waited_until(steady_time now) const noexcept {
+  return waits_since ? waited + std::max(now - *waits_since, nanoseconds(0)) : waited;
+}
+
 flight_page& flight_recorders::page(std::uint32_t worker) const {
   PENSTOCK_CHECK((worker + 1) * page_bytes <= pages_.bytes().size(), "worker {}", worker);
   return *reinterpret_cast<flight_page*>(pages_.bytes().data() + worker * page_bytes);
@@ -109,6 +115,10 @@ flight_reading flight_recorders::read(std::uint32_t worker) const {
   now.thread = p.thread.load(std::memory_order_relaxed);
   now.rss_bytes = p.rss_bytes.load(std::memory_order_relaxed);
   now.samples_done = p.samples_done.load(std::memory_order_relaxed);
+  // In this order a wait that ends meanwhile is missed, but never counted twice: see wait_ends().
+  now.waited = nanoseconds(p.waited_ns.load(std::memory_order_acquire));
+  if (const std::int64_t since = p.waits_since_ns.load(std::memory_order_relaxed); since != 0)
+    now.waits_since = steady_time(nanoseconds(since));
   if (now.state.at != phase::idle) {
     const auto bytes =
         std::min<std::size_t>(p.name_bytes.load(std::memory_order_relaxed), flight_page::name_max);
@@ -159,6 +169,17 @@ void flight_writer::this_thread_works(std::int32_t thread) noexcept {
 
 void flight_writer::sample_done() noexcept {
   page().samples_done.fetch_add(1, std::memory_order_relaxed);
+}
+
+void flight_writer::wait_begins(steady_time now) noexcept {
+  page().waits_since_ns.store(nanoseconds(now.time_since_epoch()).count(), std::memory_order_relaxed);
+}
+
+void flight_writer::wait_ends(steady_time now) noexcept {
+  flight_page& p = page();
+  const nanoseconds since(p.waits_since_ns.load(std::memory_order_relaxed));
+  p.waits_since_ns.store(0, std::memory_order_relaxed);
+  p.waited_ns.fetch_add((nanoseconds(now.time_since_epoch()) - since).count(), std::memory_order_release);
 }
 
 void flight_writer::beat(std::uint64_t rss_bytes) noexcept {

@@ -49,6 +49,11 @@ struct flight_reading {
   std::string sample_name;      ///< of the sample being loaded, possibly cut; empty when idle
   steady_time since{};          ///< when that sample was started; meaningless when idle
   nanoseconds limit{0};         ///< time limit of this sample or job; 0: none of its own. Only while loading.
+  nanoseconds waited{0};        ///< for work, in all waits that are over
+  std::optional<steady_time> waits_since{};  ///< the wait in progress
+
+  /// With the wait in progress. Between two readings this may step back by a wait that ends just now.
+  [[nodiscard]] nanoseconds waited_until(steady_time now) const noexcept;
 };
 
 /// The page itself. Lives in shared memory: only lock-free atomics and bytes.
@@ -89,6 +94,9 @@ class flight_writer {
   /// The calling thread works on samples.
   void this_thread_works(std::int32_t thread) noexcept;
   void sample_done() noexcept;
+  /// The loading thread waits for work, or has got some. Only a GPU owner records this: how long its device had nothing to do.
+  void wait_begins(steady_time now) noexcept;
+  void wait_ends(steady_time now) noexcept;
   void beat(std::uint64_t rss_bytes = 0) noexcept;
 
  private:

@@ -94,24 +94,25 @@ result<nanoseconds> parse_duration(std::string_view text) {
   });
 }
 
+/// Three digits. The next unit begins where rounding would print its factor: 1023.9 KiB is "1.00 MiB", not "1024 KiB".
 std::string bytes_for_people(std::uint64_t bytes) {
   constexpr std::array<std::string_view, 5> names{"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  std::size_t step = 0;
-  while (value >= 1024 && step + 1 < names.size()) {
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  double value = static_cast<double>(bytes) / 1024;
+  std::size_t step = 1;
+  while (value >= 1023.5 && step + 1 < names.size()) {
     value /= 1024;
     ++step;
   }
-  if (step == 0) return fmt::format("{} B", bytes);
-  return fmt::format("{:.{}f} {}", value, value < 10 ? 2 : value < 100 ? 1 : 0, names[step]);
+  return fmt::format("{:.{}f} {}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0, names[step]);
 }
 
 std::string duration_for_people(nanoseconds time) {
   const double seconds = std::chrono::duration<double>(time).count();
   if (seconds < 0) return fmt::format("-{}", duration_for_people(-time));
-  if (seconds < 1e-3) return fmt::format("{:.3g} us", seconds * 1e6);
-  if (seconds < 1) return fmt::format("{:.3g} ms", seconds * 1e3);
-  if (seconds < 60) return fmt::format("{:.3g} s", seconds);
+  if (seconds < 999.5e-6) return fmt::format("{:.3g} us", seconds * 1e6);
+  if (seconds < 999.5e-3) return fmt::format("{:.3g} ms", seconds * 1e3);
+  if (seconds < 59.95) return fmt::format("{:.3g} s", seconds);
   const auto whole = static_cast<long>(std::llround(seconds));
   if (whole < 3600) return fmt::format("{} m {} s", whole / 60, whole % 60);
   return fmt::format("{} h {} m", whole / 3600, whole / 60 % 60);

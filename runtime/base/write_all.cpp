@@ -7,21 +7,22 @@
 
 namespace penstock {
 
-int write_all(int fd, std::span<const std::byte> bytes) noexcept {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+written_part write_what_fits(int fd, std::span<const std::byte> bytes) noexcept {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t written = ::write(fd, bytes.data() + done, bytes.size() - done);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) {
       pollfd room{fd, POLLOUT, 0};
       static_cast<void>(::poll(&room, 1, -1));  // write() says what is wrong
       continue;
     }
-    if (written < 0) return errno;
+    if (written < 0) return {done, errno};
     // No known file system returns 0 here without an error; treat it as an error to avoid an endless loop.
-    if (written == 0) return EIO;
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    if (written == 0) return {done, EIO};
+    done += static_cast<std::size_t>(written);
   }
-  return 0;
+  return {done, 0};
 }
 
 }  // namespace penstock

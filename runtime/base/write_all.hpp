@@ -8,10 +8,20 @@
 
 namespace penstock {
 
-/// Writes all bytes, and waits for room also where the descriptor itself would not (O_NONBLOCK, which any process that shares it
-/// can set). Returns 0, or the errno of the failed call, in which case some
-/// of the bytes may have been written. Blocks as long as there is no room.
-[[nodiscard]] int write_all(int fd, std::span<const std::byte> bytes) noexcept;
+struct written_part {
+  std::size_t bytes = 0;
+  int error = 0;  ///< 0: all bytes were written; else the errno of the call that failed after them
+};
+
+/// Writes until a call fails. Waits for room also where the descriptor itself would not (O_NONBLOCK, which any process
+/// that shares it can set). Blocks as long as there is no room.
+[[nodiscard]] written_part write_what_fits(int fd, std::span<const std::byte> bytes) noexcept;
+
+/// The same for callers that need all bytes written. Returns 0, or the errno of the failed call, in which case some of
+/// the bytes may have been written.
+[[nodiscard]] inline int write_all(int fd, std::span<const std::byte> bytes) noexcept {
+  return write_what_fits(fd, bytes).error;
+}
 [[nodiscard]] inline int write_all(int fd, std::string_view text) noexcept {
   return write_all(fd, std::as_bytes(std::span(text)));
 }

@@ -80,12 +80,13 @@ void adopt_rank(applied& made, const environment_list& environment, severity lev
 }
 
 void complain_of_contradictions(const applied& made, const source& main, config_purpose purpose,
-                                complaints& found) {
+                                severity level_of_warnings, complaints& found) {
   for (const contradiction& rule : contradictions_of(made.values, purpose)) {
     if (is_broken(made, rule.key) || (!rule.other.empty() && is_broken(made, rule.other))) continue;
     const auto key = place_of(made, rule.key);
     const auto other = rule.other.empty() ? std::nullopt : place_of(made, rule.other);
     complaint one{.key = rule.key, .message = rule.message, .label = rule.label, .help = rule.help};
+    if (rule.doubtful) one.level = level_of_warnings;
     if (rule.missing) {
       one.at = key ? key->value : place_of_missing(made, rule, main);
       // At the beginning of the file there is nothing for the label to refer to.

@@ -19,7 +19,7 @@ config_purpose purpose_of(const applied& made);
 /// Reports each broken rule at the key that breaks it, except for keys whose value is already wrong. `main`:
 /// the source to blame for a missing key if its table is missing too.
 void complain_of_contradictions(const applied& made, const source& main, config_purpose purpose,
-                                complaints& found);
+                                severity level_of_warnings, complaints& found);
 
 /// Reports values that were set, differ from the default, and have no effect with the rest of the config.
 void complain_of_unused(const applied& made, severity level_of_warnings, complaints& found);

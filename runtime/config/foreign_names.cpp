@@ -106,6 +106,10 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 24> dtypes{{
     {"i32"sv, "int32"sv},    {"long"sv, "int64"sv},   {"i64"sv, "int64"sv},     {"u16"sv, "uint16"sv},
 }};
 
+constexpr std::array truths{"true"sv, "yes"sv, "on"sv, "1"sv};
+constexpr std::array untruths{"false"sv, "no"sv, "off"sv, "0"sv};
+constexpr std::array nulls{"none"sv, "null"sv, "nil"sv};
+
 std::string canonical(std::string_view name) {
   std::string made(name);
   std::ranges::transform(made, made.begin(),
@@ -129,6 +133,17 @@ std::string_view foreign_dtype(std::string_view name) {
   const auto found =
       std::ranges::find(dtypes, std::string_view(wanted), [](const auto& one) { return one.first; });
   return found == dtypes.end() ? std::string_view() : found->second;
+}
+
+std::string_view foreign_boolean(std::string_view word) {
+  const std::string wanted = canonical(word);
+  if (std::ranges::find(truths, std::string_view(wanted)) != truths.end()) return "true";
+  if (std::ranges::find(untruths, std::string_view(wanted)) != untruths.end()) return "false";
+  return {};
+}
+
+bool is_foreign_null(std::string_view word) {
+  return std::ranges::find(nulls, std::string_view(canonical(word))) != nulls.end();
 }
 
 }  // namespace penstock::config_file

@@ -91,6 +91,31 @@ void check_listen_address(std::string_view address, std::vector<breach>& found) 
        "write HOST:PORT, as in \"127.0.0.1:9464\"; an empty string switches it off"});
 }
 
+/// "s3" of "s3://bucket/x"; empty if the text is no URL.
+std::string_view scheme_of(std::string_view text) {
+  const std::size_t end = text.find("://");
+  const auto allowed = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '+' || c == '-' || c == '.';
+  };
+  const bool is_scheme = end != std::string_view::npos && end > 0 &&
+                         std::isalpha(static_cast<unsigned char>(text.front())) != 0 &&
+                         std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), allowed);
+  return is_scheme ? text.substr(0, end) : std::string_view();
+}
+
+void check_path(std::string_view path, std::vector<breach>& found) {
+  const std::string_view scheme = scheme_of(path);
+  if (scheme.empty()) return;
+  const std::string_view rest = path.substr(scheme.size() + 3);
+  const bool is_file = scheme == "file" && rest.starts_with('/');
+  found.push_back(
+      {breach::whole, "is a URL, but penstock reads files",
+       is_file ? fmt::format("did you mean \"{}\"?", printable(shortened(rest, 60))) : "must be a path",
+       is_file ? ""
+               : "mount what is there as a file system, or copy it; a worker program of your own ([loader] "
+                 "command) can read URLs: give them in [dataset.options]"});
+}
+
 }  // namespace
 
 std::string_view meant_name(std::string_view word, const std::vector<std::string_view>& names) {
@@ -181,6 +206,7 @@ bool within(const value_form& form, const value_limits& limits, double value, st
 
 void check_text(const value_limits& limits, std::string_view text, std::vector<breach>& found) {
   switch (limits.kind) {
+    case limit_kind::path: check_path(text, found); break;
     case limit_kind::device: check_device(text, found); break;
     case limit_kind::session_name: check_session_name(text, found); break;
     case limit_kind::listen_address: check_listen_address(text, found); break;

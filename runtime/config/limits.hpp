@@ -32,7 +32,7 @@ struct value_form {
 enum class limit_kind : std::uint8_t {
   any,
   range,           ///< of each element
-  path,            ///< relative to the file that contains it
+  path,            ///< relative to the file that contains it; no URL
   command,         ///< a program and its arguments; not empty
   device,          ///< auto, host, cuda, cuda:N, uuid:GPU-...
   session_name,    ///< letters, digits, '.', '_', '-'
@@ -72,7 +72,7 @@ std::string scalar_text(scalar kind, double value);
 bool within(const value_form& form, const value_limits& limits, double value, std::size_t element,
             std::vector<breach>& found);
 
-/// Checks strings with a special format: device, session_name, listen_address.
+/// Checks strings with a special format: path, device, session_name, listen_address.
 void check_text(const value_limits& limits, std::string_view text, std::vector<breach>& found);
 
 /// The element types that images can be converted to.

@@ -55,7 +55,7 @@ tl::expected<loaded_config, rejection> load(const source_request& request) {
   }
   if (stack.complete) {
     complain_of_contradictions(made, stack.sources.front(), request.purpose.value_or(purpose_of(made)),
-                               found);
+                               level_of_warnings, found);
     complain_of_unused(made, level_of_warnings, found);
   }
 

@@ -3,10 +3,12 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/dataset_type.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/config/key_table.hpp"
 #include "runtime/config/spelling.hpp"
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace penstock::config_file {
@@ -62,6 +64,27 @@ void check_range(std::string_view key, const range_2d& range, found_list& found)
                    .message = fmt::format("'{}' in [image] begins above its end: low {} > high {}", key,
                                           range[0], range[1]),
                    .label = fmt::format("did you mean [{}, {}]?", range[1], range[0])});
+}
+
+/// Normalisation of pixels from 0 to 255, as OpenCV and older recipes write it.
+void check_normalisation(const penstock::config& values, found_list& found) {
+  if (unused(used_with::for_float_images, values)) return;
+  const auto check = [&found](std::string_view key, const rgb_values& given) {
+    if (std::ranges::all_of(given, [](double one) { return one <= 1; })) return;
+    std::string label = "pixels are at most 1";
+    if (std::ranges::all_of(given, [](double one) { return one > 1 && one <= 255; })) {
+      label = fmt::format("did you mean [{:.4g}, {:.4g}, {:.4g}]?", given[0] / 255, given[1] / 255,
+                          given[2] / 255);
+    }
+    found.push_back(
+        {.key = fmt::format("gpu.{}", key),
+         .message = fmt::format("'{}' in [gpu] is for pixels from 0 to 255, but they are from 0 to 1", key),
+         .label = std::move(label),
+         .help = "a pixel x, from 0 to 255, becomes (x / 255 - mean) / std",
+         .doubtful = true});
+  };
+  check("mean", values.gpu.mean);
+  check("std", values.gpu.std);
 }
 
 void check_sampler(const sampler_config& sampler, found_list& found) {
@@ -142,6 +165,7 @@ std::vector<contradiction> contradictions_of(const penstock::config& values, con
     check_dataset(values.dataset, found);
     check_range("scale", values.image.scale, found);
     check_range("ratio", values.image.ratio, found);
+    check_normalisation(values, found);
     check_sampler(values.sampler, found);
     check_group(values.group, values.gpu, found);
   }

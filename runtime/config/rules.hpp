@@ -17,7 +17,8 @@ struct contradiction {
   std::string message = {};
   std::string label = {};
   std::string help = {};
-  bool missing = false;  ///< `key` is required and missing
+  bool missing = false;   ///< `key` is required and missing
+  bool doubtful = false;  ///< allowed, but hardly meant: a warning
 };
 
 /// What a config is for: a stream of batches, or a pool of jobs, which ignores [dataset], [image] and

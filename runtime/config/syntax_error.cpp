@@ -1,6 +1,8 @@
 #include "runtime/config/syntax_error.hpp"
 
 #include "runtime/base/text.hpp"
+#include "runtime/config/foreign_names.hpp"
+#include "runtime/config/key_table.hpp"
 #include "runtime/config/toml_scan.hpp"
 
 #include <fmt/core.h>
@@ -62,6 +64,40 @@ std::optional<span> value_around(const source& text, std::size_t offset) {
   return span{&text, begin, end};
 }
 
+/// The key whose value is at the place; null if it is unknown.
+const key_info* key_at(const toml_keys& keys, std::size_t offset) {
+  const key_place* nearest = nullptr;
+  for (const key_place& one : keys.keys) {
+    const bool has_value = one.kind == key_kind::value || one.kind == key_kind::inline_value;
+    if (has_value && one.begin <= offset) nearest = &one;
+  }
+  if (nearest == nullptr) return nullptr;
+  std::string path;
+  for (const std::string& part : nearest->path) path = join(path, part);
+  const key_info* const key = key_table::get().find(path);
+  // An entry of a table with any names: those of the table.
+  return key != nullptr ? key : key_table::get().find(path.substr(0, path.rfind('.')));
+}
+
+/// True, yes, None: values of other languages. Returns whether it is one, and has completed the complaint.
+bool is_value_of_another_language(std::string_view written, const key_info* key, complaint& made) {
+  const bool wants_text = key != nullptr && key->form.element == scalar::text;
+  if (wants_text) return false;
+  const std::string_view boolean = foreign_boolean(written);
+  const bool wants_boolean = key != nullptr && key->form.element == scalar::boolean;
+  const bool other_case = boolean.size() == written.size() && boolean.size() >= 4;
+  if (!boolean.empty() && (wants_boolean || other_case)) {
+    made.message = "this is not TOML: it writes true and false, in small letters";
+    made.label = fmt::format("did you mean {}?", boolean);
+    return true;
+  }
+  if (!is_foreign_null(written)) return false;
+  const bool optional = key != nullptr && key->form.count == arity::optional;
+  made.message = "this is not TOML: it has no word for a missing value";
+  made.label = optional ? fmt::format("did you mean \"{}\"?", key->form.absent) : "leave the key out";
+  return true;
+}
+
 bool looks_like_text(std::string_view value) {
   constexpr std::array<std::string_view, 4> words{"true", "false", "inf", "nan"};
   const auto first = static_cast<unsigned char>(value.front());
@@ -105,6 +141,9 @@ complaint syntax_error(const source& text, std::size_t offset, std::string_view 
     made.at = {&text, value->begin, line_begin + line.size()};
     made.message = "this is not TOML: a string that is not closed";
     made.label = fmt::format("needs another {} at its end", written.front());
+  } else if (value && offset <= value->end &&
+             is_value_of_another_language(written, key_at(keys, value->begin), made)) {
+    made.at = *value;
   } else if (value && (looks_like_text(written) || looks_like_quantity(written)) && offset <= value->end) {
     made.at = *value;
     made.message = "this is not TOML: a string without quotes";

@@ -43,7 +43,7 @@ std::vector<diagnostic> validate(const penstock::config& values, config_purpose 
     return broken.contains(path.substr(0, path.find('[')));
   };
   for (const contradiction& rule : contradictions_of(values, purpose)) {
-    if (is_broken(rule.key) || is_broken(rule.other)) continue;
+    if (rule.doubtful || is_broken(rule.key) || is_broken(rule.other)) continue;
     found.push_back(about(rule.key, rule.message, rule.label, rule.help));
     if (rule.other.empty()) continue;
     excerpt other;

@@ -260,6 +260,7 @@ void check(const nanoseconds& value, const value_form& form, const value_limits&
 
 void check(const string_map& value, const value_form&, const value_limits& limits, std::size_t,
            breaches& found) {
+  for (const auto& [name, text] : value) check_text(limits, text, found);
   if (limits.kind != limit_kind::variable_names) return;
   for (const auto& [name, text] : value) {
     if (!name.empty() && name.find('=') == std::string::npos) continue;

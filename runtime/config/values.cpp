@@ -100,9 +100,13 @@ std::string remedy(const value_form& form, const value_limits& limits, bool elem
                  ? fmt::format("write {} without quotes", from.text)
                  : "";
     case scalar::boolean:
-      return from.kind == node_kind::text && (from.text == "true" || from.text == "false")
-                 ? fmt::format("write {} without quotes", from.text)
-                 : "";
+      if (from.kind == node_kind::text && (from.text == "true" || from.text == "false"))
+        return fmt::format("write {} without quotes", from.text);
+      if (from.kind != node_kind::text && from.kind != node_kind::integer) return {};
+      if (const auto meant = foreign_boolean(from.kind == node_kind::text ? from.text : written);
+          !meant.empty())
+        return fmt::format("did you mean {}?", meant);
+      return {};
     default: return {};
   }
 }
@@ -135,6 +139,11 @@ bool value_reader::read_entry(const member& from, string_map& into) {
   const std::optional<std::string> value = text(from.value);
   leave_element();
   bool sound = value.has_value();
+  if (sound) {
+    std::vector<breach> found;
+    check_text(key_.limits, *value, found);
+    sound = check_element(from.value, found);
+  }
   if (key_.limits.kind == limit_kind::variable_names &&
       (from.name.empty() || from.name.find('=') != std::string::npos)) {
     sound =

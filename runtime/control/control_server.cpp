@@ -77,7 +77,7 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
     for (const auto& c : all) c->last_call();
     connections_.clear();
     struct stat facts {};
-    if (::stat(path_.c_str(), &facts) == 0 && facts.st_ino == inode_) ::unlink(path_.c_str());
+    if (::stat(path_.c_str(), &facts) == 0 && facts.st_ino == inode_) remove_session_socket(path_);
   }
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }

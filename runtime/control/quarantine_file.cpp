@@ -1,8 +1,7 @@
 #include "runtime/control/quarantine_file.hpp"
 
-#include "runtime/base/fd.hpp"
+#include "runtime/base/line_file.hpp"
 #include "runtime/base/text.hpp"
-#include "runtime/base/write_all.hpp"
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
@@ -126,27 +125,19 @@ result<void> append_quarantine(const std::filesystem::path& file, const quaranti
                      fmt::format("writing the quarantine file '{}'", printable(file.string())));
   };
   const bool is_new = ::access(file.c_str(), F_OK) != 0;
-  const unique_fd out(::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666));
+  unique_fd out(::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666));
   if (!out) return no();
   if (auto ok = check_regular(out.get(), file); !ok) return ok;
   int locked = 0;
   do locked = ::flock(out.get(), LOCK_EX);
   while (locked != 0 && errno == EINTR);
   if (locked != 0) return no();
-  std::string line = as_line(entry);
-  struct stat facts {};
-  if (::fstat(out.get(), &facts) != 0) return no();
-  // A line that a crash cut off must not swallow the next one.
-  char last = '\n';
-  if (facts.st_size > 0 && ::pread(out.get(), &last, 1, facts.st_size - 1) == 1 && last != '\n')
-    line.insert(line.begin(), '\n');
-  if (const int why = write_all(out.get(), line); why != 0) {
-    // Remove half a line that a full disk left: it is worse than none.
-    [[maybe_unused]] const int cut = ::ftruncate(out.get(), facts.st_size);
+  line_file lines(std::move(out));
+  if (const int why = lines.append(as_line(entry)); why != 0) {
     errno = why;
     return no();
   }
-  if (::fsync(out.get()) != 0) return no();
+  if (::fsync(lines.fd()) != 0) return no();
   if (is_new) {
     const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
     const unique_fd place(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -1,8 +1,10 @@
 #include "runtime/control/socket_place.hpp"
 
 #include "runtime/base/text.hpp"
+#include "runtime/base/write_all.hpp"
 
 #include <fcntl.h>
+#include <nlohmann/json.hpp>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -13,12 +15,14 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 namespace penstock::control {
 namespace {
 
 namespace fs = std::filesystem;
+using json = nlohmann::ordered_json;
 
 constexpr std::string_view suffix = ".sock";
 constexpr int backlog = 64;  // as many as the server serves at once (connections_max)
@@ -59,6 +63,34 @@ result<unique_fd> lock_folder(const fs::path& folder) {
   return lock;
 }
 
+fs::path note_of(fs::path socket) {
+  return socket.replace_extension(".rank");
+}
+
+result<void> write_note(const fs::path& socket, const std::optional<rank_note>& rank) {
+  const fs::path file = note_of(socket);
+  ::unlink(file.c_str());
+  if (!rank) return {};
+  const std::string text = json{{"job", rank->job}, {"group", rank->group}, {"rank", rank->rank}}.dump(
+                               -1, ' ', false, json::error_handler_t::replace) +
+                           "\n";
+  const unique_fd out(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const int why = out ? write_all(out.get(), text) : errno;
+  if (why == 0) return {};
+  return refuse_os(errc::io, why, fmt::format("writing '{}'", printable(file.native())));
+}
+
+std::optional<rank_note> read_note(const fs::path& socket) {
+  std::ifstream in(note_of(socket), std::ios::binary);
+  const json note = json::parse(in, nullptr, false);
+  if (!note.is_object()) return std::nullopt;
+  const json job = note.value("job", json());
+  const json group = note.value("group", json());
+  const json rank = note.value("rank", json());
+  if (!job.is_string() || !group.is_string() || !rank.is_number_unsigned()) return std::nullopt;
+  return rank_note{job.get<std::string>(), group.get<std::string>(), rank.get<std::uint32_t>()};
+}
+
 bool somebody_listens(const fs::path& socket) {
   const auto connected = connect_to(socket);
   return connected.has_value() || connected.error().code == errc::timed_out;
@@ -91,7 +123,8 @@ result<fs::path> make_socket_folder() {
   return folder;
 }
 
-result<bound_socket> bind_session_socket(const std::string& name, int pid) {
+result<bound_socket> bind_session_socket(const std::string& name, int pid,
+                                         const std::optional<rank_note>& rank) {
   auto folder = make_socket_folder();
   if (!folder) return tl::unexpected(std::move(folder.error()));
   const auto lock = lock_folder(*folder);
@@ -108,6 +141,8 @@ result<bound_socket> bind_session_socket(const std::string& name, int pid) {
   auto listener = new_socket();
   if (!listener) return tl::unexpected(std::move(listener.error()));
   ::unlink(bound.path.c_str());
+  // Before anybody can find the session.
+  if (auto ok = write_note(bound.path, rank); !ok) return tl::unexpected(std::move(ok.error()));
   if (::bind(listener->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
       ::chmod(bound.path.c_str(), 0600) != 0 || ::listen(listener->get(), backlog) != 0) {
     return refuse_os(errc::io, errno,
@@ -124,8 +159,8 @@ std::vector<found_session> find_sessions() {
   for (const auto& entry : fs::directory_iterator(socket_folder(), ignored)) {
     const std::string file = entry.path().filename().string();
     if (!file.ends_with(suffix)) continue;
-    sessions.push_back(
-        {file.substr(0, file.size() - suffix.size()), entry.path(), somebody_listens(entry.path())});
+    sessions.push_back({file.substr(0, file.size() - suffix.size()), entry.path(),
+                        somebody_listens(entry.path()), read_note(entry.path())});
   }
   std::ranges::sort(sessions, {}, &found_session::name);
   return sessions;
@@ -136,9 +171,16 @@ std::size_t remove_dead_sockets() {
   if (!lock) return 0;
   std::size_t removed = 0;
   for (const found_session& s : find_sessions()) {
-    if (!s.alive && ::unlink(s.path.c_str()) == 0) ++removed;
+    if (s.alive) continue;
+    remove_session_socket(s.path);
+    ++removed;
   }
   return removed;
+}
+
+void remove_session_socket(const fs::path& socket) noexcept {
+  ::unlink(note_of(socket).c_str());
+  ::unlink(socket.c_str());
 }
 
 result<unique_fd> connect_to(const fs::path& socket) {

@@ -6,7 +6,9 @@
 #include "runtime/base/result.hpp"
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,15 @@ namespace penstock::control {
 /// or that is a link: its owner could intercept the connection between session and CLI.
 result<std::filesystem::path> make_socket_folder();
 
+/// Which rank of which launch a session is. It lies beside the socket, in NAME.rank: also a session that does not answer
+/// has to be told from one of another launch of the same file.
+struct rank_note {
+  std::string job;    ///< what its launcher calls this launch; empty: nothing tells two apart
+  std::string group;  ///< the session's name without the rank
+  std::uint32_t rank = 0;
+  bool operator==(const rank_note&) const = default;
+};
+
 struct bound_socket {
   unique_fd listener;  ///< listening, non-blocking, close-on-exec
   std::filesystem::path path;
@@ -29,15 +40,19 @@ struct bound_socket {
 /// one of them was stopped meanwhile.
 inline constexpr std::chrono::milliseconds folder_lock_deadline{200};
 
-/// Listens as NAME.sock. Replaces a socket without a listener, but never a live one, whether it belongs
+/// Listens as NAME.sock, and says in NAME.rank which rank it is, if it is one. Replaces a socket without a listener, but never a live one, whether it belongs
 /// to another process or to this one. Waits for `folder_lock_deadline` at most, then refuses with
 /// errc::timed_out.
-result<bound_socket> bind_session_socket(const std::string& name, int pid);
+result<bound_socket> bind_session_socket(const std::string& name, int pid,
+                                         const std::optional<rank_note>& rank = std::nullopt);
+/// Removes the socket and its note.
+void remove_session_socket(const std::filesystem::path& socket) noexcept;
 
 struct found_session {
   std::string name;
   std::filesystem::path path;
   bool alive = false;
+  std::optional<rank_note> rank{};
 };
 
 /// All sockets in the folder, sorted by name.

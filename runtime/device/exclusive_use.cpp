@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <optional>
 
 namespace penstock::device {
@@ -39,25 +41,64 @@ std::optional<pid_t> holder_of(const abstract_name& name) {
   return peer.pid;
 }
 
+/// The sessions of this process that hold a GPU, by its uuid.
+struct holders {
+  std::mutex mutex;
+  std::map<std::string, std::string> sessions;
+
+  static holders& here() {
+    static auto* all = new holders;  // never destroyed: a session may outlive main()
+    return *all;
+  }
+};
+
+failure in_use(const std::string& uuid, const abstract_name& name) {
+  const auto pid = holder_of(name);
+  if (pid == ::getpid()) {
+    holders& all = holders::here();
+    const std::lock_guard hold(all.mutex);
+    if (const auto found = all.sessions.find(uuid); found != all.sessions.end()) {
+      return {errc::device_busy,
+              fmt::format("the GPU {} is in use by '{}', an earlier session or pool of this process (pid "
+                          "{}): close that one "
+                          "first, choose another GPU with [gpu] device, or let both use it with [gpu] share "
+                          "= true in both",
+                          uuid, found->second, *pid),
+              0};
+    }
+  }
+  return {errc::device_busy,
+          fmt::format("the GPU {} is in use by another penstock session{}: end that one, choose another GPU "
+                      "with [gpu] device, "
+                      "or let both use it with [gpu] share = true in both",
+                      uuid, pid ? fmt::format(" (pid {})", *pid) : ""),
+          0};
+}
+
 }  // namespace
 
-result<exclusive_use> exclusive_use::take(const std::string& uuid) {
+exclusive_use::~exclusive_use() {
+  if (!name_) return;
+  holders& all = holders::here();
+  const std::lock_guard hold(all.mutex);
+  all.sessions.erase(uuid_);
+}
+
+result<exclusive_use> exclusive_use::take(const std::string& uuid, const std::string& session) {
   const abstract_name name = name_of(uuid);
   unique_fd own(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!own) return refuse_os(errc::system, errno, "making the lock of a GPU (socket)");
   if (::bind(own.get(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0) {
     if (errno != EADDRINUSE) return refuse_os(errc::system, errno, fmt::format("locking the GPU {}", uuid));
-    const auto holder = holder_of(name);
-    return refuse(errc::device_busy,
-                  "the GPU {} is in use by another penstock session{}: end that one, choose another GPU with "
-                  "[gpu] device, "
-                  "or let both use it with [gpu] share = true in both",
-                  uuid, holder ? fmt::format(" (pid {})", *holder) : "");
+    return tl::unexpected(in_use(uuid, name));
   }
   // Listening makes the kernel report our pid to processes that connect; no connection is ever accepted.
   if (::listen(own.get(), SOMAXCONN) != 0)
     return refuse_os(errc::system, errno, fmt::format("locking the GPU {}", uuid));
-  return exclusive_use(std::move(own));
+  holders& all = holders::here();
+  const std::lock_guard hold(all.mutex);
+  all.sessions[uuid] = session;
+  return exclusive_use(std::move(own), uuid);
 }
 
 }  // namespace penstock::device

@@ -14,12 +14,17 @@ namespace penstock::device {
 /// container may have one of its own).
 class exclusive_use {
  public:
-  /// Refuses with errc::device_busy, naming the pid of the session that has it.
-  static result<exclusive_use> take(const std::string& uuid);
+  /// `session`: the name of the one that takes it. Refuses with errc::device_busy, naming the session that has it, if it is one of
+  /// this process, else its pid.
+  static result<exclusive_use> take(const std::string& uuid, const std::string& session);
+  ~exclusive_use();
+  exclusive_use(exclusive_use&&) noexcept = default;
+  exclusive_use& operator=(exclusive_use&&) = delete;
 
  private:
-  explicit exclusive_use(unique_fd name) : name_(std::move(name)) {}
+  exclusive_use(unique_fd name, std::string uuid) : name_(std::move(name)), uuid_(std::move(uuid)) {}
   unique_fd name_;
+  std::string uuid_;
 };
 
 }  // namespace penstock::device

@@ -62,7 +62,7 @@ class communicator_book {
   explicit communicator_book(communicator_limits limits) : limits_(limits) {}
 
   [[nodiscard]] std::vector<communicator_command> advance(steady_time now);
-  /// When advance() has something to do without an event.
+  /// When advance() has something to do without an event. Times are those of whoever calls: a running_clock's.
   [[nodiscard]] steady_time next_deadline() const noexcept { return due_; }
 
   // ---- orders of the group

@@ -25,6 +25,8 @@ using boost::system::error_code;
 
 constexpr int accepts_a_turn = 16;
 constexpr auto listen_again = 100ms;
+// An earlier process of this rank may still have the address, and sees whoever asks.
+constexpr std::uint32_t refusals_before_asking = 20;
 constexpr auto accept_again = 100ms;  // when this process has no descriptors left
 
 /// A rank, a process that takes its place, and both once more, for connections that are not known to be dead yet.
@@ -82,7 +84,8 @@ class coordinator_listener::body : public std::enable_shared_from_this<body> {
   std::map<link_id, connection> links_;
   link_id ids_ = 0;
   stranger_tally tally_;
-  std::string why_not_;  // as it was told last
+  std::string why_not_;         // as it was told last
+  std::uint32_t refusals_ = 0;  // of the address, in a row
   std::size_t watches_ = 0;
   bool stopped_ = false;
 };
@@ -93,8 +96,9 @@ void coordinator_listener::body::listen() {
   if (stopped_) return;
   if (!share_) share_port();
   const auto patience = std::chrono::ceil<std::chrono::seconds>(side_->settings.handshake_deadline);
-  auto socket = listen_at(side_->settings.address, patience);
+  auto socket = listen_at(side_->settings.address, patience, refusals_ % refusals_before_asking == 0);
   if (!socket) {
+    ++refusals_;
     try_again(listen_again, &body::listen);
     if (!share_ || !share_->is_held_by_another()) return cannot(socket.error().message);
     if (!std::exchange(shares_, true) && calls_.listening) calls_.listening(text_of(side_->settings.address));
@@ -102,6 +106,9 @@ void coordinator_listener::body::listen() {
   }
   if (share_) share_->hold();
   const group_address where = listening_at(socket->get(), side_->settings.address);
+  if (where.name != side_->settings.address.name)
+    log::warn("group", "another user has taken the name {}; the group meets at {}",
+              text_of(side_->settings.address), text_of(where));
   listening_.assign(socket->release());
   why_not_.clear();
   accept_more();
@@ -154,6 +161,7 @@ bool coordinator_listener::body::accept_one() {
 
 void coordinator_listener::body::admit(unique_fd socket) {
   connection next{.stream = {}, .name = peer_name(socket.get()), .process = {}};
+  std::int32_t pid = 0;
   if (side_->settings.address.what == group_address::kind::abstract_socket) {
     local_peer who = local_peer_of(socket.get());
     if (who.user != ::geteuid()) {
@@ -161,12 +169,13 @@ void coordinator_listener::body::admit(unique_fd socket) {
       return;
     }
     next.process = std::move(who.process);
+    pid = who.pid;
   }
   make_room_for_pending();
   const link_id id = ++ids_;
   const std::weak_ptr<body> weak = weak_from_this();
   const auto stream =
-      group_stream::make(io_, std::move(socket), side_,
+      group_stream::make(io_, std::move(socket), pid, side_,
                          {.opened =
                               [weak, id] {
                                 if (const auto self = weak.lock()) self->greeted(id);
@@ -178,6 +187,11 @@ void coordinator_listener::body::admit(unique_fd socket) {
                           .closed =
                               [weak, id](std::optional<stranger_kind> kind, const std::string& why) {
                                 if (const auto self = weak.lock()) self->ended(id, kind, why);
+                              },
+                          .held =
+                              [weak, id] {
+                                const auto self = weak.lock();
+                                if (self && !self->stopped_ && self->calls_.held) self->calls_.held(id);
                               }});
   next.stream = stream;
   pending_.emplace(id, std::move(next));

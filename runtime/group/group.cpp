@@ -1,5 +1,6 @@
 // Group, the public face of program_group (penstock/group.hpp).
 #include "runtime/base/home_process.hpp"
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/group/group_address.hpp"
@@ -74,9 +75,9 @@ group::program_group_setup setup_of(const group_options& options, const group::l
   setup.collectives_done = options.collectives;
   setup.links.address =
       value_or_throw(group::address_of(place, group::variable_of_this_process, ::getuid(), name));
-  setup.links.secret = value_or_throw(group::find_secret(g.secret_file, group::variable_of_this_process));
-  value_or_throw(group::check_secret(setup.links.address, setup.links.secret.has_value(), g.insecure));
   setup.links.group = place.job.empty() ? name : fmt::format("{}/{}", place.job, name);
+  setup.links.secret = value_or_throw(group::secret_of_links(
+      setup.links.address, setup.links.group, g.secret_file, g.insecure, group::variable_of_this_process));
   setup.links.insecure = g.insecure;
   setup.links.world_size = place.world_size;
   setup.links.lost_after = g.lost_after;
@@ -155,17 +156,20 @@ class Group::body {
            0});
     }
     enter(what, std::move(value));
-    const steady_time until = after(deadline);
     const std::uint64_t number = open_->number;
+    const nanoseconds limit = std::min(deadline, at_any_time);
+    patient_deadline waited(limit, looked_every);  // a pause of all ranks blames nobody
+    waited.restart(now());
     program_group_news news;
     while (true) {
       const auto over = [&](const program_group_news& one) {
         return one.collectives_done >= number || one.end.has_value() || one.refused.has_value();
       };
-      const bool settled = group_->wait(std::min(until, now() + looked_every), over);
+      const nanoseconds left = limit - waited.counted();
+      const bool settled = group_->wait(now() + std::min<nanoseconds>(left, looked_every), over);
       news = group_->news();
       if (settled) break;
-      if (now() >= until) throw_timed_out(news, deadline);
+      if (waited.is_over(now()) || left <= nanoseconds(0)) throw_timed_out(news, deadline);
       if (options_.while_waiting) options_.while_waiting();
     }
     if (news.collectives_done < number) {

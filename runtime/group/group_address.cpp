@@ -1,5 +1,6 @@
 #include "runtime/group/group_address.hpp"
 
+#include "runtime/base/fnv1a.hpp"
 #include "runtime/base/text.hpp"
 
 #include <charconv>
@@ -17,13 +18,6 @@ std::string first_node(std::string_view list) {
     return std::string(list.substr(0, list.find(',')));
   const std::string_view numbers = list.substr(bracket + 1);
   return fmt::format("{}{}", list.substr(0, bracket), numbers.substr(0, numbers.find_first_of("-,]")));
-}
-
-/// FNV-1a.
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t sum = 0xcbf29ce484222325;
-  for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return sum;
 }
 
 result<group_address> parse_address(std::string_view text) {
@@ -59,7 +53,7 @@ result<group_address> parse_address(std::string_view text) {
 
 std::string socket_name(std::uint32_t user, const std::string& job, const std::string& session) {
   std::string name = fmt::format("penstock-group/{}/{}/{}", user, job, session);
-  if (name.size() > socket_name_max) name = fmt::format("penstock-group/{}/{:016x}", user, hash_of(name));
+  if (name.size() > socket_name_max) name = fmt::format("penstock-group/{}/{:016x}", user, fnv1a(name));
   return name;
 }
 
@@ -104,7 +98,7 @@ result<group_address> address_of(const launcher_place& place, const environment&
   // Below the ports that the kernel gives away by itself, which begin at 32768.
   constexpr std::uint64_t first_port = 20'000;
   constexpr std::uint64_t ports = 12'000;
-  const std::uint64_t place_of_job = hash_of(fmt::format("{}/{}", place.job, session)) % ports;
+  const std::uint64_t place_of_job = fnv1a(fmt::format("{}/{}", place.job, session)) % ports;
   std::uint64_t port = first_port + place_of_job;
   if (variables("MASTER_PORT") == std::to_string(port)) port = first_port + (place_of_job + 1) % ports;
   return group_address{group_address::kind::tcp, std::move(host), static_cast<std::uint16_t>(port)};

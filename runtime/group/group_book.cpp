@@ -45,13 +45,15 @@ std::string difference(const member_report& a, const member_report& b) {
 
 }  // namespace
 
-group_book::group_book(group_settings settings, steady_time now) : settings_(settings), since_(now) {
+group_book::group_book(group_settings settings, steady_time now)
+    : settings_(settings), clock_(now, settings.look_every()), since_(now) {
   view_.incarnations.resize(settings_.world_size);
   seats_.resize(settings_.world_size);
   for (seat& s : seats_) s.missing_since = now;
 }
 
-void group_book::heard(const member_report& report, steady_time now) {
+void group_book::heard(const member_report& report, steady_time real_now) {
+  const steady_time now = clock_.look(real_now);
   const std::uint32_t rank = report.card.rank;
   if (rank >= settings_.world_size) {
     const std::string why =
@@ -103,6 +105,8 @@ void group_book::update(seat& s, const member_report& report, steady_time now) {
   if (!s.present && !established_ && !fits(report, now)) return;
   s.latest = report;
   s.heard = now;
+  s.stood_still = clock_.stood_still();
+  s.link_closed = false;
   if (!s.present) {
     s.present = true;
     s.why_lost.clear();
@@ -181,6 +185,7 @@ void group_book::take(seat& s, const member_report& report, steady_time now) {
   s.latest = report;
   s.present = true;
   s.heard = now;
+  s.stood_still = clock_.stood_still();
   std::uint32_t& incarnation = view_.incarnations[report.card.rank];
   if (known) {
     incarnation = s.incarnation = report.incarnation;
@@ -198,7 +203,7 @@ void group_book::take_word(seat& s) {
   const member_report& said = *s.latest;
   learn_communicator(said.communicator.number);
   stop_wanted_ = stop_wanted_ || said.stop_wanted;
-  if (said.failed) return fail(said, *said.failed);
+  if (said.failed) return end(group_outcome::failed, said.failed);
   if (!said.left || over()) return;
   s.ended = true;
   lose(s, fmt::format("left at step {}", said.steps), s.heard);
@@ -231,13 +236,27 @@ void group_book::refuse(const member_report& report, std::string why) {
   strangers_.push_back({report.card.process, report.number, std::move(why)});
 }
 
-void group_book::gone(std::uint64_t process, const std::string& why, steady_time now) {
+void group_book::gone(std::uint64_t process, const std::string& why, steady_time real_now) {
+  const steady_time now = clock_.look(real_now);
   for (seat& s : seats_) {
     if (s.other && s.other->latest.card.process == process) s.other.reset();
     if (!s.latest || s.latest->card.process != process) continue;
     s.ended = true;
     s.vacant_from = {};
     lose(s, why, now);
+  }
+}
+
+void group_book::link_closed(std::uint64_t process) {
+  for (seat& s : seats_) {
+    if (s.latest && s.latest->card.process == process) s.link_closed = true;
+  }
+}
+
+void group_book::held(std::uint64_t process, steady_time now) {
+  clock_.look(now);
+  for (seat& s : seats_) {
+    if (s.latest && s.latest->card.process == process) s.heard = clock_.ran();
   }
 }
 

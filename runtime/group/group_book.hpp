@@ -27,10 +27,14 @@
 // starts or ends a process of a rank before it starts the next: then there is no other process. Where nobody is left who knows of
 // an earlier coordinator, and the launcher does not count, the group begins anew at once.
 //
+// Waiting is measured by a running_clock: while this process stood still (semantics 21) it heard nobody, which is no silence
+// of theirs. If the others have taken it for lost meanwhile, it is the first cause itself.
+//
 // Bounds. One seat for each rank, one rival for each seat; advance() is O(ranks).
 #pragma once
 
 #include "runtime/base/clock.hpp"
+#include "runtime/base/running_clock.hpp"
 #include "runtime/group/group_messages.hpp"
 
 #include <algorithm>
@@ -58,6 +62,8 @@ struct group_settings {
   [[nodiscard]] nanoseconds beat() const noexcept {
     return std::min<nanoseconds>(lost_after / 8, nanoseconds(1'000'000'000));
   }
+  /// How often advance() is called, at least.
+  [[nodiscard]] nanoseconds look_every() const noexcept { return beat() / 2; }
 };
 
 // ---- commands ------------------------------------------------------------------------------------------------
@@ -105,12 +111,21 @@ class group_book {
   void heard(const member_report& report, steady_time now);
   /// This process has ended; a connection that broke is no proof of that.
   void gone(std::uint64_t process, const std::string& why, steady_time now);
+  /// It has no link any more; it may make another one.
+  void link_closed(std::uint64_t process);
+  /// A debugger holds this process: its silence is no sign of a loss.
+  void held(std::uint64_t process, steady_time now);
+  /// Somebody was not let in, perhaps a rank that is missed: said where a rank does not arrive.
+  void refused(std::string who) { refused_last_ = std::move(who); }
   /// The answer to draw_communicator_id; of another number than the last it is ignored.
   void communicator_id(std::uint64_t number, std::string id);
 
   [[nodiscard]] const group_view& view() const noexcept { return view_; }
   /// Ranks without a process that counts, ascending.
   [[nodiscard]] std::vector<std::uint32_t> missing() const;
+  /// The time in which this process ran (running_clock); as of the last event, or up to now.
+  [[nodiscard]] steady_time ran() const noexcept { return clock_.ran(); }
+  steady_time look(steady_time now) { return clock_.look(now); }
   /// All that can know how the group ended know it, or had `end_grace` to hear it: the coordinator may go. If it ended
   /// before all had arrived, those that arrive later are among them.
   [[nodiscard]] bool may_leave() const noexcept { return may_leave_; }
@@ -133,6 +148,8 @@ class group_book {
     bool knows_end = false;         // it arrived when the group was over, and has heard how it ended
     bool earlier_may_live = false;  // it was replaced when the group was over, and may come to hear how
     steady_time heard{};
+    nanoseconds stood_still{};  // this process, by then
+    bool link_closed = false;   // since then
     steady_time missing_since{};
     steady_time vacant_from{};  // until then a process that lost its place alive may hand out
     std::string why_lost{};
@@ -167,6 +184,7 @@ class group_book {
 
   // group_decisions.cpp: what advance() decides.
   void find_silent(steady_time now);
+  [[nodiscard]] bool missed_by(const seat& s) const;
   void let_rivals_in(steady_time now);
   void gather(steady_time now);
   void establish(steady_time now);
@@ -191,7 +209,8 @@ class group_book {
   }
 
   group_settings settings_;
-  steady_time since_;  // when this coordinator began
+  running_clock clock_;
+  steady_time since_;  // when this coordinator began; this and all other times are the clock's
   group_view view_;
   std::vector<seat> seats_;  // by rank
   std::vector<stranger> strangers_;
@@ -203,6 +222,7 @@ class group_book {
   std::uint64_t orders_ = 0;
   std::optional<steady_time> over_since_;
   bool may_leave_ = false;
+  std::string refused_last_;
   std::vector<group_command> outbox_;
 };
 

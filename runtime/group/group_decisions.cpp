@@ -31,7 +31,8 @@ bool says_the_same(const group_order& a, const group_order& b) {
 
 }  // namespace
 
-std::vector<group_command> group_book::advance(steady_time now) {
+std::vector<group_command> group_book::advance(steady_time real_now) {
+  const steady_time now = clock_.look(real_now);
   find_silent(now);
   let_rivals_in(now);
   gather(now);
@@ -52,14 +53,28 @@ void group_book::find_silent(steady_time now) {
   for (seat& s : seats_) {
     if (s.other && now - s.other->heard > settings_.lost_after) s.other.reset();
     // Known from a rank that had heard an earlier coordinator, after this process had reported.
-    if (s.present && s.incarnation != 0 && s.incarnation < view_.incarnations[rank_of(s)]) {
+    std::uint32_t& known = view_.incarnations[rank_of(s)];
+    if (s.present && s.incarnation != 0 && s.incarnation < known) {
+      if (s.latest->card.process == settings_.process) {  // no process of rank 0 is newer than this one
+        s.incarnation = ++known;
+        continue;
+      }
       s.ended = true;
       s.vacant_from = now + settings_.lost_after;  // it does not know, and may hand out for a while
       lose(s, "was replaced before rank 0 was started again", now);
     }
-    if (s.present && now - s.heard > settings_.lost_after)
-      lose(s, fmt::format("nothing heard of it for {}", duration_as_config(settings_.lost_after)), now);
+    if (!s.present || now - s.heard <= settings_.lost_after) continue;
+    const std::string why =
+        fmt::format("nothing heard of it for {}", duration_as_config(settings_.lost_after));
+    // The words of the others, who could not hear this process.
+    if (missed_by(s) && !settings_.waits_for_lost && seats_.front().latest) fail(*seats_.front().latest, why);
+    lose(s, why, now);
   }
+}
+
+/// This process stood still for so long that the rank took it for lost: it has closed its link, and was not heard since.
+bool group_book::missed_by(const seat& s) const {
+  return s.link_closed && clock_.stood_still() - s.stood_still > settings_.lost_after - 2 * settings_.beat();
 }
 
 void group_book::let_rivals_in(steady_time now) {
@@ -100,12 +115,13 @@ void group_book::gather(steady_time now) {
     }
   }
   if (!first) return;
-  end(group_outcome::failed, group_cause{*first,
-                                         {},
-                                         0,
-                                         fmt::format("{}rank {} did not arrive within {}; arrived: {}", twice,
-                                                     late, duration_as_config(settings_.join_timeout),
-                                                     arrived.empty() ? "none" : arrived)});
+  end(group_outcome::failed,
+      group_cause{*first,
+                  {},
+                  0,
+                  fmt::format("{}rank {} did not arrive within {}; arrived: {}{}", twice, late,
+                              duration_as_config(settings_.join_timeout), arrived.empty() ? "none" : arrived,
+                              refused_last_.empty() ? "" : "; refused: " + refused_last_)});
 }
 
 void group_book::establish(steady_time now) {

@@ -22,8 +22,12 @@
 // have not proved yet who they are, each with at most `handshake_bytes_max` bytes; a new one takes the place of the
 // oldest. There are at most four links for each rank; another takes the place of the one that has been silent longest.
 //
-// Time. A link on which nothing was heard for half of lost_after is closed; a member then connects again, so that a
-// connection that the network has forgotten does not cost its rank. Both sides send every beat, four times as often.
+// Time. A member that has heard nothing for half of lost_after connects again, so that a connection that the network has
+// forgotten does not cost its rank; both sides send every beat, four times as often. It keeps the silent link until the new
+// one is open, and sends its reports over it: if the coordinator's process only stood still, it finds them there, and with
+// the last one why the rank has left. So does a rank that stood still with its last order: the coordinator keeps a silent
+// link for two lost_after. Time in which this process stood still is not counted, nor is the silence of a process that a
+// debugger holds, where the kernel knows the peer (on one host).
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -44,6 +48,13 @@
 
 namespace penstock::group {
 
+/// Why a member has no link.
+struct link_trouble {
+  std::string why{};
+  bool closed = false;  ///< it had one, and the other side has closed it
+  bool operator==(const link_trouble&) const = default;
+};
+
 struct link_settings {
   group_address address;
   /// The same for all ranks of the group: its job and session. At most group_name_max bytes (group_wire.hpp).
@@ -58,8 +69,10 @@ struct link_settings {
   nanoseconds handshake_deadline{5'000'000'000};
   /// What may travel with a report or an order, for whoever is above: bytes that belong to it. 0: nothing.
   std::size_t attachment_bytes_max = 0;
-  /// How long nothing may be heard on a link.
+  /// After so long without a word a member makes another link beside the one that it has.
   [[nodiscard]] nanoseconds silence_max() const noexcept { return lost_after / 2; }
+  /// After so long the coordinator closes one: by then the rank is lost, and the order that says so has been sent over it.
+  [[nodiscard]] nanoseconds dead_after() const noexcept { return 2 * lost_after; }
 };
 
 /// Refuses what the two make() refuse, and opens OpenSSL if it is needed, which reads files: for a thread that may wait
@@ -91,6 +104,8 @@ struct stranger_news {
   std::string peer{};  ///< the last one: "10.0.0.7:4711", or "pid 4711 of user 1000"
   std::string text{};  ///< what was wrong with it
 };
+/// "10.0.0.7:4711 (another secret): its secret is another one (x17)"
+[[nodiscard]] std::string text_of(const stranger_news& news);
 
 class coordinator_listener {
  public:
@@ -102,6 +117,8 @@ class coordinator_listener {
     std::function<void(link_id, const std::string& why)> closed;
     /// After closed(): its process, on this host, has ended for certain.
     std::function<void(link_id)> process_ended{};
+    /// It is silent because a debugger holds its process, on this host; again and again while it does.
+    std::function<void(link_id)> held{};
     /// Members can connect from now on. `where`: the address with its actual port.
     std::function<void(const std::string& where)> listening{};
     /// The address cannot be taken yet (an earlier process has it, ...). It is tried again; called when the reason
@@ -144,11 +161,13 @@ class member_link {
     /// What came with the order before.
     std::function<void(std::string bytes)> attachment{};
     std::function<void()> connected{};
-    /// The connection ended, or none could be made; another attempt follows. Called when a connection ends and when
-    /// the reason for having none changes.
-    std::function<void(const std::string& why)> disconnected{};
+    /// The connection ended or is silent, or none could be made; another attempt follows. Called when a connection ends or
+    /// falls silent and when the reason for having none changes.
+    std::function<void(const link_trouble&)> disconnected{};
     /// After disconnected(): the coordinator's process, on this host, has ended for certain.
     std::function<void()> coordinator_ended{};
+    /// It is silent because a debugger holds its process, on this host; again and again while it does.
+    std::function<void()> coordinator_held{};
   };
 
   /// Begins to connect. Refuses what coordinator_listener::make refuses.

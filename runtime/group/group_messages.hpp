@@ -14,7 +14,7 @@
 
 namespace penstock::group {
 
-inline constexpr std::uint32_t group_protocol = 4;
+inline constexpr std::uint32_t group_protocol = 5;
 
 /// A process of a rank; fixed for its life.
 struct rank_card {
@@ -120,8 +120,8 @@ struct member_report {
   bool stream_over = false;
   bool frozen = false;
   bool stop_wanted = false;
-  bool left = false;  ///< it ends by its own will before the others
-  std::optional<std::string> failed{};
+  bool left = false;                    ///< it ends by its own will before the others
+  std::optional<group_cause> failed{};  ///< why it cannot go on, or gives up waiting for rank 0
   communicator_state communicator{};
   std::uint64_t settled = 0;          ///< steps that this rank has acknowledged: it never takes them again
   std::vector<std::uint64_t> held{};  ///< steps at which it has a snapshot, ascending; at most held_max

@@ -1,6 +1,7 @@
 #include "runtime/group/group_secret.hpp"
 
 #include "runtime/base/fd.hpp"
+#include "runtime/group/tls/stretched_secret.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -18,8 +19,8 @@ result<group_secret> checked(std::string_view text, const std::string& where) {
   text = text.substr(0, last == std::string_view::npos ? 0 : last + 1);
   if (text.size() < secret_bytes_min || text.size() > secret_bytes_max) {
     return refuse(errc::config,
-                  "the group's secret in {} has {} bytes; it needs {} to {}, for example the output of "
-                  "'openssl rand -hex 32'",
+                  "the group's secret in {} has {} bytes; it needs {} to {}, best the output of "
+                  "'penstock secret'",
                   where, text.size(), secret_bytes_min, secret_bytes_max);
   }
   return group_secret{std::string(text)};
@@ -71,6 +72,26 @@ result<void> check_secret(const group_address& address, bool has_secret, bool in
                 "PENSTOCK_GROUP_SECRET to the same secret for all ranks, or [group] insecure = true to let "
                 "anybody in who reaches that port",
                 text_of(address));
+}
+
+bool is_drawn(const group_secret& secret) {
+  constexpr std::size_t digits_of_32_bytes = 64;
+  return secret.bytes.size() >= digits_of_32_bytes &&
+         secret.bytes.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
+}
+
+result<std::optional<group_secret>> secret_of_links(const group_address& address, const std::string& group,
+                                                    const std::string& file, bool insecure,
+                                                    const environment& variables) {
+  auto secret = find_secret(file, variables);
+  if (!secret) return secret;
+  if (auto ok = check_secret(address, secret->has_value(), insecure); !ok)
+    return tl::unexpected(std::move(ok.error()));
+  if (address.what != group_address::kind::tcp || !*secret || is_drawn(**secret)) return secret;
+  auto key = stretched((*secret)->bytes, "penstock group secret 1: " + group);
+  if (!key) return tl::unexpected(std::move(key.error()));
+  (*secret)->bytes = std::move(*key);
+  return secret;
 }
 
 }  // namespace penstock::group

@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <fstream>
+#include <random>
 #include <string_view>
 
 namespace penstock::group {
@@ -53,6 +55,52 @@ std::optional<socket_address> numeric(const std::string& host, std::uint16_t por
   v6.sin6_port = htons(port);
   if (::inet_pton(AF_INET6, host.c_str(), &v6.sin6_addr) == 1) return as_socket_address(v6);
   return std::nullopt;
+}
+
+/// "NAME/0123456789abcdef", with the name shortened to what a socket's name has room for.
+constexpr std::size_t random_digits = 16;
+
+std::string before_digits(const std::string& name) {
+  constexpr std::size_t longest = sizeof(::sockaddr_un::sun_path) - 1 - 1 - random_digits;
+  return name.substr(0, longest) + "/";
+}
+
+std::string with_random_digits(const std::string& name) {
+  std::random_device source;
+  return fmt::format("{}{:08x}{:08x}", before_digits(name), source(), source());
+}
+
+/// Of all users. Nothing where the kernel does not list them.
+std::vector<std::string> names_with_digits(const std::string& name) {
+  std::vector<std::string> found;
+  const std::string begin = before_digits(name);
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string line; std::getline(sockets, line);) {
+    const std::size_t at = line.find(" @" + begin);
+    if (at != std::string::npos && line.size() == at + 2 + begin.size() + random_digits)
+      found.push_back(line.substr(at + 2));
+  }
+  std::ranges::sort(found);  // a listener has a line for each connection too
+  const auto repeats = std::ranges::unique(found);
+  found.erase(repeats.begin(), repeats.end());
+  return found;
+}
+
+/// An error, or a connection to whoever listens there.
+result<local_connection> connect_to(const std::string& name) {
+  const socket_address at = abstract(name);
+  auto socket = begin_connect(at);
+  if (!socket) return tl::unexpected(std::move(socket.error()));
+  local_peer peer = local_peer_of(socket->get());
+  if (peer.user != ::geteuid())
+    return refuse(errc::io, "the name {} was taken by user {}, and this process is of user {}", text_of(at),
+                  peer.user, ::geteuid());
+  return local_connection{std::move(*socket), at, std::move(peer)};
+}
+
+/// Also one that nobody answers at: then it may be anybody's.
+bool is_taken_by_another(const group_address& address) {
+  return address.what == group_address::kind::abstract_socket && !connect_to(address.name);
 }
 
 std::vector<socket_address> own_addresses(const group_address& address) {
@@ -119,10 +167,27 @@ result<std::vector<socket_address>> resolve(const group_address& address) {
   return all;
 }
 
-result<unique_fd> listen_at(const group_address& address, std::chrono::seconds first_bytes_within) {
+result<local_connection> connect_locally(const group_address& address) {
+  auto here = connect_to(address.name);
+  if (here) return here;
+  // Another user may hold any number of such names. Each attempt looks at some of them.
+  constexpr std::size_t looked_at = 256;
+  const std::vector<std::string> names = names_with_digits(address.name);
+  const std::size_t first = names.empty() ? 0 : std::random_device{}() % names.size();
+  for (std::size_t i = 0; i < std::min(names.size(), looked_at); ++i) {
+    if (auto beside = connect_to(names[(first + i) % names.size()])) return beside;
+  }
+  return here;
+}
+
+result<unique_fd> listen_at(const group_address& address, std::chrono::seconds first_bytes_within,
+                            bool ask_owner) {
   const std::string what = fmt::format("listening for the ranks of the group at {}", text_of(address));
   int first_error = 0;
-  for (const socket_address& at : own_addresses(address)) {
+  std::vector<socket_address> places = own_addresses(address);
+  if (address.what == group_address::kind::abstract_socket)
+    places.push_back(abstract(with_random_digits(address.name)));
+  for (const socket_address& at : places) {
     unique_fd made(::socket(at.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     int error = made ? 0 : errno;
     if (made && at.family() != AF_UNIX) {
@@ -135,6 +200,7 @@ result<unique_fd> listen_at(const group_address& address, std::chrono::seconds f
       error = errno;
     if (error == 0) return made;
     if (first_error == 0) first_error = error;
+    if (error == EADDRINUSE && ask_owner && is_taken_by_another(address)) continue;
     if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT) return refuse_os(errc::io, error, what);
   }
   return refuse_os(errc::io, first_error, what);
@@ -144,9 +210,11 @@ group_address listening_at(int socket, const group_address& address) {
   group_address where = address;
   socket_address at;
   at.size = sizeof at.bytes;
-  if (address.what != group_address::kind::tcp ||
-      ::getsockname(socket, reinterpret_cast<::sockaddr*>(&at.bytes), &at.size) != 0)
+  if (::getsockname(socket, reinterpret_cast<::sockaddr*>(&at.bytes), &at.size) != 0) return where;
+  if (at.family() == AF_UNIX) {
+    where.name = text_of(at).substr(1);
     return where;
+  }
   where.port =
       ntohs(at.family() == AF_INET6 ? as<::sockaddr_in6>(at).sin6_port : as<::sockaddr_in>(at).sin_port);
   return where;

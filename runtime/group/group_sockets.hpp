@@ -30,21 +30,17 @@ struct socket_address {
 result<std::vector<socket_address>> resolve(const group_address& address);
 
 /// A socket that listens. A numeric address is taken as it is, if this host has it; any other host's name stands for all
-/// addresses of this host. `first_bytes_within`: connections that send nothing for so long are not passed on (TCP). Refuses
-/// (errc::io).
-result<unique_fd> listen_at(const group_address& address, std::chrono::seconds first_bytes_within);
+/// addresses of this host. An abstract name that another user has taken gets random digits behind it, which nobody can
+/// take before us. `first_bytes_within`: connections that send nothing for so long are not passed on (TCP).
+/// `ask_owner`: of a taken name, by a connection that its owner sees; otherwise it counts as ours. Refuses (errc::io).
+result<unique_fd> listen_at(const group_address& address, std::chrono::seconds first_bytes_within,
+                            bool ask_owner = true);
 
-/// Where a listening socket listens: the address with its actual port.
+/// Where a listening socket listens: the address with its actual port, or its actual abstract name.
 [[nodiscard]] group_address listening_at(int socket, const group_address& address);
 
 /// A socket that connects: writable when it does. Refuses (errc::io).
 result<unique_fd> begin_connect(const socket_address& to);
-
-/// Nothing is left to do for a new connection but this. Refuses (errc::io) if it could not be made.
-result<void> finish_connect(int socket);
-
-/// For a connection that is closed next: drops what is on its way, so that the system keeps nothing of it.
-void drop_what_is_left(int socket) noexcept;
 
 /// The process at the other end of an abstract socket.
 struct local_peer {
@@ -53,6 +49,22 @@ struct local_peer {
   unique_fd process{};  ///< its pidfd, if it can be had: readable when it has ended
 };
 [[nodiscard]] local_peer local_peer_of(int socket);
+
+/// A connection to the process of this user that listens at an abstract name.
+struct local_connection {
+  unique_fd socket;
+  socket_address at;
+  local_peer peer;
+};
+/// Looks for it at the name, and at those with random digits behind it, if another user has the name. Does not block.
+/// Refuses (errc::io), naming that user.
+result<local_connection> connect_locally(const group_address& address);
+
+/// Nothing is left to do for a new connection but this. Refuses (errc::io) if it could not be made.
+result<void> finish_connect(int socket);
+
+/// For a connection that is closed next: drops what is on its way, so that the system keeps nothing of it.
+void drop_what_is_left(int socket) noexcept;
 
 /// For people: "10.0.0.7:4711", or "pid 4711 of user 1000".
 [[nodiscard]] std::string peer_name(int socket);

@@ -2,6 +2,7 @@
 
 #include "runtime/base/text.hpp"
 #include "runtime/group/group_sockets.hpp"
+#include "runtime/process/process_facts.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::size_t read_bytes = 16 * 1024;
 constexpr int reads_a_turn = 4;
+constexpr int looks_a_deadline = 8;
 constexpr std::size_t first_bytes_kept = 16;
 constexpr std::string_view tls_record = "\x16\x03";  // how a TLS client begins
 constexpr std::string_view tls_alert = "\x15\x03";   // how a TLS server ends
@@ -20,6 +22,11 @@ constexpr std::string_view tls_handshake_failure("\x15\x03\x03\x00\x02\x02\x28",
 
 steady_time now() {
   return std::chrono::steady_clock::now();
+}
+
+bool is_traced(std::int32_t process) {
+  const auto facts = process::look_at(process);
+  return facts && facts->traced;
 }
 
 }  // namespace
@@ -49,17 +56,18 @@ result<void> prepare_links(const link_settings& settings) {
   return {};
 }
 
-group_stream::group_stream(boost::asio::io_context& io, unique_fd socket,
+group_stream::group_stream(boost::asio::io_context& io, unique_fd socket, std::int32_t process,
                            std::shared_ptr<const stream_facts_of_side> side, callbacks calls)
     : side_(std::move(side)),
       calls_(std::move(calls)),
       socket_(io, socket.release()),
       timer_(io),
+      process_(process),
       last_heard_(now()) {}
 
 void group_stream::start() {
   const auto self = shared_from_this();  // a callback may drop the last other one
-  await_deadline(now() + side_->settings.handshake_deadline);
+  watch(side_->settings.handshake_deadline);
   if (side_->tls) {
     tls_ = std::make_unique<tls_stream>(side_->tls);
   } else {
@@ -177,7 +185,7 @@ void group_stream::take_hello(std::string_view payload) {
   if (stage_ == stage::closed) return;
   stage_ = stage::open;
   cutter_.limit(std::max(frame_bytes_max(own.world_size), own.attachment_bytes_max));
-  await_deadline(last_heard_ + own.silence_max());
+  watch(side_->listens ? own.dead_after() : own.silence_max());
   calls_.opened();
 }
 
@@ -248,17 +256,43 @@ void group_stream::write_when_possible() {
 
 // ---- the end -------------------------------------------------------------------------------------------------
 
-void group_stream::await_deadline(steady_time until) {
-  timer_.expires_at(until);
+/// Of the handshake as a whole, then of each silence.
+void group_stream::watch(nanoseconds at_most) {
+  silence_ = patient_deadline(at_most, at_most / looks_a_deadline);
+  silence_.restart(now());
+  look_later();
+}
+
+void group_stream::look_later() {
+  timer_.expires_after(silence_.limit() / looks_a_deadline);
   timer_.async_wait([self = shared_from_this()](const boost::system::error_code& status) {
-    if (status || self->stage_ == stage::closed) return;
-    const nanoseconds most = self->side_->settings.silence_max();
-    if (self->stage_ != stage::open)
-      return self->end(stranger_kind::too_slow, "it did not say who it is within the deadline");
-    if (now() < self->last_heard_ + most) return self->await_deadline(self->last_heard_ + most);
-    self->end(std::nullopt, fmt::format("nothing was heard for {} ms",
-                                        std::chrono::duration_cast<std::chrono::milliseconds>(most).count()));
+    if (!status && self->stage_ != stage::closed) self->look();
   });
+}
+
+void group_stream::look() {
+  read_once();  // what came while this process stood still was in time
+  if (stage_ == stage::closed) return;
+  if (stage_ != stage::open) {
+    if (!silence_.is_over(now())) return look_later();
+    return end(stranger_kind::too_slow, "it did not say who it is within the deadline");
+  }
+  if (std::exchange(looked_at_, last_heard_) != last_heard_) {
+    silent_ = false;
+    silence_.restart(last_heard_);
+  } else if (calls_.held && process_ != 0 && is_traced(process_)) {
+    silence_.restart(now());
+    calls_.held();
+  }
+  if (stage_ == stage::closed) return;
+  if (silence_.is_over(now()) && !std::exchange(silent_, true)) {
+    const std::string why =
+        fmt::format("nothing was heard for {} ms",
+                    std::chrono::duration_cast<std::chrono::milliseconds>(silence_.limit()).count());
+    if (!calls_.silent) return end(std::nullopt, why);
+    calls_.silent(why);
+  }
+  if (stage_ != stage::closed) look_later();
 }
 
 void group_stream::end(std::optional<stranger_kind> kind, const std::string& why) {

@@ -1,12 +1,13 @@
 // One connection between a member and the coordinator: bytes on a socket, encrypted if there is a secret, as frames. It
-// proves who the peer is, exchanges the first messages, and watches the time. Used by both sides of group_link; lives on
-// the io_context's thread.
+// proves who the peer is, exchanges the first messages, and watches the time, of which it does not count what this process
+// stood still (semantics 21). Used by both sides of group_link; lives on the io_context's thread.
 //
 //   securing (TLS; skipped without a secret) --> greeting (hello in both directions) --> open --> closed
 //       each may end in closed: the peer is no member, or too slow
 #pragma once
 
 #include "runtime/base/fd.hpp"
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/group/group_link.hpp"
 #include "runtime/group/group_wire.hpp"
 #include "runtime/group/tls/tls_stream.hpp"
@@ -40,13 +41,20 @@ class group_stream : public std::enable_shared_from_this<group_stream> {
     std::function<result<void>(const frame_cutter::frame&)> frame;
     /// Once. `kind`: only if it was never open.
     std::function<void(std::optional<stranger_kind> kind, const std::string& why)> closed;
+    /// Nothing was heard for too long. Without this callback the connection is closed then.
+    std::function<void(const std::string& why)> silent{};
+    /// Nothing was heard since the last call, or for an eighth of the silence that is too long, and a debugger holds the
+    /// process at the other end. That is no silence.
+    std::function<void()> held{};
   };
 
+  /// `process`: the one at the other end, on this host; 0: unknown.
   static std::shared_ptr<group_stream> make(boost::asio::io_context& io, unique_fd socket,
+                                            std::int32_t process,
                                             std::shared_ptr<const stream_facts_of_side> side,
                                             callbacks calls) {
     return std::shared_ptr<group_stream>(
-        new group_stream(io, std::move(socket), std::move(side), std::move(calls)));
+        new group_stream(io, std::move(socket), process, std::move(side), std::move(calls)));
   }
 
   /// Reads what is there already, so the peer may be known, or gone, when it returns.
@@ -65,7 +73,7 @@ class group_stream : public std::enable_shared_from_this<group_stream> {
  private:
   enum class stage : std::uint8_t { securing, greeting, open, closed };
 
-  group_stream(boost::asio::io_context& io, unique_fd socket,
+  group_stream(boost::asio::io_context& io, unique_fd socket, std::int32_t process,
                std::shared_ptr<const stream_facts_of_side> side, callbacks calls);
   void read_more();
   bool read_once();
@@ -77,7 +85,9 @@ class group_stream : public std::enable_shared_from_this<group_stream> {
   void fail_tls(const tls_failure& failure);
   void flush();
   void write_when_possible();
-  void await_deadline(steady_time until);
+  void watch(nanoseconds at_most);
+  void look_later();
+  void look();
   void end(std::optional<stranger_kind> kind, const std::string& why);
   void shut_quietly();
 
@@ -85,6 +95,7 @@ class group_stream : public std::enable_shared_from_this<group_stream> {
   callbacks calls_;
   boost::asio::posix::stream_descriptor socket_;
   boost::asio::steady_timer timer_;
+  std::int32_t process_;
   stage stage_ = stage::securing;
   std::unique_ptr<tls_stream> tls_;
   frame_cutter cutter_{hello_bytes_max};
@@ -96,6 +107,9 @@ class group_stream : public std::enable_shared_from_this<group_stream> {
   bool awaits_room_ = false;         // in the socket
   bool broken_ = false;              // nothing can be written any more: reading finds out why
   steady_time last_heard_{};
+  steady_time looked_at_{};                                   // last_heard_ at the last look
+  bool silent_ = false;                                       // for too long
+  patient_deadline silence_{nanoseconds(0), nanoseconds(0)};  // or the handshake
 };
 
 }  // namespace penstock::group

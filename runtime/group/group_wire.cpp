@@ -259,7 +259,7 @@ void fields(Archive& io, in<Archive, member_report>& report) {
   io(report.frozen);
   io(report.stop_wanted);
   io(report.left);
-  io.maybe(report.failed, [&io](auto& text) { io.text(text); });
+  io.maybe(report.failed, [&io](auto& cause) { fields(io, cause); });
   fields(io, report.communicator);
   io(report.settled);
   io.steps(report.held);

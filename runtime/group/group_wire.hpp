@@ -55,7 +55,7 @@ inline constexpr std::size_t hello_bytes_max = hello_magic.size() + 4 + 4 + grou
   const std::size_t view = by_rank + fingerprint_max + cause;
   const std::size_t card = host_name_max + device_name_max + settings_bytes_max;
   const std::size_t report =
-      card + view + fingerprint_max + text_max /* failed */ + text_max /* communicator */ + 8 * held_max;
+      card + view + fingerprint_max + cause /* failed */ + text_max /* communicator */ + 8 * held_max;
   const std::size_t order = view + by_rank /* lost */ + text_max /* refusal */ + communicator_id_max;
   return numbers + (report > order ? report : order);
 }

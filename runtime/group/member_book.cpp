@@ -9,35 +9,43 @@ namespace penstock::group {
 using progress = communicator_state::how;
 
 member_book::member_book(member_settings settings, std::uint64_t steps, steady_time now)
-    : settings_(std::move(settings)), since_(now) {
+    : settings_(std::move(settings)), clock_(now, settings_.look_every()), since_(now) {
   said_.card = settings_.card;
   said_.steps = steps;
 }
 
 std::vector<member_command> member_book::advance(steady_time now) {
+  clock_.look(now);
   if (ended_) return {};
-  if (said_.failed && !failing_since_) failing_since_ = now;
+  if (said_.failed && !failing_since_) failing_since_ = clock_.ran();
   tend_communicator();
-  if (changed_ || !sent_at_ || now - *sent_at_ >= settings_.beat()) {
-    changed_ = false;
-    sent_at_ = now;
-    ++said_.number;
-    said_.view = view_;
-    said_.lapsed = now >= may_until_;
-    sent_.push_back({said_.number, now});
-    while (now - sent_.front().at > settings_.lost_after) sent_.pop_front();
-    outbox_.emplace_back(send_report{said_});
+  const std::optional<end_rank> end = find_end();
+  if (changed_ || !sent_at_ || clock_.ran() - *sent_at_ >= settings_.beat()) send(now);
+  if (end) {
+    ended_ = true;
+    outbox_.emplace_back(*end);
   }
-  find_end(now);
   return std::exchange(outbox_, {});
+}
+
+void member_book::send(steady_time now) {
+  changed_ = false;
+  sent_at_ = clock_.ran();
+  ++said_.number;
+  said_.view = view_;
+  said_.lapsed = now >= may_until_;
+  sent_.push_back({said_.number, now, clock_.stood_still()});
+  while (now - sent_.front().at > settings_.lost_after) sent_.pop_front();
+  outbox_.emplace_back(send_report{said_});
 }
 
 void member_book::heard(const group_order& order, steady_time now) {
   if (ended_) return;
+  clock_.look(now);
   const bool from_another = order.view.coordinator != view_.coordinator;
   if (order.view.generation == 0) {
     // A new coordinator that has not heard enough, or one that never will.
-    heard_at_ = now;
+    heard_at_ = clock_.ran();
     note_coordinator(order);
     // A right that has lapsed may have gone to another process of this rank: only who has heard from that one knows.
     if (now < may_until_) prolong(order.heard);
@@ -49,17 +57,17 @@ void member_book::heard(const group_order& order, steady_time now) {
       own_end_ = mine(order.refusal);
     }
   } else if (order.view.generation > view_.generation ||
-             (order.view.generation == view_.generation && !from_another && order.number > orders_heard_)) {
-    follow(order, now);
+             (order.view.generation == view_.generation && !from_another && order.number > told_.number)) {
+    follow(order);
   }
   if (order.everybody_knows && view_.outcome != group_outcome::none) everybody_knows_ = true;
-  if (view_.outcome != group_outcome::none && !knows_since_) knows_since_ = now;
+  if (view_.outcome != group_outcome::none && !knows_since_) knows_since_ = clock_.ran();
 }
 
-void member_book::follow(const group_order& order, steady_time now) {
-  heard_at_ = now;
+void member_book::follow(const group_order& order) {
+  heard_at_ = clock_.ran();
   note_coordinator(order);
-  orders_heard_ = order.number;
+  told_.number = order.number;
   if (order.standing == rank_standing::refused) {
     // Of a group that is over it still learns how it ended.
     if (order.view.outcome == group_outcome::none) own_end_ = mine(order.refusal);
@@ -79,18 +87,21 @@ void member_book::follow(const group_order& order, steady_time now) {
   }
   prolong(order.heard);
   if (order.incarnation != 0) said_.incarnation = order.incarnation;
-  go_ = order.go;
-  told_ = order.communicator;
+  told_.go = order.go;
+  told_.communicator = order.communicator;
   if (view_.phase == group_phase::stopping && !std::exchange(said_.frozen, true)) changed_ = true;
 }
 
 void member_book::note_coordinator(const group_order& order) {
   // Silence after the end does not take the place from one that delivers the rest by itself; another process does.
   const bool keeps_place = delivers_the_rest() && order.standing == rank_standing::lost;
-  counted_ = order.heard > 0 || keeps_place;
+  told_.counted = order.heard > 0 || keeps_place;
+  for (const sent_report& one : sent_) {
+    if (one.number == order.heard) stood_still_answered_ = one.stood_still;
+  }
   if (order.host.empty()) return;
-  rank_0_host_ = order.host;
-  rank_0_pid_ = order.pid;
+  rank_0_.host = order.host;
+  rank_0_.pid = order.pid;
 }
 
 void member_book::prolong(std::uint64_t answered) {
@@ -102,56 +113,63 @@ void member_book::prolong(std::uint64_t answered) {
 
 void member_book::tend_communicator() {
   using act = communicator_order::act;
+  const communicator_order& told = told_.communicator;
   communicator_state& own = said_.communicator;
   const bool clean = own.at == progress::none || own.at == progress::aborted;
   const bool over = view_.outcome != group_outcome::none;
-  const bool unwanted = (told_.what == act::abort && told_.number >= own.number) ||
-                        (told_.what == act::make && told_.number > own.number) || over;
+  const bool unwanted = (told.what == act::abort && told.number >= own.number) ||
+                        (told.what == act::make && told.number > own.number) || over;
   if (!clean && unwanted && own.at != progress::aborting) {
     own.at = progress::aborting;
     changed_ = true;
     outbox_.emplace_back(abort_communicator{own.number});
   }
-  if (clean && !over && told_.what == act::make && told_.number > own.number) {
-    own = {told_.number, progress::making, {}};
+  if (clean && !over && told.what == act::make && told.number > own.number) {
+    own = {told.number, progress::making, {}};
     changed_ = true;
-    outbox_.emplace_back(make_communicator{told_.number, told_.id});
+    outbox_.emplace_back(make_communicator{told.number, told.id});
   }
 }
 
-void member_book::find_end(steady_time now) {
-  if (own_end_) return end(group_outcome::failed, own_end_);
+std::optional<end_rank> member_book::find_end() {
+  const steady_time now = clock_.ran();
+  if (own_end_) return end_rank{group_outcome::failed, own_end_};
   const bool alone = delivers_the_rest();
   if (view_.outcome != group_outcome::none && !alone) {
     const bool stays = knows_since_ && now - *knows_since_ < settings_.end_grace && !everybody_knows_;
-    // A failure needs nobody's consent: its report has just said that it knows.
-    if (view_.outcome == group_outcome::failed || !stays) end(view_.outcome, view_.cause);
-    return;
+    // A failure needs nobody's consent: the report that goes out with this says that it knows.
+    if (view_.outcome != group_outcome::failed && stays) return std::nullopt;
+    return end_rank{view_.outcome, view_.cause};
   }
-  if (said_.left) return end(group_outcome::stopped, std::nullopt);
+  if (said_.left) return end_rank{group_outcome::stopped, std::nullopt};
   if (failing_since_ && now - *failing_since_ >= settings_.end_grace)
-    return end(group_outcome::failed, mine(*said_.failed));
-  if (alone) return;
+    return end_rank{group_outcome::failed, said_.failed};
+  if (alone) return std::nullopt;
   if (view_.generation == 0) {
     const bool hears = heard_at_ && now - *heard_at_ <= settings_.lost_after;
     // Rank 0 names who is missing; this rank gives it the time to say so.
     const nanoseconds patience = settings_.join_timeout + (hears ? 2 * settings_.lost_after : nanoseconds(0));
-    if (now - since_ > patience) {
-      end(group_outcome::failed,
-          of_rank_0(fmt::format("cannot be reached by {} within {}", name_of(settings_.card),
-                                duration_as_config(settings_.join_timeout))));
-    }
-    return;
+    if (now - since_ <= patience) return std::nullopt;
+    return give_up(unreachable());
   }
   const nanoseconds patience = settings_.waits_for_lost ? settings_.rejoin_timeout : settings_.lost_after;
-  if (heard_at_ && now - *heard_at_ > patience)
-    end(group_outcome::failed,
-        of_rank_0(fmt::format("nothing heard of it for {}", duration_as_config(patience))));
+  if (!heard_at_ || now - *heard_at_ <= patience) return std::nullopt;
+  std::string cause = fmt::format("nothing heard of it for {}", duration_as_config(patience));
+  return give_up(was_missed() ? mine(std::move(cause)) : of_rank_0(std::move(cause)));
 }
 
-void member_book::end(group_outcome how, std::optional<group_cause> cause) {
-  ended_ = true;
-  outbox_.emplace_back(end_rank{how, std::move(cause)});
+/// The last report says why: the others report the same cause.
+end_rank member_book::give_up(group_cause cause) {
+  said_.failed = std::move(cause);
+  changed_ = true;
+  return {group_outcome::failed, said_.failed};
+}
+
+/// This process stood still for so long that the others took it for lost: none has answered it since, and rank 0 has closed
+/// the link. A link that is only silent is of a rank 0 that stands still as well.
+bool member_book::was_missed() const {
+  return link_closed_ &&
+         clock_.stood_still() - stood_still_answered_ > settings_.lost_after - 2 * settings_.beat();
 }
 
 group_cause member_book::mine(std::string cause) const {
@@ -159,13 +177,45 @@ group_cause member_book::mine(std::string cause) const {
 }
 
 group_cause member_book::of_rank_0(std::string cause) const {
-  return {0, rank_0_host_, rank_0_pid_, std::move(cause)};
+  return {0, rank_0_.host, rank_0_.pid, std::move(cause)};
+}
+
+/// With the reason, as far as this rank knows it.
+group_cause member_book::unreachable() const {
+  const std::string within = duration_as_config(settings_.join_timeout);
+  const std::string& why = no_address_.empty() ? no_link_ : no_address_;
+  const std::string reason = why.empty() ? "" : ": " + why;
+  if (settings_.card.rank != 0)
+    return of_rank_0(
+        fmt::format("cannot be reached by {} within {}{}", name_of(settings_.card), within, reason));
+  if (!no_address_.empty())
+    return mine(fmt::format("cannot listen for the other ranks within {}{}", within, reason));
+  return mine(fmt::format("cannot reach its own address of the group within {}{}", within, reason));
 }
 
 void member_book::coordinator_gone(const std::string& why) {
   if (settings_.waits_for_lost || ended_ || view_.outcome != group_outcome::none || view_.generation == 0)
     return;
   own_end_ = of_rank_0(why);
+}
+
+void member_book::coordinator_held(steady_time now) {
+  if (heard_at_) heard_at_ = clock_.look(now);
+}
+
+void member_book::link_made() {
+  no_link_.clear();
+  link_closed_ = false;
+}
+
+void member_book::link_lost(std::string why, bool closed) {
+  changed_ = true;
+  no_link_ = std::move(why);
+  link_closed_ = link_closed_ || closed;
+}
+
+void member_book::cannot_listen(std::string why) {
+  no_address_ = std::move(why);
 }
 
 void member_book::report_again() {
@@ -199,7 +249,7 @@ void member_book::leave() {
 
 void member_book::fail(std::string why) {
   if (said_.failed) return;
-  said_.failed = std::move(why);
+  said_.failed = mine(std::move(why));
   changed_ = true;
 }
 
@@ -236,13 +286,14 @@ void member_book::communicator_aborted(std::uint64_t number) {
 
 bool member_book::delivers_the_rest() const noexcept {
   // Where steps need all ranks there is nobody to take them with.
-  return view_.outcome == group_outcome::finished && counted_ && !said_.stream_over &&
+  return view_.outcome == group_outcome::finished && told_.counted && !said_.stream_over &&
          !settings_.communicator && !settings_.needs_others;
 }
 
 bool member_book::may_communicate() const noexcept {
-  return told_.what == communicator_order::act::use && said_.communicator.at == progress::made &&
-         told_.number == said_.communicator.number;
+  const communicator_order& told = told_.communicator;
+  return told.what == communicator_order::act::use && said_.communicator.at == progress::made &&
+         told.number == said_.communicator.number;
 }
 
 bool member_book::may_hand_out(steady_time now) const {
@@ -253,7 +304,7 @@ bool member_book::may_hand_out(steady_time now) const {
 std::optional<hand_out_right> member_book::right() const {
   if (ended_ || own_end_ || said_.failed || said_.left || said_.stream_over) return std::nullopt;
   if (delivers_the_rest()) return hand_out_right{never, std::nullopt};
-  if (!go_ || view_.outcome != group_outcome::none) return std::nullopt;
+  if (!told_.go || view_.outcome != group_outcome::none) return std::nullopt;
   // What is agreed needs no other rank: a process that is started anew only counts it.
   if (settings_.communicator && !may_communicate() && view_.phase == group_phase::running &&
       said_.steps < view_.agreed)

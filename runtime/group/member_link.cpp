@@ -57,12 +57,16 @@ class member_link::body : public std::enable_shared_from_this<body> {
  private:
   void ask();
   void answered(addresses found);
+  void connect_here();
   void connect_next();
-  void connected_socket(unique_fd socket);
+  void connected_socket(unique_fd socket, local_peer peer);
   void opened();
   result<void> heard(const frame_cutter::frame& frame);
-  void give_up(const std::string& why);
-  void ended(const std::string& why);
+  void give_up(const link_trouble& why);
+  void tell(const link_trouble& why);
+  void ended(std::uint64_t id, const std::string& why);
+  void fell_silent(std::uint64_t id, const std::string& why);
+  void watch_process(unique_fd process);
   void rest();
   void within_deadline(void (body::*too_late)());
   void no_answer();
@@ -81,13 +85,18 @@ class member_link::body : public std::enable_shared_from_this<body> {
   std::deque<socket_address> to_try_;
   socket_address trying_;
   boost::asio::posix::stream_descriptor socket_;  // that connects
-  std::shared_ptr<group_stream> stream_;
-  unique_fd coordinator_;  // its pidfd, on the same host
-  std::string report_;     // the newest, as a frame
+  /// The one that is being made, or is open.
+  struct connection {
+    std::uint64_t id = 0;
+    std::shared_ptr<group_stream> stream;
+    unique_fd coordinator;  // its pidfd, on the same host
+    bool was_open = false;
+  } link_;
+  connection silent_;   // the one before, until the next is open
+  std::string report_;  // the newest, as a frame
   std::chrono::milliseconds rest_ = rest_min;
-  std::string told_;  // the last reason for having no connection
+  link_trouble told_;  // the last reason for having no connection
   std::minstd_rand random_;
-  bool was_open_ = false;
   bool watching_ = false;
   bool stopped_ = false;
 };
@@ -97,6 +106,7 @@ class member_link::body : public std::enable_shared_from_this<body> {
 void member_link::body::attempt() {
   if (stopped_) return;
   to_try_.clear();
+  if (side_->settings.address.what == group_address::kind::abstract_socket) return connect_here();
   if (const auto known = address_without_asking(side_->settings.address)) {
     to_try_.push_back(*known);
     return connect_next();
@@ -133,7 +143,7 @@ void member_link::body::answered(addresses found) {
   if (!std::exchange(awaiting_, false)) {
     late_ = std::move(found);
   } else if (!found) {
-    give_up(found.error().message);
+    give_up({found.error().message});
   } else {
     to_try_.assign(found->begin(), found->end());
     connect_next();
@@ -142,17 +152,22 @@ void member_link::body::answered(addresses found) {
 
 void member_link::body::no_answer() {
   awaiting_ = false;
-  give_up(fmt::format("looking up the address of '{}': no answer within the deadline",
-                      side_->settings.address.name));
+  give_up({fmt::format("looking up the address of '{}': no answer within the deadline",
+                       side_->settings.address.name)});
+}
+
+void member_link::body::connect_here() {
+  auto made = connect_locally(side_->settings.address);
+  if (!made) return give_up({made.error().message});
+  trying_ = made->at;
+  connected_socket(std::move(made->socket), std::move(made->peer));
 }
 
 void member_link::body::connect_next() {
   trying_ = to_try_.front();
   to_try_.pop_front();
   auto socket = begin_connect(trying_);
-  if (!socket) return give_up(socket.error().message);
-  if (side_->settings.address.what == group_address::kind::abstract_socket)
-    return connected_socket(std::move(*socket));
+  if (!socket) return give_up({socket.error().message});
   socket_.assign(socket->release());
   within_deadline(&body::no_connection);
   socket_.async_wait(
@@ -161,54 +176,59 @@ void member_link::body::connect_next() {
         if (status || self->stopped_ || step != self->step_) return;
         unique_fd made(self->socket_.release());
         if (auto ok = finish_connect(made.get()); !ok) {
-          return self->give_up(fmt::format("{} ({})", ok.error().message, text_of(self->trying_)));
+          return self->give_up({fmt::format("{} ({})", ok.error().message, text_of(self->trying_))});
         }
-        self->connected_socket(std::move(made));
+        self->connected_socket(std::move(made), {});
       });
 }
 
 void member_link::body::no_connection() {
   error_code ignored;
   socket_.close(ignored);
-  give_up(fmt::format("connecting to {}: no answer within the deadline", text_of(trying_)));
+  give_up({fmt::format("connecting to {}: no answer within the deadline", text_of(trying_))});
 }
 
-void member_link::body::connected_socket(unique_fd socket) {
+void member_link::body::connected_socket(unique_fd socket, local_peer peer) {
   ++step_;
   timer_.cancel();
-  if (side_->settings.address.what == group_address::kind::abstract_socket) {
-    local_peer who = local_peer_of(socket.get());
-    if (who.user != ::geteuid()) {
-      return give_up(fmt::format("the name {} was taken by user {}, and this process is of user {}",
-                                 text_of(trying_), who.user, ::geteuid()));
-    }
-    coordinator_ = std::move(who.process);
-  }
+  connection next;
+  next.id = step_;
+  next.coordinator = std::move(peer.process);
   const std::weak_ptr<body> weak = weak_from_this();
-  stream_ = group_stream::make(io_, std::move(socket), side_,
-                               {.opened =
-                                    [weak] {
-                                      if (const auto self = weak.lock()) self->opened();
-                                    },
-                                .frame = [weak](const frame_cutter::frame& frame) -> result<void> {
-                                  if (const auto self = weak.lock()) return self->heard(frame);
-                                  return {};
-                                },
-                                .closed =
-                                    [weak](std::optional<stranger_kind>, const std::string& why) {
-                                      if (const auto self = weak.lock()) self->ended(why);
-                                    }});
-  const auto stream = stream_;
+  const std::uint64_t id = next.id;
+  group_stream::callbacks calls;
+  calls.opened = [weak] {
+    if (const auto self = weak.lock()) self->opened();
+  };
+  calls.frame = [weak](const frame_cutter::frame& frame) -> result<void> {
+    if (const auto self = weak.lock()) return self->heard(frame);
+    return {};
+  };
+  calls.closed = [weak, id](std::optional<stranger_kind>, const std::string& why) {
+    if (const auto self = weak.lock()) self->ended(id, why);
+  };
+  calls.silent = [weak, id](const std::string& why) {
+    if (const auto self = weak.lock()) self->fell_silent(id, why);
+  };
+  calls.held = [weak] {
+    const auto self = weak.lock();
+    if (self && !self->stopped_ && self->calls_.coordinator_held) self->calls_.coordinator_held();
+  };
+  const auto stream = group_stream::make(io_, std::move(socket), peer.pid, side_, std::move(calls));
+  next.stream = stream;
+  link_ = std::move(next);
   stream->start();
 }
 
 // ---- a connection --------------------------------------------------------------------------------------------
 
 void member_link::body::opened() {
-  was_open_ = true;
+  link_.was_open = true;
+  if (silent_.stream) silent_.stream->close();
+  silent_ = {};
   rest_ = rest_min;
-  told_.clear();
-  if (!report_.empty()) stream_->send(report_);
+  told_ = {};
+  if (!report_.empty()) link_.stream->send(report_);
   if (calls_.connected) calls_.connected();
 }
 
@@ -225,20 +245,34 @@ result<void> member_link::body::heard(const frame_cutter::frame& frame) {
   return {};
 }
 
-void member_link::body::ended(const std::string& why) {
+void member_link::body::ended(std::uint64_t id, const std::string& why) {
   if (stopped_) return;
-  stream_.reset();
-  const bool known = std::exchange(was_open_, false);
-  if (known && coordinator_ && calls_.coordinator_ended && !std::exchange(watching_, true)) {
-    process_watch::begin(io_, std::move(coordinator_), side_->settings.lost_after,
-                         [weak = weak_from_this()](bool gone) {
-                           const auto self = weak.lock();
-                           if (!self) return;
-                           self->watching_ = false;
-                           if (gone && !self->stopped_) self->calls_.coordinator_ended();
-                         });
+  const std::string text = "the coordinator at " + text_of(trying_) + ": " + why;
+  if (id == silent_.id) {  // another attempt is under way
+    watch_process(std::move(std::exchange(silent_, {}).coordinator));
+    return tell({text, true});
   }
-  give_up("the coordinator at " + text_of(trying_) + ": " + why);
+  connection lost = std::exchange(link_, {});
+  if (lost.was_open) watch_process(std::move(lost.coordinator));
+  give_up({text, lost.was_open});
+}
+
+/// Another connection is tried; this one may come back to life, and carries reports until then.
+void member_link::body::fell_silent(std::uint64_t id, const std::string& why) {
+  if (stopped_ || id != link_.id) return;
+  silent_ = std::exchange(link_, {});
+  give_up({"the coordinator at " + text_of(trying_) + ": " + why});
+}
+
+void member_link::body::watch_process(unique_fd process) {
+  if (!process || !calls_.coordinator_ended || std::exchange(watching_, true)) return;
+  process_watch::begin(io_, std::move(process), side_->settings.lost_after,
+                       [weak = weak_from_this()](bool gone) {
+                         const auto self = weak.lock();
+                         if (!self) return;
+                         self->watching_ = false;
+                         if (gone && !self->stopped_) self->calls_.coordinator_ended();
+                       });
 }
 
 result<void> member_link::body::send(const member_report& report, std::string_view attachment) {
@@ -250,17 +284,26 @@ result<void> member_link::body::send(const member_report& report, std::string_vi
   if (!frame) return tl::unexpected(std::move(frame.error()));
   if (!attachment.empty()) frame->append(attachment_frame(attachment));
   report_ = std::move(*frame);
-  if (!stopped_ && stream_ && stream_->open()) stream_->send(report_);
+  if (stopped_) return {};
+  if (link_.was_open) {
+    link_.stream->send(report_);
+  } else if (silent_.stream) {
+    silent_.stream->send(report_);
+  }
   return {};
 }
 
 // ---- between attempts ----------------------------------------------------------------------------------------
 
-void member_link::body::give_up(const std::string& why) {
+void member_link::body::give_up(const link_trouble& why) {
   ++step_;
   timer_.cancel();
   if (!to_try_.empty()) return connect_next();
   rest();
+  tell(why);
+}
+
+void member_link::body::tell(const link_trouble& why) {
   if (std::exchange(told_, why) != why && calls_.disconnected) calls_.disconnected(why);
 }
 
@@ -286,8 +329,10 @@ void member_link::body::stop() {
   timer_.cancel();
   error_code ignored;
   socket_.close(ignored);
-  if (stream_) stream_->close();
-  stream_.reset();
+  for (connection* const one : {&link_, &silent_}) {
+    if (one->stream) one->stream->close();
+    *one = {};
+  }
   if (mail_) {
     const std::lock_guard hold(mail_->mutex);
     mail_->io = nullptr;

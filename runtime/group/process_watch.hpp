@@ -1,5 +1,6 @@
 // Waits for a while whether a process whose connection broke has ended: then the others need not wait until it counts as
-// silent. Used by both sides of group_link, for peers on the same host.
+// silent. Looks once more at the end, because this process may have stood still meanwhile. Used by both sides of group_link,
+// for peers on the same host.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -7,6 +8,7 @@
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <poll.h>
 
 #include <functional>
 #include <memory>
@@ -23,7 +25,7 @@ class process_watch : public std::enable_shared_from_this<process_watch> {
     const std::shared_ptr<process_watch> watch(new process_watch(io, std::move(process), std::move(over)));
     watch->timer_.expires_after(at_most);
     watch->timer_.async_wait(
-        [watch](const boost::system::error_code& status) { watch->done(status, false); });
+        [watch](const boost::system::error_code& status) { watch->done(status, watch->has_ended()); });
     watch->process_.async_wait(
         boost::asio::posix::stream_descriptor::wait_read,
         [watch](const boost::system::error_code& status) { watch->done(status, true); });
@@ -33,6 +35,10 @@ class process_watch : public std::enable_shared_from_this<process_watch> {
   process_watch(boost::asio::io_context& io, unique_fd process, std::function<void(bool)> over)
       : process_(io, process.release()), timer_(io), over_(std::move(over)) {}
 
+  [[nodiscard]] bool has_ended() {
+    ::pollfd ready{.fd = process_.native_handle(), .events = POLLIN, .revents = 0};
+    return ::poll(&ready, 1, 0) > 0;
+  }
   void done(const boost::system::error_code& status, bool ended) {
     if (status || !over_) return;
     const auto over = std::exchange(over_, {});

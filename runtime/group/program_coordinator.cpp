@@ -21,12 +21,13 @@ program_coordinator::program_coordinator(const group_settings& settings, std::st
                                          communicator_keeper* communicator)
     : name_(std::move(name)),
       communicator_(communicator),
-      book_(settings, now()),
+      driver_(settings, name_, now()),
       collectives_(settings.world_size),
-      seats_(settings.world_size) {}
+      processes_(settings.world_size) {}
 
 result<void> program_coordinator::listen(boost::asio::io_context& io, const link_settings& links,
-                                         const std::function<void()>& step) {
+                                         const std::function<void()>& step,
+                                         const std::function<void(const std::string&)>& cannot_listen) {
   coordinator_listener::callbacks calls;
   calls.report = [this, step](link_id link, const member_report& report) {
     hear(link, report);
@@ -36,20 +37,25 @@ result<void> program_coordinator::listen(boost::asio::io_context& io, const link
     hear_collectives(link, bytes);
     step();
   };
-  calls.closed = [this](link_id link, const std::string&) { forget_unless_last(link); };
+  calls.closed = [this](link_id link, const std::string&) { driver_.closed(link); };
   calls.process_ended = [this, step](link_id link) {
-    lose_process(link);
+    driver_.process_ended(link, now());
     step();
   };
-  calls.listening = [this](const std::string& where) {
-    log::info("group", "the group '{}' meets at {}", name_, where);
+  calls.held = [this](link_id link) { driver_.held(link, now()); };
+  calls.listening = [this, step, cannot_listen](const std::string& where) {
+    driver_.listening(where);
+    cannot_listen({});
+    step();
   };
-  calls.not_listening = [this](const std::string& why) {
-    log::warn("group", "the ranks of '{}' cannot meet yet: {}", name_, why);
+  calls.not_listening = [this, step, cannot_listen](const std::string& why) {
+    driver_.not_listening(why);
+    cannot_listen(why);
+    step();
   };
-  calls.stranger = [this](const stranger_news& news) {
-    log::warn("group", "the group '{}' has refused {} ({}): {}", name_, news.peer, name_of(news.kind),
-              news.text);
+  calls.stranger = [this, step](const stranger_news& news) {
+    driver_.stranger(text_of(news));
+    step();
   };
   auto made = coordinator_listener::make(io, links, std::move(calls));
   if (!made) return tl::unexpected(std::move(made.error()));
@@ -58,9 +64,11 @@ result<void> program_coordinator::listen(boost::asio::io_context& io, const link
 }
 
 void program_coordinator::step() {
-  for (group_command& one : book_.advance(now())) {
-    if (auto* const order = std::get_if<send_order>(&one)) follow(std::move(*order));
-    if (const auto* const event = std::get_if<group_event>(&one)) tell(*event);
+  for (coordinator_command& one : driver_.advance(now())) {
+    if (auto* const order = std::get_if<send_over_link>(&one)) follow(std::move(*order));
+    if (const auto* const news = std::get_if<coordinator_news>(&one)) {
+      news->warns() ? log::warn("group", "{}", news->text) : log::info("group", "{}", news->text);
+    }
     if (const auto* const wanted = std::get_if<draw_communicator_id>(&one)) to_draw_ = wanted->number;
   }
   draw_unless_one_leaves();
@@ -68,8 +76,12 @@ void program_coordinator::step() {
 }
 
 void program_coordinator::drawn(std::uint64_t number, const std::string& id) {
-  book_.communicator_id(number, id);
+  driver_.communicator_drawn(number, id);
   step();
+}
+
+void program_coordinator::leave() {
+  driver_.leave(now());
 }
 
 std::optional<std::string> program_coordinator::wrong() const {
@@ -78,59 +90,50 @@ std::optional<std::string> program_coordinator::wrong() const {
   return fmt::format("rank {}: {}", found->rank, found->what);
 }
 
-void program_coordinator::tell(const group_event& event) const {
-  using what = group_event::kind;
-  const bool of_a_rank = event.what == what::joined || event.what == what::back ||
-                         event.what == what::replaced || event.what == what::lost;
-  if (of_a_rank) log::info("group", "{}: {}", name_, event.text);
-}
-
 void program_coordinator::hear(link_id link, const member_report& report) {
   peer& p = peers_[report.card.process];
   p.rank = report.card.rank;
-  p.link = link;
   p.leaves = p.leaves || report.stream_over;
-  processes_[link] = report.card.process;
-  book_.heard(report, now());
+  driver_.reported(link, report, now());
 }
 
 void program_coordinator::hear_collectives(link_id link, const std::string& bytes) {
-  const auto process = processes_.find(link);
-  if (process == processes_.end()) return;
-  auto said = decode_collective_report(bytes, static_cast<std::uint32_t>(seats_.size()));
+  const auto process = driver_.process_at(link);
+  if (!process) return;
+  auto said = decode_collective_report(bytes, static_cast<std::uint32_t>(processes_.size()));
   if (!said) return log::warn("group", "{}: {}", name_, said.error().message);
-  peer& p = peers_[process->second];
+  peer& p = peers_[*process];
   p.said = std::move(*said);
-  if (p.rank < seats_.size() && seats_[p.rank] == process->second)
+  if (p.rank < processes_.size() && processes_[p.rank] == *process)
     collectives_.heard(p.rank, *p.said, p.leaves);
 }
 
 /// The group's book says which process has a rank: only its words count.
-void program_coordinator::follow(send_order order) {
+void program_coordinator::follow(send_over_link order) {
   const auto found = peers_.find(order.process);
   if (found == peers_.end()) return;
   peer& p = found->second;
-  if (order.order.standing == rank_standing::member && seats_.at(p.rank) != order.process) {
-    seats_[p.rank] = order.process;
+  if (order.order.standing == rank_standing::member && processes_.at(p.rank) != order.process) {
+    processes_[p.rank] = order.process;
     collectives_.replaced(p.rank);
     if (p.said) collectives_.heard(p.rank, *p.said, p.leaves);
   }
-  p.told = std::move(order.order);
-  send(order.process, p);
+  p.told = std::move(order);
+  send(p);
 }
 
-void program_coordinator::send(std::uint64_t process, peer& p) {
+void program_coordinator::send(peer& p) {
   collective_answer answer;
-  if (p.rank < seats_.size() && seats_[p.rank] == process)
+  if (p.rank < processes_.size() && processes_[p.rank] == p.told->process)
     answer = {collectives_.answer_for(p.rank), collectives_.awaited_by(p.rank)};
   p.answered = answer.result;
-  listener_->send(p.link, *p.told, encode(answer));
+  listener_->send(p.told->link, p.told->order, encode(answer));
 }
 
 /// A communicator needs all ranks: where one has left, no other is made.
 void program_coordinator::draw_unless_one_leaves() {
   if (!to_draw_) return;
-  for (const std::uint64_t process : seats_) {
+  for (const std::uint64_t process : processes_) {
     const auto found = peers_.find(process);
     if (found != peers_.end() && found->second.leaves) return;
   }
@@ -139,25 +142,12 @@ void program_coordinator::draw_unless_one_leaves() {
 
 /// Results leave at once, with the order that their rank had last.
 void program_coordinator::answer() {
-  for (std::uint32_t rank = 0; rank < seats_.size(); ++rank) {
-    const auto found = peers_.find(seats_[rank]);
+  for (std::uint32_t rank = 0; rank < processes_.size(); ++rank) {
+    const auto found = peers_.find(processes_[rank]);
     if (found == peers_.end() || !found->second.told) continue;
     const auto result = collectives_.answer_for(rank);
-    if (result && result != found->second.answered) send(found->first, found->second);
+    if (result && result != found->second.answered) send(found->second);
   }
-}
-
-/// What says of a process that it has ended is the end of its last link.
-void program_coordinator::forget_unless_last(link_id link) {
-  const auto process = processes_.find(link);
-  if (process != processes_.end() && peers_.at(process->second).link != link) processes_.erase(process);
-}
-
-void program_coordinator::lose_process(link_id link) {
-  const auto process = processes_.find(link);
-  if (process == processes_.end()) return;
-  book_.gone(process->second, "its process has ended", now());
-  processes_.erase(process);
 }
 
 }  // namespace penstock::group

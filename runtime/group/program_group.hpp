@@ -1,5 +1,5 @@
-// A program as one rank of a group: the member's book, rank 0's coordinator too, and their links, on an I/O thread of
-// their own. It translates; who is in is decided by member_book and group_book, collective operations by
+// A program as one rank of a group: the rank_driver, rank 0's coordinator too, and their links, on an I/O thread of
+// their own. It translates; who is in is decided by rank_driver and coordinator_driver, collective operations by
 // collective_member and collective_book. Used by Group (penstock/group.hpp). Sessions have actors/group instead: their
 // group begins with a dataset and ends with a stream; this one has neither, and lasts until all programs have left.
 //

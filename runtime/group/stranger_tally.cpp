@@ -1,5 +1,7 @@
 #include "runtime/group/stranger_tally.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -18,6 +20,11 @@ const char* name_of(stranger_kind kind) noexcept {
     case stranger_kind::count: break;
   }
   return "unknown";
+}
+
+std::string text_of(const stranger_news& news) {
+  return fmt::format("{} ({}): {}{}", news.peer, name_of(news.kind), news.text,
+                     news.count > 1 ? fmt::format(" (x{})", news.count) : "");
 }
 
 void stranger_tally::note(stranger_kind kind, std::string peer, std::string text) {

@@ -22,7 +22,7 @@ class output_tail {
   static constexpr std::size_t line_max = 4096;   ///< longer lines are cut here
   static constexpr std::size_t lines_shown = 10;  ///< the last lines, in messages and death reports
   /// What a death report takes from it must fit: lines_shown x line_max for the last lines, and
-  /// stack_bytes_max (crash_notes.hpp) for the stack. That is 53 KiB; the rest is for output between the two.
+  /// stack_bytes_max (crash_notes.hpp) for the stack. That is 63 KiB; the rest is for output between the two.
   static constexpr std::size_t kept_bytes = 64 * 1024;
 
   /// Appends a piece of output; calls `line` for each complete line.

@@ -1,5 +1,8 @@
 #include "runtime/process/crash_notes.hpp"
 
+#include "runtime/base/text.hpp"
+
+#include <cxxabi.h>
 #include <execinfo.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -13,12 +16,16 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 
 namespace penstock::process {
 namespace {
 
 constexpr std::string_view mark = "penstock-stack: ";
+constexpr std::string_view function_follows = " in ";
+constexpr std::size_t readable_function_max = 300;  // templates
 // A line of /proc/self/maps before its path: two addresses, permissions, offset, device, inode, separators.
 constexpr std::size_t map_fields_max = 2 * 16 + 4 + 16 + 7 + 20 + 6;
 
@@ -39,14 +46,8 @@ int this_thread() noexcept {
 
 // ---- in the handler: no allocation, no lock, no stdio -----------------------------------------------------
 
-struct frame {
-  std::uint64_t address = 0;
-  std::uint64_t offset = 0;
-  std::array<char, stack_module_max> module{};
-};
-
 // Static, because the signal stack is small; one thread at a time writes.
-std::array<frame, stack_frames_max> frames;
+std::array<stack_frame, stack_frames_max> frames;
 std::array<void*, stack_frames_max> addresses;
 
 class line {
@@ -175,6 +176,7 @@ void write_stack(int signal, const void* context) {
     frames[count++].address = i == first && address == here ? address : address - 1;
   }
   find_modules(count);
+  name_functions({frames.data(), count});
   line out;
   out.add(mark);
   out.add("signal ");
@@ -190,6 +192,10 @@ void write_stack(int signal, const void* context) {
     out.add(frames[i].module[0] != '\0' ? frames[i].module.data() : "?");
     out.add("+0x");
     out.add_number(frames[i].module[0] != '\0' ? frames[i].offset : frames[i].address, 16);
+    if (frames[i].function[0] != '\0') {
+      out.add(function_follows);
+      out.add(frames[i].function.data());
+    }
     out.write();
   }
 }
@@ -259,6 +265,18 @@ bool is_stack_line(std::string_view line) noexcept {
   return line.starts_with(mark);
 }
 
+std::string readable_stack_line(std::string_view line) {
+  const std::size_t at = line.rfind(function_follows);
+  if (at == std::string_view::npos) return std::string(line);
+  const std::string mangled(line.substr(at + function_follows.size()));
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> name(
+      abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), std::free);
+  if (status != 0) return std::string(line);
+  return std::string(line.substr(0, at + function_follows.size())) +
+         shortened(name.get(), readable_function_max);
+}
+
 std::vector<std::string> stack_in(std::string_view output) {
   std::vector<std::string> found;
   for_each_line(output, [&](std::string_view text) {
@@ -267,7 +285,7 @@ std::vector<std::string> stack_in(std::string_view output) {
     if (!text.starts_with('#')) return found.clear();  // a new stack begins
     const std::size_t space = text.find(' ');
     if (space != std::string_view::npos && found.size() < stack_frames_max)
-      found.emplace_back(text.substr(space + 1));
+      found.push_back(readable_stack_line(text.substr(space + 1)));
   });
   return found;
 }

@@ -1,9 +1,10 @@
 // The stack of a dying process. A worker program writes its stack to its log when a signal ends it (also when
-// the supervisor ends a hung worker with SIGABRT), and the session finds it there. The stack consists of
-// modules and offsets; names are looked up by the reader of the death record.
+// the supervisor ends a hung worker with SIGABRT), and the session finds it there. The stack consists of modules, offsets and,
+// where the module has symbols, functions; whoever reads the death record may look up files and lines.
 #pragma once
 
-#include <cstddef>
+#include "runtime/process/stack_frame.hpp"
+
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,10 +12,9 @@
 namespace penstock::process {
 
 /// The most that a dying process writes: a line for the signal and one for each frame. A line is the mark,
-/// "#12 ", the module's name, "+0x", an offset and the line end; longer names are cut.
+/// "#12 ", the module's name, "+0x", an offset, " in ", a function and the line end.
 inline constexpr std::size_t stack_frames_max = 48;
-inline constexpr std::size_t stack_module_max = 240;
-inline constexpr std::size_t stack_line_max = 16 + 4 + stack_module_max + 3 + 16 + 1;
+inline constexpr std::size_t stack_line_max = 16 + 4 + stack_module_max + 3 + 16 + 4 + stack_function_max + 1;
 inline constexpr std::size_t stack_bytes_max = (1 + stack_frames_max) * stack_line_max;
 
 /// From now on SIGABRT, SIGSEGV, SIGBUS, SIGFPE and SIGILL write the stack of the affected thread to stderr
@@ -31,7 +31,10 @@ void this_thread_works();
 
 /// A line that write_stack_when_dying() wrote.
 [[nodiscard]] bool is_stack_line(std::string_view line) noexcept;
-/// The frames in this output, newest first, as "/path/of/module+0x1a2b"; empty if there are none.
+/// The same for people: with the function's name as its source has it.
+[[nodiscard]] std::string readable_stack_line(std::string_view line);
+/// The frames in this output, newest first, as "/path/of/module+0x1a2b in resize(picture const&)", without " in ..." if the
+/// function is unknown; empty if there are none.
 [[nodiscard]] std::vector<std::string> stack_in(std::string_view output);
 /// The last lines of the output without the stack.
 [[nodiscard]] std::string last_lines_without_stack(std::string_view output, std::size_t count);

@@ -78,6 +78,8 @@ std::optional<process_facts> look_at(pid_t pid) {
     if (line.starts_with("RssAnon:")) facts.rss_anon_bytes = kilobytes_behind(line);
     if (line.starts_with("VmRSS:")) facts.rss_bytes = kilobytes_behind(line);
     if (line.starts_with("TracerPid:")) facts.traced = line.find_first_of("123456789") != std::string::npos;
+    if (line.starts_with("PPid:"))
+      facts.parent = static_cast<pid_t>(std::strtol(line.c_str() + 5, nullptr, 10));
   }
   return facts;
 }

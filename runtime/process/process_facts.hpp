@@ -1,4 +1,4 @@
-// Facts about a process from /proc: its private memory, whether a debugger is attached, where it waits.
+// Facts about a process from /proc: its private memory, its parent, whether a debugger is attached, where it waits.
 #pragma once
 
 #include <sys/types.h>
@@ -15,6 +15,7 @@ struct process_facts {
   std::uint64_t rss_anon_bytes = 0;  ///< private memory of this process
   std::uint64_t rss_bytes = 0;       ///< with shared memory and files
   bool traced = false;
+  pid_t parent = 0;
 };
 
 /// Empty if the process is gone.

@@ -141,7 +141,7 @@ result<child> spawn(const spawn_request& request, start_control* control) {
   launch l;
   l.given_up = &controlled.given_up_;
   l.program = request.program.c_str();
-  std::vector<std::string> words{request.program};
+  std::vector<std::string> words{request.name.empty() ? request.program : request.name};
   words.insert(words.end(), request.arguments.begin(), request.arguments.end());
   l.argv = pointers(words);
   l.envp = pointers(request.environment);
@@ -162,9 +162,12 @@ result<child> spawn(const spawn_request& request, start_control* control) {
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   static_assert(sizeof(controlled.pidfd_) == sizeof(int) && std::atomic<int>::is_always_lock_free);
-  const pid_t pid =
-      ::clone(child_main, stack.bytes().data() + child_stack_bytes,
-              CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &l, reinterpret_cast<int*>(&controlled.pidfd_));
+  static_assert(sizeof(std::atomic<pid_t>) == sizeof(pid_t));
+  const int announced = request.announce != nullptr ? CLONE_CHILD_SETTID : 0;
+  const pid_t pid = ::clone(child_main, stack.bytes().data() + child_stack_bytes,
+                            CLONE_VM | CLONE_VFORK | CLONE_PIDFD | announced | SIGCHLD, &l,
+                            reinterpret_cast<int*>(&controlled.pidfd_), nullptr,
+                            reinterpret_cast<pid_t*>(request.announce));
   const int clone_errno = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 

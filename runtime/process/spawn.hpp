@@ -26,6 +26,10 @@ struct spawn_request {
   std::vector<std::string> environment;  ///< all of it, "NAME=value"
   std::vector<inherited_fd> fds;         ///< everything else is closed; 0 is /dev/null unless named here
   std::vector<int> cores{};              ///< the cores that it may run on; empty: those of the calling thread
+  std::string name{};                    ///< argv[0]; empty: the program
+  /// Where the kernel writes the child's pid before the child runs, so that it is known even if this process is killed
+  /// meanwhile. After a refusal it holds that of a child that is gone.
+  std::atomic<pid_t>* announce = nullptr;
 };
 
 /// A running (or dead, not yet reaped) child. Move-only; does nothing when destroyed.

@@ -67,6 +67,7 @@ const epoch_account& epoch_book::delivered(const delivered_batch& batch) {
   open.delivered += batch.rows;
   open.failed += batch.failed;
   open.quarantined += batch.quarantined;
+  open.replaced += batch.replaced;
   ++open.batches;
   // A digest covers the whole epoch; an entered epoch has only a part of it.
   if (batch.digest && open.from_position == 0) digests_.add(*batch.digest);

@@ -51,6 +51,7 @@ struct epoch_account {
   std::uint64_t delivered = 0;
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;
+  std::uint64_t replaced = 0;  ///< of those that this process delivered: in place of a bad sample
   std::uint64_t batches = 0;
   bool complete = false;
   /// Over all its batches so far; empty unless every batch had a digest, and if some belong to a group of
@@ -103,6 +104,7 @@ struct delivered_batch {
   /// counts from the previous delivery.
   std::optional<steady_time> demanded;
   steady_time taken{};
+  std::uint64_t replaced = 0;  ///< of the rows
 };
 
 class epoch_book {

@@ -9,10 +9,6 @@
 namespace penstock::schedule {
 namespace {
 
-// Longer reported run times are cut to this: a worker's number is not trusted, and sums must not overflow.
-constexpr nanoseconds busy_max = std::chrono::hours(1);
-constexpr nanoseconds unknown{-1};
-
 using state = row_reading::state;
 
 suspect as_suspect(job_id job) {
@@ -63,7 +59,7 @@ void job_book::submit(const job_request& request) {
   last_job_ = request.job;
   job_entry& e = jobs_[request.job];
   e.request = request;
-  e.typical = &typical_.try_emplace(request.function, unknown).first->second;
+  e.function = &functions_[request.function];
   enqueue(e);
 }
 
@@ -169,14 +165,15 @@ void job_book::enqueue(job_entry& e) {
     suspected_.add(e);
   } else {
     e.where = whereabouts::ordinary;
-    ordinary_.emplace_hint(ordinary_.end(), job, &e);
+    waiting_jobs& jobs = ordinary_.of(e);
+    jobs.emplace_hint(jobs.end(), job, &e);
   }
 }
 
 void job_book::dequeue(job_entry& e) {
   --waiting_;
   switch (e.where) {
-    case whereabouts::ordinary: ordinary_.erase(e.request.job); break;
+    case whereabouts::ordinary: ordinary_.of(e).erase(e.request.job); break;
     case whereabouts::fresh: fresh_.remove(e); break;
     case whereabouts::placed: placed_.at(*e.request.place).jobs.erase(e.request.job); break;
     case whereabouts::suspected: suspected_.remove(e); break;
@@ -251,18 +248,23 @@ void job_book::row_over(const lease_ref& lease, std::uint32_t index, worker& w, 
   row& r = known.rows[index];
   job_entry& e = *r.job;
   if (r.at != row_state::begun) ++e.runs;
-  const nanoseconds busy = std::clamp(now.busy, nanoseconds(0), busy_max);
-  *e.typical = *e.typical == unknown ? busy : *e.typical + (busy - *e.typical) / 8;
+  learn(*e.function, now);
+  const std::uint64_t elsewhere = now.at == row_state::finished ? now.bytes_elsewhere : 0;
+  memory_.settling += elsewhere;
   const bool keeps = now.keeps_slot || (e.request.holds_slot && now.at == row_state::finished);
   if (keeps) ++known.kept;
   close_row(r, now.at, w, known);
-  settle(e, {.how = end_of(now.at), .at = settle_job::place{lease, index}, .keeps_slot = keeps});
+  settle(e, {.how = end_of(now.at),
+             .at = settle_job::place{lease, index},
+             .keeps_slot = keeps,
+             .bytes_elsewhere = elsewhere});
 }
 
 void job_book::close_row(row& r, row_state how, worker& w, lease_rows& known) {
   r.at = how;
   r.job = nullptr;
   w.more.expected -= r.expected;
+  memory_.reserved -= r.reserved;
   --w.more.open_rows;
   --known.open;
   while (known.first_open < known.rows.size() && !is_open(known.rows[known.first_open].at))

@@ -19,13 +19,18 @@
 //
 // Order. Jobs are leased in the order of their numbers, so a retried job precedes all jobs that were never
 // leased. Idle workers are served first. Then every worker may have one lease queued behind the one it works
-// on, and more while its leases together are less work than `bundle_goal`. When no job waits, an idle worker
+// on, and more while its leases together are less work than `bundle_goal`. When no job waits, or none has memory for its result, an idle worker
 // takes over the later half of the rows that another worker has not started. Jobs with a place come first, and stay there.
 //
 // Slots. A slot is busy from its lease until its rows are settled, its worker has passed them, and every
 // result in it has been freed. A worker passes a row by finishing it or by reporting it, so a lease whose
 // last rows were revoked ends only when its worker has reported all of them: until then the worker may still
 // read the table.
+//
+// Memory. Results outside of slots count against `room` (set_memory()) until their callers free them; a job begins only if the
+// result that its function is expected to give has room too, besides those of the jobs that run. The first of all jobs that are
+// not settled begins unless results of jobs before it leave no room: what comes later never keeps an earlier job waiting, so a
+// caller that takes results in order always gets the next. Urgent jobs begin in any case, and before the others.
 //
 // Bounds. The submitter limits the number of waiting jobs; leased rows are limited by slots x rows_max.
 // Memory: one entry for each job that is not settled and one number for each function. Time per job:
@@ -38,6 +43,8 @@
 #include "runtime/schedule/suspicion.hpp"
 
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -77,6 +84,7 @@ struct job_request {
   bool idempotent = true;   ///< false: never begun twice
   bool fresh = false;       ///< only in a process that has run nothing else
   bool holds_slot = false;  ///< its result stays in the slot, of whatever size: result_gone() is owed for it
+  bool urgent = false;      ///< before other jobs, and whatever memory results take
   /// The worker that should run it. Any other does if that one takes no work for `place_patience`
   /// (`first_place_patience` before it has been ready for the first time); a suspect is
   /// tried there again, and then alone.
@@ -126,8 +134,9 @@ struct settle_job {
     std::uint32_t row = 0;
   };
   std::optional<place> at{};
-  bool keeps_slot = false;    ///< its result occupies the slot: result_gone() must follow
-  bool never_leased = false;  ///< no lease_jobs has contained it
+  bool keeps_slot = false;            ///< its result occupies the slot: result_gone() must follow
+  bool never_leased = false;          ///< no lease_jobs has contained it
+  std::uint64_t bytes_elsewhere = 0;  ///< what its result takes outside of the slot
 };
 
 /// Kill this worker to end its current job, even if it runs another one by then (supervisor). No job is
@@ -172,6 +181,7 @@ struct row_reading {
   bool keeps_slot = false;
   steady_time begun{};
   nanoseconds busy{0};
+  std::uint64_t bytes_elsewhere = 0;  ///< of a finished row: what its result takes outside of the slot
 };
 
 /// Rows first .. first + rows.size() - 1 of a lease. Earlier rows are unchanged since an earlier reading.
@@ -264,9 +274,23 @@ class job_book {
   void result_gone(const lease_ref& lease);
 
   void set_paused(bool paused) { paused_ = paused; }
+  /// `before`: the bytes of results that callers keep, of jobs before that one. Without it, nothing limits results.
+  void set_results_before(std::function<std::uint64_t(job_id)> before) { memory_.before = std::move(before); }
+  /// For the next advance(): the bytes of results that callers keep, how many there may be, and how many without any argument.
+  void set_memory(std::uint64_t kept, std::uint64_t room, std::uint64_t most) noexcept {
+    memory_.kept = kept;
+    memory_.room = room;
+    memory_.most = most;
+  }
 
   // Queries.
 
+  /// Why a job did not begin in the last advance(), though a worker would have taken it.
+  struct memory_lack {
+    job_id first = 0;         ///< of the jobs that are not settled
+    std::uint64_t bytes = 0;  ///< at least these have to be freed before any job begins
+  };
+  [[nodiscard]] std::optional<memory_lack> lacks_memory() const noexcept;
   [[nodiscard]] bool wants_sacrificial() const noexcept { return suspicion_.anybody_isolated(); }
   [[nodiscard]] std::uint64_t waiting() const noexcept { return waiting_; }
   [[nodiscard]] std::uint64_t unsettled() const noexcept { return jobs_.size(); }
@@ -281,9 +305,13 @@ class job_book {
 
   enum class whereabouts : std::uint8_t { ordinary, suspected, fresh, placed, isolated, leased };
 
+  struct function_entry {
+    nanoseconds typical{-1};                      // run time; negative: no job of it has ended
+    std::optional<std::uint64_t> result_bytes{};  // outside of slots: the largest of late
+  };
   struct job_entry {
     job_request request;
-    nanoseconds* typical = nullptr;  // typical run time of its function; negative: unknown
+    function_entry* function = nullptr;
     whereabouts where = whereabouts::ordinary;
     bool leased_before = false;
     bool charged = false;     // with a death at least
@@ -300,6 +328,17 @@ class job_book {
   struct placed_jobs {
     waiting_jobs jobs{};
     std::optional<steady_time> absent_since{};  // their worker, while it takes no work
+  };
+
+  /// Waiting jobs that any worker may run.
+  struct unrestricted_jobs {
+    waiting_jobs urgent{};
+    waiting_jobs others{};
+    [[nodiscard]] bool empty() const noexcept { return urgent.empty() && others.empty(); }
+    [[nodiscard]] std::uint64_t size() const noexcept { return urgent.size() + others.size(); }
+    [[nodiscard]] waiting_jobs& of(const job_entry& e) noexcept { return e.request.urgent ? urgent : others; }
+    [[nodiscard]] job_entry& next() const { return *(urgent.empty() ? others : urgent).begin()->second; }
+    [[nodiscard]] job_id first() const;  ///< the largest number if there is none
   };
 
   /// Waiting jobs grouped by the worker that they avoid, so that no search visits jobs that this worker must
@@ -327,6 +366,7 @@ class job_book {
     row_state at = row_state::waiting;
     bool asked = false;  // a revoke_row was emitted
     nanoseconds expected{0};
+    std::uint64_t reserved = 0;  // of memory, for its result
     steady_time begun{};
   };
   struct lease_rows {
@@ -359,6 +399,21 @@ class job_book {
     std::uint32_t slot = 0;
     std::uint32_t row = 0;
   };
+  struct memory_state {
+    std::uint64_t kept = 0;  // as of set_memory()
+    std::uint64_t room = 0;
+    std::uint64_t most = 0;
+    std::uint64_t settling = 0;  // results in the outbox
+    std::uint64_t reserved = 0;  // expected results of open rows
+    std::uint64_t lacking = 0;   // the least that some job lacked in this round; 0: none did
+    std::function<std::uint64_t(job_id)> before{};
+  };
+  struct scratch {                        // kept for its memory
+    std::vector<job_entry*> bundle{};     // of give()
+    std::vector<std::uint32_t> takers{};  // of lease_ordinary()
+    std::vector<std::uint32_t> donors{};  // of move_work()
+  };
+
   /// What an idle worker can take from a busy one; `nothing_for_it`: only jobs that avoid it.
   enum class takeover : std::uint8_t { work, nothing_for_it, nothing };
   struct last_words {
@@ -391,8 +446,15 @@ class job_book {
   void look_again(steady_time when);
   [[nodiscard]] bool works(const worker& w) const;
   [[nodiscard]] bool wants_more(const worker& w) const;
-  [[nodiscard]] bool something_for(std::uint32_t index, const worker& w) const;
+  [[nodiscard]] bool something_for(std::uint32_t index, const worker& w, steady_time now);
   [[nodiscard]] nanoseconds expected_of(const job_entry& e) const;
+  // job_memory.cpp: whether memory has room for its result.
+  [[nodiscard]] bool may_begin(const job_entry& e);
+  [[nodiscard]] std::uint64_t result_of(const job_entry& e) const;
+  [[nodiscard]] std::uint64_t results_before(job_id job) const;
+  [[nodiscard]] job_id first_waiting() const;
+  [[nodiscard]] bool is_first(const job_entry& e) const;
+  static void learn(function_entry& f, const row_reading& now);
 
   // job_book.cpp: how events change the state.
   void enqueue(job_entry& e);
@@ -416,14 +478,13 @@ class job_book {
   suspicion suspicion_;
   table workers_;
   std::unordered_map<job_id, job_entry> jobs_;
-  std::unordered_map<std::uint32_t, nanoseconds> typical_;  // typical run time of a job, by function
-  waiting_jobs ordinary_;
+  std::unordered_map<std::uint32_t, function_entry> functions_;
+  unrestricted_jobs ordinary_;
   restricted_jobs suspected_;
   restricted_jobs fresh_;
   std::map<std::uint32_t, placed_jobs> placed_;  // by worker
-  std::vector<job_entry*> bundle_;               // of give(); kept for its memory
-  std::vector<std::uint32_t> takers_;            // of lease_ordinary(), the same
-  std::vector<std::uint32_t> donors_;            // of move_work(), the same
+  scratch scratch_;
+  memory_state memory_;
   std::vector<job_command> outbox_;
   std::optional<steady_time> next_look_;
   job_id last_job_ = 0;

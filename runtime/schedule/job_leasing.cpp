@@ -35,6 +35,7 @@ bool is_loader(const auto& worker) {
 std::vector<job_command> job_book::advance(steady_time now) {
   ++round_;
   next_look_.reset();
+  memory_.lacking = 0;
   if (paused_) {
     for (auto& [index, group] : placed_) group.absent_since.reset();  // workers come and go unseen
   }
@@ -50,6 +51,7 @@ std::vector<job_command> job_book::advance(steady_time now) {
     move_work(now);
     look_when_patience_ends(now);
   }
+  memory_.settling = 0;
   return std::exchange(outbox_, {});
 }
 
@@ -80,12 +82,12 @@ bool job_book::wants_more(const worker& w) const {
 }
 
 nanoseconds job_book::expected_of(const job_entry& e) const {
-  return e.typical->count() < 0 ? settings_.bundle_goal : *e.typical;
+  return e.function->typical.count() < 0 ? settings_.bundle_goal : e.function->typical;
 }
 
 // ---- leases -----------------------------------------------------------------------------------------------
 
-/// Leases the jobs in `bundle_` to a worker.
+/// Leases the jobs in `scratch_.bundle` to a worker.
 void job_book::give(std::uint32_t index) {
   const lease_ref lease = workers_.take(index);
   worker& w = workers_.at(index);
@@ -93,12 +95,12 @@ void job_book::give(std::uint32_t index) {
   to.rows.clear();
   to.incarnation = w.incarnation;
   to.first_open = to.passed = to.kept = 0;
-  to.open = static_cast<std::uint32_t>(bundle_.size());
+  to.open = static_cast<std::uint32_t>(scratch_.bundle.size());
   to.wanted.reset();
   to.asked = false;
   lease_jobs order{lease, {}};
-  order.rows.reserve(bundle_.size());
-  for (job_entry* e : bundle_) {
+  order.rows.reserve(scratch_.bundle.size());
+  for (job_entry* e : scratch_.bundle) {
     const job_id job = e->request.job;
     const std::uint32_t attempt = e->charged ? suspicion_.attempt_of({0, job}) : 1;
     order.rows.push_back({job, attempt, !std::exchange(e->leased_before, true)});
@@ -106,8 +108,9 @@ void job_book::give(std::uint32_t index) {
     e->worker = index;
     e->slot = lease.slot;
     e->row = static_cast<std::uint32_t>(to.rows.size());
-    to.rows.push_back({.job = e, .expected = expected_of(*e)});
+    to.rows.push_back({.job = e, .expected = expected_of(*e), .reserved = result_of(*e)});
     w.more.expected += to.rows.back().expected;
+    memory_.reserved += to.rows.back().reserved;
   }
   w.more.open_rows += to.open;
   w.more.order.push_back(lease.slot);
@@ -117,7 +120,7 @@ void job_book::give(std::uint32_t index) {
 
 void job_book::lease_alone(std::uint32_t index, job_entry& e) {
   dequeue(e);
-  bundle_.assign(1, &e);
+  scratch_.bundle.assign(1, &e);
   give(index);
 }
 
@@ -128,6 +131,7 @@ void job_book::lease_trials() {
     const auto next = suspicion_.next_trial();
     if (!next) return;
     job_entry& e = jobs_.at(next->who.sample);
+    if (!may_begin(e)) return;
     if (e.request.fresh && !w.more.untouched) {
       refresh(index, w);
     } else if (!w.free.empty()) {
@@ -145,7 +149,7 @@ void job_book::lease_suspects(steady_time now) {
       if (!is_loader(w) || !works(w) || w.more.reserved || is_idle(w) == ahead) continue;
       while (!w.free.empty() && (is_idle(w) || (ahead && wants_more(w)))) {
         job_entry* e = first_of(suspected_, index, now);
-        if (e == nullptr) break;
+        if (e == nullptr || !may_begin(*e)) break;
         lease_alone(index, *e);
       }
     }
@@ -155,42 +159,48 @@ void job_book::lease_suspects(steady_time now) {
 void job_book::lease_ordinary() {
   for (const bool ahead : {false, true}) {
     do {
-      if (ordinary_.empty()) return;
-      takers_.clear();
+      if (ordinary_.empty() || !may_begin(ordinary_.next())) return;
+      scratch_.takers.clear();
       for (const auto& [index, w] : workers_.all()) {
         if (!is_loader(w) || !works(w) || w.more.reserved || w.free.empty()) continue;
-        if (is_idle(w) || (ahead && wants_more(w))) takers_.push_back(index);
+        if (is_idle(w) || (ahead && wants_more(w))) scratch_.takers.push_back(index);
       }
-      std::ranges::stable_sort(takers_, {}, [&](std::uint32_t i) { return workers_.at(i).more.expected; });
-      for (std::size_t i = 0; i < takers_.size() && !ordinary_.empty(); ++i) {
-        const std::uint64_t left = takers_.size() - i;
-        lease_bundle(takers_[i], (ordinary_.size() + left - 1) / left);
+      std::ranges::stable_sort(scratch_.takers, {},
+                               [&](std::uint32_t i) { return workers_.at(i).more.expected; });
+      for (std::size_t i = 0; i < scratch_.takers.size() && !ordinary_.empty(); ++i) {
+        if (!may_begin(ordinary_.next())) return;
+        const std::uint64_t left = scratch_.takers.size() - i;
+        lease_bundle(scratch_.takers[i], (ordinary_.size() + left - 1) / left);
       }
-    } while (ahead && !takers_.empty());
+    } while (ahead && !scratch_.takers.empty());
   }
 }
 
-/// At most `share` jobs.
+/// At most `share` jobs. The first of them may begin.
 void job_book::lease_bundle(std::uint32_t index, std::uint64_t share) {
   const std::uint64_t rows_max = std::min<std::uint64_t>(share, settings_.rows_max);
   const std::uint64_t arguments_max = arguments_share(settings_.slot_bytes);
   std::uint64_t arguments = 0;
+  std::uint64_t results = 0;
   nanoseconds work{0};
-  bundle_.clear();
-  while (bundle_.size() < rows_max && !ordinary_.empty()) {
-    job_entry& e = *ordinary_.begin()->second;
+  scratch_.bundle.clear();
+  while (scratch_.bundle.size() < rows_max && !ordinary_.empty()) {
+    job_entry& e = ordinary_.next();
     arguments += e.request.argument_bytes;
     work += expected_of(e);
     const bool table_fits =
-        settings_.head_bytes + settings_.row_bytes * (bundle_.size() + 1) <= settings_.slot_bytes / 4;
+        settings_.head_bytes + settings_.row_bytes * (scratch_.bundle.size() + 1) <= settings_.slot_bytes / 4;
     // What holds its slot wants its result to fit there: it has the slot for itself.
     const bool fits =
         table_fits && arguments <= arguments_max && work <= settings_.bundle_goal && !e.request.holds_slot;
-    if (!bundle_.empty() && !fits) break;
+    if (!scratch_.bundle.empty() && (!fits || !may_begin(e))) break;
     dequeue(e);
-    bundle_.push_back(&e);
+    scratch_.bundle.push_back(&e);
+    memory_.reserved += result_of(e);
+    results += result_of(e);
     if (e.request.holds_slot) break;
   }
+  memory_.reserved -= results;  // give() reserves it
   give(index);
 }
 
@@ -200,7 +210,8 @@ void job_book::lease_fresh(steady_time now) {
   for (auto& [index, w] : workers_.all()) {
     if (fresh_.empty()) break;
     if (!is_loader(w) || !works(w) || !w.more.untouched || w.free.empty()) continue;
-    if (job_entry* e = first_of(fresh_, index, now)) lease_alone(index, *e);
+    job_entry* e = first_of(fresh_, index, now);
+    if (e != nullptr && may_begin(*e)) lease_alone(index, *e);
   }
   prepare_for_fresh(now);
 }
@@ -211,7 +222,7 @@ void job_book::prepare_for_fresh(steady_time now) {
   const bool others = !ordinary_.empty() || !suspected_.empty();
   std::uint64_t wanted = fresh_.empty() ? 0 : fresh_.size();
   if (wanted > 0 && others) {
-    const bool in_turn = ordinary_.empty() || fresh_.first() < ordinary_.begin()->first;
+    const bool in_turn = ordinary_.empty() || fresh_.first() < ordinary_.first();
     wanted = in_turn ? 1 : 0;
   }
   std::uint64_t coming = wanted == 0 ? 0 : processes_under_way(now);
@@ -259,17 +270,26 @@ void job_book::refresh(std::uint32_t index, worker& w) {
 
 // ---- space ------------------------------------------------------------------------------------------------
 
-bool job_book::something_for(std::uint32_t index, const worker& w) const {
-  if (!is_loader(w)) return suspicion_.next_trial().has_value();
-  if (const auto placed = placed_.find(index); placed != placed_.end() && !placed->second.jobs.empty())
+/// A job that this worker could begin, had it a slot.
+bool job_book::something_for(std::uint32_t index, const worker& w, steady_time now) {
+  const auto begins = [this](const job_entry* e) { return e != nullptr && may_begin(*e); };
+  if (!is_loader(w)) {
+    const auto next = suspicion_.next_trial();
+    return next && may_begin(jobs_.at(next->who.sample));
+  }
+  const auto placed = placed_.find(index);
+  if (placed != placed_.end() && !placed->second.jobs.empty() &&
+      may_begin(*placed->second.jobs.begin()->second))
     return true;
-  return !ordinary_.empty() || !suspected_.empty() || !fresh_.empty();
+  if (!ordinary_.empty() && may_begin(ordinary_.next())) return true;
+  return begins(first_of(suspected_, index, now)) || begins(first_of(fresh_, index, now));
 }
 
 void job_book::ask_for_room(steady_time now) {
   if (waiting_ == 0) return;
   for (auto& [index, w] : workers_.all()) {
-    if (works(w) && (is_idle(w) || wants_more(w)) && something_for(index, w)) ask_for_room(index, w, now);
+    if (works(w) && (is_idle(w) || wants_more(w)) && something_for(index, w, now))
+      ask_for_room(index, w, now);
   }
 }
 
@@ -301,21 +321,21 @@ void job_book::ask_for_room(std::uint32_t index, worker& w, steady_time now) {
 // ---- moving work ------------------------------------------------------------------------------------------
 
 void job_book::move_work(steady_time now) {
-  if (!ordinary_.empty()) return;
-  donors_.clear();
+  if (!ordinary_.empty() && memory_.lacking == 0) return;
+  scratch_.donors.clear();
   for (const auto& [index, w] : workers_.all()) {
-    if (w.alive && is_loader(w) && w.more.open_rows > 1) donors_.push_back(index);
+    if (w.alive && is_loader(w) && w.more.open_rows > 1) scratch_.donors.push_back(index);
   }
-  std::ranges::stable_sort(donors_, std::greater(),
+  std::ranges::stable_sort(scratch_.donors, std::greater(),
                            [&](std::uint32_t i) { return workers_.at(i).more.open_rows; });
   for (auto& [index, w] : workers_.all()) {
-    if (donors_.empty()) return;
+    if (scratch_.donors.empty()) return;
     if (!is_loader(w) || !works(w) || w.more.reserved || !is_idle(w)) continue;
-    auto donor = donors_.begin();
-    while (donor != donors_.end()) {
+    auto donor = scratch_.donors.begin();
+    while (donor != scratch_.donors.end()) {
       const takeover in_it = revoke_half_for(index, *donor, now);
       if (in_it == takeover::work) break;
-      donor = in_it == takeover::nothing ? donors_.erase(donor) : std::next(donor);
+      donor = in_it == takeover::nothing ? scratch_.donors.erase(donor) : std::next(donor);
     }
   }
 }

@@ -16,9 +16,10 @@ void job_book::lease_placed(steady_time now) {
       const bool takes = !w->more.reserved;
       while (takes && !w->free.empty() && !group.jobs.empty() && wants_more(*w)) {
         job_entry& e = *group.jobs.begin()->second;
+        if (!may_begin(e)) break;
         --waiting_;
         group.jobs.erase(group.jobs.begin());
-        bundle_.assign(1, &e);
+        scratch_.bundle.assign(1, &e);
         give(index);
       }
     } else if (!group.absent_since) {

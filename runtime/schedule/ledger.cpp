@@ -1,6 +1,7 @@
 #include "runtime/schedule/ledger.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/counted.hpp"
 
 #include <algorithm>
 
@@ -271,6 +272,7 @@ void ledger::resolve_samples(stream_position position) {
   b.avoid.clear();
   b.lost_to_failure = 0;
   b.lost_to_quarantine = 0;
+  b.replaced = 0;
   const bool left_out = left_out_.contains(position);
   for (std::uint32_t row = 0; row < planned.size(); ++row) {
     const resolved_row filled = left_out ? resolved_row{planned[row], loss_of(epoch, planned[row])}
@@ -282,6 +284,7 @@ void ledger::resolve_samples(stream_position position) {
     } else {
       const suspect who{epoch, filled.sample};
       b.samples.push_back({filled.sample, suspicion_.attempt_of(who)});
+      if (filled.sample != planned[row]) ++b.replaced;
       if (const auto died_of_it = suspicion_.last_worker(who)) b.avoid.push_back(*died_of_it);
     }
   }
@@ -323,13 +326,13 @@ void ledger::tell_quarantined(sample_quarantined lost) {
   outbox_.emplace_back(std::move(lost));
   const std::uint64_t all = suspicion_.quarantined().size();
   if (settings_.on_bad_sample == bad_sample_rule::fail) {
-    fail_run(
-        {errc::sample, fmt::format("{} killed {} workers (on_bad_sample = \"fail\")", name, attempts), 0});
+    fail_run({errc::sample,
+              fmt::format("{} killed {} (on_bad_sample = \"fail\")", name, counted(attempts, "worker")), 0});
   } else if (all > settings_.quarantine_max) {
     fail_run({errc::quarantine_full,
-              fmt::format("{} samples are quarantined and [quarantine] allows {}: the fault is "
+              fmt::format("{} quarantined and [quarantine] allows {}: the fault is "
                           "systematic, not in the samples; the last one was {}",
-                          all, settings_.quarantine_max, name),
+                          counted(all, "sample is", "samples are"), settings_.quarantine_max, name),
               0});
   }
 }
@@ -387,7 +390,7 @@ std::optional<delivery> ledger::acknowledged(std::uint64_t upload) {
   }
   batch& b = at(it->second.position);
   const delivery done{it->second.position, static_cast<std::uint32_t>(b.samples.size()), b.lost_to_failure,
-                      b.lost_to_quarantine};
+                      b.lost_to_quarantine, b.replaced};
   b.state = batch_state::acknowledged;
   it->second.wanted = false;
   if (it->second.released) uploads_.erase(it);

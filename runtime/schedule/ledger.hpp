@@ -149,6 +149,7 @@ struct delivery {
   std::uint32_t delivered = 0;    ///< rows
   std::uint32_t failed = 0;       ///< planned rows lost to failures
   std::uint32_t quarantined = 0;  ///< planned rows lost to quarantine
+  std::uint32_t replaced = 0;     ///< of the rows: filled with another sample than planned
 };
 
 // ---- the ledger -------------------------------------------------------------------------------------------
@@ -224,6 +225,7 @@ class ledger {
     std::vector<planned_sample> samples;  // of the lease; survivors once loaded
     std::uint32_t lost_to_failure = 0;
     std::uint32_t lost_to_quarantine = 0;
+    std::uint32_t replaced = 0;
     std::uint32_t worker = 0;  // whose slot holds it, while leased, loaded or uploading
     std::uint32_t slot = 0;
     std::vector<std::uint32_t> avoid;  // workers that died of samples in it

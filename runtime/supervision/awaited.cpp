@@ -115,6 +115,12 @@ awaited_if_any consumer_of(const progress_facts& f, const places_of_batches& bat
 
 awaited_if_any owner_of(const progress_facts& f, const places_of_batches& batches) {
   const std::string& state = f.status.gpu_state;
+  if (state == "starting") {
+    return awaited{stall_kind::gpu_owner,
+                   "the GPU owner, which is starting",
+                   {},
+                   start_patience(f.owner_start_deadline)};
+  }
   if (state != "ready") return awaited{stall_kind::gpu_owner, "the GPU owner, which is " + state};
   if (batches.uploading == nullptr) return std::nullopt;
   return awaited{stall_kind::gpu_owner,
@@ -151,7 +157,7 @@ awaited_if_any trial_of(const progress_facts& f) {
   return awaited{stall_kind::trial,
                  fmt::format("a {} that may kill workers, to be tried alone in {}, which {}", item_of(f),
                              name_of(*w), how),
-                 w->id};
+                 w->id, in_state(*w, "starting") ? start_patience(f.worker_start_deadline) : nanoseconds(0)};
 }
 
 /// No worker holds the missing batch.
@@ -187,7 +193,8 @@ awaited workers_of(const progress_facts& f) {
             other->id};
   }
   if (starting != nullptr)
-    return {stall_kind::worker, fmt::format("{}, which is starting", name_of(*starting)), starting->id};
+    return {stall_kind::worker, fmt::format("{}, which is starting", name_of(*starting)), starting->id,
+            start_patience(f.worker_start_deadline)};
   if (waiting != nullptr) {
     return {stall_kind::worker,
             fmt::format("{}, which restarts in {}{}", name_of(*waiting),
@@ -209,13 +216,19 @@ awaited operator_who_paused(std::string_view what) {
           fmt::format("an operator, who paused the {}; `penstock resume` continues it", what)};
 }
 
-/// A job may run for as long as its function does: only jobs that wait while none runs are owed.
+/// A job may run for as long as its function does: only while none runs are those owed that wait, or that callers wait to submit.
 bool are_jobs_owed(const pool_statistics& jobs) {
-  return jobs.waiting > 0 && jobs.running == 0;
+  return (jobs.waiting > 0 || jobs.callers_wait) && jobs.running == 0;
 }
 
 awaited workers_or_callers_of(const progress_facts& f, const pool_statistics& jobs) {
   if (jobs.running > 0) return {stall_kind::sample, counted(jobs.running, "running job")};
+  if (jobs.callers_hold_everything) {
+    return {stall_kind::consumer,
+            fmt::format(
+                "callers to free results: {} of {} ([jobs] memory) are kept, and the next job has no room",
+                bytes_for_people(jobs.result_bytes), bytes_for_people(jobs.memory_bytes))};
+  }
   if (jobs.waiting == 0) return {stall_kind::consumer, "jobs to be submitted"};
   if (f.status.state == "paused") return operator_who_paused("pool");
   if (auto r = trial_of(f)) return *r;
@@ -236,6 +249,11 @@ const char* name_of(stall_kind kind) noexcept {
     case stall_kind::group: return "group";
   }
   return "nobody";
+}
+
+nanoseconds start_patience(nanoseconds deadline) noexcept {
+  using namespace std::chrono_literals;
+  return std::min<nanoseconds>(deadline, std::clamp<nanoseconds>(deadline / 4, 15s, 60s));
 }
 
 bool is_owed(const progress_facts& f) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/base/batch_times.hpp"
+#include "runtime/base/clock.hpp"
 
 #include <penstock/report.hpp>
 
@@ -21,6 +22,8 @@ struct progress_facts {
   std::uint64_t released = 0;            ///< batches that the consumer has released so far
   std::uint32_t buffers = 0;             ///< number of device buffers: [gpu] buffers
   std::uint32_t sacrificial_place = 0;
+  nanoseconds worker_start_deadline{0};
+  nanoseconds owner_start_deadline{0};
   bool consumer_waits = false;                    ///< it is asking for a batch right now
   bool owner_is_elsewhere = false;                ///< placement = "process": its sink is the consumer
   std::map<std::uint32_t, std::string> standing;  ///< by worker: where the thread that loads the sample waits
@@ -44,7 +47,10 @@ struct awaited {
   std::string
       text;  ///< "worker/3, which has been loading sample 'tom.jpg' for 7.2 s, in batch 17 of epoch 0"
   std::optional<std::uint32_t> worker{};
+  nanoseconds usual{0};  ///< how long this may take before it is worth a word: start_patience() of a start
 };
+/// How long a start may take before a user hears of it: 15 s, or a quarter of the deadline, but at most a minute.
+[[nodiscard]] nanoseconds start_patience(nanoseconds deadline) noexcept;
 [[nodiscard]] awaited find_blocker(const progress_facts& facts);
 
 /// Whether a batch is due, or in a pool jobs wait while none runs. If not, no progress is expected.

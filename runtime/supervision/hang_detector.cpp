@@ -1,6 +1,7 @@
 #include "runtime/supervision/hang_detector.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace penstock::supervision {
 namespace {
@@ -26,6 +27,7 @@ nanoseconds hang_settings::tick() const noexcept {
 
 void hang_detector::watch(std::uint32_t worker, steady_time now) {
   watched_[worker] = {now, now, now, 0, 0};
+  if (!last_look_) last_look_ = now;
 }
 
 void hang_detector::forget(std::uint32_t worker) {
@@ -36,34 +38,40 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
   const nanoseconds shortest =
       std::min({settings_.start_deadline, settings_.heartbeat_timeout, settings_.item_timeout});
   const bool late = last_look_ && now - *last_look_ > settings_.tick() + shortest / 2;
-  const nanoseconds slept = late ? now - *last_look_ : nanoseconds(0);
+  const nanoseconds slept = late ? now - *last_look_ : nanoseconds(0);  // it proves nothing
   last_look_ = now;
+  for (auto& [worker, c] : watched_) {  // also those that are being started, of which there is no sign yet
+    c.started += slept;
+    c.last_heartbeat += slept;
+    c.last_work += slept;
+  }
 
   std::vector<hang_verdict> verdicts;
   std::vector<hang_verdict> ordered;  // of items with their own limit
+  std::size_t late_soon = 0;          // or late
   for (const child_sign& sign : signs) {
     const auto it = watched_.find(sign.worker);
     if (it == watched_.end()) continue;
     clocks& c = it->second;
-    if (slept.count() > 0) {  // this poll is late: the time in between proves nothing
-      c.started += slept;
-      c.last_heartbeat += slept;
-      c.last_work += slept;
-    }
     if (sign.traced) c.started = now;  // its deadline restarts when the debugger detaches
     if (sign.heartbeats != c.heartbeats || sign.traced) c.last_heartbeat = now;
     if (sign.work_mark != c.work_mark || !sign.busy || sign.traced) c.last_work = now;
     c.heartbeats = sign.heartbeats;
     c.work_mark = sign.work_mark;
-    const auto verdict = judge(c, sign, now);
-    if (!verdict) continue;
-    (verdict->kind == hang::item && sign.limit ? ordered : verdicts).push_back(*verdict);
+    const auto has_own_limit = [&sign](const hang_verdict& v) { return v.kind == hang::item && sign.limit; };
+    if (const auto soon = judge(c, sign, now, 3); soon && !has_own_limit(*soon)) ++late_soon;
+    if (const auto verdict = judge(c, sign, now, 4))
+      (has_own_limit(*verdict) ? ordered : verdicts).push_back(*verdict);
   }
 
   // If over half the pool is late at once, assume that the machine is slow, but only for a limited time.
-  const bool together = signs.size() >= pool_size_for_joint_misses && verdicts.size() * 2 > signs.size();
+  const bool together =
+      signs.size() >= pool_size_for_joint_misses && late_soon * 2 > signs.size() && !verdicts.empty();
   if (!together) {
-    held_since_.reset();
+    // Those that recover more slowly than the others get half a timeout to follow.
+    if (std::exchange(held_since_, std::nullopt)) {
+      for (const hang_verdict& v : std::exchange(verdicts, {})) give_half(watched_.at(v.worker), v.kind, now);
+    }
     verdicts.insert(verdicts.end(), ordered.begin(), ordered.end());
     return verdicts;
   }
@@ -75,16 +83,24 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
   return verdicts;
 }
 
-std::optional<hang_verdict> hang_detector::judge(const clocks& c, const child_sign& sign,
-                                                 steady_time now) const {
+void hang_detector::give_half(clocks& c, hang kind, steady_time now) const {
+  const steady_time since = now - timeout_of(settings_, kind) / 2;
+  if (kind == hang::start) c.started = since;
+  if (kind == hang::heartbeat) c.last_heartbeat = since;
+  if (kind == hang::item) c.last_work = since;
+}
+
+std::optional<hang_verdict> hang_detector::judge(const clocks& c, const child_sign& sign, steady_time now,
+                                                 int quarters) const {
+  const auto part = [quarters](nanoseconds timeout) { return timeout * quarters / 4; };
   if (!sign.ready) {
-    if (now - c.started < settings_.start_deadline) return std::nullopt;
+    if (now - c.started < part(settings_.start_deadline)) return std::nullopt;
     return hang_verdict{sign.worker, hang::start, now - c.started};
   }
-  if (now - c.last_heartbeat >= settings_.heartbeat_timeout) {
+  if (now - c.last_heartbeat >= part(settings_.heartbeat_timeout)) {
     return hang_verdict{sign.worker, hang::heartbeat, now - c.last_heartbeat};
   }
-  if (sign.busy && now - c.last_work >= sign.limit.value_or(settings_.item_timeout)) {
+  if (sign.busy && now - c.last_work >= part(sign.limit.value_or(settings_.item_timeout))) {
     return hang_verdict{sign.worker, hang::item, now - c.last_work};
   }
   return std::nullopt;

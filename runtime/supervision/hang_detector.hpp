@@ -52,7 +52,8 @@ class hang_detector {
 
   /// Call about every settings.tick(). Reports no hang (semantics 21) when the call itself is late by more
   /// than half a timeout and, with four or more children, for one further timeout when over half of them
-  /// missed their deadline together.
+  /// miss their deadline together, which they do within a quarter of it: their last signs are not of one moment.
+  /// Then those that recover after the others have half a timeout more.
   std::vector<hang_verdict> look(steady_time now, const std::vector<child_sign>& signs);
 
  private:
@@ -64,8 +65,10 @@ class hang_detector {
     std::uint64_t work_mark = 0;
   };
 
-  [[nodiscard]] std::optional<hang_verdict> judge(const clocks& c, const child_sign& sign,
-                                                  steady_time now) const;
+  /// Compares with so many quarters of each timeout.
+  [[nodiscard]] std::optional<hang_verdict> judge(const clocks& c, const child_sign& sign, steady_time now,
+                                                  int quarters) const;
+  void give_half(clocks& c, hang kind, steady_time now) const;
 
   hang_settings settings_;
   std::map<std::uint32_t, clocks> watched_;

@@ -50,8 +50,7 @@ owner_supervision::owner_supervision(const owner_settings& settings, steady_time
     : settings_(settings),
       policy_(settings.restart, settings.seed),
       hangs_(settings.clocks),
-      ending_(settings.ending, now),
-      looked_(now) {}
+      ending_(settings.ending, now) {}
 
 // ---- starting ---------------------------------------------------------------------------------------------
 
@@ -63,21 +62,22 @@ void owner_supervision::start(steady_time now) {
   ++incarnation_;
   stage_ = owner_stage::starting;
   start_due_ = never;
-  start_by_ = now + settings_.clocks.start_deadline;
   started_at_ = now;
-  looked_ = now;
   wait_channel_.clear();
   fruitful_ = false;
   operated_ = false;
   gave_up_.reset();
   ending_ = termination(settings_.ending, now);
+  ending_.starting(now, settings_.clocks.start_deadline);
   if (close_by_ != never) ending_.stop(now, std::max<nanoseconds>(close_by_ - now, nanoseconds(0)));
   hangs_.watch(the_owner, now);
   outbox_.emplace_back(start_owner_process{incarnation_});
 }
 
 void owner_supervision::started(std::uint32_t incarnation, pid_t pid) {
-  if (incarnation == incarnation_) pid_ = pid;
+  if (incarnation != incarnation_) return;
+  pid_ = pid;
+  ending_.started();
 }
 
 void owner_supervision::start_failed(std::uint32_t incarnation, steady_time now, failure why) {
@@ -171,6 +171,7 @@ void owner_supervision::link_closed(std::uint32_t incarnation, steady_time now, 
 
 void owner_supervision::look(steady_time now, const owner_sign& sign) {
   wait_channel_ = sign.wait_channel;
+  if (being_started()) ending_.start_waits_for(sign.wait_channel);
   if (!pid_ || is_over() || stage_ == owner_stage::stopping) return;  // a stopping one has its own deadline
   const child_sign seen{the_owner,      stage_ == owner_stage::ready, sign.heartbeats,
                         sign.work_mark, sign.in_hand.has_value(),     sign.traced};
@@ -261,7 +262,7 @@ owner_death_report owner_supervision::report_of(const owner_end& end,
     d.epoch = suspect->epoch;
     d.sequence = suspect->sequence;
   }
-  if (gave_up_) d.last_words = gave_up_->message;
+  d.last_words = gave_up_ ? gave_up_->message : end.last_lines;
   d.time = end.report.noticed;
   d.lived_seconds = std::chrono::duration<double>(now - started_at_).count();
   return d;
@@ -388,20 +389,8 @@ std::vector<owner_command> owner_supervision::advance(steady_time now) {
   }
   if (stage_ == owner_stage::backoff && start_due_ <= now) start(now);
   if (hears() && orders_.has_unsent()) outbox_.emplace_back(send_uploads{orders_.take_unsent()});
-  if (being_started()) give_slow_start_up(now);
-  looked_ = now;
   if (pid_ || being_started()) end_process(now);
   return std::exchange(outbox_, {});
-}
-
-/// A process that has not been executed yet has no heartbeat; its start has its own deadline.
-void owner_supervision::give_slow_start_up(steady_time now) {
-  if (now - looked_ > settings_.ending.late_look) start_by_ += now - looked_;
-  if (now < start_by_) return;
-  ending_.kill(now, death_cause::hang,
-               fmt::format("{} has not returned for {}: its file system does not answer",
-                           wait_channel_.empty() ? "its start" : wait_channel_,
-                           duration_for_people(settings_.clocks.start_deadline)));
 }
 
 void owner_supervision::end_process(steady_time now) {
@@ -424,9 +413,7 @@ void owner_supervision::end_process(steady_time now) {
 
 steady_time owner_supervision::next_deadline() const {
   if (is_over()) return never;
-  if (being_started())
-    return std::min(
-        {ending_.under_way() ? never : start_by_, ending_.next_deadline(), finishing_ ? close_by_ : never});
+  if (being_started()) return std::min(ending_.next_deadline(), finishing_ ? close_by_ : never);
   return pid_ ? ending_.next_deadline() : std::min(start_due_, finishing_ ? close_by_ : never);
 }
 

@@ -183,7 +183,6 @@ class owner_supervision {
   void say_stop(steady_time now);
   void fail(failure why);
   void violate(steady_time now, const std::string& reason);
-  void give_slow_start_up(steady_time now);
   void end_process(steady_time now);
   [[nodiscard]] bool being_started() const { return stage_ == owner_stage::starting && !pid_; }
   [[nodiscard]] bool heeded(std::uint32_t incarnation) const;
@@ -212,8 +211,6 @@ class owner_supervision {
   std::optional<failure> gave_up_;  // the reason that the process gave before it exited
   steady_time started_at_{};
   steady_time start_due_ = never;  // in backoff
-  steady_time start_by_ = never;   // deadline of the start
-  steady_time looked_;
   steady_time close_by_ = never;
   std::optional<std::pair<std::uint32_t, steady_time>>
       not_recovered_;           // the incarnation that died last, and when

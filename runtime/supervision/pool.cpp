@@ -288,9 +288,11 @@ void pool::start_due_places(steady_time now) {
     if (again && recent_starts_.size() >= settings_.restarts_per_second_max) continue;
     if (again) {
       recent_starts_.push_back(now);
-      ++p.restarts;
-      // The sacrificial worker exists only while it is needed.
-      if (!is_sacrificial(worker)) ++restarts_;
+      // The sacrificial worker exists only while it is needed: its starts replace nobody.
+      if (!is_sacrificial(worker)) {
+        ++p.restarts;
+        ++restarts_;
+      }
     }
     ++p.incarnation;
     ++started_;

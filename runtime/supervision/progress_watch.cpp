@@ -17,14 +17,27 @@ bool progress_watch::moved(const progress_facts& facts) {
   return any;
 }
 
+/// Whether something has become ready that never was before. Each place counts once, so a pool that crashes and restarts forever
+/// cannot hide a stall.
+bool progress_watch::started(const progress_facts& facts) {
+  bool any = facts.status.gpu_state == "ready" && !std::exchange(owner_started_, true);
+  for (const worker_status& w : facts.status.workers) {
+    if (w.state == "ready") any |= started_.insert(w.id).second;
+  }
+  return any;
+}
+
 progress_watch::news progress_watch::look(steady_time now, const progress_facts& facts) {
   const bool any = moved(facts);
+  const bool first_ready = started(facts);
+  if (!stalled_ && first_ready) last_movement_ = now;
   if (any || last_movement_ == never || !is_owed(facts)) {
     last_movement_ = now;
     return std::exchange(stalled_, std::nullopt) ? news::moves_again : news::none;
   }
   if (now - last_movement_ < patience_) return news::none;
   const awaited why = find_blocker(facts);
+  if (!stalled_ && now - last_movement_ < why.usual) return news::none;
   const std::string before = stalled_ ? stalled_->kind : std::string();
   stalled_ = stall_report{name_of(why.kind), "waiting for " + why.text,
                           std::chrono::duration<double>(now - last_movement_).count(), why.worker};

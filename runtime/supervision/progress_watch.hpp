@@ -2,6 +2,9 @@
 // silently is the worst kind of failure, so after 5 s without progress this reports why. Pure: facts and the
 // time come in, a stall comes out. Driven by actors/session/progress_ticker, once a second.
 //
+// A start takes longer on a busy machine: until start_patience() has passed, waiting for one is no stall, and the time
+// counts again when the owner or a worker's place becomes ready for the first time.
+//
 // Progress means that a worker finishes a sample, a batch passes a stage or a job ends. Starts, deaths, heartbeats and
 // restarts of processes do not count, because a pool can crash and restart forever.
 //
@@ -17,6 +20,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -37,13 +41,16 @@ class progress_watch {
 
  private:
   [[nodiscard]] bool moved(const progress_facts& facts);
+  [[nodiscard]] bool started(const progress_facts& facts);
 
   nanoseconds patience_;
   std::optional<stall_report> stalled_;
   steady_time last_movement_ = never;
   std::uint64_t stages_passed_ = 0;
   std::map<std::uint32_t, std::pair<std::uint32_t, std::uint64_t>>
-      samples_;  // by place: incarnation, samples
+      samples_;                      // by place: incarnation, samples
+  std::set<std::uint32_t> started_;  // places that have been ready
+  bool owner_started_ = false;
 };
 
 }  // namespace penstock::supervision

@@ -1,5 +1,7 @@
 #include "runtime/supervision/termination.hpp"
 
+#include "runtime/base/units.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -25,8 +27,14 @@ void termination::look(steady_time now) {
   const nanoseconds since = now - looked_;
   looked_ = std::max(looked_, now);
   if (since <= settings_.late_look) return;
+  if (start_by_ != never) start_by_ += since;
   if (kill_at_ != never) kill_at_ += since;
   if (write_off_at_ != never) write_off_at_ += since;
+}
+
+void termination::starting(steady_time now, nanoseconds deadline) {
+  start_deadline_ = deadline;
+  start_by_ = now + deadline;
 }
 
 void termination::retire(death_cause why) {
@@ -86,6 +94,13 @@ void termination::oom_killed(const process::exit_report& end) {
 
 std::vector<termination_command> termination::advance(steady_time now) {
   look(now);
+  if (start_by_ <= now) {
+    start_by_ = never;
+    kill(now, death_cause::hang,
+         fmt::format("{} has not returned for {}: its file system does not answer",
+                     start_waits_for_.empty() ? "its start" : start_waits_for_,
+                     duration_for_people(start_deadline_)));
+  }
   if (kill_at_ <= now) {
     kill_at_ = never;
     killed_ = true;
@@ -106,7 +121,7 @@ std::vector<termination_command> termination::advance(steady_time now) {
 }
 
 steady_time termination::next_deadline() const {
-  return std::min(kill_at_, write_off_at_);
+  return std::min({start_by_, kill_at_, write_off_at_});
 }
 
 bool termination::only_left_its_link(const process::exit_report& end) const {

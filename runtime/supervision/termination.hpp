@@ -1,6 +1,8 @@
-// Terminates one child process (worker or GPU owner): which requests were sent and when, which signal is due
-// next, and how to interpret its exit status. Pure: events and the time come in, signals to send come out of
-// advance(). Used by worker_supervision and owner_supervision.
+// Terminates one child process (worker, GPU owner or rank): which requests were sent and when, which signal is
+// due next, and how to interpret its exit status. Pure: events and the time come in, signals to send come out of
+// advance(). Used by worker_supervision, owner_supervision and the launcher's launch_book.
+//
+//   starting -- its program is not executed by the start deadline --> killed
 //
 //              stop(patience)          patience is over
 //   running ------------------> asked --------------------+
@@ -14,7 +16,7 @@
 // died of missing heartbeats. Later events only bring deadlines forward.
 //
 // A deadline does not count time without polls (semantics 21): when advance() itself is late, because the
-// session was stopped or the machine slept, pending deadlines are postponed by as much. Otherwise a child
+// watcher was stopped or the machine slept, pending deadlines are postponed by as much. Otherwise a child
 // that ended in time, but whose exit has not been read yet, would be taken for one that survives SIGKILL.
 #pragma once
 
@@ -26,6 +28,7 @@
 #include <csignal>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -56,6 +59,13 @@ using termination_command = std::variant<send_signal, killing_begins, survives_k
 class termination {
  public:
   termination(const termination_settings& settings, steady_time now) : settings_(settings), looked_(now) {}
+
+  /// Its program is being executed, which takes as long as its file system takes to respond. If started() is not
+  /// called within `deadline`, the start is killed (semantics 20a).
+  void starting(steady_time now, nanoseconds deadline);
+  /// What its start waits for, for the reason: "executing '/mnt/worker'".
+  void start_waits_for(std::string what) { start_waits_for_ = std::move(what); }
+  void started() { start_by_ = never; }
 
   /// It will be replaced or removed for this reason (stopped or memory) once it has finished its leases. No
   /// deadline yet.
@@ -88,6 +98,8 @@ class termination {
   [[nodiscard]] bool fenced() const noexcept { return fenced_; }
   /// Whether a signal has been sent or is due at a known time.
   [[nodiscard]] bool under_way() const noexcept { return kill_at_ != never || killed_; }
+  /// Whether SIGKILL has been sent.
+  [[nodiscard]] bool killed() const noexcept { return killed_; }
   [[nodiscard]] bool written_off() const noexcept { return written_off_; }
   /// Why it is being terminated; empty if it is not.
   [[nodiscard]] std::optional<death_cause> cause() const noexcept { return cause_; }
@@ -119,6 +131,9 @@ class termination {
   steady_time looked_;
   std::optional<death_cause> cause_;
   std::string reason_;
+  std::string start_waits_for_;
+  nanoseconds start_deadline_{0};
+  steady_time start_by_ = never;
   steady_time kill_at_ = never;
   steady_time write_off_at_ = never;
   std::vector<termination_command> outbox_;

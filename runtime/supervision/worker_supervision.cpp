@@ -60,6 +60,7 @@ void worker_supervision::started(worker_ref who, pid_t pid) {
   child* c = living(who);
   if (c == nullptr) return;
   c->pid = pid;
+  c->ending.started();
   if (closing_) outbox_.emplace_back(stop_worker{who});
 }
 
@@ -190,6 +191,12 @@ death worker_supervision::death_of(const child& c, bool charged, std::uint64_t s
   return d;
 }
 
+/// A program that exits successfully before its hello does something else, and would do the same in every place.
+bool worker_supervision::is_no_worker_program(const child& c) const {
+  return c.at == stage::started && c.ended->exited_with(exit_codes::finished) && !closing_ &&
+         !c.ending.cause();
+}
+
 worker_supervision::settled worker_supervision::judged(worker_ref who, steady_time now, bool charged,
                                                        std::uint64_t samples_done,
                                                        const std::string& last_words) {
@@ -197,14 +204,22 @@ worker_supervision::settled worker_supervision::judged(worker_ref who, steady_ti
   if (c == nullptr || !c->ended) return {};
   const bool asked = c->ending.cause_of(*c->ended) == death_cause::stopped;
   const settled news{c->cause, !asked, !(asked && (closing_ || c->sacrificial))};
-  const death d = death_of(*c, charged, samples_done);
+  death d = death_of(*c, charged, samples_done);
   if (c->gave_up && d.ending == death::how::no_restart && !closing_ && !c->sacrificial) {
     outbox_.emplace_back(
         workers_failed{{c->gave_up->code, fmt::format("worker {}: {}", who.worker, c->gave_up->message), 0}});
   }
+  std::string cause = news.cause;
+  if (is_no_worker_program(*c)) {
+    d.ending = death::how::no_restart;
+    cause +=
+        " before its hello ([loader] command is not a worker program: its main() calls neither "
+        "penstock::worker_main nor, "
+        "for a pool, penstock::job_main)";
+  }
   const std::string words = c->gave_up ? c->gave_up->message : last_words;
   children_.erase(who.worker);
-  pool_.child_died(who, now, d, news.cause, words);
+  pool_.child_died(who, now, d, cause, words);
   return news;
 }
 
@@ -231,7 +246,7 @@ void worker_supervision::look(steady_time now, const std::vector<worker_sign>& s
     const auto it = children_.find(sign.worker);
     if (it == children_.end() || it->second.ended) continue;
     if (!it->second.pid) {
-      it->second.start_waits_for = sign.work;
+      it->second.ending.start_waits_for(sign.work);
       continue;
     }
     seen.push_back({sign.worker, it->second.at == stage::ready, sign.heartbeats, sign.work_mark, sign.busy,
@@ -278,7 +293,7 @@ void worker_supervision::carry_out_pool_commands(steady_time now) {
     if (const auto* start = std::get_if<start_child>(&command)) {
       children_.erase(start->who.worker);
       child fresh(start->who, start->sacrificial, rules_.ending, now);
-      fresh.start_by = now + rules_.clocks.start_deadline;
+      fresh.ending.starting(now, rules_.clocks.start_deadline);
       children_.emplace(start->who.worker, std::move(fresh));
       hangs_.watch(start->who.worker, now);
       outbox_.emplace_back(start_worker{start->who, start->sacrificial});
@@ -289,17 +304,6 @@ void worker_supervision::carry_out_pool_commands(steady_time now) {
     } else {
       outbox_.emplace_back(workers_failed{std::get<pool_failed>(command).reason});
     }
-  }
-}
-
-/// A process that has not been executed yet has no heartbeat; its start has its own deadline.
-void worker_supervision::give_slow_starts_up(steady_time now) {
-  for (auto& [place, c] : children_) {
-    if (c.ended || c.pid || c.start_by > now) continue;
-    c.ending.kill(now, death_cause::hang,
-                  fmt::format("{} has not returned for {}: its file system does not answer",
-                              c.start_waits_for.empty() ? "its start" : c.start_waits_for,
-                              duration_for_people(rules_.clocks.start_deadline)));
   }
 }
 
@@ -319,17 +323,12 @@ void worker_supervision::enforce_deadlines(steady_time now) {
   }
 }
 
-/// Time in which the session did not run does not count for any deadline.
-void worker_supervision::discount_time(nanoseconds time) {
-  pool_.discount_time(time);
-  for (auto& [place, c] : children_) c.start_by += time;
-}
-
 std::vector<worker_command> worker_supervision::advance(steady_time now) {
-  if (const auto since = now - looked_.value_or(now); since > rules_.ending.late_look) discount_time(since);
+  // Time in which the session did not run does not count for any deadline.
+  if (const auto since = now - looked_.value_or(now); since > rules_.ending.late_look)
+    pool_.discount_time(since);
   looked_ = now;
   carry_out_pool_commands(now);
-  give_slow_starts_up(now);
   enforce_deadlines(now);
   if (closing_ && pool_.alive() == 0 && !std::exchange(closed_told_, true))
     outbox_.emplace_back(workers_closed{});
@@ -339,9 +338,7 @@ std::vector<worker_command> worker_supervision::advance(steady_time now) {
 steady_time worker_supervision::next_deadline() const {
   steady_time due = pool_.next_deadline();
   for (const auto& [place, c] : children_) {
-    if (c.ended) continue;
-    due = std::min(due, c.ending.next_deadline());
-    if (!c.pid && !c.ending.under_way()) due = std::min(due, c.start_by);
+    if (!c.ended) due = std::min(due, c.ending.next_deadline());
   }
   return due;
 }

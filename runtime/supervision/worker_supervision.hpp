@@ -186,8 +186,6 @@ class worker_supervision {
     termination ending;
     stage at = stage::started;
     std::optional<pid_t> pid;
-    steady_time start_by = never;  // while it has no pid
-    std::string start_waits_for;
     bool draining = false;
     bool gpu_use_known = false;
     std::optional<failure> gave_up;  // the reason it gave for giving up
@@ -200,10 +198,9 @@ class worker_supervision {
   [[nodiscard]] bool may_recycle(worker_ref who) const;
   void retire(child& c, steady_time now);
   void carry_out_pool_commands(steady_time now);
-  void discount_time(nanoseconds time);
-  void give_slow_starts_up(steady_time now);
   void enforce_deadlines(steady_time now);
   [[nodiscard]] std::string text_of(const hang_verdict& v, const child& c, const worker_sign& sign) const;
+  [[nodiscard]] bool is_no_worker_program(const child& c) const;
   [[nodiscard]] static death death_of(const child& c, bool charged, std::uint64_t samples_done);
 
   worker_rules rules_;

@@ -51,6 +51,13 @@ event_reading event_journal::wait_for_events_after(std::uint64_t number, std::si
   return read(number, limit);
 }
 
+event_reading event_journal::wait_for_events_after(std::uint64_t number, std::size_t limit,
+                                                   std::chrono::steady_clock::time_point until) const {
+  std::unique_lock hold(mutex_);
+  news_.wait_until(hold, until, [&] { return last_ > number || given_up_; });
+  return read(number, limit);
+}
+
 void event_journal::give_up() {
   {
     const std::lock_guard hold(mutex_);

@@ -4,6 +4,7 @@
 
 #include <penstock/event.hpp>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -38,6 +39,9 @@ class event_journal {
   [[nodiscard]] event_reading events_after(std::uint64_t number, std::size_t limit = events_kept) const;
   /// The same, but waits until there is one, or until give_up().
   [[nodiscard]] event_reading wait_for_events_after(std::uint64_t number, std::size_t limit) const;
+  /// At most until then.
+  [[nodiscard]] event_reading wait_for_events_after(std::uint64_t number, std::size_t limit,
+                                                    std::chrono::steady_clock::time_point until) const;
   /// Makes all current and future waiting calls return what is available.
   void give_up();
 

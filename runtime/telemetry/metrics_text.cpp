@@ -65,9 +65,19 @@ class page {
   std::string text_;
 };
 
+void add_stall(page& p, const session_status& s) {
+  p.begin("penstock_stalled_seconds", "gauge",
+          "Time without progress, by what is waited for; 0 while there is progress, or none is due.");
+  for (const std::string_view kind : stall_kinds)
+    p.value("waits_for", kind, s.stalled && s.stalled->kind == kind ? s.stalled->seconds : 0.0);
+}
+
 void add_workers(page& p, const metrics_facts& f) {
+  // The sacrificial worker has a place all the time; it is no stopped worker while it is not needed.
+  std::vector<worker_status> workers = f.status.workers;
+  std::erase_if(workers, [](const worker_status& w) { return w.why_stopped == "not needed"; });
   std::map<std::string, std::uint64_t> by_state;
-  for (const worker_status& w : f.status.workers) ++by_state[w.state];
+  for (const worker_status& w : workers) ++by_state[w.state];
   p.begin("penstock_workers", "gauge", "Loader workers by state.");
   for (const auto& [state, count] : by_state) p.value("state", state, count);
   p.gauge("penstock_workers_configured", "Loader workers requested by the config.",
@@ -78,8 +88,10 @@ void add_workers(page& p, const metrics_facts& f) {
           "Workers that ended before the session did, by cause; stopped: as ordered.");
   for (std::size_t i = 0; i < death_causes; ++i)
     p.value("cause", penstock::name_of(static_cast<death_cause>(i)), f.deaths[i]);
+  p.begin("penstock_worker_place_restarts_total", "counter", "The same by worker: which one dies.");
+  for (const worker_status& w : workers) p.value("worker", std::to_string(w.id), w.restarts);
   p.begin("penstock_worker_resident_memory_bytes", "gauge", "Resident memory of each worker.");
-  for (const worker_status& w : f.status.workers) p.value("worker", std::to_string(w.id), w.rss_bytes);
+  for (const worker_status& w : workers) p.value("worker", std::to_string(w.id), w.rss_bytes);
   p.counter("penstock_stale_messages_total", "Messages from workers that were late or wrong.",
             f.totals.stale_dropped);
 }
@@ -101,6 +113,8 @@ void add_stream(page& p, const metrics_facts& f) {
             f.status.samples_delivered);
   p.gauge("penstock_samples_expected", "Samples of the whole run; 0 until the dataset is known.",
           f.status.samples_expected);
+  p.gauge("penstock_samples_done", "Samples of the expected ones that were delivered or left out.",
+          f.status.samples_done);
   p.counter("penstock_samples_failed_total", "Samples that could not be loaded.", f.status.failed);
   p.gauge("penstock_samples_quarantined", "Samples left out because they kill workers.",
           f.status.quarantined);
@@ -167,9 +181,12 @@ std::string metrics_text(const metrics_facts& f, const std::string& version) {
   page p;
   p.begin("penstock_info", "gauge", "Always 1; the labels say what is running.");
   p.value("version", version, 1);
+  p.begin("penstock_session_info", "gauge", "Always 1; the label is the name for `penstock --session`.");
+  p.value("session", f.status.session, 1);
   p.begin("penstock_session_state", "gauge", "1 for the session's current state.");
   for (const char* state : {"ok", "degraded", "failed", "paused", "stopping"})
     p.value("state", state, f.status.state == state ? 1 : 0);
+  add_stall(p, f.status);
   if (f.status.jobs) {
     add_jobs(p, *f.status.jobs);
     add_workers(p, f);

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace penstock::telemetry {
@@ -24,10 +25,14 @@ struct pipeline_counts {
 
 inline constexpr std::size_t death_causes = static_cast<std::size_t>(death_cause::unknown) + 1;
 
+/// What a stall may wait for: stall_report::kind.
+inline constexpr std::array<std::string_view, 8> stall_kinds{"sample", "worker",   "trial",    "nobody",
+                                                             "gpu",    "consumer", "operator", "group"};
+
 struct metrics_facts {
   session_status status;
-  run_report totals;                                 ///< its epochs, deaths and losses are not used
-  std::array<std::uint64_t, death_causes> deaths{};  ///< of workers, by death_cause
+  run_report totals;                                       ///< its epochs, deaths and losses are not used
+  std::array<std::uint64_t, death_causes> deaths{};        ///< of workers, by death_cause
   std::array<std::uint64_t, death_causes> owner_deaths{};  ///< of the GPU owner's processes
   std::vector<batch_passage> under_way;
   std::vector<stage_histogram> stages;  ///< one for each span of stage_spans()

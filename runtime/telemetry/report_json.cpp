@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -40,6 +41,7 @@ json as_json(const epoch_report& e) {
           {"delivered", e.delivered},
           {"failed", e.failed},
           {"quarantined", e.quarantined},
+          {"replaced", e.replaced},
           {"batches", e.batches},
           {"digest", or_null(e.digest)},
           {"seconds", rounded(e.seconds)}};
@@ -148,6 +150,9 @@ json as_json(const pool_statistics& p) {
           {"retried", p.retried},
           {"argument_bytes", p.argument_bytes},
           {"result_bytes", p.result_bytes},
+          {"memory_bytes", p.memory_bytes},
+          {"callers_wait", p.callers_wait},
+          {"callers_hold_everything", p.callers_hold_everything},
           {"functions", std::move(functions)}};
 }
 
@@ -234,9 +239,22 @@ json as_json(const session_status& s) {
          {"batches_delivered", s.batches_delivered},
          {"samples_delivered", s.samples_delivered},
          {"samples_expected", s.samples_expected},
+         {"samples_done", s.samples_done},
          {"samples_before", s.samples_before},
-         {"bytes_uploaded", s.bytes_uploaded}};
-  j["gpu"] = {{"kind", s.gpu.kind},        {"name", s.gpu.name}, {"uuid", or_null(s.gpu.uuid)},
+         {"bytes_uploaded", s.bytes_uploaded},
+         {"started", s.started ? json(as_utc(*s.started)) : json(nullptr)},
+         {"uptime_seconds", rounded(s.uptime_seconds)},
+         {"progress", nullptr},
+         {"rate", s.rate ? json(std::round(*s.rate * 10) / 10) : json(nullptr)},
+         {"eta_seconds", s.eta_seconds ? json(std::ceil(*s.eta_seconds)) : json(nullptr)},
+         {"config_file", s.config_file.empty() ? json(nullptr) : json(s.config_file)},
+         {"failure", s.failure.empty() ? json(nullptr) : json(s.failure)},
+         {"ended", nullptr}};
+  if (s.samples_expected > 0) {
+    const double share = static_cast<double>(s.samples_done) / static_cast<double>(s.samples_expected);
+    j["progress"] = std::floor(std::min(share, 1.0) * 1e4) / 1e4;
+  }
+  j["gpu"] = {{"kind", s.gpu.kind},        {"name", s.gpu.name},        {"uuid", or_null(s.gpu.uuid)},
               {"state", s.gpu_state},      {"pid", or_null(s.gpu_pid)}, {"placement", s.gpu_placement},
               {"restarts", s.gpu_restarts}};
   j["gpu"]["ended_unexpectedly"] = s.owners_ended_unexpectedly;
@@ -249,6 +267,7 @@ json as_json(const session_status& s) {
   }
   j["workers"] = json::array();
   for (const worker_status& w : s.workers) j["workers"].push_back(as_json(w));
+  j["worker_restarts"] = s.worker_restarts;
   j["workers_ended_unexpectedly"] = s.workers_ended_unexpectedly;
   j["quarantined"] = s.quarantined;
   j["failed"] = s.failed;
@@ -265,17 +284,13 @@ json as_json(const session_status& s) {
 }
 
 json as_json(const event& e) {
-  json j{{"number", e.number},
-         {"time", as_utc(e.time)},
-         {"kind", penstock::name_of(e.kind)},
-         {"worker", or_null(e.worker)},
-         {"incarnation", or_null(e.incarnation)},
-         {"pid", or_null(e.pid)},
-         {"sample", or_null(e.sample)},
-         {"path", or_null(e.path)},
-         {"epoch", or_null(e.epoch)},
+  json j{{"schema", "penstock.event/1"}, {"number", e.number},
+         {"time", as_utc(e.time)},       {"kind", penstock::name_of(e.kind)},
+         {"worker", or_null(e.worker)},  {"incarnation", or_null(e.incarnation)},
+         {"pid", or_null(e.pid)},        {"sample", or_null(e.sample)},
+         {"path", or_null(e.path)},      {"epoch", or_null(e.epoch)},
          {"seq", or_null(e.sequence)}};
-  j["death"] = e.death ? as_json(*e.death) : json(nullptr);
+  j["death"] = e.death ? as_json(*e.death) : e.owner_death ? as_json(*e.owner_death) : json(nullptr);
   j["text"] = e.text;
   return j;
 }

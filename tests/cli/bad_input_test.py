@@ -258,6 +258,7 @@ class BadSurroundingsTest(PenstockTest):
                 (["run", config, "--state", "s", "--state-every", "0s"], "--state-every '0s': has to be at least 10 ms"),
                 (["launch", config, "--gpus", "host:2", "--state", "s", "--state-every", "1us"], "'1us': has to be at least"),
                 (["scale", "-1"], "N: '-1'"),
+                (["scale", "abc"], "N: 'abc': must be a whole number from 1 to 1024"),
                 (["quarantine", "retry", "-1"], "SAMPLE: '-1'"),
                 (["bench", "upload", "--workers", "0"], "--workers: '0': must be a whole number from 1 to 1024"),
                 (["bench", "upload", "--seconds", "nan"], "--seconds")):

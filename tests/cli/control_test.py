@@ -60,7 +60,7 @@ class ControlTest(PenstockTest):
         self.assertEqual((death["cause"], death["signal"], death["incarnation"]), ("signal", "SIGKILL", 1))
         victim = next(w["id"] for w in self.status()["workers"] if w["last_death"])
         for verb in ("status", "deaths"):
-            self.assertIn("next: penstock logs worker/%d --previous" % victim, self.penstock(verb)[2])
+            self.assertIn("next: penstock describe worker/%d" % victim, self.penstock(verb)[2])
         code, out, _ = self.penstock("deaths", "--json")
         self.assertEqual(len(json.loads(out)["deaths"]), 1)
 
@@ -79,6 +79,45 @@ class ControlTest(PenstockTest):
         self.assertFalse(os.path.exists(self.socket("live")))
         process.communicate(timeout=5)
         self.assertEqual(self.penstock("stop", "--timeout", "1s")[0], EXIT_USAGE)
+
+    def test_a_run_whose_end_was_waited_for_has_written_its_report_and_its_state(self):
+        report, state = (os.path.join(self.folder, name) for name in ("report.json", "run.state"))
+        written = ("--quiet", "--report", report, "--state", state, "--state-every", "1h", "--json")
+        self.start("run", self.write("live.toml", ENDLESS), "--workers", 2, *written)
+        self.assertEqual(self.penstock("wait", "--timeout", "20s")[0], EXIT_OK)
+        self.assertEqual(self.penstock("stop", "--wait")[0], EXIT_OK)
+        with open(report) as file:
+            self.assertEqual(json.load(file)["outcome"], "stopped")
+        os.remove(report)
+        os.remove(state)
+        self.start("run", self.write("short.toml", synthetic(samples=200, dataset='wait = "5ms"', epochs=1)), *written)
+        self.assertEqual(self.penstock("wait", "--for=finished", "--timeout", "20s")[0], EXIT_OK)
+        with open(report) as file:
+            self.assertEqual(json.load(file)["outcome"], "finished")
+        self.assertTrue(os.path.exists(state))
+
+    def test_stop_wait_waits_for_a_run_that_cannot_write_its_report_yet(self):
+        reading, writing = os.pipe()
+        self.addCleanup(os.close, reading)
+        os.set_blocking(writing, False)
+        try:
+            while True:
+                os.write(writing, bytes(1 << 16))
+        except BlockingIOError:
+            os.set_blocking(writing, True)
+        process = subprocess.Popen([PENSTOCK, "run", self.write("live.toml", ENDLESS), "--json", "--quiet"], stdout=writing,
+                                   stderr=subprocess.DEVNULL, env=self.environment, cwd=self.folder)
+        self._running.append(process)
+        os.close(writing)
+        self.assertEqual(self.penstock("wait", "--timeout", "20s")[0], EXIT_OK)
+        code, _, err = self.penstock("stop", "--wait", "--timeout", "2s")
+        self.assertEqual(code, EXIT_TIMED_OUT)
+        self.assertIn("not stopped within 2s: the session is over, but its process has not ended: it may still write its report", err)
+        self.assertFalse(os.path.exists(self.socket("live")))
+        self.assertIsNone(process.poll())
+        while os.read(reading, 1 << 16):
+            pass
+        self.assertEqual(process.wait(timeout=10), EXIT_OK)
 
     def test_an_operator_s_drain_is_no_unexpected_end(self):
         process = self.start("run", self.write("drained.toml", ENDLESS), "--workers", 2)
@@ -195,9 +234,9 @@ class ControlTest(PenstockTest):
         self.assertEqual(stat.S_IMODE(folder.st_mode), 0o700)
         self.assertEqual(stat.S_IMODE(os.stat(self.socket("live")).st_mode), 0o600)
 
-    def test_a_second_session_of_the_same_name_gets_another_and_says_so(self):
+    def test_a_second_session_of_the_same_name_gets_another_and_says_so_at_the_level_debug(self):
         first = self.live()
-        second = self.start("run", self.write("other/live.toml", ENDLESS), "--workers", 1)
+        second = self.start("run", self.write("other/live.toml", ENDLESS), "--workers", 1, "--set", "log.level=debug")
         name = "live-%d" % second.pid
         self.wait_until(lambda: os.path.exists(self.socket(name)), "the second socket")
         self.assertEqual(self.status("--session", "live")["pid"], first.pid)
@@ -206,9 +245,13 @@ class ControlTest(PenstockTest):
         second.send_signal(signal.SIGINT)
         _, err = second.communicate(timeout=15)
         self.assertIn(b"another session named 'live' is running; this one is '" + name.encode(), err)
+        third = self.start("run", self.write("third/live.toml", ENDLESS), "--workers", 1)
+        self.wait_until(lambda: os.path.exists(self.socket("live-%d" % third.pid)), "the third socket")
+        third.send_signal(signal.SIGINT)
+        self.assertNotIn(b"another session", third.communicate(timeout=15)[1])
 
     def none_live(self, **facts):
-        return dict({"sessions": [], "dead": 0, "removed": 0, "left_folders": 0, "removed_folders": 0}, **facts)
+        return dict({"schema": "penstock.sessions/1", "sessions": [], "dead": 0, "removed": 0, "left_folders": 0, "removed_folders": 0}, **facts)
 
     def test_a_stale_socket_is_replaced_and_sessions_removes_others(self):
         self.environment["TMPDIR"] = self.folder  # what others have left elsewhere does not count
@@ -224,7 +267,7 @@ class ControlTest(PenstockTest):
         code, _, err = self.penstock("sessions")
         self.assertIn("1 socket was left by dead sessions\nnext: penstock sessions --prune\n", err)
         self.assertEqual(json.loads(self.penstock("sessions", "--prune", "--json")[1]), self.none_live(removed=1))
-        self.assertEqual(os.listdir(os.path.join(self.folder, "penstock")), [])
+        self.assertEqual([name for name in os.listdir(os.path.join(self.folder, "penstock")) if not name.endswith(".record")], [])
 
     def test_sessions_tells_how_each_one_stands(self):
         process = self.live()

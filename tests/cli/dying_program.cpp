@@ -1,7 +1,8 @@
 // A device program that kills its process: SIGKILL in finish(), for the first PENSTOCK_TEST_DEATHS processes,
 // which are counted in the file PENSTOCK_TEST_COUNT. Its snapshots have PENSTOCK_TEST_SNAPSHOT_BYTES, if that
-// is set. With PENSTOCK_TEST_AFTER_THE_END its thread does not end: a destructor waits for ever. Used by
-// owner_process_test.py and communicator_test.py.
+// is set. With PENSTOCK_TEST_AFTER_THE_END its thread does not end: a destructor waits for ever. With
+// PENSTOCK_TEST_STEP each batch takes this many seconds. Used by owner_process_test.py, communicator_test.py and
+// pause_test.py.
 #include <penstock/device_program.hpp>
 
 #include <fcntl.h>
@@ -27,6 +28,8 @@ class dying_program final : public penstock::DeviceProgram {
  public:
   void on_batch(const penstock::DeviceBatch&, penstock::stream_handle) override {
     ++batches_;
+    if (const char* seconds = std::getenv("PENSTOCK_TEST_STEP"))
+      ::sleep(static_cast<unsigned>(std::strtoul(seconds, nullptr, 10)));
     at_the_end_of_the_thread.used = true;
   }
 
@@ -41,6 +44,7 @@ class dying_program final : public penstock::DeviceProgram {
   }
 
   void finish() override {
+    if (std::getenv("PENSTOCK_TEST_COUNT") == nullptr) return;
     const int file =
         ::open(std::getenv("PENSTOCK_TEST_COUNT"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     struct stat facts {};

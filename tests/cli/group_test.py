@@ -254,6 +254,27 @@ device = "host"
                     batches.add(report["totals"]["batches"])
                 self.assertEqual(len(batches), 1)
 
+    def test_wait_and_trace_take_all_ranks_of_a_group(self):
+        ranks = [self.start_rank(rank, *self.endless(), world=2) for rank in range(2)]
+        code, out, err = self.penstock("wait", "--group", "stamps", "--timeout", "60s", "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        told = json.loads(out)
+        self.assertEqual((told["schema"], told["waited_for"], [r["rank"] for r in told["ranks"]]), ("penstock.wait/1", "ready", [0, 1]))
+        code, out, err = self.penstock("trace", "--group", "stamps", "--seconds", "500ms", "--out", "t.json", "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        with open(os.path.join(self.folder, "t.json")) as file:
+            events = json.load(file)["traceEvents"]
+        names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+        self.assertEqual(names, {1: "penstock stamps-rank0", 2: "penstock stamps-rank1"})
+        for pid in names:
+            self.assertTrue([e for e in events if e["pid"] == pid and e["ph"] == "X"], "no batch of %s" % names[pid])
+        code, _, err = self.penstock("wait", "--group", "stamps", "--for", "finished", "--timeout", "1s")
+        self.assertEqual(code, EXIT_TIMED_OUT, err)
+        self.assertEqual(self.penstock("stop", "--group", "stamps")[0], EXIT_OK)
+        self.assertEqual(self.penstock("wait", "--group", "stamps", "--for", "finished", "--timeout", "60s")[0] in (EXIT_NOT_MET, EXIT_NO_SESSION), True)
+        for process in ranks:
+            self.assertEqual(self.end(process)[0], EXIT_OK)
+
     def test_penstock_stop_stops_all_ranks(self):
         ranks = [self.start_rank(r, *self.endless(), world=2) for r in range(2)]
         self.wait_for_steps(3, range(2))

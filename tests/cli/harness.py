@@ -52,6 +52,12 @@ class PenstockTest(unittest.TestCase):
             file.write(text)
         return path
 
+    def worker_program(self, script):
+        """[loader] command: a worker that runs this shell script first."""
+        path = self.write("worker-program", "#!/bin/sh\n" + script + '\nexec "%s/penstock-worker"\n' % BIN)
+        os.chmod(path, 0o755)
+        return '[loader]\ncommand = ["%s"]\n' % path
+
     def start(self, *arguments, **popen):
         process = subprocess.Popen(
             [PENSTOCK, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -8,7 +8,7 @@ from harness import *
 
 SHARE = os.path.join(os.path.dirname(BIN.rstrip("/")), "share")
 CONTRACT = """run map preview doctor inspect bench chaos logs quarantine status top describe events trace deaths restart scale drain pause resume stop wait sessions check-config schema completion help
-              version""".split()
+              version secret""".split()
 
 
 class HelpTest(PenstockTest):
@@ -81,6 +81,25 @@ class HelpTest(PenstockTest):
             self.assertIn("there is no verb 'statsu'; did you mean 'status'?", err)
         self.assertEqual(self.penstock()[0], EXIT_USAGE)
 
+    def test_an_option_before_the_verb_is_told_apart_from_a_verb(self):
+        for arguments, words in ((["--sesion", "x", "status"], "'--sesion' comes before the verb, but options follow it: penstock status --session"),
+                                 (["--json", "status"], "'--json' comes before the verb, but options follow it: penstock status --json"),
+                                 (["--nothing-of-the-kind", "status"], "options follow it; 'status' has no such option"),
+                                 (["--session", "x", "nothing"], "'--session' comes before the verb: penstock VERB [OPTIONS]")):
+            code, _, err = self.penstock(*arguments)
+            self.assertEqual(code, EXIT_USAGE, arguments)
+            self.assertIn(words, err + _, arguments)
+
+    def test_what_a_verb_needs_is_named_with_its_choices(self):
+        for arguments, words in ((["bench"], "WHAT is missing: what to measure: upload or transform"),
+                                 (["restart"], "TARGET is missing: worker/N, workers or gpu"),
+                                 (["scale"], "N is missing: how many workers"),
+                                 (["run"], "FILE is missing: the actor config file"),
+                                 (["preview", "photos.toml"], "--out PNG is missing: the output file")):
+            code, _, err = self.penstock(*arguments)
+            self.assertEqual(code, EXIT_USAGE, arguments)
+            self.assertIn(words, err, arguments)
+
     def test_topics_explain_exit_codes_and_targets(self):
         self.assertIn(" 78 ", self.said_by("help", "exit-codes"))
         self.assertIn("worker/3", self.said_by("help", "targets"))
@@ -120,6 +139,8 @@ class HelpTest(PenstockTest):
         self.write("photos.toml", "")
         self.assertEqual(self.complete("penstock", "run", "pho"), ["photos.toml"])
         self.assertEqual(self.complete("penstock", "quarantine", "re"), ["retry", "release"])
+        self.assertEqual(self.complete("penstock", "map", "--job-log", "pho"), ["photos.toml"])
+        self.assertEqual(self.complete("penstock", "map", "--nu"), ["--null"])
 
     def test_bash_completes_names_with_blanks_as_one_word(self):
         self.write("my photos.toml", "")

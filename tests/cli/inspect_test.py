@@ -44,6 +44,33 @@ class InspectTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertIn("3 files passed over: .webp 2, .tiff 1", err)
 
+    def custom(self, text):
+        """The example's dataset: the lines of a text file; one of more than 256 bytes cannot be loaded."""
+        self.write("poem.txt", text)
+        return self.write("lines.toml", '[dataset]\ntype = "custom"\n[dataset.options]\nfile = "%s/poem.txt"\n[sampler]\nbatch_size = 7\n'
+                          '[loader]\nworkers = 2\ncommand = ["02_lines_worker"]\n[gpu]\ndevice = "host"\n' % self.folder)
+
+    def test_samples_of_a_custom_dataset_are_loaded_by_its_worker_program(self):
+        report = self.inspect(self.custom("one\ntwo\n" + "x" * 300 + "\nfour\n"))
+        self.assertEqual((report["type"], report["samples"]), ("custom", 4))
+        self.assertRegex(report["fingerprint"], r"^[0-9a-f]{32}$")
+        self.assertRegex(report["element"], r"^uint8 \[\d+\]$")
+        self.assertEqual(report["values"]["samples"], 3)
+        self.assertEqual(report["suspicious"], [{"sample": 2, "path": self.folder + "/poem.txt:3", "reason": "the line has 300 bytes"}])
+        self.assertFalse(any(name.endswith(".sock") for _, _, files in os.walk(self.folder) for name in files))
+
+    def test_of_a_large_custom_dataset_evenly_spread_samples_are_loaded(self):
+        report = self.inspect(self.custom("".join("line %d\n" % i for i in range(10000))))
+        self.assertEqual(report["samples"], 10000)
+        self.assertEqual(report["values"]["samples"], 3334)  # every third
+        self.assertEqual(report["suspicious"], [])
+
+    def test_a_worker_program_that_serves_no_dataset_is_named(self):
+        config = self.write("true.toml", '[dataset]\ntype = "custom"\n[loader]\nworkers = 2\ncommand = ["/bin/true"]\n[gpu]\ndevice = "host"\n')
+        code, _, err = self.penstock("inspect", config)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("exit 0 before its hello ([loader] command is not a worker program", err)
+
     def test_suspicious_files_are_named_with_their_sample_and_reason(self):
         from PIL import Image
         folder, config = self.photos()
@@ -107,7 +134,7 @@ class InspectTest(PenstockTest):
         missing = self.write("m.toml", '[dataset]\npath = "missing"\n')
         self.assertIn("does not exist", self.inspect(missing, expect=EXIT_FAILED)["error"]["message"])
         custom = self.write("c.toml", '[dataset]\ntype = "custom"\n[loader]\ncommand = ["my-worker"]\n')
-        self.assertIn("only its worker program knows", self.inspect(custom, expect=EXIT_FAILED)["error"]["message"])
+        self.assertIn("program 'my-worker' was not found", self.inspect(custom, expect=EXIT_FAILED)["error"]["message"])
 
     def test_people_get_a_table_that_fits_their_terminal(self):
         folder, config = self.photos()

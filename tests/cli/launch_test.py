@@ -275,6 +275,14 @@ class LaunchTest(PenstockTest):
                          [("slow-rank0", {"stopped": True}), ("slow-rank1", {"stopped": True})])
         self.assertEqual(self.report_of(process)["outcome"], "stopped")
 
+    def test_stop_wait_returns_when_the_launcher_has_written_its_report(self):
+        report = os.path.join(self.folder, "report.json")
+        self.start_sessions(self.slow_stream(samples=4000), "--report", report, ranks=2)
+        self.wait_until(lambda: all(self.delivered_by(rank) > 0 for rank in (0, 1)), "both ranks deliver")
+        self.group_verb("stop", "--wait")
+        with open(report) as file:
+            self.assertEqual(json.load(file)["outcome"], "stopped")
+
     def test_orders_to_workers_reach_all_ranks_and_verbs_for_one_session_say_what_to_type(self):
         process = self.start_sessions(self.slow_stream(samples=40000), "--set", "loader.limits.max=4", ranks=2)
         self.wait_until(lambda: all(self.delivered_by(rank) > 0 for rank in (0, 1)), "both ranks deliver")
@@ -284,9 +292,9 @@ class LaunchTest(PenstockTest):
         self.assertEqual(code, EXIT_NO_SESSION)
         self.assertIn("or all ranks of a group with --group (slow)", err)
         self.assertIn("next: penstock status --group slow", err)
-        _, _, err = self.penstock("wait")  # is for one session
+        _, _, err = self.penstock("quarantine")  # is for one session
         self.assertNotIn("--group", err)
-        for verb in (["wait"], ["trace", "--out", "x"], ["quarantine"], ["status", "worker/0"]):
+        for verb in (["quarantine"], ["status", "worker/0"]):
             code, _, err = self.penstock(*verb, "--group", "slow")
             self.assertEqual(code, EXIT_USAGE, verb)
             self.assertIn("choose a rank of 'slow' with --session (slow-rank0, slow-rank1)", err)
@@ -425,9 +433,10 @@ class LaunchTest(PenstockTest):
         self.wait_until(lambda: self.delivered_by(2) > 2, "rank 2 has delivered")
         before = self.rank_pids(process)
         workers = {rank: children_of(pid) for rank, pid in before.items()}
+        self.assertIn("penstock-gpu", [name_of(pid) for pid in workers[0]])
         for pid in workers[0]:
             with open("/proc/%d/environ" % pid, "rb") as file:
-                self.assertEqual(b"PENSTOCK_GROUP_SECRET=" in file.read(), not name_of(pid).startswith("penstock-worke"))
+                self.assertNotIn(b"PENSTOCK_GROUP_SECRET=", file.read(), name_of(pid))
         signal_process(before[2], signal.SIGKILL)
         self.wait_until(lambda: self.rank_pids(process).get(2, before[2]) != before[2], "rank 2 is back")
         for rank in (0, 1, 3):
@@ -517,6 +526,13 @@ class LaunchTest(PenstockTest):
         self.assertIn("penstock sessions --prune", row["remedy"])
         _, _, err = self.penstock("sessions")
         self.assertIn("1 folder was left by launchers that are gone\nnext: penstock sessions --prune\n", err)
+        mine = self.environment["XDG_RUNTIME_DIR"]
+        self.environment["XDG_RUNTIME_DIR"] = os.path.join(self.folder, "of-another")
+        os.mkdir(self.environment["XDG_RUNTIME_DIR"])
+        pruned = self.group_verb("sessions", "--prune")
+        self.assertEqual((pruned["left_folders"], pruned["removed_folders"]), (0, 0))
+        self.assertTrue(os.path.isdir(folder), "another one's stays")
+        self.environment["XDG_RUNTIME_DIR"] = mine
         _, _, err = self.penstock("sessions", "--prune")
         self.assertIn("removed 1 folder of launchers that are gone\n", err)
         self.assertEqual(os.listdir(temporary), [os.path.basename(other)])

@@ -140,7 +140,7 @@ class JobFilesTest(LauncherTest):
         bin_folder = os.path.join(self.folder, "bin")
         os.mkdir(bin_folder)
         # Without GPUs: the sessions run on the host device whatever the script says.
-        self.write("bin/penstock", '#!/bin/sh\nexec "%s" "$@" --device host\n' % PENSTOCK)
+        self.write("bin/penstock", '#!/bin/sh\ncase $1 in run) set -- "$@" --device host;; esac\nexec "%s" "$@"\n' % PENSTOCK)
         os.chmod(os.path.join(bin_folder, "penstock"), 0o755)
         done = subprocess.run([os.path.join(self.FOLDER, "photos-mpirun.sh"), "2"], cwd=os.path.dirname(config),
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60,

@@ -139,7 +139,7 @@ class LifecycleTest(PenstockTest):
                 attempt, [described(pid) for pid in left()]), 2.0)
         self.assertFalse([name for name in set(os.listdir("/dev/shm")) - before if "penstock" in name])
         self.assertEqual(os.listdir(temporary), [])
-        # Its control socket is the only thing left, and the next session replaces it.
+        # Its control socket and its record are left, and the next session of this name replaces the socket.
         self.run_json(self.write("n.toml", synthetic(samples=16)), "--set", 'name="k"')
 
     def test_stopped_workers_end_with_their_session(self):

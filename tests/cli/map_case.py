@@ -3,7 +3,7 @@
 from harness import *
 
 ODD_JOBS = os.path.join(BIN, "odd-jobs")
-FIELDS = ["index", "status", "attempts", "result", "error"]
+FIELDS = ["index", "status", "attempts", "result", "error", "input"]
 
 
 class MapTest(PenstockTest):

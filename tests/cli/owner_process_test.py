@@ -107,6 +107,9 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual([d["cause"] for d in report["gpu"]["deaths"]], ["signal", "stopped"])
         self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
         self.assertEqual([d["cause"] for d in report["workers"]["deaths"]], ["stopped"])
+        said = [line for line in err.decode().splitlines() if "the GPU owner (pid" in line]
+        self.assertRegex(said[0], r"ended: SIGKILL")
+        self.assertRegex(said[1], r"was stopped as ordered")
 
     def test_the_death_of_an_owner_is_told_by_status_deaths_describe_and_the_closing_text(self):
         process = self.start("run", self.slow("said"), "--workers", 2)
@@ -114,8 +117,8 @@ class OwnerProcessTest(PenstockTest):
         self.kill_owners(process, "said", 1)
         self.assertRegex(self.penstock("status", "gpu")[1], r"^gpu .* 1 restart\n")
         code, out, err = self.penstock("deaths")
-        self.assertRegex(out.splitlines()[1], r"^gpu +\d+ +SIGKILL ")
-        self.assertIn("next: penstock logs gpu --previous", err)
+        self.assertRegex(out.splitlines()[1], r" gpu +\d+ +SIGKILL ")
+        self.assertIn("next: penstock describe gpu", err)  # SIGKILL leaves no output to look at
         self.assertEqual(len(json.loads(self.penstock("deaths", "--json")[1])["owner_deaths"]), 1)
         self.assertRegex(self.penstock("describe", "gpu")[1], r"last death +SIGKILL after .*, incarnation 1, pid \d+\n")
         self.penstock("stop", "--wait")

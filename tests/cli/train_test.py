@@ -19,6 +19,16 @@ class Training(harness.PenstockTest):
         self.assertEqual(len(losses), 20, done.stdout)
         self.assertLess(losses[-1], 0.9 * losses[0], done.stdout)
 
+    def test_a_training_loop_without_a_gpu_ends_with_what_is_missing_in_plain_words(self):
+        photos = os.path.join(self.folder, "photos")
+        subprocess.run([os.path.join(harness.BIN, "penstock-sample-photos"), photos, "20"], check=True)
+        done = subprocess.run([os.path.join(harness.BIN, "03_train_softmax"), photos], capture_output=True, text=True,
+                              env=dict(self.environment, CUDA_VISIBLE_DEVICES=""), timeout=60)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertRegex(done.stderr, r"looking for CUDA devices: (this machine has no NVIDIA driver|no CUDA-capable device is detected)")
+        self.assertIn("penstock doctor", done.stderr)
+        self.assertNotIn("insufficient", done.stderr)
+
 
 if __name__ == "__main__":
     harness.main()

@@ -47,7 +47,7 @@ member_report a_report() {
   report.card.host = "host";
   report.card.settings = {{"sampler.seed", "1"}, {"sampler.batch_size", "32"}};
   report.facts = stream_facts{"fingerprint", 1, 2};
-  report.failed = "no more";
+  report.failed = group_cause{2, "node7", 4711, "no more"};
   return report;
 }
 

@@ -68,6 +68,47 @@ class GpuTest(PackageTest):
         self.assertEqual(digest_of(batch["data"].torch()), expected[0])
         self.assertEqual(digest_of(view), expected[0])
 
+    def test_a_view_that_is_kept_beside_its_batch_is_right_after_the_end_of_its_session(self):
+        expected = self.expected(0)
+        with self.session() as session:
+            batch = session.next()
+            view = batch["data"].torch()
+        del session
+        gc.collect()
+        others = [torch.full_like(view, 255) for _ in range(8)]  # where freed memory would be used again
+        torch.cuda.synchronize()
+        self.assertEqual(digest_of(view), expected[0])
+        self.assertEqual(batch["data"].torch().data_ptr(), view.data_ptr())
+        del others
+
+    def test_views_of_a_closed_session_do_not_keep_its_device_from_the_next_one(self):
+        expected = self.expected(0)
+        views = []
+        for _ in range(3):
+            with self.session() as session:
+                views.append(session.next()["data"].torch())
+        self.assertEqual([digest_of(view) for view in views], [expected[0]] * 3)
+
+    def test_a_session_that_needs_the_device_of_an_earlier_one_of_the_program_names_it(self):
+        with self.session() as session:
+            session.next()
+            with self.session() as other, self.assertRaisesRegex(penstock.device_busy_error, "in use by 'stream', an earlier session"):
+                other.next()
+        with self.session() as session:
+            session.next()
+
+    def test_a_lack_of_memory_names_the_tensors_of_closed_sessions(self):
+        with self.session() as session:
+            view = session.next()["data"].torch()
+        torch.cuda.empty_cache()
+        hog = torch.empty(torch.cuda.mem_get_info()[0] - (48 << 20), dtype=torch.uint8, device="cuda")
+        with self.session() as session, self.assertRaisesRegex(penstock.device_out_of_memory_error, "data of batch 0, epoch 0, session 'stream'"):
+            session.next()
+        del hog, view
+        torch.cuda.empty_cache()
+        with self.session() as session:
+            session.next()
+
     def test_a_buffer_is_written_again_only_behind_every_stream_that_used_it(self):
         streams = [torch.cuda.Stream() for _ in range(3)]
         with self.session() as session:

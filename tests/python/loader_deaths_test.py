@@ -2,12 +2,14 @@
 
 import fcntl
 import hashlib
+import resource
 import threading
 import time
 
 import penstock
 from loader_data import DataLoader, LoaderCase, SharingLoader, Values, crash, kill, torch
 from package import *
+from penstock._quarantine import Quarantine
 
 
 class Once(torch.utils.data.Dataset):
@@ -194,6 +196,31 @@ class LoaderDeathsTest(LoaderCase):
             self.assertEqual(file.read(), "3344")
         with self.assertRaisesRegex(penstock.state_mismatch_error, "line 1"):
             list(DataLoader(Values(give, 7), num_workers=1, quarantine=quarantine))
+
+    def test_a_full_disk_leaves_no_half_line_in_a_quarantine(self):
+        path = os.path.join(self.folder, "quarantine")
+        Quarantine(path, "these").add(1, ["exit 7"])
+        whole = os.path.getsize(path)
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (whole + 10, before[1]))  # Python ignores SIGXFSZ
+        try:
+            with self.assertRaises(OSError):
+                Quarantine(path, "these").add(2, ["exit 7"])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        self.assertEqual(os.path.getsize(path), whole)
+        Quarantine(path, "these").add(2, ["exit 8"])
+        self.assertEqual(Quarantine(path, "these").indices, {1: ["exit 7"], 2: ["exit 8"]})
+
+    def test_half_a_line_that_a_crash_left_in_a_quarantine_is_removed(self):
+        path = os.path.join(self.folder, "quarantine")
+        Quarantine(path, "these").add(1, ["exit 7"])
+        with open(path, "a") as file:
+            file.write('{"index": 2, "cau')
+        again = Quarantine(path, "these")
+        self.assertEqual(again.indices, {1: ["exit 7"]})
+        again.add(3, ["exit 8"])
+        self.assertEqual(Quarantine(path, "these").indices, {1: ["exit 7"], 3: ["exit 8"]})
 
 
 if __name__ == "__main__":

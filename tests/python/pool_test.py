@@ -53,6 +53,15 @@ def recurse_in_turn(turn):
     return recurse(turn)
 
 
+def odd_one(x):
+    """5 raises, 7 kills its worker, 9 gives too much."""
+    if x == 5:
+        raise KeyError("five")
+    if x == 7:
+        crash()
+    return bytes(3 << 20) if x == 9 else x
+
+
 class PoolTest(PackageTest):
     def pool(self, workers=2, **given):
         pool = penstock.Pool(workers, control_socket=False, **given)
@@ -60,6 +69,61 @@ class PoolTest(PackageTest):
         return pool
 
     # ---- as the standard library's executors ----------------------------------------------------------------------
+
+    def test_a_chunk_of_map_is_one_job_and_gives_its_values_in_order(self):
+        with self.pool() as pool:
+            self.assertEqual(list(pool.map(square, range(1003), chunksize=100)), [x * x for x in range(1003)])
+            self.assertEqual(pool.report()["jobs"]["submitted"], 11)
+            self.assertEqual(list(pool.map(lambda x, y: x + y, ["a", "b", "c"], ["d", "e"], chunksize=2)), ["ad", "be"])
+            self.assertEqual(list(pool.map(square, [], chunksize=2)), [])
+            arrays = list(pool.map(numpy.arange, range(5), chunksize=3))
+            self.assertEqual([array.tolist() for array in arrays], [list(range(n)) for n in range(5)])
+            taken = []
+            endless = pool.map(square, (taken.append(x) or x for x in iter(int, 1)), chunksize=512)
+            self.assertEqual(next(endless), 0)
+            self.assertLessEqual(len(taken), 9 * 512)
+            endless.close()
+
+    def test_an_exception_in_a_chunk_is_raised_at_its_turn_as_it_was(self):
+        with self.pool() as pool:
+            values = pool.map(odd_one, [3, 4, 5, 6], chunksize=4)
+            self.assertEqual([next(values), next(values)], [3, 4])
+            with self.assertRaisesRegex(KeyError, "five") as raised:
+                next(values)
+            self.assertIn("in odd_one", str(raised.exception.__cause__))
+            self.assertEqual(pool.report()["jobs"]["submitted"], 1)
+
+    def test_of_a_chunk_only_the_input_fails_that_kills_its_workers_or_is_too_large(self):
+        with self.pool(jobs={"memory": "2MiB"}, loader={"slot_bytes": "1MiB"}) as pool:
+            for bad, error in ((7, penstock.job_poisoned_error), (9, penstock.job_too_large_error)):
+                values = pool.map(odd_one, [1, 2, bad, 4], chunksize=4)
+                self.assertEqual([next(values), next(values)], [1, 2])
+                self.assertRaises(error, next, values)
+            pieces = [b"a", bytes(1 << 20), bytes(1 << 20), bytes(1 << 20)]
+            self.assertEqual(list(pool.map(len, pieces, chunksize=4)), [1, 1 << 20, 1 << 20, 1 << 20])
+
+    def test_inputs_are_jobs_of_their_own_where_each_has_a_timeout_or_is_fresh_or_not_idempotent(self):
+        with self.pool() as pool:
+            for options in ({"timeout": 20}, {"fresh": True}, {"idempotent": False}):
+                before = pool.report()["jobs"]["submitted"]
+                self.assertEqual(list(pool.options(**options).map(square, range(4), chunksize=4)), [0, 1, 4, 9])
+                self.assertEqual(pool.report()["jobs"]["submitted"] - before, 4)
+
+    def test_an_argument_beyond_the_memory_fails_alone_in_a_map(self):
+        with self.pool(jobs={"memory": "1MiB"}) as pool:
+            values = pool.map(len, [b"a", b"bb", bytes(2 << 20), b"cccc"])
+            self.assertEqual([next(values), next(values)], [1, 2])
+            with self.assertRaisesRegex(penstock.job_too_large_error, "2.00 MiB.*memory is 1.00 MiB") as raised:
+                next(values)
+            self.assertEqual(raised.exception.status, "too_large")
+            found = []
+            values = pool.map_unordered(len, [bytes(2 << 20), b"a"])
+            with self.assertRaises(penstock.job_too_large_error):
+                while True:
+                    found.append(next(values))
+            self.assertLessEqual(found, [1])
+            with self.assertRaises(penstock.out_of_memory_error):
+                pool.submit(len, bytes(2 << 20))
 
     def test_submit_map_wait_and_as_completed_work_as_for_any_executor(self):
         with self.pool() as pool:

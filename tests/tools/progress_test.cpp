@@ -18,3 +18,42 @@ TEST_CASE("the time left is told while there is something left") {
   CHECK(time_left(0, 2).empty());
   CHECK(time_left(10, 0).empty());
 }
+
+TEST_CASE(
+    "a run is done when each expected sample was delivered or left out, and its restarts are the report's") {
+  penstock::session_status s;
+  s.state = "ok";
+  s.samples_expected = 100;
+  s.samples_delivered = 40;
+  s.samples_done = 50;
+  s.failed = 10;
+  s.worker_restarts = 4;
+  s.workers.resize(2);
+  s.workers[1].restarts = 3;
+  const std::string line = progress_line(s, s, 1, 200, false);
+  CHECK(line.find(" 50 %") != std::string::npos);
+  CHECK(line.find("4 restarts") != std::string::npos);
+  CHECK(line.find("stalled") == std::string::npos);
+  s.stalled = penstock::stall_report{"worker", "waiting for worker/0", 8.2, 0};
+  CHECK(progress_line(s, s, 1, 200, false).find("stalled for 8 s") != std::string::npos);
+}
+
+TEST_CASE("on 80 columns a line does without its details, but not without what went wrong") {
+  penstock::session_status s;
+  s.state = "degraded";
+  s.samples_expected = 100'000;
+  s.samples_delivered = s.samples_done = 50'000;
+  const penstock::session_status before;
+  CHECK(progress_line(s, before, 100, 200, true) ==
+        "[==========>         ]  50 %  epoch 0  500 samples/s  0 B/s  1 m 40 s left  0 workers  degraded");
+  CHECK(progress_line(s, before, 100, 79, true) ==
+        "[====>   ]  50 %  epoch 0  500 samples/s  1 m 40 s left  0 workers  degraded");
+  s.worker_restarts = 12;
+  s.failed = 3;
+  CHECK(progress_line(s, before, 100, 79, true) ==
+        "[====>   ]  50 %  500 samples/s  1 m 40 s left  12 restarts  3 failed  degraded");
+  s.quarantined = 1;
+  CHECK(progress_line(s, before, 100, 79, true) ==
+        " 50 %  500 samples/s  12 restarts  3 failed  1 quarantined  degraded");
+  CHECK(progress_line(s, before, 100, 10, true).size() == 10);
+}

@@ -57,6 +57,8 @@ TEST_CASE("the sacrificial worker is called so") {
   CHECK(cli::worker_name({{"id", 3}, {"sacrificial", false}}) == "worker/3");
   CHECK(cli::worker_name({{"id", 64}, {"sacrificial", true}}) == "worker/64 (sacrificial)");
   CHECK(cli::worker_name({{"worker", 64}, {"sacrificial", true}}) == "worker/64 (sacrificial)");
+  CHECK(cli::worker_cell({{"worker", 64}, {"sacrificial", true}}) == "worker/64*");
+  CHECK(cli::worker_cell({{"id", 3}, {"sacrificial", false}}) == "worker/3");
   // A session of an older version does not report it.
   CHECK(cli::worker_name({{"id", 64}}) == "worker/64");
 }
@@ -72,8 +74,32 @@ TEST_CASE("deaths of workers and of GPU owners are one list in the order in whic
   REQUIRE(all.size() == 2);
   CHECK_FALSE(all[0].contains("worker"));
   CHECK(all[1].contains("worker"));
-  CHECK(cli::hint_after_deaths(all) == "penstock logs worker/0 --previous");
-  CHECK(cli::deaths_for_people(all, false, 0).find("\ngpu ") != std::string::npos);
+  CHECK(cli::hint_after_deaths(all) == "penstock describe worker/0");
+  CHECK(cli::deaths_for_people(all, false, 0).find("  gpu  ") != std::string::npos);
+}
+
+TEST_CASE("after a death people are sent to the logs only if the dead process can have written something") {
+  const auto hint = [](const auto& death) {
+    return cli::hint_after_deaths(nlohmann::ordered_json::array({telemetry::as_json(death)}));
+  };
+  death_report worker;
+  worker.worker = 3;
+  worker.cause = death_cause::signal;
+  worker.signal = "SIGKILL";
+  CHECK(hint(worker) == "penstock describe worker/3");
+  worker.last_output = "reading shard 7";
+  CHECK(hint(worker) == "penstock logs worker/3 --previous");
+  worker.last_output.clear();
+  worker.signal = "SIGSEGV";  // its handler writes the stack
+  CHECK(hint(worker) == "penstock logs worker/3 --previous");
+  owner_death_report owner;
+  owner.cause = death_cause::stopped;
+  owner.signal = "SIGKILL";
+  CHECK(hint(owner) == "penstock describe gpu");
+  owner.last_words = "allocating the buffers\nout of memory";
+  CHECK(hint(owner) == "penstock logs gpu --previous");
+  const auto all = nlohmann::ordered_json::array({telemetry::as_json(owner)});
+  CHECK(cli::deaths_for_people(all, false, 0).find("  out of memory\n") != std::string::npos);
 }
 
 namespace {
@@ -159,4 +185,59 @@ TEST_CASE("without a width no line of the status is cut, and with one all are") 
   CHECK(whole.find(s.session) != std::string::npos);
   CHECK(whole.find(s.gpu.name) != std::string::npos);
   CHECK(cli::status_for_people(answer, {}, 80).find(s.session) == std::string::npos);
+}
+
+TEST_CASE(
+    "on 80 columns the last death can be read, with a sacrificial worker and when it is not needed any "
+    "more") {
+  auto answer = telemetry::as_json(pool_status());
+  answer.erase("jobs");
+  auto& workers = answer.at("workers");
+  workers[0]["last_death"]["sample"] = 1'234'567;
+  workers[0]["last_death"].erase("job");
+  workers[0]["restarts"] = 12;
+  workers[0]["samples"] = 12'345;
+  workers[0]["rss_bytes"] = 123'000'000;
+  auto sacrificial = workers[0];
+  sacrificial["id"] = 64;
+  sacrificial["sacrificial"] = true;
+  workers.push_back(sacrificial);
+  SECTION("it runs") {
+    const std::string text = cli::status_for_people(answer, {}, 80);
+    INFO(text);
+    CHECK(text.find("\nworker/64* ") != std::string::npos);
+    CHECK(text.find("\n* the sacrificial worker") != std::string::npos);
+    CHECK(text.find("SIGSEGV on 1234567\n") != std::string::npos);
+  }
+  SECTION("it is not needed") {
+    workers[1]["state"] = "stopped";
+    workers[1]["why_stopped"] = "not needed";
+    const std::string text = cli::status_for_people(answer, {}, 80);
+    INFO(text);
+    CHECK(text.find("worker/64") == std::string::npos);
+    CHECK(text.find("SIGSEGV on 1234567\n") != std::string::npos);
+    cli::target one;
+    one.kind = cli::target_kind::worker;
+    one.worker = 64;
+    workers.erase(0);
+    CHECK(cli::status_for_people(answer, one, 80).find("worker/64*  stopped (not needed)") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("a run whose bad samples were left out is done to 100 %") {
+  session_status s = status_with(std::nullopt);
+  s.samples_expected = s.samples_done = 100;
+  s.samples_delivered = 90;
+  s.failed = 10;
+  CHECK(telemetry::as_json(s).at("progress") == 1);
+}
+
+TEST_CASE("a pool that is stalled says so in its status") {
+  session_status s = pool_status();
+  CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock logs worker/1 --previous");
+  s.stalled = stall_report{"worker", "waiting for worker/1, which is starting", 8.4, 1};
+  CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock describe worker/1");
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200)
+            .find("\nstalled for 8 s, waiting for worker/1, which is starting\n") != std::string::npos);
 }

@@ -35,6 +35,7 @@ json look(std::int64_t seconds, std::uint64_t samples, std::size_t workers,
             {"pid", 1},
             {"epoch", 0},
             {"samples_delivered", samples},
+            {"samples_done", samples},
             {"samples_expected", 100000},
             {"batches_delivered", samples},
             {"bytes_uploaded", samples},
@@ -146,4 +147,67 @@ TEST_CASE("the screen of a pool tells jobs a second and the functions with the m
   CHECK_FALSE(has(screen, "samples"));
   CHECK_FALSE(has(screen, "epoch"));
   CHECK(screen.size() == 24);
+}
+
+namespace {
+
+/// A busy session of three workers, and the sacrificial one in this state.
+json after_a_quarantine(const std::string& state) {
+  json all = look(10, 33'333, 3, 1);
+  all.at("status")["bytes_uploaded"] = 10 * 1'048'575;
+  json& workers = all.at("status").at("workers");
+  for (json& w : workers) {
+    w["rss_bytes"] = 123'000'000;
+    w["restarts"] = 12;
+    w["current_sample"] = "train/n01440764/ILSVRC2012_val_00000293.jpeg";
+    w["current_sample_seconds"] = 0.0123;
+  }
+  json sacrificial = workers[0];
+  sacrificial["id"] = 64;
+  sacrificial["state"] = state;
+  sacrificial["sacrificial"] = true;
+  if (state == "stopped") {
+    sacrificial["pid"] = nullptr;
+    sacrificial["current_sample"] = nullptr;
+  }
+  workers.push_back(sacrificial);
+  return all;
+}
+
+std::string line_with(const std::vector<std::string>& screen, const std::string& text) {
+  const auto at =
+      std::ranges::find_if(screen, [&](const std::string& line) { return line.starts_with(text); });
+  return at == screen.end() ? std::string() : *at;
+}
+
+}  // namespace
+
+TEST_CASE("on 80 columns the bar is there and samples are told apart, during a trial and after it") {
+  const json before = look(0, 0, 3, 1);
+  for (const char* const state : {"stopped", "ready"}) {
+    CAPTURE(state);
+    const json now = after_a_quarantine(state);
+    const auto screen = top_screen({before, before, now}, "", {80, 24}, 0, false);
+    CHECK(screen.size() == 24);
+    CHECK(line_with(screen, "progress [").find(" 33 %  20 s left") != std::string::npos);
+    CHECK(has(screen, "3333 samples/s"));
+    CHECK(has(screen, "1.00 MiB/s"));
+    CHECK(line_with(screen, "worker/1 ").ends_with("2012_val_00000293.jpeg"));
+    CHECK(has(screen, "worker/64") == (state == std::string("ready")));
+    CHECK(has(screen, "* the sacrificial worker") == (state == std::string("ready")));
+    CHECK(workers_shown(now) == (state == std::string("ready") ? 4U : 3U));
+  }
+}
+
+TEST_CASE("a stall is on the screen of a session and of a pool, with what is waited for") {
+  json now = look(10, 0, 1);
+  now.at("status")["stalled"] = {{"kind", "worker"},
+                                 {"seconds", 8.2},
+                                 {"text", "waiting for worker/0, which is starting"},
+                                 {"worker", 0}};
+  CHECK(has(top_screen({now, now, now}, "", {80, 24}, 0, false),
+            "stalled  8 s, waiting for worker/0, which is starting"));
+  now.at("status")["jobs"] = {{"submitted", 1}, {"waiting", 1}, {"running", 0}, {"ok", 0}, {"failed", 0}};
+  CHECK(has(top_screen({now, now, now}, "", {80, 24}, 0, false),
+            "stalled  8 s, waiting for worker/0, which is starting"));
 }

@@ -9,9 +9,11 @@ class verb_table;
 void add_run_command(verb_table& verbs);
 void add_map_command(verb_table& verbs);
 void add_launch_command(verb_table& verbs);
+void add_secret_command(verb_table& verbs);
 void add_status_commands(verb_table& verbs);      // status, deaths, sessions
 void add_control_commands(verb_table& verbs);     // wait, restart, drain, scale, pause, resume, stop
 void add_watch_commands(verb_table& verbs);       // top, describe, events, trace
+void add_trace_command(verb_table& verbs);        // by add_watch_commands()
 void add_log_commands(verb_table& verbs);         // logs
 void add_quarantine_commands(verb_table& verbs);  // quarantine
 void add_chaos_command(verb_table& verbs);

@@ -1,7 +1,10 @@
-// Whole numbers on the command line. CLI11 alone reads "-1" as 2^64 - 1, "010" as 8 and 2^64 as 2^64 - 1.
+// Whole numbers and times on the command line. CLI11 alone reads "-1" as 2^64 - 1, "010" as 8 and 2^64 as 2^64 - 1.
 // Used by every verb that takes a number.
 #pragma once
 
+#include "runtime/base/result.hpp"
+
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -24,6 +27,13 @@ struct number_range {
 /// Empty for decimal digits whose value is in the range; else what is wrong: "'-1': must be a whole number
 /// from 0 to 7".
 [[nodiscard]] std::string trouble_with_number(const std::string& text, number_range range);
+
+/// The value of an option like --seconds: "90s", "2m", or a number, which means seconds. Refuses (errc::usage) anything else, and
+/// times outside of the range.
+[[nodiscard]] result<std::chrono::nanoseconds> parse_time_option(const std::string& option,
+                                                                 const std::string& text,
+                                                                 std::chrono::nanoseconds least,
+                                                                 std::chrono::nanoseconds most);
 
 /// Makes the option take whole numbers of this range; anything else is a usage error. For options that are
 /// stored in an integer type that holds the range.

@@ -1,8 +1,12 @@
 #include "tools/penstock/session_link.hpp"
 
+#include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/control/control_client.hpp"
+#include "runtime/control/session_record.hpp"
 #include "runtime/control/socket_place.hpp"
+#include "tools/penstock/past/choose_past.hpp"
+#include "tools/penstock/past/past_session.hpp"
 #include "tools/penstock/targets.hpp"
 
 #include <CLI/App.hpp>
@@ -27,8 +31,8 @@ void add_group_choice(CLI::App& verb, session_choice& into) {
   into.for_groups = true;
   verb.get_option("--group")
       ->description(
-          "all ranks of this group: NAME of sessions NAME-rank0, NAME-rank1, ...; optional if nothing else "
-          "is live")
+          "all ranks of this group: NAME of sessions NAME-rank0, NAME-rank1, ..., or JOB/NAME if several "
+          "launches of NAME are live; optional if nothing else is")
       ->group(verb.get_option("--session")->get_group());
 }
 
@@ -42,18 +46,24 @@ std::string not_a_target(const std::string& word) {
 
 namespace {
 
+/// What to type for it among these.
+std::string short_name(const live_group& group, const std::vector<live_group>& groups) {
+  return groups_named(groups, group.name).size() == 1 ? group.name : group.full_name();
+}
+
 std::string names_of(const std::vector<live_group>& groups) {
   std::string names;
-  for (const live_group& group : groups) names += (names.empty() ? "" : ", ") + group.name;
+  for (const live_group& group : groups) names += (names.empty() ? "" : ", ") + short_name(group, groups);
   return names;
 }
 
 /// The verb, or its target, means one session.
 chosen_socket refuse_group(const session_choice& choice, const std::vector<live_group>& groups) {
-  const auto group = std::ranges::find(groups, choice.group, &live_group::name);
-  if (group == groups.end()) return {{}, no_such_group(choice, groups)};
+  const std::vector<live_group> meant = groups_named(groups, choice.group);
+  if (meant.empty()) return {{}, no_such_group(choice, groups)};
+  if (meant.size() > 1) return {{}, refuse_ambiguous(choice, meant)};
   std::string ranks;
-  for (const live_rank& r : group->ranks) ranks += (ranks.empty() ? "" : ", ") + r.session.name;
+  for (const live_rank& r : meant.front().ranks) ranks += (ranks.empty() ? "" : ", ") + r.session.name;
   const std::string why =
       fmt::format("this is done to one session at a time: choose a rank of '{}' with --session ({})",
                   printable(choice.group), ranks);
@@ -69,8 +79,19 @@ int no_such_group(const session_choice& choice, const std::vector<live_group>& g
   return refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json);
 }
 
+int refuse_ambiguous(const session_choice& choice, const std::vector<live_group>& groups) {
+  std::string choices;
+  for (const live_group& group : groups)
+    choices += fmt::format("{}--group {} ({})", choices.empty() ? "" : " or ", printable(group.full_name()),
+                           counted(group.ranks.size(), "live rank"));
+  const std::string why = fmt::format("{} groups named '{}' are live; choose one: {}", groups.size(),
+                                      printable(groups.front().name), choices);
+  return refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json);
+}
+
 chosen_socket choose(const session_choice& choice) {
   if (!choice.socket.empty()) return {choice.socket, exit_ok};
+  if (means_past(choice)) return choose_past(choice);
   std::vector<control::found_session> live;
   for (auto& s : control::find_sessions()) {
     if (s.alive) live.push_back(std::move(s));
@@ -80,11 +101,16 @@ chosen_socket choose(const session_choice& choice) {
     if (!choice.as_json) say("next: " + next);
     return chosen_socket{{}, code};
   };
+  /// What the reading verbs can still show of it.
+  const auto or_past = [&](const std::string& next) {
+    const std::string past = next_for_past(choice);
+    return past.empty() ? next : past;
+  };
   std::string names;
   std::vector<named_session> named;
   for (const auto& s : live) {
     names += (names.empty() ? "" : ", ") + s.name;
-    named.push_back({s.name, s.path});
+    named.push_back({s.name, s.path, s.rank});
   }
   if (!choice.session.empty()) {
     for (const auto& s : live) {
@@ -92,18 +118,19 @@ chosen_socket choose(const session_choice& choice) {
     }
     return no(fmt::format("there is no live session '{}'; live: {}", printable(choice.session),
                           names.empty() ? "none" : names),
-              "penstock sessions");
+              or_past("penstock sessions"));
   }
   const std::vector<live_group> groups = groups_among(named);
   if (!choice.group.empty()) return refuse_group(choice, groups);
   if (live.empty())
-    return no("there is no live session in " + control::socket_folder().string(), "penstock run FILE");
+    return no("there is no live session in " + control::socket_folder().string(),
+              or_past("penstock run FILE"));
   if (live.size() > 1 && choice.for_groups && !groups.empty()) {
     return no(
         fmt::format("several sessions are live, choose one with --session, or all ranks of a group with "
                     "--group ({}): {}",
                     names_of(groups), names),
-        "penstock status --group " + groups.front().name);
+        "penstock status --group " + short_name(groups.front(), groups));
   }
   if (live.size() > 1) {
     return no(fmt::format("several sessions are live, choose one with --session: {}", names),
@@ -116,9 +143,15 @@ int refuse_unreached(const session_choice& choice, const failure& why) {
   return refuse_with(why.code == errc::timed_out ? exit_timed_out : exit_no_session, why, choice.as_json);
 }
 
+result<json> ask(const std::filesystem::path& session, json question,
+                 std::optional<std::chrono::milliseconds> deadline) {
+  if (control::is_record(session)) return ask_record(session, question);
+  return control::ask(session, std::move(question), deadline);
+}
+
 session_answer request(const session_choice& choice, const std::filesystem::path& socket, json question,
                        std::optional<std::chrono::milliseconds> deadline) {
-  auto answer = control::ask(socket, std::move(question), deadline);
+  auto answer = ask(socket, std::move(question), deadline);
   if (!answer) return {{}, refuse_unreached(choice, answer.error())};
   return understand(choice, *answer);
 }

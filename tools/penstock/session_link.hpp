@@ -32,6 +32,8 @@ struct session_choice {
   std::string group{};      ///< all ranks of it
   bool for_groups = false;  ///< the verb can do that: add_group_choice()
   bool as_json = false;
+  bool last = false;           ///< --last: the session that ended last
+  std::string reading_verb{};  ///< set for verbs that can read ended sessions: add_past_choice()
 };
 
 /// --session, --socket and --json; and --group, which choose() refuses, saying what to type instead.
@@ -42,6 +44,9 @@ void add_group_choice(CLI::App& verb, session_choice& into);
 /// Tells that none of these is the group that --group names; gives the exit code.
 int no_such_group(const session_choice& choice, const std::vector<live_group>& groups);
 
+/// Tells that --group may mean any of these, and how to name each; gives the exit code.
+int refuse_ambiguous(const session_choice& choice, const std::vector<live_group>& groups);
+
 /// Tells that a verb's target does not exist; gives the exit code.
 int no_such_target(const session_choice& choice, const std::string& why);
 /// For that: "'x' is not a target; there are: ...".
@@ -51,8 +56,8 @@ int no_such_target(const session_choice& choice, const std::string& why);
 int refuse_unreached(const session_choice& choice, const failure& why);
 
 struct chosen_socket {
-  std::filesystem::path path;
-  int refused = exit_ok;  ///< an exit code; the reason has been printed
+  std::filesystem::path path;  ///< or an ended session's record
+  int refused = exit_ok;       ///< an exit code; the reason has been printed
 };
 [[nodiscard]] chosen_socket choose(const session_choice& choice);
 
@@ -61,6 +66,10 @@ struct session_answer {
   nlohmann::ordered_json result;
   int refused = exit_ok;
 };
+/// Asks a session over its socket, or reads the answer in the record of one that has ended.
+[[nodiscard]] result<nlohmann::ordered_json> ask(const std::filesystem::path& session,
+                                                 nlohmann::ordered_json question,
+                                                 std::optional<std::chrono::milliseconds> deadline);
 /// Sends a request and waits for the answer.
 [[nodiscard]] session_answer request(const session_choice& choice, const std::filesystem::path& socket,
                                      nlohmann::ordered_json question,

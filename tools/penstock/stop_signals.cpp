@@ -2,6 +2,7 @@
 
 #include "tools/penstock/output.hpp"
 
+#include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -17,6 +18,11 @@ constexpr int wake_signal = SIGUSR2;
 bool hang_up_is_ignored() {
   struct sigaction now {};
   return ::sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+bool has_room(int fd) {
+  pollfd room{fd, POLLOUT, 0};
+  return ::poll(&room, 1, 0) > 0;
 }
 
 sigset_t watched() {
@@ -68,8 +74,9 @@ void stop_signals::run(const std::function<void(int)>& stop, const std::string& 
     const std::lock_guard hold(calls_);
     if (ignored_) continue;
     if (times == 1) received_ = signal;
-    say(times == 1 ? first_words : "stopping at once");
     stop(times);
+    // Whoever reads stderr may have stopped reading: this thread has to hear the next signal.
+    if (has_room(STDERR_FILENO)) say(times == 1 ? first_words : "stopping at once");
   }
 }
 

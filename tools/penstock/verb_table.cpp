@@ -63,6 +63,40 @@ std::string value_of(const CLI::Option& option) {
   return words;
 }
 
+/// What a verb needs and was not given: "--out PNG is missing: the output file".
+std::string missing_option(const CLI::App& verb) {
+  for (const CLI::Option* o : verb.get_options()) {
+    if (!o->get_required() || o->count() > 0) continue;
+    const std::string name =
+        o->get_positional() ? o->get_single_name() : o->get_name(false, true) + " " + value_of(*o);
+    return fmt::format("{} is missing: {}", name, o->get_description());
+  }
+  return {};
+}
+
+/// An option before the verb: which verb and option were probably meant.
+std::string option_before_verb(const verb_table& table, const std::vector<std::string>& arguments) {
+  const std::string name = arguments.front().substr(0, arguments.front().find('='));
+  const auto word =
+      std::ranges::find_if(arguments, [&table](const std::string& a) { return table.find(a) != nullptr; });
+  if (word == arguments.end())
+    return fmt::format("'{}' comes before the verb: penstock VERB [OPTIONS]", printable(name));
+  std::vector<std::string> known;
+  for (const option_facts& o : options_of(*table.find(*word)->parser)) {
+    for (std::size_t at = 0; !o.positional && at < o.names.size();) {
+      const std::size_t end = std::min(o.names.find(',', at), o.names.size());
+      known.push_back(o.names.substr(at, end - at));
+      at = end + 1;
+    }
+  }
+  const bool there = std::ranges::find(known, name) != known.end();
+  const std::string_view near = there ? std::string_view(name) : nearest_name(name, known);
+  const std::string before =
+      fmt::format("'{}' comes before the verb, but options follow it", printable(name));
+  if (near.empty()) return fmt::format("{}; '{}' has no such option", before, *word);
+  return fmt::format("{}: penstock {} {}", before, *word, near);
+}
+
 }  // namespace
 
 const char* title_of(verb_group group) noexcept {
@@ -157,9 +191,14 @@ int verb_table::tell_usage_error(const CLI::ParseError& e, const std::vector<std
   std::string why = e.what();
   std::string where = "penstock help";
   const std::string word = first_word(arguments);
-  if (const entry* verb = find(word)) {
+  if (arguments.front().starts_with("--") && arguments.front() != "--help") {
+    why = option_before_verb(*this, arguments);
+  } else if (const entry* verb = find(word)) {
     where += " " + word;
-    if (const std::string better = nearest_option(*verb->parser, arguments); !better.empty()) why = better;
+    std::string better = nearest_option(*verb->parser, arguments);
+    if (better.empty() && e.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError))
+      better = missing_option(*verb->parser);
+    if (!better.empty()) why = better;
   } else if (!word.empty()) {
     why = no_such_verb(*this, word);
   } else {

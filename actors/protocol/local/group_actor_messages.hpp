@@ -44,9 +44,16 @@ struct orders_arrived {};
 struct link_made {};
 struct link_lost {
   std::string why;
+  bool closed = false;  ///< by the other side
 };
 /// The coordinator's process, on this host, has ended for certain.
 struct coordinator_ended {};
+/// A debugger holds the coordinator's process, on this host.
+struct coordinator_held {};
+/// Rank 0's coordinator, in the same session, cannot take the group's address; empty: it has it.
+struct cannot_listen {
+  std::string why;
+};
 
 // ---- to the coordinator
 
@@ -59,6 +66,10 @@ struct member_closed {
 struct member_process_ended {
   std::uint64_t link = 0;
 };
+/// A debugger holds the process at the other end, on this host.
+struct member_held {
+  std::uint64_t link = 0;
+};
 struct address_taken {
   std::string where;
 };
@@ -66,7 +77,7 @@ struct address_refused {
   std::string why;
 };
 struct stranger_came {
-  std::string text;  ///< who, and why it was refused
+  std::string who;  ///< and why it was refused
 };
 
 /// From rank 0's GPU owner: the id of a new communicator.

@@ -104,7 +104,7 @@ struct device_failed {
 struct decide_jobs {
   enum class reason : std::uint8_t {
     news,
-    second,  ///< one second has passed, and jobs wait
+    second,  ///< one second has passed, and jobs wait or run
     look     ///< the book's next_look()
   };
   reason why = reason::news;

@@ -115,8 +115,9 @@ class keeper_news : public virtual gpu_owner::communicator_news, public virtual 
   /// Uploads have resumed after the death of this incarnation.
   virtual void owner_recovered(std::uint32_t incarnation, double seconds_since_its_end) = 0;
   virtual void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) = 0;
-  /// The total time that its sink has waited for batches, in all incarnations.
-  virtual void owner_waited(nanoseconds in_all) = 0;
+  /// The total time that its sink has waited for batches, in all incarnations; a wait in progress counts. `waits_at`: it has
+  /// waited for long, and was still waiting at that time.
+  virtual void owner_waited(nanoseconds in_all, std::optional<steady_time> waits_at) = 0;
   /// NVML's list of processes on the GPU.
   virtual void gpu_processes_seen(std::vector<gpu_process> processes) = 0;
   virtual void gave_up(const failure& why) = 0;
@@ -174,6 +175,8 @@ class scheduler_news {
   virtual void counted(std::uint64_t stale_dropped, std::uint64_t quarantined) = 0;
   virtual void gave_up(const failure& why) = 0;
   virtual void stream_finished(std::uint64_t seek_number) = 0;
+  /// It has answered tell_accounts.
+  virtual void answered() = 0;
 
  protected:
   ~scheduler_news() = default;
@@ -198,6 +201,8 @@ class group_news {
   virtual void group_over(group_outcome how, const std::optional<group_cause>& cause) = 0;
   /// For the GPU owner of this rank.
   virtual void communicator_ordered(const gpu_owner::communicate& order) { static_cast<void>(order); }
+  /// Of the coordinator, for this rank's member: it cannot take the group's address; empty: it has it.
+  virtual void cannot_listen(const std::string& why) { static_cast<void>(why); }
   /// The actor has ended: nobody needs this session any more.
   virtual void member_gone() = 0;
   virtual void coordinator_gone() = 0;

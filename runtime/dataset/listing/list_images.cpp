@@ -1,4 +1,5 @@
 // The listing of an image folder: classes, then the pictures of each class at any depth.
+#include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/listing/folder.hpp"
 #include "runtime/dataset/listing/listing.hpp"
@@ -161,7 +162,7 @@ result<listing> list_image_folder(const std::string& path, const listing_progres
                   "no pictures in '{}': {}looked for names that end in .jpg, .jpeg or .png and do not begin "
                   "with a dot{}{}",
                   printable(path),
-                  classes > 0 ? fmt::format("went through {} class folders and ", classes) : "",
+                  classes > 0 ? fmt::format("went through {} and ", counted(classes, "class folder")) : "",
                   passed_over.empty() ? "" : "; ", passed_over);
   }
   list.fingerprint = fingerprint_of(list);

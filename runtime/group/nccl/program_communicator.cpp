@@ -1,6 +1,7 @@
 #include "runtime/group/nccl/program_communicator.hpp"
 
 #include "runtime/base/log.hpp"
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/base/units.hpp"
 
 #include <penstock/error.hpp>
@@ -140,7 +141,8 @@ void program_communicator::stuck(const std::string& why) {
 // ---- the program's thread -----------------------------------------------------------------------------------
 
 Communicator::entry program_communicator::enter() {
-  const steady_time until = now() + around_.patience;
+  patient_deadline waited(around_.patience, looked_every);
+  waited.restart(now());
   while (true) {
     around_.check();
     {
@@ -155,14 +157,13 @@ Communicator::entry program_communicator::enter() {
         used_ = book_.number();
         return {communicator_->handle(), used_};
       }
-      if (now() >= until) {
+      if (waited.is_over(now())) {
         std::string text =
             fmt::format("the ranks have had no communicator for {}", duration_as_config(around_.patience));
         if (!trouble_.empty()) text += fmt::format("; of the last one: {}", trouble_);
         throw error({errc::timed_out, std::move(text), 0});
       }
-      changed_.wait_until(hold, std::min<steady_time>(until, now() + looked_every),
-                          [&] { return book_.usable() || closed_ || !stuck_.empty(); });
+      changed_.wait_for(hold, looked_every, [&] { return book_.usable() || closed_ || !stuck_.empty(); });
     }
     if (around_.while_waiting) around_.while_waiting();
   }

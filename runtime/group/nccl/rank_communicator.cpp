@@ -28,13 +28,13 @@ constexpr int invalid_usage = 5;
 
 void rank_communicator::order_making(std::uint64_t number, std::string id) {
   const std::lock_guard hold(mutex_);
-  book_.make(number, std::move(id), std::chrono::steady_clock::now());
+  book_.make(number, std::move(id), clock_.look(std::chrono::steady_clock::now()));
   changed_.notify_all();
 }
 
 void rank_communicator::order_abort(std::uint64_t number) {
   const std::lock_guard hold(mutex_);
-  book_.abort(number, std::chrono::steady_clock::now());
+  book_.abort(number, clock_.look(std::chrono::steady_clock::now()));
   changed_.notify_all();
 }
 
@@ -44,14 +44,14 @@ void rank_communicator::order_end() {
   constexpr auto all = std::numeric_limits<std::uint64_t>::max();
   if (communicator_ || book_.pending()) {
     book_.failed(book_.number(), "this rank's GPU owner ends");
-    book_.abort(all, std::chrono::steady_clock::now());
+    book_.abort(all, clock_.look(std::chrono::steady_clock::now()));
   }
   changed_.notify_all();
 }
 
 void rank_communicator::check_deadlines(steady_time now) {
   const std::lock_guard hold(mutex_);
-  if (now < book_.next_deadline()) return;
+  if (clock_.look(now) < book_.next_deadline()) return;
   collect(now);
   changed_.notify_all();
 }
@@ -60,7 +60,7 @@ void rank_communicator::check_deadlines(steady_time now) {
 
 /// With mutex_ held, so that what is told stays in order.
 void rank_communicator::collect(steady_time now) {
-  for (communicator_command& c : book_.advance(now)) {
+  for (communicator_command& c : book_.advance(clock_.look(now))) {
     if (const auto* one = std::get_if<tell_communicator>(&c)) {
       told(one->state);
     } else if (const auto* last = std::get_if<replace_owner>(&c)) {

@@ -6,6 +6,7 @@
 //   the program's thread   what communicator_use calls: waits for the keeper's thread, with deadlines
 #pragma once
 
+#include "runtime/base/running_clock.hpp"
 #include "runtime/device/nccl.hpp"
 #include "runtime/group/communicator_book.hpp"
 
@@ -72,6 +73,8 @@ class rank_communicator : public Communicator {
   mutable std::mutex mutex_;  // guards the members below
   mutable std::condition_variable changed_;
   communicator_book book_;
+  /// The book's: a process that stood still has not kept its program or NCCL from anything (semantics 21).
+  running_clock clock_{std::chrono::steady_clock::now(), std::chrono::milliseconds(100)};
   std::unique_ptr<device::nccl_communicator> communicator_;  // replaced only while no use is open
 
  private:

@@ -1,5 +1,5 @@
 // OpenSSL's functions, from the libssl.so.3 that this machine (or the Python around us) has, opened when a group's link
-// is to be encrypted for the first time and not before. Used by tls_stream.cpp alone: nothing else includes OpenSSL's
+// is to be encrypted for the first time and not before. Used by the sources of this folder alone: nothing else includes OpenSSL's
 // headers. Why it is not linked: docs/decisions/0019.
 #pragma once
 
@@ -27,7 +27,7 @@ namespace penstock::group {
   X(SSL_SESSION_set_cipher) X(SSL_SESSION_set_protocol_version)                                          \
   X(BIO_new) X(BIO_free) X(BIO_s_mem) X(BIO_ctrl) X(BIO_read) X(BIO_write) X(BIO_ctrl_pending)           \
   X(ERR_clear_error) X(ERR_get_error) X(ERR_reason_error_string)                                         \
-  X(HMAC) X(EVP_sha384) X(OPENSSL_cleanse)
+  X(HMAC) X(EVP_sha384) X(EVP_PBE_scrypt) X(OPENSSL_cleanse)
 // clang-format on
 
 struct tls_library {

@@ -68,7 +68,8 @@ struct event {
   std::optional<std::uint64_t> epoch;
   std::optional<std::uint64_t> sequence;  ///< of the batch within its epoch
   std::shared_ptr<const death_report> death;
-  std::string text;  ///< a full description for people
+  std::shared_ptr<const owner_death_report> owner_death{};  ///< of device_lost
+  std::string text;                                         ///< a full description for people
   std::uint64_t dropped =
       0;  ///< only in callbacks: events before this one that the callback was too slow for
 };

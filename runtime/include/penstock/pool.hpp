@@ -37,7 +37,7 @@ enum class job_status : std::uint8_t {
   timed_out,
   cancelled,
   worker_lost,  ///< not idempotent, and its worker died while it ran
-  too_large,    ///< its argument or its result does not fit
+  too_large,    ///< its argument or its result does not fit, or it wrote past the room for its result
   device,  ///< its device program failed, the device has no memory for it, or there is no device any more
 };
 PENSTOCK_API const char* name_of(job_status status) noexcept;
@@ -50,6 +50,7 @@ struct job_failure {
   std::string traceback{};            ///< of an exception, if it brought one
   std::vector<std::string> causes{};  ///< deaths of workers, or of GPU owners, charged to it, oldest first
   std::uint32_t attempts = 0;         ///< how often it was begun
+  std::optional<std::chrono::nanoseconds> ran{};  ///< how long its last attempt ran; empty: none began
 };
 
 /// What Job::get() throws when the job has no result. code() is errc::job_failed.
@@ -90,8 +91,12 @@ struct job_options {
   std::optional<bool> idempotent{};                   ///< none: [jobs] idempotent
   std::optional<bool> fresh{};                        ///< none: [jobs] fresh
   /// The worker that should run it, because it has what the job needs; none: any. Another one runs it if that one takes no
-  /// work for 10 s, and the attempt that is made alone is made elsewhere.
+  /// work for 10 s, and the attempt that is made alone is made elsewhere. A number that the pool has no worker for is
+  /// refused (errc::usage).
   std::optional<std::uint32_t> worker{};
+  /// It begins before jobs that are not, however much memory results take, and submitting it does not wait: for a job that
+  /// others wait for, such as another try of a failed one.
+  bool urgent = false;
   /// Hand the function's result to the GPU owner, which runs this device program on it ([jobs.programs] names it;
   /// job_program.hpp): the job's result is what the program gives. The function's result must fit its slot.
   std::string program{};
@@ -113,6 +118,10 @@ class PENSTOCK_API Result {
   /// Throws error (errc::usage) if they are on a GPU: read_back() copies them.
   [[nodiscard]] std::span<const std::byte> bytes() const;
   [[nodiscard]] std::string_view text() const;
+
+  /// Frees the bytes. Until it is destroyed, the Result counts as this many bytes of [jobs] memory: what the caller has made of
+  /// it and keeps. Throws error (errc::usage) if on_device().
+  void count_as(std::uint64_t bytes);
 
   [[nodiscard]] bool on_device() const;
   /// "result", uint8, [bytes], in device memory; 256-byte aligned. It is complete: work put on any stream sees it. Throws
@@ -136,8 +145,8 @@ class PENSTOCK_API Job {
   Job() noexcept = default;
   [[nodiscard]] std::uint64_t number() const;  ///< from 1, in the order of submission
   /// Waits until the job has ended. Throws job_error; error (errc::usage) the second time (a result is taken once) or
-  /// on a Job that was default-constructed, and when the job has waited 10 s for a [gpu] buffer, all of which are held by
-  /// results that were not let go: then get() may be called again.
+  /// on a Job that was default-constructed, and after 10 s when the job waits for what results hold that were not freed: a
+  /// [gpu] buffer, or [jobs] memory, if this very thread has those results. Then get() may be called again.
   Result get();
   /// True if the job has ended.
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds at_most) const;
@@ -155,7 +164,7 @@ class PENSTOCK_API Job {
   /// stack.
   bool kill();
   /// Calls `callback` once, on the pool's callback thread, after the job has ended (right away if it already
-  /// has). The callback may submit, cancel and take the result; it must not destroy the pool (errc::usage).
+  /// has); once the pool is closed, on the calling thread, before this returns. The callback may submit, cancel and take the result; it must not destroy the pool (errc::usage).
   void then(std::function<void(Job)> callback);
 
  private:
@@ -164,7 +173,8 @@ class PENSTOCK_API Job {
 };
 
 struct pool_options {
-  bool control_socket = true;  ///< let `penstock status` and other verbs attach
+  bool control_socket = true;                   ///< as session_options::control_socket
+  session_scope ends = session_scope::session;  ///< what `penstock stop --wait` waits for
   event_callback on_event{};
 };
 
@@ -183,7 +193,9 @@ class PENSTOCK_API Pool {
 
   /// Queues a job. Waits while [jobs] queue or memory is full, at most `patience`. Throws error:
   /// errc::timed_out after that; errc::stopped once the pool is shutting down; the pool's own failure if it
-  /// has failed; errc::out_of_memory for an argument larger than [jobs] memory.
+  /// has failed; errc::out_of_memory for an argument larger than [jobs] memory; errc::usage if only this thread could end
+  /// the wait, by freeing results. On the callback thread it waits for less: not for results, nor, up to twice the queue, for
+  /// other jobs to begin.
   Job submit(std::string_view function, Argument argument, job_options options = {},
              std::chrono::nanoseconds patience = std::chrono::hours(24));
   /// The same without waiting; empty if the queue is full.
@@ -233,7 +245,9 @@ class PENSTOCK_API Pool::Mapping {
   Mapping(Mapping&&) noexcept;
   Mapping& operator=(Mapping&&) noexcept;
   ~Mapping();
-  /// Waits for the next outcome; empty at the end.
+  /// Waits for the next outcome; empty at the end. An input larger than [jobs] memory is a job that is too_large. If the
+  /// pool takes no more jobs, next() yields the outcomes of those in flight, and then throws the reason. Throws error
+  /// (errc::usage) after 10 s if only this thread could end the wait, by freeing results; then it may be called again.
   std::optional<item> next();
 
  private:

@@ -19,6 +19,13 @@ enum class run_outcome : std::uint8_t {
   failed,
 };
 
+/// What ends with a session: `penstock stop --wait` and `penstock wait --for=finished` return when it is gone.
+enum class session_scope : std::uint8_t {
+  session,  ///< nothing else: the program goes on
+  process,  ///< the program, which writes its reports after close() and ends
+  parent,   ///< also the process that started it, such as a launcher that collects the reports of its ranks
+};
+
 struct device_report {
   std::string kind;  ///< "host" or "cuda"; empty until the device is open
   std::string name;
@@ -38,6 +45,8 @@ struct epoch_report {
   std::uint64_t delivered = 0;
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;
+  /// Of those that this process delivered: in place of a bad sample (on_bad_sample = "replace").
+  std::uint64_t replaced = 0;
   std::uint64_t batches = 0;
   std::optional<std::string> digest;  ///< only if digests were requested
   double seconds = 0;                 ///< from the request for its first batch to the delivery of its last
@@ -80,10 +89,12 @@ struct death_report {
   std::string phase;  ///< what it was doing: "idle", "setup", "loading", "checking", "collating"
   std::chrono::system_clock::time_point time;  ///< when the session noticed
   double lived_seconds = 0;
-  std::uint64_t rss_bytes = 0;     ///< resident memory shortly before the end; 0: never reported
-  std::string wait_channel;        ///< if it hung: "running", "stopped", or the kernel function it waited in
-  std::vector<std::string> stack;  ///< newest first, "/path/of/module+0x1a2b"; empty if not written
-  std::string last_output;         ///< the last lines of its output
+  std::uint64_t rss_bytes = 0;  ///< resident memory shortly before the end; 0: never reported
+  std::string wait_channel;     ///< if it hung: "running", "stopped", or the kernel function it waited in
+  /// Newest first: "/path/of/module+0x1a2b in function", without " in ..." if the module has no symbol there; empty if not
+  /// written.
+  std::vector<std::string> stack;
+  std::string last_output;  ///< the last lines of its output
 };
 
 /// The end of a GPU owner's process (placement = "process").
@@ -132,10 +143,13 @@ struct pool_statistics {
   std::uint64_t waiting = 0;  ///< not started yet, as far as the pool knows
   std::uint64_t running = 0;  ///< handed to workers, small jobs in bundles
   std::uint64_t ok = 0;
-  std::uint64_t failed = 0;          ///< ended without a result
-  std::uint64_t retried = 0;         ///< retries after a worker's death that was charged to the job
-  std::uint64_t argument_bytes = 0;  ///< of jobs that have not ended
-  std::uint64_t result_bytes = 0;    ///< kept outside of slots
+  std::uint64_t failed = 0;              ///< ended without a result
+  std::uint64_t retried = 0;             ///< retries after a worker's death that was charged to the job
+  std::uint64_t argument_bytes = 0;      ///< of jobs that have not ended
+  std::uint64_t result_bytes = 0;        ///< kept outside of slots
+  std::uint64_t memory_bytes = 0;        ///< [jobs] memory
+  bool callers_wait = false;             ///< some wait in submit()
+  bool callers_hold_everything = false;  ///< nothing begins until callers free results
   std::vector<function_statistics> functions{};  ///< those that were called
 };
 
@@ -169,6 +183,7 @@ struct group_status {
 struct workers_report {
   std::uint32_t workers_configured = 0;
   std::uint32_t workers_started = 0;  ///< incarnations, the sacrificial worker's included
+  /// Processes that replaced another one. The sacrificial worker's starts are no restarts: it exists only while it is needed.
   std::uint32_t restarts = 0;
   std::uint64_t stale_dropped = 0;   ///< messages that were late or wrong
   std::vector<death_report> deaths;  ///< the last 1000
@@ -253,6 +268,8 @@ struct session_status {
   std::uint64_t batches_delivered = 0;
   std::uint64_t samples_delivered = 0;
   std::uint64_t samples_expected = 0;  ///< of the whole run; 0 until the dataset is known
+  /// Of the expected ones: those of delivered batches, whether they were delivered, failed or are quarantined.
+  std::uint64_t samples_done = 0;
   /// Of the stream before the position at which this run began: not 0 if it was resumed, or is a restarted rank.
   std::uint64_t samples_before = 0;
   std::uint64_t bytes_uploaded = 0;  ///< tensor bytes copied to the device
@@ -264,6 +281,7 @@ struct session_status {
   /// The owner's and all others, polled every 10 s. Empty: NVML is missing or has not been polled yet.
   std::optional<std::vector<gpu_process>> gpu_processes{};
   std::vector<worker_status> workers;
+  std::uint32_t worker_restarts = 0;  ///< as in run_report: `restarts`
   std::uint64_t quarantined = 0;
   std::uint64_t failed = 0;
   std::uint64_t workers_ended_unexpectedly = 0;  ///< total of unexpected ends, as in run_report
@@ -273,6 +291,13 @@ struct session_status {
   std::optional<group_status> group{};    ///< of a rank
   /// empty: there is progress, or nothing is due; checked every second
   std::optional<stall_report> stalled{};
+  std::optional<std::chrono::system_clock::time_point> started{};  ///< when the first batch was requested
+  double uptime_seconds = 0;  ///< since then; until the end, once it has ended
+  std::string config_file{};  ///< session_options::config_file
+  std::optional<double>
+      rate{};  ///< samples, of a pool jobs, per second of the last 10 s; empty: not measured yet
+  std::optional<double> eta_seconds{};  ///< at this rate; empty: unknown
+  std::string failure{};                ///< of a failed run
 };
 
 }  // namespace penstock

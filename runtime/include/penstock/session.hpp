@@ -21,12 +21,20 @@
 
 namespace penstock {
 
+class Session;
+namespace session {
+std::optional<std::uint64_t> beats_of(const Session& session);
+}
+
 struct session_options {
   bool digests = false;                    ///< hash every batch as it is delivered
   std::optional<std::uint64_t> batches{};  ///< deliver this many batches in total, then end as "stopped"
   std::span<const std::byte> state{};      ///< continue after Session::state() of an earlier run
-  bool control_socket = true;              ///< let `penstock status` and other verbs attach
-  event_callback on_event{};               ///< receives deaths, bad samples, epochs, ...: see event.hpp
+  /// Let `penstock status` and other verbs attach, and read what remains when the session has ended ([log] record).
+  bool control_socket = true;
+  session_scope ends = session_scope::session;  ///< what `penstock stop --wait` waits for
+  event_callback on_event{};                    ///< receives deaths, bad samples, epochs, ...: see event.hpp
+  std::string config_file{};                    ///< where the settings come from, for `penstock status`
   /// For run_for(): null, npy, journal:PATH (appends one JSON line per batch: samples and digest),
   /// plugin:PATH (a device program: device_program.hpp).
   std::string sink = "null";
@@ -36,7 +44,8 @@ struct session_options {
   /// defines their stream; losing one ends all; stop() stops all at the same step (docs/groups.md). Sessions that not
   /// every rank has, such as one for validation on rank 0, do not join. Throws error (errc::config) where no launcher
   /// has started this process, and for a rank or world size in the settings that is another one; next() and run_for()
-  /// throw errc::group_failed with the first cause.
+  /// throw errc::group_failed with the first cause. Files, folder and port that all ranks were given alike become the
+  /// rank's own: journal:PATH-rank1, DIR/rank1, [metrics] listen + 1.
   bool join_group = false;
   /// With join_group: why this process cannot begin. The session then joins only to say so, and next() and run_for()
   /// throw it: all other ranks end with this cause, instead of waiting for a rank that never comes.
@@ -94,6 +103,9 @@ class PENSTOCK_API Session {
   /// [supervisor] shutdown, or `at_most` if that is less. From any thread; a second call with less time
   /// shortens a shutdown in progress. Does not wait.
   void stop(std::optional<std::chrono::milliseconds> at_most = std::nullopt) noexcept;
+  /// Waits until the workers are gone, and leaves batches that are still held as they are, until close(). Their memory alone is no
+  /// use of the GPU: another session may use it from now on ([gpu] share).
+  void retire() noexcept;
   /// Waits until the shutdown that stop() began is complete, and frees all memory, including that of batches
   /// still held: their members throw errc::usage from then on. Call it from the thread that takes batches;
   /// the destructor does it too.
@@ -143,6 +155,7 @@ class PENSTOCK_API Session {
 
  private:
   friend class Epoch;
+  friend std::optional<std::uint64_t> session::beats_of(const Session& session);  // for `penstock launch`
   class body;
   [[nodiscard]] body& held() const;
   std::unique_ptr<body> body_;

@@ -143,7 +143,7 @@ TEST_CASE_METHOD(running_rank,
 TEST_CASE_METHOD(lone_rank, "a rank that fails before its device is open joins to say so") {
   rank.say(session_failed{"there is no GPU 7"});
   REQUIRE(!rank.wire->sent.empty());
-  CHECK(rank.last().failed == "there is no GPU 7");
+  CHECK(rank.last().failed == group_cause{1, "node7", 4001, "there is no GPU 7"});
 }
 
 TEST_CASE_METHOD(lone_rank,
@@ -152,7 +152,7 @@ TEST_CASE_METHOD(lone_rank,
   rank.say(stop_group{});
   rank.say(leave_group{});
   world.pass(1s);
-  CHECK(rank.last().failed == "there is no GPU 7");
+  CHECK(rank.last().failed == group_cause{1, "node7", 4001, "there is no GPU 7"});
   CHECK_FALSE(rank.last().left);
   CHECK(rank.news.gone == 0);
   SECTION("it is told that the group has failed") {

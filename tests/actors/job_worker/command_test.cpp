@@ -2,11 +2,18 @@
 #include "actors/protocol/command_job.hpp"
 #include "runtime/base/exit_report.hpp"
 #include "runtime/process/crash_notes.hpp"
+#include "runtime/process/process_facts.hpp"
 #include "tests/actors/job_worker/fake_pool.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <stdlib.h>
 
+#include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
 
 using namespace penstock;
 using namespace penstock::testing;
@@ -19,24 +26,65 @@ std::string as_argument(const protocol::command_job& job) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+std::filesystem::path made_folder() {
+  char name[] = "/tmp/penstock-commands-XXXXXX";
+  REQUIRE(::mkdtemp(name) != nullptr);
+  return name;
+}
+
 class commands : public fake_pool {
  public:
   commands() : fake_pool({PENSTOCK_WORKER, "--commands"}) {
     introduce();
     REQUIRE(functions == std::vector<std::string>{protocol::command_function});
   }
+  ~commands() { std::filesystem::remove_all(folder_); }
   read_row row_of(std::vector<std::string> arguments) {
     return run_one({protocol::command_function, as_argument({std::move(arguments)})});
   }
   protocol::command_outcome outcome_of(std::vector<std::string> arguments) {
-    const read_row row = row_of(std::move(arguments));
+    return outcome_of(protocol::command_job{std::move(arguments)});
+  }
+  protocol::command_outcome outcome_of(const protocol::command_job& job) {
+    const read_row row = run_one({protocol::command_function, as_argument(job)});
     INFO(row.error.text);
     REQUIRE(row.state == row_state::finished);
     auto done = protocol::command_outcome_from(std::as_bytes(std::span(row.result))).value();
     CHECK(std::exchange(done.took_ns, 0) > 0);
     return done;
   }
+  [[nodiscard]] std::string folder() const { return folder_.string(); }
+  /// Of a file that a command writes; waits for it.
+  static std::vector<int> numbers_in(const std::string& file) {
+    while (!std::filesystem::exists(file)) std::this_thread::yield();
+    std::ifstream in(file);
+    return {std::istream_iterator<int>(in), {}};
+  }
+
+ private:
+  std::filesystem::path folder_ = made_folder();
 };
+
+bool is_alive(pid_t pid) {
+  std::string state;
+  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), state);
+  const auto name_end = state.rfind(')');
+  return name_end != std::string::npos &&
+         std::string_view("ZX").find(state[name_end + 2]) == std::string_view::npos;
+}
+
+/// Whether it comes to its end, which may be a moment away.
+bool ends(pid_t pid) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (is_alive(pid) && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  return !is_alive(pid);
+}
+
+std::string name_of(pid_t pid) {
+  std::string name;
+  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/comm"), name);
+  return name;
+}
 
 }  // namespace
 
@@ -87,12 +135,133 @@ TEST_CASE("a program that is not there, or is none, is an error that names it; t
   CHECK(pool.outcome_of({"true"}).exit_code == 0);
 }
 
-TEST_CASE("what a command leaves running in the background keeps nobody waiting") {
+TEST_CASE("what a command leaves running in the background keeps nobody waiting, and ends with its worker") {
   commands pool;
-  const auto done = pool.outcome_of({"sh", "-c", "sleep 1000 & echo started"});
-  CHECK(done.out.kept == "started\n");
+  const pid_t left = std::stoi(pool.outcome_of({"sh", "-c", "sleep 1000 >&2 & echo $!"}).out.kept);
+  CHECK(pool.outcome_of({"true"}).exit_code == 0);
+  CHECK(is_alive(left));
   pool.say(protocol::stop_work{});
-  CHECK(pool.end_of_process().exited_with(0));  // also waits until its group is gone
+  CHECK(pool.end_of_process().exited_with(0));
+  CHECK(ends(left));
+}
+
+TEST_CASE("a command that signals its process group reaches itself and what it started, not its worker") {
+  commands pool;
+  // The signal must not come before the shell's child has become sleep.
+  const auto done =
+      pool.outcome_of({"sh", "-c",
+                       "trap 'echo heard' USR1; sleep 1000 & until grep -q sleep /proc/$!/comm; do :; "
+                       "done; kill -USR1 0; wait; echo $!"});
+  CHECK(done.exit_code == 0);
+  CHECK(done.out.kept.starts_with("heard\n"));
+  const pid_t below = std::stoi(done.out.kept.substr(6));
+  CHECK_FALSE(is_alive(below));  // sleep has no handler
+  const auto order = pool.lease({{protocol::command_function, as_argument({{"sh", "-c", "kill -KILL 0"}})}});
+  pool.say(order);
+  CHECK(pool.end_of_process().ended_by(SIGKILL));
+  CHECK(pool.output().find(" was ended by SIGKILL: sh -c kill -KILL 0") != std::string::npos);
+}
+
+TEST_CASE("however its worker ends, a command and its process group end with it") {
+  for (const int number : {SIGKILL, SIGTERM, SIGSEGV, SIGHUP}) {
+    INFO(number);
+    commands pool;
+    const std::string left_at = pool.outcome_of({"sh", "-c", "sleep 1000 >&2 & echo $!"}).out.kept;
+    const std::string file = pool.folder() + "/pids";
+    const auto order = pool.lease(
+        {{protocol::command_function, as_argument({{"sh", "-c",
+                                                    "trap '' HUP TERM; sleep 1000 & echo $$ $! > " + file +
+                                                        ".new; mv " + file + ".new " + file + "; wait"}})}});
+    pool.say(order);
+    const auto pids = pool.numbers_in(file);
+    REQUIRE(pids.size() == 2);
+    ::kill(pool.pid(), number);
+    // A hang-up means that the session is gone: the worker kills its own group.
+    CHECK(pool.end_of_process().ended_by(number == SIGHUP ? SIGKILL : number));
+    CHECK(ends(pids[0]));
+    CHECK(ends(pids[1]));
+    CHECK(ends(std::stoi(left_at)));
+  }
+}
+
+TEST_CASE("a worker whose watching process was killed has another one before that is needed") {
+  commands pool;
+  const auto watchers = [&pool] {
+    std::vector<pid_t> found;
+    for (const pid_t one : process::descendants_of(pool.pid())) {
+      if (name_of(one) == "penstock-groups") found.push_back(one);
+    }
+    return found;
+  };
+  CHECK(pool.outcome_of({"true"}).exit_code == 0);
+  const auto before = watchers();
+  REQUIRE(before.size() == 1);
+  const std::string file = pool.folder() + "/pids";
+  pool.say(pool.lease(
+      {{protocol::command_function,
+        as_argument({{"sh", "-c",
+                      "echo $$ > " + file + ".new; mv " + file + ".new " + file + "; exec sleep 1000"}})}}));
+  const auto pids = pool.numbers_in(file);
+  REQUIRE(pids.size() == 1);
+  ::kill(before[0], SIGKILL);
+  // Until the new one has its name.
+  while (watchers().empty() || watchers() == before) std::this_thread::yield();
+  ::kill(pool.pid(), SIGKILL);
+  CHECK(pool.end_of_process().ended_by(SIGKILL));
+  CHECK(ends(pids[0]));
+}
+
+TEST_CASE("a script without #! is run by the shell, and a program of another machine is not") {
+  commands pool;
+  const std::string script = pool.folder() + "/script";
+  std::ofstream(script) << "echo \"$0 [$1]\"\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  CHECK(pool.outcome_of({script, "a b"}).out.kept == script + " [a b]\n");
+  std::ofstream(script) << std::string(
+      "\x7f"
+      "ELF\0\0\0",
+      7);
+  CHECK(pool.row_of({script}).error.text == "executing '" + script + "': Exec format error");
+  std::ofstream(script, std::ios::trunc);
+  CHECK(pool.outcome_of({script}).exit_code == 0);
+}
+
+TEST_CASE("the program's own name is the one that was given") {
+  commands pool;
+  CHECK(pool.outcome_of({"sh", "-c", "tr '\\0' ' ' < /proc/self/cmdline; tr '\\0' ' ' < /proc/$$/cmdline"})
+            .out.kept.ends_with("sh -c tr '\\0' ' ' < /proc/self/cmdline; tr '\\0' ' ' < /proc/$$/cmdline "));
+}
+
+TEST_CASE("a command's environment is the worker's with the job's changes") {
+  commands pool;
+  protocol::command_job job{{"sh", "-c", "echo $CUDA_VISIBLE_DEVICES $OWN; echo ${HOME-none}"}};
+  job.environment = {"CUDA_VISIBLE_DEVICES=0,1", "HOME", "OWN=a=b"};
+  CHECK(pool.outcome_of(job).out.kept == "0,1 a=b\nnone\n");
+  CHECK(pool.outcome_of({"sh", "-c", "echo [$OWN]"}).out.kept == "[]\n");
+}
+
+TEST_CASE(
+    "output goes to files byte for byte and whole, those of an earlier attempt are replaced, and its "
+    "beginning comes back") {
+  commands pool;
+  const std::string prefix = pool.folder() + "/7";
+  const auto contents = [&](const std::string& end) {
+    std::ifstream in(prefix + end, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  protocol::command_job job{{"sh", "-c", "printf 'a\\377\\000b'; echo err >&2"}};
+  job.output_bytes_max = 2;
+  job.output_files = prefix;
+  for (int i = 0; i < 2; ++i) {
+    const auto done = pool.outcome_of(job);
+    CHECK(done.out.kept == "a\xff");
+    CHECK(done.out.written == 4);
+    CHECK(contents(".stdout") == std::string("a\xff\0b", 4));
+    CHECK(contents(".stderr") == "err\n");
+  }
+  job.output_files = pool.folder() + "/nowhere/7";
+  CHECK(pool.run_one({protocol::command_function, as_argument(job)})
+            .error.text.starts_with("creating '" + job.output_files + ".stdout' for '"));
 }
 
 TEST_CASE("a command that comes to use more memory than it may is ended with all that it has started") {
@@ -108,10 +277,10 @@ TEST_CASE("a command that comes to use more memory than it may is ended with all
   INFO(row.error.text);
   CHECK(row.error.text.starts_with("the command used "));
   CHECK(row.error.text.ends_with("; the limit is 64.0 MiB"));
-  // Of the worker's process group; zombies aside. What was killed may be a moment away from its end.
+  // The worker has adopted them; zombies aside. What was killed may be a moment away from its end.
   int found = 0;
   for (int tries = 0; tries < 1000 && found == 0; ++tries)
-    found = pool.outcome_of({"pgrep", "-r", "R,S,T,D", "-g", "0", "sleep"}).exit_code;
+    found = pool.outcome_of({"sh", "-c", "pgrep -r R,S,T,D -P $PPID sleep"}).exit_code;
   CHECK(found == 1);
   CHECK(pool.outcome_of({"true"}).exit_code == 0);
 }

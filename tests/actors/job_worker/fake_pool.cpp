@@ -129,4 +129,8 @@ void fake_pool::signal(int number) {
   boost::asio::post(io_->context(), [this, number] { process_->signal(number); });
 }
 
+pid_t fake_pool::pid() const {
+  return process_->pid();
+}
+
 }  // namespace penstock::testing

@@ -56,6 +56,8 @@ class fake_pool : public session_side {
   /// Everything that it wrote to stdout and stderr (the last 64 KiB); after end_of_process().
   [[nodiscard]] const std::string& output() const { return output_; }
   void signal(int number);
+  /// Of the worker, until its end.
+  [[nodiscard]] pid_t pid() const;
 
   std::uint64_t elsewhere_max;
   std::vector<std::string> functions;

@@ -18,7 +18,8 @@ struct three_slots {
   std::shared_ptr<kept_result> result(std::uint32_t slot) {
     const auto bytes = place->memory->bytes().subspan(4096UL * slot, 1000);
     std::ranges::fill(bytes, static_cast<std::byte>(slot + 1));
-    return std::make_shared<kept_result>(kept_result::in_slot{place, {{0, 1}, slot, 1}, bytes, left}, meter);
+    return std::make_shared<kept_result>(slot + 1,
+                                         kept_result::in_slot{place, {{0, 1}, slot, 1}, bytes, left}, meter);
   }
   std::shared_ptr<lent_place> place = std::make_shared<lent_place>();
   std::vector<std::uint32_t> gone;  // slots that results have left without being asked
@@ -67,6 +68,23 @@ TEST_CASE("a result that is destroyed gives back its slot, its loan and its memo
   CHECK(copied->leave_slot());
   CHECK(slots.meter->now().result_bytes == 1000);
   copied.reset();
+  CHECK(slots.meter->now().result_bytes == 0);
+  CHECK(slots.gone.size() == 1);
+}
+
+TEST_CASE("a result that counts as something else has given its slot or copy back") {
+  three_slots slots;
+  auto lent = slots.result(0);
+  CHECK(!lent->bytes().empty());
+  lent->count_as(5000);
+  CHECK(slots.place->lent == 0);
+  CHECK(slots.gone == std::vector<std::uint32_t>{0});
+  CHECK(slots.meter->now().result_bytes == 5000);
+  lent->count_as(10);
+  CHECK(slots.meter->now().result_bytes == 10);
+  CHECK(lent->bytes().empty());
+  CHECK(!lent->leave_slot());
+  lent.reset();
   CHECK(slots.meter->now().result_bytes == 0);
   CHECK(slots.gone.size() == 1);
 }

@@ -2,6 +2,7 @@
 #include "tests/actors/jobs/support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <signal.h>
 
 #include <atomic>
 #include <filesystem>
@@ -44,6 +45,17 @@ TEST_CASE("a worker whose bundled jobs take longer than expected may report each
   pool.resume();
   for (Job& job : jobs) CHECK(job.get().text() == "awake");
   CHECK(pool.report().deaths.empty());
+}
+
+TEST_CASE("a job of a bundle ends for its caller though the next one takes long") {
+  Pool pool(odd_jobs(1), quietly());
+  for (int i = 0; i < 50; ++i) pool.submit("sleep", "0").get();  // teach the pool that the function is quick
+  pool.pause();
+  Job quick = pool.submit("sleep", "0");
+  Job slow = pool.submit("sleep", "60000");
+  pool.resume();
+  CHECK(quick.wait_for(20s));
+  CHECK(!slow.done());
 }
 
 TEST_CASE("an empty result and an empty argument are results and arguments") {
@@ -236,6 +248,72 @@ TEST_CASE("a mapping that is dropped cancels what is under way") {
   CHECK(pool.statistics().failed > 0);
 }
 
+TEST_CASE("an input beyond the pool's memory is too_large, and the other inputs have their outcomes") {
+  config c = odd_jobs(1);
+  c.jobs.memory = {1U << 20U};
+  Pool pool(c, quietly());
+  for (const bool ordered : {true, false}) {
+    int taken = 0;
+    const Pool::source inputs = [&]() -> std::optional<Argument> {
+      if (taken == 6) return std::nullopt;
+      return taken++ == 2 ? Argument(std::string(2U << 20U, 'a')) : Argument("echo");
+    };
+    auto outcomes = ordered ? pool.map("echo", inputs) : pool.map_unordered("echo", inputs);
+    std::map<std::uint64_t, job_status> found;
+    while (const auto one = outcomes.next()) {
+      found[one->index] = status_of(one->job);
+      if (one->index == 2) CHECK(one->job.why()->text.find("2.00 MiB") != std::string::npos);
+    }
+    using enum job_status;
+    CHECK(found ==
+          std::map<std::uint64_t, job_status>{{0, ok}, {1, ok}, {2, too_large}, {3, ok}, {4, ok}, {5, ok}});
+  }
+  CHECK(pool.statistics().failed == 2);
+  CHECK(pool.finish(10s));
+}
+
+TEST_CASE("a mapping of a pool that was stopped yields every outcome in flight, and then the reason") {
+  for (const bool ordered : {true, false}) {
+    Pool pool(odd_jobs(1), quietly());
+    int taken = 0;
+    const Pool::source inputs = [&]() -> std::optional<Argument> { return taken++ < 3 ? "0" : "20000"; };
+    auto outcomes = ordered ? pool.map("sleep", inputs, {}, 5) : pool.map_unordered("sleep", inputs, {}, 5);
+    REQUIRE(outcomes.next());
+    await([&] { return pool.statistics().ok == 3; });
+    pool.stop();
+    std::map<std::uint64_t, job_status> found;
+    std::optional<errc> end;
+    for (int i = 0; i < 20 && !end; ++i) {
+      end = code_of([&] {
+        const auto one = outcomes.next();
+        REQUIRE(one);
+        found[one->index] = status_of(one->job);
+      });
+    }
+    CHECK(end == errc::stopped);
+    CHECK(code_of([&] { outcomes.next(); }) == errc::stopped);
+    using enum job_status;
+    CHECK(found == std::map<std::uint64_t, job_status>{{1, ok}, {2, ok}, {3, cancelled}, {4, cancelled}});
+  }
+}
+
+TEST_CASE("a mapping can be read in a callback") {
+  Pool pool(odd_jobs(1), quietly());
+  std::promise<int> read;
+  pool.submit("double", "1").then([&](const Job&) {
+    int left = 3;
+    auto outcomes = pool.map_unordered("double", [&]() -> std::optional<Argument> {
+      return left-- > 0 ? std::optional<Argument>("2") : std::nullopt;
+    });
+    int count = 0;
+    while (outcomes.next()) ++count;
+    read.set_value(count);
+  });
+  auto count = read.get_future();
+  REQUIRE(count.wait_for(20s) == std::future_status::ready);
+  CHECK(count.get() == 3);
+}
+
 TEST_CASE("a full queue refuses try_submit at once and submit at its deadline, saying what is full") {
   config c = odd_jobs(1);
   c.jobs.queue = 4;
@@ -266,6 +344,122 @@ TEST_CASE("an argument beyond the pool's memory is refused, and submitting goes 
   CHECK(pool.submit("double", "2").get().text() == "4");
 }
 
+TEST_CASE("results of jobs behind a slow one stay within [jobs] memory, and all come in order when it ends") {
+  config c = odd_jobs(2);
+  c.jobs.memory = {8U << 20U};
+  Pool pool(c, quietly());
+  std::vector<Job> jobs{pool.submit("hang", {})};
+  for (int i = 0; i < 60; ++i) jobs.push_back(pool.submit("fill", "1100000"));
+  std::uint64_t most = 0;
+  const auto filled = [&] {
+    most = std::max(most, pool.statistics().result_bytes);
+    return most + 1'100'000 + (1U << 20U) > (8U << 20U);  // the first one may give 1 MiB
+  };
+  await([&] { return filled() && pool.statistics().running == 1; });
+  for (int i = 0; i < 200; ++i, std::this_thread::sleep_for(1ms))
+    filled();  // what begins now would exceed it
+  CHECK(most <= 8U << 20U);
+  CHECK(pool.statistics().running == 1);
+  jobs[0].kill();
+  CHECK(status_of(jobs[0]) == job_status::cancelled);
+  for (std::size_t i = 1; i < jobs.size(); ++i) {
+    CHECK(jobs[i].get().bytes().size() == 1'100'000);
+    jobs[i] = {};
+    filled();
+  }
+  CHECK(most <= 8U << 20U);
+}
+
+TEST_CASE("a slow job whose worker dies is tried again though later results fill the memory") {
+  config c = odd_jobs(2);
+  c.jobs.memory = {4U << 20U};
+  Pool pool(c, quietly());
+  std::vector<Job> jobs{pool.submit("odd", "hang")};
+  for (int i = 0; i < 30; ++i) jobs.push_back(pool.submit("fill", "1100000"));
+  await([&] {
+    return pool.statistics().result_bytes + 1'100'000 > (4U << 20U) && pool.statistics().running == 1;
+  });
+  for (const worker_status& w : pool.status().workers)
+    if (w.current_sample) ::kill(w.pid.value(), SIGKILL);
+  CHECK(jobs[0].get().text() == "hang");
+  CHECK(jobs[0].attempts() == 2);
+  for (std::size_t i = 1; i < jobs.size(); ++i) {
+    REQUIRE(jobs[i].get().bytes().size() == 1'100'000);
+    jobs[i] = {};
+  }
+}
+
+TEST_CASE("callbacks may submit while results whose callbacks have yet to run fill the memory") {
+  config c = odd_jobs(2);
+  c.jobs.memory = {8U << 20U};
+  c.jobs.queue = 4;
+  Pool pool(c, quietly());
+  std::latch all(24);
+  for (int i = 0; i < 12; ++i) {
+    pool.submit("fill", "3000000").then([&](Job first) {
+      pool.submit("echo", std::string(100'000, 'a')).then([&](const Job&) { all.count_down(); });
+      CHECK(first.get().bytes().size() == 3'000'000);
+      all.count_down();
+    });
+  }
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  while (!all.try_wait() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(1ms);
+  REQUIRE(all.try_wait());
+}
+
+TEST_CASE(
+    "a caller that keeps all outcomes of a mapping is told after 5 s, gets an error, and goes on when it "
+    "frees some") {
+  config c = odd_jobs(2);
+  c.jobs.memory = {8U << 20U};
+  std::promise<std::string> said;
+  std::atomic<bool> first = true;
+  pool_options options = quietly();
+  options.on_event = [&](const event& what) {
+    if (what.kind == event_kind::stalled && first.exchange(false)) said.set_value(what.text);
+  };
+  Pool pool(c, options);
+  int taken = 0;
+  auto outcomes = pool.map("fill", [&]() -> std::optional<Argument> {
+    return taken < 20 ? (++taken, std::optional<Argument>("1100000")) : std::nullopt;
+  });
+  std::vector<Result> kept;
+  std::string why;
+  while (why.empty()) {
+    try {
+      kept.push_back(outcomes.next()->job.get());
+      REQUIRE(kept.size() < 20);
+    } catch (const error& e) {
+      CHECK(e.code() == errc::usage);
+      why = e.what();
+    }
+  }
+  CHECK(kept.size() >= 6);
+  CHECK(why.find("until this thread frees results") != std::string::npos);
+  CHECK(why.find("of 8.00 MiB ([jobs] memory)") != std::string::npos);
+  auto text = said.get_future();
+  REQUIRE(text.wait_for(0s) == std::future_status::ready);
+  CHECK(text.get().find("waiting for callers to free results") != std::string::npos);
+  std::size_t all = kept.size();
+  kept.clear();
+  while (const auto one = outcomes.next()) all += status_of(one->job) == job_status::ok ? 1 : 0;
+  CHECK(all == 20);
+}
+
+TEST_CASE("an urgent job begins before those that wait, and a full queue does not stop it") {
+  config c = odd_jobs(1);
+  c.jobs.queue = 3;
+  Pool pool(c, quietly());
+  CHECK(pool.submit("nothing", {}).get().bytes().empty());
+  pool.pause();
+  std::vector<Job> jobs;
+  while (auto job = pool.try_submit("count_runs", {})) jobs.push_back(*job);
+  Job urgent = pool.submit("count_runs", {}, {.urgent = true}, 0ms);
+  pool.resume();
+  CHECK(urgent.get().text() == "1");
+  CHECK(jobs.back().get().text() == "4");
+}
+
 TEST_CASE("a job that exceeds its time-out is ended and named, and its sibling goes on") {
   Pool pool(odd_jobs(2), quietly());
   Job slow = pool.submit("hang", {}, {.timeout = 300ms});
@@ -275,6 +469,8 @@ TEST_CASE("a job that exceeds its time-out is ended and named, and its sibling g
   CHECK(status_of(slow) == job_status::timed_out);
   CHECK(std::chrono::steady_clock::now() - begun >= 250ms);
   CHECK(slow.why()->text.find("hang took longer than its time-out of 300 ms") != std::string::npos);
+  CHECK(slow.why()->ran >= 300ms);
+  CHECK(slow.why()->ran < std::chrono::steady_clock::now() - begun + 1s);
   for (Job& job : others) CHECK(job.get().text() == "awake");
 }
 
@@ -288,6 +484,7 @@ TEST_CASE(
   await([&] { return pool.status().workers.size() == 1 && pool.status().workers[0].current_sample; });
   CHECK(waiting.cancel_if_waiting());
   CHECK(status_of(waiting) == job_status::cancelled);
+  CHECK_FALSE(waiting.why()->ran);
   CHECK(!running.cancel_if_waiting());
   CHECK(!running.done());
   CHECK(running.cancel());
@@ -383,6 +580,53 @@ TEST_CASE("a pool may be destroyed from a job's callback") {
   });
   gone.wait();
   CHECK(job.get().text() == "2");
+}
+
+TEST_CASE("a callback that is asked for after the pool was closed is called once, before then() returns") {
+  std::optional<Job> ended;
+  std::optional<Job> cut_short;
+  int calls = 0;
+  {
+    Pool pool(odd_jobs(1), quietly());
+    ended = pool.submit("double", "1");
+    REQUIRE(ended->wait_for(20s));
+    cut_short = pool.submit("hang", {});
+    pool.close();
+    ended->then([&](Job job) { calls += job.get().text() == "2" ? 1 : 100; });
+    CHECK(calls == 1);
+    cut_short->then([&](const Job& job) { calls += job.why() ? 1 : 100; });
+    CHECK(calls == 2);
+  }
+  ended->then([&](const Job&) { ++calls; });
+  ended->then([&](const Job&) { throw std::runtime_error("a callback's own"); });
+  CHECK(calls == 3);
+}
+
+TEST_CASE("a job for a worker that the pool does not have is refused at once, with their number") {
+  Pool pool(odd_jobs(2), quietly());
+  try {
+    pool.submit("double", "1", {.worker = 1'000'000});
+    FAIL("it was accepted");
+  } catch (const error& refused) {
+    CHECK(refused.code() == errc::usage);
+    CHECK(std::string(refused.what()) ==
+          "submitting a job for worker 1000000: there are 2 workers, numbers 0 to 1");
+  }
+  CHECK(code_of([&] { pool.try_submit("double", "1", {.worker = 2}); }) == errc::usage);
+  CHECK(pool.submit("double", "1", {.worker = 1}).get().text() == "2");
+}
+
+TEST_CASE("a job that had begun when the pool was stopped counts that attempt") {
+  Pool pool(odd_jobs(1), quietly());
+  Job running = pool.submit("hang", {});
+  Job waiting = pool.submit("hang", {});
+  await([&] { return running.attempts() == 1; });
+  pool.stop();
+  CHECK(status_of(running) == job_status::cancelled);
+  CHECK(running.why()->attempts == 1);
+  CHECK(running.attempts() == 1);
+  CHECK(status_of(waiting) == job_status::cancelled);
+  CHECK(waiting.why()->attempts == 0);
 }
 
 TEST_CASE("pausing holds new jobs back and resuming lets them go") {

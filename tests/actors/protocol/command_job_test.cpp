@@ -10,7 +10,8 @@ using namespace penstock::protocol;
 
 TEST_CASE("a command line and its outcome come back as they were") {
   for (const command_job& job :
-       {command_job{{"true"}}, command_job{{"a b", "", "\xff\n"}, 0}, command_job{{"x"}, ~0ULL, 7}})
+       {command_job{{"true"}}, command_job{{"a b", "", "\xff\n"}, 0}, command_job{{"x"}, ~0ULL, 7},
+        command_job{{"x"}, 1, 2, {"A=b", "C"}, "/tmp/results/7"}})
     CHECK(command_job_from(as_bytes(job)).value() == job);
   for (const command_outcome& one :
        {command_outcome{}, command_outcome{255, {"out", 3}, {std::string("\0e", 2), 1ULL << 40}, 12},
@@ -25,6 +26,10 @@ TEST_CASE("a command line that could not be executed as it is, is refused") {
             .error()
             .message.find("zero byte") != std::string::npos);
   CHECK_FALSE(
+      command_job_from(as_bytes(command_job{.arguments = {"x"}, .environment = {std::string("A=\0", 3)}})));
+  CHECK_FALSE(
+      command_job_from(as_bytes(command_job{.arguments = {"x"}, .output_files = std::string("/a\0", 3)})));
+  CHECK_FALSE(
       command_job_from(as_bytes(command_job{std::vector<std::string>(command_job::arguments_max + 1, "x")})));
 }
 
@@ -34,7 +39,7 @@ TEST_CASE("an outcome that keeps more than was written is refused") {
 
 TEST_CASE("cut, stray and changed bytes are refused or read as something whole") {
   std::mt19937 random(20261122);
-  const auto job = as_bytes(command_job{{"prog", "argument", "another"}});
+  const auto job = as_bytes(command_job{{"prog", "argument", "another"}, 1, 2, {"A=b"}, "/x"});
   const auto outcome = as_bytes(command_outcome{1, {"out", 3}, {"err", 30}});
   for (std::size_t cut = 0; cut < job.size(); ++cut) CHECK_FALSE(command_job_from(std::span(job).first(cut)));
   for (std::size_t cut = 0; cut < outcome.size(); ++cut)

@@ -83,6 +83,7 @@ class stage final : scheduler::scheduler_news {
   void counted(std::uint64_t, std::uint64_t) override {}
   void gave_up(const failure& why) override { failures.push_back(why); }
   void stream_finished(std::uint64_t) override { ++finished; }
+  void answered() override {}
 };
 
 constexpr worker_ref first{0, 1};

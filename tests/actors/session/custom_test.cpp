@@ -71,7 +71,7 @@ TEST_CASE("an exception is a failure of its sample, with its name and its words"
   CHECK(r.failures[0].sample == 13);
   CHECK(r.failures[0].path == "page-13");
   CHECK(r.failures[0].error == "page is torn");
-  CHECK(r.failures[1].error == "an exception that is not a std::exception");
+  CHECK(r.failures[1].error == "int: an exception that is not a std::exception");
   CHECK(r.deaths.empty());
   CHECK(r.epochs.at(0).delivered == 58);
 }

@@ -68,6 +68,22 @@ std::vector<std::uint64_t> samples_of(Session::Epoch epoch) {
 
 }  // namespace
 
+TEST_CASE("a batch larger than the dataset needs no more memory than the dataset, and has its samples") {
+  config c = small(1);
+  c.dataset.samples = 10;
+  c.dataset.bytes_per_sample = byte_size{1U << 20U};
+  c.sampler.batch_size = 65'536;
+  CHECK(Session::dry_run(c).slot_bytes < 11U << 20U);
+  Session session(c, with_digests());
+  const auto batch = session.next();
+  REQUIRE(batch);
+  CHECK(batch->rows() == 10);
+  // Of two ranks each has half of it.
+  c.sampler.rank = 1;
+  c.sampler.world_size = 2;
+  CHECK(Session::dry_run(c).slot_bytes < 6U << 20U);
+}
+
 TEST_CASE("a session that is never iterated has no children, no threads and no descriptors of its own") {
   const std::size_t descriptors = entries_of("/proc/self/fd");
   const std::size_t threads = entries_of("/proc/self/task");

@@ -75,6 +75,8 @@ class stage final : supervisor::keeper_news, supervisor::job_upload_news {
   int times_reopened = 0;
   std::vector<gpu_owner::attached_partition> attachments;
   int closed = 0;
+  nanoseconds waited{0};  // its sink, for batches
+  bool waits = false;
   std::vector<jobs::device_answer> answers;
   std::vector<jobs::device_lost> losses;
   supervisor::owner_keeper_actor actor;
@@ -91,7 +93,10 @@ class stage final : supervisor::keeper_news, supervisor::job_upload_news {
   void owner_recovered(std::uint32_t, double) override {}
   void progressed(std::uint64_t, std::uint64_t, bool) override {}
   void attached(const gpu_owner::attached_partition& what) override { attachments.push_back(what); }
-  void owner_waited(nanoseconds) override {}
+  void owner_waited(nanoseconds in_all, std::optional<steady_time> waits_at) override {
+    waited = in_all;
+    waits = waits_at.has_value();
+  }
   void gpu_processes_seen(std::vector<gpu_process>) override {}
   void gave_up(const failure& why) override { failures.push_back(why); }
   void owner_closed() override { ++closed; }
@@ -111,6 +116,39 @@ TEST_CASE("an owner is told the config first, then its partitions, then the uplo
   CHECK(std::get<protocol::map_partition>(told[1]).partition == 3);
   CHECK(std::get<protocol::upload_slots>(told[2]).uploads.size() == 2);
   CHECK(s.times_opened == 1);
+}
+
+TEST_CASE("the waits of the owner's sink count while they last, and those of dead owners too") {
+  stage s;
+  told_owner first;
+  s.be_ready(1, first);
+  auto page = arena::flight_writer::map(s.flights->fd(), 0);
+  REQUIRE(page);
+  const auto now = [&] { return s.world.system.clock().now(); };
+  s.world.pass(1s);
+  page->wait_begins(now());
+  s.world.pass(2s);
+  CHECK(s.waits);
+  CHECK(s.waited > 1500ms);
+  CHECK(s.waited <= 2s);
+  page->wait_ends(now());
+  s.world.pass(1s);
+  CHECK_FALSE(s.waits);
+  CHECK(s.waited == 2s);
+  page->wait_begins(now());
+  s.world.pass(500ms);
+  s.say(supervisor::owner_exited{1, {::getpid(), process::exit_report::how::signalled, SIGKILL, {}}, ""});
+  CHECK_FALSE(s.waits);
+  CHECK(s.waited == 2500ms);
+  s.world.pass(1s);
+  CHECK(s.waited == 2500ms);
+  told_owner second;
+  s.be_ready(2, second);
+  page->wait_begins(now());
+  s.world.pass(1s);
+  page->wait_ends(now());
+  s.world.pass(1s);
+  CHECK(s.waited == 3500ms);
 }
 
 TEST_CASE("uploads of more than a frame are split, for the first owner and for each that replaces it") {

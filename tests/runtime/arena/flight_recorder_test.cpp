@@ -109,3 +109,49 @@ TEST_CASE("a cleared recorder says nothing about the incarnation before") {
   CHECK(all->read(1).word == 0);
   CHECK(all->read(1).heartbeats == 0);
 }
+
+TEST_CASE("a wait in progress counts, and one that is over counts once") {
+  using namespace std::chrono_literals;
+  auto all = flight_recorders::create(1);
+  REQUIRE(all);
+  auto owner = flight_writer::map(all->fd(), 0);
+  REQUIRE(owner);
+  const steady_time start = steady_time{} + 1h;
+  CHECK(all->read(0).waited_until(start) == 0ns);
+  owner->wait_begins(start);
+  CHECK(all->read(0).waited_until(start + 8s) == 8s);
+  owner->wait_ends(start + 9s);
+  CHECK(all->read(0).waited_until(start + 20s) == 9s);
+  owner->wait_begins(start + 20s);
+  CHECK(all->read(0).waited_until(start + 21s) == 10s);
+  all->clear(0);
+  CHECK(all->read(0).waited_until(start + 30s) == 0ns);
+}
+
+TEST_CASE("no wait is counted twice, whenever a reader looks") {
+  using namespace std::chrono_literals;
+  auto all = flight_recorders::create(1);
+  REQUIRE(all);
+  auto owner = flight_writer::map(all->fd(), 0);
+  REQUIRE(owner);
+  std::atomic<bool> enough = false;
+  // It always waits, in short waits: at `now` it has waited for at most that long.
+  std::atomic<std::int64_t> now_ns = 1;
+  const auto at = [](std::int64_t ns) { return steady_time(nanoseconds(ns)); };
+  std::thread writer([&] {
+    for (std::int64_t now = 1; !enough; ++now) {
+      owner->wait_begins(at(now));
+      now_ns = now + 1;
+      owner->wait_ends(at(now + 1));
+    }
+  });
+  bool once = true;
+  for (int reading = 0; reading < 100'000 && once; ++reading) {
+    const flight_reading seen = all->read(0);
+    const std::int64_t now = now_ns;
+    once = seen.waited_until(at(now)) < nanoseconds(now);
+  }
+  enough = true;
+  writer.join();
+  CHECK(once);
+}

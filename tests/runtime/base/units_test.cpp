@@ -51,3 +51,18 @@ TEST_CASE("people read sizes and times in the unit that fits") {
   CHECK(duration_for_people(250ms) == "250 ms");
   CHECK(duration_for_people(125s) == "2 m 5 s");
 }
+
+TEST_CASE("a value that rounds up to the next unit is printed in that unit") {
+  CHECK(bytes_for_people(1023) == "1023 B");
+  CHECK(bytes_for_people(1024) == "1.00 KiB");
+  CHECK(bytes_for_people(MiB - 1) == "1.00 MiB");
+  CHECK(bytes_for_people(1023 * KiB) == "1023 KiB");
+  CHECK(bytes_for_people(GiB - 1) == "1.00 GiB");
+  CHECK(bytes_for_people(10 * KiB - 1) == "10.0 KiB");
+  CHECK(bytes_for_people(100 * KiB - 1) == "100 KiB");
+  CHECK(bytes_for_people(4096 * 1024 * GiB) == "4096 TiB");
+  CHECK(duration_for_people(999'900ns) == "1 ms");
+  CHECK(duration_for_people(999'900us) == "1 s");
+  CHECK(duration_for_people(59'990ms) == "1 m 0 s");
+  CHECK(duration_for_people(59'900ms) == "59.9 s");
+}

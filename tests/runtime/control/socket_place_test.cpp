@@ -78,3 +78,26 @@ TEST_CASE("a folder that somebody keeps locked delays a start by a deadline, and
   REQUIRE(::flock(holder.get(), LOCK_UN) == 0);
   CHECK(bind_session_socket("photos", 17));
 }
+
+TEST_CASE("which rank a session is lies beside its socket as long as it lives, and no longer") {
+  const runtime_folder here;
+  const rank_note second{"launch-2 \"a\"", "photos", 1};
+  const auto first = bind_session_socket("photos-rank0", 17, rank_note{"launch-1", "photos", 0});
+  auto other = bind_session_socket("photos-rank0", 18, second);
+  REQUIRE((first && other));
+  auto found = find_sessions();
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].rank == rank_note{"launch-1", "photos", 0});
+  CHECK(found[1].name == "photos-rank0-18");
+  CHECK(found[1].rank == second);
+  // Of a killed session: replaced by one that is no rank, or removed.
+  other->listener.reset();
+  const auto next = bind_session_socket("photos-rank0-18", 19);
+  REQUIRE(next);
+  CHECK_FALSE(find_sessions()[1].rank);
+  REQUIRE(bind_session_socket("gone", 20, second));
+  CHECK(remove_dead_sockets() == 1);
+  CHECK_FALSE(std::filesystem::exists(socket_folder() / "gone.rank"));
+  remove_session_socket(first->path);
+  CHECK_FALSE(std::filesystem::exists(socket_folder() / "photos-rank0.rank"));
+}

@@ -19,20 +19,22 @@ std::string some_gpu(const char* which) {
 }  // namespace
 
 TEST_CASE("a GPU belongs to one session at a time, and the refusal names its holder") {
-  auto first = exclusive_use::take(some_gpu("a"));
+  auto first = exclusive_use::take(some_gpu("a"), "first");
   REQUIRE(first);
-  const auto second = exclusive_use::take(some_gpu("a"));
+  const auto second = exclusive_use::take(some_gpu("a"), "second");
   REQUIRE_FALSE(second);
   CHECK(second.error().code == errc::device_busy);
   CHECK(second.error().message.find("pid " + std::to_string(::getpid())) != std::string::npos);
-  CHECK(exclusive_use::take(some_gpu("b")));
+  CHECK(second.error().message.find("in use by 'first', an earlier session or pool of this process") !=
+        std::string::npos);
+  CHECK(exclusive_use::take(some_gpu("b"), "second"));
 }
 
 TEST_CASE("a GPU is free again when its session lets it go, and often enough to be asked many times") {
   for (int i = 0; i < 3; ++i) {
-    const auto held = exclusive_use::take(some_gpu("c"));
+    const auto held = exclusive_use::take(some_gpu("c"), "some");
     REQUIRE(held);
-    for (int asked = 0; asked < 5; ++asked) CHECK_FALSE(exclusive_use::take(some_gpu("c")));
+    for (int asked = 0; asked < 5; ++asked) CHECK_FALSE(exclusive_use::take(some_gpu("c"), "some"));
   }
 }
 
@@ -42,7 +44,7 @@ TEST_CASE("a GPU is free again when its session is killed") {
   REQUIRE(::pipe(ready) == 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    const auto held = exclusive_use::take(gpu);
+    const auto held = exclusive_use::take(gpu, "some");
     const char told = held ? 'y' : 'n';
     if (::write(ready[1], &told, 1) == 1) ::pause();
     ::_exit(0);
@@ -50,10 +52,13 @@ TEST_CASE("a GPU is free again when its session is killed") {
   char told = 0;
   REQUIRE(::read(ready[0], &told, 1) == 1);
   CHECK(told == 'y');
-  CHECK_FALSE(exclusive_use::take(gpu));
+  const auto refused = exclusive_use::take(gpu, "some");
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message.find("another penstock session (pid " + std::to_string(child) + ")") !=
+        std::string::npos);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
-  CHECK(exclusive_use::take(gpu));
+  CHECK(exclusive_use::take(gpu, "some"));
   ::close(ready[0]);
   ::close(ready[1]);
 }

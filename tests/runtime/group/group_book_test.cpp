@@ -463,6 +463,25 @@ TEST_CASE("a rank whose place another process has stops at once and says so to t
   CHECK(says_so);
 }
 
+TEST_CASE("rank 0 that hears late of an earlier group is not taken for a replaced process of it") {
+  small_group g(2, true);
+  g.begin();
+  member_report earlier;  // it was cut off when that group's coordinator ended
+  earlier.card = g.cards[1].card;
+  earlier.card.process = 77;
+  earlier.incarnation = 1;
+  earlier.view.generation = 2;
+  earlier.view.coordinator = 78;
+  earlier.view.incarnations = {2, 1};
+  for (int i = 0; i < 3; ++i) {
+    ++earlier.number;
+    g.book->heard(earlier, g.now);
+    g.run(1s);
+  }
+  CHECK(g.handing_out() == ranks{0, 1});
+  CHECK(g.members[0]->incarnation() == 3);
+}
+
 TEST_CASE("orders of an earlier coordinator are ignored") {
   small_group g(2, true);
   g.begin();

@@ -210,7 +210,7 @@ TEST_CASE("a member that does not read gets the newest order later, and not thos
   CHECK(got < sent / 2);
 }
 
-TEST_CASE("a link on which nothing is heard is closed by both sides") {
+TEST_CASE("a member that hears nothing makes another link, and the silent one ends") {
   boost::asio::io_context io;
   link_settings quick = link_settings_for(link_kind::insecure);
   quick.lost_after = 200ms;
@@ -221,6 +221,32 @@ TEST_CASE("a link on which nothing is heard is closed by both sides") {
   // Whoever is first; the other sees the end, or finds the same.
   const std::string both = coordinator.closed.begin()->second + " | " + member.reasons.at(0);
   CHECK(both.find("nothing was heard for 100 ms") != std::string::npos);
+}
+
+TEST_CASE(
+    "a coordinator that stood still finds the last report of a rank, which had tried to connect again") {
+  boost::asio::io_context io;
+  link_settings settings = link_settings_for(link_kind::local);
+  settings.lost_after = 200ms;
+  const unique_fd listening = listen_at(settings.address, 1s).value();
+  test_member member(io, settings);
+  unique_fd link;
+  run_until(io, [&] {
+    if (!link) link.reset(::accept4(listening.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    return link.get() >= 0;
+  });
+  send_raw(link, encode(link_hello{group_protocol, settings.group}));
+  run_until(io, [&] { return member.connected == 1; });
+  run_until(io, [&] { return !member.reasons.empty(); });
+  CHECK(member.reasons.at(0).find("nothing was heard for 100 ms") != std::string::npos);
+  const std::string last = encode(numbered_report(7)).value();
+  REQUIRE(member.link->send(numbered_report(7)));
+  CHECK(receive_raw(link).value_or("").ends_with(last));
+  SECTION("its word is heard, too") {
+    send_raw(link, encode(numbered_order(3)).value());
+    run_until(io, [&] { return !member.orders.empty(); });
+    CHECK(member.orders.at(0).number == 3);
+  }
 }
 
 TEST_CASE("a coordinator that does not answer, and a name that nobody knows, are told as that") {
@@ -303,7 +329,7 @@ TEST_CASE("callbacks may stop and destroy what calls them") {
   member = member_link::make(io, to,
                              {.order = [](group_order) {},
                               .connected = [&] { CHECK(member->send(numbered_report(1))); },
-                              .disconnected = [&](const std::string&) { member.reset(); }})
+                              .disconnected = [&](const link_trouble&) { member.reset(); }})
                .value();
   run_until(io, [&] { return heard && !member; });
   run_ready(io);

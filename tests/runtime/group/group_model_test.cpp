@@ -1,6 +1,6 @@
-// The books of a group against a small world (group_world.hpp), driven by random scripts: deaths at any step, of rank 0 too,
-// messages that are lost, late or twice, hosts that are cut off, stops, communicators that break. A script that fails is
-// shrunk and printed.
+// The drivers of a group against a small world (group_world.hpp), driven by random scripts: deaths at any step, of rank 0 too,
+// processes that stand still, messages that are lost, late or twice, hosts that are cut off, stops, communicators that break. A
+// script that fails is shrunk and printed.
 #include "tests/runtime/group/group_world.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -55,6 +55,24 @@ script random_script(random_choice& choose) {
   return made;
 }
 
+/// Nothing but work, and processes that stand still.
+script random_script_of_pauses(random_choice& choose) {
+  script made = random_script(choose);
+  const std::uint32_t calm = 5 + choose.below(60);
+  for (auto& s : made) {
+    if (s.what >= group_act::lose) s.what = group_act::pass;
+    if (choose.below(calm) == 0) s.what = choose.below(2) == 0 ? group_act::pause_one : group_act::pause_all;
+  }
+  return made;
+}
+
+group_world_settings random_settings_of_pauses(random_choice& choose) {
+  group_world_settings s = random_settings(choose);
+  s.waits = choose.below(4) == 0;
+  s.odd = s.odd_data = std::nullopt;
+  return s;
+}
+
 std::string describe(const group_world_settings& s) {
   return fmt::format(
       "ranks {}, batches {}, waits {}, communicator {}, counts_starts {}, deaths_seen {}, launcher_hears_end "
@@ -88,8 +106,21 @@ TEST_CASE("a group agrees, survives or ends as one, whatever dies, is cut off, o
     CHECK(testing::is_tried(tally.outcomes[how], 200));
   for (const std::uint64_t often :
        {tally.replaced, tally.takeovers, tally.back, tally.cut_off, tally.communicators, tally.aborts,
-        tally.refused, tally.stops, tally.twins})
+        tally.refused, tally.stops, tally.twins, tally.pauses})
     CHECK(testing::is_tried(often, 50));
+}
+
+TEST_CASE("in a group whose processes stand still whoever ran is never blamed, and all name the same one") {
+  group_world_tally tally;
+  auto model = model_that_counts(tally);
+  model.name = "group model, pauses";
+  model.random_script = random_script_of_pauses;
+  model.random_settings = random_settings_of_pauses;
+  testing::explore(model);
+  using group::group_outcome;
+  for (const std::uint64_t often :
+       {tally.outcomes[group_outcome::finished], tally.pauses, tally.blamed_for_pauses})
+    CHECK(testing::is_tried(often, 200));
 }
 
 TEST_CASE("the model of groups finds that a rank which is cut off goes on") {

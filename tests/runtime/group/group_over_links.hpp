@@ -57,18 +57,19 @@ class rank_over_links {
                   const group::rank_card& card, std::uint64_t steps)
       : of_(of), book_(settings_of(of, card), steps, real_now()), steps_(steps) {
     link_ =
-        group::member_link::make(io, std::move(link),
-                                 {.order =
-                                      [this](const group::group_order& o) {
-                                        book_.heard(o, real_now());
-                                        advance();
-                                      },
-                                  .disconnected = [this](const std::string& why) { reasons.push_back(why); },
-                                  .coordinator_ended =
-                                      [this] {
-                                        book_.coordinator_gone("its process has ended");
-                                        advance();
-                                      }})
+        group::member_link::make(
+            io, std::move(link),
+            {.order =
+                 [this](const group::group_order& o) {
+                   book_.heard(o, real_now());
+                   advance();
+                 },
+             .disconnected = [this](const group::link_trouble& trouble) { reasons.push_back(trouble.why); },
+             .coordinator_ended =
+                 [this] {
+                   book_.coordinator_gone("its process has ended");
+                   advance();
+                 }})
             .value();
     book_.described({"fingerprint", 0, 0});
     advance();

@@ -2,6 +2,7 @@
 // depend on what came out of all before, and prints a digest of everything at the end. Not a test by itself.
 //
 //   group_program ROUNDS [--wait] [--state FILE] [--die RANK:ROUND] [--odd RANK:WHAT] [--pause MS] [--large BYTES] [--beside NAME]
+//                [--lost-after MS] [--join MS] [--deadline MS]
 #include "tests/runtime/group/rank_main.hpp"
 
 #include <penstock/group.hpp>
@@ -33,6 +34,9 @@ struct wanted {
   std::optional<std::uint32_t> odd{};
   std::string what{};
   std::chrono::milliseconds pause{0};
+  std::optional<std::chrono::milliseconds> lost_after{};
+  std::chrono::milliseconds join = 20s;
+  std::chrono::milliseconds deadline = 30s;  // of each operation
   std::size_t large = 0;
   std::string beside{};  // the name of another group, in which every round has a barrier
 };
@@ -49,6 +53,9 @@ wanted parse(int count, char** arguments) {
     const std::string value = arguments[++i];
     const std::string behind = value.substr(value.find(':') + 1);
     if (name == "--state") w.state = value;
+    if (name == "--lost-after") w.lost_after = std::chrono::milliseconds(std::stoi(value));
+    if (name == "--join") w.join = std::chrono::milliseconds(std::stoi(value));
+    if (name == "--deadline") w.deadline = std::chrono::milliseconds(std::stoi(value));
     if (name == "--pause") w.pause = std::chrono::milliseconds(std::stoi(value));
     if (name == "--beside") w.beside = value;
     if (name == "--large") w.large = std::stoul(value);
@@ -95,7 +102,8 @@ int run(const wanted& w) {
   penstock::group_options options;
   options.name = "test";
   options.settings.on_lost_rank = w.waits ? penstock::lost_rank_rule::wait : penstock::lost_rank_rule::fail;
-  options.settings.join_timeout = 20s;
+  options.settings.join_timeout = w.join;
+  if (w.lost_after) options.settings.lost_after = *w.lost_after;
   options.collectives = at.collectives;
   const bool odd = w.odd && own != nullptr && std::to_string(*w.odd) == own;
   options.agree = {{"the seed", odd && w.what == "seed" ? "8" : "7"}};
@@ -112,12 +120,12 @@ int run(const wanted& w) {
     if (is_odd && w.what == "sleeps" && round == 3) std::this_thread::sleep_for(3s);
     const bool barrier = round % 5 == 0 || (is_odd && w.what == "kind" && round == 3);
     if (barrier) {
-      group.barrier(w.what == "sleeps" ? 1s : 30s);
+      group.barrier(w.what == "sleeps" ? 1s : w.deadline);
     } else {
       std::vector<std::byte> bytes(w.large > 0 ? w.large : 8 + group.rank());
       std::memcpy(bytes.data(), &at.sum, sizeof at.sum);
       bytes.back() = static_cast<std::byte>(group.rank());
-      for (const auto& one : group.all_gather(bytes, w.what == "sleeps" ? 1s : 30s))
+      for (const auto& one : group.all_gather(bytes, w.what == "sleeps" ? 1s : w.deadline))
         at.sum = hashed(at.sum, one);
     }
     if (beside) beside->barrier(30s);

@@ -81,6 +81,32 @@ class GroupProgramTest(RanksTest):
         _, err = self.end(ranks[0], 3)
         self.assertIn("timed_out: collective operation 3, an all_gather, of the group 'test' was not complete within 1s", err)
 
+    def test_ranks_that_cannot_meet_name_the_reason_that_they_know(self):
+        """Each rank by its own: there is nobody to tell."""
+        with socket.create_server(("127.0.0.1", 0)) as one:
+            taken = one.getsockname()[1]
+            with socket.create_server(("127.0.0.1", 0)) as another:
+                free = another.getsockname()[1]
+            secret = {0: "of these ranks and no others", 1: "of another job altogether"}
+            unreachable = r"rank 0: cannot be reached by rank 1 \(.*\) within 1s: "
+            for what, address, secret_of_1, of_0, of_1 in (
+                ("an unknown host", "nobody-knows-this.invalid:4711", 0,
+                 r"cannot reach its own address of the group within 1s: looking up the address of 'nobody-knows-this.invalid'",
+                 unreachable + "looking up the address of 'nobody-knows-this.invalid'"),
+                ("a port that another program has", "127.0.0.1:%d" % taken, 0,
+                 "cannot listen for the other ranks within 1s: .*:%d: Address already in use" % taken, None),
+                ("no rank 0", "127.0.0.1:%d" % free, 0, None, unreachable + r".*Connection refused"),
+                ("another secret", "127.0.0.1:%d" % free, 1,
+                 r"rank 1 did not arrive within 1s; arrived: rank 0 \(.*\); refused: 127\.0\.0\.1:\d+ \(another secret\)",
+                 unreachable + "the coordinator at 127.0.0.1:%d: .*secret" % free),
+            ):
+                with self.subTest(what):
+                    ranks = {rank: self.start_rank(rank, 2, 1, "--join", 1000, PENSTOCK_GROUP_ADDR=address,
+                                                   PENSTOCK_GROUP_SECRET=secret[secret_of_1 if rank == 1 else 0])
+                             for rank, words in ((0, of_0), (1, of_1)) if words}
+                    for rank, process in ranks.items():
+                        self.assertRegex(self.end(process, 3)[1], of_0 if rank == 0 else of_1)
+
     def test_a_rank_that_is_started_again_takes_its_place(self):
         whole = [self.end(one, 0)[0] for one in self.start_all(4, 100)]
         expected = self.check_digests(whole, 4, 100)

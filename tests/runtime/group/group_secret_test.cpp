@@ -94,3 +94,32 @@ TEST_CASE("ranks on several hosts need a secret, unless anybody may come in") {
         "in who "
         "reaches that port");
 }
+
+TEST_CASE(
+    "over the network a secret that somebody may remember is stretched, and one that was drawn is not") {
+  const group_address host{group_address::kind::tcp, "node0", 5000};
+  const group_address here{group_address::kind::abstract_socket, "penstock-group/0/1/train", 0};
+  const auto secret = [](const group_address& where, const std::string& text, const std::string& group) {
+    auto found = secret_of_links(where, group, "", false, with_secret(text));
+    REQUIRE(found);
+    return (*found)->bytes;
+  };
+  const std::string drawn = good + good;
+  const std::string sentence = "correct horse battery";
+  CHECK(secret(host, drawn, "7/photos") == drawn);
+  CHECK(secret(here, sentence, "7/photos") == sentence);
+  // hashlib.scrypt(b"correct horse battery", salt=b"penstock group secret 1: 7/photos", n=2**15, r=8, p=3, dklen=32)
+  const std::string key = secret(host, sentence, "7/photos");
+  std::string digits;
+  for (const char byte : key) digits += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  CHECK(digits == "8a3299c94f3217aa094d18bde8be25d8ee689e9685efd712fbe65d94ca11f7da");
+  CHECK(secret(host, sentence, "8/photos") != key);
+  for (const std::string& short_one : {good, drawn.substr(1), drawn.substr(1) + "x"})
+    CHECK(secret(host, short_one, "7/photos").size() == 32);
+}
+
+TEST_CASE("links between hosts without a secret are refused before anything is stretched") {
+  const group_address host{group_address::kind::tcp, "node0", 5000};
+  CHECK(says(secret_of_links(host, "7/photos", "", false, with_secret(std::nullopt)), "has no secret"));
+  CHECK_FALSE(secret_of_links(host, "7/photos", "", true, with_secret(std::nullopt)).value());
+}

@@ -47,7 +47,7 @@ member_report full_report() {
   r.facts = stream_facts{"mine", 1, 2};
   r.steps = 10;
   r.lapsed = r.stream_over = r.frozen = r.stop_wanted = r.left = true;
-  r.failed = "no more";
+  r.failed = group_cause{2, "node7", 4711, "no more"};
   r.communicator = {11, communicator_state::how::aborting, "an error"};
   r.settled = (1ULL << 40U) + 1;
   r.held = {16, 32, 1ULL << 41U};
@@ -216,10 +216,10 @@ TEST_CASE("sizes, enumerators and truth values are not trusted") {
 
 TEST_CASE("texts for people are cut, and what would have to be cut otherwise is refused by name") {
   member_report report = full_report();
-  report.failed = std::string(100'000, 'f');
+  report.failed = group_cause{2, "node7", 4711, std::string(100'000, 'f')};
   report.view.cause->cause = std::string(100'000, 'c');
   const member_report cut = decode_report(as_bytes(report), world).value();
-  CHECK(cut.failed->size() == text_max);
+  CHECK(cut.failed->cause.size() == text_max);
   CHECK(cut.view.cause->cause.ends_with("ccc..."));
   const auto refusal = [](const member_report& r) {
     const auto sent = encode(r);
@@ -253,7 +253,7 @@ TEST_CASE("the largest messages fit a frame") {
   report.card.device.resize(device_name_max);
   report.card.settings = {{"a", std::string(settings_bytes_max - 13, 's')}};
   report.facts->fingerprint.resize(fingerprint_max);
-  report.failed = std::string(text_max, 'f');
+  report.failed = group_cause{0, std::string(host_name_max, 'h'), 1, std::string(text_max, 'f')};
   report.communicator.cause = std::string(text_max, 'c');
   report.held.assign(held_max, 1);
   CHECK(as_bytes(report).size() <= frame_bytes_max(ranks));

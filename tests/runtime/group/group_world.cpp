@@ -39,7 +39,7 @@ group_world::process* group_world::newest(std::uint32_t rank) {
 
 group_world::process* group_world::coordinator() {
   process* p = newest(0);
-  return p != nullptr && p->book ? p : nullptr;
+  return p != nullptr && p->coordinator ? p : nullptr;
 }
 
 group_world::process* group_world::any(std::uint32_t pick) {
@@ -72,7 +72,7 @@ void group_world::end_those_left_behind() {
   if (!launcher_settles_the_end() || now_ - told_at_ < left_behind_after) return;
   std::vector<process*> left;
   for (auto& p : alive_) {
-    if (!p->end && p->member->view().outcome == group_outcome::none) left.push_back(p.get());
+    if (!p->end && p->book().view().outcome == group_outcome::none) left.push_back(p.get());
   }
   for (process* p : left) {
     const std::uint32_t rank = p->rank;
@@ -86,7 +86,7 @@ group_world::process& group_world::start(std::uint32_t rank) {
   auto p = std::make_unique<process>();
   p->token = ++tokens_;
   p->rank = rank;
-  p->up_since = p->down_since = now_;
+  p->started = p->up_since = p->down_since = now_;
   member_settings m;
   m.card.rank = rank;
   m.card.world_size = settings_.ranks;
@@ -101,9 +101,9 @@ group_world::process& group_world::start(std::uint32_t rank) {
   m.join_timeout = m.rejoin_timeout = patience;
   m.lost_after = lost_after;
   m.end_grace = 600ms;
-  p->member = std::make_unique<member_book>(m, launched.steps, now_);
-  if (settings_.communicator) p->member->begins_at(launched.steps);
-  if (launched.steps >= settings_.batches) p->member->stream_ended();
+  p->driver = std::make_unique<rank_driver>(rank_setup{m, "somewhere"}, launched.steps, now_);
+  if (settings_.communicator) p->book().begins_at(launched.steps);
+  if (launched.steps >= settings_.batches) p->book().stream_ended();
   if (rank == 0) {
     group_settings g;
     g.world_size = settings_.ranks;
@@ -113,7 +113,7 @@ group_world::process& group_world::start(std::uint32_t rank) {
     g.join_timeout = g.rejoin_timeout = patience;
     g.lost_after = lost_after;
     g.end_grace = end_grace;
-    p->book = std::make_unique<group_book>(g, now_);
+    p->coordinator = std::make_unique<coordinator_driver>(g, "group", now_);
     if (++coordinators_ > 1) ++tally_.takeovers;
   }
   if (launched.starts++ > 0) ++tally_.replaced;
@@ -130,18 +130,17 @@ void group_world::kill(process& p, bool loses_words) {
   launched.stop_disturbed = true;
   launched.away_since = std::min(launched.away_since, now_);
   if (!p.up.empty()) last_words_.push_back(p.up.back());
-  if (p.book) {
+  if (p.coordinator) {
     may_differ_ = true;
     last_words_.clear();  // they were on their way to it
     for (auto& other : alive_) {
       other->up.clear();
       other->down.clear();
-      if (settings_.deaths_seen && !other->cut_down && other.get() != &p)
-        other->member->coordinator_gone("rank 0 has ended");
+      if (!other->cut_down && other.get() != &p) tell_rank(*other, std::nullopt);
     }
-  } else if (process* c = coordinator(); c != nullptr && !p.cut_up) {
+  } else if (coordinator() != nullptr && !p.cut_up) {
     while (!loses_words && !p.up.empty()) carry_up(p, false);
-    if (settings_.deaths_seen) c->book->gone(p.token, "killed", now_);
+    tell_coordinator(p.token, std::nullopt);
   }
   std::erase_if(alive_, [&](const auto& one) { return one.get() == &p; });
 }
@@ -150,7 +149,7 @@ void group_world::kill(process& p, bool loses_words) {
 void group_world::kill_whole(std::uint32_t pick) {
   std::vector<process*> whole;
   for (auto& p : alive_) {
-    if (p->member->steps() == settings_.batches) whole.push_back(p.get());
+    if (p->book().steps() == settings_.batches) whole.push_back(p.get());
   }
   if (!whole.empty()) kill(*whole[pick % whole.size()], pick % 3 == 0);
 }
@@ -160,7 +159,7 @@ void group_world::twin(std::uint32_t rank) {
   process* const old = newest(rank);
   if (rank == 0 || old == nullptr || settings_.counts_starts || alive_.size() > settings_.ranks + 2UL) return;
   if (!settings_.waits) may_fail_ = true;
-  if (old->member->incarnation() == 0) may_fail_ = true;  // two at once, as far as the group can see
+  if (old->book().incarnation() == 0) may_fail_ = true;  // two at once, as far as the group can see
   old->cut_up = old->cut_down = true;
   ranks_[rank].stop_disturbed = true;
   ranks_[rank].twins = true;
@@ -169,27 +168,64 @@ void group_world::twin(std::uint32_t rank) {
   start(rank);
 }
 
-void group_world::hear(process& coordinator, const member_report& report) {
+void group_world::hear(process& c, link_id link, const member_report& report) {
   const group_view& known = report.view;
-  if (known.generation > 0 && known.generation >= coordinator.known_generation) {
+  if (known.generation > 0 && known.generation >= c.known_generation) {
     const std::uint64_t group = group_of_.at(known.coordinator);
-    const bool two = known.generation == coordinator.known_generation && group != coordinator.known_group;
-    coordinator.known_generation = known.generation;
-    coordinator.known_group = two ? coordinator.token : group;  // what it makes of two is neither
+    const bool two = known.generation == c.known_generation && group != c.known_group;
+    c.known_generation = known.generation;
+    c.known_group = two ? c.token : group;  // what it makes of two is neither
   }
-  coordinator.book->heard(report, now_);
+  c.coordinator->reported(link, report, now_);
+}
+
+/// At once, or when its process goes on.
+void group_world::tell_coordinator(link_id link, std::optional<member_report> report) {
+  process* const c = coordinator();
+  if (c == nullptr) return;
+  c->reports.emplace_back(link, std::move(report));
+  if (!stands_still(*c)) wake(*c);
+}
+
+void group_world::tell_rank(process& p, std::optional<group_order> order) {
+  p.orders.push_back(std::move(order));
+  if (!stands_still(p)) wake(p);
+}
+
+/// It hears what has come.
+void group_world::wake(process& p) {
+  while (!p.reports.empty()) {
+    const auto [link, report] = std::move(p.reports.front());
+    p.reports.pop_front();
+    if (report) {
+      hear(p, link, *report);
+    } else {
+      p.coordinator->closed(link);
+      if (settings_.deaths_seen) p.coordinator->process_ended(link, now_);
+    }
+  }
+  while (!p.orders.empty()) {
+    const auto order = std::move(p.orders.front());
+    p.orders.pop_front();
+    if (order) {
+      p.driver->link_made();
+      p.driver->heard(*order, now_);
+    } else {
+      p.driver->link_lost({"rank 0 has ended", true});
+      if (settings_.deaths_seen) p.book().coordinator_gone("rank 0 has ended");
+    }
+  }
 }
 
 /// Of a group that the present one knows nothing of.
 bool group_world::former(const process& p) const {
-  const group_view& known = p.member->view();
+  const group_view& known = p.book().view();
   return known.generation > 0 && group_of_.at(known.coordinator) != group_;
 }
 
 void group_world::carry_up(process& p, bool again) {
-  process* const c = coordinator();
   if (p.up.empty()) return;
-  if (c != nullptr && !p.cut_up) hear(*c, p.up.front());
+  if (!p.cut_up) tell_coordinator(p.token, p.up.front());
   if (again) return;
   p.up.pop_front();
   p.up_since = now_;
@@ -207,33 +243,34 @@ void group_world::carry_down(process& p, bool again) {
   if (order.standing == rank_standing::refused) ++tally_.refused;
   p.old_orders.push_back(order);
   if (p.old_orders.size() > 8) p.old_orders.pop_front();
-  p.member->heard(order, now_);
+  tell_rank(p, order);
 }
 
 bool group_world::hands_out(const process& p) const {
-  if (p.end) return false;
-  if (settings_.goes_on_when_cut_off && p.handed_out) return p.member->steps() < settings_.batches;
-  return p.member->may_hand_out(now_);
+  if (p.end || stands_still(p)) return false;
+  if (settings_.goes_on_when_cut_off && p.handed_out) return p.book().steps() < settings_.batches;
+  return p.book().may_hand_out(now_);
 }
 
 void group_world::hand_over(process& p) {
   if (!hands_out(p)) return;
   must(!settings_.odd && !settings_.odd_data, "a rank hands out although the ranks disagree");
   p.handed_out = true;
-  const std::uint64_t steps = p.member->steps() + 1;
-  p.member->delivered(steps);
-  if (settings_.communicator) p.member->held({steps});
+  const std::uint64_t steps = p.book().steps() + 1;
+  p.book().delivered(steps);
+  if (settings_.communicator) p.book().held({steps});
   ranks_[p.rank].delivered = std::max(ranks_[p.rank].delivered, steps);
-  if (steps == settings_.batches) p.member->stream_ended();
+  if (steps == settings_.batches) p.book().stream_ended();
   if (newest(p.rank) == &p && tokens_ % 2 == 0)
     ranks_[p.rank].steps = steps;  // else the launcher hears of it later
 }
 
 void group_world::do_nccl(process& p) {
+  if (stands_still(p)) return;
   if (p.to_abort) {
     p.made = 0;
     p.to_make.reset();
-    p.member->communicator_aborted(*std::exchange(p.to_abort, std::nullopt));
+    p.book().communicator_aborted(*std::exchange(p.to_abort, std::nullopt));
     ++tally_.aborts;
   } else if (p.to_make) {
     const make_communicator make = *std::exchange(p.to_make, std::nullopt);
@@ -245,33 +282,34 @@ void group_world::do_nccl(process& p) {
     p.made = make.number;
     p.made_id = make.id;
     made_by_[make.id].insert(p.rank);
-    p.member->communicator_made(make.number);
+    p.book().communicator_made(make.number);
   }
 }
 
-void group_world::advance_book(process& p) {
-  for (group_command& c : p.book->advance(now_)) {
-    if (auto* send = std::get_if<send_order>(&c)) {
+void group_world::advance_coordinator(process& p) {
+  for (coordinator_command& c : p.coordinator->advance(now_)) {
+    if (auto* send = std::get_if<send_over_link>(&c)) {
+      must(send->link == send->process, "an order leaves over the link of another process");
       for (auto& to : alive_) {
         if (to->token == send->process && !to->cut_down && to->down.size() < 50)
-          to->down.push_back(send->order);
+          to->down.push_back(std::move(send->order));
       }
     } else if (auto* draw = std::get_if<draw_communicator_id>(&c)) {
-      p.book->communicator_id(draw->number, fmt::format("id {}", ++draws_));
-    } else if (std::get<group_event>(c).what == group_event::kind::established) {
-      group_ = group_of_[p.token] = p.known_generation > 0 ? p.known_group : p.token;
-    } else if (std::get<group_event>(c).what == group_event::kind::back) {
+      p.coordinator->communicator_drawn(draw->number, fmt::format("id {}", ++draws_));
+    } else if (std::get<coordinator_news>(c).text.ends_with(" is back")) {
       ++tally_.back;
     }
   }
+  if (p.coordinator->view().coordinator == p.token && !group_of_.contains(p.token))
+    group_ = group_of_[p.token] = p.known_generation > 0 ? p.known_group : p.token;
 }
 
 void group_world::advance_member(process& p) {
-  if (!p.described && p.member->view().generation > 0) {
+  if (!p.described && p.book().view().generation > 0) {
     p.described = true;
-    p.member->described({settings_.odd_data == p.rank ? "other" : "same", 0, 0});
+    p.book().described({settings_.odd_data == p.rank ? "other" : "same", 0, 0});
   }
-  for (member_command& c : p.member->advance(now_)) {
+  for (member_command& c : p.driver->advance(now_)) {
     if (auto* report = std::get_if<send_report>(&c)) {
       if (coordinator() != nullptr && !p.cut_up && p.up.size() < 50)
         p.up.push_back(std::move(report->report));
@@ -287,19 +325,19 @@ void group_world::advance_member(process& p) {
 }
 
 void group_world::ended(process& p) {
-  const group_view& known = p.member->view();
+  const group_view& known = p.book().view();
   launched_rank& launched = ranks_[p.rank];
-  if (newest(p.rank) == &p) launched.steps = std::max(launched.steps, p.member->steps());
+  if (newest(p.rank) == &p) launched.steps = std::max(launched.steps, p.book().steps());
   if (p.end->how == group_outcome::finished) {
     // Another process of this rank may have delivered it: where steps need all ranks, the one before; else a twin.
     const bool another = settings_.communicator || launched.twins;
-    const bool whole = (another ? launched.delivered : p.member->steps()) == settings_.batches;
+    const bool whole = (another ? launched.delivered : p.book().steps()) == settings_.batches;
     must(whole, "a group has finished, and a rank has not delivered everything");
   }
   const bool undisturbed = !launched.stop_disturbed && !settings_.communicator && !left_;
   if (p.end->how == group_outcome::stopped && known.limit && undisturbed && p.handed_out)
-    must(p.member->steps() == *known.limit || p.member->steps() == settings_.batches,
-         fmt::format("a rank has stopped at step {} and not at {}", p.member->steps(), *known.limit));
+    must(p.book().steps() == *known.limit || p.book().steps() == settings_.batches,
+         fmt::format("a rank has stopped at step {} and not at {}", p.book().steps(), *known.limit));
   if (known.outcome != group_outcome::none) {
     ++tally_.outcomes[known.outcome];
     ends_.push_back(*p.end);
@@ -310,7 +348,7 @@ void group_world::ended(process& p) {
     }
     // Rank 0 died in that moment, and its next process asks ranks that are not there any more.
     const process* c = coordinator();
-    const bool unknown = c == nullptr || c->book->view().outcome == group_outcome::none;
+    const bool unknown = c == nullptr || c->coordinator->view().outcome == group_outcome::none;
     if (unknown && !launcher_settles_the_end()) may_fail_ = may_differ_ = true;
   } else {
     const bool alone = told_ == group_outcome::finished && p.end->cause &&
@@ -325,22 +363,55 @@ void group_world::ended(process& p) {
 }
 
 void group_world::remove_ended() {
-  std::erase_if(alive_, [&](const auto& p) {
-    if (!p->end) return false;
-    if (!p->book || p->book->view().outcome == group_outcome::none) return true;
+  for (std::size_t i = 0; i < alive_.size();) {
+    process& p = *alive_[i];
+    if (p.end && !stands_still(p)) {
+      p.driver->leave(now_);
+      if (p.coordinator) p.coordinator->leave(now_);
+    }
+    const bool goes = !stands_still(p) && p.driver->may_go() && (!p.coordinator || p.coordinator->may_go());
+    if (!goes) {
+      ++i;
+      continue;
+    }
     // Who has not heard the end by then will not hear it.
     const bool late = now_ - decided_at_ >= end_grace && !launcher_settles_the_end();
-    if (p->book->may_leave() && late) may_fail_ = may_differ_ = true;
-    return p->book->may_leave();
-  });
+    if (p.coordinator && p.coordinator->view().outcome != group_outcome::none && late)
+      may_fail_ = may_differ_ = true;
+    if (!p.end) ranks_[p.rank].over = true;  // it has delivered everything, and does not wait for the others
+    exits(p);
+  }
+}
+
+/// What it has sent arrives before its connection ends.
+void group_world::exits(process& p) {
+  const bool coordinates = coordinator() == &p;
+  for (auto& other : alive_) {
+    if (!coordinates || other.get() == &p) continue;
+    while (!other->down.empty()) carry_down(*other, false);
+    if (!other->cut_down) tell_rank(*other, std::nullopt);
+  }
+  if (!coordinates && !p.cut_up) {
+    while (!p.up.empty()) carry_up(p, false);
+    tell_coordinator(p.token, std::nullopt);
+  }
+  std::erase_if(alive_, [&](const auto& one) { return one.get() == &p; });
 }
 
 void group_world::advance() {
-  if (process* c = coordinator()) {
-    advance_book(*c);
-    if (c->book->view().outcome != group_outcome::none) decided_at_ = std::min(decided_at_, now_);
+  for (auto& p : alive_) {
+    if (!stands_still(*p) && p->token % 2 == 0) wake(*p);  // others see first that time has passed
   }
-  for (auto& p : alive_) advance_member(*p);
+  if (process* c = coordinator(); c != nullptr && !stands_still(*c)) {
+    advance_coordinator(*c);
+    if (c->coordinator->view().outcome != group_outcome::none) decided_at_ = std::min(decided_at_, now_);
+  }
+  for (auto& p : alive_) {
+    if (!stands_still(*p)) advance_member(*p);
+  }
+  for (auto& p : alive_) {
+    if (!stands_still(*p)) wake(*p);
+  }
   remove_ended();
   end_those_left_behind();
 }
@@ -349,11 +420,11 @@ void group_world::check() {
   std::map<std::pair<std::uint32_t, std::uint64_t>, int> handing;
   for (const auto& p : alive_) {
     // After the end a coordinator goes, and the next one cannot know who delivers what was left.
-    const bool rest = ranks_[p->rank].twins && p->member->delivers_the_rest();
+    const bool rest = ranks_[p->rank].twins && p->book().delivers_the_rest();
     const std::uint64_t by = rest ? p->let_in_by : 0;
     if (!former(*p) && hands_out(*p) && ++handing[{p->rank, by}] > 1)
       throw violation{"two processes of one rank may hand out at the same time"};
-    if (!p->end && p->member->may_communicate()) {
+    if (!p->end && p->book().may_communicate()) {
       must(p->made != 0, "a rank uses a communicator that it has not made");
       must(made_by_[p->made_id].size() == settings_.ranks,
            "a communicator is used that not all ranks have made");
@@ -365,8 +436,42 @@ void group_world::check() {
   for (const auto& p : alive_) {
     const nanoseconds on_the_way = now_ - std::min(p->up_since, p->down_since);
     if (on_the_way > lost_after) ranks_[p->rank].stop_disturbed = true;
-    if (on_the_way > long_away) may_fail_ = may_differ_ = true;
+    // So does waiting long for the first order that says something.
+    const bool outside = !p->end && p->book().view().generation == 0 && now_ - p->started > long_away;
+    if (on_the_way > long_away || outside) may_fail_ = may_differ_ = true;
   }
+}
+
+/// Where silence is a loss, the group may end, and names nobody else.
+void group_world::pause_one(process& p, nanoseconds time) {
+  if (stands_still(p)) return;
+  p.stands_still_until = now_ + time;
+  ranks_[p.rank].stop_disturbed = true;
+  ++tally_.pauses;
+  if (!settings_.waits && time > lost_after - 6 * beat) paused_.insert(p.rank);
+}
+
+/// As a suspended job: no process runs for a while, and they do not go on in one moment.
+void group_world::pause_all(std::uint32_t pick) {
+  if (now_ - paused_at_ < lost_after) return;  // one rank could be late twice
+  const nanoseconds time = nanoseconds(100ms) * (1 + pick % 60);
+  now_ += time;
+  paused_at_ = now_;
+  exchanged_ = now_;
+  for (auto& p : alive_) {
+    const nanoseconds later = 1ms * static_cast<int>(p->token * pick % 200);
+    p->stands_still_until = std::max<steady_time>(p->stands_still_until + time, now_ + later);
+    p->started += time;
+    p->up_since += time;
+    p->down_since += time;
+  }
+  for (launched_rank& r : ranks_) {
+    r.stop_disturbed = true;
+    if (r.away_since != never) r.away_since += time;
+  }
+  if (decided_at_ != never) decided_at_ += time;
+  if (told_at_ != never) told_at_ += time;
+  ++tally_.pauses;
 }
 
 void group_world::pass(nanoseconds time) {
@@ -374,7 +479,7 @@ void group_world::pass(nanoseconds time) {
   // Where silence ends a group, chance alone must not make it.
   if (!settings_.waits && now_ - exchanged_ > beat) exchange();
   for (auto& p : alive_) {
-    if (newest(p->rank) == p.get()) ranks_[p->rank].steps = p->member->steps();
+    if (newest(p->rank) == p.get()) ranks_[p->rank].steps = p->book().steps();
     if (p->cut_up || p->cut_down) ranks_[p->rank].away_since = std::min(ranks_[p->rank].away_since, now_);
     if (p->up.empty()) p->up_since = now_;
     if (p->down.empty()) p->down_since = now_;
@@ -405,10 +510,11 @@ void group_world::accident(group_act what, std::uint32_t pick) {
       break;
     case group_act::repeat: pick % 2 == 0 ? carry_up(*p, true) : carry_down(*p, true); break;
     case group_act::late:
-      if (!p->old_orders.empty() && pick % 2 == 0)
-        p->member->heard(p->old_orders[pick % p->old_orders.size()], now_);
-      if (process* c = coordinator(); c != nullptr && !last_words_.empty() && pick % 2 == 1)
-        hear(*c, last_words_[pick % last_words_.size()]);
+      if (!p->old_orders.empty() && pick % 2 == 0) tell_rank(*p, p->old_orders[pick % p->old_orders.size()]);
+      if (!last_words_.empty() && pick % 2 == 1) {
+        const member_report& words = last_words_[pick % last_words_.size()];
+        tell_coordinator(words.card.process, words);
+      }
       break;
     case group_act::kill: kill(*p, pick % 3 == 0); break;
     case group_act::kill_whole: kill_whole(pick); break;
@@ -427,26 +533,33 @@ void group_world::accident(group_act what, std::uint32_t pick) {
       if (newest(p->rank) == p) ranks_[p->rank].away_since = never;
       break;
     case group_act::stop:
-      p->member->want_stop();
+      p->book().want_stop();
       if (!std::exchange(stopped_, true)) ++tally_.stops;
       break;
     case group_act::break_nccl:
-      if (p->made != 0) p->member->communicator_broken(p->made, "an asynchronous error");
+      if (p->made != 0) p->book().communicator_broken(p->made, "an asynchronous error");
       break;
     case group_act::leave:
-      p->member->leave();
+      p->driver->leave(now_);
       left_ = may_fail_ = may_differ_ = true;
       break;
     case group_act::fail:
-      p->member->fail("out of memory");
+      p->book().fail("out of memory");
       may_fail_ = may_differ_ = true;
       break;
     case group_act::twin: twin(pick % settings_.ranks); break;
     case group_act::wait:
-      pass(nanoseconds(300ms) + nanoseconds(1ms) * (pick % 900));
+      for (std::uint32_t i = 0; i < 6 + pick % 18; ++i) {
+        now_ += 50ms;
+        exchanged_ = now_;
+        advance();
+      }
+      pass(0ms);
       if (!settings_.waits) may_fail_ = may_differ_ = true;
       for (launched_rank& r : ranks_) r.stop_disturbed = true;
       break;
+    case group_act::pause_one: pause_one(*p, nanoseconds(100ms) * (1 + pick / 7 % 30)); break;
+    case group_act::pause_all: pause_all(pick); break;
     default: break;
   }
 }
@@ -502,12 +615,12 @@ void group_world::finish() {
 
 void group_world::check_the_end() const {
   if (ends_.empty()) {
-    must(may_fail_, "no rank has heard how the group ended");
+    must(may_fail_ || !paused_.empty(), "no rank has heard how the group ended");
     return;
   }
   const end_rank& first = ends_.front();
   for (const end_rank& one : ends_) {
-    if (may_differ_) break;
+    if (may_differ_ || paused_.size() > 1) break;
     must(one.how == first.how, "ranks end in different ways");
     must(one.cause == first.cause, "ranks report different causes");
   }
@@ -517,6 +630,12 @@ void group_world::check_the_end() const {
   }
   if (may_fail_) return;
   for (const end_rank& one : ends_) {
+    if (one.how == group_outcome::failed && !paused_.empty()) {
+      must(one.cause && paused_.contains(one.cause->rank),
+           fmt::format("a rank that ran is blamed: {}", one.cause ? in_words(*one.cause) : "?"));
+      ++tally_.blamed_for_pauses;
+      continue;
+    }
     must(one.how != group_outcome::failed,
          fmt::format("a group has failed that had no reason to: {}", one.cause ? one.cause->cause : "?"));
     if (!stopped_)

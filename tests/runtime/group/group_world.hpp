@@ -1,10 +1,10 @@
-// A world for the books of a group: processes that launchers start and kill, links that lose, hold up and repeat messages,
-// clocks that move, streams that are delivered, communicators. It knows by itself what may be, and throws a violation
-// where the books do otherwise. Used by group_model_test.cpp.
+// A world for the drivers of a group and their books: processes that launchers start and kill, that stand still and go on,
+// links that lose, hold up and repeat messages, clocks that move, streams that are delivered, communicators. It knows by itself
+// what may be, and throws a violation where the drivers do otherwise. Used by group_model_test.cpp.
 #pragma once
 
-#include "runtime/group/group_book.hpp"
-#include "runtime/group/member_book.hpp"
+#include "runtime/group/coordinator_driver.hpp"
+#include "runtime/group/rank_driver.hpp"
 #include "tests/runtime/schedule/random_scripts.hpp"
 
 #include <deque>
@@ -19,9 +19,11 @@ namespace penstock::testing {
 
 // clang-format off
 enum class group_act : std::uint8_t { pass, hand_over, deliver, exchange, nccl, start,  // work; the others are accidents
-                                      lose, repeat, late, kill, kill_whole, cut, heal, stop, break_nccl, leave, fail, twin, wait, count };
+                                      lose, repeat, late, kill, kill_whole, cut, heal, stop, break_nccl, leave, fail, twin, wait,
+                                      pause_one, pause_all, count };
 inline constexpr const char* group_act_names[] = {"pass", "hand_over", "deliver", "exchange", "nccl", "start", "lose", "repeat", "late",
-                                                  "kill", "kill_whole", "cut", "heal", "stop", "break_nccl", "leave", "fail", "twin", "wait"};
+                                                  "kill", "kill_whole", "cut", "heal", "stop", "break_nccl", "leave", "fail", "twin", "wait",
+                                                  "pause_one", "pause_all"};
 // clang-format on
 static_assert(std::size(group_act_names) == static_cast<std::size_t>(group_act::count));
 
@@ -42,7 +44,7 @@ struct group_world_settings {
 struct group_world_tally {
   std::map<group::group_outcome, std::uint64_t> outcomes;
   std::uint64_t replaced = 0, takeovers = 0, back = 0, cut_off = 0, communicators = 0, aborts = 0,
-                refused = 0, stops = 0, twins = 0;
+                refused = 0, stops = 0, twins = 0, pauses = 0, blamed_for_pauses = 0;
 };
 
 class group_world {
@@ -56,8 +58,14 @@ class group_world {
   struct process {
     std::uint64_t token = 0;
     std::uint32_t rank = 0;
-    std::unique_ptr<group::member_book> member{};
-    std::unique_ptr<group::group_book> book{};  // of rank 0
+    std::unique_ptr<group::rank_driver> driver{};
+    std::unique_ptr<group::coordinator_driver> coordinator{};  // of rank 0
+    steady_time started{};
+    steady_time stands_still_until{};
+    /// What came meanwhile. Without anything: the link has ended, with the process at its other end.
+    std::deque<std::pair<group::link_id, std::optional<group::member_report>>> reports{};
+    std::deque<std::optional<group::group_order>> orders{};
+    [[nodiscard]] group::member_book& book() const { return driver->book(); }
     std::optional<group::end_rank> end{};
     bool cut_up = false;          // nothing gets through to the coordinator
     bool cut_down = false;        // nothing comes from there
@@ -96,9 +104,16 @@ class group_world {
   void end_those_left_behind();
   void twin(std::uint32_t rank);
   void advance();
-  void advance_book(process& p);
+  void wake(process& p);
+  void tell_coordinator(group::link_id link, std::optional<group::member_report> report);
+  void tell_rank(process& p, std::optional<group::group_order> order);
+  [[nodiscard]] bool stands_still(const process& p) const { return now_ < p.stands_still_until; }
+  void pause_one(process& p, nanoseconds time);
+  void pause_all(std::uint32_t pick);
+  void exits(process& p);
+  void advance_coordinator(process& p);
   void advance_member(process& p);
-  void hear(process& coordinator, const group::member_report& report);
+  void hear(process& coordinator, group::link_id link, const group::member_report& report);
   [[nodiscard]] bool former(const process& p) const;
   void carry_up(process& p, bool again);
   void carry_down(process& p, bool again);
@@ -136,8 +151,10 @@ class group_world {
   std::uint64_t coordinators_ = 0;
   bool stopped_ = false;
   bool left_ = false;
-  bool may_fail_ = false;    // something happened that a group need not survive
-  bool may_differ_ = false;  // and that keeps ranks from hearing the same end
+  steady_time paused_at_{};         // all
+  std::set<std::uint32_t> paused_;  // ranks that stood still for so long, where silence is a loss
+  bool may_fail_ = false;           // something else happened that a group need not survive
+  bool may_differ_ = false;         // and that keeps ranks from hearing the same end
 };
 
 }  // namespace penstock::testing

@@ -131,11 +131,12 @@ struct test_member {
 
   test_member(boost::asio::io_context& io, group::link_settings settings) {
     link =
-        group::member_link::make(io, std::move(settings),
-                                 {.order = [this](group::group_order o) { orders.push_back(std::move(o)); },
-                                  .connected = [this] { ++connected; },
-                                  .disconnected = [this](const std::string& why) { reasons.push_back(why); },
-                                  .coordinator_ended = [this] { ++coordinator_ended; }})
+        group::member_link::make(
+            io, std::move(settings),
+            {.order = [this](group::group_order o) { orders.push_back(std::move(o)); },
+             .connected = [this] { ++connected; },
+             .disconnected = [this](const group::link_trouble& trouble) { reasons.push_back(trouble.why); },
+             .coordinator_ended = [this] { ++coordinator_ended; }})
             .value();
   }
   test_member(const test_member&) = delete;

@@ -1,11 +1,16 @@
 // Links between processes of one host: who the kernel says they are, and that they have ended. A program of its own, in which
 // nothing else has loaded OpenSSL.
+#include "runtime/group/group_sockets.hpp"
 #include "tests/runtime/group/link_world.hpp"
 
+#include <catch2/generators/catch_generators.hpp>
 #include <dlfcn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <csignal>
+#include <vector>
 
 using namespace penstock;
 using namespace penstock::group;
@@ -86,7 +91,7 @@ TEST_CASE("a member learns at once that the coordinator's process has ended") {
   CHECK_FALSE(member.reasons.empty());
 }
 
-TEST_CASE("another user of the host can neither join nor take the group's name") {
+TEST_CASE("another user of the host can neither join nor be taken for the coordinator") {
   if (::geteuid() != 0) SKIP("needs root, to become another user");
   boost::asio::io_context io;
   test_coordinator coordinator(io, link_settings_for(link_kind::local));
@@ -111,4 +116,39 @@ TEST_CASE("another user of the host can neither join nor take the group's name")
       member.reasons.back() ==
       fmt::format("the name @{} was taken by user 65534, and this process is of user 0", taken.address.name));
   CHECK(member.connected == 0);
+}
+
+TEST_CASE("a group whose name another user has taken meets beside it, whatever else that user holds") {
+  if (::geteuid() != 0) SKIP("needs root, to become another user");
+  const link_settings settings = link_settings_for(link_kind::local);
+  const bool listens = GENERATE(true, false);
+  std::array<int, 2> ready{};
+  REQUIRE(::pipe(ready.data()) == 0);
+  const child other([&] {
+    if (::setresuid(nobody, nobody, nobody) != 0) return;
+    constexpr int decoys = 300;
+    std::vector<unique_fd> held;
+    for (int i = 0; i <= decoys; ++i) {
+      group_address at = settings.address;
+      if (i > 0) at.name += fmt::format("/{:016x}", i);
+      const socket_address name = *address_without_asking(at);
+      unique_fd made(::socket(AF_UNIX, SOCK_STREAM, 0));
+      if (::bind(made.get(), reinterpret_cast<const ::sockaddr*>(&name.bytes), name.size) != 0) return;
+      if (listens && ::listen(made.get(), 4) != 0) return;
+      held.push_back(std::move(made));
+    }
+    if (::write(ready[1], "x", 1) != 1) return;
+    ::pause();
+  });
+  char one = 0;
+  REQUIRE(::read(ready[0], &one, 1) == 1);
+  boost::asio::io_context io;
+  test_coordinator coordinator(io, settings);
+  test_member member(io, settings);
+  run_until(io, [&] { return member.connected == 1 && coordinator.listener->links() == 1; });
+  // It is found again, too.
+  member.link->stop();
+  test_member next(io, settings);
+  run_until(io, [&] { return next.connected == 1; });
+  for (const int end : ready) ::close(end);
 }

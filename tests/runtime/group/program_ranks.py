@@ -33,10 +33,10 @@ class RanksTest(unittest.TestCase):
         self.running.append(process)
         return process
 
-    def start_rank(self, rank, ranks, *arguments, starts=0):
+    def start_rank(self, rank, ranks, *arguments, starts=0, **environment):
         return self.start(self.program, *arguments, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank),
                           LOCAL_WORLD_SIZE=str(ranks), PENSTOCK_GROUP="test-%d" % os.getpid(),
-                          PENSTOCK_GROUP_STARTS=str(starts))
+                          PENSTOCK_GROUP_STARTS=str(starts), **environment)
 
     def start_all(self, ranks, *arguments):
         return [self.start_rank(rank, ranks, *arguments) for rank in range(ranks)]

@@ -316,6 +316,7 @@ class world {
     }
     if (wrongly_quarantined_) return;
     std::vector<std::uint64_t> expected;
+    std::uint32_t replaced = 0;
     for (std::size_t row = 0; row < planned.size(); ++row) {
       const bool lost = settings_.broken.contains(planned[row]) || settings_.killers.contains(planned[row]);
       if (!lost) {
@@ -325,11 +326,13 @@ class world {
           const auto other = plan_.replacement(upload.position, static_cast<std::uint32_t>(row), t);
           if (settings_.broken.contains(other) || settings_.killers.contains(other)) continue;
           expected.push_back(other);
+          ++replaced;
           break;
         }
       }
     }
     if (upload.samples != expected) throw violation{"a batch does not hold the samples of its plan"};
+    if (done.replaced != replaced) throw violation{"replaced rows are not counted"};
   }
 
   void kill_owner() {

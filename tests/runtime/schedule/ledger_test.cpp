@@ -320,6 +320,12 @@ TEST_CASE("with replace another sample takes the row of a failed one") {
   const auto again = only<load_command>(books.advance()).at(0);
   REQUIRE(again.samples.size() == 3);
   CHECK(again.samples[1].sample == plan.replacement(0, 1, 1));
+  REQUIRE(books.loaded({again.lease, 3, {}}) == arrival::accepted);
+  const auto done = books.acknowledged(only<upload_command>(books.advance()).at(0).upload);
+  REQUIRE(done);
+  CHECK(done->delivered == 3);
+  CHECK(done->failed == 0);
+  CHECK(done->replaced == 1);
 }
 
 TEST_CASE("with fail the first failed sample ends the run by name") {

@@ -215,6 +215,20 @@ TEST_CASE("jobs that wait while none runs wait for whom the pool lacks") {
     CHECK(find_blocker(f).text ==
           "worker/0, which is ready but has no lease: callers may keep results in all of its slots");
   }
+  SECTION("callers that keep results, also if no job waits because they wait to submit one") {
+    f.status.jobs->waiting = 0;
+    CHECK_FALSE(is_owed(f));
+    f.status.jobs->callers_wait = true;
+    CHECK(is_owed(f));
+    f.status.jobs->callers_hold_everything = true;
+    f.status.jobs->result_bytes = 7U << 20U;
+    f.status.jobs->memory_bytes = 8U << 20U;
+    const awaited s = find_blocker(f);
+    CHECK(s.kind == stall_kind::consumer);
+    CHECK(s.text ==
+          "callers to free results: 7.00 MiB of 8.00 MiB ([jobs] memory) are kept, and the next job has no "
+          "room");
+  }
   SECTION("a job that runs, for as long as it takes") {
     f.status.jobs->running = 1;
     CHECK_FALSE(is_owed(f));

@@ -120,6 +120,27 @@ TEST_CASE("nobody is blamed for the time in which the supervisor itself did not 
   CHECK(w.pass(1300ms, false).size() == 1);
 }
 
+TEST_CASE(
+    "time in which nobody looked does not count for a child that is being started, nor before the first "
+    "look") {
+  const hang_settings clocks{1s, 1s, 1s};
+  hang_detector detector(clocks);
+  steady_time now{};
+  detector.watch(0, now);
+  now += 1h;
+  CHECK(detector.look(now, {}).empty());  // its start has not returned
+  const std::vector<child_sign> starting{{0, false, 0, 0, false, false}};
+  for (int i = 0; i < 15; ++i) {
+    now += clocks.tick();
+    CHECK(detector.look(now, starting).empty());
+  }
+  now += 1h;
+  CHECK(detector.look(now, {}).empty());
+  CHECK(detector.look(now, starting).empty());
+  now += 2 * clocks.tick();
+  CHECK(detector.look(now, starting).size() == 1);
+}
+
 TEST_CASE("a child under a debugger may stand still") {
   watcher w(1);
   w.signs[0].busy = true;
@@ -145,6 +166,30 @@ TEST_CASE("when over half of four or more miss together, fire is held for one fu
   w.signs[3].busy = false;
   CHECK(w.pass(1800ms, false).empty());
   CHECK(w.pass(500ms, false).size() == 4);
+}
+
+TEST_CASE("four that stop together miss together, though their last heartbeats are not of one moment") {
+  watcher w(4);
+  for (const std::size_t beating : {3, 2, 1, 0}) {  // each stops a look after the one before
+    CHECK(w.pass(62ms, false).empty());
+    for (std::size_t i = 0; i < beating; ++i) ++w.signs[i].heartbeats;
+  }
+  CHECK(w.pass(1600ms, false).empty());
+  CHECK(w.pass(500ms, false).size() == 4);
+}
+
+TEST_CASE("of four that stopped together, one that recovers after the others has half a timeout to do so") {
+  watcher w(4);
+  CHECK(w.pass(1500ms, false).empty());
+  const auto beat_but_the_last = [&] {
+    for (std::size_t i = 0; i < 3; ++i) ++w.signs[i].heartbeats;
+    return w.pass(62ms, false);
+  };
+  for (int i = 0; i < 7; ++i) CHECK(beat_but_the_last().empty());
+  std::vector<hang_verdict> found;
+  for (int i = 0; i < 3 && found.empty(); ++i) found = beat_but_the_last();
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].worker == 3);
 }
 
 TEST_CASE("fire is held for the timeout that was missed, not for a shorter one") {

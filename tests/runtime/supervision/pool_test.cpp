@@ -75,6 +75,24 @@ TEST_CASE("a worker that worked is replaced at once by its next incarnation") {
   CHECK(w.children.restarts() == 1);
 }
 
+TEST_CASE(
+    "the restarts of all places add up to those of the pool, and the sacrificial worker's starts are none") {
+  world w(with_workers(2));
+  w.start_all();
+  w.kill({1, 1}, fruitful_crash);
+  w.start_all();
+  w.children.want_sacrificial(true, w.now);
+  w.start_all();
+  for (std::uint32_t incarnation = 1; incarnation < 4; ++incarnation) {
+    w.kill({64, incarnation});
+    w.start_all();
+  }
+  std::uint32_t sum = 0;
+  for (const place_view& p : w.children.places()) sum += p.restarts;
+  CHECK(sum == 1);
+  CHECK(w.children.restarts() == 1);
+}
+
 TEST_CASE("news of an incarnation that is gone changes nothing") {
   world w(with_workers(1));
   w.start_all();

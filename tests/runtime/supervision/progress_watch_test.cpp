@@ -122,3 +122,57 @@ TEST_CASE("a pool stalls when jobs wait for 5 s and none runs or ends") {
   f.status.jobs->ok = 2;
   CHECK(watch.look(start + 68s, f) == news::moves_again);
 }
+
+TEST_CASE("a start is no stall until it takes longer than usual, and each part of it has its own time") {
+  progress_watch watch;
+  progress_facts f = asking();
+  f.worker_start_deadline = 30s;
+  f.owner_start_deadline = 120s;
+  f.status.gpu_state = "starting";
+  f.status.workers = {worker_in(0, "starting"), worker_in(1, "starting")};
+  watch.look(start, f);
+  CHECK(watch.look(start + 29s, f) == news::none);
+  SECTION("the owner takes too long") {
+    CHECK(watch.look(start + 30s, f) == news::stalled);
+    CHECK(watch.stalled()->text == "waiting for the GPU owner, which is starting");
+    CHECK(watch.stalled()->seconds == 30);
+  }
+  SECTION("then a worker does") {
+    f.status.gpu_state = "ready";
+    CHECK(watch.look(start + 29s, f) == news::none);
+    CHECK(watch.look(start + 43s, f) == news::none);
+    CHECK(watch.look(start + 44s, f) == news::stalled);
+    CHECK(watch.stalled()->text == "waiting for worker/0, which is starting");
+  }
+  SECTION("a worker that comes gives the others as much time again") {
+    f.status.gpu_state = "ready";
+    watch.look(start + 29s, f);
+    f.status.workers[1].state = "ready";
+    CHECK(watch.look(start + 40s, f) == news::none);
+    f.status.workers[1].state = "starting";
+    CHECK(watch.look(start + 54s, f) == news::none);
+    CHECK(watch.look(start + 55s, f) == news::stalled);
+  }
+}
+
+TEST_CASE("a pool whose workers die at each start is stalled however often they start") {
+  progress_watch watch;
+  progress_facts f = asking();
+  f.worker_start_deadline = 30s;
+  news last = news::none;
+  int second = 0;
+  for (; second < 60 && last == news::none; ++second) {
+    f.status.workers = {worker_in(0, second % 2 == 0 ? "starting" : "ready")};
+    f.status.workers[0].incarnation = 1U + static_cast<unsigned>(second) / 2;
+    last = watch.look(start + std::chrono::seconds(second), f);
+  }
+  CHECK(last == news::stalled);
+  CHECK(second <= 18);
+}
+
+TEST_CASE("the time for a start is its share of the deadline") {
+  CHECK(start_patience(10s) == 10s);
+  CHECK(start_patience(30s) == 15s);
+  CHECK(start_patience(120s) == 30s);
+  CHECK(start_patience(1h) == 60s);
+}

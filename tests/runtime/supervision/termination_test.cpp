@@ -87,6 +87,31 @@ TEST_CASE("a child that would hear no other signal is killed at once, for the re
   CHECK(t.advance(begin).empty());
 }
 
+TEST_CASE(
+    "a start that does not return is killed at its deadline, which does not count time without a poll") {
+  steady_time now = begin;
+  termination t({}, now);
+  t.starting(now, 30s);
+  t.start_waits_for("executing '/mnt/worker'");
+  CHECK(signals_until(t, now, begin + 10s).empty());
+  now += 1h;  // the watcher was stopped
+  CHECK(t.advance(now).empty());
+  CHECK(signals_until(t, now, now + 19900ms).empty());
+  CHECK(t.next_deadline() == now + 100ms);
+  CHECK(signals_until(t, now, now + 100ms) == std::vector{SIGKILL});
+  CHECK(t.cause() == death_cause::hang);
+  CHECK(t.reason() == "executing '/mnt/worker' has not returned for 30 s: its file system does not answer");
+}
+
+TEST_CASE("a start that has returned has no deadline any more") {
+  steady_time now = begin;
+  termination t({}, now);
+  t.starting(now, 30s);
+  t.started();
+  CHECK(t.next_deadline() == never);
+  CHECK(signals_until(t, now, begin + 60s).empty());
+}
+
 TEST_CASE("a child that closes its link and ends within the grace died of its own end") {
   steady_time now = begin;
   termination t({}, now);

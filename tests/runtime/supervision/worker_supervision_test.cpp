@@ -170,6 +170,32 @@ TEST_CASE("a worker that never says hello is asked whether its main calls worker
 }
 
 TEST_CASE(
+    "a program that exits with 0 before its hello ends the run at once, and the error says what it has to "
+    "call") {
+  stage s;
+  s.workers.started(s.who(), 7);
+  SECTION("by itself") {
+    s.die(exited(exit_codes::finished), 0);
+    REQUIRE(s.all<workers_failed>().size() == 1);
+    CHECK(s.all<workers_failed>()[0].reason.code == errc::worker_program);
+    CHECK(s.all<workers_failed>()[0].reason.message.starts_with(
+        "worker 0 ended with exit 0 before its hello ([loader] command is not a worker program: its main() "
+        "calls neither "
+        "penstock::worker_main nor, for a pool, penstock::job_main), and so would a replacement"));
+  }
+  SECTION("but not if it was ordered to exit") {
+    s.workers.restart(0, s.now);
+    s.look();
+    s.die(exited(exit_codes::finished), 0);
+    CHECK(s.all<workers_failed>().empty());
+  }
+  SECTION("and not with another exit code: that may be the machine's fault") {
+    s.die(exited(exit_codes::failed), 0);
+    CHECK(s.all<workers_failed>().empty());
+  }
+}
+
+TEST_CASE(
     "a start that does not return is given up after the start deadline, and the error names the program") {
   stage s;
   s.work = "executing '/mnt/worker'";

@@ -19,6 +19,7 @@ json rank(int number, std::uint64_t delivered) {
             {"epoch", 1U},
             {"batches_delivered", delivered / 10},
             {"samples_delivered", delivered},
+            {"samples_done", delivered},
             {"samples_expected", 400U},
             {"stalled", nullptr},
             {"workers", {{{"pid", 7}}, {{"pid", nullptr}}}}}}};

@@ -22,7 +22,8 @@ TEST_CASE("a command's result has its exit code and what it wrote") {
   CHECK(outcome.seconds == 1.5);
   CHECK(outcome.exit_code == 0);
   CHECK_FALSE(outcome.again);
-  CHECK(json::parse(outcome.result) == json{{"exit", 0}, {"stdout", "a\n\"b\""}, {"stderr", "\xEF\xBF\xBD"}});
+  CHECK(json::parse(outcome.result) ==
+        json{{"exit", 0}, {"stdout", "a\n\"b\""}, {"stderr", "\xEF\xBF\xBD"}, {"stderr_base64", "/w=="}});
 }
 
 TEST_CASE("an exit code other than 0 is ok unless it must be 0, and may be tried again either way") {

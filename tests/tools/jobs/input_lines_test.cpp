@@ -125,3 +125,13 @@ TEST_CASE("what cannot be read is refused by name") {
         std::string::npos);
   CHECK(line_source::open("/tmp", 10).error().message.find("is a folder") != std::string::npos);
 }
+
+TEST_CASE("lines may end with a NUL byte, and then contain line feeds") {
+  line_splitter lines(100, line_end::nul);
+  lines.feed(std::string_view("a\nb\0\0c", 6));
+  CHECK(lines.next()->text == "a\nb");
+  CHECK(lines.next()->text.empty());
+  CHECK_FALSE(lines.next());
+  lines.end();
+  CHECK(lines.next()->text == "c");
+}

@@ -2,6 +2,12 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
 
 using namespace penstock;
 using namespace penstock::cli;
@@ -18,6 +24,7 @@ TEST_CASE("a command's line in the job log tells when it ended, how, how long it
   outcome.attempts = 2;
   outcome.exit_code = 3;
   outcome.seconds = 1.25;
+  outcome.started = then - std::chrono::milliseconds(1250);
   const std::string line = job_log_line(then, 6, outcome, "a \"b\"\xff");
   CHECK(line.find('\n') == line.size() - 1);
   CHECK(json::parse(line) == json{{"time", "2027-01-15T08:00:00.000000Z"},
@@ -27,7 +34,9 @@ TEST_CASE("a command's line in the job log tells when it ended, how, how long it
                                   {"exit", 3},
                                   {"seconds", 1.25},
                                   {"text", nullptr},
-                                  {"line", "a \"b\"\xEF\xBF\xBD"}});
+                                  {"line", "a \"b\"\xEF\xBF\xBD"},
+                                  {"started", "2027-01-15T07:59:58.750000Z"},
+                                  {"signal", nullptr}});
 }
 
 TEST_CASE("what a job has not, is null in the job log") {
@@ -38,6 +47,8 @@ TEST_CASE("what a job has not, is null in the job log") {
   CHECK(line.at("exit").is_null());
   CHECK(line.at("seconds").is_null());
   CHECK(line.at("text") == "it killed 3 workers");
+  CHECK(line.at("started").is_null());
+  CHECK(line.at("signal").is_null());
 }
 
 TEST_CASE("a job log that cannot be written says so by its name") {
@@ -46,4 +57,21 @@ TEST_CASE("a job log that cannot be written says so by its name") {
   const auto full = job_log::open("/dev/full");
   REQUIRE(full);
   CHECK((*full)->add("x\n").error().message == "writing the job log '/dev/full': No space left on device");
+}
+
+TEST_CASE("half a line that an earlier run left in the job log is ended before the next one") {
+  std::string path = (std::filesystem::temp_directory_path() / "penstock-log-XXXXXX").string();
+  const unique_fd made(::mkstemp(path.data()));
+  REQUIRE(::write(made.get(), R"({"time":"2027)", 13) == 13);
+  const auto log = job_log::open(path);
+  REQUIRE(log);
+  REQUIRE((*log)->add("{}\n"));
+  std::ifstream in(path);
+  std::string torn;
+  std::string whole;
+  std::getline(in, torn);
+  std::getline(in, whole);
+  CHECK(torn == R"({"time":"2027)");
+  CHECK(whole == "{}");
+  std::filesystem::remove(path);
 }

@@ -30,15 +30,15 @@ TEST_CASE("a line of the output has every field, whatever became of the job") {
   job_outcome good;
   good.attempts = 2;
   good.result = "[1]";
-  CHECK(output_line(7, good) ==
-        "{\"index\":7,\"status\":\"ok\",\"attempts\":2,\"result\":[1],\"error\":null}\n");
+  CHECK(output_line(7, good, "\"a\"") ==
+        "{\"index\":7,\"status\":\"ok\",\"attempts\":2,\"result\":[1],\"error\":null,\"input\":\"a\"}\n");
 
   job_failure why;
   why.status = job_status::poisoned;
   why.text = "it \"killed\"\nthree workers";
   why.causes = {"SIGSEGV", "SIGSEGV", "alone: SIGSEGV"};
   why.attempts = 3;
-  const std::string line = output_line(0, outcome_of(why));
+  const std::string line = output_line(0, outcome_of(why), "null");
   CHECK(line.find('\n') == line.size() - 1);
   const json read = json::parse(line);
   CHECK(read["status"] == "poisoned");
@@ -88,4 +88,21 @@ TEST_CASE("each status is found by its name") {
   for (const job_status status : all_job_statuses) CHECK(status_named(name_of(status)) == status);
   CHECK_FALSE(status_named("okay"));
   CHECK_FALSE(status_named(""));
+}
+
+TEST_CASE("the signal of a failed job is that of its last death") {
+  job_failure why;
+  why.status = job_status::poisoned;
+  why.causes = {"SIGSEGV", "alone: SIGRTMIN+3 (core dumped)"};
+  CHECK(outcome_of(why).signal == "SIGRTMIN+3");
+  CHECK(signal_in("SIGKILL").length() == 7);
+  CHECK(signal_in("exit 3").empty());
+}
+
+TEST_CASE("text is UTF-8 only if a JSON string keeps every byte of it") {
+  CHECK(is_utf8(""));
+  CHECK(is_utf8(std::string("a\0\n", 3)));
+  CHECK(is_utf8("\xEF\xBF\xBD \xc3\xa4"));
+  CHECK_FALSE(is_utf8("\xc3"));
+  CHECK_FALSE(is_utf8("\xed\xa0\x80"));  // a surrogate
 }

@@ -39,7 +39,7 @@ std::string line_of(std::uint64_t index, const std::string& result = "1",
   outcome.status = status;
   outcome.attempts = 1;
   outcome.result = result;
-  return output_line(index, outcome);
+  return output_line(index, outcome, "null");
 }
 
 std::unique_ptr<map_journal> opened(const folder& f) {

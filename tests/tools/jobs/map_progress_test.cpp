@@ -39,7 +39,7 @@ TEST_CASE("failed jobs, skipped lines, restarts and the pool's state are told") 
   now.pool.state = "degraded";
   worker_status ready;
   ready.state = "ready";
-  ready.restarts = 3;
+  now.pool.worker_restarts = 3;
   now.pool.workers = {ready};
   CHECK(map_progress_line(now, after(5, 1000), 1, 200, false) ==
         "100 %  7 jobs  2 jobs/s  2 failed  1 skipped  1 worker  3 restarts  degraded");

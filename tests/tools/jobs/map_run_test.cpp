@@ -1,5 +1,7 @@
 #include "tools/penstock/jobs/map_run.hpp"
 
+#include "tools/penstock/jobs/command_outcome.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
@@ -8,7 +10,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <deque>
 #include <filesystem>
@@ -46,6 +50,7 @@ class bench {
     REQUIRE(::mkdtemp(name) != nullptr);
     folder_ = name;
     output_.reset(::memfd_create("output", MFD_CLOEXEC));
+    errors_.reset(::memfd_create("errors", MFD_CLOEXEC));
   }
   ~bench() { std::filesystem::remove_all(folder_); }
 
@@ -76,15 +81,24 @@ class bench {
     around.journal = journal_.get();
     around.start = std::move(start);
     around.abandon = [this] { abandoned = true; };
+    around.halt = [this] { halted = true; };
     around.tell = [this](const std::string& line) { told.push_back(line); };
+    around.errors = errors_.get();
     run_ = std::make_unique<map_run>(rules, std::move(around));
     return *run_;
   }
 
+  std::string written() { return contents_of(output_.get()); }
+  /// What commands wrote to stderr since the last call.
+  std::string passed_on() {
+    std::string text = contents_of(errors_.get());
+    REQUIRE(::ftruncate(errors_.get(), 0) == 0);
+    REQUIRE(::lseek(errors_.get(), 0, SEEK_SET) == 0);
+    return text;
+  }
   std::vector<json> lines() {
     std::vector<json> all;
-    std::string text(static_cast<std::size_t>(::lseek(output_.get(), 0, SEEK_END)), '\0');
-    REQUIRE(::pread(output_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()));
+    const std::string text = written();
     for (std::size_t at = 0; at < text.size();) {
       const std::size_t end = text.find('\n', at);
       REQUIRE(end != std::string::npos);
@@ -103,19 +117,27 @@ class bench {
 
   std::vector<std::string> told;
   bool abandoned = false;
+  bool halted = false;
   std::optional<int> output;
 
  private:
+  static std::string contents_of(int file) {
+    std::string text(static_cast<std::size_t>(::lseek(file, 0, SEEK_END)), '\0');
+    REQUIRE(::pread(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()));
+    return text;
+  }
+
   std::filesystem::path folder_;
   unique_fd output_;
+  unique_fd errors_;
   std::unique_ptr<line_source> source_;
   std::unique_ptr<map_journal> journal_;
   std::unique_ptr<map_run> run_;
 };
 
 /// Jobs that end at once; the result is the line in capitals.
-result<void> at_once(const std::shared_ptr<const std::string>& line, const map_run::settle& settled) {
-  std::string text = *line;
+result<void> at_once(const map_line& line, const map_run::settle& settled) {
+  std::string text = *line.text;
   std::ranges::transform(text, text.begin(),
                          [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   settled(ok(text));
@@ -136,7 +158,7 @@ class crowd {
     news_.notify_all();
     for (std::thread& t : threads_) t.join();
   }
-  result<void> start(std::shared_ptr<const std::string> line, map_run::settle settled) {
+  result<void> start(map_line line, map_run::settle settled) {
     const std::lock_guard hold(mutex_);
     jobs_.emplace_back(std::move(line), std::move(settled));
     most_ = std::max(most_, jobs_.size());
@@ -158,14 +180,14 @@ class crowd {
       auto [line, settled] = std::move(jobs_[which]);
       jobs_.erase(jobs_.begin() + static_cast<std::ptrdiff_t>(which));
       hold.unlock();
-      settled(ok(*line));
+      settled(ok(*line.text));
       hold.lock();
     }
   }
 
   std::mutex mutex_;
   std::condition_variable news_;
-  std::deque<std::pair<std::shared_ptr<const std::string>, map_run::settle>> jobs_;
+  std::deque<std::pair<map_line, map_run::settle>> jobs_;
   std::size_t most_ = 0;
   bool over_ = false;
   std::mt19937_64 random_;
@@ -359,7 +381,7 @@ TEST_CASE("a job that fails is told by its line, and is no end of the run") {
   bench b;
   b.input("a\nb\nc\n");
   map_run& run = b.make({}, [](const auto& line, const auto& settled) -> result<void> {
-    settled(*line == "b" ? no(job_status::poisoned, "it killed three workers") : ok(*line));
+    settled(*line.text == "b" ? no(job_status::poisoned, "it killed three workers") : ok(*line.text));
     return {};
   });
   REQUIRE(run.run());
@@ -375,11 +397,11 @@ TEST_CASE("a job is tried again as often as was asked for, and its attempts add 
   rules.retries = 2;
   std::map<std::string, int> tries;
   map_run& run = b.make(rules, [&](const auto& line, const auto& settled) -> result<void> {
-    const int number = ++tries[*line];
-    if (*line == "kills") {
+    const int number = ++tries[*line.text];
+    if (*line.text == "kills") {
       settled(no(job_status::poisoned));
     } else {
-      settled(number == 3 && line->front() == 'w' ? ok("done") : no(job_status::exception));
+      settled(number == 3 && line.text->front() == 'w' ? ok("done") : no(job_status::exception));
     }
     return {};
   });
@@ -411,7 +433,7 @@ TEST_CASE("a run that was interrupted goes on where it was, and its output is wh
         settled(no(job_status::cancelled));
         return {};
       }
-      open.emplace_back(*line, std::move(settled));
+      open.emplace_back(*line.text, std::move(settled));
       // Finish one of the jobs in flight.
       const auto which = open.begin() + static_cast<std::ptrdiff_t>(random() % open.size());
       ++finished[which->first];
@@ -477,7 +499,7 @@ TEST_CASE("an input that has become shorter is told, since the output lacks what
 TEST_CASE("failed jobs are run again if that is asked for, and only they") {
   bench b;
   const auto only_b_fails = [](const auto& line, const auto& settled) -> result<void> {
-    settled(*line == "b" ? no(job_status::poisoned) : ok(*line));
+    settled(*line.text == "b" ? no(job_status::poisoned) : ok(*line.text));
     return {};
   };
   b.input("a\nb\nc\n");
@@ -495,7 +517,7 @@ TEST_CASE("failed jobs are run again if that is asked for, and only they") {
   rules.retry_failed = true;
   strings ran;
   REQUIRE(b.make(rules, [&](const auto& line, const auto& settled) {
-             ran.push_back(*line);
+             ran.push_back(*line.text);
              return at_once(line, settled);
            }).run());
   CHECK(ran == strings{"b"});
@@ -507,7 +529,7 @@ TEST_CASE(
   bench b;
   b.input("a\nb\nc\n");
   const auto ended = b.make({}, [](const auto& line, const auto& settled) -> result<void> {
-                        if (*line == "b") return refuse(errc::workers_exhausted, "no worker is left");
+                        if (*line.text == "b") return refuse(errc::workers_exhausted, "no worker is left");
                         return at_once(line, settled);
                       }).run();
   REQUIRE_FALSE(ended);
@@ -548,4 +570,102 @@ TEST_CASE("an output that nobody reads any more ends the run") {
   REQUIRE_FALSE(ended);
   CHECK(ended.error().message.find("writing the results") != std::string::npos);
   CHECK(b.abandoned);
+}
+
+TEST_CASE("the output has the input of each job, as JSON where lines are JSON") {
+  bench b;
+  b.input("a \"b\"\n1\n");
+  REQUIRE(b.make({}, at_once).run());
+  CHECK(b.column("input") == strings{"a \"b\"", "1"});
+  CHECK(b.lines()[1]["input"].is_string());
+  b.input("{\"a\":12345678901234567890123}\n1\n");
+  map_rules rules;
+  rules.lines = line_rule::json;
+  REQUIRE(b.make(rules, at_once).run());
+  CHECK(b.written().find("\"input\":{\"a\":12345678901234567890123}}") != std::string::npos);
+  CHECK(b.lines()[1]["input"] == 1);
+}
+
+TEST_CASE(
+    "the output of commands is written as it is where that is wanted, and what they wrote to stderr is "
+    "passed on") {
+  bench b;
+  b.input("a\nb\nc\n");
+  const auto command = [](const auto& line, const auto& settled) -> result<void> {
+    protocol::command_outcome done;
+    done.out.kept = *line.text == "b" ? std::string("\xff\0\n", 3) : "1\n2";
+    done.out.written = done.out.kept.size() + (*line.text == "c" ? 10 : 0);
+    done.err.kept = "E" + *line.text + "\n";
+    done.err.written = done.err.kept.size();
+    settled(outcome_of(done, exit_rule::any_is_ok));
+    return {};
+  };
+  map_rules rules;
+  rules.format = output_format::raw;
+  REQUIRE(b.make(rules, command).run());
+  CHECK(b.written() == std::string("1\n2\xff\0\n1\n2", 9));
+  CHECK(b.passed_on() == "Ea\nEb\nEc\n");
+  REQUIRE(b.told.size() == 1);
+  CHECK(b.told[0].find("10 B of the output of a command are missing") != std::string::npos);
+  b.from("input");
+  rules.format = output_format::tagged;
+  REQUIRE(b.make(rules, command).run());
+  CHECK(b.written() == std::string("a\t1\na\t2\nb\t\xff\0\nc\t1\nc\t2\n", 21));
+  CHECK(b.passed_on() == "a\tEa\nb\tEb\nc\tEc\n");
+}
+
+TEST_CASE("a run ends with the failure that is one too many, and says so") {
+  bench b;
+  b.input("bad\na\nbad\nnever\n");
+  map_rules rules;
+  rules.failures_max = 2;
+  const auto ended = b.make(rules, [](const auto& line, const auto& settled) -> result<void> {
+                        settled(*line.text == "bad" ? no(job_status::exception) : ok(*line.text));
+                        return {};
+                      }).run();
+  REQUIRE_FALSE(ended);
+  CHECK(ended.error().message == "2 jobs failed: the run ends, as --halt says");
+  CHECK(b.halted);
+  CHECK(b.column("status") == strings{"exception", "ok", "exception"});
+}
+
+TEST_CASE("files of a result that cannot be written end the run") {
+  bench b;
+  b.input("a\nb\n");
+  const auto ended = b.make({}, [](const auto& line, const auto& settled) -> result<void> {
+                        job_outcome outcome = ok(*line.text);
+                        outcome.trouble = failure{errc::io, "writing the result '1.result'", ENOSPC};
+                        settled(outcome);
+                        return {};
+                      }).run();
+  REQUIRE_FALSE(ended);
+  CHECK(ended.error().message == "writing the result '1.result'");
+  CHECK(b.abandoned);
+}
+
+TEST_CASE("a run whose output nobody reads ends when it is told to hurry") {
+  bench b;
+  b.input(std::string(200, 'x') + "\n" + std::string(200, 'y') + "\n");
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+  const unique_fd reader(ends[0]);
+  const unique_fd writer(ends[1]);
+  b.output = writer.get();
+  std::atomic<int> started = 0;
+  map_run& run = b.make({}, [&](const auto&, const auto& settled) -> result<void> {
+    ++started;
+    settled(ok(std::string(1 << 20, 'z')));
+    return {};
+  });
+  std::thread hurry([&] {
+    while (started < 2) std::this_thread::yield();
+    run.stop();
+    run.hurry(std::chrono::milliseconds(50));
+  });
+  const auto ended = run.run();
+  hurry.join();
+  REQUIRE_FALSE(ended);
+  CHECK(ended.error().code == errc::timed_out);
+  CHECK(ended.error().message == "writing the results to the output: nobody reads them; the others are lost");
+  CHECK((::fcntl(writer.get(), F_GETFL) & O_NONBLOCK) == 0);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -46,4 +47,19 @@ TEST_CASE("a line waits for every line before it") {
   CHECK(lines.next() == "three");
   CHECK(lines.bytes() == 4);
   CHECK(lines.next() == "five");
+}
+
+TEST_CASE("what a line holds is freed when the line is taken, not before") {
+  ordered_lines lines;
+  lines.expect(0);
+  lines.expect(1);
+  auto held = std::make_shared<int>(7);
+  const std::weak_ptr<int> watch = held;
+  lines.arrived(1, "one", std::move(held));
+  CHECK(!watch.expired());
+  lines.arrived(0, "zero");
+  CHECK(lines.next() == "zero");
+  CHECK(!watch.expired());
+  CHECK(lines.next() == "one");
+  CHECK(watch.expired());
 }

@@ -37,15 +37,39 @@ struct group {
     for (std::uint32_t r = 0; r < ranks; ++r) book.started(r, static_cast<pid_t>(100 + r));
   }
   void exit(std::uint32_t rank, const process::exit_report& how) { book.exited(rank, how, now); }
+  /// The first signal to each rank.
   std::vector<int> signals() {
     std::vector<int> sent(ranks, 0);
-    for (const signal_rank& s : only<signal_rank>(go())) sent[s.rank] = s.signal;
+    for (const signal_rank& s : only<signal_rank>(go()))
+      sent[s.rank] = sent[s.rank] == 0 ? s.signal : sent[s.rank];
     return sent;
   }
+  /// The same after this time, in which the launcher polls.
+  std::vector<int> signals_after(nanoseconds time) {
+    std::vector<int> sent(ranks, 0);
+    for (const steady_time until = now + time; now < until;) {
+      now += 250ms;
+      look();
+      const std::vector<int> more = signals();
+      for (std::uint32_t r = 0; r < ranks; ++r) sent[r] = sent[r] == 0 ? more[r] : sent[r];
+    }
+    return sent;
+  }
+  void look() {
+    std::vector<rank_sign> signs;
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      if (book.ranks()[r].now == rank_facts::state::running) signs.push_back({r, traced == r, ""});
+    }
+    book.look(now, signs, "executing '/mnt/penstock'");
+  }
+  /// A line of a rank whose session works.
+  void hear(std::uint32_t rank, std::uint64_t batches = 0) { book.heard(rank, batches, ++beats, now); }
 
   launch_book book;
   std::uint32_t ranks;
   steady_time now{100s};
+  std::uint64_t beats = 0;
+  std::optional<std::uint32_t> traced;
 };
 
 }  // namespace
@@ -72,8 +96,7 @@ TEST_CASE("a rank that fails ends the others: SIGTERM, and SIGKILL four seconds 
   CHECK(g.book.next_deadline() == g.now + 4s);
   g.exit(0, by_signal(SIGTERM));
   CHECK(g.signals() == std::vector<int>{0, 0, 0});
-  g.now += 4s;
-  CHECK(g.signals() == std::vector<int>{0, SIGKILL, 0});
+  CHECK(g.signals_after(4s) == std::vector<int>{0, SIGKILL, 0});
   g.exit(1, by_signal(SIGKILL));
   (void)g.go();
   REQUIRE(g.book.over());
@@ -155,10 +178,8 @@ TEST_CASE("a process that survives SIGKILL is left behind, and no other round be
   g.begin();
   g.exit(0, exit_code(1));
   (void)g.go();
-  g.now += 4s;
-  CHECK(g.signals() == std::vector<int>{0, SIGKILL});
-  g.now += 5s;
-  (void)g.go();
+  CHECK(g.signals_after(4s) == std::vector<int>{0, SIGKILL});
+  CHECK(g.signals_after(5s) == std::vector<int>{0, 0});
   REQUIRE(g.book.over());
   CHECK(g.book.ranks()[1].left_behind);
   CHECK(g.book.restarts() == 0);
@@ -180,7 +201,7 @@ launch_rules one_by_one(std::uint32_t ranks) {
 TEST_CASE("a session that is killed is started again by itself, at once if it had delivered") {
   group g(one_by_one(3));
   g.begin();
-  g.book.heard(1, 5, g.now);
+  g.hear(1, 5);
   g.exit(1, by_signal(SIGKILL));
   const auto said = g.go();
   CHECK(only<signal_rank>(said).empty());
@@ -266,25 +287,147 @@ TEST_CASE("a session that fails in its own words ends the group, and one that wa
   CHECK(stopping.book.outcome() == launch_outcome::stopped);
 }
 
-TEST_CASE("a session that is not heard of any more is killed and started again; one never heard of is left") {
+TEST_CASE("a session that sends nothing any more is aborted like every child, and started again") {
   group g(one_by_one(2));
   g.begin();
-  g.book.heard(0, 1, g.now);
-  CHECK(g.book.next_deadline() == g.now + 10s);
-  g.now += 9s;
-  CHECK(g.signals() == std::vector<int>{0, 0});
-  g.now += 1s;
-  CHECK(g.signals() == std::vector<int>{SIGKILL, 0});
-  CHECK(g.signals() == std::vector<int>{0, 0});
+  g.look();
+  for (std::uint32_t r = 0; r < 2; ++r) g.hear(r, 1);
+  for (int i = 0; i < 39; ++i) {
+    CHECK(g.signals_after(250ms) == std::vector<int>{0, 0});
+    g.hear(1);
+  }
+  CHECK(g.signals_after(500ms) == std::vector<int>{SIGABRT, 0});
+  g.hear(1);
+  CHECK(g.signals_after(2s) == std::vector<int>{SIGKILL, 0});
   g.exit(0, by_signal(SIGKILL));
   CHECK(g.book.ranks()[0].end == "silent for 10 s");
   CHECK(only<start_rank>(g.go()).size() == 1);
 }
 
+TEST_CASE("a line without a new beat is no sign of life") {
+  group g(one_by_one(1));
+  g.begin();
+  g.hear(0, 1);
+  std::vector<int> sent{0};
+  for (int i = 0; i < 44 && sent[0] == 0; ++i) {
+    sent = g.signals_after(250ms);
+    g.book.heard(0, 1, g.beats, g.now);
+  }
+  CHECK(sent[0] == SIGABRT);
+}
+
+TEST_CASE("a session that hangs before its first line is replaced at the start deadline") {
+  group g(one_by_one(2));
+  g.begin();
+  for (int i = 0; i < 119; ++i) {
+    g.hear(0);
+    CHECK(g.signals_after(250ms) == std::vector<int>{0, 0});
+  }
+  g.hear(0);
+  CHECK(g.signals_after(500ms) == std::vector<int>{0, SIGABRT});
+  g.exit(1, by_signal(SIGABRT));
+  CHECK(g.book.ranks()[1].end == "sent nothing for 30 s after its start");
+  const auto again = only<start_rank>(g.go());
+  REQUIRE(again.size() == 1);
+  CHECK(again[0].rank == 1);
+}
+
+TEST_CASE("a start that does not return is given up at the start deadline, of a program's rank too") {
+  for (const launch_rules& rules : {launch_rules{.ranks = 1}, one_by_one(1)}) {
+    group g(rules);
+    (void)g.go();
+    CHECK(g.signals_after(29s) == std::vector<int>{0});
+    CHECK(g.signals_after(1s) == std::vector<int>{SIGKILL});
+    g.book.start_failed(0, "it was given up", g.now);
+    CHECK(g.book.ranks()[0].end ==
+          "executing '/mnt/penstock' has not returned for 30 s: its file system does not answer");
+    CHECK(only<start_rank>(g.go()).size() == (rules.restart_one ? 1 : 0));
+  }
+}
+
+TEST_CASE("while the launcher or the whole job stood still nobody has been silent") {
+  for (const nanoseconds pause : std::vector<nanoseconds>{4s, 5s, 9s, 11s, 60s, 1h}) {
+    group g(one_by_one(4));
+    g.begin();
+    for (std::uint32_t r = 0; r < 3; ++r) g.hear(r);  // rank 3 has not sent its first line
+    CHECK(g.signals_after(500ms) == std::vector<int>(4, 0));
+    g.now += pause;  // the timer comes before what the ranks have sent
+    CHECK(g.signals_after(250ms) == std::vector<int>(4, 0));
+    CHECK(g.signals_after(3s) == std::vector<int>(4, 0));
+    for (std::uint32_t r = 0; r < 4; ++r) g.hear(r);
+    CHECK(g.signals_after(9s) == std::vector<int>(4, 0));
+  }
+}
+
+TEST_CASE("a rank that a debugger holds is not silent, and has its time again when it is let go") {
+  group g(one_by_one(2));
+  g.begin();
+  g.hear(0);
+  g.traced = 0;
+  for (int i = 0; i < 400; ++i) {
+    g.hear(1);
+    REQUIRE(g.signals_after(250ms) == std::vector<int>{0, 0});
+  }
+  g.traced.reset();
+  for (int i = 0; i < 39; ++i) {
+    g.hear(1);
+    REQUIRE(g.signals_after(250ms) == std::vector<int>{0, 0});
+  }
+  g.hear(1);
+  CHECK(g.signals_after(500ms) == std::vector<int>{SIGABRT, 0});
+}
+
+TEST_CASE(
+    "ranks that had no time to learn the end of their group, or are held by a debugger, are not killed for "
+    "it") {
+  group g(one_by_one(3));
+  g.begin();
+  g.traced = 2;
+  for (std::uint32_t r = 0; r < 3; ++r) g.hear(r);
+  CHECK(g.signals_after(250ms) == std::vector<int>{0, 0, 0});
+  g.book.group_over(0, launch_outcome::finished, g.now);
+  g.now += 30s;
+  CHECK(g.signals_after(250ms) == std::vector<int>{0, 0, 0});
+  CHECK(g.signals_after(2s) == std::vector<int>{0, SIGKILL, 0});
+}
+
+TEST_CASE("a rank that hangs and survives SIGKILL ends the group: its successor would need its GPU") {
+  group g(one_by_one(2));
+  g.begin();
+  for (std::uint32_t r = 0; r < 2; ++r) g.hear(r, 1);
+  for (int i = 0; i < 72; ++i) {
+    g.hear(1);
+    g.now += 250ms;
+    g.look();
+    const auto said = g.go();
+    if (const auto lost = only<leave_behind>(said); !lost.empty()) {
+      CHECK(lost[0].rank == 0);
+      CHECK(only<signal_rank>(said).at(0).rank == 1);
+      CHECK(only<signal_rank>(said).at(0).signal == SIGTERM);
+      break;
+    }
+  }
+  REQUIRE(g.book.first_cause());
+  CHECK(g.book.first_cause()->text == "silent for 10 s; it survived SIGKILL");
+  g.exit(1, exit_code(143));
+  CHECK(only<start_rank>(g.go()).empty());
+  CHECK(g.book.over());
+}
+
+TEST_CASE("time in which the launcher stood still is not taken from the ranks' time to end") {
+  group g({.ranks = 1});
+  g.begin();
+  g.book.stop(SIGINT, false, g.now);
+  CHECK(g.signals() == std::vector<int>{SIGINT});
+  g.now += 60s;
+  CHECK(g.signals_after(24s) == std::vector<int>{0});
+  CHECK(g.signals_after(2s) == std::vector<int>{SIGKILL});
+}
+
 TEST_CASE("a rank that is lost when its group has finished is started to deliver the rest alone") {
   group g(one_by_one(3));
   g.begin();
-  for (std::uint32_t r = 0; r < 3; ++r) g.book.heard(r, 5, g.now);
+  for (std::uint32_t r = 0; r < 3; ++r) g.hear(r, 5);
   g.exit(1, by_signal(SIGKILL));
   CHECK_FALSE(only<start_rank>(g.go())[0].alone);
   g.book.started(1, 201);
@@ -338,11 +481,15 @@ TEST_CASE(
   }
   g.book.group_over(0, launch_outcome::stopped, g.now);
   g.exit(2, by_signal(SIGKILL));
-  g.now += 5s;
-  const auto said = g.go();
-  CHECK(only<start_rank>(said).empty());
-  REQUIRE(only<signal_rank>(said).size() == 1);
-  CHECK(only<signal_rank>(said)[0].rank == 3);  // it has not heard of it
+  std::vector<signal_rank> sent;
+  for (int i = 0; i < 20; ++i) {
+    g.now += 250ms;
+    const auto said = g.go();
+    CHECK(only<start_rank>(said).empty());
+    for (const signal_rank& one : only<signal_rank>(said)) sent.push_back(one);
+  }
+  REQUIRE(sent.size() == 1);
+  CHECK(sent[0].rank == 3);  // it has not heard of it
   g.exit(3, by_signal(SIGKILL));
   g.exit(0, exit_code(0));
   (void)g.go();
@@ -389,6 +536,12 @@ TEST_CASE(
           failed = failed && start->rank != 0;
         } else if (const auto* sent = std::get_if<signal_rank>(&c)) {
           if (just_ended[sent->rank]) continue;
+          if (world[sent->rank] == process_state::starting &&
+              sent->signal == SIGKILL) {  // gives the start up
+            g.book.start_failed(sent->rank, "given up", g.now);
+            world[sent->rank] = process_state::none;
+            continue;
+          }
           REQUIRE(world[sent->rank] == process_state::running);
           const bool heeds = sent->signal == SIGKILL || below(2) == 0;
           if (!heeds) continue;

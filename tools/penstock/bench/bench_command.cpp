@@ -24,7 +24,7 @@ struct bench_options {
   std::string size = "224x224";
   std::string layout = "nchw";
   std::string dtype = "float16";
-  double seconds = 3;
+  std::string seconds = "3s";
   bool json = false;
 };
 
@@ -73,9 +73,10 @@ void tell_transform(const nlohmann::ordered_json& r) {
 }
 
 result<void> understand(bench_options& o) {
-  if (!(o.seconds >= 0.1 && o.seconds <= 600))
-    return refuse(errc::usage, "--seconds must be a number from 0.1 to 600");
-  const auto time = std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(o.seconds));
+  const auto given =
+      parse_time_option("--seconds", o.seconds, std::chrono::milliseconds(100), std::chrono::minutes(10));
+  if (!given) return tl::unexpected(given.error());
+  const nanoseconds time = *given;
   o.upload.time = time;
   o.upload.device = o.device;
   o.transform.device = o.device;
@@ -151,12 +152,14 @@ void add_bench_command(verb_table& verbs) {
         return run_bench(
             *o, [&] { return bench_transform(o->transform); }, tell_transform);
       });
-  verb.add_option("what", o->what, "what to measure")
+  verb.add_option("WHAT", o->what, "what to measure: upload or transform")
       ->required()
       ->check(CLI::IsMember({"upload", "transform"}))
       ->type_name("upload|transform");
   verb.add_option("--device", o->device, "auto, host, cuda, cuda:N or uuid:GPU-...")->type_name("DEVICE");
-  verb.add_option("--seconds", o->seconds, "how long each part measures")->type_name("N");
+  verb.add_option("--seconds", o->seconds, "how long each part measures")
+      ->type_name("TIME")
+      ->capture_default_str();
   verb.add_flag("--json", o->json, "print the figures as one JSON object");
   const auto number = [&](const char* name, std::uint32_t& value, const char* help, std::uint32_t most) {
     takes_whole_number(verb.add_option(name, value, help), {1, most})->capture_default_str();

@@ -437,15 +437,9 @@ result<nemesis_settings> nemesis_of(const chaos_options& o, const config& settin
   n.intensity = settings.loader.restart.intensity;
   n.faults = o.faults;
   if (!o.seconds.empty()) {
-    std::uint64_t seconds = 0;
-    if (const auto time = parse_duration(o.seconds)) {
-      seconds = static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::seconds>(*time).count());
-    } else if (o.seconds.find_first_not_of("0123456789") == std::string::npos && o.seconds.size() < 9) {
-      seconds = std::stoull(o.seconds);
-    } else {
-      return refuse(errc::usage, "--seconds: {}", time.error().message);
-    }
-    n.seconds = std::chrono::seconds(seconds);
+    const auto time = parse_time_option("--seconds", o.seconds, 0s, 24h * 365);
+    if (!time) return tl::unexpected(time.error());
+    n.seconds = std::chrono::ceil<std::chrono::seconds>(*time);
   }
   if (!n.faults && !n.seconds) n.faults = faults_default;
   const bool owner = std::ranges::find(n.kinds, chaos_kind::owner_kill) != n.kinds.end();

@@ -5,13 +5,14 @@
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "tools/penstock/commands.hpp"
+#include "tools/penstock/control/session_end.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
+#include "tools/penstock/group/group_wait.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <thread>
 
 namespace penstock::cli {
@@ -22,6 +23,8 @@ using json = nlohmann::ordered_json;
 
 constexpr std::chrono::milliseconds appearance_deadline = 3s;  // for a session that is just starting
 constexpr auto look_again_after = 20ms;
+constexpr std::uint64_t workers_max = 1024;                    // [loader.limits] max cannot be more
+constexpr std::chrono::milliseconds longest_wait = 24h * 365;  // without --timeout
 
 struct request_options {
   session_choice choice;
@@ -39,6 +42,7 @@ void wait_for_a_session(const session_choice& choice, std::chrono::milliseconds 
   const auto there = [&] {
     if (!choice.socket.empty()) return control::connect_to(choice.socket).has_value();
     const auto all = control::find_sessions();
+    if (!choice.group.empty()) return group_is_there(choice.group);
     return std::ranges::any_of(all, [&](const control::found_session& s) {
       return s.alive && (choice.session.empty() || s.name == choice.session);
     });
@@ -90,14 +94,28 @@ int wait(const request_options& o) {
     const auto gone = std::chrono::floor<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
     deadline = std::max(*deadline - gone, std::chrono::milliseconds(0));
   }
+  const meant_group group = group_meant(o.choice);
+  if (group.refused != exit_ok) return group.refused;
+  if (group.group) return wait_for_group(o.choice, *group.group, o.wait_for, deadline);
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) {
     if (socket.refused == exit_no_session && !o.choice.as_json && !o.choice.session.empty())
       say(fmt::format("'{}' has already ended, or was never started", printable(o.choice.session)));
     return socket.refused;
   }
+  session_end end(socket.path);
   const auto answer = control::ask(socket.path, {{"verb", "wait"}, {"for", o.wait_for}}, deadline);
   if (!answer) return tell_what_became_of_it(o, socket.path);
+  // Then its report is there, too.
+  if (o.wait_for == "finished") {
+    end.says(answer->value("ok", false) ? answer->at("result") : answer->value("error", json::object()));
+    const auto until = deadline ? begin + **given : std::chrono::steady_clock::now() + longest_wait;
+    if (!end.wait_until(until))
+      return refuse_with(exit_timed_out,
+                         {errc::timed_out,
+                          fmt::format("not {} within {}: {}", o.wait_for, o.timeout, end.what_is_left()), 0},
+                         o.choice.as_json);
+  }
   const session_answer told = understand(o.choice, *answer);
   if (told.refused != exit_ok) return told.refused;
   if (o.choice.as_json) {
@@ -163,21 +181,13 @@ int for_workers(const request_options& o, const std::string& verb) {
   return exit_ok;
 }
 
-/// Waits until no process listens on the socket any more.
-int wait_for_the_end(const request_options& o, const std::filesystem::path& socket,
+int wait_for_the_end(const request_options& o, const session_end& end,
                      std::optional<std::chrono::milliseconds> longest) {
-  const auto until = std::chrono::steady_clock::now() + longest.value_or(24h * 365);
-  const auto gone = [&] {
-    const auto connected = control::connect_to(socket);
-    return !connected && connected.error().code != errc::timed_out;  // busy is not gone
-  };
-  while (!gone()) {
-    if (std::chrono::steady_clock::now() >= until) {
-      return refuse_with(exit_timed_out,
-                         {errc::timed_out, "the session is still stopping after the timeout", 0},
-                         o.choice.as_json);
-    }
-    std::this_thread::sleep_for(look_again_after);
+  if (!end.wait_until(std::chrono::steady_clock::now() + longest.value_or(longest_wait))) {
+    return refuse_with(
+        exit_timed_out,
+        {errc::timed_out, fmt::format("not stopped within {}: {}", o.timeout, end.what_is_left()), 0},
+        o.choice.as_json);
   }
   if (o.choice.as_json) {
     print_json({{"stopped", true}});
@@ -197,9 +207,11 @@ int stop(const request_options& o) {
   if (group.group) return stop_group(o.choice, *group.group, o.now, o.wait, *longest);
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
+  session_end end(socket.path);
   const session_answer answer = request(o.choice, socket.path, {{"verb", "stop"}, {"now", o.now}});
   if (answer.refused != exit_ok) return answer.refused;
-  if (o.wait) return wait_for_the_end(o, socket.path, *longest);
+  end.says(answer.result);
+  if (o.wait) return wait_for_the_end(o, end, *longest);
   if (o.choice.as_json) {
     print_json(answer.result);
   } else {
@@ -237,8 +249,10 @@ void add_wait(verb_table& verbs) {
        "it is still running after the timeout, 5 if it is gone.",
        {{"penstock run photos.toml & penstock wait --for=ready --timeout 60s",
          "start a run and continue once it works"},
-        {"penstock wait --for=finished", "wait until the last batch is delivered"}}},
+        {"penstock wait --for=finished", "wait until the last batch is delivered and the report written"},
+        {"penstock wait --group photos", "until all ranks of a group are ready"}}},
       wait);
+  add_group_choice(verb, o->choice);
   verb.add_option("--for", o->wait_for, "the state to wait for")
       ->type_name("WHAT")
       ->check(CLI::IsMember({"ready", "finished"}))
@@ -283,8 +297,7 @@ void add_changes(verb_table& verbs) {
         {"penstock scale 6 --group photos", "six in each rank of a group"}}},
       scale);
   add_group_choice(scale_verb, scale_options->choice);
-  takes_whole_number(scale_verb.add_option("N", scale_options->workers, "workers"),
-                     {0, std::numeric_limits<std::uint32_t>::max()})
+  takes_whole_number(scale_verb.add_option("N", scale_options->workers, "how many workers"), {1, workers_max})
       ->required();
 }
 
@@ -316,7 +329,8 @@ void add_stream_verbs(verb_table& verbs) {
       stop);
   add_group_choice(stop_verb, stop_options->choice);
   stop_verb.add_flag("--now", stop_options->now, "do not wait for current samples");
-  stop_verb.add_flag("--wait", stop_options->wait, "return once the session is gone");
+  stop_verb.add_flag("--wait", stop_options->wait,
+                     "return once the session is gone and the report of `run` is written");
   stop_verb.add_option("--timeout", stop_options->timeout, "with --wait: give up after this time")
       ->type_name("TIME");
 }

@@ -157,9 +157,11 @@ void add_inspect_command(verb_table& verbs) {
        verb_group::look,
        "report classes, sizes and suspicious files of a dataset",
        "Reads every file of an image folder (headers and ends, no pixels), and up to 4096 evenly spread "
-       "samples of other types. Suspicious files are unreadable or truncated, are not pictures or not what "
-       "their name says, or have the same bytes as another file; suspicious samples have values that are not "
-       "finite, or only zeros. Changes nothing and starts no worker.",
+       "samples of other types; its worker program loads those of a custom dataset. Suspicious files are "
+       "unreadable or truncated, are not pictures or not what their name says, or have the same bytes as "
+       "another file; suspicious samples have values that are not finite, or only zeros, and those of a "
+       "custom "
+       "dataset may fail or kill their worker. Changes nothing.",
        {{"penstock inspect photos.toml", "as a table"},
         {"penstock inspect photos.toml --json | jq '.suspicious[].path'",
          "print the names of suspicious files"}}},

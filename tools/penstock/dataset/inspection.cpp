@@ -5,6 +5,8 @@
 #include "runtime/dataset/factory.hpp"
 #include "runtime/dataset/file_reader.hpp"
 #include "runtime/dataset/picture/probe.hpp"
+#include "tools/penstock/dataset/custom_samples.hpp"
+#include "tools/penstock/dataset/value_counter.hpp"
 
 #include <penstock/random.hpp>
 
@@ -13,11 +15,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
-#include <cmath>
-#include <cstring>
 #include <filesystem>
-#include <limits>
 #include <mutex>
 #include <string_view>
 #include <thread>
@@ -29,7 +27,6 @@ namespace {
 constexpr std::uint64_t picture_bytes_max = std::uint64_t{1} << 30U;
 constexpr std::size_t end_bytes =
     64 * 1024;  // the end marker must be within these; some programs write after it
-constexpr std::uint64_t samples_looked_at = 4096;
 constexpr std::uint64_t told_every = 256;
 
 spread spread_of(std::vector<std::uint64_t> numbers) {
@@ -170,81 +167,6 @@ void add_classes(inspection& to, const listing& list) {
 
 // ---- records
 
-double half(std::uint16_t bits) {
-  const int exponent = bits >> 10U & 0x1fU;
-  const double sign = (bits & 0x8000U) != 0 ? -1 : 1;
-  const double fraction = bits & 0x3ffU;
-  if (exponent == 31) return fraction == 0 ? sign * INFINITY : NAN;
-  return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
-}
-
-template <class T>
-T read_as(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
-
-double number_at(dtype type, const std::byte* at) {
-  switch (type) {
-    case dtype::uint8: return read_as<std::uint8_t>(at);
-    case dtype::int8: return read_as<std::int8_t>(at);
-    case dtype::uint16: return read_as<std::uint16_t>(at);
-    case dtype::int16: return read_as<std::int16_t>(at);
-    case dtype::uint32: return read_as<std::uint32_t>(at);
-    case dtype::int32: return read_as<std::int32_t>(at);
-    case dtype::uint64: return static_cast<double>(read_as<std::uint64_t>(at));
-    case dtype::int64: return static_cast<double>(read_as<std::int64_t>(at));
-    case dtype::float16: return half(read_as<std::uint16_t>(at));
-    case dtype::bfloat16: return std::bit_cast<float>(std::uint32_t{read_as<std::uint16_t>(at)} << 16U);
-    case dtype::float32: return read_as<float>(at);
-    case dtype::float64: return read_as<double>(at);
-  }
-  return 0;
-}
-
-/// Running figures over all samples, and what is odd about the last one.
-class value_counter {
- public:
-  explicit value_counter(dtype type) : type_(type) {}
-
-  std::string take(std::span<const std::byte> sample) {
-    const std::size_t size = size_of(type_);
-    std::uint64_t odd = 0;
-    bool zero = true;
-    for (std::size_t at = 0; at + size <= sample.size(); at += size) {
-      const double value = number_at(type_, sample.data() + at);
-      zero &= value == 0;
-      if (!std::isfinite(value)) {
-        ++odd;
-        continue;
-      }
-      least_ = std::min(least_, value);
-      most_ = std::max(most_, value);
-      sum_ += value;
-      ++count_;
-    }
-    not_finite_ += odd;
-    ++samples_;
-    if (odd > 0) return fmt::format("{} of its values {} infinite or NaN", odd, odd == 1 ? "is" : "are");
-    return zero ? "all of its values are 0" : "";
-  }
-
-  [[nodiscard]] value_summary summary() const {
-    if (count_ == 0) return {samples_, 0, 0, 0, not_finite_};
-    return {samples_, least_, most_, sum_ / static_cast<double>(count_), not_finite_};
-  }
-
- private:
-  dtype type_;
-  double least_ = std::numeric_limits<double>::infinity();
-  double most_ = -std::numeric_limits<double>::infinity();
-  double sum_ = 0;
-  std::uint64_t count_ = 0;
-  std::uint64_t not_finite_ = 0;
-  std::uint64_t samples_ = 0;
-};
-
 result<void> add_values(inspection& to, const config& settings, const progress& told) {
   // Injected faults would kill this process.
   config harmless = settings;
@@ -301,6 +223,10 @@ result<inspection> look_at(const config& settings, unsigned threads, const progr
   inspection all;
   all.type = name_of(settings.dataset.type);
   all.path = settings.dataset.path;
+  if (settings.dataset.type == dataset_type::custom) {
+    if (auto ok = add_custom_samples(all, settings, told); !ok) return tl::unexpected(std::move(ok.error()));
+    return all;
+  }
   if (settings.dataset.type == dataset_type::synthetic) {
     if (auto ok = add_values(all, settings, told); !ok) return tl::unexpected(std::move(ok.error()));
     return all;

@@ -45,10 +45,10 @@ struct picture_summary {
   std::map<std::string, std::uint64_t> formats;  ///< "jpeg": how many
   std::uint64_t turned = 0;                      ///< by their EXIF orientation
   std::uint64_t smaller_than_size = 0;  ///< than [image] size in width or height: they will be enlarged
-  spread width, height;                          ///< as seen, after orientation; of readable pictures
+  spread width, height;                 ///< as seen, after orientation; of readable pictures
 };
 
-/// Of numbers in npy, raw and synthetic samples.
+/// Of numbers in npy, raw, synthetic and custom samples.
 struct value_summary {
   std::uint64_t samples = 0;  ///< how many were checked, evenly spread
   double least = 0;
@@ -65,7 +65,7 @@ struct inspection {
   std::uint64_t bytes = 0;
   std::vector<class_facts> classes;  ///< image-folder
   std::vector<file_facts> files;     ///< npy, raw
-  std::string element;               ///< "float32 [128, 4]": npy, raw, synthetic
+  std::string element;               ///< "float32 [128, 4]": npy, raw, synthetic, custom
   std::optional<spread> file_bytes;
   std::optional<picture_summary> pictures;
   std::optional<value_summary> values;
@@ -77,8 +77,8 @@ struct inspection {
 using progress = std::function<void(std::uint64_t, std::uint64_t)>;
 
 /// Reads every picture of an image folder (headers and end, without decoding pixels), and up to 4096 samples
-/// of other types. Refuses what the listing refuses, and with errc::usage a custom dataset, which only its
-/// worker program can read.
+/// of other types; those of a custom dataset are loaded by its worker program, in a session on the host device. Refuses
+/// what the listing refuses, and the failure of that session.
 result<inspection> look_at(const config& settings, unsigned threads, const progress& told);
 
 }  // namespace penstock::inspect

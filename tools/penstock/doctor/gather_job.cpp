@@ -29,7 +29,8 @@ void count_threads(const config& settings, job_facts& job) {
 
 /// The memory that the arena and the ring of device buffers need for batches of this dataset.
 result<void> add_needs(const config& settings, const dataset_description& d, job_facts& job) {
-  auto layout = lay_out(d.tensors, settings.sampler.batch_size);
+  const auto order = session::plan_of(settings, d);
+  auto layout = lay_out(d.tensors, order ? session::rows_max_of(*order) : settings.sampler.batch_size);
   if (!layout) return tl::unexpected(std::move(layout.error()));
   auto shape = session::geometry_of(settings, *layout, settings.loader.limits.max + 1);
   if (!shape) return tl::unexpected(std::move(shape.error()));

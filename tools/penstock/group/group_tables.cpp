@@ -31,8 +31,8 @@ std::string progress_of(const json& status) {
   const std::uint64_t before = number(status, "samples_before");
   const std::uint64_t expected = number(status, "samples_expected");
   if (expected == 0) return "-";
-  const double part = static_cast<double>(before + number(status, "samples_delivered")) /
-                      static_cast<double>(before + expected);
+  const double part =
+      static_cast<double>(before + number(status, "samples_done")) / static_cast<double>(before + expected);
   return fmt::format("{:.0f} %", std::floor(std::min(part, 1.0) * 100));
 }
 

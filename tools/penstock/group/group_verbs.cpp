@@ -2,9 +2,10 @@
 
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
-#include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
+#include "tools/penstock/control/session_end.hpp"
 #include "tools/penstock/group/group_tables.hpp"
+#include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/watch/full_screen.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 
@@ -22,19 +23,14 @@ using namespace std::chrono_literals;
 using json = nlohmann::ordered_json;
 using clock = std::chrono::steady_clock;
 
-constexpr auto look_again_after = 20ms;
 constexpr auto first_look = 300ms;  // of one screen: rates need two looks
 
 std::vector<named_session> live_sessions() {
   std::vector<named_session> live;
   for (auto& s : control::find_sessions()) {
-    if (s.alive) live.push_back({s.name, s.path});
+    if (s.alive) live.push_back({s.name, s.path, std::move(s.rank)});
   }
   return live;
-}
-
-json head_of(const live_group& group) {
-  return {{"group", group.name}, {"ranks", json::array()}};
 }
 
 json row_of(const rank_answer& answer) {
@@ -53,11 +49,6 @@ int tell_silent(const session_choice& choice, const std::vector<rank_answer>& an
   return outcomes.code();
 }
 
-bool is_gone(const std::filesystem::path& socket) {
-  const auto connected = control::connect_to(socket);
-  return !connected && connected.error().code != errc::timed_out;  // busy is not gone
-}
-
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -74,13 +65,36 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 meant_group group_meant(const session_choice& choice) {
   if (!choice.session.empty() || !choice.socket.empty()) return {};
+  if (choice.last && choice.group.empty()) return {};
+  if (choice.last) {
+    if (auto past = past_group(choice.group)) return {std::move(past), exit_ok};
+    const std::string why =
+        fmt::format("no ended session of the group '{}' has left a record", printable(choice.group));
+    return {std::nullopt, refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json)};
+  }
   const std::vector<named_session> live = live_sessions();
   if (choice.group.empty()) return {only_group(live), exit_ok};
-  std::vector<live_group> groups = groups_among(live);
-  for (live_group& group : groups) {
-    if (group.name == choice.group) return {std::move(group), exit_ok};
+  const std::vector<live_group> groups = groups_among(live);
+  std::vector<live_group> meant = groups_named(groups, choice.group);
+  if (meant.empty()) return {std::nullopt, no_such_group(choice, groups)};
+  if (meant.size() > 1) return {std::nullopt, refuse_ambiguous(choice, meant)};
+  return {std::move(meant.front()), exit_ok};
+}
+
+json head_of(const live_group& group) {
+  return {
+      {"group", group.name}, {"job", group.job.empty() ? json() : json(group.job)}, {"ranks", json::array()}};
+}
+
+bool group_is_there(const std::string& name) {
+  return !groups_named(groups_among(live_sessions()), name).empty();
+}
+
+std::optional<live_group> again(const live_group& group) {
+  for (live_group& one : groups_among(live_sessions())) {
+    if (one.name == group.name && one.job == group.job) return std::move(one);
   }
-  return {std::nullopt, no_such_group(choice, groups)};
+  return std::nullopt;
 }
 
 // ---- all ranks at once ------------------------------------------------------------------------------------
@@ -90,7 +104,7 @@ std::vector<rank_answer> ask_ranks(const live_group& group, const json& question
   std::vector<std::future<rank_answer>> asked;
   for (const live_rank& r : group.ranks) {
     asked.push_back(std::async(std::launch::async, [&r, &question, deadline]() -> rank_answer {
-      auto answer = control::ask(r.session.socket, question, deadline);
+      auto answer = ask(r.session.socket, question, deadline);
       if (!answer) {
         const int code = answer.error().code == errc::timed_out ? exit_timed_out : exit_no_session;
         return {r.rank, r.session.name, std::nullopt, answer.error().message, code};
@@ -154,6 +168,8 @@ int stop_group(const session_choice& choice, const live_group& group, bool now, 
                std::optional<std::chrono::milliseconds> longest) {
   const json question{{"verb", "stop"}, {"now", now}};
   if (!wait) return order_group(choice, group, question, "told to stop:");
+  std::vector<session_end> ends;
+  for (const live_rank& r : group.ranks) ends.emplace_back(r.session.socket);
   const std::vector<rank_answer> answers = ask_ranks(group, question, answer_deadline);
   const int code = tell_silent(choice, answers);
   if (!choice.as_json) say(order_in_words(group, answers, "stopping"));
@@ -162,16 +178,14 @@ int stop_group(const session_choice& choice, const live_group& group, bool now, 
     return code;
   }
   const auto until = clock::now() + longest.value_or(24h * 365);
-  for (const live_rank& r : group.ranks) {
-    while (!is_gone(r.session.socket)) {
-      if (clock::now() >= until) {
-        return refuse_with(
-            exit_timed_out,
-            {errc::timed_out, fmt::format("rank {} is still stopping after the timeout", r.rank), 0},
-            choice.as_json);
-      }
-      std::this_thread::sleep_for(look_again_after);
-    }
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    ends[i].says(answers[i].result.value_or(json::object()));
+    if (ends[i].wait_until(until)) continue;
+    return refuse_with(
+        exit_timed_out,
+        {errc::timed_out,
+         fmt::format("rank {} has not stopped in time: {}", group.ranks[i].rank, ends[i].what_is_left()), 0},
+        choice.as_json);
   }
   if (choice.as_json) {
     print_order(group, answers, {{"stopped", true}});
@@ -182,7 +196,8 @@ int stop_group(const session_choice& choice, const live_group& group, bool now, 
 }
 
 json status_of_group(const live_group& group) {
-  json all{{"schema", "penstock.group-status/1"}, {"group", group.name}, {"ranks", json::array()}};
+  json all{{"schema", "penstock.group-status/1"}};
+  all.update(head_of(group));
   for (const rank_answer& a : ask_ranks(group, {{"verb", "status"}}, look_deadline)) {
     all["ranks"].push_back(row_of(a));
     all["ranks"].back()["status"] = a.result.value_or(json());
@@ -196,7 +211,8 @@ int show_group(const session_choice& choice, const live_group& group, bool check
     print_json(all);
   } else {
     print_raw(group_for_people(all, json(), 0, terminal_width(STDOUT_FILENO)));
-    say("next: penstock status --session " + group.ranks.front().session.name);
+    say("next: penstock status --session " + group.ranks.front().session.name +
+        (choice.last ? " --last" : ""));
   }
   return check && !all_well(all) ? exit_not_met : exit_ok;
 }
@@ -215,14 +231,13 @@ lost_ranks losses_in(const live_group& group) {
   lost_ranks lost;
   const live_rank& first = group.ranks.front();
   if (first.rank != 0) return lost;
-  const auto status = control::ask(first.session.socket, {{"verb", "status"}}, answer_deadline);
+  const auto status = ask(first.session.socket, {{"verb", "status"}}, answer_deadline);
   if (!status || !status->value("ok", false)) return lost;
   const json facts = status->at("result").value("group", json());
   const std::uint64_t generation = facts.is_object() ? facts.value("generation", std::uint64_t{0}) : 0;
   lost.of_rank_0 = generation > 0 ? generation - 1 : 0;
   for (std::uint64_t after = 0;;) {
-    const auto page =
-        control::ask(first.session.socket, {{"verb", "events"}, {"after", after}}, answer_deadline);
+    const auto page = ask(first.session.socket, {{"verb", "events"}, {"after", after}}, answer_deadline);
     if (!page || !page->value("ok", false)) return lost;
     const json& events = page->at("result").at("events");
     for (const json& e : events) {
@@ -252,7 +267,8 @@ std::string text_of(const lost_ranks& lost) {
 int deaths_of_group(const session_choice& choice, const live_group& group) {
   const std::vector<rank_answer> answers = ask_ranks(group, {{"verb", "deaths"}}, answer_deadline);
   const lost_ranks lost = losses_in(group);
-  json all = head_of(group);
+  json all{{"schema", "penstock.group-deaths/1"}};
+  all.update(head_of(group));
   all["lost_ranks"] = lost.known ? lost.seen : json();
   all["rank_0_lost"] = lost.known ? json(lost.of_rank_0) : json();
   std::string text = text_of(lost);
@@ -278,14 +294,6 @@ int deaths_of_group(const session_choice& choice, const live_group& group) {
 // ---- top --------------------------------------------------------------------------------------------------
 
 namespace {
-
-/// Ranks come back with other sockets, and new ones appear.
-std::optional<live_group> again(const live_group& group) {
-  for (live_group& one : groups_among(live_sessions())) {
-    if (one.name == group.name) return std::move(one);
-  }
-  return std::nullopt;
-}
 
 int watch_group(const live_group& group, std::chrono::milliseconds every) {
   auto screen = full_screen::take();

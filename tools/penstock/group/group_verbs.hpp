@@ -18,6 +18,13 @@ struct meant_group {
   int refused = exit_ok;            ///< an exit code; the reason has been printed
 };
 [[nodiscard]] meant_group group_meant(const session_choice& choice);
+/// Whether a rank of a group that --group may mean lives.
+[[nodiscard]] bool group_is_there(const std::string& name);
+/// The same group now: ranks come back with other sockets, and new ones appear. Nothing if none lives.
+[[nodiscard]] std::optional<live_group> again(const live_group& group);
+
+/// {"group", "job", "ranks": []}: what the JSON of these verbs begins with.
+[[nodiscard]] nlohmann::ordered_json head_of(const live_group& group);
 
 /// What each rank answers to a request; all are asked at once.
 struct rank_answer {
@@ -53,7 +60,7 @@ int change_workers_of_group(
 int stop_group(const session_choice& choice, const live_group& group, bool now, bool wait,
                std::optional<std::chrono::milliseconds> longest);
 
-/// {"schema": "penstock.group-status/1", "group": .., "ranks": [{"rank", "session", "status"}]}.
+/// {"schema": "penstock.group-status/1", "group", "job", "ranks": [{"rank", "session", "status"}]}.
 [[nodiscard]] nlohmann::ordered_json status_of_group(const live_group& group);
 int show_group(const session_choice& choice, const live_group& group, bool check);
 /// Of ranks, as rank 0 has seen them, and of each rank's workers and GPU owners.

@@ -27,7 +27,7 @@ struct changed_workers {
 changed_workers change_workers(const live_group& group, const live_rank& rank, const std::string& verb,
                                const std::vector<std::uint32_t>& workers) {
   changed_workers all;
-  const live_group alone{group.name, {rank}};
+  const live_group alone{group.name, group.job, {rank}};
   for (const std::uint32_t worker : workers) {
     if (all.refused) {
       all.not_asked.push_back(worker);
@@ -63,7 +63,7 @@ std::string in_words(const changed_workers& all, const std::string& verb) {
 int change_workers_of_group(const session_choice& choice, const live_group& group, const std::string& verb,
                             const std::function<std::vector<std::uint32_t>(const json&)>& which) {
   const std::vector<rank_answer> answers = ask_ranks(group, {{"verb", "status"}}, answer_deadline);
-  json rows{{"group", group.name}, {"ranks", json::array()}};
+  json rows = head_of(group);
   bool any = false;
   rank_outcomes outcomes;
   for (std::size_t i = 0; i < answers.size(); ++i) {

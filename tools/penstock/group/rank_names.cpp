@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <utility>
 
 namespace penstock::cli {
 
@@ -19,18 +20,32 @@ std::optional<rank_name> parse_rank_name(std::string_view session) {
 }
 
 std::vector<live_group> groups_among(const std::vector<named_session>& live) {
-  std::map<std::string, live_group> found;
+  std::map<std::pair<std::string, std::string>, live_group> found;
   for (const named_session& session : live) {
     const auto name = parse_rank_name(session.name);
-    if (name) found[name->group].ranks.push_back({name->rank, session});
+    if (!session.rank && !name) continue;
+    const control::rank_note of =
+        session.rank ? *session.rank : control::rank_note{{}, name->group, name->rank};
+    live_group& group = found[{of.group, of.job}];
+    group.name = of.group;
+    group.job = of.job;
+    group.ranks.push_back({of.rank, session});
   }
   std::vector<live_group> groups;
-  for (auto& [name, group] : found) {
-    group.name = name;
+  for (auto& [key, group] : found) {
     std::ranges::sort(group.ranks, {}, &live_rank::rank);
     groups.push_back(std::move(group));
   }
   return groups;
+}
+
+std::vector<live_group> groups_named(const std::vector<live_group>& groups, std::string_view name) {
+  std::vector<live_group> meant;
+  for (const live_group& group : groups) {
+    if (!group.job.empty() && group.full_name() == name) return {group};
+    if (group.name == name) meant.push_back(group);
+  }
+  return meant;
 }
 
 std::optional<live_group> only_group(const std::vector<named_session>& live) {

@@ -1,5 +1,8 @@
-// Which live sessions are ranks of one group, by their names: "photos-rank2" is rank 2 of "photos". Pure.
+// Which live sessions are ranks of one group: those of one name in one launch. Their notes say so; where a session has
+// none, its name does: "photos-rank2" is rank 2 of "photos". Pure.
 #pragma once
+
+#include "runtime/control/socket_place.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -20,6 +23,7 @@ struct rank_name {
 struct named_session {
   std::string name;
   std::filesystem::path socket;
+  std::optional<control::rank_note> rank{};
 };
 struct live_rank {
   std::uint32_t rank = 0;
@@ -27,10 +31,18 @@ struct live_rank {
 };
 struct live_group {
   std::string name;
+  std::string job;               ///< which launch it is of, as its launcher calls it; empty: not known
   std::vector<live_rank> ranks;  ///< those that live, ascending
+
+  /// What --group means by it whatever else is live: "launch-4711/photos".
+  [[nodiscard]] std::string full_name() const { return job.empty() ? name : job + "/" + name; }
 };
-/// By name.
+/// By name and job.
 [[nodiscard]] std::vector<live_group> groups_among(const std::vector<named_session>& live);
+
+/// Those that --group may mean: of this name, or the one of this full name. Several: two launches of one file are live.
+[[nodiscard]] std::vector<live_group> groups_named(const std::vector<live_group>& groups,
+                                                   std::string_view name);
 
 /// The group that a verb without a name means: there are several sessions, and all of them belong to it.
 [[nodiscard]] std::optional<live_group> only_group(const std::vector<named_session>& live);

@@ -25,8 +25,9 @@ value_source source_of(const option_facts& o) {
     std::ranges::replace(words, '|', ' ');
     return {value_kind::words, words};
   }
-  if (value == "FILE" || value == "PATH" || value == "PNG" || o.names == "--out")
-    return {value_kind::files, {}};
+  static constexpr std::array<std::string_view, 7> files{"FILE", "PATH",    "PNG", "IN",
+                                                         "OUT",  "JOURNAL", "LOG"};
+  if (std::ranges::find(files, value) != files.end() || o.names == "--out") return {value_kind::files, {}};
   if (value == "DIR") return {value_kind::folders, {}};
   if (value == "TARGET") return {value_kind::asked, "targets"};
   if (value == "VERB") return {value_kind::asked, "verbs"};

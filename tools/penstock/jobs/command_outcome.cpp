@@ -1,14 +1,20 @@
 #include "tools/penstock/jobs/command_outcome.hpp"
 
 #include "runtime/base/text.hpp"
+#include "tools/penstock/jobs/output_format.hpp"
 
 #include <fmt/core.h>
 
 namespace penstock::cli {
 namespace {
 
+constexpr std::string_view replacement_character = "\xEF\xBF\xBD";  // U+FFFD in UTF-8
+
 void add_output(std::string& to, std::string_view name, const protocol::command_output& output) {
-  to += fmt::format(R"(,"{}":{})", name, json_string(output.kept));
+  const std::string text = json_string(output.kept);
+  const bool exact = text.find(replacement_character) == std::string::npos || is_utf8(output.kept);
+  to.append(R"(,")").append(name).append(R"(":)").append(text);
+  if (!exact) to += fmt::format(R"(,"{}_base64":"{}")", name, base64(output.kept));
   if (output.written > output.kept.size()) to += fmt::format(R"(,"{}_bytes":{})", name, output.written);
 }
 

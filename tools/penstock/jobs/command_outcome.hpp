@@ -12,7 +12,8 @@ enum class exit_rule : std::uint8_t {
   must_be_0,  ///< the job is an `exception` of type "exit"; it still has its result
 };
 
-/// If not all output was kept, "stdout_bytes" or "stderr_bytes" is the total.
+/// If not all output was kept, "stdout_bytes" or "stderr_bytes" is the total. Output that is no UTF-8 is in "stdout_base64"
+/// or "stderr_base64" as it is, too.
 [[nodiscard]] job_outcome outcome_of(const protocol::command_outcome& done, exit_rule rule);
 
 }  // namespace penstock::cli

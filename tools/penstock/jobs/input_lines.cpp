@@ -37,7 +37,8 @@ struct line_splitter::hash_state {
   XXH3_state_t state;
 };
 
-line_splitter::line_splitter(std::size_t longest) : longest_(longest), hash_(std::make_unique<hash_state>()) {
+line_splitter::line_splitter(std::size_t longest, line_end end)
+    : longest_(longest), end_of_line_(static_cast<char>(end)), hash_(std::make_unique<hash_state>()) {
   XXH3_64bits_reset(&hash_->state);
 }
 line_splitter::~line_splitter() = default;
@@ -53,7 +54,7 @@ void line_splitter::end() {
 
 std::optional<input_line> line_splitter::next() {
   if (at_ < fed_.size()) {
-    const std::size_t end = fed_.find('\n', at_);
+    const std::size_t end = fed_.find(end_of_line_, at_);
     add(std::string_view(fed_).substr(at_, end == std::string::npos ? end : end - at_));
     at_ = end == std::string::npos ? fed_.size() : end + 1;
     if (end != std::string::npos) return take();
@@ -83,7 +84,8 @@ input_line line_splitter::take() {
 
 // ---- line_source ------------------------------------------------------------------------------------------
 
-result<std::unique_ptr<line_source>> line_source::open(const std::string& path, std::size_t longest) {
+result<std::unique_ptr<line_source>> line_source::open(const std::string& path, std::size_t longest,
+                                                       line_end end) {
   const bool is_stdin = path == "-";
   std::string name = is_stdin ? "stdin" : printable(path);
   unique_fd own;
@@ -99,17 +101,19 @@ result<std::unique_ptr<line_source>> line_source::open(const std::string& path, 
   unique_fd wake(::eventfd(0, EFD_CLOEXEC));
   if (!wake) return refuse_os(errc::system, errno, "making an eventfd");
   auto source = std::unique_ptr<line_source>(
-      new line_source(std::move(name), std::move(own), fd, std::move(wake), longest));
+      new line_source(std::move(name), std::move(own), fd, std::move(wake), longest, end));
   if (S_ISREG(facts.st_mode)) source->size_ = static_cast<std::uint64_t>(facts.st_size);
   return source;
 }
 
-line_source::line_source(std::string name, unique_fd own, int fd, unique_fd wake, std::size_t longest)
+line_source::line_source(std::string name, unique_fd own, int fd, unique_fd wake, std::size_t longest,
+                         line_end end)
     : name_(std::move(name)),
       own_(std::move(own)),
       fd_(fd),
       wake_(std::move(wake)),
-      lines_(longest),
+      end_(end),
+      lines_(longest, end),
       piece_(bytes_at_a_time, '\0') {}
 
 result<void> line_source::look_ahead(std::uint64_t count,
@@ -121,7 +125,7 @@ result<void> line_source::look_ahead(std::uint64_t count,
     if (!kept_) return refuse_os(errc::io, errno, "making a temporary file (in /tmp)");
   }
   looking_ahead_ = true;
-  line_splitter ahead(0);
+  line_splitter ahead(0, end_);
   for (std::uint64_t seen = 0; seen < count; ++seen) {
     const auto line = next_of(ahead);
     if (!line) return tl::unexpected(line.error());

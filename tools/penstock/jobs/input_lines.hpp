@@ -21,6 +21,9 @@ namespace penstock::cli {
 /// U+FEFF in UTF-8. JSON parsers skip it, but a JSON value in the middle of a text must not begin with it.
 inline constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
+/// How a line of the input ends.
+enum class line_end : char { line_feed = '\n', nul = '\0' };
+
 struct input_line {
   std::uint64_t number = 0;  ///< from 1
   /// Without its line feed and, in the first line, without a byte order mark (which editors on Windows write); if it
@@ -34,7 +37,7 @@ struct input_line {
 class line_splitter {
  public:
   /// Of longer lines only the first `longest` bytes are kept.
-  explicit line_splitter(std::size_t longest);
+  explicit line_splitter(std::size_t longest, line_end end = line_end::line_feed);
   ~line_splitter();
   line_splitter(const line_splitter&) = delete;
   line_splitter& operator=(const line_splitter&) = delete;
@@ -42,7 +45,7 @@ class line_splitter {
   /// Adds input. Call it only after next() returned nothing.
   void feed(std::string_view bytes);
   [[nodiscard]] bool ended() const noexcept { return ended_; }
-  /// The end of the input: what follows the last line feed is a line, too, unless it is empty.
+  /// The end of the input: what follows the last end of a line is a line, too, unless it is empty.
   void end();
   /// Nothing: call feed() or end().
   std::optional<input_line> next();
@@ -53,6 +56,7 @@ class line_splitter {
   input_line take();
 
   const std::size_t longest_;
+  const char end_of_line_;
   std::string fed_;
   std::size_t at_ = 0;  // in fed_
   bool ended_ = false;
@@ -66,7 +70,8 @@ class line_splitter {
 class line_source {
  public:
   /// "-" is stdin.
-  static result<std::unique_ptr<line_source>> open(const std::string& path, std::size_t longest);
+  static result<std::unique_ptr<line_source>> open(const std::string& path, std::size_t longest,
+                                                   line_end end = line_end::line_feed);
 
   /// Shows `look` the first `count` lines, or all if there are fewer, without their text; next() returns them
   /// all the same. Call it before next(). Ends early after interrupt(), and when `look` refuses a line. What a
@@ -83,7 +88,7 @@ class line_source {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
  private:
-  line_source(std::string name, unique_fd own, int fd, unique_fd wake, std::size_t longest);
+  line_source(std::string name, unique_fd own, int fd, unique_fd wake, std::size_t longest, line_end end);
   result<std::optional<input_line>> next_of(line_splitter& lines);
   result<std::string_view> piece();
   result<std::string_view> piece_of_input();
@@ -93,6 +98,7 @@ class line_source {
   const unique_fd own_;
   const int fd_;
   const unique_fd wake_;
+  const line_end end_;
   std::optional<std::uint64_t> size_;
   line_splitter lines_;
   std::string piece_;

@@ -1,10 +1,11 @@
 // The log of `penstock map --job-log`: a line of JSON for each job when it ends, with when, how long and what; results are
 // in the output. Appended to, so that the runs that share a journal share it too.
 //
-//   {"time":"2026-11-22T04:17:02.330582Z","index":6,"status":"ok","attempts":1,"exit":0,"seconds":1.302,"text":null,"line":"cat.jpg"}
+//   {"time":"2026-11-22T04:17:02.330582Z","index":6,"status":"ok","attempts":1,"exit":0,"seconds":1.302,"text":null,"line":"cat.jpg",
+//    "started":"2026-11-22T04:17:01.028171Z","signal":null}
 #pragma once
 
-#include "runtime/base/fd.hpp"
+#include "runtime/base/line_file.hpp"
 #include "runtime/base/result.hpp"
 #include "tools/penstock/jobs/job_outcome.hpp"
 
@@ -17,7 +18,8 @@
 
 namespace penstock::cli {
 
-/// With its line feed. "exit" and "seconds" are null unless a command exited; "text" is null for ok. Pure.
+/// With its line feed. "exit" is null unless a command exited, "seconds" and "started" if no attempt began, "signal" unless
+/// one ended the last attempt; "text" is null for ok. Pure.
 [[nodiscard]] std::string job_log_line(std::chrono::system_clock::time_point ended, std::uint64_t index,
                                        const job_outcome& outcome, std::string_view input_line);
 
@@ -32,8 +34,8 @@ class job_log {
   job_log(std::string path, unique_fd file) : path_(std::move(path)), file_(std::move(file)) {}
 
   const std::string path_;
-  const unique_fd file_;
-  std::mutex mutex_;  // lines are whole even if a write is split
+  line_file file_;
+  std::mutex mutex_;  // guards file_
 };
 
 }  // namespace penstock::cli

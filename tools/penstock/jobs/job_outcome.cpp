@@ -36,6 +36,15 @@ std::string json_string(std::string_view text) {
   return on_one_line(json(text));
 }
 
+bool is_utf8(std::string_view text) {
+  try {
+    static_cast<void>(json(text).dump(-1, ' ', false, json::error_handler_t::strict));
+  } catch (const json::type_error&) {
+    return false;
+  }
+  return true;
+}
+
 std::string json_of_bytes(std::string_view bytes) {
   if (bytes.starts_with(byte_order_mark) || !json::accept(bytes)) return json_string(bytes);
   std::string value(bytes);
@@ -49,6 +58,7 @@ job_outcome outcome_of(const job_failure& why) {
   job_outcome outcome;
   outcome.status = why.status;
   outcome.attempts = why.attempts;
+  if (why.ran) outcome.seconds = std::chrono::duration<double>(*why.ran).count();
   json error = json::object();
   if (!why.type.empty()) error["type"] = why.type;
   error["text"] = why.text;
@@ -56,16 +66,25 @@ job_outcome outcome_of(const job_failure& why) {
   if (!why.causes.empty()) error["causes"] = why.causes;
   outcome.error = on_one_line(error);
   outcome.text = printable(why.type.empty() ? why.text : why.type + ": " + why.text);
+  if (!why.causes.empty()) outcome.signal = signal_in(why.causes.back());
   outcome.ends_run = why.attempts == 0 && why.type == "unknown_function";
   outcome.again = may_be_tried_again(why.status) && !outcome.ends_run;
   return outcome;
 }
 
-std::string output_line(std::uint64_t index, const job_outcome& outcome) {
+std::string signal_in(std::string_view cause) {
+  const std::size_t begin = cause.find("SIG");
+  if (begin == std::string_view::npos) return {};
+  const std::size_t end = cause.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+", begin);
+  return std::string(cause.substr(begin, end == std::string_view::npos ? end : end - begin));
+}
+
+std::string output_line(std::uint64_t index, const job_outcome& outcome, std::string_view input) {
   std::string line = fmt::format(R"({{"index":{},"status":"{}","attempts":{},"result":)", index,
                                  name_of(outcome.status), outcome.attempts);
-  line.reserve(line.size() + outcome.result.size() + outcome.error.size() + 16);
-  line.append(outcome.result).append(R"(,"error":)").append(outcome.error).append("}\n");
+  line.reserve(line.size() + outcome.result.size() + outcome.error.size() + input.size() + 32);
+  line.append(outcome.result).append(R"(,"error":)").append(outcome.error);
+  line.append(R"(,"input":)").append(input).append("}\n");
   return line;
 }
 

@@ -6,12 +6,14 @@
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
 #include "tools/penstock/executables.hpp"
-#include "tools/penstock/jobs/job_log.hpp"
-#include "tools/penstock/jobs/map_output.hpp"
+#include "tools/penstock/jobs/command_environment.hpp"
+#include "tools/penstock/jobs/map_dry_run.hpp"
+#include "tools/penstock/jobs/map_files.hpp"
+#include "tools/penstock/jobs/map_options.hpp"
 #include "tools/penstock/jobs/map_progress.hpp"
 #include "tools/penstock/jobs/map_run.hpp"
 #include "tools/penstock/jobs/map_work.hpp"
-#include "tools/penstock/number_option.hpp"
+#include "tools/penstock/jobs/result_files.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/run/progress.hpp"
 #include "tools/penstock/stop_signals.hpp"
@@ -20,10 +22,13 @@
 #include <penstock/pool.hpp>
 
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 
 namespace penstock::cli {
 namespace {
@@ -36,46 +41,6 @@ constexpr std::chrono::milliseconds end_after_second_signal = 500ms;
 // How many lines reading may be ahead of writing, so that one slow job does not block the others. The
 // bookkeeping takes about 20 MB; [jobs] memory bounds the results.
 constexpr std::uint64_t lines_ahead_max = 65'536;
-constexpr std::uint32_t retries_max = 1'000'000;
-
-struct map_options {
-  config_source source;
-  std::string function;
-  std::string command;
-  std::string program;
-  std::string input = "-";
-  std::string output = "-";
-  std::uint32_t retries = 0;
-  std::string journal;
-  std::string job_log;
-  std::string memory;
-  bool retry_failed = false;
-  bool fail_on_exit = false;
-  std::string on_bad_line = "fail";
-  std::string keep_output = "1MiB";
-  bool json = false;
-  bool quiet = false;
-};
-
-// ---- the command line -------------------------------------------------------------------------------------
-
-result<void> check_usage(const map_options& o) {
-  if (o.function.empty() == o.command.empty())
-    return refuse(
-        errc::usage,
-        "give either --function NAME, with FILE naming its worker program, or --command 'PROGRAM {{}}'");
-  if (!o.function.empty() && o.source.file.empty())
-    return refuse(errc::usage,
-                  "--function needs FILE: its [loader] command is the worker program with the function");
-  if (o.command.empty() && !o.memory.empty())
-    return refuse(errc::usage, "--memory needs --command; for functions set [loader.limits] memory");
-  if (o.function.empty() && !o.program.empty())
-    return refuse(errc::usage, "--program needs --function: the device program gets what the function gives");
-  if (o.command.empty() && o.fail_on_exit) return refuse(errc::usage, "--fail-on-exit needs --command");
-  if (o.retry_failed && o.journal.empty())
-    return refuse(errc::usage, "--retry-failed needs --journal, which records the failed jobs");
-  return {};
-}
 
 /// Whether every mistake is in an option ("--workers", "--set"), so that no file is to blame.
 bool only_in_options(const config_file::rejection& refused) {
@@ -108,11 +73,13 @@ std::string path_of_workers(const config& settings) {
   return path_of_environment();
 }
 
-result<std::unique_ptr<work>> work_of(const map_options& o, const config& settings) {
+/// `environment`: what commands have in theirs and workers have not. `files`: of --results, or null.
+result<std::unique_ptr<work>> work_of(const map_options& o, const config& settings,
+                                      std::vector<std::string> environment, const result_files* files) {
   if (!o.function.empty()) {
     if (auto ok = check_device_program(o.program, settings); !ok)
       return tl::unexpected(std::move(ok.error()));
-    return call_function(o.function, o.program);
+    return call_function(o.function, o.program, files);
   }
   auto command = command_template::parse(o.command);
   if (!command) return tl::unexpected(std::move(command.error()));
@@ -123,16 +90,8 @@ result<std::unique_ptr<work>> work_of(const map_options& o, const config& settin
   const auto memory = parse_bytes(o.memory.empty() ? "0B" : o.memory);
   if (!memory) return refuse(errc::usage, "--memory: {}", memory.error().message);
   return run_command_line(std::move(*command), o.command,
-                          o.fail_on_exit ? exit_rule::must_be_0 : exit_rule::any_is_ok, {*keep, *memory});
-}
-
-// ---- files ------------------------------------------------------------------------------------------------
-
-void tell_journal(const map_journal& journal, const std::string& path) {
-  if (journal.torn_bytes() > 0 || journal.unreadable() > 0) {
-    log::warn("map", "the journal '{}' is damaged: {} bytes at its end and {} lines are ignored",
-              printable(path), journal.torn_bytes(), journal.unreadable());
-  }
+                          o.fail_on_exit ? exit_rule::must_be_0 : exit_rule::any_is_ok,
+                          {*keep, *memory, std::move(environment), files});
 }
 
 // ---- the run ----------------------------------------------------------------------------------------------
@@ -181,18 +140,21 @@ int tell_end(const map_options& o, const map_result& r) {
                     duration_for_people(nanoseconds(static_cast<std::int64_t>(r.seconds * 1e9))),
                     map_counts_line(r.counts)));
   }
-  if (r.trouble && !r.stopped() && !o.json) say(styled(style::red, "error:") + " " + r.trouble->message);
+  if (r.trouble && r.trouble->code != errc::stopped && !o.json)
+    say(styled(style::red, "error:") + " " + r.trouble->message);
   if (r.signal == SIGINT) return exit_interrupted;
   if (r.signal != 0) return exit_terminated;
-  return r.trouble || r.counts.of(job_status::ok) != r.counts.jobs ? exit_failed : exit_ok;
+  return r.trouble || r.by_order || r.counts.of(job_status::ok) != r.counts.jobs ? exit_failed : exit_ok;
 }
 
 map_result run_on(Pool& pool, const map_options& o, map_run& run, line_source& input, stop_signals& signals) {
   const auto begin = std::chrono::steady_clock::now();
   signals.listen(
       [&](int times) {
+        const auto patience = times == 1 ? end_after_signal : end_after_second_signal;
         run.stop();
-        pool.stop(times == 1 ? end_after_signal : end_after_second_signal);
+        run.hurry(patience);
+        pool.stop(patience);
       },
       o.journal.empty() ? "stopping: cancelling running jobs (press again to stop at once)"
                         : "stopping: cancelling running jobs; the journal has the finished ones (press again "
@@ -210,8 +172,8 @@ map_result run_on(Pool& pool, const map_options& o, map_run& run, line_source& i
     if (auto ok = run.run(); !ok) made.trouble = ok.error();
     pool.close();
     made.counts = run.counts();
-    // Jobs are cancelled by a signal, by an order, or because the pool failed; after the last line nobody was told.
-    if (!made.trouble && made.counts.of(job_status::cancelled) > 0) {
+    // By a signal, by an order, or because the pool failed; after the last line nobody was told.
+    if (!made.trouble && (made.counts.of(job_status::cancelled) > 0 || !run.has_read_all())) {
       made.trouble = pool.report().error;
       made.by_order = !made.trouble;
     }
@@ -220,6 +182,76 @@ map_result run_on(Pool& pool, const map_options& o, map_run& run, line_source& i
   made.signal = signals.received();
   made.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return made;
+}
+
+map_rules rules_of(const map_options& o, const work& what, const config& settings) {
+  map_rules rules;
+  rules.lines = what.lines();
+  rules.bad_lines = o.on_bad_line == "skip" ? bad_line_rule::skip : bad_line_rule::fail;
+  rules.under_way_max = lines_ahead_max;
+  rules.bytes_waiting_max = settings.jobs.memory.bytes;
+  rules.retries = o.retries;
+  rules.retry_failed = o.retry_failed;
+  rules.format = o.format();
+  rules.failures_max = halt_rule_from(o.halt)->failures_max;
+  return rules;
+}
+
+int run_dry(const map_options& o, map_files& files, const work& what, const map_rules& rules) {
+  const auto ok =
+      dry_run(*files.input, what, {rules.bad_lines, files.journal.get(), rules.retry_failed, o.json},
+              [](const std::string& line) { print(line); });
+  return ok ? exit_ok : refuse_with(exit_failed, ok.error(), o.json);
+}
+
+int run_all(const map_options& o, const config& settings, map_files& files, const work& what, map_rules rules,
+            stop_signals& signals) {
+  std::atomic<map_run*> running = nullptr;
+  pool_options options;
+  options.ends = session_scope::process;  // what is left to write comes after the pool's end
+  // `penstock stop`, or no worker is left: the run may be waiting for lines, or for the reader of its output.
+  options.on_event = [&running](const event& news) {
+    map_run* const run = running;
+    if (run == nullptr || (news.kind != event_kind::stopping && news.kind != event_kind::run_failed)) return;
+    run->stop();
+    run->hurry(end_after_signal);
+  };
+  Pool pool(settings, options);
+  job_starter jobs(pool, what);
+  map_run::surroundings around;
+  around.input = files.input.get();
+  around.output = files.output.fd();
+  around.output_name = files.output.name();
+  around.errors = STDERR_FILENO;
+  around.begin_output = [&files] { return files.output.empty(); };
+  around.journal = files.journal.get();
+  around.log = files.log.get();
+  around.start = [&jobs](const auto& line, const auto& settled) { return jobs.start(line, settled); };
+  around.abandon = [&pool] { pool.stop(end_after_second_signal); };
+  around.halt = [&pool, &jobs, now = halt_rule_from(o.halt)->cancels_running] {
+    now ? pool.stop(end_after_second_signal) : jobs.cancel_waiting();
+  };
+  around.tell = [](const std::string& line) { log::warn("map", "{}", line); };
+  map_run run(rules, std::move(around));
+  running = &run;
+  if (pool.report().error) run.stop();  // that was before the line above
+  return tell_end(o, run_on(pool, o, run, *files.input, signals));
+}
+
+/// The config of the pool. `environment`: becomes what commands have and workers have not.
+config settings_of(const map_options& o, const config_file::loaded_config& loaded,
+                   std::vector<std::string>& environment) {
+  config settings = loaded.values;
+  const auto is = [&loaded](const std::string& key, config_file::provenance_kind kind) {
+    return loaded.source_of(key).kind == kind;
+  };
+  if (o.source.file.empty() && is("name", config_file::provenance_kind::derived)) settings.name = "map";
+  if (o.quiet && is("log.level", config_file::provenance_kind::fallback))
+    settings.log.level = log_level::error;
+  if (o.command.empty()) return settings;
+  settings.loader.command = {"penstock-worker", "--commands"};
+  environment = give_callers_environment(loaded, config_file::process_environment(), settings);
+  return settings;
 }
 
 int map(map_options o) {
@@ -234,109 +266,27 @@ int map(map_options o) {
     return only_in_options(loaded.error()) ? exit_usage : code;
   }
   if (!o.quiet) tell_warnings(*loaded);
-  config settings = loaded->values;
-  if (o.source.file.empty() && loaded->source_of("name").kind == config_file::provenance_kind::derived)
-    settings.name = "map";
-  if (!o.command.empty()) settings.loader.command = {"penstock-worker", "--commands"};
-  const auto what = work_of(o, settings);
+  std::vector<std::string> environment;
+  const config settings = settings_of(o, *loaded, environment);
+  std::unique_ptr<result_files> results;
+  if (!o.results.empty() && !o.dry_run) {
+    auto opened = result_files::open(o.results);
+    if (!opened) return no(opened.error());
+    results = std::move(*opened);
+  }
+  const auto what = work_of(o, settings, std::move(environment), results.get());
   if (!what) return no(what.error());
 
+  auto files = open_files(o, (*what)->as_json(), settings.jobs.memory.bytes);
+  if (!files) return no(files.error());
+  const map_rules rules = rules_of(o, **what, settings);
+  if (o.dry_run) return run_dry(o, *files, **what, rules);
   stop_signals signals;
-  auto input = line_source::open(o.input, settings.jobs.memory.bytes);
-  if (!input) return no(input.error());
-  auto output = map_output::open(o.output);
-  if (!output) return no(output.error());
-  if (auto ok = check_different((*input)->fd(), output->fd(), o.journal, o.job_log); !ok)
-    return no(ok.error());
-  std::unique_ptr<map_journal> journal;
-  if (!o.journal.empty()) {
-    auto opened = map_journal::open(o.journal, (*what)->as_json());
-    if (!opened) return no(opened.error());
-    journal = std::move(*opened);
-    tell_journal(*journal, o.journal);
-  }
-  std::unique_ptr<job_log> jobs;
-  if (!o.job_log.empty()) {
-    auto opened = job_log::open(o.job_log);
-    if (!opened) return no(opened.error());
-    jobs = std::move(*opened);
-  }
   try {
-    Pool pool(settings);
-    map_rules rules;
-    rules.lines = (*what)->lines();
-    rules.bad_lines = o.on_bad_line == "skip" ? bad_line_rule::skip : bad_line_rule::fail;
-    rules.under_way_max = lines_ahead_max;
-    rules.bytes_waiting_max = settings.jobs.memory.bytes;
-    rules.retries = o.retries;
-    rules.retry_failed = o.retry_failed;
-    map_run::surroundings around;
-    around.input = input->get();
-    around.output = output->fd();
-    around.output_name = output->name();
-    around.begin_output = [&output] { return output->empty(); };
-    around.journal = journal.get();
-    around.log = jobs.get();
-    around.start = [&pool, &what](const auto& line, const auto& settled) {
-      return begin_job(pool, **what, line, settled);
-    };
-    around.abandon = [&pool] { pool.stop(end_after_second_signal); };
-    around.tell = [](const std::string& line) { log::warn("map", "{}", line); };
-    map_run run(rules, std::move(around));
-    return tell_end(o, run_on(pool, o, run, **input, signals));
+    return run_all(o, settings, *files, **what, rules, signals);
   } catch (const error& e) {
     return no(e.as_failure());
   }
-}
-
-void add_options(CLI::App& verb, const std::shared_ptr<map_options>& o) {
-  verb.add_option("FILE", o->source.file, "a config file with [jobs] and [loader]");
-  verb.add_option("--function", o->function, "the function of FILE's worker program to call")
-      ->type_name("NAME");
-  verb.add_option("--program", o->program,
-                  "the device program of FILE's [jobs.programs] that gets each function's result, and gives "
-                  "the job's")
-      ->type_name("NAME");
-  verb.add_option("--command", o->command, "the program to run; {} is replaced by the line")
-      ->type_name("COMMAND");
-  verb.add_option("--input", o->input, "one job for each line; -: stdin")
-      ->type_name("IN")
-      ->capture_default_str();
-  verb.add_option("--output", o->output, "one line for each job; -: stdout")
-      ->type_name("OUT")
-      ->capture_default_str();
-  verb.add_option("--workers", o->source.workers, "worker processes, or \"auto\"")->type_name("N");
-  verb.add_option("--timeout", o->source.timeout, "time limit of one attempt of a job")->type_name("TIME");
-  takes_whole_number(
-      verb.add_option("--retries", o->retries,
-                      "repeat a job up to N times if it throws, times out or exits with a code other than 0"),
-      {0, retries_max})
-      ->capture_default_str();
-  verb.add_option("--journal", o->journal,
-                  "record finished jobs in this file, and skip those that it contains")
-      ->type_name("JOURNAL");
-  verb.add_option("--job-log", o->job_log,
-                  "append a line for each job when it ends: time, exit code, seconds, input line")
-      ->type_name("LOG");
-  verb.add_option("--memory", o->memory,
-                  "end a command that uses more private memory, with all that it has started")
-      ->type_name("SIZE");
-  verb.add_flag("--retry-failed", o->retry_failed, "repeat jobs of the journal that are not ok");
-  verb.add_flag("--fail-on-exit", o->fail_on_exit, "commands that exit with a code other than 0 have failed");
-  verb.add_option(
-          "--on-bad-line", o->on_bad_line,
-          "what to do about lines that are not JSON (of a command: that contain a NUL byte): end the run, or "
-          "report and skip them")
-      ->check(CLI::IsMember({"fail", "skip"}))
-      ->capture_default_str();
-  verb.add_option("--keep-output", o->keep_output,
-                  "how much of each command's stdout and of its stderr to keep")
-      ->type_name("SIZE")
-      ->capture_default_str();
-  add_set_option(verb, o->source);
-  verb.add_flag("--json", o->json,
-                "a summary as one JSON object on stdout (on stderr if results go to stdout)");
-  verb.add_flag("--quiet", o->quiet, "no progress, no closing line");
 }
 
 }  // namespace
@@ -348,7 +298,8 @@ void add_map_command(verb_table& verbs) {
        verb_group::run,
        "run a function or a command for each line of a file",
        "Runs one job for each line of the input, and writes one line of JSON for each, in the order of the "
-       "input: index, status, attempts, result, error. If a worker dies, another one tries its job again; a "
+       "input: index, status, attempts, result, error, input. If a worker dies, another one tries its job "
+       "again; a "
        "job that kills three workers is reported as poisoned. The exit code is 0 if every job is ok, "
        "otherwise 1.\n\n"
        "With --command each line is one argument of a program: it replaces {} in the command, or becomes the "
@@ -359,6 +310,9 @@ void add_map_command(verb_table& verbs) {
        "FILE is the worker program with the function. Results that are not JSON become strings. With "
        "--program "
        "the function's result goes to the GPU, where a device program turns it into the job's result.\n\n"
+       "Commands get this program's environment, in which PENSTOCK_WORKER is the number of the worker, from "
+       "0. "
+       "With --raw the output is what they write, byte for byte; with --results it goes to files.\n\n"
        "With --journal, running the command again after an interruption continues where it was, and the "
        "output "
        "is complete.",
@@ -373,11 +327,17 @@ void add_map_command(verb_table& verbs) {
         {"penstock map --command './simulate {}' --input seeds.txt --output out.jsonl --journal run.journal "
          "--timeout 10m",
          "continue where an earlier run ended"},
+        {"find . -name '*.c' -print0 | penstock map -0 --command 'wc -l' --raw",
+         "any file name; plain output"},
+        {"penstock map --command 'sh -c \"CUDA_VISIBLE_DEVICES=$PENSTOCK_WORKER ./train $1\" sh {}' --input "
+         "seeds.txt "
+         "--workers 4 --results runs",
+         "a GPU for each of four commands at a time, and their output in files"},
         {"penstock map --command 'curl -sS {}' --input urls.txt --output out.jsonl --retries 3 "
          "--fail-on-exit",
          "repeat commands that exit with a code other than 0"}}},
       [o] { return map(*o); });
-  add_options(verb, o);
+  add_map_options(verb, o);
 }
 
 }  // namespace penstock::cli

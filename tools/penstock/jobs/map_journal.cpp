@@ -2,7 +2,6 @@
 
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
-#include "runtime/base/write_all.hpp"
 #include "tools/penstock/jobs/job_outcome.hpp"
 
 #include <fcntl.h>
@@ -135,7 +134,7 @@ result<void> map_journal::read_all(const std::string& header) {
   std::uint64_t at = 0;          // of the next piece
   std::uint64_t line_begin = 0;  // of `line`
   while (true) {
-    const ssize_t got = read_at(file_.get(), piece, at);
+    const ssize_t got = read_at(file_.fd(), piece, at);
     if (got < 0) return failed("reading", static_cast<int>(-got));
     if (got == 0) break;
     at += static_cast<std::uint64_t>(got);
@@ -169,20 +168,18 @@ result<void> map_journal::read_all(const std::string& header) {
     if (!header.starts_with(line)) return no_journal();
     return begin(header);
   }
-  bytes_ = line_begin;
   torn_ = at - line_begin;
-  if (torn_ > 0 && ::ftruncate(file_.get(), static_cast<off_t>(line_begin)) != 0)
-    return failed("shortening", errno);
+  if (torn_ == 0) return {};
+  if (const int why = file_.cut(line_begin); why != 0) return failed("shortening", why);
   return {};
 }
 
 /// The file is empty, or has only a torn first line.
 result<void> map_journal::begin(const std::string& header) {
-  if (::ftruncate(file_.get(), 0) != 0) return failed("beginning", errno);
-  if (const int why = write_all(file_.get(), header); why != 0) return failed("beginning", why);
-  if (::fsync(file_.get()) != 0) return failed("beginning", errno);
+  if (const int why = file_.cut(0); why != 0) return failed("beginning", why);
+  if (const int why = file_.append(header); why != 0) return failed("beginning", why);
+  if (::fsync(file_.fd()) != 0) return failed("beginning", errno);
   if (const int why = sync_folder_of(path_); why != 0) return failed("beginning", why);
-  bytes_ = header.size();
   return {};
 }
 
@@ -219,7 +216,7 @@ result<std::optional<journal_entry>> map_journal::find(std::uint64_t index) cons
   std::string line;
   std::array<char, 4096> piece;
   for (std::uint64_t at = **place; true;) {
-    const ssize_t got = read_at(file_.get(), piece, at);
+    const ssize_t got = read_at(file_.fd(), piece, at);
     if (got < 0) return failed("reading", static_cast<int>(-got));
     const std::string_view read(piece.data(), static_cast<std::size_t>(got));
     const std::size_t end = read.find('\n');
@@ -239,7 +236,7 @@ result<std::optional<std::uint64_t>> map_journal::hash_of(std::uint64_t index) c
   const auto place = place_of(index);
   if (!place || !*place) return place;
   std::array<char, before_hash.size() + hash_digits + behind_hash.size()> piece;
-  const ssize_t got = read_at(file_.get(), piece, **place);
+  const ssize_t got = read_at(file_.fd(), piece, **place);
   if (got < 0) return failed("reading", static_cast<int>(-got));
   std::string_view line(piece.data(), static_cast<std::size_t>(got));
   std::uint64_t hash = 0;
@@ -253,12 +250,7 @@ result<std::optional<std::uint64_t>> map_journal::hash_of(std::uint64_t index) c
 result<void> map_journal::append(std::uint64_t hash, std::string_view output) {
   const std::string line = journal_line(hash, output);
   const std::lock_guard hold(mutex_);
-  if (const int why = write_all(file_.get(), line); why != 0) {
-    // On a full disk: half a line would garble the next one.
-    [[maybe_unused]] const int cut = ::ftruncate(file_.get(), static_cast<off_t>(bytes_));
-    return failed("writing", why);
-  }
-  bytes_ += line.size();
+  if (const int why = file_.append(line); why != 0) return failed("writing", why);
   unsynced_ = true;
   return {};
 }
@@ -268,7 +260,7 @@ result<void> map_journal::sync() {
     const std::lock_guard hold(mutex_);
     if (!std::exchange(unsynced_, false)) return {};
   }
-  if (::fdatasync(file_.get()) != 0) return failed("writing", errno);
+  if (::fdatasync(file_.fd()) != 0) return failed("writing", errno);
   return {};
 }
 

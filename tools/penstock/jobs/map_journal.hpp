@@ -10,7 +10,7 @@
 // lines are in a temporary file.
 #pragma once
 
-#include "runtime/base/fd.hpp"
+#include "runtime/base/line_file.hpp"
 #include "runtime/base/result.hpp"
 
 #include <penstock/pool.hpp>
@@ -76,15 +76,14 @@ class map_journal {
     void operator()(std::FILE* file) const noexcept { std::fclose(file); }
   };
   const std::string path_;
-  const unique_fd file_;
+  line_file file_;
   const std::unique_ptr<std::FILE, closer> places_;  // at 8 N: the offset of job N's line; 0: none
   std::uint64_t jobs_ = 0;
   std::uint64_t end_ = 0;
   std::uint64_t unreadable_ = 0;
   std::uint64_t torn_ = 0;
 
-  mutable std::mutex mutex_;  // guards appending and the members below
-  std::uint64_t bytes_ = 0;
+  std::mutex mutex_;  // guards appending and the member below
   bool unsynced_ = false;
 };
 

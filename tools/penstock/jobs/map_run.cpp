@@ -3,11 +3,8 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
-#include "runtime/base/write_all.hpp"
 
-#include <nlohmann/json.hpp>
-
-#include <chrono>
+#include <cerrno>
 #include <thread>
 #include <utility>
 
@@ -21,18 +18,6 @@ constexpr auto journal_reaches_the_disk_every = 1s;
 constexpr std::uint64_t told_at_most = 10;  // of each kind; the output contains all
 constexpr std::size_t told_bytes_of_a_reason = 500;
 
-/// The library's message, without its name and number.
-std::string why_no_json(std::string_view text) {
-  try {
-    [[maybe_unused]] const auto value = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception& e) {
-    std::string_view words = e.what();
-    if (const std::size_t end = words.find("] "); end != std::string_view::npos) words.remove_prefix(end + 2);
-    return shortened(printable(words), 200);
-  }
-  return {};
-}
-
 }  // namespace
 
 struct map_run::job {
@@ -45,7 +30,8 @@ struct map_run::job {
   job_outcome last;            // of the try to be repeated
 };
 
-map_run::map_run(map_rules rules, surroundings around) : rules_(rules), around_(std::move(around)) {}
+map_run::map_run(map_rules rules, surroundings around)
+    : rules_(rules), around_(std::move(around)), output_(around_.output), errors_(around_.errors) {}
 
 result<void> map_run::run() {
   std::thread reader([this] { read_lines(); });
@@ -71,6 +57,11 @@ void map_run::stop() {
 map_counts map_run::counts() const {
   const std::lock_guard hold(mutex_);
   return counts_;
+}
+
+bool map_run::has_read_all() const {
+  const std::lock_guard hold(mutex_);
+  return read_all_;
 }
 
 bool map_run::stopping() const {
@@ -135,6 +126,8 @@ result<bool> map_run::read_line() {
   if (!read) return tl::unexpected(std::move(read.error()));
   if (!*read) {
     tell_surplus_of_journal();
+    const std::lock_guard hold(mutex_);
+    read_all_ = !stopping_;
     return false;
   }
   input_line& line = **read;
@@ -150,7 +143,7 @@ result<bool> map_run::read_line() {
                                                   counted(line.bytes, "byte"), line.text.size())}));
     return true;
   }
-  if (const std::string why = why_bad(line); !why.empty()) {
+  if (const std::string why = why_bad(rules_.lines, line.text); !why.empty()) {
     const auto skipped = bad_line(line, why);
     if (!skipped) return tl::unexpected(skipped.error());
     return true;
@@ -201,14 +194,6 @@ bool map_run::wait_for_room() {
   return !stopping_;
 }
 
-std::string map_run::why_bad(const input_line& line) const {
-  if (rules_.lines == line_rule::json)
-    return nlohmann::json::accept(line.text) ? std::string() : "is not JSON: " + why_no_json(line.text);
-  return line.text.find('\0') == std::string::npos
-             ? ""
-             : "contains a NUL byte, which an argument of a program cannot contain";
-}
-
 result<void> map_run::bad_line(const input_line& line, const std::string& why) {
   if (rules_.bad_lines == bad_line_rule::fail)
     return refuse(errc::io, "line {} of {} {}", line.number, around_.input->name(), why);
@@ -225,13 +210,15 @@ result<void> map_run::bad_line(const input_line& line, const std::string& why) {
 }
 
 result<void> map_run::start(const std::shared_ptr<job>& what) {
-  return around_.start(what->line, [this, what](job_outcome outcome) { settled(what, std::move(outcome)); });
+  return around_.start({what->index, what->line, what->tries > 0},
+                       [this, what](job_outcome outcome) { settled(what, std::move(outcome)); });
 }
 
 // ---- outcomes ---------------------------------------------------------------------------------------------
 
 void map_run::settled(const std::shared_ptr<job>& what, job_outcome outcome) {
   outcome.attempts += what->attempts;
+  if (outcome.trouble) lose_output(*outcome.trouble);
   const bool wanted_again = outcome.again && what->tries < rules_.retries;
   if (wanted_again) {
     const std::lock_guard hold(mutex_);
@@ -246,7 +233,7 @@ void map_run::settled(const std::shared_ptr<job>& what, job_outcome outcome) {
   over(what, outcome, !wanted_again && !outcome.ends_run);
 }
 
-/// On the writing thread, because starting a job may wait for others to settle.
+/// On the writing thread. It does not wait there: the job is urgent.
 void map_run::try_again(const std::shared_ptr<job>& what) {
   const job_outcome before = std::move(what->last);
   if (!stopping()) {
@@ -261,36 +248,46 @@ void map_run::try_again(const std::shared_ptr<job>& what) {
 
 /// Outcomes that are not final are not recorded, so the next run repeats the job.
 void map_run::over(const std::shared_ptr<job>& what, const job_outcome& outcome, bool is_final) {
-  std::string line = output_line(what->index, outcome);
+  const std::string_view text = what->line ? std::string_view(*what->line) : std::string_view();
+  std::string line =
+      output_line(what->index, outcome, what->line ? input_as_json(rules_.lines, text) : "null");
   if (is_final && outcome.status != job_status::cancelled && around_.journal != nullptr) {
     if (auto ok = around_.journal->append(what->hash, line); !ok) lose_output(std::move(ok.error()));
   }
   if (around_.log != nullptr) {
-    const std::string text = job_log_line(std::chrono::system_clock::now(), what->index, outcome,
-                                          what->line ? std::string_view(*what->line) : std::string_view());
-    if (auto ok = around_.log->add(text); !ok) lose_output(std::move(ok.error()));
+    const std::string entry = job_log_line(std::chrono::system_clock::now(), what->index, outcome, text);
+    if (auto ok = around_.log->add(entry); !ok) lose_output(std::move(ok.error()));
   }
   if (outcome.status != job_status::ok && outcome.status != job_status::cancelled && !outcome.ends_run)
-    tell_failure(*what, outcome);
-  arrived(*what, outcome.status, std::move(line), false);
+    note_failure(*what, outcome);
+  arrived(*what, outcome.status, std::move(line), false, outcome.held);
 }
 
-void map_run::tell_failure(const job& what, const job_outcome& outcome) {
-  std::uint64_t told = 0;
+void map_run::note_failure(const job& what, const job_outcome& outcome) {
+  std::uint64_t failures = 0;
   {
     const std::lock_guard hold(mutex_);
-    told = ++failures_told_;
+    failures = ++failures_;
   }
-  if (told <= told_at_most) {
+  if (failures <= told_at_most) {
     around_.tell(fmt::format("line {}: {}: {}", what.index + 1, name_of(outcome.status),
                              shortened(outcome.text, told_bytes_of_a_reason)));
   }
-  if (told == told_at_most) around_.tell("further failed jobs are listed only in the output");
+  if (failures == told_at_most) {
+    around_.tell(rules_.format == output_format::json
+                     ? "further failed jobs are listed only in the output"
+                     : "further failed jobs are not listed: --job-log lists all");
+  }
+  if (failures != rules_.failures_max) return;
+  fail({errc::job_failed, fmt::format("{} failed: the run ends, as --halt says", counted(failures, "job")),
+        0});
+  if (around_.halt) around_.halt();
 }
 
-void map_run::arrived(const job& what, job_status status, std::string line, bool known) {
+void map_run::arrived(const job& what, job_status status, std::string line, bool known,
+                      std::shared_ptr<const void> held) {
   const std::lock_guard hold(mutex_);
-  lines_.arrived(what.index, std::move(line));
+  lines_.arrived(what.index, std::move(line), std::move(held));
   ++counts_.by_status.at(static_cast<std::size_t>(status));
   ++counts_.jobs;
   counts_.from_journal += known ? 1 : 0;
@@ -301,7 +298,6 @@ void map_run::arrived(const job& what, job_status status, std::string line, bool
 // ---- writing ----------------------------------------------------------------------------------------------
 
 void map_run::write_lines() {
-  bool lost = false;
   auto synced = std::chrono::steady_clock::now();
   std::unique_lock hold(mutex_);
   while (true) {
@@ -309,15 +305,13 @@ void map_run::write_lines() {
       return lines_.ready() || !again_.empty() || (!reading_ && lines_.size() == 0);
     });
     const auto again = std::exchange(again_, {});
-    std::string text;
-    while (text.size() < bytes_in_a_write && lines_.ready()) text.append(*lines_.next());
-    if (news && text.empty() && again.empty()) return;
+    std::vector<std::string> lines;
+    for (std::size_t bytes = 0; bytes < bytes_in_a_write && lines_.ready(); bytes += lines.back().size())
+      lines.push_back(*lines_.next());
+    if (news && lines.empty() && again.empty()) return;
     room_.notify_all();
     hold.unlock();
-    if (const int why = lost ? 0 : write_all(around_.output, text); why != 0) {
-      lost = true;
-      lose_output(os_failure(errc::io, why, fmt::format("writing the results to {}", around_.output_name)));
-    }
+    if (!output_lost_) write(std::move(lines));
     for (const auto& what : again) try_again(what);
     const auto now = std::chrono::steady_clock::now();
     if (around_.journal != nullptr && now - synced >= journal_reaches_the_disk_every) {
@@ -326,6 +320,26 @@ void map_run::write_lines() {
     }
     hold.lock();
   }
+}
+
+void map_run::write(std::vector<std::string> lines) {
+  std::string text;
+  for (std::string& line : lines) {
+    written_outcome one = written_as(rules_.format, rules_.lines, std::move(line));
+    text += one.out;
+    if (around_.errors >= 0) static_cast<void>(errors_.write(one.err));  // there is nobody to tell
+    if (one.missing > 0) {
+      around_.tell(
+          fmt::format("{} of the output of a command are missing: raise --keep-output, or use --results",
+                      bytes_for_people(one.missing)));
+    }
+  }
+  const int why = output_.write(text);
+  if (why == 0) return;
+  output_lost_ = true;
+  const std::string doing = fmt::format("writing the results to {}", around_.output_name);
+  if (why != ETIMEDOUT) return lose_output(os_failure(errc::io, why, doing));
+  lose_output({errc::timed_out, doing + ": nobody reads them; the others are lost", 0});
 }
 
 }  // namespace penstock::cli

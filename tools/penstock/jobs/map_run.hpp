@@ -14,10 +14,14 @@
 #include "tools/penstock/jobs/input_lines.hpp"
 #include "tools/penstock/jobs/job_log.hpp"
 #include "tools/penstock/jobs/job_outcome.hpp"
+#include "tools/penstock/jobs/line_rules.hpp"
 #include "tools/penstock/jobs/map_journal.hpp"
 #include "tools/penstock/jobs/ordered_lines.hpp"
+#include "tools/penstock/jobs/output_format.hpp"
+#include "tools/penstock/jobs/output_stream.hpp"
 
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -29,11 +33,11 @@
 
 namespace penstock::cli {
 
-enum class line_rule : std::uint8_t {
-  json,  ///< each line is a JSON value
-  text,  ///< each line is an argument of a program, which cannot contain a NUL byte
+struct map_line {
+  std::uint64_t index = 0;
+  std::shared_ptr<const std::string> text{};
+  bool again = false;  ///< it is tried again: lines that have finished wait for it
 };
-enum class bad_line_rule : std::uint8_t { fail, skip };
 
 struct map_rules {
   line_rule lines = line_rule::text;
@@ -42,6 +46,8 @@ struct map_rules {
   std::uint64_t bytes_waiting_max = 1U << 30U;  ///< of results that wait for an earlier one
   std::uint32_t retries = 0;
   bool retry_failed = false;  ///< repeat jobs of the journal that are not ok
+  output_format format = output_format::json;
+  std::uint64_t failures_max = 0;  ///< the run ends with this many failed jobs of its own; 0: never
 };
 
 struct map_counts {
@@ -61,12 +67,13 @@ class map_run {
   /// Starts a job; may wait for others to settle. Calls `settled` once, on any thread, possibly before it
   /// returns. Refuses if no more jobs can be started: then `settled` is not called, and the run ends with
   /// that failure.
-  using starter = std::function<result<void>(std::shared_ptr<const std::string> line, settle settled)>;
+  using starter = std::function<result<void>(const map_line& line, settle settled)>;
 
   struct surroundings {
     line_source* input = nullptr;
-    int output = -1;  ///< a blocking descriptor
+    int output = -1;
     std::string output_name = "the output";
+    int errors = -1;  ///< for what commands write to stderr, if the format is not JSON; -1: nowhere
     /// Called once, before the first job starts and anything is written; not if the input contradicts the
     /// journal, so that an earlier output outlives a refused run. May be empty.
     std::function<result<void>()> begin_output;
@@ -74,6 +81,7 @@ class map_run {
     job_log* log = nullptr;          ///< the same
     starter start;
     std::function<void()> abandon;  ///< called when the output or the journal fails: cancels the running jobs
+    std::function<void()> halt;     ///< called with the last allowed failure; may be empty
     std::function<void(const std::string&)> tell;  ///< a line for the user; called on any thread
   };
   map_run(map_rules rules, surroundings around);
@@ -83,8 +91,15 @@ class map_run {
   result<void> run();
   /// Stops reading; does not end running jobs. Thread-safe.
   void stop();
+  /// From now on it waits at most this long for the readers of output and errors; a second call may shorten it. Thread-safe.
+  void hurry(std::chrono::milliseconds patience) {
+    output_.give_up_after(patience);
+    errors_.give_up_after(patience);
+  }
 
   [[nodiscard]] map_counts counts() const;
+  /// Whether it came to the end of the input.
+  [[nodiscard]] bool has_read_all() const;
 
  private:
   struct job;
@@ -95,7 +110,6 @@ class map_run {
   result<bool> read_line();
   result<bool> take_from_journal(const job& what);
   void tell_surplus_of_journal() const;
-  [[nodiscard]] std::string why_bad(const input_line& line) const;
   result<void> bad_line(const input_line& line, const std::string& why);
   bool wait_for_room();
   void expect(const job& what);
@@ -103,15 +117,20 @@ class map_run {
   void settled(const std::shared_ptr<job>& what, job_outcome outcome);
   void try_again(const std::shared_ptr<job>& what);
   void over(const std::shared_ptr<job>& what, const job_outcome& outcome, bool is_final);
-  void arrived(const job& what, job_status status, std::string line, bool known);
-  void tell_failure(const job& what, const job_outcome& outcome);
+  void arrived(const job& what, job_status status, std::string line, bool known,
+               std::shared_ptr<const void> held = {});
+  void note_failure(const job& what, const job_outcome& outcome);
   void fail(failure why);
   void lose_output(failure why);
   [[nodiscard]] bool stopping() const;
   void write_lines();
+  void write(std::vector<std::string> lines);
 
   const map_rules rules_;
   const surroundings around_;
+  output_stream output_;
+  output_stream errors_;
+  bool output_lost_ = false;      // of the writing thread
   std::uint64_t lines_read_ = 0;  // by the reading thread
 
   mutable std::mutex mutex_;  // guards the members below
@@ -121,8 +140,9 @@ class map_run {
   std::vector<std::shared_ptr<job>> again_;
   map_counts counts_;
   std::optional<failure> failure_;
-  std::uint64_t failures_told_ = 0;
+  std::uint64_t failures_ = 0;
   bool reading_ = true;
+  bool read_all_ = false;
   bool stopping_ = false;
 };
 

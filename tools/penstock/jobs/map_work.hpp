@@ -6,13 +6,17 @@
 #include "tools/penstock/jobs/command_template.hpp"
 #include "tools/penstock/jobs/job_outcome.hpp"
 #include "tools/penstock/jobs/map_run.hpp"
+#include "tools/penstock/jobs/result_files.hpp"
 
 #include <penstock/pool.hpp>
 
 #include <cstddef>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace penstock::cli {
 
@@ -26,23 +30,46 @@ class work {
   [[nodiscard]] virtual line_rule lines() const = 0;
   /// Identifies the work of a journal.
   [[nodiscard]] virtual std::string as_json() const = 0;
-  [[nodiscard]] virtual Argument argument_of(const std::shared_ptr<const std::string>& line) const = 0;
-  [[nodiscard]] virtual job_outcome outcome_of_result(std::span<const std::byte> bytes) const = 0;
+  /// What would be done to the line: the words of the command, or the function and its argument.
+  [[nodiscard]] virtual std::vector<std::string> words_for(const std::string& line) const = 0;
+  [[nodiscard]] virtual Argument argument_of(const map_line& line) const = 0;
+  /// Writes the files of --results that a worker has not written.
+  [[nodiscard]] virtual job_outcome outcome_of_result(std::uint64_t index,
+                                                      std::span<const std::byte> bytes) const = 0;
 };
 
-/// `program`: as work::program.
-[[nodiscard]] std::unique_ptr<work> call_function(std::string name, std::string program);
+/// `program`: as work::program. `files`: of --results, or null; outlives it.
+[[nodiscard]] std::unique_ptr<work> call_function(std::string name, std::string program,
+                                                  const result_files* files);
 
-struct command_bounds {
-  std::uint64_t output_bytes_max = 0;  ///< kept of stdout, and of stderr
-  std::uint64_t memory_bytes_max = 0;  ///< 0: no limit
+struct command_settings {
+  std::uint64_t output_bytes_max = 0;      ///< kept of stdout, and of stderr
+  std::uint64_t memory_bytes_max = 0;      ///< 0: no limit
+  std::vector<std::string> environment{};  ///< as protocol::command_job has it
+  const result_files* files = nullptr;     ///< of --results; outlives it
 };
 /// `as_given` identifies it in a journal.
 [[nodiscard]] std::unique_ptr<work> run_command_line(command_template command, std::string as_given,
-                                                     exit_rule exits, command_bounds bounds);
+                                                     exit_rule exits, command_settings settings);
 
-/// A map_run::starter without its first two arguments, which outlive the jobs.
-result<void> begin_job(Pool& pool, const work& what, const std::shared_ptr<const std::string>& line,
-                       const map_run::settle& settled);
+/// Gives jobs to a pool. Pool and work outlive it and the jobs.
+class job_starter {
+ public:
+  job_starter(Pool& pool, const work& what) : pool_(pool), what_(what) {}
+
+  /// A map_run::starter.
+  result<void> start(const map_line& line, const map_run::settle& settled);
+  /// Cancels all jobs that have not begun, and those that are started later. From any thread.
+  void cancel_waiting();
+
+ private:
+  void add(const Job& job);
+
+  Pool& pool_;
+  const work& what_;
+  std::mutex mutex_;  // guards the members below
+  std::map<std::uint64_t, Job> unfinished_;
+  bool cancelling_ = false;
+};
 
 }  // namespace penstock::cli

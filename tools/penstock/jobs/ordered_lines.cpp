@@ -10,14 +10,15 @@ namespace penstock::cli {
 void ordered_lines::expect(std::uint64_t index) {
   PENSTOCK_CHECK(waiting_.empty() || waiting_.back().index < index, "{} after {}", index,
                  waiting_.back().index);
-  waiting_.push_back({index, std::nullopt});
+  waiting_.push_back({index, std::nullopt, {}});
 }
 
-void ordered_lines::arrived(std::uint64_t index, std::string line) {
+void ordered_lines::arrived(std::uint64_t index, std::string line, std::shared_ptr<const void> held) {
   const auto it = std::ranges::lower_bound(waiting_, index, {}, &place::index);
   PENSTOCK_CHECK(it != waiting_.end() && it->index == index && !it->line, "line {} was not expected", index);
   bytes_ += line.size();
   it->line = std::move(line);
+  it->held = std::move(held);
 }
 
 std::optional<std::string> ordered_lines::next() {

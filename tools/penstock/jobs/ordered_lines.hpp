@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -14,8 +15,8 @@ class ordered_lines {
  public:
   /// A line will arrive for this index. Indices increase, not necessarily by one.
   void expect(std::uint64_t index);
-  /// Once for each expected index.
-  void arrived(std::uint64_t index, std::string line);
+  /// Once for each expected index. `held` is kept until the line is taken.
+  void arrived(std::uint64_t index, std::string line, std::shared_ptr<const void> held = {});
 
   /// The next line, if it has arrived.
   std::optional<std::string> next();
@@ -31,6 +32,7 @@ class ordered_lines {
   struct place {
     std::uint64_t index = 0;
     std::optional<std::string> line;
+    std::shared_ptr<const void> held{};
   };
   std::deque<place> waiting_;
   std::uint64_t bytes_ = 0;

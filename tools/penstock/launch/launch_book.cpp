@@ -11,6 +11,17 @@
 
 namespace penstock::cli {
 
+namespace {
+
+supervision::hang_settings clocks_of(const launch_rules& rules) {
+  return {.start_deadline = rules.start_deadline,
+          .heartbeat_timeout = rules.lost_after,
+          .item_timeout =
+              rules.lost_after};  // a user's step may take any time: no rank is ever busy with an item
+}
+
+}  // namespace
+
 std::string end_text(const process::exit_report& end) {
   using how = process::exit_report::how;
   if (end.ending == how::exited) return fmt::format("exit code {}", end.code);
@@ -18,42 +29,55 @@ std::string end_text(const process::exit_report& end) {
   return "it is gone, and its exit code is unknown";
 }
 
-launch_book::launch_book(const launch_rules& rules) : rules_(rules), ranks_(rules.ranks) {
-  if (!rules.restart_one) return;
+launch_book::launch_book(const launch_rules& rules)
+    : rules_(rules), ranks_(rules.ranks), hangs_(clocks_of(rules)) {
   for (std::uint32_t rank = 0; rank < rules.ranks; ++rank)
-    lives_.push_back({supervision::restart_policy(*rules.restart_one, rank)});
+    lives_.push_back({.policy = {rules.restart_one.value_or(supervision::restart_settings{}), rank},
+                      .ending = {rules.ending, steady_time{}}});
 }
 
 steady_time launch_book::next_deadline() const noexcept {
-  steady_time next = deadline_;
-  if (stage_ != stage::running) return next;
-  for (const rank_facts& r : ranks_) next = std::min(next, r.restarts_at);
-  for (std::uint32_t rank = 0; rank < lives_.size(); ++rank) {
-    const rank_life& l = lives_[rank];
-    if (l.heard != never && !l.silenced) next = std::min(next, l.heard + rules_.lost_after);
+  steady_time next = never;
+  for (std::uint32_t rank = 0; rank < rules_.ranks; ++rank) {
+    if (lives(rank)) next = std::min(next, lives_[rank].ending.next_deadline());
+    if (stage_ != stage::running) continue;
+    next = std::min(next, ranks_[rank].restarts_at);
     if (looks_for_its_group(rank)) next = std::min(next, group_end_known_ + rules_.left_behind_after);
   }
   return next;
 }
 
+nanoseconds launch_book::tick() const noexcept {
+  return clocks_of(rules_).tick();
+}
+
+bool launch_book::lives(std::uint32_t rank) const {
+  return ranks_[rank].now == rank_state::starting || ranks_[rank].now == rank_state::running;
+}
+
 std::vector<launch_command> launch_book::advance(steady_time now) {
+  note_lateness(now);
   if (stage_ == stage::begin) start_all(now);
   if (stage_ == stage::running) {
-    kill_silent(now);
     kill_left_behind(now);
     start_those_due(now);
   }
-  enforce_deadline(now);
+  end_processes(now);
   if (stage_ != stage::over && all_gone()) settle_round(now);
   return std::exchange(outbox_, {});
+}
+
+/// Time in which the launcher did not run does not count (semantics 21): what the ranks sent has not been read yet.
+void launch_book::note_lateness(steady_time now) {
+  const nanoseconds since = now - looked_.value_or(now);
+  looked_ = now;
+  if (since > rules_.ending.late_look && group_end_known_ != never) group_end_known_ += since;
 }
 
 void launch_book::start_all(steady_time now) {
   stage_ = stage::running;
   group_end_.reset();
   group_end_known_ = never;
-  killed_ = false;
-  deadline_ = never;
   for (std::uint32_t rank = 0; rank < rules_.ranks; ++rank) start_one(rank, now);
 }
 
@@ -64,13 +88,10 @@ void launch_book::start_one(std::uint32_t rank, steady_time now) {
   r.now = rank_state::starting;
   r.starts = starts;
   r.began = now;
-  if (restarts_single()) {
-    lives_[rank].batches = 0;
-    lives_[rank].heard = never;
-    lives_[rank].silenced = false;
-    lives_[rank].left_behind = false;
-    lives_[rank].knows_end = group_end_.has_value();
-  }
+  rank_life& l = lives_[rank];
+  l = {.policy = std::move(l.policy), .ending = {rules_.ending, now}, .knows_end = group_end_.has_value()};
+  l.ending.starting(now, rules_.start_deadline);
+  hangs_.watch(rank, now);
   outbox_.emplace_back(start_rank{rank, group_end_ == launch_outcome::finished});
 }
 
@@ -82,27 +103,43 @@ void launch_book::start_those_due(steady_time now) {
   }
 }
 
-void launch_book::kill_silent(steady_time now) {
-  for (std::uint32_t rank = 0; rank < lives_.size(); ++rank) {
-    rank_life& l = lives_[rank];
-    if (ranks_[rank].now != rank_state::running || l.silenced || l.heard == never) continue;
-    if (now - l.heard < rules_.lost_after) continue;
-    l.silenced = true;
-    outbox_.emplace_back(signal_rank{rank, SIGKILL});
-  }
-}
-
 bool launch_book::looks_for_its_group(std::uint32_t rank) const {
   const rank_life& l = lives_[rank];
-  return group_end_ && ranks_[rank].now == rank_state::running && !l.knows_end && !l.left_behind;
+  return restarts_single() && group_end_ && ranks_[rank].now == rank_state::running && !l.knows_end &&
+         !l.traced && !l.ending.under_way();
 }
 
 void launch_book::kill_left_behind(steady_time now) {
   if (!group_end_ || now - group_end_known_ < rules_.left_behind_after) return;
-  for (std::uint32_t rank = 0; rank < lives_.size(); ++rank) {
+  for (std::uint32_t rank = 0; rank < rules_.ranks; ++rank) {
     if (!looks_for_its_group(rank)) continue;
     lives_[rank].left_behind = true;
-    outbox_.emplace_back(signal_rank{rank, SIGKILL});
+    lives_[rank].ending.kill(now);
+  }
+}
+
+void launch_book::look(steady_time now, const std::vector<rank_sign>& signs, const std::string& start) {
+  std::vector<supervision::child_sign> seen;
+  for (std::uint32_t rank = 0; rank < rules_.ranks; ++rank) {
+    if (ranks_[rank].now == rank_state::starting) lives_[rank].ending.start_waits_for(start);
+  }
+  for (const rank_sign& sign : signs) {
+    rank_life& l = lives_[sign.rank];
+    l.traced = sign.traced;
+    if (!restarts_single() || ranks_[sign.rank].now != rank_state::running) continue;
+    seen.push_back({.worker = sign.rank, .ready = l.spoke, .heartbeats = l.beats, .traced = sign.traced});
+  }
+  for (const supervision::hang_verdict& v : hangs_.look(now, seen)) {
+    if (stage_ != stage::running) continue;
+    const auto sign = std::ranges::find(signs, v.worker, &rank_sign::rank);
+    const std::string where = sign->wait_channel.empty() ? "" : fmt::format(" ({})", sign->wait_channel);
+    const std::string time = duration_for_people(v.since);
+    if (v.kind == supervision::hang::start) {
+      lives_[v.worker].ending.hang(now, death_cause::hang,
+                                   fmt::format("sent nothing for {} after its start{}", time, where));
+    } else {
+      lives_[v.worker].ending.hang(now, death_cause::heartbeat, fmt::format("silent for {}{}", time, where));
+    }
   }
 }
 
@@ -112,36 +149,51 @@ void launch_book::started(std::uint32_t rank, pid_t pid) {
   rank_facts& r = ranks_[rank];
   r.now = rank_state::running;
   r.pid = pid;
-  // The round ended while this rank was being started: send it the same signal as the others.
-  if (stage_ == stage::ending) outbox_.emplace_back(signal_rank{rank, killed_ ? SIGKILL : ending_with_});
+  rank_life& l = lives_[rank];
+  l.ending.started();
+  // It was given up, or the round ended, while it was being started.
+  if (l.ending.killed()) {
+    outbox_.emplace_back(signal_rank{rank, SIGKILL});
+  } else if (stage_ == stage::ending) {
+    outbox_.emplace_back(signal_rank{rank, ending_with_});
+  }
 }
 
 void launch_book::start_failed(std::uint32_t rank, std::string why, steady_time now) {
   rank_facts& r = ranks_[rank];
+  if (r.now == rank_state::gone) return;  // it had been given up
   r.now = rank_state::gone;
   r.pid = -1;
   r.ended = now;
+  if (hung(rank)) why = lives_[rank].ending.reason();
   r.end = why;
+  hangs_.forget(rank);
   if (restarts_single() && stage_ == stage::running)
     return lose(rank, std::move(why), lives_[rank].policy.start_failed(now), now);
   fail(rank, -1, std::move(why), now);
 }
 
-void launch_book::heard(std::uint32_t rank, std::uint64_t batches, steady_time now) {
+void launch_book::heard(std::uint32_t rank, std::uint64_t batches, std::uint64_t beats, steady_time now) {
   if (!restarts_single()) return;
   rank_life& l = lives_[rank];
   if (l.batches == 0 && batches > 0) l.policy.child_ready(now);
   l.batches = std::max(l.batches, batches);
-  l.heard = now;
+  l.beats = std::max(l.beats, beats);
+  l.spoke = true;
 }
 
 void launch_book::group_over(std::uint32_t rank, launch_outcome how, steady_time now) {
-  if (!restarts_single() || how == launch_outcome::failed) return;  // that is told by the exit code
+  if (!restarts_single() || how == launch_outcome::failed) return;  // the exit code says that
   lives_[rank].knows_end = true;
   if (group_end_) return;
   group_end_ = how;
   group_end_known_ = now;
   if (how == launch_outcome::stopped && stage_ == stage::running) forget_restarts(now);
+}
+
+bool launch_book::hung(std::uint32_t rank) const {
+  const auto cause = lives_[rank].ending.cause();
+  return cause == death_cause::hang || cause == death_cause::heartbeat;
 }
 
 void launch_book::exited(std::uint32_t rank, const process::exit_report& end, steady_time now,
@@ -150,14 +202,14 @@ void launch_book::exited(std::uint32_t rank, const process::exit_report& end, st
   if (r.now == rank_state::gone) return;  // it had been given up, and has now ended
   r.now = rank_state::gone;
   r.ended = now;
-  r.end = end_text(end);
-  if (restarts_single()) lives_[rank].heard = never;
+  r.end = hung(rank) ? lives_[rank].ending.reason() : end_text(end);
+  hangs_.forget(rank);
   using how = process::exit_report::how;
   if (end.ending == how::exited) r.code = end.code;
   if (end.ending == how::signalled) r.signal = end.code;
   if (end.exited_with(0)) return;
   if (!restarts_single() || stage_ != stage::running) return fail(rank, r.pid, r.end, now);
-  if (end.ending == how::exited) {
+  if (end.ending == how::exited && !hung(rank)) {
     // Somebody has stopped this rank alone; a group stops as one.
     if (end.code == exit_interrupted || end.code == exit_terminated) return stop(SIGTERM, false, now);
     return fail(rank, r.pid, r.end, now);
@@ -165,14 +217,13 @@ void launch_book::exited(std::uint32_t rank, const process::exit_report& end, st
   rank_life& l = lives_[rank];
   if (group_end_ == launch_outcome::stopped) return;  // it would have ended with the others
   if (l.left_behind) {
-    r.end = "its group has finished, and it had not heard of that";
+    r.end = "its group has finished, and it had missed that";
     r.now = rank_state::waiting;
     r.restarts_at = now;
     return;
   }
-  if (l.silenced) r.end = fmt::format("silent for {}", duration_for_people(rules_.lost_after));
   if (oom == oom_killer::did_it) r.end += " by the kernel's OOM killer";
-  const bool outside = r.signal == SIGKILL && !l.silenced && oom == oom_killer::did_not;
+  const bool outside = l.ending.killed_from_outside(end) && oom == oom_killer::did_not;
   const supervision::death died{
       .ending = supervision::death::how::abnormal, .fruitful = l.batches > 0, .outside_kill = outside};
   lose(rank, r.end, l.policy.child_died(now, died), now);
@@ -208,57 +259,57 @@ void launch_book::forget_restarts(steady_time now) {
 void launch_book::fail(std::uint32_t rank, pid_t pid, std::string text, steady_time now) {
   if (stage_ != stage::running) return;
   cause_ = launch_cause{rank, pid, std::move(text)};
-  forget_restarts(now);
-  end_round(SIGTERM, now + rules_.grace_after_failure);
+  end_round(SIGTERM, rules_.grace_after_failure, now);
 }
 
 void launch_book::stop(int signal, bool at_once, steady_time now) {
   if (stage_ == stage::over) return;
+  const bool first = !std::exchange(stopped_, true);
   if (at_once) {
-    stopped_ = true;
-    forget_restarts(now);
-    ending_with_ = signal;
-    stage_ = stage::ending;
-    deadline_ = now;
-    killed_ = false;
-    return;
+    end_round(SIGKILL, nanoseconds(0), now);
+  } else if (first) {
+    end_round(signal, rules_.grace_after_stop, now);
   }
-  if (std::exchange(stopped_, true)) return;
-  forget_restarts(now);
-  end_round(signal, now + rules_.grace_after_stop);
 }
 
 // ---- the end of a round -----------------------------------------------------------------------------------
 
-void launch_book::end_round(int signal, steady_time kill_at) {
-  if (stage_ != stage::ending) {
-    ending_with_ = signal;
-    signal_all(signal);
-  }
-  deadline_ = std::min(deadline_, kill_at);
+/// Each rank gets this signal, unless the round is ending already, and SIGKILL after `grace`; a second call can only
+/// shorten that.
+void launch_book::end_round(int signal, nanoseconds grace, steady_time now) {
+  forget_restarts(now);
+  const bool first = stage_ != stage::ending;
   stage_ = stage::ending;
-}
-
-void launch_book::signal_all(int signal) {
+  if (first) ending_with_ = signal;
   for (std::uint32_t rank = 0; rank < rules_.ranks; ++rank) {
-    if (ranks_[rank].now == rank_state::running) outbox_.emplace_back(signal_rank{rank, signal});
+    if (!lives(rank)) continue;
+    if (first && signal != SIGKILL && ranks_[rank].now == rank_state::running)
+      outbox_.emplace_back(signal_rank{rank, signal});
+    lives_[rank].ending.stop(now, grace);
   }
 }
 
-void launch_book::enforce_deadline(steady_time now) {
-  if (stage_ != stage::ending || now < deadline_) return;
-  if (!std::exchange(killed_, true)) {
-    signal_all(SIGKILL);
-    deadline_ = now + rules_.killing;
-    return;
+void launch_book::end_processes(steady_time now) {
+  for (std::uint32_t rank = 0; rank < rules_.ranks; ++rank) {
+    if (!lives(rank)) continue;
+    for (const supervision::termination_command& command : lives_[rank].ending.advance(now)) {
+      if (const auto* signal = std::get_if<supervision::send_signal>(&command))
+        outbox_.emplace_back(signal_rank{rank, signal->number});
+      if (std::holds_alternative<supervision::survives_kill>(command)) write_off(rank, now);
+    }
   }
-  for (rank_facts& r : ranks_) {
-    if (r.now == rank_state::gone) continue;
-    r.left_behind = r.now == rank_state::running;
-    r.end = "it survived SIGKILL";
-    r.now = rank_state::gone;
-    r.ended = now;
-  }
+}
+
+/// It survives SIGKILL: only an uninterruptible system call takes this long.
+void launch_book::write_off(std::uint32_t rank, steady_time now) {
+  rank_facts& r = ranks_[rank];
+  r.left_behind = true;
+  r.end = hung(rank) ? lives_[rank].ending.reason() + "; it survived SIGKILL" : "it survived SIGKILL";
+  r.now = rank_state::gone;
+  r.ended = now;
+  hangs_.forget(rank);
+  fail(rank, r.pid, r.end, now);
+  outbox_.emplace_back(leave_behind{rank});
 }
 
 bool launch_book::all_gone() const {
@@ -276,7 +327,6 @@ void launch_book::settle_round(steady_time now) {
     return start_all(now);
   }
   stage_ = stage::over;
-  deadline_ = never;
   outcome_ = cause_ ? launch_outcome::failed : stopped_ ? launch_outcome::stopped : launch_outcome::finished;
 }
 

@@ -1,5 +1,6 @@
 // When the ranks of a group are started, signalled and given up: the decisions of `penstock launch`. Pure: events come
-// in as calls with the time, commands come out of advance().
+// in as calls with the time, commands come out of advance(). It decides for the group; each process is watched and ended
+// like every other child (runtime/supervision: hang_detector, termination, restart_policy).
 //
 //            all started            a rank fails, or stop()              all gone
 //   begin ----------------> running -----------------------> ending ----------------> over
@@ -10,17 +11,20 @@
 // code other than 0, a signal, a failed start) ends the others, and they restart together, as torchrun does.
 // A rank that exits with 0 has finished; the others continue.
 //
-// Ranks that can resume (`restart_one`) are different. One that is lost - a signal ended it, it cannot be started, or it
-// is silent for `lost_after` - is started again by itself, by the policy of workers and owners, and the others go on.
-// An exit code is a session's own word, and ends the group: with a failure, or, if somebody has stopped this rank
-// alone, by stopping the others too. What the policy gives up fails as above.
-// Such ranks are sessions of one group, and say when it is over. After that no process finds it any more: one that is lost
-// then is started to deliver the rest without the group, and one that still looks for it is ended and started so.
+// Ranks that can resume (`restart_one`) are different. One that is lost - a signal ended it, it cannot be started, it sends
+// nothing within `start_deadline`, or later nothing for `lost_after` - is started again by itself, by the policy of workers
+// and owners, while the others keep running. An exit code is the session's own decision and ends the group: with a failure,
+// or, if somebody has stopped this rank alone, by stopping the others too. What the policy gives up fails as above, and so
+// does a rank that survives SIGKILL: its successor would need the same GPU.
+// Such ranks are sessions of one group, and report its end. After that no process finds the group any more: a rank that is
+// lost then is started to deliver the rest without it, and one that still looks for it is killed and started that way.
 #pragma once
 
 #include "runtime/base/clock.hpp"
 #include "runtime/base/exit_report.hpp"
+#include "runtime/supervision/hang_detector.hpp"
 #include "runtime/supervision/restart_policy.hpp"
+#include "runtime/supervision/termination.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -35,31 +39,35 @@ struct launch_rules {
   std::uint32_t max_restarts = 0;  ///< of all ranks together
   /// Of a single rank; none: a lost rank ends the others.
   std::optional<supervision::restart_settings> restart_one{};
-  /// With restart_one: a rank that has been heard of, and then not for so long, is killed.
+  /// For executing the program; with restart_one also from then until the rank's first line.
+  nanoseconds start_deadline{30'000'000'000};
+  /// With restart_one: how long a rank may send nothing after its first line.
   nanoseconds lost_after{10'000'000'000};
-  /// How long after the first rank all others know that their group is over. They hear it within a second.
+  /// How long after the first rank all others know that their group is over. They learn it within a second.
   nanoseconds left_behind_after{2'000'000'000};
   /// The time between SIGTERM and SIGKILL: after a failure, and after the user's first signal.
   nanoseconds grace_after_failure{4'000'000'000};
   nanoseconds grace_after_stop{25'000'000'000};
-  /// The time after SIGKILL at which a process is given up. Only an uninterruptible system call takes this
-  /// long.
-  nanoseconds killing{5'000'000'000};
+  supervision::termination_settings ending{};
 };
 
 struct start_rank {
   std::uint32_t rank = 0;
   bool alone = false;  ///< it delivers the rest without the group, which has finished
 };
-/// Send to the rank's process group.
+/// Send to the rank's process group. SIGKILL to one that is being started gives the start up.
 struct signal_rank {
   std::uint32_t rank = 0;
   int signal = 0;
 };
+/// It survives SIGKILL, and the group ends without it; for the log.
+struct leave_behind {
+  std::uint32_t rank = 0;
+};
 /// All ranks of this round are gone: kill processes that they left behind, then start the next round.
 struct clear_round {};
 
-using launch_command = std::variant<start_rank, signal_rank, clear_round>;
+using launch_command = std::variant<start_rank, signal_rank, leave_behind, clear_round>;
 
 enum class launch_outcome : std::uint8_t { finished, stopped, failed };
 
@@ -88,6 +96,13 @@ struct rank_facts {
 /// Whether the kernel's OOM killer explains a SIGKILL.
 enum class oom_killer : std::uint8_t { did_it, did_not };
 
+/// What launch_run reads about a running rank when it polls.
+struct rank_sign {
+  std::uint32_t rank = 0;
+  bool traced = false;       ///< a debugger is attached: its clocks are paused
+  std::string wait_channel;  ///< the kernel function that its first thread waits in; empty: unknown
+};
+
 /// "exit code 3", "SIGSEGV".
 [[nodiscard]] std::string end_text(const process::exit_report& end);
 
@@ -96,7 +111,7 @@ class launch_book {
  public:
   explicit launch_book(const launch_rules& rules);
 
-  /// The commands to carry out now. Call after every event, and at next_deadline().
+  /// The commands to carry out now. Call after every event, at next_deadline(), and at least twice a second.
   [[nodiscard]] std::vector<launch_command> advance(steady_time now);
   /// When to call advance() without an event; `never`: not needed.
   [[nodiscard]] steady_time next_deadline() const noexcept;
@@ -105,9 +120,13 @@ class launch_book {
   void start_failed(std::uint32_t rank, std::string why, steady_time now);
   void exited(std::uint32_t rank, const process::exit_report& end, steady_time now,
               oom_killer oom = oom_killer::did_not);
-  /// A sign of life, with the number of batches that this process has delivered.
-  void heard(std::uint32_t rank, std::uint64_t batches, steady_time now);
-  /// By the word of this rank its group has finished, or was stopped.
+  /// A line of this rank: how many batches its process has delivered, and how often its session has shown that it works.
+  /// A line with the same number of beats as before is no sign of life.
+  void heard(std::uint32_t rank, std::uint64_t batches, std::uint64_t beats, steady_time now);
+  /// The state of all running ranks; `start`: what the current start waits for. Call about every tick().
+  void look(steady_time now, const std::vector<rank_sign>& signs, const std::string& start);
+  [[nodiscard]] nanoseconds tick() const noexcept;
+  /// This rank reports that its group has finished, or was stopped.
   void group_over(std::uint32_t rank, launch_outcome how, steady_time now);
   /// The user's first and second signal. The first one is passed on; the second kills.
   void stop(int signal, bool at_once, steady_time now);
@@ -126,44 +145,49 @@ class launch_book {
   using rank_state = rank_facts::state;
   enum class stage : std::uint8_t { begin, running, ending, over };
 
-  /// What restarts of single ranks go by.
+  /// One rank's process, and the policy for its place.
   struct rank_life {
     supervision::restart_policy policy;
-    std::uint64_t batches = 0;  // of this process
-    steady_time heard = never;  // never: not yet
-    bool silenced = false;      // killed for its silence
-    bool knows_end = false;     // of the group; or does not need to
-    bool left_behind = false;   // killed because it looks for a group that is over
+    supervision::termination ending;
+    std::uint64_t batches = 0;
+    std::uint64_t beats = 0;
+    bool spoke = false;        // its first line has come
+    bool traced = false;       // as of the last look
+    bool knows_end = false;    // of the group; or does not need to
+    bool left_behind = false;  // killed because it looks for a group that is over
   };
 
   void start_all(steady_time now);
   void start_one(std::uint32_t rank, steady_time now);
   void start_those_due(steady_time now);
-  void kill_silent(steady_time now);
+  void note_lateness(steady_time now);
   [[nodiscard]] bool looks_for_its_group(std::uint32_t rank) const;
   void kill_left_behind(steady_time now);
+  /// Whether it is ended because it hangs: then it is lost, whatever its exit code.
+  [[nodiscard]] bool hung(std::uint32_t rank) const;
   /// A rank's process is gone for no reason of its own.
   void lose(std::uint32_t rank, std::string how, const supervision::restart_decision& decided,
             steady_time now);
   void forget_restarts(steady_time now);
   void fail(std::uint32_t rank, pid_t pid, std::string text, steady_time now);
-  void end_round(int signal, steady_time kill_at);
-  void signal_all(int signal);
-  void enforce_deadline(steady_time now);
+  void end_round(int signal, nanoseconds grace, steady_time now);
+  void end_processes(steady_time now);
+  void write_off(std::uint32_t rank, steady_time now);
+  [[nodiscard]] bool lives(std::uint32_t rank) const;
   void settle_round(steady_time now);
   [[nodiscard]] bool all_gone() const;
   [[nodiscard]] bool restarts_single() const noexcept { return rules_.restart_one.has_value(); }
 
   launch_rules rules_;
   std::vector<rank_facts> ranks_;
-  std::vector<rank_life> lives_;  // empty without restart_one
+  std::vector<rank_life> lives_;
+  supervision::hang_detector hangs_;  // of ranks that can resume
   std::vector<launch_command> outbox_;
   stage stage_ = stage::begin;
   bool stopped_ = false;
-  int ending_with_ = 0;  // the signal that ends this round
-  bool killed_ = false;  // SIGKILL was sent in this round
-  steady_time deadline_ = never;
-  std::optional<launch_outcome> group_end_;  // by the word of a rank
+  int ending_with_ = 0;                      // the signal that ends this round
+  std::optional<steady_time> looked_;        // the last call of advance()
+  std::optional<launch_outcome> group_end_;  // as a rank has reported it
   steady_time group_end_known_ = never;
   std::optional<launch_cause> cause_;
   std::uint32_t restarts_ = 0;

@@ -33,6 +33,8 @@ namespace penstock::cli {
 namespace {
 
 constexpr std::uint32_t restarts_max = 1'000'000;
+// A busy machine takes seconds to execute a program.
+constexpr nanoseconds shortest_start_deadline = std::chrono::seconds(5);
 
 struct launch_options {
   std::vector<std::string> words;
@@ -196,6 +198,8 @@ session_work session_of(const launch_options& o, const config_file::loaded_confi
 void follow_rules_of(launch_rules& rules, const config_file::loaded_config& loaded) {
   const group_config& group = loaded.values.group;
   rules.lost_after = group.lost_after;
+  // A rank that hangs is replaced before its group gives up waiting for it.
+  rules.start_deadline = std::max<nanoseconds>(group.join_timeout / 4, shortest_start_deadline);
   // Rank 0 stays 4 s for ranks that may still arrive (semantics 41), and then writes its report.
   rules.grace_after_failure = std::chrono::seconds(5);
   if (!waits_for_lost(loaded)) return;
@@ -204,23 +208,6 @@ void follow_rules_of(launch_rules& rules, const config_file::loaded_config& load
 }
 
 // ---- the end ----------------------------------------------------------------------------------------------
-
-/// An exit code says little: adds what the session says. The first process to end may have heard of another rank's
-/// failure; then that rank is the cause.
-void explain_cause(launch_result& r, const session_work& sessions) {
-  if (!r.cause) return;
-  const reported_cause why = cause_in(text_of_file(report_path(sessions, r.cause->rank)));
-  if (why.text.empty()) return;
-  std::string text = why.text;
-  if (!why.rank || *why.rank >= r.ranks.size() || *why.rank == r.cause->rank) {
-    r.cause->text += ": " + text;
-    return;
-  }
-  const rank_facts& other = r.ranks[*why.rank];
-  // Its end says how, unless it was a consequence.
-  if (other.pid == why.pid && other.code == exit_failed) text = other.end + ": " + text;
-  r.cause = launch_cause{*why.rank, why.pid, std::move(text)};
-}
 
 int tell_end(const launch_options& o, const launch_work& work, const launch_result& r,
              const session_work* sessions, int signal) {
@@ -300,8 +287,9 @@ void add_launch_command(verb_table& verbs) {
        "The output of the ranks is prefixed with their number. If a rank fails, the others get SIGTERM, "
        "and SIGKILL 4 s later; with --max-restarts all ranks are started again. The error names the rank "
        "that failed first. Processes that the ranks leave behind are killed. A session that is lost (a "
-       "signal ended it, or nothing is heard of it for 10 s) is started again by itself and goes on where it "
-       "was.\n\n"
+       "signal ended it, or it gives no sign of life for 10 s) is started again by itself and continues "
+       "where "
+       "it was.\n\n"
        "Ctrl-C and SIGTERM are passed on; the ranks have 25 s to end. A second signal kills them.",
        {{"penstock launch photos.toml --gpus all", "a session on each GPU"},
         {"penstock launch photos.toml --gpus host:4 --json --digest",
@@ -335,7 +323,7 @@ void add_launch_command(verb_table& verbs) {
       ->type_name("N");
   verb->add_option("--slots", o->source.slots, "for each session: slots of each worker")->type_name("N");
   takes_whole_number(verb->add_option("--batches", o->batches, "each session stops after N batches"),
-                     {0, std::numeric_limits<std::uint64_t>::max()});
+                     {0, count_max});
   verb->add_flag("--digest", o->digest, "each session hashes every batch as it is on the device");
   verb->add_option("--sink", o->sink, "where each session's batches go: null, npy, journal:PATH")
       ->type_name("SINK");

@@ -1,6 +1,10 @@
 #include "tools/penstock/launch/launch_folder.hpp"
 
+#include "runtime/base/fnv1a.hpp"
+#include "runtime/control/socket_place.hpp"
+
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,9 +20,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view prefix = "penstock-launch-";
 constexpr std::string_view unique = "XXXXXX";
 constexpr int attempts = 100;
+
+/// Whoever has the same folder of control sockets has the same folders of launchers. Others may share $TMPDIR: another
+/// user, and the same one in a container or with a runtime folder of its own.
+std::string prefix() {
+  return fmt::format("penstock-launch-{:016x}-", fnv1a(control::socket_folder().native()));
+}
 
 unique_fd opened(const fs::path& folder) {
   return unique_fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -43,7 +52,8 @@ bool is_still_there(const fs::path& path, const unique_fd& folder) {
 /// The lock of a folder whose launcher is gone; nothing if it is in use, or is not such a folder of this user.
 unique_fd lock_of_left(const fs::path& path) {
   const std::string name = path.filename().string();
-  if (!name.starts_with(prefix) || name.size() != prefix.size() + unique.size()) return {};
+  const std::string mine = prefix();
+  if (!name.starts_with(mine) || name.size() != mine.size() + unique.size()) return {};
   unique_fd folder = opened(path);
   struct stat facts {};
   if (!folder || ::fstat(folder.get(), &facts) != 0 || facts.st_uid != ::geteuid()) return {};
@@ -77,7 +87,7 @@ result<void> launch_folder::make() {
   if (trouble) return refuse_os(errc::io, trouble.value(), what);
   // Whoever looks for folders without a launcher may find it before it is locked: then another one is made.
   for (int i = 0; i < attempts; ++i) {
-    std::string path = (parent / (std::string(prefix) + std::string(unique))).string();
+    std::string path = (parent / (prefix() + std::string(unique))).string();
     if (::mkdtemp(path.data()) == nullptr) return refuse_os(errc::io, errno, what);
     unique_fd lock = opened(path);
     // A file system without locks is no reason to refuse: there nobody can take the folder for a left one.

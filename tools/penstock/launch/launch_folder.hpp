@@ -28,7 +28,7 @@ class launch_folder {
   unique_fd lock_;
 };
 
-/// Folders of this user's launchers that are gone, sorted.
+/// Folders of launchers that are gone and had the control sockets where this process has them; sorted.
 [[nodiscard]] std::vector<std::filesystem::path> left_launch_folders();
 /// Removes them, and returns how many.
 std::size_t remove_left_launch_folders();

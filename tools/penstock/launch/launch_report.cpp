@@ -3,6 +3,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/telemetry/report_json.hpp"
+#include "tools/penstock/output.hpp"
 #include "tools/penstock/text_table.hpp"
 
 #include <unistd.h>
@@ -45,6 +46,21 @@ std::string cause_sentence(const launch_result& r) {
   const std::string who =
       r.cause->pid < 0 ? "could not be started" : fmt::format("(pid {}) ended", r.cause->pid);
   return fmt::format("rank {} {}: {}", r.cause->rank, who, r.cause->text);
+}
+
+void explain_cause(launch_result& r, const session_work& sessions) {
+  if (!r.cause) return;
+  const reported_cause why = cause_in(text_of_file(report_path(sessions, r.cause->rank)));
+  if (why.text.empty()) return;
+  std::string text = why.text;
+  if (!why.rank || *why.rank >= r.ranks.size() || *why.rank == r.cause->rank) {
+    r.cause->text += ": " + text;
+    return;
+  }
+  const rank_facts& other = r.ranks[*why.rank];
+  // Its end says how, unless it was a consequence.
+  if (other.pid == why.pid && other.code == exit_failed) text = other.end + ": " + text;
+  r.cause = launch_cause{*why.rank, why.pid, std::move(text)};
 }
 
 nlohmann::ordered_json group_report(const launch_work& work, const launch_result& r,

@@ -23,4 +23,8 @@ namespace penstock::cli {
 /// A file's contents; empty if there is none.
 [[nodiscard]] std::string text_of_file(const std::string& path);
 
+/// An exit code says little: adds what the session of the first cause reports. The first process to end may have learned of
+/// another rank's failure; then that rank is the cause.
+void explain_cause(launch_result& r, const session_work& sessions);
+
 }  // namespace penstock::cli

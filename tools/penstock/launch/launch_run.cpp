@@ -3,6 +3,7 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/process/process_facts.hpp"
 #include "runtime/schedule/group_state.hpp"
 #include "tools/penstock/launch/stray_processes.hpp"
 
@@ -20,8 +21,6 @@ namespace {
 using namespace std::chrono_literals;
 using clock = std::chrono::steady_clock;
 
-// How often to reap adopted processes while nothing else is due.
-constexpr auto look_every = std::chrono::seconds(1);
 // Killed processes are gone within milliseconds, unless a system call cannot be interrupted.
 constexpr auto strays_patience = std::chrono::milliseconds(1000);
 // The number of the channel in a rank.
@@ -64,6 +63,7 @@ launch_run::~launch_run() {
   std::promise<void> gone;
   boost::asio::post(io_.context(), [&] {
     timer_.cancel();
+    alive_.reset();
     ranks_.clear();
     gone.set_value();
   });
@@ -103,9 +103,8 @@ void launch_run::stop(int signal, bool at_once) {
 void launch_run::act() {
   for (const launch_command& command : book_.advance(clock::now())) {
     if (const auto* order = std::get_if<start_rank>(&command)) start(*order);
-    if (const auto* order = std::get_if<signal_rank>(&command)) {
-      if (ranks_[order->rank].child) ranks_[order->rank].child->signal(order->signal);
-    }
+    if (const auto* order = std::get_if<signal_rank>(&command)) signal(*order);
+    if (const auto* lost = std::get_if<leave_behind>(&command)) tell_end(lost->rank);
     if (std::holds_alternative<cli::clear_round>(command)) clear_round();
   }
   if (book_.over() && !std::exchange(told_over_, true)) over_.set_value();
@@ -117,18 +116,38 @@ void launch_run::arm() {
     timer_.cancel();
     return;
   }
-  timer_.expires_at(std::min(book_.next_deadline(), clock::now() + look_every));
+  timer_.expires_at(std::min(book_.next_deadline(), look_at_));
   timer_.async_wait([this](const boost::system::error_code& status) {
     if (status) return;
-    reap_strays([this](pid_t pid) { return is_rank(pid); });
-    if (work_.resumable) oom_.look(clock::now());
+    if (clock::now() >= look_at_) look();
     act();
   });
 }
 
+void launch_run::look() {
+  look_at_ = clock::now() + book_.tick();
+  // A process that was just started, and may have ended already, is not known as a rank yet.
+  if (starting_ == 0) reap_strays([this](pid_t pid) { return is_rank(pid); });
+  if (work_.resumable) oom_.look(clock::now());
+  std::vector<rank_sign> signs;
+  for (std::uint32_t rank = 0; work_.resumable && rank < ranks_.size(); ++rank) {
+    const auto& child = ranks_[rank].child;
+    if (!child || !child->running()) continue;
+    const auto facts = process::look_at(child->pid());
+    signs.push_back({rank, facts && facts->traced, process::wait_channel(child->pid())});
+  }
+  book_.look(clock::now(), signs, io_.spawner().current());
+}
+
+void launch_run::signal(const signal_rank& order) {
+  const rank_process& r = ranks_[order.rank];
+  if (r.child) return r.child->signal(order.signal);
+  if (r.start && order.signal == SIGKILL) r.start->give_up();
+}
+
 void launch_run::start_failed(std::uint32_t rank, std::string why) {
   boost::asio::post(io_.context(), [this, rank, why = std::move(why)] {
-    book_.start_failed(rank, why, clock::now());
+    tell_refused(rank, why);
     act();
   });
 }
@@ -176,23 +195,31 @@ void launch_run::start(const start_rank& order) {
   // std::function must be copyable.
   auto ends =
       std::make_shared<rank_ends>(rank_ends{std::move(out->read), std::move(err->read), std::move(channel)});
-  io_.spawner().start(std::move(request), [this, rank, ends](result<process::unclaimed_child> child) {
+  ++starting_;
+  auto done = [this, &context = io_.context(), alive = std::weak_ptr(alive_), rank,
+               ends](result<process::unclaimed_child> child) {
     auto made = std::make_shared<result<process::unclaimed_child>>(std::move(child));
-    boost::asio::post(io_.context(), [this, rank, ends, made] {
+    boost::asio::post(context, [this, alive, rank, ends, made] {
+      if (alive.expired()) return;
+      --starting_;
       started(rank, std::move(*made), std::move(*ends));
       act();
     });
-  });
+  };
+  ranks_[rank].start = io_.spawner().start(std::move(request), std::move(done));
 }
 
 void launch_run::started(std::uint32_t rank, result<process::unclaimed_child> child, rank_ends ends) {
-  if (!child) return book_.start_failed(rank, child.error().message, clock::now());
   rank_process& r = ranks_[rank];
+  r.start.reset();
+  if (!child) return tell_refused(rank, child.error().message);
+  if (book_.ranks()[rank].now != rank_facts::state::starting)
+    return;  // given up: the child is killed with `child`
   auto watched = process::child_process::watch(
       io_.context(), std::move(*child).claim(), {},
       {{},
        [this, rank](const process::exit_report& end, const process::output_tail&) { exited(rank, end); }});
-  if (!watched) return book_.start_failed(rank, watched.error().message, clock::now());
+  if (!watched) return tell_refused(rank, watched.error().message);
   r.child = std::move(*watched);
   r.out = std::make_unique<rank_output>(io_.context(), std::move(ends.out),
                                         work_.all_to_stderr ? STDERR_FILENO : STDOUT_FILENO, prefix_of(rank),
@@ -210,7 +237,7 @@ void launch_run::started(std::uint32_t rank, result<process::unclaimed_child> ch
 void launch_run::heard(std::uint32_t rank, const rank_progress& progress) {
   histories_[rank].heard(progress);
   const steady_time now = clock::now();
-  book_.heard(rank, progress.batches, now);
+  book_.heard(rank, progress.batches, progress.beats, now);
   if (progress.group == group_end_word::none) return;
   book_.group_over(
       rank, progress.group == group_end_word::finished ? launch_outcome::finished : launch_outcome::stopped,
@@ -238,17 +265,25 @@ void launch_run::remove_strays_of(std::uint32_t rank) {
                    strays_patience);
 }
 
+void launch_run::tell_refused(std::uint32_t rank, const std::string& why) {
+  if (book_.ranks()[rank].now != rank_facts::state::starting) return;  // given up
+  book_.start_failed(rank, why, clock::now());
+  tell_end(rank);
+}
+
 void launch_run::tell_end(std::uint32_t rank) const {
   const rank_facts& r = book_.ranks()[rank];
+  const std::string what =
+      r.pid > 0 ? fmt::format("(pid {}) ended", r.pid) : std::string("could not be started");
   if (r.restarts_at != never) {
     const auto wait = std::max(r.restarts_at - clock::now(), steady_time::duration::zero());
-    work_.tell(fmt::format("rank {} (pid {}) ended: {}; starting it again{}", rank, r.pid, r.end,
+    work_.tell(fmt::format("rank {} {}: {}; starting it again{}", rank, what, r.end,
                            wait > 10ms ? " in " + duration_for_people(wait) : ""));
     return;
   }
   const auto& cause = book_.first_cause();
   if (!cause || cause->rank != rank || r.code == 0 || cause->pid != r.pid) return;
-  work_.tell(fmt::format("rank {} (pid {}) ended: {}; ending the other ranks", rank, r.pid, cause->text));
+  work_.tell(fmt::format("rank {} {}: {}; ending the other ranks", rank, what, cause->text));
 }
 
 void launch_run::clear_round() {

@@ -68,6 +68,7 @@ class launch_run {
 
  private:
   struct rank_process {
+    std::shared_ptr<process::start_control> start;  // while it is being started
     std::unique_ptr<process::child_process> child;
     std::unique_ptr<rank_output> out;
     std::unique_ptr<rank_output> err;
@@ -81,6 +82,8 @@ class launch_run {
   };
 
   void act();
+  void look();
+  void signal(const signal_rank& order);
   void start(const start_rank& order);
   void started(std::uint32_t rank, result<process::unclaimed_child> child, rank_ends ends);
   void start_failed(std::uint32_t rank, std::string why);
@@ -93,6 +96,7 @@ class launch_run {
   /// Of all ranks; empty while one of them has not sent any.
   [[nodiscard]] result<std::vector<std::byte>> group_state_now() const;
   void save_state();
+  void tell_refused(std::uint32_t rank, const std::string& why);
   void tell_end(std::uint32_t rank) const;
   void arm();
   [[nodiscard]] std::string prefix_of(std::uint32_t rank) const;
@@ -108,8 +112,11 @@ class launch_run {
   std::vector<rank_history> histories_;
   process::oom_watch oom_;
   boost::asio::steady_timer timer_;
+  steady_time look_at_{};     // the next look at the ranks
+  std::size_t starting_ = 0;  // processes that may exist without being known here
   std::promise<void> over_;
   bool told_over_ = false;
+  std::shared_ptr<void> alive_ = std::make_shared<char>();  // a start may return after our destruction
   // Of the thread in run().
   std::vector<std::byte> saved_;  // what the state file contains
   std::optional<failure> state_trouble_;

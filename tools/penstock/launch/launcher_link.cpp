@@ -1,5 +1,6 @@
 #include "tools/penstock/launch/launcher_link.hpp"
 
+#include "actors/session/pulse.hpp"
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/launch/rank_progress.hpp"
 
@@ -22,7 +23,8 @@ using namespace std::chrono_literals;
 using clock = std::chrono::steady_clock;
 
 constexpr auto tell_every = 50ms;
-constexpr auto sign_of_life_every = 500ms;
+constexpr std::chrono::nanoseconds line_every_max = 500ms;
+constexpr int lines_in_lost_after = 8;  // at least
 constexpr auto start_patience = 10s;
 
 /// Empty if there is none, or if the variable is left over from another process.
@@ -55,11 +57,12 @@ result<rank_start> launcher_link::where_to_begin() {
   const auto until = clock::now() + start_patience;
   std::string line;
   while (!line.ends_with('\n')) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - clock::now());
+    // Late because this process was stopped: what has arrived meanwhile is still read.
+    const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(until - clock::now()), 0ms);
     pollfd one{channel_.get(), POLLIN, 0};
-    if (left.count() <= 0 || (::poll(&one, 1, static_cast<int>(left.count())) < 0 && errno != EINTR))
-      return refuse(errc::timed_out, "the launcher has not said where this rank begins");
-    if (one.revents == 0) continue;
+    const int ready = ::poll(&one, 1, static_cast<int>(left.count()));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return refuse(errc::timed_out, "the launcher has not said where this rank begins");
     char piece[4096];
     const ssize_t n = ::recv(channel_.get(), piece, sizeof piece, 0);
     if (n < 0 && errno == EINTR) continue;
@@ -82,8 +85,13 @@ bool launcher_link::send(const std::string& line) {
 
 // ---- the thread -------------------------------------------------------------------------------------------
 
-position_teller::position_teller(launcher_link& launcher, const Session& session)
-    : launcher_(launcher), session_(session), thread_([this] { run(); }) {}
+position_teller::position_teller(launcher_link& launcher, const Session& session,
+                                 std::chrono::nanoseconds lost_after, tells what)
+    : launcher_(launcher),
+      session_(session),
+      what_(what),
+      line_every_(std::min<std::chrono::nanoseconds>(lost_after / lines_in_lost_after, line_every_max)),
+      thread_([this] { run(); }) {}
 
 position_teller::~position_teller() {
   {
@@ -97,12 +105,13 @@ position_teller::~position_teller() {
 }
 
 void position_teller::run() {
+  const auto pace = std::min<std::chrono::nanoseconds>(tell_every, line_every_);
   std::unique_lock lock(mutex_);
   while (!over_) {
     lock.unlock();
     tell();
     lock.lock();
-    wake_.wait_for(lock, tell_every, [this] { return over_; });
+    wake_.wait_for(lock, pace, [this] { return over_; });
   }
 }
 
@@ -110,19 +119,20 @@ void position_teller::run() {
 void position_teller::tell() {
   rank_progress progress;
   run_report report;
+  const bool due = clock::now() - told_at_ >= line_every_;
   try {
     progress.state = session_.state();
-    if (progress.state == told_) progress.state.clear();
+    if (progress.state == told_ || what_ == tells::life) progress.state.clear();
     progress.group = end_of_group(session_);
-    const bool news = !progress.state.empty() || progress.group != end_told_;
-    if (!news && clock::now() - told_at_ < sign_of_life_every) return;
-    report = session_.report();
-  } catch (const error&) {  // it has not answered in time
+    if (!due && progress.state.empty() && progress.group == end_told_) return;
+    end_told_ = progress.group;
+    if (what_ == tells::position) report = session_.report();
+  } catch (const error&) {  // no answer in time: the line says only how many there were
+    if (!due) return;
     progress.state.clear();
   }
   progress.batches = report.batches;
   if (!progress.state.empty()) told_ = progress.state;
-  end_told_ = progress.group;
   const auto epochs = telemetry::as_json(report)["epochs"];
   for (std::size_t i = epochs_told_; i < report.epochs.size(); ++i) {
     // The state goes with the last line: where a rank resumes, all epochs before are known.
@@ -133,8 +143,19 @@ void position_teller::tell() {
     progress.epochs.push_back(epochs[i]);
     if (report.epochs[i].complete && i == epochs_told_) ++epochs_told_;
   }
+  progress.beats = beats();
   launcher_.send(line_of(progress));
   told_at_ = clock::now();
+}
+
+/// Where there are no actors, the line itself is the sign of life.
+std::uint64_t position_teller::beats() {
+  if (const auto of_actors = session::beats_of(session_)) {
+    beats_of_actors_ = *of_actors;
+  } else {
+    ++lines_without_actors_;
+  }
+  return beats_of_actors_ + lines_without_actors_;
 }
 
 }  // namespace penstock::cli

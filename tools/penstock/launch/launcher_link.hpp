@@ -34,11 +34,15 @@ class launcher_link {
   unique_fd channel_;
 };
 
-/// A thread that tells the launcher where the session is: every 50 ms if something has changed, else twice a second, as
-/// a sign of life.
+/// A thread that tells the launcher where the session is: every 50 ms if something has changed, and otherwise several
+/// times in `lost_after`. Its lines are signs of life only if the session's actors have answered since the last one
+/// (actors/session/pulse.hpp). Before there are actors and after their end, each line is one.
 class position_teller {
  public:
-  position_teller(launcher_link& launcher, const Session& session);
+  /// Where the session is, or only that it lives: for one that ends without having begun.
+  enum class tells : std::uint8_t { position, life };
+  position_teller(launcher_link& launcher, const Session& session, std::chrono::nanoseconds lost_after,
+                  tells what = tells::position);
   /// Tells the last position; close the session first.
   ~position_teller();
   position_teller(const position_teller&) = delete;
@@ -47,9 +51,14 @@ class position_teller {
  private:
   void run();
   void tell();
+  [[nodiscard]] std::uint64_t beats();
 
   launcher_link& launcher_;
   const Session& session_;
+  const tells what_;
+  const std::chrono::nanoseconds line_every_;
+  std::uint64_t beats_of_actors_ = 0;
+  std::uint64_t lines_without_actors_ = 0;
   std::vector<std::byte> told_;  // the last state
   std::size_t epochs_told_ = 0;  // complete ones
   group_end_word end_told_ = group_end_word::none;

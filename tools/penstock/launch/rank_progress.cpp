@@ -96,7 +96,7 @@ constexpr std::pair<std::string_view, group_end_word> end_words[] = {{"finished"
 }  // namespace
 
 std::string line_of(const rank_progress& progress) {
-  ordered_json line{{"batches", progress.batches}};
+  ordered_json line{{"batches", progress.batches}, {"beats", progress.beats}};
   if (!progress.state.empty()) line["state"] = hex_of(progress.state);
   if (!progress.epochs.empty()) line["epochs"] = progress.epochs;
   for (const auto& [word, end] : end_words) {
@@ -110,6 +110,7 @@ result<rank_progress> parse_progress(std::string_view line) {
   if (!found) return tl::unexpected(std::move(found.error()));
   rank_progress progress;
   progress.batches = number_of(*found, "batches");
+  progress.beats = number_of(*found, "beats");
   auto state = bytes_of(*found);
   if (!state) return tl::unexpected(std::move(state.error()));
   progress.state = std::move(*state);

@@ -32,6 +32,8 @@ struct rank_progress {
   /// Entries of the report's "epochs": those that are new or have changed; at most epochs_in_a_line.
   nlohmann::ordered_json epochs = nlohmann::ordered_json::array();
   group_end_word group = group_end_word::none;
+  std::uint64_t beats =
+      0;  ///< increases while the session's actors answer; the same number again is no sign of life
 };
 
 /// With the line's end.

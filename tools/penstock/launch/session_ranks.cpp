@@ -1,27 +1,13 @@
 #include "tools/penstock/launch/session_ranks.hpp"
 
-#include <fmt/core.h>
+#include "runtime/group/rank_files.hpp"
 
-#include <charconv>
+#include <fmt/core.h>
 
 namespace penstock::cli {
 namespace {
 
 using nlohmann::ordered_json;
-
-std::string with_rank(const std::string& text, std::uint32_t rank) {
-  return fmt::format("{}-rank{}", text, rank);
-}
-
-/// HOST:PORT with a separate port for the rank. 0 stays 0: the kernel chooses.
-std::string address_of(const std::string& listen, std::uint32_t rank) {
-  const std::size_t colon = listen.rfind(':');
-  if (colon == std::string::npos) return listen;
-  std::uint32_t port = 0;
-  const char* const end = listen.data() + listen.size();
-  if (std::from_chars(listen.data() + colon + 1, end, port).ptr != end || port == 0) return listen;
-  return fmt::format("{}:{}", listen.substr(0, colon), port + rank);
-}
 
 }  // namespace
 
@@ -38,12 +24,12 @@ std::vector<std::string> rank_arguments(const session_work& work, const rank_pla
     words.push_back(std::move(value));
   };
   add("--set", "sampler.rank=auto");
-  add("--set", "name=" + with_rank(work.name, rank));
-  if (!work.metrics_listen.empty()) add("--set", "metrics.listen=" + address_of(work.metrics_listen, rank));
+  add("--set", "name=" + group::with_rank(work.name, rank));
+  if (!work.metrics_listen.empty())
+    add("--set", "metrics.listen=" + group::address_of_rank(work.metrics_listen, rank));
   add("--device", place.gpu ? fmt::format("cuda:{}", rank) : "host");
-  if (!work.sink.empty())
-    add("--sink", work.sink.starts_with("journal:") ? with_rank(work.sink, rank) : work.sink);
-  if (!work.out.empty()) add("--out", fmt::format("{}/rank{}", work.out, rank));
+  if (!work.sink.empty()) add("--sink", group::sink_of_rank(work.sink, rank));
+  if (!work.out.empty()) add("--out", group::folder_of_rank(work.out, rank));
   add("--report", report_path(work, rank));
   return words;
 }

@@ -1,6 +1,7 @@
 #include "tools/penstock/launch/stray_processes.hpp"
 
 #include "runtime/base/fd.hpp"
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/process/process_facts.hpp"
 
 #include <poll.h>
@@ -25,12 +26,21 @@ void reap_all_that_ended() {
   }
 }
 
-void wait_for_end(pid_t pid, clock::time_point until) {
+constexpr std::chrono::milliseconds look_every(50);
+
+/// Time in which this process was stopped does not count.
+patient_deadline deadline_in(std::chrono::milliseconds patience) {
+  patient_deadline until(patience, look_every);
+  until.restart(clock::now());
+  return until;
+}
+
+void wait_for_end(pid_t pid, patient_deadline& until) {
   const unique_fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)));
   if (!pidfd) return;
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - clock::now());
   pollfd one{pidfd.get(), POLLIN, 0};
-  if (left.count() > 0) ::poll(&one, 1, static_cast<int>(left.count()));
+  while (!until.is_over(clock::now()) && ::poll(&one, 1, static_cast<int>(look_every.count())) <= 0) {
+  }
 }
 
 /// A process that has ended has no environment any more.
@@ -58,7 +68,7 @@ void reap_strays(const std::function<bool(pid_t)>& is_rank) {
 }
 
 std::size_t kill_strays(std::chrono::milliseconds patience) {
-  const auto until = clock::now() + patience;
+  patient_deadline until = deadline_in(patience);
   std::set<pid_t> killed;
   reap_all_that_ended();
   while (true) {
@@ -71,14 +81,14 @@ std::size_t kill_strays(std::chrono::milliseconds patience) {
     // Their children become ours, and are found in the next round.
     for (const pid_t pid : below) wait_for_end(pid, until);
     reap_all_that_ended();
-    if (clock::now() >= until) break;
+    if (until.is_over(clock::now())) break;
   }
   reap_all_that_ended();
   return killed.size();
 }
 
 std::size_t kill_strays_with(const std::vector<std::string>& variables, std::chrono::milliseconds patience) {
-  const auto until = clock::now() + patience;
+  patient_deadline until = deadline_in(patience);
   std::set<pid_t> killed;
   do {
     std::vector<pid_t> left;
@@ -94,7 +104,7 @@ std::size_t kill_strays_with(const std::vector<std::string>& variables, std::chr
       wait_for_end(pid, until);
       ::waitpid(pid, nullptr, WNOHANG);  // not ours if its parent still lives
     }
-  } while (clock::now() < until);
+  } while (!until.is_over(clock::now()));
   return killed.size();
 }
 

@@ -19,16 +19,18 @@ using namespace std::chrono_literals;
 constexpr auto redraw_every = 200ms;  // on a terminal
 constexpr auto line_every = 5s;       // elsewhere
 
+std::string ready_workers(const session_status& s) {
+  const auto ready = std::ranges::count(s.workers, std::string("ready"), &worker_status::state);
+  return "  " + counted(static_cast<std::uint64_t>(ready), "worker");
+}
+
 std::string trouble(const session_status& s) {
   std::string text;
-  const auto ready = std::ranges::count(s.workers, std::string("ready"), &worker_status::state);
-  text += "  " + counted(static_cast<std::uint64_t>(ready), "worker");
-  std::uint32_t restarts = 0;
-  for (const worker_status& w : s.workers) restarts += w.restarts;
-  if (restarts > 0) text += "  " + counted(restarts, "restart");
+  if (s.worker_restarts > 0) text += "  " + counted(s.worker_restarts, "restart");
   if (s.failed > 0) text += fmt::format("  {} failed", s.failed);
   if (s.quarantined > 0) text += fmt::format("  {} quarantined", s.quarantined);
   if (s.state != "ok") text += "  " + s.state;
+  if (s.stalled) text += fmt::format("  stalled for {:.0f} s", s.stalled->seconds);
   return text;
 }
 
@@ -52,27 +54,48 @@ std::string rate_for_people(double per_second, std::string_view noun) {
   return counted(static_cast<std::uint64_t>(std::llround(std::max(per_second, 0.0))), noun) + "/s";
 }
 
+namespace {
+
+// What a narrow terminal does without, in this order.
+enum class left_out : std::uint8_t { nothing, long_bar, bytes, workers, epoch, bar, time_left };
+
+std::string line_of(const session_status& now, double rate, double bytes_rate, bool with_bar,
+                    left_out without) {
+  const auto shows = [&](left_out part) { return without < part; };
+  std::string text = "starting";
+  if (now.samples_expected > 0) {
+    const double share =
+        std::min(1.0, static_cast<double>(now.samples_done) / static_cast<double>(now.samples_expected));
+    text =
+        with_bar && shows(left_out::bar) ? progress_bar(share, shows(left_out::long_bar) ? 20 : 8) + " " : "";
+    text += fmt::format("{:3.0f} %", std::floor(share * 100));
+  }
+  if (shows(left_out::epoch)) text += fmt::format("  epoch {}", now.epoch);
+  text += "  " + rate_for_people(rate, "sample");
+  if (shows(left_out::bytes))
+    text += fmt::format("  {}/s", bytes_for_people(static_cast<std::uint64_t>(bytes_rate)));
+  const std::uint64_t left = now.samples_expected - std::min(now.samples_done, now.samples_expected);
+  if (shows(left_out::time_left)) text += time_left(static_cast<double>(left), rate);
+  if (shows(left_out::workers)) text += ready_workers(now);
+  return text + trouble(now);
+}
+
+}  // namespace
+
 std::string progress_line(const session_status& now, const session_status& before, double seconds_between,
                           std::size_t width, bool with_bar) {
-  const auto done = static_cast<double>(now.samples_delivered);
-  const double rate =
-      seconds_between > 0 ? (done - static_cast<double>(before.samples_delivered)) / seconds_between : 0;
-  const double bytes_rate =
-      seconds_between > 0 ? static_cast<double>(now.bytes_uploaded - before.bytes_uploaded) / seconds_between
-                          : 0;
+  const auto per_second = [&](std::uint64_t of_now, std::uint64_t of_before) {
+    return seconds_between > 0 ? static_cast<double>(of_now - of_before) / seconds_between : 0;
+  };
+  const double rate = per_second(now.samples_delivered, before.samples_delivered);
+  const double bytes_rate = per_second(now.bytes_uploaded, before.bytes_uploaded);
   std::string text;
-  if (now.samples_expected > 0) {
-    const double share = std::min(1.0, done / static_cast<double>(now.samples_expected));
-    if (with_bar) text += progress_bar(share) + " ";
-    text += fmt::format("{:3.0f} %", std::floor(share * 100));
-  } else {
-    text += "starting";
+  for (auto without = left_out::nothing; without <= left_out::time_left;
+       without = static_cast<left_out>(static_cast<std::uint8_t>(without) + 1)) {
+    text = line_of(now, rate, bytes_rate, with_bar, without);
+    if (text.size() <= width) return text;
   }
-  text += fmt::format("  epoch {}  {}  {}/s", now.epoch, rate_for_people(rate, "sample"),
-                      bytes_for_people(static_cast<std::uint64_t>(bytes_rate)));
-  if (now.samples_expected > 0) text += time_left(static_cast<double>(now.samples_expected) - done, rate);
-  text += trouble(now);
-  if (text.size() > width) text.resize(width);
+  text.resize(width);
   return text;
 }
 

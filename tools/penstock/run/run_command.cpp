@@ -5,7 +5,7 @@
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
-#include "runtime/group/launcher_environment.hpp"
+#include "runtime/group/rank_files.hpp"
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
@@ -13,6 +13,8 @@
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/run/progress.hpp"
+#include "tools/penstock/run/run_rank.hpp"
+#include "tools/penstock/run/run_state.hpp"
 #include "tools/penstock/state_file.hpp"
 #include "tools/penstock/stop_signals.hpp"
 #include "tools/penstock/verb_table.hpp"
@@ -24,6 +26,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 
 namespace penstock::cli {
@@ -37,62 +40,19 @@ struct run_options {
   config_source source;
   std::optional<std::uint64_t> batches;
   bool digest = false;
-  std::string sink = "null";
-  std::string out;
-  std::string report;
+  run_files files;
   bool json = false;
   bool quiet = false;
   std::string state;
   std::string state_every = "10s";
   bool dry_run = false;
+  int stopped_exit_code = exit_ok;
 };
-
-// ---- files ------------------------------------------------------------------------------------------------
-
-std::string_view as_text(const std::vector<std::byte>& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 
 // ---- the run ----------------------------------------------------------------------------------------------
 
-/// The state file of a run. Writes only a state that differs from the file's, and only one that the session
-/// has confirmed: a good file is never replaced by a worse one.
-class state_file {
- public:
-  explicit state_file(std::string path) : path_(std::move(path)) {}
-
-  /// The file's contents; nothing if there is no file.
-  result<std::vector<std::byte>> read() {
-    if (path_.empty()) return std::vector<std::byte>();
-    auto found = read_state(path_);
-    if (found) there_ = *found;
-    return found;
-  }
-
-  result<void> write_state_of(const Session& session) {
-    if (path_.empty()) return {};
-    std::vector<std::byte> state;
-    try {
-      state = session.state();
-    } catch (const error& e) {
-      if (e.code() != errc::timed_out) throw;
-      say(fmt::format("{} the state '{}' was not updated: {}", styled(style::yellow, "warning:"),
-                      printable(path_), e.what()));
-      return {};
-    }
-    if (state == there_) return {};
-    if (auto ok = replace_file(path_, as_text(state)); !ok) return ok;
-    there_ = std::move(state);
-    return {};
-  }
-
- private:
-  std::string path_;
-  std::vector<std::byte> there_;
-};
-
 /// A state file that is there counts more than where the launcher would have this rank begin.
-result<rank_start> where_to_begin(launcher_link& launcher, state_file& file) {
+result<rank_start> where_to_begin(launcher_link& launcher, run_state& file) {
   auto state = file.read();
   if (!state) return tl::unexpected(std::move(state.error()));
   if (!state->empty() || !launcher.there()) return rank_start{std::move(*state), 0};
@@ -100,20 +60,21 @@ result<rank_start> where_to_begin(launcher_link& launcher, state_file& file) {
 }
 
 /// Checks at the beginning, not after hours, that all output files can be written.
-result<void> check_places(const run_options& o) {
-  if (auto ok = gpu_owner::check_sink(o.sink, o.out); !ok) return ok;
-  for (const std::string& path : {o.report, o.state}) {
-    if (path.empty()) continue;
+result<void> check_places(const run_files& files, const run_state& state) {
+  if (auto ok = gpu_owner::check_sink(files.sink, files.out); !ok) return ok;
+  std::vector<std::string> replaced = state.places();
+  if (!files.report.empty()) replaced.push_back(files.report);
+  for (const std::string& path : replaced) {
     if (auto ok = check_replaceable(path); !ok) return ok;
   }
   return {};
 }
 
 /// Runs to the end of the stream. Returns what else ended it, if anything.
-std::optional<failure> deliver_all(Session& session, state_file& state, std::chrono::milliseconds pace) {
+std::optional<failure> deliver_all(Session& session, run_state& state, std::chrono::milliseconds pace) {
   try {
     while (!session.run_for(pace)) {
-      if (auto ok = state.write_state_of(session); !ok) return ok.error();
+      if (auto ok = state.save(session); !ok) return ok.error();
     }
   } catch (const error& e) {
     return e.as_failure();
@@ -127,6 +88,7 @@ std::string epoch_line(const epoch_report& e) {
                   counted(e.expected, "sample"), counted(e.batches, "batch", "batches"),
                   duration_for_people(std::chrono::nanoseconds(static_cast<std::int64_t>(e.seconds * 1e9))));
   if (e.padded > 0) line += fmt::format(", {} repeated so that all ranks have the same number", e.padded);
+  if (e.replaced > 0) line += fmt::format(", {} of them in place of bad ones", e.replaced);
   if (e.failed > 0) line += fmt::format(", {} failed", e.failed);
   if (e.quarantined > 0) line += fmt::format(", {} quarantined", e.quarantined);
   if (e.digest) line += ", digest " + *e.digest;
@@ -199,18 +161,19 @@ void tell_report(const run_report& r) {
   if (r.error) say(styled(style::red, "error:") + " " + r.error->message);
 }
 
-int exit_code_of(const run_report& r, int signal) {
+int exit_code_of(const run_options& o, const run_report& r, int signal) {
   if (r.outcome == run_outcome::failed) return exit_failed;
   if (signal == SIGINT) return exit_interrupted;
   if (signal == SIGTERM || signal == SIGHUP) return exit_terminated;
-  return exit_ok;
+  const bool all_asked_for = o.batches && r.batches >= *o.batches;  // --batches stops it, as it was told to
+  return r.outcome == run_outcome::stopped && !all_asked_for ? o.stopped_exit_code : exit_ok;
 }
 
 result<void> write_report(const run_options& o, const run_report& report) {
-  if (o.report.empty()) return {};
-  return replace_file(o.report, telemetry::as_json(report).dump(
-                                    2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
-                                    "\n");
+  if (o.files.report.empty()) return {};
+  return replace_file(o.files.report, telemetry::as_json(report).dump(
+                                          2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+                                          "\n");
 }
 
 int tell_end(const run_options& o, const run_report& report, int signal) {
@@ -221,7 +184,7 @@ int tell_end(const run_options& o, const run_report& report, int signal) {
   } else if (report.error && !o.json) {
     say(styled(style::red, "error:") + " " + report.error->message);
   }
-  return exit_code_of(report, signal);
+  return exit_code_of(o, report, signal);
 }
 
 /// Only the worker program knows a custom dataset, and a dry run starts nothing.
@@ -278,38 +241,6 @@ int dry_run(const config& settings, const run_options& o) {
   }
 }
 
-/// By [group] join and the environment of a launcher. Refuses a rank in the file that is not the launcher's, and half an
-/// environment.
-result<bool> joins_group(const config_file::loaded_config& loaded) {
-  if (loaded.values.group.join != join_rule::automatic) return false;
-  const auto variable = [](const std::string& name) -> std::optional<std::string> {
-    const char* const value = std::getenv(name.c_str());
-    if (value == nullptr) return std::nullopt;
-    return std::string(value);
-  };
-  auto place = group::place_in(variable);
-  if (!place) return tl::unexpected(std::move(place.error()));
-  const bool named = variable("PENSTOCK_GROUP").has_value();
-  if (!*place && named) {
-    auto missing = group::place_required(variable);
-    return tl::unexpected(std::move(missing.error()));
-  }
-  if (!*place || ((*place)->world_size == 1 && !named)) return false;
-  if (!(*place)->runs_in_each_rank && !named) return false;
-  // A session made in code cannot tell what is there by default from what was written.
-  const sampler_config& s = loaded.values.sampler;
-  const bool written =
-      loaded.sources.contains("sampler.rank") || loaded.sources.contains("sampler.world_size");
-  if (written && s.rank && (*s.rank != (*place)->rank || s.world_size != (*place)->world_size)) {
-    return refuse(
-        errc::config,
-        "rank {} of {} is in the config ([sampler]), but this process is rank {} of {} by {}: leave it out, "
-        "or set [group] join = \"never\"",
-        *s.rank, s.world_size, (*place)->rank, (*place)->world_size, (*place)->launcher);
-  }
-  return true;
-}
-
 // ---- a run that cannot begin ------------------------------------------------------------------------------
 
 /// Whoever reads reports, such as `penstock launch`, finds the reason in this one.
@@ -347,12 +278,15 @@ int refuse_start(const run_options& o, const config& settings, exit_code code, c
 
 /// Joins the group only to say so: the other ranks must not wait for this one.
 int refuse_start_of_rank(const run_options& o, const config& settings, exit_code code, const failure& why,
-                         stop_signals& signals) {
+                         stop_signals& signals, launcher_link& launcher) {
   try {
     session_options options;
     options.join_group = true;
     options.cannot_begin = why;
     Session session(settings, options);
+    std::optional<position_teller> teller;
+    if (launcher.there())
+      teller.emplace(launcher, session, settings.group.lost_after, position_teller::tells::life);
     const struct deaf_at_end {  // a signal must not find the session gone
       stop_signals& signals;
       ~deaf_at_end() { signals.ignore(); }
@@ -363,6 +297,7 @@ int refuse_start_of_rank(const run_options& o, const config& settings, exit_code
     } catch (const error&) {  // `why`, or the group's first cause
     }
     session.close();
+    teller.reset();
     signals.ignore();
     run_report report = session.report();
     report.outcome = run_outcome::failed;
@@ -374,11 +309,20 @@ int refuse_start_of_rank(const run_options& o, const config& settings, exit_code
   }
 }
 
-int run(const run_options& o) {
+/// Where all ranks of a group were given one path, they share it. One that names the rank is the rank's own.
+run_state state_of(const run_options& o, const std::optional<group::launcher_place>& place, bool joins) {
+  if (!place) return run_state(o.state);
+  if (!joins || group::names_rank(o.state, place->rank))
+    return run_state(group::file_of_rank(o.state, place->rank));
+  return run_state(o.state, sharing_rank{place->rank, place->world_size});
+}
+
+int run(run_options o) {
   const auto state_every = parse_state_pace(o.state_every);
   if (!state_every) return refuse_with(exit_usage, state_every.error(), o.json);
   auto loaded = load(o.source);
   if (!loaded) {
+    if (const auto place = rank_of_files()) o.files = files_of_rank(o.files, *place);
     if (!o.dry_run) report_refusal(o, {}, in_one_line(loaded.error()));
     return tell_rejection(loaded.error(), o.json);
   }
@@ -389,33 +333,42 @@ int run(const run_options& o) {
   if (o.dry_run) return dry_run(settings, o);
 
   const auto joins = joins_group(*loaded);
+  const auto place = rank_of_files(*loaded, joins.value_or(false));
+  if (place) o.files = files_of_rank(o.files, *place);
   if (!joins) return refuse_start(o, settings, exit_config, joins.error());
   if (auto ok = session::check_alone(settings); !*joins && !ok)
     return refuse_start(o, settings, exit_config, ok.error());
   stop_signals signals;
   launcher_link launcher;
   const auto refuse_here = [&](exit_code code, const failure& why) {
-    return *joins ? refuse_start_of_rank(o, settings, code, why, signals)
+    return *joins ? refuse_start_of_rank(o, settings, code, why, signals, launcher)
                   : refuse_start(o, settings, code, why);
   };
-  if (auto ok = check_places(o); !ok)
+  run_state state = state_of(o, place, *joins);
+  if (auto ok = check_places(o.files, state); !ok)
     return refuse_here(ok.error().code == errc::usage ? exit_usage : exit_failed, ok.error());
-  state_file state(o.state);
   const auto begin = where_to_begin(launcher, state);
   if (!begin) return refuse_here(exit_failed, begin.error());
   // The others have ended: what this rank has left it delivers alone.
   if (begin->alone) settings.group.communicator = communicator_kind::none;
+  if (launcher.there())
+    settings.loader.start = start_rule::lazy;  // signs of life first, then the dataset's listing
   try {
     session_options options;
+    // Its report comes after the session's end, and a launcher's after that.
+    options.ends = launcher.there() ? session_scope::parent : session_scope::process;
     options.join_group = *joins && !begin->alone;
     options.digests = o.digest;
     if (o.batches) options.batches = *o.batches - std::min(*o.batches, begin->delivered);
     options.state = begin->state;
-    options.sink = o.sink;
-    options.sink_out = o.out;
+    options.sink = o.files.sink;
+    options.sink_out = o.files.out;
+    std::error_code unknown;  // of the current folder: then as it was given
+    options.config_file = std::filesystem::absolute(o.source.file, unknown).string();
+    if (unknown) options.config_file = o.source.file;
     Session session(settings, options);
     std::optional<position_teller> teller;
-    if (launcher.there()) teller.emplace(launcher, session);
+    if (launcher.there()) teller.emplace(launcher, session, settings.group.lost_after);
     signals.listen([&](int times) {
       if (times == 1) session.stop();
       if (times == 2) session.stop(end_after_second_signal);
@@ -437,7 +390,8 @@ int run(const run_options& o) {
       report.error = trouble;
     }
     if (!trouble) {
-      if (auto ok = state.write_state_of(session); !ok) return refuse_with(exit_failed, ok.error(), o.json);
+      if (auto ok = state.finish(session, signals.received() != 0); !ok)
+        return refuse_with(exit_failed, ok.error(), o.json);
     }
     return tell_end(o, report, signals.received());
   } catch (const error& e) {
@@ -449,34 +403,36 @@ int run(const run_options& o) {
 
 void add_run_command(verb_table& verbs) {
   const auto o = std::make_shared<run_options>();
-  CLI::App* const verb =
-      &verbs.add({"run",
-                  verb_group::run,
-                  "load batches onto the device as a config file says",
-                  "Starts the workers, delivers every batch of every epoch to the sink and prints a report. "
-                  "Ctrl-C ends it cleanly (exit code 130); a second Ctrl-C ends it within two seconds. While "
-                  "it runs, the verbs for live sessions work on it.",
-                  {{"penstock run photos.toml", "with a progress bar and a final report"},
-                   {"penstock run photos.toml --workers 8 --set sampler.batch_size=64",
-                    "override some keys of the file"},
-                   {"penstock run photos.toml --digest --json --quiet",
-                    "for scripts: the report, with a digest of the stream"},
-                   {"penstock run photos.toml --sink npy --out batches",
-                    "each batch as files, exactly as on the device"},
-                   {"penstock run photos.toml --state photos.state", "continue where an earlier run ended"}}},
-                 [o] { return run(*o); });
+  CLI::App* const verb = &verbs.add(
+      {"run",
+       verb_group::run,
+       "load batches onto the device as a config file says",
+       "Starts the workers, delivers every batch of every epoch to the sink and prints a report. "
+       "Ctrl-C ends it cleanly (exit code 130); a second Ctrl-C ends it within two seconds. While "
+       "it runs, the verbs for live sessions work on it; afterwards `penstock events --last` and others "
+       "read what remains. A run that `penstock stop` has ended exits 0, too: --stopped-exit-code, or "
+       "the report's \"outcome\", tells it from one that has finished.",
+       {{"penstock run photos.toml", "with a progress bar and a final report"},
+        {"penstock run photos.toml --workers 8 --set sampler.batch_size=64",
+         "override some keys of the file"},
+        {"penstock run photos.toml --digest --json --quiet",
+         "for scripts: the report, with a digest of the stream"},
+        {"penstock run photos.toml --sink npy --out batches",
+         "each batch as files, exactly as on the device"},
+        {"penstock run photos.toml --state photos.state", "continue where an earlier run ended"}}},
+      [o] { return run(*o); });
   add_config_options(*verb, o->source);
   add_config_shorthands(*verb, o->source);
   takes_whole_number(
       verb->add_option("--batches", o->batches, "stop after N batches, counted over all epochs"),
       {0, count_max});
   verb->add_flag("--digest", o->digest, "read every batch back from the device and hash it");
-  verb->add_option("--sink", o->sink,
+  verb->add_option("--sink", o->files.sink,
                    "where batches go: null, npy, journal:PATH (a line for each), plugin:PATH")
       ->type_name("SINK")
       ->capture_default_str();
-  verb->add_option("--out", o->out, "folder for --sink npy")->type_name("DIR");
-  verb->add_option("--report", o->report, "write the report to a file, as JSON")->type_name("FILE");
+  verb->add_option("--out", o->files.out, "folder for --sink npy")->type_name("DIR");
+  verb->add_option("--report", o->files.report, "write the report to a file, as JSON")->type_name("FILE");
   verb->add_flag("--json", o->json, "print the report as one JSON object");
   verb->add_flag("--quiet", o->quiet, "no progress, no final report");
   verb->add_option("--state", o->state,
@@ -484,6 +440,11 @@ void add_run_command(verb_table& verbs) {
       ->type_name("FILE");
   verb->add_option("--state-every", o->state_every, "how often to save the state")
       ->type_name("TIME")
+      ->capture_default_str();
+  takes_whole_number(
+      verb->add_option("--stopped-exit-code", o->stopped_exit_code,
+                       "the exit code if `penstock stop` ended it before it had delivered everything"),
+      {0, 255})
       ->capture_default_str();
   verb->add_flag("--dry-run", o->dry_run, "print what would be done, but start nothing");
 }

@@ -1,10 +1,11 @@
 // logs: what a session's processes wrote.
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
-#include "runtime/control/control_client.hpp"
+#include "runtime/control/session_record.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
 #include "tools/penstock/number_option.hpp"
+#include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
 
@@ -55,7 +56,7 @@ int follow(const std::filesystem::path& socket, json question, json seen, const 
   question.erase("tail");
   while (true) {
     question["after"] = seen;
-    const auto answer = control::ask(socket, question, std::nullopt);
+    const auto answer = ask(socket, question, std::nullopt);
     if (!answer || !answer->value("ok", false)) return exit_ok;  // the session is over
     const json& result = answer->at("result");
     for (const json& line : result.at("lines")) tell(line, how);
@@ -72,7 +73,9 @@ int logs_of(const log_options& o, const std::filesystem::path& socket, const jso
   for (const json& line : first.result.at("lines")) tell(line, how);
   if (o.follow) return follow(socket, question, first.result.at("seen"), how);
   if (first.result.at("lines").empty() && !o.choice.as_json && !how.rank)
-    say(o.previous ? "no output from an earlier process of this target" : "no output yet");
+    say(o.previous                   ? "no output from an earlier process of this target"
+        : control::is_record(socket) ? "no output was kept"
+                                     : "no output yet");
   return exit_ok;
 }
 
@@ -127,6 +130,7 @@ void add_log_commands(verb_table& verbs) {
         {"penstock logs all --tail 20 --json", "for scripts"}}},
       logs);
   add_group_choice(verb, o->choice);
+  add_past_choice(verb, o->choice);
   verb.add_option("TARGET", o->target, "worker/N, workers, gpu or all");
   verb.add_flag("-f,--follow", o->follow, "continue until the session ends");
   verb.add_flag("--previous", o->previous, "the previous process's output");

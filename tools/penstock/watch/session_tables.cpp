@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 namespace penstock::cli {
 
@@ -15,6 +16,13 @@ using json = nlohmann::ordered_json;
 
 std::string text_of(const json& value) {
   return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::string utc_for_people(const json& time) {
+  std::string text = text_of(time);
+  if (text.size() < 23) return text;
+  text[10] = ' ';
+  return text.substr(0, 23);
 }
 
 std::string state_of(const json& worker) {
@@ -82,6 +90,21 @@ std::string worker_name(const json& one) {
   return "worker/" + text_of(id) + (one.value("sacrificial", false) ? " (sacrificial)" : "");
 }
 
+std::string worker_cell(const json& one) {
+  const json& id = one.contains("worker") ? one.at("worker") : one.at("id");
+  return "worker/" + text_of(id) + (one.value("sacrificial", false) ? "*" : "");
+}
+
+bool is_not_needed(const json& worker) {
+  return worker.value("sacrificial", false) && worker.at("state") == "stopped";
+}
+
+std::string stall_for_people(const json& status) {
+  const json stalled = status.value("stalled", json());
+  if (!stalled.is_object()) return "";
+  return fmt::format("{:.0f} s, {}", stalled.at("seconds").get<double>(), text_of(stalled.at("text")));
+}
+
 std::string ending_of(const json& d) {
   const std::string cause = text_of(d.at("cause"));
   if (cause == "exit") return "exit " + text_of(d.at("code"));
@@ -106,11 +129,45 @@ std::string functions_for_people(const json& jobs, std::size_t width) {
                     rows, width);
 }
 
+std::string seconds_in_words(double seconds) {
+  return duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(std::ceil(seconds))));
+}
+
+/// "34 %  1200 samples/s  3 min left  up for 12 min  photos.toml". Sessions of older versions report none of this.
+std::string progress_for_people(const json& s) {
+  std::vector<std::string> parts;
+  const auto number = [&](const char* key) { return s.value(key, json()); };
+  if (number("progress").is_number())
+    parts.push_back(fmt::format("{:.0f} %", std::floor(number("progress").get<double>() * 100)));
+  if (number("rate").is_number())
+    parts.push_back(counted(static_cast<std::uint64_t>(std::llround(number("rate").get<double>())),
+                            is_pool(s) ? "job" : "sample") +
+                    "/s");
+  if (number("eta_seconds").is_number())
+    parts.push_back(seconds_in_words(number("eta_seconds").get<double>()) + " left");
+  if (number("uptime_seconds").is_number() && number("uptime_seconds") > 0) {
+    const bool over = s.value("outcome", "running") != "running";
+    parts.push_back((over ? "ran for " : "up for ") +
+                    seconds_in_words(number("uptime_seconds").get<double>()));
+  }
+  if (number("config_file").is_string()) parts.push_back(text_of(number("config_file")));
+  std::string line;
+  for (const std::string& part : parts) line += (line.empty() ? "" : "  ") + part;
+  return line;
+}
+
+void add_progress(std::string& out, const json& s, std::size_t width) {
+  if (const std::string line = progress_for_people(s); !line.empty()) out += fitted(line, width) + "\n";
+}
+
 void add_pool(std::string& out, const json& s, std::size_t width) {
   out += fitted(fmt::format("{}  {}  pid {}  {}", text_of(s.at("session")), text_of(s.at("state")),
                             text_of(s.at("pid")), jobs_for_people(s.at("jobs"))),
                 width) +
          "\n";
+  add_progress(out, s, width);
+  if (const std::string stall = stall_for_people(s); !stall.empty())
+    out += fitted("stalled for " + stall, width) + "\n";
   out += functions_for_people(s.at("jobs"), width);
 }
 
@@ -130,11 +187,9 @@ void add_stream(std::string& out, const json& s, std::size_t width) {
                    text_of(s.at("state")), text_of(s.at("pid")), text_of(s.at("epoch")),
                    counted(s.at("batches_delivered").get<std::uint64_t>(), "batch", "batches"),
                    counted(s.at("samples_delivered").get<std::uint64_t>(), "sample")));
+  add_progress(out, s, width);
   if (const json group = s.value("group", json()); group.is_object()) line(group_for_people(group));
-  const json stalled = s.value("stalled", json());
-  if (stalled.is_object())
-    line(fmt::format("stalled for {:.0f} s, {}", stalled.at("seconds").get<double>(),
-                     text_of(stalled.at("text"))));
+  if (const std::string stall = stall_for_people(s); !stall.empty()) line("stalled for " + stall);
 }
 
 void add_gpu(std::string& out, const json& gpu, std::size_t width) {
@@ -148,11 +203,15 @@ void add_gpu(std::string& out, const json& gpu, std::size_t width) {
     out += fitted(processes_on_gpu(gpu), width) + "\n";
 }
 
-void add_workers(std::string& out, const json& s, std::size_t width) {
+/// `all`: leaves out a worker that is not needed.
+void add_workers(std::string& out, const json& s, bool all, std::size_t width) {
   const bool pool = is_pool(s);
+  bool starred = false;
   std::vector<std::vector<std::string>> rows;
   for (const json& w : s.at("workers")) {
-    rows.push_back({worker_name(w), state_of(w), text_of(w.at("pid")), text_of(w.at("restarts")),
+    if (all && is_not_needed(w)) continue;
+    starred |= w.value("sacrificial", false);
+    rows.push_back({worker_cell(w), state_of(w), text_of(w.at("pid")), text_of(w.at("restarts")),
                     text_of(w.at("samples")), bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()),
                     last_death_of(w)});
     if (pool) rows.back().push_back(work_of(w));
@@ -163,10 +222,11 @@ void add_workers(std::string& out, const json& s, std::size_t width) {
                                     {"pid", column_side::right},
                                     {"restarts", column_side::right},
                                     {pool ? "jobs" : "samples", column_side::right},
-                                    {"memory", column_side::right},
+                                    {"memory", column_side::right, false, true},
                                     {"last death", column_side::left, true}};
   if (pool) columns.push_back({"running", column_side::left, true});
   out += text_table(columns, rows, width);
+  if (starred) out += fitted(star_explained, width) + "\n";
 }
 
 }  // namespace
@@ -178,7 +238,7 @@ std::string status_for_people(const json& s, const target& meant, std::size_t wi
   // A pool has no GPU of its own, unless it is asked for.
   if (meant.means(target_kind::gpu) && (!pool || meant.kind == target_kind::gpu))
     add_gpu(out, s.at("gpu"), width);
-  add_workers(out, s, width);
+  add_workers(out, s, meant.kind != target_kind::worker, width);
   if (!pool && meant.kind == target_kind::all && (s.at("failed") != 0 || s.at("quarantined") != 0))
     out += fitted(fmt::format("{} failed, {} quarantined",
                               counted(s.at("failed").get<std::uint64_t>(), "sample"),
@@ -188,13 +248,40 @@ std::string status_for_people(const json& s, const target& meant, std::size_t wi
   return out;
 }
 
+namespace {
+
+/// "11-24 18:33:44".
+std::string without_year(const std::string& time) {
+  return time.size() < 19 ? time : time.substr(5, 14);
+}
+
+std::string last_line(const std::string& text) {
+  return text.substr(text.rfind('\n') + 1);  // of npos: all of it
+}
+
+/// Its last output; describe tells the rest of a process that wrote nothing, as after SIGKILL.
+std::string look_into(const json& death) {
+  const bool of_worker = death.contains("worker");
+  const std::string target = of_worker ? "worker/" + text_of(death.at("worker")) : "gpu";
+  const bool crashed =
+      death.at("cause") == "signal" && death.at("signal") != "SIGKILL";  // and wrote its stack
+  const bool wrote =
+      crashed || !death.at(of_worker ? "last_output" : "last_words").get<std::string>().empty();
+  return wrote ? fmt::format("penstock logs {} --previous", target) : "penstock describe " + target;
+}
+
+}  // namespace
+
 std::string hint_after_status(const json& s) {
+  // What it waits for now comes before what died earlier.
+  if (const json stalled = s.value("stalled", json());
+      stalled.is_object() && stalled.at("worker").is_number())
+    return "penstock describe worker/" + text_of(stalled.at("worker"));
   for (const json& w : s.at("workers")) {
     if (w.at("state") == "failed") return "penstock restart worker/" + text_of(w.at("id"));
   }
   for (const json& w : s.at("workers")) {
-    if (!w.at("last_death").is_null())
-      return fmt::format("penstock logs worker/{} --previous", text_of(w.at("id")));
+    if (!w.at("last_death").is_null()) return look_into(w.at("last_death"));
   }
   return s.at("state") == "paused" ? "penstock resume" : "";
 }
@@ -210,44 +297,46 @@ json all_deaths(const json& answer) {
 
 std::string hint_after_deaths(const json& deaths) {
   if (deaths.empty()) return "";
-  const json& last = deaths.back();
-  return last.contains("worker")
-             ? fmt::format("penstock logs worker/{} --previous", text_of(last.at("worker")))
-             : "penstock logs gpu --previous";
+  return look_into(deaths.back());
 }
 
 std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t width) {
   const char* const number = of_jobs ? "job" : "sample";
   const char* const name = of_jobs ? "work" : "path";
+  bool starred = false;
   std::vector<std::vector<std::string>> rows;
   for (const json& d : deaths) {
+    const std::string at = without_year(utc_for_people(d.at("time")));
     const std::string lived = duration_for_people(
         nanoseconds(static_cast<std::int64_t>(d.at("lived_seconds").get<double>() * 1e9)));
     if (!d.contains("worker")) {
-      rows.push_back(
-          {"gpu", text_of(d.at("pid")), ending_of(d), lived, "-", "-", text_of(d.at("last_words"))});
+      rows.push_back({at, "gpu", text_of(d.at("pid")), ending_of(d), lived, "-", "-",
+                      last_line(text_of(d.at("last_words")))});
       continue;
     }
-    rows.push_back({worker_name(d), text_of(d.at("pid")), ending_of(d), lived,
+    starred |= d.value("sacrificial", false);
+    rows.push_back({at, worker_cell(d), text_of(d.at("pid")), ending_of(d), lived,
                     text_of(d.value(number, json()).is_null() ? d.at("phase") : d.at(number)),
                     d.at("attempt") == 0 ? "-" : text_of(d.at("attempt")), text_of(d.value(name, json()))});
   }
-  return text_table({{"process"},
-                     {"pid", column_side::right},
-                     {"ended by"},
-                     {"lived", column_side::right},
-                     {number, column_side::right},
-                     {"attempt", column_side::right},
-                     {name, column_side::left, true}},
-                    rows, width);
+  std::string out = text_table({{"time (UTC)"},
+                                {"process"},
+                                {"pid", column_side::right},
+                                {"ended by"},
+                                {"lived", column_side::right},
+                                {number, column_side::right},
+                                {"attempt", column_side::right},
+                                {name, column_side::left, true, false, true}},
+                               rows, width);
+  if (starred) out += fitted(star_explained, width) + "\n";
+  return out;
 }
 
 std::string event_for_people(const json& e, std::size_t width) {
-  const std::string time = text_of(e.at("time"));
-  const std::string clock = time.size() > 22 ? time.substr(11, 12) : time;
+  const std::string time = utc_for_people(e.at("time"));
   const std::string who = e.at("worker").is_number() ? "worker/" + text_of(e.at("worker")) : "session";
   const std::string line =
-      fmt::format("{}  {:<10} {:<19} {}", clock, who, text_of(e.at("kind")), text_of(e.at("text")));
+      fmt::format("{}  {:<10} {:<19} {}", time, who, text_of(e.at("kind")), text_of(e.at("text")));
   return fitted(line, width);
 }
 

@@ -12,6 +12,8 @@ namespace penstock::cli {
 
 /// A value as people read it: text without quotes, "-" for null.
 [[nodiscard]] std::string text_of(const nlohmann::ordered_json& value);
+/// "2026-11-24 18:33:44.123", of a time in UTC as answers have it.
+[[nodiscard]] std::string utc_for_people(const nlohmann::ordered_json& time);
 /// "ready", "backoff 1.5 s", "stopped (..)": of a worker in status.
 [[nodiscard]] std::string state_of(const nlohmann::ordered_json& worker);
 
@@ -34,8 +36,16 @@ namespace penstock::cli {
 
 /// "worker/3", "worker/64 (sacrificial)": for an entry of status, or of deaths.
 [[nodiscard]] std::string worker_name(const nlohmann::ordered_json& one);
+/// "worker/64*": in a column, whose width it shares with all other workers. `star_explained` says below the table what it means.
+[[nodiscard]] std::string worker_cell(const nlohmann::ordered_json& one);
+inline constexpr const char* star_explained =
+    "* the sacrificial worker: it tries alone what may have killed others";
+/// The sacrificial worker, while nothing has to be tried alone: a row of it would say nothing.
+[[nodiscard]] bool is_not_needed(const nlohmann::ordered_json& worker);
+/// "8 s, waiting for worker/3, which ...": for how long it is stalled; empty while the stream moves.
+[[nodiscard]] std::string stall_for_people(const nlohmann::ordered_json& status);
 
-/// One event in one line: time, who, what.
+/// One event in one line: date and time (UTC), who, what.
 [[nodiscard]] std::string event_for_people(const nlohmann::ordered_json& event, std::size_t width);
 
 /// "SIGSEGV", "exit 3", "hang": how a process ended.

@@ -55,15 +55,17 @@ std::vector<std::string> name_frames(const std::vector<std::string>& frames) {
   const auto tool = process::find_program("addr2line");
   if (!tool) return named;
   std::map<std::string, std::vector<std::size_t>> of_module;
+  std::vector<std::string> places;  // without the function that the dying process found itself
   for (std::size_t i = 0; i < frames.size(); ++i) {
-    const std::size_t plus = frames[i].rfind("+0x");
-    if (plus != std::string::npos && frames[i].front() == '/')
-      of_module[frames[i].substr(0, plus)].push_back(i);
+    places.push_back(frames[i].substr(0, frames[i].find(" in ", frames[i].rfind("+0x"))));
+    const std::size_t plus = places[i].rfind("+0x");
+    if (plus != std::string::npos && places[i].front() == '/')
+      of_module[places[i].substr(0, plus)].push_back(i);
   }
   for (const auto& [module, members] : of_module) {
     if (::access(module.c_str(), R_OK) != 0) continue;
     std::vector<std::string> arguments{"-C", "-f", "-s", "-e", module};
-    for (const std::size_t i : members) arguments.push_back(frames[i].substr(module.size() + 1));
+    for (const std::size_t i : members) arguments.push_back(places[i].substr(module.size() + 1));
     // Two lines each: the function, then file:line.
     std::istringstream lines(output_of(*tool, std::move(arguments)));
     for (const std::size_t i : members) {
@@ -71,7 +73,7 @@ std::vector<std::string> name_frames(const std::vector<std::string>& frames) {
       std::string place;
       if (!std::getline(lines, function) || !std::getline(lines, place)) break;
       if (function == "??") continue;
-      named[i] = place.starts_with("??") ? fmt::format("{} ({})", function, frames[i])
+      named[i] = place.starts_with("??") ? fmt::format("{} ({})", function, places[i])
                                          : fmt::format("{} at {}", function, place);
     }
   }

@@ -7,6 +7,7 @@
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
 #include "tools/penstock/launch/launch_folder.hpp"
+#include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
 #include "tools/penstock/text_table.hpp"
@@ -30,6 +31,7 @@ struct request_options {
   bool stacks = false;
   bool check = false;
   bool prune = false;
+  bool ended = false;
 };
 
 /// The workers in an answer to "status" that match a target.
@@ -59,7 +61,11 @@ int status(const request_options& o) {
     print_json(s);
   } else {
     print_raw(status_for_people(s, *meant, terminal_width(1)));
-    if (const std::string next = hint_after_status(s); !next.empty()) say("next: " + next);
+    if (s.at("state") == "ended") {
+      say(end_in_words(s));
+    } else if (const std::string next = hint_after_status(s); !next.empty()) {
+      say("next: " + next);
+    }
   }
   return o.check && (s.at("state") != "ok" || s.value("stalled", json()).is_object()) ? exit_not_met
                                                                                       : exit_ok;
@@ -86,7 +92,7 @@ int deaths(const request_options& o) {
     if (all.empty()) return say("no worker or GPU owner has died");
     print_raw(deaths_for_people(all, result.value("of", json()) == "jobs", terminal_width(1)));
     if (o.stacks) print_stacks(all);
-    say("next: " + hint_after_deaths(all));
+    say("next: " + hint_after_deaths(all) + past_choice_in_words(o.choice));
   });
 }
 
@@ -100,8 +106,10 @@ json session_facts(const control::found_session& s) {
              {"age_seconds", nullptr},
              {"epoch", nullptr},
              {"samples_delivered", nullptr},
+             {"samples_done", nullptr},
              {"samples_expected", nullptr},
-             {"jobs", nullptr}};
+             {"jobs", nullptr},
+             {"stalled", nullptr}};
   // The socket is as old as the session.
   std::error_code fault;
   if (const auto made = std::filesystem::last_write_time(s.path, fault); !fault) {
@@ -110,7 +118,8 @@ json session_facts(const control::found_session& s) {
   }
   const auto answer = control::ask(s.path, {{"verb", "status"}}, look_deadline);
   if (!answer || !answer->value("ok", false)) return about;
-  for (const char* key : {"state", "pid", "epoch", "samples_delivered", "samples_expected", "jobs"})
+  for (const char* key :
+       {"state", "pid", "epoch", "samples_delivered", "samples_done", "samples_expected", "jobs", "stalled"})
     about[key] = answer->at("result").value(key, json());
   return about;
 }
@@ -128,7 +137,7 @@ std::vector<std::string> session_row(const json& s) {
                     counted(jobs.at("submitted").get<std::uint64_t>(), "job"));
   }
   if (s.at("samples_expected").is_number() && s.at("samples_expected") != 0) {
-    const double part = s.at("samples_delivered").get<double>() / s.at("samples_expected").get<double>();
+    const double part = s.at("samples_done").get<double>() / s.at("samples_expected").get<double>();
     progress = fmt::format("{:.0f} %, epoch {}", std::floor(std::min(part, 1.0) * 100), text("epoch"));
   }
   const json& seconds = s.at("age_seconds");
@@ -137,8 +146,17 @@ std::vector<std::string> session_row(const json& s) {
       : seconds.get<double>() < 1
           ? "0 s"
           : duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(seconds.get<double>())));
-  return {text("session"), s.at("state").is_null() ? "no answer" : text("state"), text("pid"), age, progress,
-          text("socket")};
+  std::string state = s.at("state").is_null() ? "no answer" : text("state");
+  if (const json& stall = s.at("stalled"); stall.is_object())
+    state += fmt::format(", stalled for {:.0f} s", stall.at("seconds").get<double>());
+  return {text("session"), state, text("pid"), age, progress, text("socket")};
+}
+
+void show_ended() {
+  const json ended = ended_sessions();
+  if (ended.empty()) return say("no ended session has left a record");
+  print_raw(ended_for_people(ended, terminal_width(STDOUT_FILENO)));
+  say("next: penstock events --session " + ended.front().at("id").get<std::string>());
 }
 
 int sessions(const request_options& o) {
@@ -156,15 +174,19 @@ int sessions(const request_options& o) {
   const std::size_t removed_folders = o.prune ? remove_left_launch_folders() : 0;
   const std::size_t folders = left_launch_folders().size();
   if (o.choice.as_json) {
-    print_json({{"sessions", std::move(live)},
-                {"dead", dead},
-                {"removed", removed},
-                {"left_folders", folders},
-                {"removed_folders", removed_folders}});
+    json all{{"schema", "penstock.sessions/1"},
+             {"sessions", std::move(live)},
+             {"dead", dead},
+             {"removed", removed},
+             {"left_folders", folders},
+             {"removed_folders", removed_folders}};
+    if (o.ended) all["ended"] = ended_sessions();
+    print_json(all);
     return exit_ok;
   }
   if (live.empty()) {
     say("there is no live session");
+    if (!o.ended && has_ended_sessions()) say("next: penstock sessions --ended");
   } else {
     std::vector<std::vector<std::string>> rows;
     for (const json& s : live) rows.push_back(session_row(s));
@@ -176,6 +198,7 @@ int sessions(const request_options& o) {
                           {"SOCKET", column_side::left, true}},
                          rows, terminal_width(STDOUT_FILENO)));
   }
+  if (o.ended) show_ended();
   if (removed > 0) say(fmt::format("removed {} of dead sessions", counted(removed, "socket")));
   if (removed_folders > 0)
     say(fmt::format("removed {} of launchers that are gone", counted(removed_folders, "folder")));
@@ -201,6 +224,7 @@ void add_status(verb_table& verbs) {
          "for scripts: exit code 3 unless the state is ok and the stream moves"}}},
       status);
   add_group_choice(verb, o->choice);
+  add_past_choice(verb, o->choice);
   verb.add_flag("--check", o->check, "exit 3 unless the state is ok and the stream is not stalled");
   verb.add_option("TARGET", o->target, "worker/N, workers, gpu, scheduler or all");
 }
@@ -218,6 +242,7 @@ void add_deaths(verb_table& verbs) {
         {"penstock deaths --json | jq '.deaths[-1].last_output'", "the last output of the last one"}}},
       deaths);
   add_group_choice(verb, o->choice);
+  add_past_choice(verb, o->choice);
   verb.add_flag("--stacks", o->stacks, "also print each one's stack");
 }
 
@@ -226,13 +251,19 @@ void add_sessions(verb_table& verbs) {
       verbs,
       {"sessions",
        verb_group::look,
-       "list live sessions",
-       "Name, state, pid, age, progress and control socket of each. A session that was killed leaves its "
+       "list live sessions, and those that have ended",
+       "Name, state, pid, age, progress and control socket of each. With --ended also the last sessions of "
+       "this "
+       "user that have ended, with the ID by which status, describe, deaths, events and logs read what "
+       "remains "
+       "of them. A session that was killed leaves its "
        "socket behind, and a launcher its temporary folder; --prune removes sockets on which nobody listens "
        "and folders whose launcher is gone.",
        {{"penstock sessions", "as a table"},
+        {"penstock sessions --ended", "what ran last night, and how it ended"},
         {"penstock sessions --prune", "also remove what dead ones left"}}},
       sessions);
+  verb.add_flag("--ended", o->ended, "also list the last sessions that have ended");
   verb.add_flag("--prune", o->prune, "remove the sockets of dead sessions and the folders of dead launchers");
 }
 

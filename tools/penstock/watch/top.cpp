@@ -117,7 +117,7 @@ int watch_live(watcher& watch, std::chrono::milliseconds every) {
     auto next_look = std::chrono::steady_clock::now() + every;
     std::size_t first_worker = 0;
     while (true) {
-      const std::size_t workers = watch.newest().at("status").at("workers").size();
+      const std::size_t workers = workers_shown(watch.newest());
       first_worker = std::min(first_worker, last_first_worker(workers, screen->size()));
       screen->show(watch.screen(screen->size(), first_worker, colours));
       const auto left =

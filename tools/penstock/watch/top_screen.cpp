@@ -15,9 +15,11 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// Above the workers: seven lines and the table's head. Below: how many are hidden, the event, the keys.
-constexpr std::size_t lines_around_workers = 7 + 1 + 3;
+// Above the workers: eight lines and the table's head. Below: how many are hidden, the event, the keys.
+constexpr std::size_t lines_around_workers = 8 + 1 + 3;
 constexpr std::size_t functions_shown = 3;  // of a pool
+constexpr std::ptrdiff_t memory_column = 5;
+constexpr std::size_t narrowest_with_memory = 100;  // columns of the terminal
 
 double number(const json& from, const char* key) {
   const auto it = from.find(key);
@@ -99,10 +101,11 @@ std::string state_colour(const std::string& state) {
   return "33";
 }
 
-/// The worker that is waited for comes first.
+/// The worker that is waited for comes first; one that is not needed does not come.
 std::vector<json> in_order_of_interest(const json& now) {
   const json& all = now.at("status").at("workers");
   std::vector<json> workers(all.begin(), all.end());
+  std::erase_if(workers, is_not_needed);
   const json awaited = now.value("waits_for_worker", json());
   std::ranges::stable_partition(workers, [&](const json& w) { return w.at("id") == awaited; });
   return workers;
@@ -110,6 +113,8 @@ std::vector<json> in_order_of_interest(const json& now) {
 
 std::vector<std::string> worker_lines(const json& before, const std::vector<json>& workers, double seconds,
                                       bool pool, std::size_t width) {
+  // Decided by the width alone: a column must not come and go with the names of samples.
+  const bool with_memory = width == 0 || width >= narrowest_with_memory;
   std::vector<std::vector<std::string>> rows;
   for (const json& w : workers) {
     std::string state = text_of(w.at("state"));
@@ -117,23 +122,25 @@ std::vector<std::string> worker_lines(const json& before, const std::vector<json
       state += " " + time_text(w.at("next_restart_seconds").get<double>());
     const bool busy = !w.at("current_sample").is_null();
     const bool died = !busy && !w.at("last_death").is_null() && w.at("pid").is_null();
-    rows.push_back({worker_name(w), state, text_of(w.at("pid")), text_of(w.at("restarts")),
+    rows.push_back({worker_cell(w), state, text_of(w.at("pid")), text_of(w.at("restarts")),
                     rate_text(worker_rate(before, w, seconds)),
-                    bytes_for_people(static_cast<std::uint64_t>(number(w, "rss_bytes"))),
                     busy ? time_text(number(w, "current_sample_seconds")) : "-",
                     busy   ? text_of(w.at("current_sample"))
                     : died ? ending_of(w.at("last_death"))
                            : "-"});
+    if (with_memory)
+      rows.back().insert(rows.back().begin() + memory_column,
+                         bytes_for_people(static_cast<std::uint64_t>(number(w, "rss_bytes"))));
   }
-  const std::string text = text_table({{"worker"},
-                                       {"state", column_side::left, true},
-                                       {"pid", column_side::right},
-                                       {"restarts", column_side::right},
-                                       {pool ? "jobs/s" : "samples/s", column_side::right},
-                                       {"memory", column_side::right},
-                                       {"for", column_side::right},
-                                       {pool ? "job" : "sample", column_side::left, true}},
-                                      rows, width);
+  std::vector<table_column> columns{{"worker"},
+                                    {"state", column_side::left, true},
+                                    {"pid", column_side::right},
+                                    {"restarts", column_side::right},
+                                    {pool ? "jobs/s" : "samples/s", column_side::right},
+                                    {"for", column_side::right},
+                                    {pool ? "job" : "sample", column_side::left, true, false, true}};
+  if (with_memory) columns.insert(columns.begin() + memory_column, {"memory", column_side::right});
+  const std::string text = text_table(columns, rows, width);
   std::vector<std::string> lines;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
@@ -145,23 +152,29 @@ std::vector<std::string> worker_lines(const json& before, const std::vector<json
 
 std::string progress_text(const json& status, const rates& r, std::size_t width) {
   const double expected = number(status, "samples_expected");
-  if (expected <= 0) return "";
-  const double done = number(status, "samples_delivered") + number(status, "failed");
+  if (expected <= 0) return "unknown: no worker has described the dataset yet";
+  const double done = number(status, "samples_done");
   const double part = std::min(1.0, done / expected);
   std::string text = fmt::format("{} {:3.0f} %", bar(part, width >= 120 ? 40 : 16), part * 100);
   if (r.samples > 0) text += "  " + time_text((expected - std::min(done, expected)) / r.samples) + " left";
   return text;
 }
 
-/// The lines between the head and the table: five.
+std::string awaited_line(const json& now, std::size_t width, bool colours) {
+  const std::string stall = stall_for_people(now.at("status"));
+  if (stall.empty()) return fitted("waits    for " + text_of(now.at("waits_for")), width);
+  const std::string line = fitted("stalled  " + stall, width);
+  return colours ? "\x1b[31;1m" + line + "\x1b[0m" : line;
+}
+
+/// The lines between the head and the table: six.
 void add_stream(std::vector<std::string>& lines, const json& now, const rates& r, const rates& mean,
                 const std::string& awaited, std::size_t width) {
   const json& s = now.at("status");
   const auto add = [&](const std::string& line) { lines.push_back(fitted(line, width)); };
-  add(spread(fmt::format("{} samples/s  {} batches/s  {}/s  (mean of {}: {})", rate_text(r.samples),
-                         rate_text(r.batches), bytes_for_people(static_cast<std::uint64_t>(r.bytes)),
-                         time_text(mean.seconds), rate_text(mean.samples)),
-             progress_text(s, mean, width), width));
+  add(fmt::format("{} samples/s  {} batches/s  {}/s  (mean of {}: {})", rate_text(r.samples),
+                  rate_text(r.batches), bytes_for_people(static_cast<std::uint64_t>(r.bytes)),
+                  time_text(mean.seconds), rate_text(mean.samples)));
   const json& gpu = s.at("gpu");
   add(fmt::format("device   {} ({}); the consumer waited {:.0f} % of the time", text_of(gpu.at("state")),
                   text_of(gpu.at("name")), r.waited * 100));
@@ -170,18 +183,20 @@ void add_stream(std::vector<std::string>& lines, const json& now, const rates& r
   add(fmt::format("batches  loading {}  loaded {}  uploading {}  ready {}  in use {}",
                   text_of(b.at("loading")), text_of(b.at("loaded")), text_of(b.at("uploading")),
                   text_of(b.at("ready")), text_of(b.at("in_use"))));
+  add("progress " + progress_text(s, mean, width));
   add(fmt::format("samples  {} delivered, {} failed, {} quarantined", text_of(s.at("samples_delivered")),
                   text_of(s.at("failed")), text_of(s.at("quarantined"))));
 }
 
 /// As many lines: the rate, all jobs, and the functions with the most jobs that have not ended.
 void add_pool(std::vector<std::string>& lines, const json& s, const rates& r, const rates& mean,
-              std::size_t width) {
+              const std::string& awaited, std::size_t width) {
   const auto add = [&](const std::string& line) { lines.push_back(fitted(line, width)); };
   const json& jobs = s.at("jobs");
   add(fmt::format("{} jobs/s  (mean of {}: {})", rate_text(r.jobs), time_text(mean.seconds),
                   rate_text(mean.jobs)));
   add(jobs_for_people(jobs));
+  lines.push_back(awaited);
   const json all = jobs.value("functions", json::array());
   std::vector<json> functions(all.begin(), all.end());
   std::ranges::stable_sort(functions, std::ranges::greater(),
@@ -201,6 +216,10 @@ void add_pool(std::vector<std::string>& lines, const json& s, const rates& r, co
 }
 
 }  // namespace
+
+std::size_t workers_shown(const json& now) {
+  return in_order_of_interest(now).size();
+}
 
 std::size_t rows_for_workers(screen_size size) noexcept {
   return size.rows > lines_around_workers ? size.rows - lines_around_workers : 1;
@@ -233,19 +252,8 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
     head = in_colour("1", head.substr(0, at)) + "  " + in_colour(state_colour(state), state) +
            head.substr(at + 2 + state.size());
   lines.push_back(head);
-  if (is_pool(s)) {
-    add_pool(lines, s, r, mean, width);
-  } else {
-    const json stalled = s.value("stalled", json());
-    const std::string awaited =
-        stalled.is_object()
-            ? in_colour("31;1",
-                        fitted(fmt::format("stalled  {:.0f} s, {}", stalled.at("seconds").get<double>(),
-                                           text_of(stalled.at("text"))),
-                               width))
-            : fitted("waits    for " + text_of(now.at("waits_for")), width);
-    add_stream(lines, now, r, mean, awaited, width);
-  }
+  const std::string awaited = awaited_line(now, width, colours);
+  is_pool(s) ? add_pool(lines, s, r, mean, awaited, width) : add_stream(lines, now, r, mean, awaited, width);
   add("");
 
   const std::vector<json> workers = in_order_of_interest(now);
@@ -266,7 +274,11 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
   while (lines.size() + 2 < size.rows) lines.emplace_back();
   if (lines.size() + 2 > size.rows) lines.resize(size.rows > 2 ? size.rows - 2 : 0);
   lines.push_back(fitted(event, width));
-  lines.push_back(in_colour("2", fitted("q quit   p pause/resume   j k scroll   penstock help top", width)));
+  const bool starred =
+      std::ranges::any_of(workers, [](const json& w) { return w.value("sacrificial", false); });
+  lines.push_back(
+      starred ? fitted(star_explained, width)
+              : in_colour("2", fitted("q quit   p pause/resume   j k scroll   penstock help top", width)));
   return lines;
 }
 

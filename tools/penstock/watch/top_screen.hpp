@@ -28,6 +28,8 @@ struct top_looks {
 [[nodiscard]] std::vector<std::string> top_screen(const top_looks& looks, const std::string& event,
                                                   screen_size size, std::size_t first_worker, bool colours);
 
+/// How many workers the screen lists, with those that are scrolled off: not one that is not needed.
+[[nodiscard]] std::size_t workers_shown(const nlohmann::ordered_json& now);
 /// How many workers fit on a screen.
 [[nodiscard]] std::size_t rows_for_workers(screen_size size) noexcept;
 /// The largest `first_worker` that leaves no empty rows at the bottom.

@@ -20,18 +20,18 @@ enum track : int { scheduler = 1, first_worker = 10, owner = 100'000, copy_strea
 
 class builder {
  public:
-  explicit builder(std::int64_t zero) : zero_(zero) {}
+  builder(std::int64_t zero, std::uint64_t pid) : zero_(zero), pid_(pid) {}
 
   void name_process(const std::string& session) {
     events_.push_back(
-        {{"ph", "M"}, {"pid", 1}, {"name", "process_name"}, {"args", {{"name", "penstock " + session}}}});
+        {{"ph", "M"}, {"pid", pid_}, {"name", "process_name"}, {"args", {{"name", "penstock " + session}}}});
   }
   void name_track(int tid, const std::string& name) {
     if (!std::exchange(named_[tid], true)) {
       events_.push_back(
-          {{"ph", "M"}, {"pid", 1}, {"tid", tid}, {"name", "thread_name"}, {"args", {{"name", name}}}});
+          {{"ph", "M"}, {"pid", pid_}, {"tid", tid}, {"name", "thread_name"}, {"args", {{"name", name}}}});
       events_.push_back({{"ph", "M"},
-                         {"pid", 1},
+                         {"pid", pid_},
                          {"tid", tid},
                          {"name", "thread_sort_index"},
                          {"args", {{"sort_index", tid}}}});
@@ -44,7 +44,7 @@ class builder {
     to = std::max(to, from + moment);
     free = to;
     events_.push_back({{"ph", "X"},
-                       {"pid", 1},
+                       {"pid", pid_},
                        {"tid", tid},
                        {"ts", us(from)},
                        {"dur", static_cast<double>(to - from) / 1000.0},
@@ -54,8 +54,8 @@ class builder {
   }
   /// The batch's arrow: start, step, end.
   void flow(const char* phase, int tid, std::int64_t at, std::uint64_t id) {
-    json e{{"ph", phase}, {"pid", 1},       {"tid", tid},     {"ts", us(at)},
-           {"id", id},    {"cat", "batch"}, {"name", "batch"}};
+    json e{{"ph", phase},      {"pid", pid_},    {"tid", tid},     {"ts", us(at)},
+           {"id", unique(id)}, {"cat", "batch"}, {"name", "batch"}};
     if (phase[0] == 'f') e["bp"] = "e";
     events_.push_back(std::move(e));
   }
@@ -64,17 +64,17 @@ class builder {
     if (from == 0 || to <= from) return;
     for (const bool begin : {true, false}) {
       events_.push_back({{"ph", begin ? "b" : "e"},
-                         {"pid", 1},
+                         {"pid", pid_},
                          {"tid", scheduler},
                          {"ts", us(begin ? from : to)},
-                         {"id", id},
+                         {"id", unique(id)},
                          {"cat", what},
                          {"name", what}});
     }
   }
   void instant(int tid, std::int64_t at, const std::string& name, const std::string& text) {
     events_.push_back({{"ph", "i"},
-                       {"pid", 1},
+                       {"pid", pid_},
                        {"tid", tid},
                        {"ts", us(at)},
                        {"s", "t"},
@@ -86,7 +86,13 @@ class builder {
  private:
   [[nodiscard]] double us(std::int64_t at) const { return static_cast<double>(at - zero_) / 1000.0; }
 
+  /// Of all sessions. Programs read numbers of 53 bits.
+  [[nodiscard]] std::uint64_t unique(std::uint64_t id) const {
+    return pid_ << 40U | (id & ((std::uint64_t{1} << 40U) - 1));
+  }
+
   std::int64_t zero_;
+  std::uint64_t pid_;
   json events_ = json::array();
   std::map<int, std::int64_t> free_from_;
   std::map<int, bool> named_;
@@ -136,14 +142,14 @@ std::optional<traced_batch> traced_batch_of(const json& p) {
   return b;
 }
 
-json chrome_trace(const std::string& session, std::vector<traced_batch> batches,
-                  const std::vector<traced_event>& events) {
+namespace {
+
+/// Of one session.
+json events_of(traced_session session, std::int64_t zero, std::uint64_t pid) {
+  auto& [name, batches, events] = session;
   std::ranges::sort(batches, {}, &traced_batch::leased);
-  std::int64_t zero = std::numeric_limits<std::int64_t>::max();
-  for (const traced_batch& b : batches) zero = std::min(zero, b.leased);
-  for (const traced_event& e : events) zero = std::min(zero, e.at);
-  builder trace(zero);
-  trace.name_process(session);
+  builder trace(zero, pid);
+  trace.name_process(name);
   trace.name_track(scheduler, "scheduler");
   trace.name_track(owner, "gpu owner");
   trace.name_track(copy_stream, "copy stream");
@@ -188,7 +194,23 @@ json chrome_trace(const std::string& session, std::vector<traced_batch> batches,
     if (e.worker) trace.name_track(tid, fmt::format("worker/{}", *e.worker));
     trace.instant(tid, e.at, e.kind, e.text);
   }
-  return {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(trace).take()}};
+  return std::move(trace).take();
+}
+
+}  // namespace
+
+json chrome_trace(std::vector<traced_session> sessions) {
+  std::int64_t zero = std::numeric_limits<std::int64_t>::max();
+  for (const traced_session& s : sessions) {
+    for (const traced_batch& b : s.batches) zero = std::min(zero, b.leased);
+    for (const traced_event& e : s.events) zero = std::min(zero, e.at);
+  }
+  json all = json::array();
+  std::uint64_t pid = 0;
+  for (traced_session& s : sessions) {
+    for (json& e : events_of(std::move(s), zero, ++pid)) all.push_back(std::move(e));
+  }
+  return {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(all)}};
 }
 
 }  // namespace penstock::cli

@@ -42,10 +42,14 @@ struct traced_event {
   std::string text;
 };
 
-/// No span is negative and spans of a track never overlap, even if timestamps of different threads are
-/// inconsistent.
-[[nodiscard]] nlohmann::ordered_json chrome_trace(const std::string& session,
-                                                  std::vector<traced_batch> batches,
-                                                  const std::vector<traced_event>& events);
+struct traced_session {
+  std::string name;
+  std::vector<traced_batch> batches;
+  std::vector<traced_event> events;
+};
+
+/// Each session is a process of the trace; all are of one machine, and so of one clock. No span is negative and spans of a track
+/// never overlap, even if timestamps of different threads are inconsistent.
+[[nodiscard]] nlohmann::ordered_json chrome_trace(std::vector<traced_session> sessions);
 
 }  // namespace penstock::cli

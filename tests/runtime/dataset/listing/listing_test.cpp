@@ -171,7 +171,7 @@ TEST_CASE("paths that do not lead to a dataset are refused with what was looked 
           "no pictures in '{}': looked for names that end in .jpg, .jpeg or .png and do not begin with a dot",
           folder.path()));
   folder.make_folder("a");
-  CHECK(refusal(folder.path()).find("went through 1 class folders") != std::string::npos);
+  CHECK(refusal(folder.path()).find("went through 1 class folder and") != std::string::npos);
 }
 
 TEST_CASE("a folder that may not be read is an error and not a gap") {

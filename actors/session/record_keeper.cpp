@@ -1,0 +1,229 @@
+#include "actors/session/record_keeper.hpp"
+
+#include "runtime/base/log.hpp"
+#include "runtime/base/signals.hpp"
+#include "runtime/telemetry/report_json.hpp"
+
+#include <nlohmann/json.hpp>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+
+namespace penstock::session {
+namespace {
+
+using namespace std::chrono_literals;
+using json = nlohmann::ordered_json;
+using clock = std::chrono::steady_clock;
+
+constexpr auto write_every = 1s;
+constexpr auto file_system_patience = 500ms;  // at the end
+/// A status of many workers is written less often.
+constexpr std::size_t status_bytes_per_second = 1024;
+// Shares of a record that is written again: with a status of 1024 workers less than half of it.
+constexpr std::size_t events_share = 4;
+constexpr std::size_t logs_share = 8;
+
+std::string line_of(const char* kind, const json& what) {
+  return json{{kind, what}}.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+/// The last lines that fit into so many bytes, in order.
+std::string last_of(const std::deque<std::string>& lines, std::size_t bytes) {
+  std::size_t first = lines.size();
+  for (std::size_t used = 0; first > 0 && (used += lines[first - 1].size()) <= bytes;) --first;
+  std::string text;
+  for (std::size_t i = first; i < lines.size(); ++i) text += lines[i];
+  return text;
+}
+
+}  // namespace
+
+/// Shared with the thread, which may outlive the keeper: see stop().
+struct record_keeper::work {
+  record_source source;
+  std::chrono::system_clock::time_point started = std::chrono::system_clock::now();
+
+  std::mutex mutex;  // guards what follows; held while the source is asked
+  std::condition_variable changed;
+  bool stopping = false;  // the source is gone; what it said last is in `last_words`
+  bool done = false;
+  std::string last_words;
+  std::uint64_t told = 0;      // the number of the last event
+  json seen = json::object();  // the lines of output so far
+  clock::time_point status_due{};
+  std::string last_status;
+
+  // The thread's own.
+  std::optional<control::session_record> record;
+
+  [[nodiscard]] std::string header() const {
+    json about{{"schema", "penstock.record/1"},
+               {"session", source.session},
+               {"pid", ::getpid()},
+               {"started", telemetry::as_utc(started)},
+               {"workers_max", source.workers_max},
+               {"of", source.of_jobs ? "jobs" : "samples"}};
+    if (const auto& r = source.rank)
+      about["rank"] = {{"job", r->job}, {"group", r->group}, {"rank", r->rank}};
+    return line_of("record", about);
+  }
+
+  [[nodiscard]] json ask(json question) const {
+    const control::answer got = source.answer(question, true);
+    return got && got->value("ok", false) ? got->at("result") : json();
+  }
+
+  // ---- under the mutex
+
+  void take_events(std::deque<std::string>& into) {
+    for (bool more = true; more;) {
+      const json page = ask({{"verb", "events"}, {"after", told}});
+      more = !page.is_null() && !page.at("events").empty();
+      if (!more) return;
+      for (const json& e : page.at("events")) into.push_back(line_of("event", e));
+      told = page.at("events").back().at("number").get<std::uint64_t>();
+    }
+  }
+
+  void take_logs(std::deque<std::string>& into) {
+    const json page = ask({{"verb", "logs"}, {"after", seen}});
+    if (page.is_null()) return;
+    for (const json& line : page.at("lines")) into.push_back(line_of("log", line));
+    seen = page.at("seen");
+  }
+
+  [[nodiscard]] std::string status_now() const { return line_of("status", ask({{"verb", "status"}})); }
+
+  /// What is new. A status is repeated only when something in it has changed, and less often if it is long.
+  std::string news(bool whole, clock::time_point now) {
+    std::deque<std::string> events;
+    take_events(events);
+    std::string text = last_of(events, source.bytes_max / events_share);
+    if (!whole) return text;
+    std::deque<std::string> logs;
+    take_logs(logs);
+    text += last_of(logs, source.bytes_max / logs_share);
+    if (now < status_due) return text;
+    std::string status = status_now();
+    status_due = now + std::chrono::milliseconds(1000 * status.size() / status_bytes_per_second);
+    if (status != last_status) text += status;
+    last_status = std::move(status);
+    return text;
+  }
+
+  /// Everything that the session still knows, for a record that has grown too large.
+  [[nodiscard]] std::string everything() {
+    std::deque<std::string> events;
+    std::deque<std::string> logs;
+    told = 0;
+    seen = json::object();
+    take_events(events);
+    take_logs(logs);
+    return header() + last_of(events, source.bytes_max / events_share) +
+           last_of(logs, source.bytes_max / logs_share) + status_now();
+  }
+
+  // ---- the thread
+
+  void give_up(const failure& why) {
+    log::info("control", "{}; nothing more of this session will be readable after its end", why.message);
+    record.reset();
+  }
+
+  void write(const std::string& text) {
+    if (!record || text.empty()) return;
+    if (auto ok = record->append(text); !ok) give_up(ok.error());
+  }
+
+  void open() {
+    auto made = control::session_record::create(source.session, ::getpid(), started);
+    if (!made) return give_up(made.error());
+    record.emplace(std::move(*made));
+    write(header());
+    control::prune_records();
+  }
+
+  /// Until there is something to do: an event, the next second, or the end.
+  void wait(std::uint64_t heard, clock::time_point until) {
+    const auto found = source.journal->wait_for_events_after(heard, 1, until);
+    if (!found.events.empty()) return;
+    std::unique_lock hold(mutex);  // the journal has given up, or it is time
+    changed.wait_until(hold, until, [this] { return stopping; });
+  }
+
+  void run() {
+    open();
+    auto next_look = clock::now();
+    std::uint64_t heard = 0;  // `told`, which stop() may change
+    while (record) {
+      wait(heard, next_look);
+      std::unique_lock hold(mutex);
+      if (stopping) break;
+      const auto now = clock::now();
+      const bool whole = now >= next_look;
+      if (whole) next_look = now + write_every;
+      const std::string text = news(whole, now);
+      const bool too_large = record->bytes() + text.size() > source.bytes_max;
+      const std::string all = too_large ? everything() : std::string();
+      heard = told;
+      hold.unlock();
+      if (!too_large) {
+        write(text);
+      } else if (auto ok = record->rewrite(all); !ok) {
+        give_up(ok.error());
+      }
+    }
+    std::unique_lock hold(mutex);
+    changed.wait(hold, [this] { return stopping; });
+    hold.unlock();
+    write(last_words);
+    if (record) record->finish();
+    record.reset();
+    hold.lock();
+    done = true;
+    changed.notify_all();
+  }
+};
+
+record_keeper::record_keeper(record_source source) : work_(std::make_shared<work>()) {
+  work_->source = std::move(source);
+  const all_signals_blocked quiet;
+  thread_ = std::thread([work = work_] {
+    ::pthread_setname_np(::pthread_self(), "penstock-record");
+    work->run();
+  });
+}
+
+void record_keeper::stop() noexcept {
+  if (!thread_.joinable()) return;
+  work& w = *work_;
+  std::unique_lock hold(w.mutex);
+  try {
+    w.status_due = {};
+    w.last_words =
+        w.news(true, clock::now()) + line_of("ended", telemetry::as_utc(std::chrono::system_clock::now()));
+  } catch (const std::exception& e) {  // no memory
+    log::warn("control", "the session's record stays without its end: {}", e.what());
+  }
+  w.source.answer = {};
+  w.stopping = true;
+  hold.unlock();
+  w.source.journal->give_up();
+  w.changed.notify_all();
+  hold.lock();
+  const bool done = w.changed.wait_for(hold, file_system_patience, [&w] { return w.done; });
+  hold.unlock();
+  if (done) {
+    thread_.join();
+  } else {
+    thread_.detach();  // the file system does not respond; it ends when that does
+  }
+}
+
+}  // namespace penstock::session

@@ -1,0 +1,83 @@
+"""Pool.map() with a chunksize: several inputs travel as one job, and so do their results.
+
+A chunk whose job kills its workers, or does not fit into [jobs] memory, is done again input by input, so that only the input
+that does it fails.
+"""
+
+import collections
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Optional, TypeVar
+
+from penstock._errors import job_poisoned_error, job_too_large_error, out_of_memory_error
+from penstock._future import Future, error_of
+from penstock.worker import call_with_each
+
+if TYPE_CHECKING:
+    from penstock._pool import Pool
+
+__all__ = ["mapped", "submitted"]
+
+T = TypeVar("T")
+Inputs = list[tuple[Any, ...]]
+
+
+def submitted(pool: "Pool", fn: Callable[..., T], *args: Any) -> "Future[T]":
+    """As pool.submit(); arguments beyond [jobs] memory are the failure of this one job, so that those of others can be had."""
+    try:
+        return pool.submit(fn, *args)
+    except out_of_memory_error as refused:
+        failed: Future[T] = Future()
+        error = job_too_large_error(str(refused))
+        error.status = "too_large"
+        failed.set_exception(error)
+        return failed
+
+
+def mapped(pool: "Pool", fn: Callable[..., T], inputs: Iterator[tuple[Any, ...]], size: int, ahead: int, end: Optional[float]) -> Iterator[T]:
+    """The values of fn in the order of the inputs, `size` of which make a job; `ahead` jobs are under way."""
+
+    def next_chunk() -> Iterable[tuple[Inputs, Future[Any]]]:
+        chunk = list(itertools.islice(inputs, size))
+        return [(chunk, submitted(pool, call_with_each, fn, chunk))] if chunk else []
+
+    under_way: collections.deque[tuple[Inputs, Future[Any]]] = collections.deque()
+    for _ in range(ahead):
+        under_way.extend(next_chunk())
+
+    def left() -> Optional[float]:
+        return None if end is None else max(0.0, end - time.monotonic())
+
+    def one_by_one(chunk: Inputs) -> Iterator[T]:
+        futures = collections.deque(submitted(pool, fn, *each) for each in chunk)
+        try:
+            while futures:
+                futures[0].exception(left())
+                yield futures.popleft().result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def results() -> Iterator[T]:
+        try:
+            while under_way:
+                failed = under_way[0][1].exception(left())
+                chunk, future = under_way.popleft()
+                under_way.extend(next_chunk())
+                if isinstance(failed, (job_poisoned_error, job_too_large_error)) and len(chunk) > 1:
+                    yield from one_by_one(chunk)
+                    continue
+                values, raised = future.result()
+                del chunk, future  # no reference to a value is kept here
+                values.reverse()
+                while values:
+                    yield values.pop()
+                if raised is not None:
+                    kind, text, told = raised
+                    raise error_of("exception", kind, text, told, [], 1)
+        finally:
+            for _, future in under_way:
+                future.cancel()
+
+    return results()

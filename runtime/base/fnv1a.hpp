@@ -1,0 +1,16 @@
+// A hash that every build and every host computes alike, for names made of other names. Not for anything that somebody
+// may want to forge.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace penstock {
+
+[[nodiscard]] constexpr std::uint64_t fnv1a(std::string_view text) noexcept {
+  std::uint64_t sum = 0xcbf29ce484222325;
+  for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return sum;
+}
+
+}  // namespace penstock

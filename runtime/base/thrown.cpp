@@ -1,0 +1,54 @@
+#include "runtime/base/thrown.hpp"
+
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+#include <typeinfo>
+
+namespace penstock {
+
+std::string thrown_type() {
+  const std::type_info* const type = abi::__cxa_current_exception_type();
+  if (type == nullptr) return "an exception of another language";
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> name(
+      abi::__cxa_demangle(type->name(), nullptr, nullptr, &status), std::free);
+  std::string text = status == 0 ? name.get() : type->name();
+  // What std::throw_with_nested() throws derives from the type that its caller named.
+  constexpr std::string_view nested = "std::_Nested_exception<";
+  if (text.starts_with(nested) && text.ends_with('>'))
+    text = text.substr(nested.size(), text.size() - nested.size() - 1);
+  return text;
+}
+
+std::string text_of(const std::exception& e) {
+  std::string text = e.what() != nullptr && *e.what() != '\0' ? e.what() : "an exception without a message";
+  try {
+    std::rethrow_if_nested(e);
+  } catch (const std::exception& cause) {
+    text += ": " + text_of(cause);
+  } catch (...) {  // its text is unknown
+  }
+  return text;
+}
+
+std::string thrown_text() {
+  const std::string type = thrown_type();
+  try {
+    throw;
+  } catch (const std::exception& e) {
+    const std::string text = text_of(e);
+    const bool was_written_for_people = type == "std::runtime_error" || type.starts_with("penstock::");
+    return was_written_for_people || text == type ? text : type + ": " + text;
+  } catch (const std::string& text) {
+    return text;
+  } catch (const char* text) {
+    return text != nullptr ? text : "a null pointer";
+  } catch (...) {
+    return type + ": an exception that is not a std::exception";
+  }
+}
+
+}  // namespace penstock

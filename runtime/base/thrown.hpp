@@ -1,0 +1,19 @@
+// What user code has thrown, in words. Used wherever code of a user is called: datasets, functions of a pool, device programs.
+#pragma once
+
+#include <exception>
+#include <string>
+
+namespace penstock {
+
+/// The type of the current exception as C++ spells it: "std::out_of_range". Call it in a handler.
+[[nodiscard]] std::string thrown_type();
+
+/// "std::out_of_range: map::at". The type is left out where it says nothing: of std::runtime_error and penstock's own
+/// exceptions, whose text was written for people. Call it in a handler.
+[[nodiscard]] std::string thrown_text();
+
+/// The text of an exception with those of nested ones: "cannot open the index: no such file".
+[[nodiscard]] std::string text_of(const std::exception& e);
+
+}  // namespace penstock

@@ -1,0 +1,168 @@
+#include "runtime/control/session_record.hpp"
+
+#include "runtime/base/text.hpp"
+#include "runtime/base/write_all.hpp"
+#include "runtime/control/socket_place.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <map>
+
+namespace penstock::control {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+constexpr std::string_view record_suffix = ".record";
+constexpr std::string_view unfinished_suffix = ".record.new";  // of a rewrite
+constexpr int names_tried = 100;                               // sessions that begin in the same millisecond
+
+std::string id_of(const std::string& session, int pid, std::chrono::system_clock::time_point started) {
+  const auto since = std::chrono::floor<milliseconds>(started.time_since_epoch()).count();
+  const std::time_t seconds = since / 1000;
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  return fmt::format("{}@{:04}{:02}{:02}T{:02}{:02}{:02}.{:03}-{}", session, parts.tm_year + 1900,
+                     parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, since % 1000,
+                     pid);
+}
+
+tl::unexpected<failure> no(int code, const fs::path& path) {
+  return refuse_os(errc::io, code,
+                   fmt::format("writing the session's record '{}'", printable(path.native())));
+}
+
+/// Created exclusively and locked by us.
+result<unique_fd> new_file(const fs::path& path) {
+  unique_fd file(::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return no(errno, path);
+  return file;
+}
+
+/// Somebody holds the writer's lock.
+bool is_written(const fs::path& path) {
+  const unique_fd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  return file && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+/// The part of an id that orders records by time.
+std::string_view time_in(const found_record& r) {
+  return std::string_view(r.id).substr(r.session.size());
+}
+
+}  // namespace
+
+result<session_record> session_record::create(const std::string& session, int pid,
+                                              std::chrono::system_clock::time_point started) {
+  const auto folder = make_socket_folder();
+  if (!folder) return tl::unexpected(folder.error());
+  for (int tries = 0;; ++tries) {
+    fs::path path =
+        *folder / (id_of(session, pid, started + milliseconds(tries)) + std::string(record_suffix));
+    auto file = new_file(path);
+    if (file) return session_record(std::move(path), std::move(*file));
+    if (file.error().os_code != EEXIST || tries == names_tried)
+      return tl::unexpected(std::move(file.error()));
+  }
+}
+
+result<void> session_record::append(std::string_view lines) {
+  if (const int code = file_.append(lines)) return no(code, path_);
+  bytes_ += lines.size();
+  return {};
+}
+
+result<void> session_record::rewrite(std::string_view lines) {
+  const fs::path beside = path_.native() + ".new";
+  ::unlink(beside.c_str());
+  auto file = new_file(beside);
+  if (!file) return tl::unexpected(std::move(file.error()));
+  int code = write_all(file->get(), lines);
+  if (code == 0 && ::rename(beside.c_str(), path_.c_str()) != 0) code = errno;
+  if (code != 0) {
+    ::unlink(beside.c_str());
+    return no(code, path_);
+  }
+  file_ = line_file(std::move(*file));
+  bytes_ = lines.size();
+  return {};
+}
+
+void session_record::finish() noexcept {
+  ::flock(file_.fd(), LOCK_UN);
+}
+
+bool is_record(const fs::path& path) {
+  return path.native().ends_with(record_suffix);
+}
+
+std::vector<found_record> find_records() {
+  std::vector<found_record> found;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(socket_folder(), ignored)) {
+    const std::string file = entry.path().filename().string();
+    const std::size_t at = file.rfind('@');
+    if (!file.ends_with(record_suffix) || at == std::string::npos) continue;
+    std::error_code gone;
+    const std::uint64_t bytes = fs::file_size(entry.path(), gone);
+    if (gone) continue;
+    found.push_back({file.substr(0, file.size() - record_suffix.size()), file.substr(0, at), entry.path(),
+                     bytes, is_written(entry.path())});
+  }
+  std::ranges::sort(found,
+                    [](const found_record& a, const found_record& b) { return time_in(a) > time_in(b); });
+  return found;
+}
+
+result<std::vector<std::string>> read_record(const fs::path& path) {
+  const unique_fd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  const auto refused = [&](int code) {
+    return refuse_os(errc::io, code,
+                     fmt::format("reading the session's record '{}'", printable(path.native())));
+  };
+  if (!file) return refused(errno);
+  std::string text;
+  std::string piece(64 * 1024, '\0');
+  while (true) {
+    const ssize_t bytes = ::read(file.get(), piece.data(), piece.size());
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes < 0) return refused(errno);
+    if (bytes == 0) break;
+    text.append(piece, 0, static_cast<std::size_t>(bytes));
+  }
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+    lines.push_back(text.substr(begin, end - begin));
+  return lines;
+}
+
+std::size_t prune_records() {
+  std::size_t removed = 0;
+  std::size_t kept = 0;
+  std::uint64_t bytes = 0;
+  std::map<std::string, std::size_t> of_name;
+  for (const found_record& r : find_records()) {
+    if (r.live) continue;
+    ++kept;
+    bytes += r.bytes;
+    const bool stays =
+        ++of_name[r.session] <= records_kept_of_a_name && kept <= records_kept && bytes <= records_bytes_kept;
+    if (!stays && ::unlink(r.path.c_str()) == 0) ++removed;
+  }
+  // A process that was killed in the middle of a rewrite.
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(socket_folder(), ignored)) {
+    if (entry.path().native().ends_with(unfinished_suffix) && !is_written(entry.path()))
+      ::unlink(entry.path().c_str());
+  }
+  return removed;
+}
+
+}  // namespace penstock::control

@@ -1,0 +1,90 @@
+// The coordinator of a group between its links and whoever runs it, in rank 0's process: the group's book, which link leads to
+// which process, and when it may leave. Pure: events and the time come in, commands come out of advance(). Two adapters drive
+// it: the coordinator actor of a session (actors/group/coordinator) and program_coordinator.
+#pragma once
+
+#include "runtime/group/group_book.hpp"
+#include "runtime/group/group_link.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace penstock::group {
+
+struct send_over_link {
+  link_id link = 0;
+  std::uint64_t process = 0;
+  group_order order;
+};
+
+/// For the log, and for whoever watches the group.
+struct coordinator_news {
+  enum class kind : std::uint8_t {
+    rank_arrived,
+    rank_lost,
+    meets,        ///< ranks can connect
+    cannot_meet,  ///< the address cannot be taken yet
+    refused,      ///< somebody who is no member
+  };
+  kind what = kind::rank_arrived;
+  std::string text{};
+  /// Something for people to look at.
+  [[nodiscard]] bool warns() const noexcept { return what == kind::cannot_meet || what == kind::refused; }
+};
+
+using coordinator_command = std::variant<send_over_link, draw_communicator_id, coordinator_news>;
+
+/// Not thread-safe.
+class coordinator_driver {
+ public:
+  /// `group`: its name, for people.
+  coordinator_driver(const group_settings& settings, std::string group, steady_time now);
+
+  /// What is to be done now, in order. Call after every event, and at least every group_settings::look_every().
+  [[nodiscard]] std::vector<coordinator_command> advance(steady_time now);
+
+  // ---- from the listener
+
+  void reported(link_id link, const member_report& report, steady_time now);
+  void closed(link_id link);
+  /// After closed(): the process at its other end, on this host, has ended.
+  void process_ended(link_id link, steady_time now);
+  /// A debugger holds the process at its other end.
+  void held(link_id link, steady_time now);
+  void listening(const std::string& where);
+  void not_listening(const std::string& why);
+  /// `who`: text_of(stranger_news).
+  void stranger(const std::string& who);
+
+  // ---- from the session or program
+
+  void communicator_drawn(std::uint64_t number, std::string id);
+  /// It closes. What the others have to know is still said.
+  void leave(steady_time now);
+
+  [[nodiscard]] const group_view& view() const noexcept { return book_.view(); }
+  /// The process that reported over this link; none: it is closed, or nothing has come yet.
+  [[nodiscard]] std::optional<std::uint64_t> process_at(link_id link) const;
+  /// No rank can hear anything more from it; after leave().
+  [[nodiscard]] bool may_go() const noexcept { return may_go_; }
+
+ private:
+  void note(coordinator_news::kind what, std::string text);
+  [[nodiscard]] bool find_out_whether_it_may_go() const;
+
+  group_settings settings_;
+  std::string group_;
+  group_book book_;
+  std::map<std::uint64_t, link_id> links_;      // by process: where it reported last
+  std::map<link_id, std::uint64_t> processes_;  // of links that are open, or whose process may be seen to end
+  bool address_taken_by_others_ = false;
+  bool may_go_ = false;
+  std::optional<steady_time> leaving_since_;  // by the book's clock
+  std::vector<coordinator_command> outbox_;
+};
+
+}  // namespace penstock::group

@@ -1,0 +1,101 @@
+// One rank of a group between its links and whoever runs it: the member's book, the state of the link, and when this rank
+// may leave. Pure: events and the time come in, commands come out of advance(). Two adapters drive it: the member actor of a
+// session (actors/group/member) and program_group.
+//
+// What a session or program says about itself goes to book(); what comes from the link, and leave(), comes here.
+#pragma once
+
+#include "runtime/base/result.hpp"
+#include "runtime/group/group_link.hpp"
+#include "runtime/group/member_book.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::group {
+
+/// "rank 3", "ranks 1, 2"
+[[nodiscard]] std::string ranks_text(const std::vector<std::uint32_t>& ranks);
+
+struct rank_setup {
+  member_settings member;
+  std::string where;  ///< the group's address, for people
+  /// The group fails after so many communicators in a row that could not be made; 0: after none.
+  std::uint32_t fruitless_communicators_max = 0;
+};
+
+/// Not thread-safe.
+class rank_driver {
+ public:
+  /// The last report has left by then.
+  static constexpr nanoseconds linger = std::chrono::milliseconds(100);
+  /// For an answer to the last report of a rank that the others do not wait for.
+  static constexpr nanoseconds patience_with_answer = std::chrono::seconds(2);
+
+  rank_driver(rank_setup setup, std::uint64_t steps, steady_time now);
+
+  [[nodiscard]] member_book& book() noexcept { return book_; }
+  [[nodiscard]] const member_book& book() const noexcept { return book_; }
+
+  /// What is to be done now, in order. Call after every event and at least every member_settings::look_every(); linger and
+  /// patience_with_answer after leave(), and linger after an end_rank.
+  [[nodiscard]] std::vector<member_command> advance(steady_time now);
+
+  // ---- from the links
+
+  void link_made();
+  void link_lost(link_trouble trouble);
+  void heard(const group_order& order, steady_time now);
+  /// Rank 0's own coordinator cannot listen; empty: it can.
+  void cannot_listen(const std::string& why);
+  /// The links cannot be made as they are configured: this rank ends, and can tell nobody.
+  void refuse(failure why);
+
+  // ---- from the session or program
+
+  /// The communicator of this rank, as far as it is.
+  void communicator_changed(const communicator_state& state);
+  /// It closes. What the others have to know is still said.
+  void leave(steady_time now);
+  /// Stop at a common step, or alone where there is nobody to agree with.
+  void stop();
+
+  // ---- as it stands
+
+  /// Nobody needs anything more of this process; after leave().
+  [[nodiscard]] bool may_go() const noexcept { return may_go_; }
+  /// All ranks are there, and agree; or all have finished, and this rank delivers the rest.
+  [[nodiscard]] bool joined() const noexcept { return joined_; }
+  [[nodiscard]] const std::optional<end_rank>& end() const noexcept { return end_; }
+  [[nodiscard]] const std::optional<failure>& refusal() const noexcept { return refusal_; }
+  /// Ranks that are not there, by the newest order.
+  [[nodiscard]] const std::vector<std::uint32_t>& lost() const noexcept { return heard_.lost; }
+  /// What this rank waits for; empty: for nothing.
+  [[nodiscard]] std::string waits_for(bool hands_out) const;
+
+ private:
+  [[nodiscard]] bool find_out_whether_it_may_go() const;
+  void give_up_communicator();
+
+  rank_setup setup_;
+  member_book book_;
+  group_order heard_;  // the newest
+  bool linked_ = false;
+  std::string trouble_;  // why there is no link
+  std::optional<std::uint64_t>
+      last_word_;  // number of the first report that says that it has delivered everything
+  bool joined_ = false;
+  bool may_go_ = false;
+  std::optional<failure> refusal_;
+  std::optional<end_rank> end_;
+  // By the book's clock.
+  steady_time ended_at_{};
+  std::optional<steady_time> leaving_since_;
+  std::uint64_t made_ = 0;       // the last communicator that this rank had
+  std::uint32_t fruitless_ = 0;  // that could not be made since
+};
+
+}  // namespace penstock::group

@@ -1,0 +1,62 @@
+#include "runtime/group/rank_files.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <filesystem>
+
+namespace penstock::group {
+namespace {
+
+bool is_letter_or_digit(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0;
+}
+
+bool ends_in(std::string_view name, std::uint32_t rank) {
+  const auto behind =
+      std::find_if(name.rbegin(), name.rend(), [](unsigned char c) { return std::isdigit(c) == 0; });
+  const std::string_view digits = name.substr(static_cast<std::size_t>(name.rend() - behind));
+  std::uint32_t number = 0;
+  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (digits.empty() || status != std::errc{} || number != rank) return false;
+  const std::string_view before = name.substr(0, name.size() - digits.size());
+  return before.empty() || !is_letter_or_digit(before.back()) || before.ends_with("rank");
+}
+
+}  // namespace
+
+std::string with_rank(std::string_view name, std::uint32_t rank) {
+  return fmt::format("{}-rank{}", name, rank);
+}
+
+bool names_rank(std::string_view path, std::uint32_t rank) {
+  const std::filesystem::path last = std::filesystem::path(path).filename();
+  return ends_in(last.native(), rank) || ends_in(last.stem().native(), rank);
+}
+
+std::string file_of_rank(const std::string& path, std::uint32_t rank) {
+  return path.empty() || names_rank(path, rank) ? path : with_rank(path, rank);
+}
+
+std::string folder_of_rank(const std::string& path, std::uint32_t rank) {
+  return path.empty() || names_rank(path, rank) ? path : fmt::format("{}/rank{}", path, rank);
+}
+
+std::string sink_of_rank(const std::string& sink, std::uint32_t rank) {
+  constexpr std::string_view journal = "journal:";
+  return sink.starts_with(journal) ? std::string(journal) + file_of_rank(sink.substr(journal.size()), rank)
+                                   : sink;
+}
+
+std::string address_of_rank(const std::string& listen, std::uint32_t rank) {
+  const std::size_t colon = listen.rfind(':');
+  if (colon == std::string::npos) return listen;
+  std::uint32_t port = 0;
+  const char* const end = listen.data() + listen.size();
+  if (std::from_chars(listen.data() + colon + 1, end, port).ptr != end || port == 0) return listen;
+  return fmt::format("{}:{}", listen.substr(0, colon), port + rank);
+}
+
+}  // namespace penstock::group

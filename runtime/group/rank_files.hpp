@@ -1,0 +1,30 @@
+// Names of a rank's own files and ports, made of those that all ranks were given alike (semantics 36e). Pure. Used by
+// sessions that join a group, by `penstock run` and by `penstock launch`.
+//
+// A path that names the rank already stays as it is: a launcher's script may have put the number there, and whoever made
+// the name may have used these functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace penstock::group {
+
+/// "photos-rank2"
+[[nodiscard]] std::string with_rank(std::string_view name, std::uint32_t rank);
+
+/// Whether the last part of a path, with or without its extension, ends in the rank's number: "reports/rank2.json",
+/// "states/2", "report-02", "log.2". Not "photos2", nor "data.h5".
+[[nodiscard]] bool names_rank(std::string_view path, std::uint32_t rank);
+
+/// "report.json-rank2". Empty stays empty, as in all of these.
+[[nodiscard]] std::string file_of_rank(const std::string& path, std::uint32_t rank);
+/// "batches/rank2"
+[[nodiscard]] std::string folder_of_rank(const std::string& path, std::uint32_t rank);
+/// journal:PATH-rank2; other sinks have no file of their own.
+[[nodiscard]] std::string sink_of_rank(const std::string& sink, std::uint32_t rank);
+/// HOST:PORT + rank. Port 0 stays 0, because the kernel chooses.
+[[nodiscard]] std::string address_of_rank(const std::string& listen, std::uint32_t rank);
+
+}  // namespace penstock::group

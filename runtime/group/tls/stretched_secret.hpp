@@ -1,0 +1,17 @@
+// Makes guessing a secret expensive: whoever records the first message of a link could otherwise try a list of sentences
+// against it, without anybody noticing. Used when a session or program joins a group over the network.
+#pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <string>
+#include <string_view>
+
+namespace penstock::group {
+
+/// 32 bytes, the same for the same arguments: scrypt with N = 2^15, r = 8, p = 3, so each guess costs 32 MiB and about a
+/// quarter of a second of a core. `salt`: one list of guesses serves for one salt only. Opens OpenSSL. Refuses
+/// (errc::config) where there is none, or where it has no scrypt. Blocks for that quarter of a second.
+[[nodiscard]] result<std::string> stretched(std::string_view secret, std::string_view salt);
+
+}  // namespace penstock::group

@@ -1,0 +1,120 @@
+// What the jobs of a pool may take: how many wait ([jobs] queue), and the bytes of arguments and results ([jobs] memory).
+// Decides whether a job may be submitted, how much room results have (job_book begins jobs by it), and whether a caller waits
+// for itself. Pure: no thread, no clock. Driven by actors/jobs/admission, under its lock.
+//
+//   argument   from its job's submission to the end of the job
+//   result     outside of slots, from the end of its job until its caller frees it
+//
+// Arguments and results share the memory: a job is submitted only while both together leave room for its argument. Results may
+// take what arguments leave, but always half of the memory, so that arguments alone stop no worker.
+//
+// Two submissions wait for less, because their own thread may have to free what they would wait for. A callback waits neither
+// for results nor, up to twice the queue, for jobs to begin. An urgent job (another try of a failed one) never waits.
+//
+// A thread waits for itself if nothing can happen until it frees a result: no job runs, the next one would exceed the memory, and
+// all results that keep it from beginning are this thread's. That is an error, after `patience` without any change. When
+// another thread has some of them, or nobody yet, the wait may end: it is reported (supervision/awaited), and goes on.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/schedule/job_book.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <optional>
+
+namespace penstock::schedule {
+
+enum class submitter : std::uint8_t {
+  caller,    ///< any thread
+  callback,  ///< the pool's callback thread
+  urgent,    ///< any thread, a job that is urgent
+};
+
+/// Not thread-safe, except for result_held::owner.
+class job_bounds {
+ public:
+  static constexpr nanoseconds patience{10'000'000'000};
+
+  /// Threads are numbered from 1.
+  using thread_number = std::uint64_t;
+
+  struct result_held {
+    result_held(job_id whose, std::uint64_t how_many) : job(whose), bytes(how_many) {}
+    job_id job;
+    std::uint64_t bytes;
+    /// The thread that has it, or whose callback will get it; 0: nobody has taken it.
+    std::atomic<thread_number> owner{0};
+  };
+  using holding = std::list<result_held>::iterator;
+
+  job_bounds(std::uint64_t queue, std::uint64_t memory) : queue_(queue), memory_(memory) {}
+
+  // Submissions.
+
+  /// Whether an argument of that size can ever be submitted.
+  [[nodiscard]] bool possible(std::uint64_t bytes) const noexcept { return bytes <= memory_; }
+  [[nodiscard]] bool admits(std::uint64_t bytes, submitter who) const noexcept;
+  /// Requires possible().
+  void entered(std::uint64_t bytes);
+  /// These jobs no longer wait. Once per job: one that waits again after a death is not counted again.
+  void begun(std::uint64_t jobs);
+  /// A job has ended and its argument is freed.
+  void ended(std::uint64_t bytes);
+  /// A caller waits to submit a job, and no longer does. `given_up`: it may be back at once, as those are that wait in slices.
+  void asks();
+  void asked(std::optional<steady_time> given_up = std::nullopt);
+  /// Whether any does.
+  [[nodiscard]] bool anyone_asks(steady_time now) const noexcept;
+
+  // Results.
+
+  holding kept(job_id job, std::uint64_t bytes);
+  void freed(holding what);
+  /// What results may take.
+  [[nodiscard]] std::uint64_t room_for_results() const noexcept;
+  /// Bytes of results of jobs before this one.
+  [[nodiscard]] std::uint64_t results_before(job_id job);
+
+  // Waits.
+
+  /// After each decision of the job book: how many jobs run, and the first job that does not begin for lack of memory.
+  void decided(std::uint64_t running, std::optional<job_id> held_back);
+  /// No job runs and none can begin, or be submitted, until callers free results.
+  [[nodiscard]] bool callers_hold_everything(steady_time now) const noexcept;
+  /// Call every second or more often while anyone waits.
+  [[nodiscard]] bool waits_for_itself(thread_number me, steady_time now);
+
+  // Queries.
+
+  [[nodiscard]] std::uint64_t queue() const noexcept { return queue_; }
+  [[nodiscard]] std::uint64_t memory() const noexcept { return memory_; }
+  [[nodiscard]] std::uint64_t waiting() const noexcept { return waiting_; }
+  [[nodiscard]] std::uint64_t arguments() const noexcept { return arguments_; }
+  [[nodiscard]] std::uint64_t results() const noexcept { return results_; }
+  /// Running total of freed bytes.
+  [[nodiscard]] std::uint64_t freed() const noexcept { return freed_; }
+
+ private:
+  const std::uint64_t queue_;
+  const std::uint64_t memory_;
+  std::uint64_t waiting_ = 0;
+  std::uint64_t arguments_ = 0;
+  std::uint64_t results_ = 0;
+  std::uint64_t freed_ = 0;
+  std::list<result_held> held_;
+  // results_before(), for the job that was asked for last
+  job_id bound_ = 0;
+  std::uint64_t before_bound_ = 0;
+
+  std::uint32_t asking_ = 0;
+  steady_time gave_up_ = never;
+  std::uint64_t running_ = 0;
+  std::optional<job_id> held_back_;
+  std::uint64_t changes_ = 0;
+  std::uint64_t changes_seen_ = 0;
+  steady_time quiet_since_ = never;
+};
+
+}  // namespace penstock::schedule

@@ -1,0 +1,41 @@
+// How many samples a second: of the last 10 s, from a running total that is read about once a second. Pure; used by the
+// session's progress ticker.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+namespace penstock::telemetry {
+
+class rate_meter {
+ public:
+  static constexpr nanoseconds span = std::chrono::seconds(10);
+
+  void add(steady_time now, std::uint64_t total) {
+    // A seek begins another stream; a total that falls is that of a new one.
+    if (!points_.empty() && total < points_.back().total) points_.clear();
+    points_.push_back({now, total});
+    // The oldest one kept is the last that lies a whole span back.
+    while (points_.size() > 2 && now - points_[1].at >= span) points_.pop_front();
+  }
+  /// Empty until there are two readings.
+  [[nodiscard]] std::optional<double> per_second() const {
+    if (points_.size() < 2) return std::nullopt;
+    const std::chrono::duration<double> time = points_.back().at - points_.front().at;
+    if (time.count() <= 0) return std::nullopt;
+    return static_cast<double>(points_.back().total - points_.front().total) / time.count();
+  }
+
+ private:
+  struct point {
+    steady_time at;
+    std::uint64_t total;
+  };
+  std::deque<point> points_;
+};
+
+}  // namespace penstock::telemetry

@@ -1,0 +1,146 @@
+// What a session's record holds at each moment, with a made-up session.
+#include "actors/session/record_keeper.hpp"
+
+#include "actors/session/control_verbs.hpp"
+#include "actors/session/session_events.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+using namespace penstock;
+using namespace std::chrono_literals;
+using json = nlohmann::ordered_json;
+
+namespace {
+
+/// A session that has a journal, a log and a status.
+struct made_up {
+  made_up() {
+    std::string name = "/tmp/penstock-keeper-XXXXXX";
+    ::mkdtemp(name.data());
+    folder = name;
+    ::setenv("XDG_RUNTIME_DIR", name.c_str(), 1);
+  }
+  ~made_up() {
+    ::unsetenv("XDG_RUNTIME_DIR");
+    std::filesystem::remove_all(folder);
+  }
+  made_up(const made_up&) = delete;
+  made_up& operator=(const made_up&) = delete;
+
+  session::record_source source(std::size_t bytes_max = control::record_bytes_max) {
+    session::session_controls controls;
+    controls.status = [this] {
+      session_status s;
+      s.session = "photos";
+      s.samples_delivered = delivered;
+      return s;
+    };
+    controls.events = [this](std::uint64_t after, std::size_t limit) {
+      return journal->events_after(after, limit);
+    };
+    controls.logs = &logs;
+    return {"photos", 8, false, std::nullopt, journal, session::make_request_handler(std::move(controls)),
+            bytes_max};
+  }
+  void tell(const std::string& text) { journal->note(session::event_of(event_kind::scaled, text)); }
+  void write(const std::string& text) {
+    logs.wrote("worker/0", 1, text, std::chrono::steady_clock::now(), 0);
+  }
+
+  /// The lines of one kind.
+  [[nodiscard]] static std::vector<json> lines(const std::string& kind) {
+    std::vector<json> found;
+    for (const auto& record : control::find_records()) {
+      const auto lines = control::read_record(record.path);
+      for (const std::string& line : lines.value_or(std::vector<std::string>())) {
+        const json parsed = json::parse(line);
+        if (parsed.contains(kind)) found.push_back(parsed.at(kind));
+      }
+    }
+    return found;
+  }
+  template <class Condition>
+  static bool soon(Condition holds) {
+    const auto until = std::chrono::steady_clock::now() + 20s;
+    while (!holds()) {
+      if (std::chrono::steady_clock::now() > until) return false;
+      std::this_thread::sleep_for(2ms);
+    }
+    return true;
+  }
+
+  std::filesystem::path folder;
+  std::shared_ptr<telemetry::event_journal> journal = std::make_shared<telemetry::event_journal>();
+  process::log_book logs;
+  std::atomic<std::uint64_t> delivered = 0;
+};
+
+}  // namespace
+
+TEST_CASE("events are in the record while the session runs; its status and output soon after") {
+  made_up s;
+  session::record_keeper keeper(s.source());
+  s.tell("one");
+  s.write("a line");
+  CHECK(made_up::soon([] { return made_up::lines("event").size() == 1; }));
+  CHECK(made_up::soon([] { return made_up::lines("log").size() == 1 && !made_up::lines("status").empty(); }));
+  CHECK(made_up::lines("record").at(0).at("session") == "photos");
+  CHECK(made_up::lines("ended").empty());
+  CHECK(control::find_records().at(0).live);
+}
+
+TEST_CASE("the end writes everything that happened until then, once") {
+  made_up s;
+  session::record_keeper keeper(s.source());
+  for (int i = 0; i < 700; ++i) s.tell(std::to_string(i));  // more than one answer holds
+  s.write("the last line");
+  s.delivered = 17;
+  keeper.stop();
+  keeper.stop();
+  const auto events = made_up::lines("event");
+  REQUIRE(events.size() == 700);
+  CHECK(events.back().at("text") == "699");
+  CHECK(made_up::lines("log").size() == 1);
+  CHECK(made_up::lines("status").back().at("samples_delivered") == 17);
+  CHECK(made_up::lines("ended").size() == 1);
+  CHECK_FALSE(control::find_records().at(0).live);
+}
+
+TEST_CASE("a record that grows too large is written again, with the newest of everything") {
+  constexpr std::size_t limit = 256 * 1024;
+  made_up s;
+  session::record_keeper keeper(s.source(limit));
+  std::uintmax_t largest = 0;
+  for (int i = 0; i < 4000; ++i) {
+    s.tell(std::to_string(i) + std::string(400, 'x'));
+    if (i % 50 == 49) {
+      CHECK(made_up::soon([&] {
+        const auto told = made_up::lines("event");
+        return !told.empty() && told.back().at("number") == i + 1;
+      }));
+      largest = std::max(largest, control::find_records().at(0).bytes);
+    }
+  }
+  keeper.stop();
+  CHECK(largest <= limit);
+  CHECK(largest > limit / 2);
+  const auto events = made_up::lines("event");
+  CHECK(events.back().at("number") == 4000);
+  CHECK(events.front().at("number") > 1000);  // the oldest ones made room
+  CHECK(made_up::lines("record").size() == 1);
+  CHECK(made_up::lines("ended").size() == 1);
+}
+
+TEST_CASE("a session whose folder cannot be written runs without a record") {
+  made_up s;
+  ::setenv("XDG_RUNTIME_DIR", "/nonexistent", 1);
+  session::record_keeper keeper(s.source());
+  s.tell("one");
+  keeper.stop();
+  CHECK(control::find_records().empty());
+}

@@ -1,0 +1,148 @@
+"""The alerts of docs/alerts.yml, evaluated by promtool on what real sessions have exposed: one that stalls, one whose processes
+and samples fail, and one that is well."""
+
+import http.client
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+from harness import *
+
+ALERTS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "docs", "alerts.yml")
+
+SECONDS = 38  # of the stall: 30 until it is an alert, and some more for what the rates need
+TICK = 1.0    # between two scrapes
+
+STALLS = synthetic(samples=1000000, epochs=1, dataset='faults = [{sample = 40, kind = "hang", times = 0}]',
+                   more='[loader.hang]\nitem_timeout = "10m"').replace("[sampler]", "[sampler]\nshuffle = false")
+FAILS = synthetic(samples=1000000, epochs=1, dataset='wait = "1ms"\nfaults = [{sample = 400, kind = "throw", times = 0}, '
+                  '{sample = 800, kind = "segv", times = 0}]').replace("[sampler]", "[sampler]\nshuffle = false")
+WELL = synthetic(samples=1000000, epochs=1)
+
+
+class Recorder(threading.Thread):
+    """Scrapes a session once a tick: its series, value by value; "_" where it did not answer."""
+
+    def __init__(self, port):
+        super().__init__(daemon=True)
+        self.port, self.ticks, self.series, self.enough = port, 0, {}, threading.Event()
+
+    def run(self):
+        while not self.enough.is_set():
+            began = time.monotonic()
+            for name, value in self.scrape().items():
+                values = self.series.setdefault(name, [])
+                values += ["_"] * (self.ticks - len(values)) + [value]
+            self.ticks += 1
+            self.enough.wait(max(0, TICK - (time.monotonic() - began)))
+
+    def scrape(self):
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+            connection.connect()
+            if connection.sock.getsockname() == connection.sock.getpeername():  # nobody listens yet: it has met itself
+                connection.close()
+                return {}
+            connection.request("GET", "/metrics")
+            lines = connection.getresponse().read().decode().splitlines()
+        except OSError:
+            return {}
+        return dict(line.rsplit(" ", 1) for line in lines if not line.startswith(("#", "penstock_stage_seconds")))
+
+    def highest(self, name):
+        return max((float(v) for v in self.series.get(name, []) if v != "_"), default=0)
+
+
+class AlertsTest(PenstockTest):
+    def setUp(self):
+        super().setUp()
+        if not shutil.which("promtool"):
+            self.skipTest("promtool is not installed")
+        taken = [socket.socket() for _ in range(4)]
+        for one in taken:
+            one.bind(("127.0.0.1", 0))
+        self.ports = [one.getsockname()[1] for one in taken]  # all at once: no two sessions get the same
+        for one in taken:
+            one.close()
+
+    def begin(self, name, text, *options):
+        port = self.ports.pop()
+        process = self.start("run", self.write(name + ".toml", text + '[metrics]\nlisten = "127.0.0.1:%d"\n' % port),
+                             "--set", "name=" + name, "--quiet", *options)
+        recorder = Recorder(port)
+        recorder.start()
+        self.addCleanup(recorder.enough.set)
+        return process, recorder
+
+    def status_of(self, name):
+        return json.loads(self.penstock("status", "--json", "--session", name)[1])
+
+    def fail_a_place(self, name):
+        """Kills worker/1 of a paused session whenever it is there, until its place has failed."""
+        killed = set()
+        def failed():
+            worker = self.status_of(name)["workers"][1]
+            if worker["pid"] and worker["pid"] not in killed:
+                killed.add(worker["pid"])
+                signal_process(worker["pid"], signal.SIGKILL)
+            return worker["state"] == "failed"
+        self.wait_until(failed, "a failed place", seconds=60)
+
+    def firing(self, recorders):
+        """What fires at the end and what ever fired, by promtool."""
+        series, last = [], max(r.ticks for r in recorders.values()) - 1
+        for instance, recorder in recorders.items():
+            for name, values in recorder.series.items():
+                labelled = (name[:-1] + ',' if name.endswith("}") else name + "{") + 'instance="%s"}' % instance
+                series.append({"series": labelled, "values": " ".join(values)})
+        query = "count_over_time(ALERTS{alertstate=\"firing\"}[10m])"
+        path = self.write("rules_test.json", json.dumps({
+            "rule_files": [ALERTS], "evaluation_interval": "%ds" % TICK,
+            "tests": [{"interval": "%ds" % TICK, "input_series": series,
+                       "promql_expr_test": [{"expr": query, "eval_time": "%ds" % (last * TICK), "exp_samples": []}]}]}))
+        done = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True)
+        # Nothing was expected, so promtool lists what there is.
+        found = re.findall(r'\{(alertname=[^}]*)\}', done.stdout + done.stderr)
+        return {(labels["alertname"], labels["instance"], labels.get("waits_for") or labels.get("cause") or labels.get("state", ""))
+                for labels in (dict(re.findall(r'(\w+)="([^"]*)"', one)) for one in found)}, done.stdout + done.stderr
+
+    def test_promtool_finds_nothing_in_the_file(self):
+        done = subprocess.run(["promtool", "check", "rules", ALERTS], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_each_alert_fires_for_the_session_it_is_about_and_for_no_other(self):
+        _, stalled = self.begin("stalled", STALLS, "--workers", 1)
+        _, inside = self.begin("inside", STALLS, "--workers", 1, "--set", "gpu.placement=embedded")
+        failing, fails = self.begin("fails", FAILS, "--workers", 3)
+        # A null sink takes batches faster than any workers load them.
+        _, well = self.begin("well", WELL, "--workers", 2, "--sink", "plugin:" + os.path.join(BIN, "slow_program.so"))
+        self.wait_until(lambda: fails.highest("penstock_samples_quarantined") > 0, "a quarantine", seconds=60)
+        (owner,) = [pid for pid in descendants_of(failing.pid) if name_of(pid) == "penstock-gpu"]
+        signal_process(owner, signal.SIGKILL)
+        self.assertEqual(self.penstock("pause", "--session", "fails")[0], EXIT_OK)
+        self.fail_a_place("fails")
+        self.assertEqual(self.penstock("resume", "--session", "fails")[0], EXIT_OK)
+        for recorder in (stalled, inside):
+            self.wait_until(lambda: recorder.highest('penstock_stalled_seconds{waits_for="sample"}') >= SECONDS, "a long stall", seconds=90)
+        recorders = {"stalled": stalled, "inside": inside, "fails": fails, "well": well}
+        for recorder in recorders.values():
+            recorder.enough.set()
+            recorder.join()
+        for recorder in (stalled, inside):
+            waits = [float(v) for v in recorder.series["penstock_consumer_wait_seconds_total"] if v != "_"]
+            self.assertEqual(waits, sorted(waits))
+            self.assertGreater(waits[-1], 30)
+        fired, told = self.firing(recorders)
+        fired.discard(("PenstockDeviceStarves", "fails", ""))  # it was paused, on a busy machine for long
+        self.assertEqual(fired, {
+            ("PenstockStalled", "stalled", "sample"), ("PenstockStalled", "inside", "sample"),
+            ("PenstockDeviceStarves", "stalled", ""), ("PenstockDeviceStarves", "inside", ""),
+            ("PenstockWorkersDie", "fails", ""), ("PenstockOwnerDied", "fails", "signal"),
+            ("PenstockNotWell", "fails", "degraded"), ("PenstockSamplesFail", "fails", ""), ("PenstockSamplesKill", "fails", "")}, told)
+
+if __name__ == "__main__":
+    main()

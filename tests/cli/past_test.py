@@ -1,0 +1,225 @@
+"""What remains of a session: its events, deaths, output and last status, read after its end, however it ended."""
+
+import glob
+import re
+import stat
+
+from harness import *
+
+ENDLESS = synthetic(samples=100000, epochs=100, dataset='wait = "2ms"')
+
+
+class PastTest(PenstockTest):
+    def records(self):
+        return sorted(glob.glob(os.path.join(self.folder, "penstock", "*.record")))
+
+    def answer(self, *arguments, expect=EXIT_OK):
+        code, out, err = self.penstock(*arguments, "--json")
+        self.assertEqual(code, expect, err + out)
+        return json.loads(out)
+
+    def lines(self, *arguments):
+        code, out, err = self.penstock(*arguments, "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        return [json.loads(line) for line in out.splitlines()]
+
+    def live(self, name, text=ENDLESS, *arguments):
+        process = self.start("run", self.write(name + ".toml", text), "--quiet", "--workers", 2, *arguments)
+        self.assertEqual(self.penstock("wait", "--session", name, "--timeout", "30s")[0], EXIT_OK)
+        return process
+
+    def crash(self):
+        """A run in which sample 17 kills a worker that has said something."""
+        text = synthetic(samples=200, dataset='faults = [{sample = 17, kind = "segv", times = 1}]', epochs=1)
+        config = self.write("crash.toml", text + self.worker_program("echo hello from $PENSTOCK_WORKER"))
+        self.run_json(config, "--workers", 2, env=dict(self.environment, SECRET_TOKEN="open-sesame"))
+        return config
+
+    # ---- after an orderly end --------------------------------------------------------------------------------
+
+    def test_events_deaths_logs_status_and_describe_can_be_read_after_the_end(self):
+        self.crash()
+        kinds = [e["kind"] for e in self.lines("events", "--last")]
+        self.assertEqual(kinds[0], "run_started")
+        self.assertIn("worker_died", kinds)
+        self.assertIn("run_finished", kinds)
+        (death,) = self.answer("deaths", "--last")["deaths"]
+        self.assertEqual((death["signal"], death["sample"], death["sacrificial"]), ("SIGSEGV", 17, False))
+        self.assertIn("hello from", death["last_output"])
+        said = self.lines("logs", "workers", "--last")
+        self.assertIn("hello from 0", [line["text"] for line in said])
+        of_dead = self.lines("logs", "worker/%d" % death["worker"], "--previous", "--last")
+        self.assertEqual({line["incarnation"] for line in of_dead}, {1})
+        self.assertEqual(len(self.lines("logs", "all", "--tail", "1", "--last")), 1)
+        status = self.answer("status", "--last")
+        self.assertEqual((status["session"], status["state"], status["outcome"], status["samples_delivered"]),
+                         ("crash", "ended", "finished", 200))
+        self.assertRegex(status["ended"], r"^20\d\d-\d\d-\d\dT")
+        self.assertEqual(status["progress"], 1)
+        self.assertEqual(self.answer("describe", "worker/%d" % death["worker"], "--last")["workers"][0]["last_death"]["sample"], 17)
+
+    def test_people_read_it_as_they_read_a_live_session(self):
+        config = self.crash()
+        code, out, err = self.penstock("status", "--last")
+        self.assertEqual(code, EXIT_OK)
+        self.assertRegex(out, r"^crash  ended  pid \d+")
+        self.assertRegex(out, r"100 %  ran for .*  " + re.escape(config))
+        self.assertRegex(err, r"^finished \d+ s ago\n$")
+        code, out, err = self.penstock("deaths", "--last")
+        self.assertRegex(out, r"(?m)^\d\d-\d\d \d\d:\d\d:\d\d +worker/\d .* SIGSEGV .* 17 ")
+        self.assertRegex(err, r"next: penstock logs worker/\d --previous --last\n")
+        self.assertRegex(self.penstock("events", "--last")[1], r"(?m)^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}  worker/\d +worker_died ")
+
+    def test_the_file_is_for_its_user_alone_and_holds_no_environment(self):
+        self.crash()
+        (path,) = self.records()
+        self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o600)
+        with open(path, "rb") as file:
+            text = file.read()
+        self.assertNotIn(b"open-sesame", text)
+        self.assertNotIn(b"SECRET_TOKEN", text)
+        self.assertLess(len(text), 100_000)
+
+    def test_without_a_flag_a_session_that_has_ended_is_gone_and_the_error_says_how_to_read_it(self):
+        self.crash()
+        for verb in (["status"], ["deaths"], ["events"], ["logs"], ["describe", "all"]):
+            code, out, err = self.penstock(*verb)
+            self.assertEqual((code, out), (EXIT_NO_SESSION, ""))
+            self.assertRegex(err, r"next: penstock %s --last \('crash' finished \d+ s ago\)" % verb[0])
+            self.assertEqual(self.answer(*verb, "--session", "crash", expect=EXIT_NO_SESSION)["error"]["kind"], "io")
+        code, _, err = self.penstock("stop")
+        self.assertEqual(code, EXIT_NO_SESSION)
+        self.assertNotIn("--last", err)
+
+    def test_sessions_lists_the_ended_ones_and_their_ids_choose_one(self):
+        self.crash()
+        short = self.write("short.toml", synthetic(samples=40, epochs=1))
+        self.run_json(short)
+        self.run_json(short)
+        found = self.answer("sessions", "--ended")
+        self.assertEqual((found["schema"], found["sessions"]), ("penstock.sessions/1", []))
+        self.assertEqual([(s["session"], s["outcome"]) for s in found["ended"]],
+                         [("short", "finished"), ("short", "finished"), ("crash", "finished")])
+        self.assertEqual(len({s["id"] for s in found["ended"]}), 3)
+        oldest = found["ended"][2]["id"]
+        self.assertEqual(self.answer("status", "--session", oldest)["session"], "crash")
+        self.assertEqual(self.answer("status", "--last")["session"], "short")
+        self.assertEqual(self.answer("status", "--last", "--session", "crash")["session"], "crash")
+        self.assertIn(oldest, self.penstock("sessions", "--ended")[1])
+        self.answer("status", "--session", "crash@1", expect=EXIT_NO_SESSION)
+        self.answer("status", "--last", "--session", "nobody", expect=EXIT_NO_SESSION)
+
+    def test_the_last_ranks_of_a_group_are_read_together(self):
+        config = self.write("stamps.toml", synthetic(samples=400, epochs=1))
+        code, _, err = self.penstock("launch", config, "--gpus", "host:2", "--quiet")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertEqual({e["rank"] for e in self.lines("events", "--last", "--group", "stamps")}, {0, 1})
+        told = self.answer("status", "--last", "--group", "stamps")
+        self.assertEqual([r["status"]["outcome"] for r in told["ranks"]], ["finished", "finished"])
+        self.assertEqual(self.answer("status", "--last", "--session", "stamps-rank1")["group"]["rank"], 1)
+        self.answer("status", "--last", "--group", "nobody", expect=EXIT_NO_SESSION)
+
+    # ---- after any other end ---------------------------------------------------------------------------------
+
+    def test_a_session_that_is_killed_leaves_what_it_knew_and_is_said_to_have_died(self):
+        process = self.live("victim")
+        self.assertEqual(self.penstock("pause")[0], EXIT_OK)
+        self.assertEqual(self.penstock("resume")[0], EXIT_OK)
+        (path,) = self.records()
+
+        def is_written():
+            with open(path) as file:
+                return '"resumed"' in (text := file.read()) and '{"status"' in text
+        self.wait_until(is_written, "the event in the record")
+        process.kill()
+        process.wait()
+        status = self.answer("status", "--last")
+        self.assertEqual((status["state"], status["outcome"]), ("ended", "died"))
+        self.assertIn("resumed", [e["kind"] for e in self.lines("events", "--last")])
+        self.assertRegex(self.penstock("status", "--last")[2], r"^died ")
+
+    def test_a_run_that_cannot_begin_leaves_the_reason(self):
+        config = self.write("gone.toml", '[dataset]\npath = "/nonexistent/photos"\n[gpu]\ndevice = "host"\n')
+        self.assertEqual(self.penstock("run", config)[0], EXIT_FAILED)
+        (failed,) = [e for e in self.lines("events", "--last") if e["kind"] == "run_failed"]
+        self.assertIn("/nonexistent/photos", failed["text"])
+        status = self.answer("status", "--last")
+        self.assertEqual(status["outcome"], "failed")
+        self.assertIn("/nonexistent/photos", status["failure"])
+        self.assertRegex(self.penstock("events")[2], r"--last \('gone' failed \d+ s ago: .*/nonexistent/photos")
+
+    def test_jobs_leave_a_record_too(self):
+        lines = self.write("lines", "".join("%d\n" % i for i in range(20)))
+        code, _, err = self.penstock("map", "--input", lines, "--quiet", "--command", "true {}")
+        self.assertEqual(code, EXIT_OK, err)
+        status = self.answer("status", "--last")
+        self.assertEqual((status["outcome"], status["jobs"]["ok"]), ("finished", 20))
+        self.assertEqual(self.answer("deaths", "--last")["of"], "jobs")
+
+    # ---- bounds ----------------------------------------------------------------------------------------------
+
+    def test_of_one_name_the_last_eight_are_kept(self):
+        short = self.write("short.toml", synthetic(samples=10, epochs=1))
+        other = self.write("other.toml", synthetic(samples=10, epochs=1))
+        self.run_json(other)
+        pids = []
+        for _ in range(11):
+            process = self.start("run", short, "--quiet", "--workers", 1)
+            process.communicate()
+            pids.append(process.pid)
+        kept = [int(re.search(r"short@.*-(\d+)\.record$", path).group(1)) for path in self.records() if "/short@" in path]
+        # A session makes room when it begins: one more than eight remain when the last one has ended.
+        self.assertEqual(sorted(kept), sorted(pids[-9:]))
+        self.assertEqual(len([path for path in self.records() if "/other@" in path]), 1)
+
+    def test_log_record_false_leaves_nothing(self):
+        self.run_json(self.write("silent.toml", synthetic(samples=20, epochs=1) + "[log]\nrecord = false\n"))
+        self.assertEqual(self.records(), [])
+        self.assertEqual(os.listdir(os.path.join(self.folder, "penstock")), [])
+
+    def test_a_live_session_is_not_among_those_that_have_ended(self):
+        self.crash()
+        self.live("alive")
+        self.assertEqual([s["session"] for s in self.answer("sessions", "--ended")["ended"]], ["crash"])
+        self.assertEqual(self.answer("status")["session"], "alive")
+        self.assertEqual(self.answer("status", "--last")["session"], "crash")
+
+
+class StatusTest(PenstockTest):
+    def test_status_tells_progress_rate_time_left_uptime_and_config_file(self):
+        config = self.write("facts.toml", ENDLESS)
+        self.start("run", config, "--quiet", "--workers", 2)
+        self.assertEqual(self.penstock("wait", "--session", "facts", "--timeout", "30s")[0], EXIT_OK)
+        status = lambda: json.loads(self.penstock("status", "--json")[1])
+        s = self.wait_until(lambda: (s := status())["rate"] and s["progress"] and s, "a rate")
+        self.assertEqual(s["config_file"], config)
+        self.assertGreater(s["uptime_seconds"], 0)
+        self.assertGreater(s["eta_seconds"], 0)
+        self.assertLess(s["progress"], 1)
+        self.assertIsNone(s["ended"])
+        self.assertIsNone(s["failure"])
+        self.assertRegex(self.penstock("status")[1], r"(?m)^\d+ %  \d+ samples/s  .* left  up for \d+ s  .*facts\.toml$")
+
+    def test_a_stopped_run_exits_with_the_code_that_a_script_asked_for(self):
+        for code in (0, 75):
+            process = self.start("run", self.write("stopped.toml", ENDLESS), "--quiet", "--workers", 1, "--stopped-exit-code", code)
+            self.assertEqual(self.penstock("wait", "--session", "stopped", "--timeout", "30s")[0], EXIT_OK)
+            self.assertEqual(self.penstock("stop", "--session", "stopped")[0], EXIT_OK)
+            process.communicate(timeout=30)
+            self.assertEqual(process.returncode, code)
+        done = self.write("done.toml", synthetic(samples=64, epochs=1))
+        self.assertEqual(self.penstock("run", done, "--quiet", "--stopped-exit-code", "75")[0], EXIT_OK)
+        self.assertEqual(self.penstock("run", done, "--quiet", "--batches", "1", "--stopped-exit-code", "75")[0], EXIT_OK)
+
+    def test_seconds_mean_the_same_for_every_verb(self):
+        for time, good in (("0.3", True), ("300ms", True), ("0.3s", True), ("soon", False), ("-1", False)):
+            code, out, _ = self.penstock("bench", "transform", "--device", "host", "--seconds", time, "--json")
+            self.assertEqual(code, EXIT_OK if good else EXIT_USAGE, (time, out))
+            if time == "soon":
+                self.assertIn("--seconds soon: must be a time from 100 ms to 10 m 0 s, such as 90s or 2m; a number means seconds", out)
+            code, _, err = self.penstock("trace", "--seconds", time, "--out", "t.json")
+            self.assertEqual(code, EXIT_NO_SESSION if good else EXIT_USAGE, (time, err))
+
+
+if __name__ == "__main__":
+    main()

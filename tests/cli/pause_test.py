@@ -1,0 +1,204 @@
+"""A job of `penstock launch FILE` that stands still: as a whole, the launcher alone, one rank alone, in a debugger; and ranks that hang.
+
+With PENSTOCK_TEST_PAUSES=N: N pauses of 5 to 60 s with the usual time limits (the soak).
+"""
+
+from harness import *
+
+import contextlib
+import ctypes
+
+RANKS = 4
+LOST_AFTER = 2.0
+PAUSES = int(os.environ.get("PENSTOCK_TEST_PAUSES", "0"))
+PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
+
+
+@contextlib.contextmanager
+def debugger(pid):
+    """Holds all threads of a process, as gdb does."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    libc.ptrace.restype = ctypes.c_long
+
+    def ptrace(request, thread):
+        if libc.ptrace(request, thread, None, None) != 0:
+            raise OSError(ctypes.get_errno(), "ptrace")
+
+    held = set()
+    while new := {int(name) for name in os.listdir("/proc/%d/task" % pid)} - held:
+        for thread in new:
+            try:
+                ptrace(PTRACE_SEIZE, thread)
+                ptrace(PTRACE_INTERRUPT, thread)
+                os.waitpid(thread, WALL)
+            except PermissionError:
+                raise unittest.SkipTest("no process may be traced here")
+        held |= new
+    try:
+        yield
+    finally:
+        for thread in held:
+            ptrace(PTRACE_DETACH, thread)
+
+
+class PauseTest(PenstockTest):
+    def stream(self, samples=1200, wait="4ms"):
+        return self.write("slow.toml", synthetic(samples, "64B", 10, 3, dataset='wait = "%s"' % wait,
+                                                 more="[loader]\nworkers = 1\n[log]\nlevel = \"warn\"\n"))
+
+    def start_group(self, config, *options, lost_after=LOST_AFTER, **popen):
+        return self.start("launch", config, "--gpus", "host:%d" % RANKS, "--json", "--digest",
+                          "--set", "group.lost_after=%gs" % lost_after, *options, **popen)
+
+    def report_of(self, process):
+        out, err = process.communicate(timeout=150)
+        self.assertEqual(process.returncode, EXIT_OK, err + out)
+        report = json.loads(out)
+        for rank in report["ranks"]:
+            self.check_sums(rank)
+        return report, err.decode()
+
+    @staticmethod
+    def digests_in(report):
+        return [[epoch["digest"] for epoch in rank["epochs"]] for rank in report["ranks"]]
+
+    def expected(self, config):
+        return self.digests_in(self.report_of(self.start_group(config, "--set", "dataset.wait=0s"))[0])
+
+    def delivered_by(self, rank):
+        code, out, _ = self.penstock("status", "--session", "slow-rank%d" % rank, "--json")
+        return json.loads(out)["batches_delivered"] if code == EXIT_OK else 0
+
+    def wait_for_batches(self):
+        self.wait_until(lambda: all(self.delivered_by(rank) > 0 for rank in range(RANKS)), "all ranks deliver", 60)
+
+    def pause(self, pids, seconds):
+        """SIGSTOP and, after this time, SIGCONT, in any order."""
+        for pid in random.sample(pids, len(pids)):
+            signal_process(pid, signal.SIGSTOP)
+        time.sleep(seconds)  # how long it stands still is what is tested
+        for pid in random.sample(pids, len(pids)):
+            signal_process(pid, signal.SIGCONT)
+
+    def tree_of(self, process):
+        return [process.pid, *descendants_of(process.pid)]
+
+    def check_nobody_lost(self, process, ranks, config):
+        self.assertLessEqual(self.rank_pids(process).items(), ranks.items())  # some may have finished
+        report, _ = self.report_of(process)
+        self.assertEqual((report["restarts"], report["first_cause"]), (0, None))
+        self.assertEqual([rank["process"]["pid"] for rank in report["ranks"]], [ranks[rank] for rank in range(RANKS)])
+        self.assertEqual(self.digests_in(report), self.expected(config))
+
+    def check_pauses(self, pids_of, pauses, samples=1200, lost_after=LOST_AFTER):
+        config = self.stream(samples=samples)
+        process = self.start_group(config, lost_after=lost_after)
+        self.wait_for_batches()
+        ranks = self.rank_pids(process)
+        for seconds in pauses:
+            self.pause(pids_of(process), seconds)
+            time.sleep(0.3)  # it runs between two pauses
+        self.check_nobody_lost(process, ranks, config)
+
+    def test_a_job_that_stands_still_as_a_whole_loses_nobody(self):
+        self.check_pauses(self.tree_of, [1.5 * LOST_AFTER, 0.6 * LOST_AFTER, 3 * LOST_AFTER])
+
+    def test_a_launcher_that_stands_still_alone_loses_nobody(self):
+        self.check_pauses(lambda process: [process.pid], [1.5 * LOST_AFTER, 0.6 * LOST_AFTER, 2 * LOST_AFTER],
+                          samples=4000)  # the ranks go on meanwhile
+
+    def test_ranks_that_all_stand_still_for_less_than_twice_their_time_are_not_lost(self):
+        self.check_pauses(lambda process: list(self.rank_pids(process).values()), [2.6 * LOST_AFTER], lost_after=2 * LOST_AFTER)
+
+    def check_replaced(self, process, config, lost, why):
+        """This rank was replaced once and named; the others were not touched."""
+        ranks = self.rank_pids(process)
+        report, err = self.report_of(process)
+        self.assertEqual((report["restarts"], report["outcome"]), (1, "finished"))
+        self.assertEqual([rank["process"]["starts"] for rank in report["ranks"]], [1 + (rank == lost) for rank in range(RANKS)])
+        self.assertRegex(err, r"rank %d \(pid \d+\) ended: %s.*; starting it again" % (lost, why))
+        self.assertEqual(err.count("starting it again"), 1, err)
+        self.assertEqual(self.digests_in(report), self.expected(config))
+        return ranks
+
+    def test_one_rank_that_stands_still_is_named_and_replaced_and_the_others_are_not(self):
+        config = self.stream()
+        process = self.start_group(config)
+        self.wait_for_batches()
+        before = self.rank_pids(process)
+        signal_process(before[2], signal.SIGSTOP)
+        self.wait_until(lambda: self.rank_pids(process).get(2, before[2]) != before[2], "rank 2 is replaced", 30)
+        after = self.check_replaced(process, config, 2, "silent for")
+        self.assertEqual({rank: pid for rank, pid in after.items() if rank != 2}, {rank: pid for rank, pid in before.items() if rank != 2})
+
+    def test_a_rank_that_a_debugger_holds_is_not_killed(self):
+        config = self.stream()
+        process = self.start_group(config)
+        self.wait_for_batches()
+        ranks = self.rank_pids(process)
+        with debugger(ranks[1]):
+            time.sleep(2 * LOST_AFTER)  # how long it is held is what is tested
+        self.check_nobody_lost(process, ranks, config)
+
+    def stuck(self, rank, place):
+        return dict(self.environment, LD_PRELOAD=os.path.join(BIN, "stuck_rank.so"), PENSTOCK_TEST_STUCK_RANK=str(rank),
+                    PENSTOCK_TEST_STUCK_AT=place, PENSTOCK_TEST_STUCK_FILE=os.path.join(self.folder, "now"))
+
+    def test_a_rank_that_hangs_before_its_first_line_is_replaced(self):
+        config = self.stream()
+        process = self.start_group(config, "--set", "group.join_timeout=20s", env=self.stuck(3, "start"))
+        self.check_replaced(process, config, 3, "sent nothing for 5")
+
+    def test_a_rank_whose_actors_hang_is_replaced_though_its_other_threads_run(self):
+        config = self.stream(samples=2400)
+        process = self.start_group(config, env=self.stuck(1, "actors"))
+        self.wait_for_batches()
+        self.write("now", "")
+        self.check_replaced(process, config, 1, "silent for")
+
+    def test_a_step_of_the_user_that_takes_longer_than_lost_after_is_no_loss(self):
+        config = self.write("slow.toml", synthetic(RANKS * 2, "64B", 1, 1, dataset='wait = "%gs"' % (1.5 * LOST_AFTER), more="[loader]\nworkers = 1\n"))
+        report, _ = self.report_of(self.start_group(config))
+        self.assertEqual((report["restarts"], report["first_cause"]), (0, None))
+        config = self.write("slow.toml", synthetic(RANKS * 2, "64B", 1, 1, more="[loader]\nworkers = 1\n"))
+        program = "plugin:" + os.path.join(BIN, "dying_program.so")
+        for placement in ("embedded", "process"):
+            report, _ = self.report_of(self.start_group(config, "--set", "gpu.placement=" + placement, "--sink", program,
+                                                        env=dict(self.environment, PENSTOCK_TEST_STEP=str(int(1.5 * LOST_AFTER)))))
+            self.assertEqual((report["restarts"], report["first_cause"]), (0, None))
+
+    @unittest.skipUnless(PAUSES, "the soak")
+    def test_pauses_of_5_to_60_seconds(self):
+        seed = random.randrange(1 << 32)
+        random.seed(seed)
+        print("seed", seed)
+        config = self.stream(samples=60000 * PAUSES)  # it must not end before the last pause
+        process = self.start_group(config, lost_after=10)
+        self.wait_for_batches()
+        ranks, replaced = self.rank_pids(process), 0
+        for _ in range(PAUSES):
+            kind = random.choice(["all", "launcher", "rank"])
+            seconds = random.uniform(5, 60)
+            print("%s for %.1f s" % (kind, seconds), flush=True)
+            if kind == "rank":
+                lost = random.choice(sorted(ranks))
+                signal_process(ranks[lost], signal.SIGSTOP)
+                self.wait_until(lambda: self.rank_pids(process).get(lost, ranks[lost]) != ranks[lost], "rank %d is replaced" % lost, 40)
+                after = self.rank_pids(process)
+                self.assertEqual({**ranks, lost: after[lost]}, after)
+                ranks, replaced = after, replaced + 1
+            else:
+                self.pause(self.tree_of(process) if kind == "all" else [process.pid], seconds)
+                time.sleep(1)
+                self.assertEqual(self.rank_pids(process), ranks)
+            self.wait_for_batches()
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, EXIT_TERMINATED, err)
+        report = json.loads(out)
+        self.assertEqual((report["outcome"], report["restarts"], report["first_cause"]), ("stopped", replaced, None))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,55 @@
+// The page of metrics, from made-up facts.
+#include "runtime/telemetry/metrics_text.hpp"
+
+#include "runtime/supervision/awaited.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using telemetry::metrics_text;
+
+namespace {
+
+bool has_line(const std::string& page, const std::string& line) {
+  return page.find("\n" + line + "\n") != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a stall is a gauge of its seconds by what is waited for, of a session and of a pool") {
+  telemetry::metrics_facts facts;
+  facts.status.state = "ok";
+  facts.stages.resize(stage_spans().size());
+  SECTION("a session") {}
+  SECTION("a pool") {
+    facts.status.jobs.emplace();
+  }
+  CHECK(has_line(metrics_text(facts, "1"), R"(penstock_stalled_seconds{waits_for="worker"} 0)"));
+  facts.status.stalled = stall_report{"worker", "waiting for worker/0, which is starting", 8.5, 0};
+  const std::string page = metrics_text(facts, "1");
+  CHECK(has_line(page, R"(penstock_stalled_seconds{waits_for="worker"} 8.5)"));
+  CHECK(has_line(page, R"(penstock_stalled_seconds{waits_for="gpu"} 0)"));
+}
+
+TEST_CASE("whatever a stall waits for has its own value of the label") {
+  using supervision::stall_kind;
+  std::size_t kinds = 0;
+  for (auto kind = stall_kind::sample; kind <= stall_kind::group;
+       kind = static_cast<stall_kind>(static_cast<std::uint8_t>(kind) + 1)) {
+    CHECK(telemetry::stall_kinds.at(kinds++) == name_of(kind));
+  }
+  CHECK(kinds == telemetry::stall_kinds.size());
+}
+
+TEST_CASE("the sacrificial worker is no stopped worker while it is not needed") {
+  telemetry::metrics_facts facts;
+  facts.stages.resize(stage_spans().size());
+  facts.status.workers.resize(2);
+  facts.status.workers[0].state = "ready";
+  facts.status.workers[1].id = 64;
+  facts.status.workers[1].state = "stopped";
+  facts.status.workers[1].why_stopped = "not needed";
+  const std::string page = metrics_text(facts, "1");
+  CHECK(page.find("\"stopped\"}") == page.find("cause=\"stopped\"}") + 6);
+  CHECK(page.find("worker=\"64\"") == std::string::npos);
+}

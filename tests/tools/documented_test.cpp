@@ -1,0 +1,48 @@
+// docs/operating.md names everything that scripts read.
+#include "runtime/telemetry/report_json.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+#include <sstream>
+
+using namespace penstock;
+
+namespace {
+
+std::string document() {
+  std::ifstream file(PENSTOCK_OPERATING_MD);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+TEST_CASE("docs/operating.md explains every kind of event") {
+  const std::string text = document();
+  for (int kind = 0; kind <= static_cast<int>(event_kind::rank_lost); ++kind) {
+    const std::string name = name_of(static_cast<event_kind>(kind));
+    INFO(name);
+    CHECK(text.find("`" + name + "`") != std::string::npos);
+  }
+}
+
+TEST_CASE("docs/operating.md explains every field of status") {
+  const std::string text = document();
+  session_status s;
+  s.jobs = pool_statistics{};
+  s.group = group_status{};
+  s.workers.emplace_back();
+  const auto status = telemetry::as_json(s);
+  const auto check = [&](const nlohmann::ordered_json& fields) {
+    for (const auto& [name, value] : fields.items()) {
+      INFO(name);
+      CHECK((name == "schema" || text.find("`" + name + "`") != std::string::npos));
+    }
+  };
+  check(status);
+  check(status.at("gpu"));
+  check(status.at("workers")[0]);
+}

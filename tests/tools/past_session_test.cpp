@@ -1,0 +1,145 @@
+// Ended sessions, answered from the lines of their records.
+#include "tools/penstock/past/past_session.hpp"
+
+#include "runtime/telemetry/report_json.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using json = nlohmann::ordered_json;
+
+namespace {
+
+std::string line_of(const char* kind, const json& what) {
+  return json{{kind, what}}.dump();
+}
+
+std::string event_line(std::uint64_t number, event_kind kind, const std::optional<death_report>& death = {}) {
+  event e;
+  e.number = number;
+  e.kind = kind;
+  if (death) e.death = std::make_shared<const death_report>(*death);
+  return line_of("event", telemetry::as_json(e));
+}
+
+std::string log_line(const std::string& source, std::uint32_t incarnation, const std::string& text) {
+  return line_of("log", {{"source", source}, {"incarnation", incarnation}, {"text", text}});
+}
+
+std::string status_line(std::uint64_t delivered, run_outcome how) {
+  session_status s;
+  s.session = "photos";
+  s.outcome = how;
+  s.state = "ok";
+  s.samples_delivered = delivered;
+  return line_of("status", telemetry::as_json(s));
+}
+
+const std::string header = line_of("record", {{"schema", "penstock.record/1"},
+                                              {"session", "photos"},
+                                              {"pid", 17},
+                                              {"workers_max", 8},
+                                              {"of", "samples"}});
+const std::string ended = R"({"ended":"2026-11-24T02:13:07.000000Z"})";
+
+json result_of(const cli::past_session& past, json question) {
+  const json answer = past.answer(question);
+  REQUIRE(answer.at("ok") == true);
+  return answer.at("result");
+}
+
+}  // namespace
+
+TEST_CASE("the last status counts, and says when the session ended") {
+  const cli::past_session past(
+      {header, status_line(7, run_outcome::running), status_line(9, run_outcome::finished), ended}, "later");
+  const json status = result_of(past, {{"verb", "status"}});
+  CHECK(status.at("samples_delivered") == 9);
+  CHECK(status.at("state") == "ended");
+  CHECK(status.at("outcome") == "finished");
+  CHECK(status.at("ended") == "2026-11-24T02:13:07.000000Z");
+  CHECK(past.summary().at("pid") == 17);
+}
+
+TEST_CASE("a session without an end died, at the time of its last line") {
+  const cli::past_session past({header, status_line(7, run_outcome::running)}, "2026-11-24T02:00:00.000000Z");
+  const json status = result_of(past, {{"verb", "status"}});
+  CHECK(status.at("outcome") == "died");
+  CHECK(status.at("ended") == "2026-11-24T02:00:00.000000Z");
+}
+
+TEST_CASE("deaths come from their events, and the sacrificial worker is marked") {
+  death_report usual;
+  usual.worker = 3;
+  death_report alone;
+  alone.worker = 8;
+  const cli::past_session past(
+      {header, event_line(1, event_kind::worker_died, usual), event_line(2, event_kind::worker_died, alone)},
+      "");
+  const json deaths = result_of(past, {{"verb", "deaths"}});
+  REQUIRE(deaths.at("deaths").size() == 2);
+  CHECK(deaths.at("deaths")[0].at("sacrificial") == false);
+  CHECK(deaths.at("deaths")[1].at("sacrificial") == true);
+  CHECK(deaths.at("of") == "samples");
+}
+
+TEST_CASE("events are read after a number, and following ends at once") {
+  const cli::past_session past(
+      {header, event_line(5, event_kind::paused), event_line(6, event_kind::resumed)}, "");
+  CHECK(result_of(past, {{"verb", "events"}, {"after", 0}}).at("events").size() == 2);
+  const json rest = result_of(past, {{"verb", "events"}, {"after", 5}, {"follow", true}});
+  REQUIRE(rest.at("events").size() == 1);
+  CHECK(rest.at("events")[0].at("kind") == "resumed");
+  CHECK(result_of(past, {{"verb", "events"}, {"after", 6}, {"follow", true}}).at("events").empty());
+}
+
+TEST_CASE(
+    "logs are those of the target; previous ones are of processes that died or that another one followed") {
+  death_report death;
+  death.worker = 1;
+  death.incarnation = 1;
+  const cli::past_session past(
+      {header, log_line("worker/0", 1, "a"), log_line("gpu", 1, "b"), log_line("worker/0", 2, "c"),
+       log_line("worker/1", 1, "d"), event_line(1, event_kind::worker_died, death)},
+      "");
+  const auto texts = [&](json question) {
+    question["verb"] = "logs";
+    std::string all;
+    const json found = result_of(past, std::move(question));
+    for (const json& line : found.at("lines")) all += line.at("text").get<std::string>();
+    return all;
+  };
+  CHECK(texts({{"target", "all"}}) == "abcd");
+  CHECK(texts({{"target", "workers"}}) == "acd");
+  CHECK(texts({{"target", "worker/0"}, {"previous", true}}) == "a");
+  CHECK(texts({{"target", "worker/1"}, {"previous", true}}) == "d");
+  CHECK(texts({{"target", "all"}, {"tail", 2U}}) == "cd");
+  CHECK(texts({{"target", "all"}, {"follow", true}, {"after", json::object()}}).empty());
+}
+
+TEST_CASE("orders to an ended session are refused, and so is the status of one that never had any") {
+  const cli::past_session past({header, event_line(1, event_kind::run_started)}, "");
+  for (const char* verb : {"stop", "scale", "status"}) {
+    const json answer = past.answer({{"verb", verb}});
+    CHECK(answer.at("ok") == false);
+    CHECK(answer.at("exit") == 5);
+    CHECK(answer.at("error").at("message").get<std::string>().find("photos") != std::string::npos);
+  }
+}
+
+TEST_CASE("a rank says which one of which launch it was") {
+  CHECK_FALSE(cli::past_session({header}, "").rank());
+  const std::string of_rank = line_of(
+      "record",
+      {{"session", "photos-rank1"}, {"rank", {{"job", "launch-7"}, {"group", "photos"}, {"rank", 1}}}});
+  CHECK(cli::past_session({of_rank}, "").rank() == control::rank_note{"launch-7", "photos", 1});
+}
+
+TEST_CASE("torn, unknown and senseless lines are passed over") {
+  const cli::past_session past({header, R"({"event": {"number")", "[]", "{}", R"({"status": 7})",
+                                R"({"new_kind": {"x": 1}})", event_line(1, event_kind::paused)},
+                               "");
+  CHECK(result_of(past, {{"verb", "events"}}).at("events").size() == 1);
+  const cli::past_session nothing({}, "");
+  CHECK(nothing.summary().at("outcome") == "died");
+}

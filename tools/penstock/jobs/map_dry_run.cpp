@@ -1,0 +1,58 @@
+#include "tools/penstock/jobs/map_dry_run.hpp"
+
+#include "tools/penstock/jobs/job_outcome.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace penstock::cli {
+
+std::string shell_words(const std::vector<std::string>& words) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string_view("_-+=:,./@%^").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  std::string line;
+  for (const std::string& word : words) {
+    if (!line.empty()) line += ' ';
+    if (!word.empty() && std::ranges::all_of(word, plain)) {
+      line += word;
+      continue;
+    }
+    line += '\'';
+    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += '\'';
+  }
+  return line;
+}
+
+std::string words_as_json(std::uint64_t index, const std::vector<std::string>& words) {
+  std::string list;
+  for (const std::string& word : words) list += (list.empty() ? "" : ",") + json_string(word);
+  return fmt::format(R"({{"index":{},"words":[{}]}})", index, list);
+}
+
+result<void> dry_run(line_source& input, const work& what, const dry_run_rules& rules,
+                     const std::function<void(const std::string&)>& print) {
+  while (true) {
+    const auto line = input.next();
+    if (!line) return tl::unexpected(line.error());
+    if (!*line) return {};
+    const std::uint64_t index = (*line)->number - 1;
+    if (rules.journal != nullptr) {
+      const auto known = rules.journal->find(index);
+      if (!known) return tl::unexpected(known.error());
+      if (*known && !(rules.retry_failed && (*known)->status != job_status::ok)) continue;
+    }
+    if (const std::string why = why_bad(what.lines(), (*line)->text); !why.empty()) {
+      if (rules.bad_lines == bad_line_rule::skip) continue;
+      return refuse(errc::io, "line {} of {} {}", (*line)->number, input.name(), why);
+    }
+    const std::vector<std::string> words = what.words_for((*line)->text);
+    print(rules.as_json ? words_as_json(index, words) : shell_words(words));
+  }
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,32 @@
+// `penstock map --dry-run`: prints what would be run for each line.
+#pragma once
+
+#include "tools/penstock/jobs/input_lines.hpp"
+#include "tools/penstock/jobs/line_rules.hpp"
+#include "tools/penstock/jobs/map_journal.hpp"
+#include "tools/penstock/jobs/map_work.hpp"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace penstock::cli {
+
+/// The words as a shell reads them back. Pure.
+[[nodiscard]] std::string shell_words(const std::vector<std::string>& words);
+
+/// {"index":..,"words":[..]}. Pure.
+[[nodiscard]] std::string words_as_json(std::uint64_t index, const std::vector<std::string>& words);
+
+struct dry_run_rules {
+  bad_line_rule bad_lines = bad_line_rule::fail;
+  const map_journal* journal = nullptr;  ///< its jobs do not run again
+  bool retry_failed = false;             ///< except those that are not ok
+  bool as_json = false;
+};
+
+/// Gives `print` a line for each job that would run.
+result<void> dry_run(line_source& input, const work& what, const dry_run_rules& rules,
+                     const std::function<void(const std::string&)>& print);
+
+}  // namespace penstock::cli

@@ -1,0 +1,77 @@
+#include "tools/penstock/jobs/output_stream.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <limits.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+namespace penstock::cli {
+
+output_stream::output_stream(int fd) : fd_(fd), news_(::eventfd(0, EFD_CLOEXEC)) {
+  struct stat facts {};
+  if (::fstat(fd, &facts) != 0) return;
+  if (S_ISSOCK(facts.st_mode)) kind_ = kind::socket;
+  if (!S_ISFIFO(facts.st_mode) && !S_ISCHR(facts.st_mode)) return;
+  own_.reset(
+      ::open(fmt::format("/proc/self/fd/{}", fd).c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  // It may be another user's pipe. Then poll() says that a piece of this size has room.
+  kind_ = own_ ? kind::never_waits : kind::in_pieces;
+}
+
+ssize_t output_stream::write_some(std::string_view text) const noexcept {
+  switch (kind_) {
+    case kind::waits: break;
+    case kind::never_waits: return ::write(own_.get(), text.data(), text.size());
+    case kind::in_pieces: return ::write(fd_, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+    case kind::socket: return ::send(fd_, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+  return ::write(fd_, text.data(), text.size());
+}
+
+/// Returns 0 or ETIMEDOUT.
+int output_stream::wait_for_room() const {
+  while (true) {
+    const auto patience = static_cast<int>(patience_.load());
+    // Once there is a deadline, there are no more news.
+    std::array<pollfd, 2> awaited{
+        {{own_ ? own_.get() : fd_, POLLOUT, 0}, {patience < 0 ? news_.get() : -1, POLLIN, 0}}};
+    const int ready = ::poll(awaited.data(), awaited.size(), patience);
+    if (ready == 0) return ETIMEDOUT;
+    if (ready > 0 && awaited[0].revents != 0) return 0;  // also an error, which write() names
+  }
+}
+
+int output_stream::write(std::string_view text) {
+  while (!text.empty()) {
+    if (kind_ == kind::in_pieces) {
+      if (const int why = wait_for_room(); why != 0) return why;
+    }
+    const ssize_t done = write_some(text);
+    if (done > 0) {
+      text.remove_prefix(static_cast<std::size_t>(done));
+    } else if (done == 0) {
+      return EIO;
+    } else if (errno == EAGAIN) {
+      if (const int why = wait_for_room(); why != 0) return why;
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+void output_stream::give_up_after(std::chrono::milliseconds patience) noexcept {
+  patience_ = patience.count();
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t woken = ::write(news_.get(), &one, sizeof one);
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,175 @@
+#include "tools/penstock/past/choose_past.hpp"
+
+#include "runtime/base/counted.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/control/session_record.hpp"
+#include "tools/penstock/past/past_session.hpp"
+#include "tools/penstock/text_table.hpp"
+#include "tools/penstock/watch/event_times.hpp"
+#include "tools/penstock/watch/session_tables.hpp"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace penstock::cli {
+namespace {
+
+using json = nlohmann::ordered_json;
+using control::found_record;
+
+std::vector<found_record> ended_records() {
+  std::vector<found_record> all = control::find_records();
+  std::erase_if(all, [](const found_record& r) { return r.live; });
+  return all;
+}
+
+/// The newest ended session of this name, or of any.
+std::optional<found_record> newest(const std::string& name) {
+  for (found_record& r : ended_records()) {
+    if (name.empty() || r.session == name) return std::move(r);
+  }
+  return std::nullopt;
+}
+
+std::optional<json> summary_of(const found_record& r) {
+  const auto past = read_past(r.path);
+  if (!past) return std::nullopt;  // removed meanwhile
+  return past->summary();
+}
+
+std::string since(const json& time) {
+  const auto when = time.is_string() ? time_of_utc(time.get<std::string>()) : std::nullopt;
+  if (!when) return "-";
+  const auto passed = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now() - *when);
+  return duration_for_people(std::max(passed, std::chrono::seconds(1)));
+}
+
+/// "2026-11-24 18:33:44".
+std::string to_the_second(const json& time) {
+  std::string text = text_of(time).substr(0, 19);
+  if (text.size() > 10) text[10] = ' ';
+  return text;
+}
+
+}  // namespace
+
+void add_past_choice(CLI::App& verb, session_choice& into) {
+  into.reading_verb = verb.get_name();
+  verb.add_flag(
+          "--last", into.last,
+          "the session that ended last; with --session: the last of that name. --session also takes the ID "
+          "of an ended one (`penstock sessions --ended`)")
+      ->group(verb.get_option("--session")->get_group());
+}
+
+bool means_past(const session_choice& choice) {
+  return !choice.reading_verb.empty() && choice.socket.empty() &&
+         (choice.last || choice.session.find('@') != std::string::npos);
+}
+
+chosen_socket choose_past(const session_choice& choice) {
+  const auto no = [&](const std::string& why) {
+    return chosen_socket{{}, refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json)};
+  };
+  if (choice.session.find('@') == std::string::npos) {
+    const auto last = newest(choice.session);
+    if (last) return {last->path, exit_ok};
+    return no(choice.session.empty()
+                  ? "no session of this user has left a record"
+                  : fmt::format("no ended session '{}' has left a record", printable(choice.session)));
+  }
+  for (const found_record& r : control::find_records()) {
+    if (r.id == choice.session) return {r.path, exit_ok};
+  }
+  return no(fmt::format("there is no record of '{}'; `penstock sessions --ended` lists them",
+                        printable(choice.session)));
+}
+
+std::optional<live_group> past_group(const std::string& name) {
+  std::vector<named_session> ended;
+  std::set<std::tuple<std::string, std::string, std::uint32_t>> known;
+  std::optional<std::pair<std::string, std::string>> found;  // its name and job
+  for (found_record& r : ended_records()) {                  // the newest first
+    const auto past = read_past(r.path);
+    const auto rank = past ? past->rank() : std::nullopt;
+    if (!rank || !known.emplace(rank->group, rank->job, rank->rank).second) continue;
+    ended.push_back({std::move(r.session), std::move(r.path), rank});
+    // The group of the newest rank that is meant.
+    const std::vector<live_group> meant = groups_named(groups_among(ended), name);
+    if (!meant.empty() && !found) found = {meant.front().name, meant.front().job};
+  }
+  if (!found) return std::nullopt;
+  for (live_group& group : groups_among(ended)) {
+    if (std::pair(group.name, group.job) == *found) return std::move(group);
+  }
+  return std::nullopt;
+}
+
+std::string past_choice_in_words(const session_choice& choice) {
+  if (!means_past(choice)) return "";
+  std::string words = choice.last ? " --last" : "";
+  if (!choice.group.empty()) words += " --group " + choice.group;
+  if (!choice.session.empty()) words += " --session " + choice.session;
+  return words;
+}
+
+std::string end_in_words(const json& summary) {
+  std::string text = fmt::format("{} {} ago", text_of(summary.at("outcome")), since(summary.at("ended")));
+  if (const json& why = summary.at("failure"); why.is_string())
+    text += ": " + shortened(printable(why.get<std::string>()), 160);
+  return text;
+}
+
+std::string next_for_past(const session_choice& choice) {
+  if (choice.reading_verb.empty()) return "";
+  const auto last = newest(choice.session);
+  const auto summary = last ? summary_of(*last) : std::nullopt;
+  if (!summary) return "";
+  return fmt::format("penstock {} --last{} ('{}' {})", choice.reading_verb,
+                     choice.session.empty() ? "" : " --session " + printable(choice.session),
+                     printable(last->session), end_in_words(*summary));
+}
+
+bool has_ended_sessions() {
+  return !ended_records().empty();
+}
+
+json ended_sessions() {
+  json all = json::array();
+  for (const found_record& r : ended_records()) {
+    const auto summary = summary_of(r);
+    if (!summary) continue;
+    json row{{"id", r.id}};
+    row.update(*summary);
+    all.push_back(std::move(row));
+  }
+  return all;
+}
+
+std::string ended_for_people(const json& ended, std::size_t width) {
+  std::vector<std::vector<std::string>> rows;
+  for (const json& s : ended) {
+    std::string progress = "-";
+    if (s.at("samples_expected").is_number() && s.at("samples_expected") != 0)
+      progress = fmt::format("{} of {}", text_of(s.at("samples_delivered")),
+                             counted(s.at("samples_expected").get<std::uint64_t>(), "sample"));
+    if (is_pool(s))
+      progress = counted(
+          s.at("jobs").at("ok").get<std::uint64_t>() + s.at("jobs").at("failed").get<std::uint64_t>(), "job");
+    const json& why = s.at("failure");
+    rows.push_back({text_of(s.at("id")), text_of(s.at("outcome")), to_the_second(s.at("ended")), progress,
+                    why.is_string() ? printable(why.get<std::string>()) : "-"});
+  }
+  return text_table(
+      {{"ENDED SESSION"}, {"OUTCOME"}, {"ENDED (UTC)"}, {"PROGRESS"}, {"WHY", column_side::left, true}}, rows,
+      width);
+}
+
+}  // namespace penstock::cli

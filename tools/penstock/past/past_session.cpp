@@ -1,0 +1,195 @@
+#include "tools/penstock/past/past_session.hpp"
+
+#include "runtime/base/text.hpp"
+#include "runtime/control/control_server.hpp"
+#include "runtime/control/session_record.hpp"
+#include "runtime/telemetry/report_json.hpp"
+#include "tools/penstock/output.hpp"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <optional>
+#include <utility>
+
+namespace penstock::cli {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+std::string text_in(const json& from, const char* key) {
+  const json value = from.value(key, json());
+  return value.is_string() ? value.get<std::string>() : std::string();
+}
+
+/// Marks the sacrificial worker, as a live session does.
+json marked(json death, const char* id, std::uint64_t workers_max) {
+  death["sacrificial"] = death.value(id, std::uint64_t{0}) == workers_max;
+  return death;
+}
+
+/// The first incarnation, by source, that neither died nor was followed by another one that wrote something.
+std::map<std::string, std::uint64_t> last_incarnations(const std::vector<json>& logs,
+                                                       const std::vector<json>& events) {
+  std::map<std::string, std::uint64_t> last;
+  const auto note = [&](const std::string& source, std::uint64_t incarnation) {
+    last[source] = std::max(last[source], incarnation);
+  };
+  for (const json& line : logs) note(text_in(line, "source"), line.value("incarnation", std::uint64_t{0}));
+  for (const json& e : events) {
+    const json death = e.value("death", json());
+    if (!death.is_object()) continue;
+    const std::string source = death.contains("worker") ? "worker/" + death.at("worker").dump() : "gpu";
+    note(source, death.value("incarnation", std::uint64_t{0}) + 1);
+  }
+  return last;
+}
+
+}  // namespace
+
+past_session::past_session(const std::vector<std::string>& lines, std::string last_written)
+    : ended_(std::move(last_written)) {
+  for (const std::string& line : lines) {
+    json parsed = json::parse(line, nullptr, false);
+    if (!parsed.is_object() || parsed.empty()) continue;
+    const std::string kind = parsed.begin().key();
+    json& what = parsed.begin().value();
+    if (kind == "ended" && what.is_string()) {
+      ended_ = what.get<std::string>();
+      died_ = false;
+    }
+    if (!what.is_object()) continue;
+    if (kind == "record") header_ = std::move(what);
+    if (kind == "status") status_ = std::move(what);
+    if (kind == "event") events_.push_back(std::move(what));
+    if (kind == "log") logs_.push_back(std::move(what));
+  }
+}
+
+json past_session::status() const {
+  json s = status_;
+  s["state"] = "ended";
+  if (died_) s["outcome"] = "died";
+  s["ended"] = ended_;
+  for (const char* key : {"rate", "eta_seconds"}) s[key] = nullptr;
+  return s;
+}
+
+json past_session::summary() const {
+  const json s = status_.is_object() ? status() : json{{"outcome", "died"}};
+  json about{{"session", header_.value("session", json())},
+             {"pid", header_.value("pid", json())},
+             {"started", header_.value("started", json())},
+             {"ended", ended_}};
+  for (const char* key : {"outcome", "failure", "config_file", "epoch", "samples_delivered",
+                          "samples_expected", "workers_ended_unexpectedly", "jobs"})
+    about[key] = s.value(key, json());
+  return about;
+}
+
+std::optional<control::rank_note> past_session::rank() const {
+  const json note = header_.value("rank", json());
+  if (!note.is_object()) return std::nullopt;
+  return control::rank_note{text_in(note, "job"), text_in(note, "group"),
+                            note.value("rank", std::uint32_t{0})};
+}
+
+json past_session::deaths() const {
+  const std::uint64_t sacrificial = header_.value("workers_max", std::uint64_t{0});
+  json workers = json::array();
+  json owners = json::array();
+  for (const json& e : events_) {
+    const json death = e.value("death", json());
+    if (!death.is_object()) continue;
+    death.contains("worker") ? workers.push_back(marked(death, "worker", sacrificial))
+                             : owners.push_back(death);
+  }
+  // The last one's replacement came after its event.
+  const json gpu = status_.is_object() ? status_.value("gpu", json::object()) : json::object();
+  const json last = gpu.value("last_death", json());
+  if (!owners.empty() && last.is_object() && last.value("pid", json()) == owners.back().value("pid", json()))
+    owners.back() = last;
+  return {{"schema", "penstock.deaths/1"},
+          {"deaths", std::move(workers)},
+          {"owner_deaths", std::move(owners)},
+          {"of", text_in(header_, "of")}};
+}
+
+json past_session::events_after(const json& question) const {
+  const auto after = question.value("after", std::uint64_t{0});
+  json found = json::array();
+  std::uint64_t last = after;
+  for (const json& e : events_) {
+    last = std::max(last, e.value("number", std::uint64_t{0}));
+    if (e.value("number", std::uint64_t{0}) > after) found.push_back(e);
+  }
+  return {{"events", std::move(found)}, {"lost", 0}, {"last", last}};
+}
+
+/// All that was kept of a source; with `previous`, only of processes that died or that another one followed.
+json past_session::logs(const json& question) const {
+  const std::string target = question.value("target", "all");
+  const bool previous = question.value("previous", false);
+  const auto last = last_incarnations(logs_, events_);
+  json lines = json::array();
+  if (question.contains("after"))
+    return {{"lines", lines}, {"seen", question.at("after")}};  // nothing will come
+  for (const json& line : logs_) {
+    const std::string source = text_in(line, "source");
+    const bool meant =
+        target == "all" || target == source || (target == "workers" && source.starts_with("worker/"));
+    const bool is_over = line.value("incarnation", std::uint64_t{0}) < last.at(source);
+    if (meant && (!previous || is_over)) lines.push_back(line);
+  }
+  if (const json tail = question.value("tail", json());
+      tail.is_number_unsigned() && lines.size() > tail.get<std::size_t>())
+    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(tail.get<std::size_t>()));
+  return {{"lines", std::move(lines)}, {"seen", json::object()}};
+}
+
+json past_session::answer(const json& question) const {
+  const std::string verb = text_in(question, "verb");
+  if (verb == "deaths") return control::good_answer(deaths());
+  if (verb == "events") return control::good_answer(events_after(question));
+  if (verb == "logs") return control::good_answer(logs(question));
+  const std::string name = printable(text_in(header_, "session"));
+  if ((verb == "status" || verb == "pipeline") && !status_.is_object()) {
+    return control::refusal(
+        exit_no_session, "no_status",
+        fmt::format("'{}' died before it had a status; `penstock events` shows what is known", name));
+  }
+  if (verb == "status") return control::good_answer(status());
+  if (verb == "pipeline") {
+    return control::good_answer(
+        {{"status", status()},
+         {"batches", {{"loading", 0}, {"loaded", 0}, {"uploading", 0}, {"ready", 0}, {"in_use", 0}}},
+         {"waits_for", "nobody: the session has ended"},
+         {"waits_for_worker", nullptr},
+         {"device_waited_seconds", nullptr}});
+  }
+  return control::refusal(
+      exit_no_session, "ended",
+      fmt::format("'{}' has ended: only status, describe, deaths, events and logs read what remains", name));
+}
+
+result<past_session> read_past(const std::filesystem::path& record) {
+  struct stat facts {};
+  if (::stat(record.c_str(), &facts) != 0)
+    return refuse_os(errc::io, errno, fmt::format("reading '{}'", printable(record.native())));
+  auto lines = control::read_record(record);
+  if (!lines) return tl::unexpected(std::move(lines.error()));
+  const auto written = std::chrono::system_clock::from_time_t(facts.st_mtim.tv_sec) +
+                       std::chrono::microseconds(facts.st_mtim.tv_nsec / 1000);
+  return past_session(*lines, telemetry::as_utc(written));
+}
+
+result<json> ask_record(const std::filesystem::path& record, const json& question) {
+  const auto past = read_past(record);
+  if (!past) return tl::unexpected(past.error());
+  return past->answer(question);
+}
+
+}  // namespace penstock::cli

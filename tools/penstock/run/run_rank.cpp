@@ -1,0 +1,58 @@
+#include "tools/penstock/run/run_rank.hpp"
+
+#include "runtime/group/rank_files.hpp"
+#include "runtime/group/this_process.hpp"
+
+namespace penstock::cli {
+
+result<bool> joins_group(const config_file::loaded_config& loaded) {
+  if (loaded.values.group.join != join_rule::automatic) return false;
+  const group::environment variable = group::variable_of_this_process;
+  auto place = group::place_in(variable);
+  if (!place) return tl::unexpected(std::move(place.error()));
+  const bool named = variable("PENSTOCK_GROUP").has_value();
+  if (!*place && named) {
+    auto missing = group::place_required(variable);
+    return tl::unexpected(std::move(missing.error()));
+  }
+  if (!*place || ((*place)->world_size == 1 && !named)) return false;
+  if (!(*place)->runs_in_each_rank && !named) return false;
+  // A session made in code cannot tell what is there by default from what was written.
+  const sampler_config& s = loaded.values.sampler;
+  const bool written =
+      loaded.sources.contains("sampler.rank") || loaded.sources.contains("sampler.world_size");
+  if (written && s.rank && (*s.rank != (*place)->rank || s.world_size != (*place)->world_size)) {
+    return refuse(
+        errc::config,
+        "rank {} of {} is in the config ([sampler]), but this process is rank {} of {} by {}: leave it out, "
+        "or set [group] join = \"never\"",
+        *s.rank, s.world_size, (*place)->rank, (*place)->world_size, (*place)->launcher);
+  }
+  return true;
+}
+
+namespace {
+
+bool is_one_of_several(const std::optional<group::launcher_place>& place) {
+  return place && place->world_size > 1 && place->runs_in_each_rank;
+}
+
+}  // namespace
+
+std::optional<group::launcher_place> rank_of_files(const config_file::loaded_config& loaded, bool joins) {
+  auto place = group::place_in(group::variable_of_this_process).value_or(std::nullopt);
+  const bool has_part = joins || loaded.values.sampler.world_size > 1;
+  return has_part && place && place->world_size > 1 ? std::move(place) : std::nullopt;
+}
+
+std::optional<group::launcher_place> rank_of_files() {
+  auto place = group::place_in(group::variable_of_this_process).value_or(std::nullopt);
+  return is_one_of_several(place) ? std::move(place) : std::nullopt;
+}
+
+run_files files_of_rank(run_files given, const group::launcher_place& place) {
+  return {group::sink_of_rank(given.sink, place.rank), group::folder_of_rank(given.out, place.rank),
+          group::file_of_rank(given.report, place.rank)};
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,179 @@
+#include "tools/penstock/run/run_state.hpp"
+
+#include "runtime/base/replace_file.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/group/rank_files.hpp"
+#include "runtime/schedule/group_state.hpp"
+#include "tools/penstock/output.hpp"
+#include "tools/penstock/state_file.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+namespace penstock::cli {
+namespace {
+
+// A rank may be a few periods behind; after that its file is somewhere else.
+constexpr std::uint32_t incomplete_max = 3;
+constexpr auto last_states_within = std::chrono::seconds(5);
+constexpr auto look_again_after = std::chrono::milliseconds(20);
+
+std::string_view as_text(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void warn_not_updated(const std::string& path, const std::string& why) {
+  say(fmt::format("{} the state '{}' was not updated: {}", styled(style::yellow, "warning:"), printable(path),
+                  why));
+}
+
+/// This rank has heard that all ranks have stopped at one step, or finished.
+bool ended_with_group(const Session& session) {
+  const auto group = session.status().group;
+  return group && (group->outcome == "finished" || group->outcome == "stopped");
+}
+
+std::pair<std::uint64_t, std::uint64_t> place_of(const schedule::stream_state& s) {
+  return {s.epoch, s.start + s.next_batch * s.identity.batch_size * s.identity.world_size};
+}
+
+}  // namespace
+
+run_state::run_state(std::string path, std::optional<sharing_rank> rank)
+    : path_(std::move(path)), rank_(rank) {}
+
+std::string run_state::path_of(std::uint32_t rank) const {
+  return group::with_rank(path_, rank);
+}
+
+std::vector<std::string> run_state::places() const {
+  if (path_.empty()) return {};
+  if (!rank_) return {path_};
+  if (rank_->rank != 0) return {path_of(rank_->rank)};
+  return {path_, path_of(0)};
+}
+
+result<std::vector<std::byte>> run_state::read() {
+  if (path_.empty()) return std::vector<std::byte>();
+  auto found = read_state(path_);
+  if (!found) return found;
+  if (!rank_) {
+    own_ = *found;
+    return found;
+  }
+  group_ = *found;
+  std::error_code trouble;
+  std::filesystem::remove(path_of(rank_->rank), trouble);
+  if (trouble)
+    return refuse_os(errc::io, trouble.value(),
+                     fmt::format("removing the earlier state '{}'", printable(path_of(rank_->rank))));
+  return found;
+}
+
+/// False: there is none that is new.
+result<bool> run_state::save_own(const Session& session) {
+  const std::string path = rank_ ? path_of(rank_->rank) : path_;
+  std::vector<std::byte> state;
+  try {
+    state = session.state();
+  } catch (const error& e) {
+    if (e.code() != errc::timed_out) throw;
+    warn_not_updated(path, e.what());
+    return false;
+  }
+  if (state == own_) return false;
+  if (auto ok = replace_file(path, as_text(state)); !ok) return tl::unexpected(std::move(ok.error()));
+  own_ = std::move(state);
+  return true;
+}
+
+result<void> run_state::save(const Session& session) {
+  if (path_.empty()) return {};
+  const auto saved = save_own(session);
+  if (!saved) return tl::unexpected(saved.error());
+  if (!rank_ || rank_->rank != 0) return {};
+  delivered_ = delivered_ || session.status().batches_delivered > 0;
+  return save_of_group(false);
+}
+
+result<void> run_state::finish(const Session& session, bool in_a_hurry) {
+  if (path_.empty()) return {};
+  const auto saved = save_own(session);
+  if (!saved) return tl::unexpected(saved.error());
+  if (!rank_ || rank_->rank != 0) return {};
+  delivered_ = delivered_ || session.status().batches_delivered > 0;
+  const bool together = ended_with_group(session);
+  // A rank that has delivered everything leaves before it hears how the group ends.
+  if (!together && !in_a_hurry) wait_for_last_states();
+  return save_of_group(together);
+}
+
+/// Rank 0 ends when all ranks have delivered everything: they write their last positions at this moment. One that failed
+/// meanwhile does not.
+void run_state::wait_for_last_states() {
+  const auto until = std::chrono::steady_clock::now() + last_states_within;
+  while (std::chrono::steady_clock::now() < until) {
+    const auto states = states_of_ranks();
+    const auto is_there = [&](const schedule::stream_state& s) {
+      return place_of(s) == place_of(states->front());
+    };
+    if (states && std::ranges::all_of(*states, is_there)) return;
+    std::this_thread::sleep_for(look_again_after);
+  }
+}
+
+/// Until something was delivered, files of ranks may be of an earlier run.
+result<void> run_state::save_of_group(bool ended_together) {
+  if (!delivered_ || own_.empty()) return {};
+  auto own = schedule::parse_state(own_);
+  if (!own) return tl::unexpected(std::move(own.error()));
+  auto states = states_of_ranks();
+  if (ended_together) {
+    // Other ranks may not have written their last position yet: it is ours.
+    if (!states) states.emplace(rank_->world_size, *own);
+    for (std::uint32_t rank = 0; rank < rank_->world_size; ++rank) {
+      auto quarantined = std::move((*states)[rank].quarantined_samples);
+      (*states)[rank] = *own;
+      (*states)[rank].identity.rank = rank;
+      (*states)[rank].quarantined_samples = std::move(quarantined);
+    }
+  }
+  if (!states) {
+    if (++incomplete_ == incomplete_max)
+      warn_not_updated(path_,
+                       "the positions of other ranks are not there; the file has to be on a file "
+                       "system that all ranks share");
+    return {};
+  }
+  incomplete_ = 0;
+  const auto common = schedule::group_state_of_slowest(std::move(*states));
+  if (!common) {
+    warn_not_updated(path_, common.error().message);
+    return {};
+  }
+  std::vector<std::byte> state = schedule::serialise(*common);
+  if (state == group_) return {};
+  if (auto ok = replace_file(path_, as_text(state)); !ok) return ok;
+  group_ = std::move(state);
+  return {};
+}
+
+std::optional<std::vector<schedule::stream_state>> run_state::states_of_ranks() {
+  std::vector<schedule::stream_state> states;
+  for (std::uint32_t rank = 0; rank < rank_->world_size; ++rank) {
+    const auto bytes = rank == 0 ? own_ : read_state(path_of(rank)).value_or(std::vector<std::byte>());
+    if (bytes.empty()) return std::nullopt;
+    auto state = schedule::parse_state(bytes);
+    if (!state) return std::nullopt;
+    states.push_back(std::move(*state));
+  }
+  return states;
+}
+
+}  // namespace penstock::cli
