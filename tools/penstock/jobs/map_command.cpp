@@ -147,7 +147,14 @@ int tell_end(const map_options& o, const map_result& r) {
   return r.trouble || r.by_order || r.counts.of(job_status::ok) != r.counts.jobs ? exit_failed : exit_ok;
 }
 
-map_result run_on(Pool& pool, const map_options& o, map_run& run, line_source& input, stop_signals& signals) {
+/// Who has stopped the pool.
+struct pool_ending {
+  std::atomic<bool> by_us = false;     // the output is lost, or the last allowed job has failed
+  std::atomic<bool> by_order = false;  // of `penstock stop`
+};
+
+map_result run_on(Pool& pool, const map_options& o, map_run& run, line_source& input, stop_signals& signals,
+                  const pool_ending& ending) {
   const auto begin = std::chrono::steady_clock::now();
   signals.listen(
       [&](int times) {
@@ -172,6 +179,7 @@ map_result run_on(Pool& pool, const map_options& o, map_run& run, line_source& i
     if (auto ok = run.run(); !ok) made.trouble = ok.error();
     pool.close();
     made.counts = run.counts();
+    made.by_order = made.trouble && ending.by_order;
     // By a signal, by an order, or because the pool failed; after the last line nobody was told.
     if (!made.trouble && (made.counts.of(job_status::cancelled) > 0 || !run.has_read_all())) {
       made.trouble = pool.report().error;
@@ -207,12 +215,14 @@ int run_dry(const map_options& o, map_files& files, const work& what, const map_
 int run_all(const map_options& o, const config& settings, map_files& files, const work& what, map_rules rules,
             stop_signals& signals) {
   std::atomic<map_run*> running = nullptr;
+  pool_ending ending;
   pool_options options;
   options.ends = session_scope::process;  // what is left to write comes after the pool's end
   // `penstock stop`, or no worker is left: the run may be waiting for lines, or for the reader of its output.
-  options.on_event = [&running](const event& news) {
+  options.on_event = [&running, &ending](const event& news) {
     map_run* const run = running;
     if (run == nullptr || (news.kind != event_kind::stopping && news.kind != event_kind::run_failed)) return;
+    ending.by_order = news.kind == event_kind::stopping && !ending.by_us;
     run->stop();
     run->hurry(end_after_signal);
   };
@@ -227,15 +237,19 @@ int run_all(const map_options& o, const config& settings, map_files& files, cons
   around.journal = files.journal.get();
   around.log = files.log.get();
   around.start = [&jobs](const auto& line, const auto& settled) { return jobs.start(line, settled); };
-  around.abandon = [&pool] { pool.stop(end_after_second_signal); };
-  around.halt = [&pool, &jobs, now = halt_rule_from(o.halt)->cancels_running] {
-    now ? pool.stop(end_after_second_signal) : jobs.cancel_waiting();
+  const auto stop_pool = [&pool, &ending] {
+    ending.by_us = true;
+    pool.stop(end_after_second_signal);
+  };
+  around.abandon = stop_pool;
+  around.halt = [stop_pool, &jobs, now = halt_rule_from(o.halt)->cancels_running] {
+    now ? stop_pool() : jobs.cancel_waiting();
   };
   around.tell = [](const std::string& line) { log::warn("map", "{}", line); };
   map_run run(rules, std::move(around));
   running = &run;
   if (pool.report().error) run.stop();  // that was before the line above
-  return tell_end(o, run_on(pool, o, run, *files.input, signals));
+  return tell_end(o, run_on(pool, o, run, *files.input, signals, ending));
 }
 
 /// The config of the pool. `environment`: becomes what commands have and workers have not.
