@@ -81,12 +81,16 @@ struct record_keeper::work {
 
   // ---- under the mutex
 
-  void take_events(std::deque<std::string>& into) {
-    for (bool more = true; more;) {
+  /// Returns whether one of them is a death.
+  bool take_events(std::deque<std::string>& into) {
+    bool died = false;
+    while (true) {
       const json page = ask({{"verb", "events"}, {"after", told}});
-      more = !page.is_null() && !page.at("events").empty();
-      if (!more) return;
-      for (const json& e : page.at("events")) into.push_back(line_of("event", e));
+      if (page.is_null() || page.at("events").empty()) return died;
+      for (const json& e : page.at("events")) {
+        died |= !e.at("death").is_null();
+        into.push_back(line_of("event", e));
+      }
       told = page.at("events").back().at("number").get<std::uint64_t>();
     }
   }
@@ -103,13 +107,14 @@ struct record_keeper::work {
   /// What is new. A status is repeated only when something in it has changed, and less often if it is long.
   std::string news(bool whole, clock::time_point now) {
     std::deque<std::string> events;
-    take_events(events);
+    const bool died = take_events(events);
     std::string text = last_of(events, source.bytes_max / events_share);
-    if (!whole) return text;
+    // The output of a process is forgotten when the next one in its place ends.
+    if (!whole && !died) return text;
     std::deque<std::string> logs;
     take_logs(logs);
     text += last_of(logs, source.bytes_max / logs_share);
-    if (now < status_due) return text;
+    if (!whole || now < status_due) return text;
     std::string status = status_now();
     status_due = now + std::chrono::milliseconds(1000 * status.size() / status_bytes_per_second);
     if (status != last_status) text += status;
