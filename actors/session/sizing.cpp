@@ -90,7 +90,8 @@ bool left_out_by_drop(const config& settings, std::uint64_t samples) {
 std::uint32_t rows_max_of(const plan& order) {
   const stream_shape& shape = order.shape();
   const std::uint64_t most = std::max(shape.usual.expected, shape.entered.expected);
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(order.settings().batch_size, most));
+  // A rank without a batch still lays its slots out.
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(most, 1, order.settings().batch_size));
 }
 
 result<arena::geometry> geometry_of(const config& settings, const batch_layout& layout,
