@@ -41,7 +41,7 @@ def copied(uploads):
 
 def delivered(uploads):
     deliveries = b"".join(struct.pack(">QQqqqqq", upload, 7, 0, 0, 0, 0, 0) for upload in uploads)
-    return size(len(uploads)) + deliveries + struct.pack(">BQQBQB", 0, 0, 0, 0, 0, 0) + text("")
+    return size(len(uploads)) + deliveries + struct.pack(">BQQBB", 0, 0, 0, 0, 0) + text("")
 
 
 def work(link, batches):

@@ -245,7 +245,7 @@ class RealMachineTest(DoctorTest):
         self.assertIn("none of 2 samples could be loaded; a.jpg: not a JPEG", rows["data.sample"]["observed"])
         rows = self.examine(self.config, "--cpu-only", "--set", 'dataset.faults=[{sample=2, kind="segv", times=0}]')[1]
         self.assertRegex(rows["data.sample"]["observed"],
-                         r"was killed by SIGSEGV while loading the first samples \(in penstock-worker\+0x[0-9a-f]+\)$")
+                         r"was killed by SIGSEGV while loading the first samples \(in penstock-worker\+0x[0-9a-f]+ in penstock::")
 
     def test_isolate_names_the_first_step_that_fails(self):
         report, rows = self.examine(self.config, "--cpu-only", "--isolate")

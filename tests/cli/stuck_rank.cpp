@@ -47,12 +47,9 @@ Function next(const char* name) {
 
 }  // namespace
 
-extern "C" {
-
-int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {
+extern "C" __attribute__((visibility("default"))) int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {
   static const auto real = next<int (*)(pthread_mutex_t*)>("pthread_mutex_unlock");
   const int done = real(mutex);
   stop_if_ours();
   return done;
-}
 }

@@ -37,6 +37,9 @@ session::session_controls controls() {
     s.workers[1].id = 1;
     return s;
   };
+  c.progress = [] { return supervision::progress_facts(); };
+  c.waited_seconds = [] { return 1.5; };
+  c.ends = [] { return "session"; };
   c.deaths = [] { return std::vector<death_report>(1); };
   c.owner_deaths = [] { return std::vector<owner_death_report>(1); };
   c.quarantine = [] { return std::vector<quarantine_report>(1); };

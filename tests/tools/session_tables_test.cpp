@@ -124,6 +124,7 @@ session_status pool_status() {
   w.current_sample_seconds = 1.5;
   w.last_death = death_report{};
   w.last_death->cause = death_cause::signal;
+  w.last_death->worker = 1;
   w.last_death->signal = "SIGSEGV";
   w.last_death->job = 17;
   w.last_death->work = "thumbnail";

@@ -48,7 +48,7 @@ TEST_CASE("a function that writes beyond its result fails, with both numbers, an
          {"echo", echo}});
     const auto rows = w.run({{"echo", "before"}, {"overrun"}, {"echo", "after"}});
     CHECK(rows[0].result == "before");
-    CHECK(rows[1].state == row_state::failed);
+    CHECK(rows[1].state == row_state::too_large);
     CHECK(rows[1].error.text ==
           "it made room for 100 bytes of result and wrote at least " + std::to_string(100 + beyond));
     CHECK(rows[2].result == "after");
@@ -60,7 +60,7 @@ TEST_CASE("outside of the slot, too, a byte too many is an error and a page too 
                 {"far", [](JobCall& call) { std::memset(call.result(100'000).data(), 'x', 110'000); }}},
                16'384);
   const auto row = w.run_one("overrun");
-  CHECK(row.state == row_state::failed);
+  CHECK(row.state == row_state::too_large);
   CHECK(row.error.text == "it made room for 100000 bytes of result and wrote at least 100001");
   CHECK(signal_of([&] { static_cast<void>(w.runner.run(w.lease({{"far"}}))); }) == SIGSEGV);
 }

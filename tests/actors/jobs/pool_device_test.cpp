@@ -172,7 +172,7 @@ TEST_CASE("what a program throws, or asks for in vain, fails its job alone") {
   Pool pool(with_programs(either_placement()), quietly());
   const job_failure thrown = failure_of(odd(pool, "throw up"));
   CHECK(thrown.status == job_status::device);
-  CHECK(thrown.text == "the device program 'odd': no good: up");
+  CHECK(thrown.text == "the device program 'odd': std::invalid_argument: no good: up");
   CHECK(thrown.attempts == 1);
   CHECK(failure_of(odd(pool, "throw_int")).status == job_status::device);
   const job_failure memory = failure_of(odd(pool, "memory"));

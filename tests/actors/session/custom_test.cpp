@@ -267,7 +267,7 @@ TEST_CASE("the report of a stream that has ended lists a death of which the supe
 TEST_CASE("a length beyond the declared maximum, or one that was not declared, is the sample's failure") {
   const run_report longer = run(odd({{"length", "batch"}, {"too_long", "13"}}));
   REQUIRE(longer.failures.size() == 1);
-  CHECK(longer.failures[0].error == "it has 11 entries, but describe() declares at most 10");
+  CHECK(longer.failures[0].error == "std::out_of_range: it has 11 entries, but describe() declares at most 10");
   const run_report undeclared = run(odd({{"too_long", "13"}}));
   REQUIRE(undeclared.failures.size() == 1);
   CHECK(undeclared.failures[0].path == "page-13");

@@ -1,6 +1,7 @@
 // What the stream waits for, one situation per test.
 #include "runtime/supervision/awaited.hpp"
 
+#include "runtime/telemetry/metrics_text.hpp"
 #include "tests/runtime/supervision/progress_facts.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -234,4 +235,14 @@ TEST_CASE("jobs that wait while none runs wait for whom the pool lacks") {
     CHECK_FALSE(is_owed(f));
     CHECK(find_blocker(f).text == "1 running job");
   }
+}
+
+TEST_CASE("whatever a stall waits for has its own value of the label") {
+  using supervision::stall_kind;
+  std::size_t kinds = 0;
+  for (auto kind = stall_kind::sample; kind <= stall_kind::group;
+       kind = static_cast<stall_kind>(static_cast<std::uint8_t>(kind) + 1)) {
+    CHECK(telemetry::stall_kinds.at(kinds++) == name_of(kind));
+  }
+  CHECK(kinds == telemetry::stall_kinds.size());
 }

@@ -1,8 +1,6 @@
 // The page of metrics, from made-up facts.
 #include "runtime/telemetry/metrics_text.hpp"
 
-#include "runtime/supervision/awaited.hpp"
-
 #include <catch2/catch_test_macros.hpp>
 
 using namespace penstock;
@@ -29,16 +27,6 @@ TEST_CASE("a stall is a gauge of its seconds by what is waited for, of a session
   const std::string page = metrics_text(facts, "1");
   CHECK(has_line(page, R"(penstock_stalled_seconds{waits_for="worker"} 8.5)"));
   CHECK(has_line(page, R"(penstock_stalled_seconds{waits_for="gpu"} 0)"));
-}
-
-TEST_CASE("whatever a stall waits for has its own value of the label") {
-  using supervision::stall_kind;
-  std::size_t kinds = 0;
-  for (auto kind = stall_kind::sample; kind <= stall_kind::group;
-       kind = static_cast<stall_kind>(static_cast<std::uint8_t>(kind) + 1)) {
-    CHECK(telemetry::stall_kinds.at(kinds++) == name_of(kind));
-  }
-  CHECK(kinds == telemetry::stall_kinds.size());
 }
 
 TEST_CASE("the sacrificial worker is no stopped worker while it is not needed") {
