@@ -22,7 +22,7 @@ struct picture {
 };
 
 // libjpeg's errors are not handled: on a broken file it prints why and calls exit(1). In your own program
-// that would end everything; here it ends one worker and is charged to one job.
+// that would end everything; here it ends one worker and is blamed on one job.
 picture decode(std::FILE* file) {
   jpeg_error_mgr errors;
   jpeg_decompress_struct jpeg;

@@ -95,8 +95,8 @@ coordinator_actor::behavior_type behave(self_pointer self, coordinator_surroundi
         self->state.around.news->cannot_listen(news.why);
         step(self);
       },
-      [self](const stranger_came& came) {
-        self->state.driver->stranger(came.who);
+      [self](const unknown_peer_came& came) {
+        self->state.driver->unknown_peer(came.who);
         step(self);
       },
       [self](const communicator_drawn& news) {

@@ -2,7 +2,7 @@
 // translates; runtime/group/coordinator_driver decides.
 //
 //   receives  reports_arrived, member_closed, member_process_ended, member_held, address_taken, address_refused,
-//             stranger_came, links_refused                    from its listener
+//             unknown_peer_came, links_refused                    from its listener
 //             leave_group, drop_group                         from the session
 //   says      group_order                                     over the links
 //             through group_news                              rank_arrived, rank_lost, cannot_listen, coordinator_gone

@@ -106,7 +106,7 @@ class asio_coordinator_wire final
     calls.held = [this](link_id link) { tell(member_held{link}); };
     calls.listening = [this](const std::string& where) { tell(address_taken{where}); };
     calls.not_listening = [this](const std::string& why) { tell(address_refused{why}); };
-    calls.stranger = [this](const stranger_news& news) { tell(stranger_came{text_of(news)}); };
+    calls.unknown_peer = [this](const unknown_peer_news& news) { tell(unknown_peer_came{text_of(news)}); };
     keep(coordinator_listener::make(io(), settings, std::move(calls)));
   }
 };

@@ -57,7 +57,7 @@ class coordinator_wire {
 std::shared_ptr<member_wire> open_member_wire(process::io_thread& io, link_settings settings,
                                               std::shared_ptr<newest_order> orders, member_actor actor);
 /// Begins to listen. The actor hears reports_arrived, member_closed, member_process_ended, member_held, address_taken,
-/// address_refused, stranger_came and links_refused.
+/// address_refused, unknown_peer_came and links_refused.
 std::shared_ptr<coordinator_wire> open_coordinator_wire(process::io_thread& io, link_settings settings,
                                                         std::shared_ptr<newest_reports> reports,
                                                         coordinator_actor actor);

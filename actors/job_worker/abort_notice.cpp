@@ -50,7 +50,7 @@ abort_notice::abort_notice() {
 abort_notice::~abort_notice() {
   if (event < 0) return;
   ::sigaction(SIGABRT, &usual, nullptr);
-  if (came) obey();
+  if (came) follow();
 }
 
 int abort_notice::fd() const noexcept {
@@ -61,7 +61,7 @@ bool abort_notice::has_come() const noexcept {
   return came;
 }
 
-void abort_notice::obey() const {
+void abort_notice::follow() const {
   ::sigaction(SIGABRT, &usual, nullptr);
   ::raise(SIGABRT);
   std::abort();

@@ -4,7 +4,7 @@
 
 namespace penstock::job_worker {
 
-/// While it exists a SIGABRT from another process only makes fd() readable; obey(), or its end, delivers the signal. One
+/// While it exists a SIGABRT from another process only makes fd() readable; follow(), or its end, delivers the signal. One
 /// at a time. abort() of this process works as ever. Without descriptors it does nothing.
 class abort_notice {
  public:
@@ -17,7 +17,7 @@ class abort_notice {
   [[nodiscard]] int fd() const noexcept;
   [[nodiscard]] bool has_come() const noexcept;
   /// Dies of SIGABRT.
-  [[noreturn]] void obey() const;
+  [[noreturn]] void follow() const;
 };
 
 }  // namespace penstock::job_worker

@@ -134,7 +134,7 @@ void run_command(JobCall& call) {
   const int status = status_of(command, out, err, memory, family, watchdog, notice);
   if (notice.has_come()) {
     family.kill();
-    notice.obey();
+    notice.follow();
   }
   if (memory.exceeded() > 0) {
     group_watchdog::release(*group);

@@ -13,7 +13,7 @@ namespace penstock::job_worker {
 /// kills the worker also kills that group (group_watchdog.hpp). A worker that is told to abort (a timeout, a cancelled job)
 /// first kills what has left the group, too.
 ///
-/// If a signal ends the command, what it started is killed and the worker dies of the same signal: the job is charged with
+/// If a signal ends the command, what it started is killed and the worker dies of the same signal: the job is blamed with
 /// the death and retried elsewhere. Processes that outlive a command that has exited keep running, but their output is
 /// lost.
 ///

@@ -71,24 +71,24 @@ void forget(scheduler_state& s, worker_ref who) {
   s.around.leases->set(who.worker, 0);
 }
 
-std::optional<schedule::charge> settle(scheduler_state& s, worker_ref who, bool blames,
-                                       const std::string& cause, steady_time now) {
-  const auto charged = s.book->worker_died(who, last_readings(s, who), cause, blames, now);
-  if (!charged) return std::nullopt;
+std::optional<schedule::blame> settle(scheduler_state& s, worker_ref who, bool blames,
+                                      const std::string& cause, steady_time now) {
+  const auto blamed = s.book->worker_died(who, last_readings(s, who), cause, blames, now);
+  if (!blamed) return std::nullopt;
   ++s.tally.retried;
-  if (const auto job = s.jobs.find(charged->job); job != s.jobs.end())
+  if (const auto job = s.jobs.find(blamed->job); job != s.jobs.end())
     ++s.by_function[job->second.function].retried;
-  return schedule::charge{charged->job, charged->job, charged->attempt, charged->alone};
+  return schedule::blame{blamed->job, blamed->job, blamed->attempt, blamed->alone};
 }
 
-void judge_death(self_pointer self, const scheduler::worker_ended& ended) {
+void decide_blame(self_pointer self, const scheduler::worker_ended& ended) {
   scheduler_state& s = self->state;
-  scheduler::judgement verdict{ended.who, std::nullopt, 0, 0};
-  verdict.charged = settle(s, ended.who, ended.mark.has_value(), ended.cause, self->clock().now());
+  scheduler::blame_decision decision{ended.who, std::nullopt, 0, 0};
+  decision.blamed = settle(s, ended.who, ended.mark.has_value(), ended.cause, self->clock().now());
   act(self);  // takes the dead worker's results out of its parcels while the socket is open
   forget(s, ended.who);
   s.parcels->forget(ended.who);
-  self->send(s.supervisor, supervisor::death_judged{std::move(verdict)});
+  self->send(s.supervisor, supervisor::blame_decided{std::move(decision)});
 }
 
 void write_off(self_pointer self, const scheduler::worker_written_off& lost) {
@@ -123,7 +123,7 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
         join(self->state, joined);
         decide_soon(self);
       },
-      [self](const scheduler::worker_ended& ended) { judge_death(self, ended); },
+      [self](const scheduler::worker_ended& ended) { decide_blame(self, ended); },
       [self](const scheduler::worker_written_off& lost) { write_off(self, lost); },
       [self](const scheduler::worker_drains& order) {
         drain(self->state, order);

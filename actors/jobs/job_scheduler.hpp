@@ -9,7 +9,7 @@
 //           device_answered, device_lost, device_failed                                          from the GPU owner's side
 //   says    run_jobs, stop_work                                                                  to workers
 //           upload_batches                                                                       to the GPU owner
-//           death_judged, want_sacrificial, fence_worker, cancel_worker, restart_worker, ...     to the supervisor
+//           blame_decided, want_sacrificial, fence_worker, cancel_worker, restart_worker, ...     to the supervisor
 //           through job_news                                                                     what others want to know
 //   owns    the job book, the records of jobs that have not ended, the session's view of all slots
 //

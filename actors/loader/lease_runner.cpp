@@ -26,7 +26,7 @@ void shorten_texts(std::vector<protocol::wire_row_failure>& failures) {
   }
 }
 
-/// The sample that a death during collate() is charged to.
+/// The sample that a death during collate() is blamed on.
 struct flight_spot {
   std::uint32_t row = 0;
   std::string name;

@@ -11,9 +11,9 @@
 
 namespace penstock::protocol {
 
-/// Why it cannot: `stranger` ("it is not a penstock worker program") or both versions. Empty if it can.
-inline std::string refusal_of(const hello& said, std::string_view stranger) {
-  if (said.magic != hello::expected_magic) return std::string(stranger);
+/// Why it cannot: `unlike` ("it is not a penstock worker program") or both versions. Empty if it can.
+inline std::string refusal_of(const hello& said, std::string_view unlike) {
+  if (said.magic != hello::expected_magic) return std::string(unlike);
   if (said.version == version) return {};
   return fmt::format("it speaks protocol {}, this session {}", said.version, version);
 }

@@ -189,7 +189,7 @@ void drain(scheduler_state& s, const worker_drains& order) {
     s.departures.drains(order.who, order.after_current_batch);
 }
 
-/// The name first: a quarantine verdict is reported with it.
+/// The name first: a quarantine decision is reported with it.
 void note_name(scheduler_state& s, worker_ref who, const std::optional<schedule::flight_mark>& mark,
                const std::string& name) {
   if (!mark || name.empty()) return;
@@ -213,17 +213,17 @@ void write_off(scheduler_state& s, const worker_written_off& lost) {
 }
 
 void settle_death(scheduler_state& s, const worker_ended& ended) {
-  judgement verdict{ended.who, std::nullopt, 0, 0};
+  blame_decision decision{ended.who, std::nullopt, 0, 0};
   if (s.ledger) {
     note_name(s, ended.who, ended.mark, ended.sample_name);
-    verdict.charged = s.ledger->worker_died(ended.who, ended.mark, ended.cause);
-    if (verdict.charged) {
-      verdict.epoch = s.source->epoch_of(verdict.charged->position);
-      verdict.sequence = s.source->sequence_of(verdict.charged->position);
+    decision.blamed = s.ledger->worker_died(ended.who, ended.mark, ended.cause);
+    if (decision.blamed) {
+      decision.epoch = s.source->epoch_of(decision.blamed->position);
+      decision.sequence = s.source->sequence_of(decision.blamed->position);
     }
   }
   forget(s, ended.who);
-  caf::anon_send(s.others.supervisor, supervisor::death_judged{std::move(verdict)});
+  caf::anon_send(s.others.supervisor, supervisor::blame_decided{std::move(decision)});
 }
 
 /// The ledger knows the sample of each row of a report; the report has its name.

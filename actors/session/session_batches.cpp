@@ -190,7 +190,7 @@ std::optional<Batch> Session::body::hand_out(gpu_owner::ready_batch ready, stead
   return batch;
 }
 
-/// A death that the scheduler has judged may not have reached the report yet, though what it cost has been loaded again and
+/// A death that the scheduler has decided may not have reached the report yet, though what it cost has been loaded again and
 /// delivered since.
 void Session::body::hear_of_deaths() {
   auto done = std::make_shared<std::promise<void>>();

@@ -24,7 +24,7 @@ std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w) {
 }
 
 death_report as_report(const worker_facts& w, const supervision::termination& ending,
-                       const scheduler::judgement& verdict, charged_work kind, steady_time now) {
+                       const scheduler::blame_decision& decision, blamed_work kind, steady_time now) {
   death_report r;
   r.worker = w.who.worker;
   r.pid = w.pid;
@@ -32,15 +32,15 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
   r.cause = ending.cause_of(*w.ended);
   if (w.ended->ending == process::exit_report::how::signalled) r.signal = process::signal_name(w.ended->code);
   if (w.ended->ending == process::exit_report::how::exited) r.code = w.ended->code;
-  if (verdict.charged && kind == charged_work::jobs) {
-    r.job = verdict.charged->sample;
-    r.attempt = verdict.charged->attempt;
+  if (decision.blamed && kind == blamed_work::jobs) {
+    r.job = decision.blamed->sample;
+    r.attempt = decision.blamed->attempt;
     r.work = work_in_hand(w.last_flight.sample_name);
-  } else if (verdict.charged) {
-    r.sample = verdict.charged->sample;
-    r.attempt = verdict.charged->attempt;
-    r.epoch = verdict.epoch;
-    r.sequence = verdict.sequence;
+  } else if (decision.blamed) {
+    r.sample = decision.blamed->sample;
+    r.attempt = decision.blamed->attempt;
+    r.epoch = decision.epoch;
+    r.sequence = decision.sequence;
     if (!w.last_flight.sample_name.empty()) r.path = printable(w.last_flight.sample_name);
   }
   r.phase = std::string(arena::name_of(w.last_flight.state.at));
@@ -61,7 +61,7 @@ std::string end_text(death_cause cause, const std::optional<std::string>& signal
   return fmt::format("ended: {}", name_of(cause));
 }
 
-std::string charge_text(const death_report& d) {
+std::string blame_text(const death_report& d) {
   const std::optional<std::string>& name = d.job ? d.work : d.path;
   const std::string in_brackets = name ? fmt::format(" ({})", *name) : "";
   if (d.job) return fmt::format(", while running job {}{}", *d.job, in_brackets);

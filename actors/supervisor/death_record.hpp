@@ -31,18 +31,18 @@ struct worker_facts {
 /// The sample that it was loading, from the last reading of its flight recorder.
 std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w);
 
-/// What a death is charged to: samples, or the jobs of a pool.
-enum class charged_work : std::uint8_t { samples, jobs };
+/// What a death is blamed on: samples, or the jobs of a pool.
+enum class blamed_work : std::uint8_t { samples, jobs };
 
-/// Call once it has ended and the scheduler has decided what the death is charged to.
+/// Call once it has ended and the scheduler has decided what the death is blamed on.
 death_report as_report(const worker_facts& w, const supervision::termination& ending,
-                       const scheduler::judgement& verdict, charged_work kind, steady_time now);
+                       const scheduler::blame_decision& decision, blamed_work kind, steady_time now);
 
 /// "ended: SIGSEGV", "ended: hang", or that it was ordered: "was stopped as ordered".
 [[nodiscard]] std::string end_text(death_cause cause, const std::optional<std::string>& signal,
                                    const std::optional<std::int32_t>& code);
 
-/// ", while loading sample 7 (cat.jpg)", ", while running job 7 (thumbnail)"; empty if nothing is charged.
-[[nodiscard]] std::string charge_text(const death_report& death);
+/// ", while loading sample 7 (cat.jpg)", ", while running job 7 (thumbnail)"; empty if nothing is blamed.
+[[nodiscard]] std::string blame_text(const death_report& death);
 
 }  // namespace penstock::supervisor

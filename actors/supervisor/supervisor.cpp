@@ -34,7 +34,7 @@ struct supervisor_state {
   std::unique_ptr<supervision::worker_supervision> workers;  // makes all decisions
   process::oom_watch oom{process::oom_evidence_file()};
   process::gpu_use_watch gpu_users;
-  std::map<std::uint32_t, worker_facts> facts;        // by place; of workers that are alive or not judged yet
+  std::map<std::uint32_t, worker_facts> facts;  // by place; of workers that are alive or not decided yet
   std::map<std::uint32_t, death_report> last_deaths;  // by place
   steady_time next_measure{};
   steady_time wake_at = never;  // a wake-up is scheduled for this time
@@ -126,7 +126,7 @@ struct carry_out {
                scheduler::worker_written_off{lost.who, lost.blames_sample ? sample_in_hand(w) : std::nullopt,
                                              w.last_flight.sample_name, "unkillable"});
   }
-  void operator()(const supervision::judge_death& end) {
+  void operator()(const supervision::decide_blame& end) {
     const worker_facts& w = s.facts.at(end.who.worker);
     self->send(s.others.leases,
                scheduler::worker_ended{end.who, end.blames_sample ? sample_in_hand(w) : std::nullopt,
@@ -222,22 +222,21 @@ void note_end(self_pointer self, const worker_exited& news) {
   s.workers->exited(news.who, now_of(self), news.report, oom);
 }
 
-/// The scheduler has decided which sample the death is charged to.
-void settle_death_of(self_pointer self, const scheduler::judgement& verdict) {
+/// The scheduler has decided which sample the death is blamed on.
+void settle_death_of(self_pointer self, const scheduler::blame_decision& decision) {
   supervisor_state& s = self->state;
-  const worker_facts* w = find(s, verdict.who);
-  const supervision::termination* ending = s.workers->ending_of(verdict.who);
+  const worker_facts* w = find(s, decision.who);
+  const supervision::termination* ending = s.workers->ending_of(decision.who);
   if (w == nullptr || ending == nullptr || !w->ended) return;
-  const death_report report =
-      as_report(*w, *ending, verdict, s.around.settings.pool ? charged_work::jobs : charged_work::samples,
-                now_of(self));
+  const death_report report = as_report(
+      *w, *ending, decision, s.around.settings.pool ? blamed_work::jobs : blamed_work::samples, now_of(self));
   const std::uint64_t samples = w->last_flight.samples_done;
-  const auto news =
-      s.workers->judged(verdict.who, now_of(self), verdict.charged.has_value(), samples, w->last_lines);
-  s.facts.erase(verdict.who.worker);
+  const auto news = s.workers->blame_decided(decision.who, now_of(self), decision.blamed.has_value(), samples,
+                                             w->last_lines);
+  s.facts.erase(decision.who.worker);
   if (news.unasked) {
     log::warn("supervisor", "worker {} (pid {}) ended: {}{}", report.worker, report.pid, news.cause,
-              charge_text(report));
+              blame_text(report));
     s.last_deaths[report.worker] = report;
   }
   if (news.worth_telling) s.around.news->worker_died(report);
@@ -344,8 +343,8 @@ supervisor_actor::behavior_type behave(self_pointer self, supervisor_surrounding
           self->state.facts.at(answer.who.worker).link->send(*answer.slots);
         advance(self);
       },
-      [self](const death_judged& judged) {
-        settle_death_of(self, judged.verdict);
+      [self](const blame_decided& decided) {
+        settle_death_of(self, decided.decision);
         advance(self);
       },
       [self](const want_sacrificial& order) {

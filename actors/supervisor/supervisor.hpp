@@ -6,7 +6,7 @@
 //             worker_started, start_refused, worker_spoke, worker_lost_link, worker_exited
 //                                                                             from worker_processes
 //             partition_prepared (memory for a worker)                        from the session
-//             death_judged, want_sacrificial, fence_worker, worker_told_to_stop
+//             blame_decided, want_sacrificial, fence_worker, worker_told_to_stop
 //                                                                             from the scheduler
 //   sends     open_dataset, assign_slots, stop_work                           to workers
 //             worker_joined, worker_drains, worker_ended, worker_written_off  to the scheduler

@@ -216,7 +216,7 @@ class job_failed_error(error):
     Attributes:
         status: how it ended: "poisoned", "timed_out", ...
         type, traceback: of what the function raised, as text; empty if it raised nothing.
-        causes: the deaths of workers that are charged to the job, oldest first.
+        causes: the deaths of workers that are blamed on the job, oldest first.
         attempts: how often it was begun.
     """
 

@@ -17,7 +17,7 @@
 namespace penstock::arena {
 
 enum class phase : std::uint8_t {
-  idle,       ///< waiting for a lease; a death now is not charged
+  idle,       ///< waiting for a lease; a death now is not blamed
   setup,      ///< Dataset::describe or setup
   loading,    ///< Dataset::load of the row's sample, or the function of the row's job
   checking,   ///< after the sample or job: checks whether it loaded CUDA, and what else it changed

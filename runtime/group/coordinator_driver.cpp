@@ -77,7 +77,7 @@ void coordinator_driver::not_listening(const std::string& why) {
        fmt::format("the ranks of '{}' cannot meet yet: {}", group_, why));
 }
 
-void coordinator_driver::stranger(const std::string& who) {
+void coordinator_driver::unknown_peer(const std::string& who) {
   note(coordinator_news::kind::refused, fmt::format("the group '{}' has refused {}", group_, who));
   book_.refused(who);
 }

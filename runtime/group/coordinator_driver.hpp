@@ -57,8 +57,8 @@ class coordinator_driver {
   void held(link_id link, steady_time now);
   void listening(const std::string& where);
   void not_listening(const std::string& why);
-  /// `who`: text_of(stranger_news).
-  void stranger(const std::string& who);
+  /// `who`: text_of(unknown_peer_news).
+  void unknown_peer(const std::string& who);
 
   // ---- from the session or program
 

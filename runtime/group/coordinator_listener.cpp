@@ -5,7 +5,7 @@
 #include "runtime/group/group_stream.hpp"
 #include "runtime/group/process_watch.hpp"
 #include "runtime/group/shared_port.hpp"
-#include "runtime/group/stranger_tally.hpp"
+#include "runtime/group/unknown_peer_tally.hpp"
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
@@ -45,7 +45,7 @@ class coordinator_listener::body : public std::enable_shared_from_this<body> {
   void send(link_id to, const group_order& order, std::string_view attachment);
   void stop();
 
-  [[nodiscard]] const stranger_counts& strangers() const { return tally_.counts(); }
+  [[nodiscard]] const unknown_peer_counts& unknown_peers() const { return tally_.counts(); }
   [[nodiscard]] std::size_t links() const { return links_.size(); }
   [[nodiscard]] std::size_t pending() const { return pending_.size(); }
 
@@ -66,9 +66,9 @@ class coordinator_listener::body : public std::enable_shared_from_this<body> {
   void make_room_for_link();
   void greeted(link_id id);
   result<void> heard(link_id id, const frame_cutter::frame& frame);
-  void ended(link_id id, std::optional<stranger_kind> kind, const std::string& why);
+  void ended(link_id id, std::optional<unknown_peer_kind> kind, const std::string& why);
   void lost(link_id id, const std::string& why);
-  void note(stranger_kind kind, const std::string& peer, const std::string& text);
+  void note(unknown_peer_kind kind, const std::string& peer, const std::string& text);
   void tell_news();
 
   boost::asio::io_context& io_;
@@ -83,7 +83,7 @@ class coordinator_listener::body : public std::enable_shared_from_this<body> {
   std::map<link_id, connection> pending_;  // the oldest first
   std::map<link_id, connection> links_;
   link_id ids_ = 0;
-  stranger_tally tally_;
+  unknown_peer_tally tally_;
   std::string why_not_;         // as it was told last
   std::uint32_t refusals_ = 0;  // of the address, in a row
   std::size_t watches_ = 0;
@@ -165,7 +165,7 @@ void coordinator_listener::body::admit(unique_fd socket) {
   if (side_->settings.address.what == group_address::kind::abstract_socket) {
     local_peer who = local_peer_of(socket.get());
     if (who.user != ::geteuid()) {
-      note(stranger_kind::other_user, next.name, fmt::format("this process is of user {}", ::geteuid()));
+      note(unknown_peer_kind::other_user, next.name, fmt::format("this process is of user {}", ::geteuid()));
       return;
     }
     next.process = std::move(who.process);
@@ -185,7 +185,7 @@ void coordinator_listener::body::admit(unique_fd socket) {
                             return {};
                           },
                           .closed =
-                              [weak, id](std::optional<stranger_kind> kind, const std::string& why) {
+                              [weak, id](std::optional<unknown_peer_kind> kind, const std::string& why) {
                                 if (const auto self = weak.lock()) self->ended(id, kind, why);
                               },
                           .held =
@@ -217,7 +217,7 @@ void coordinator_listener::body::make_room_for_pending() {
   if (pending_.size() < pending_max) return;
   auto oldest = std::ranges::find_if(pending_, [](const auto& one) { return !one.second.stream->proven(); });
   if (oldest == pending_.end()) oldest = pending_.begin();
-  note(stranger_kind::crowded_out, oldest->second.name,
+  note(unknown_peer_kind::crowded_out, oldest->second.name,
        fmt::format("{} others came before it said who it is", pending_max));
   oldest->second.stream->drop();
   pending_.erase(oldest);
@@ -251,11 +251,11 @@ result<void> coordinator_listener::body::heard(link_id id, const frame_cutter::f
   return {};
 }
 
-void coordinator_listener::body::ended(link_id id, std::optional<stranger_kind> kind,
+void coordinator_listener::body::ended(link_id id, std::optional<unknown_peer_kind> kind,
                                        const std::string& why) {
   if (stopped_) return;
-  if (const auto stranger = pending_.extract(id)) {
-    note(kind.value_or(stranger_kind::garbage), stranger.mapped().name, why);
+  if (const auto unknown = pending_.extract(id)) {
+    note(kind.value_or(unknown_peer_kind::garbage), unknown.mapped().name, why);
   } else {
     lost(id, why);
   }
@@ -287,16 +287,17 @@ void coordinator_listener::body::send(link_id to, const group_order& order, std:
   link->second.stream->send(std::move(*frame));
 }
 
-// ---- strangers -----------------------------------------------------------------------------------------------
+// ---- unknown peers -----------------------------------------------------------------------------------------------
 
-void coordinator_listener::body::note(stranger_kind kind, const std::string& peer, const std::string& text) {
+void coordinator_listener::body::note(unknown_peer_kind kind, const std::string& peer,
+                                      const std::string& text) {
   tally_.note(kind, peer, text);
   tell_news();
 }
 
 void coordinator_listener::body::tell_news() {
-  for (const stranger_news& one : tally_.news(std::chrono::steady_clock::now())) {
-    if (calls_.stranger && !stopped_) calls_.stranger(one);
+  for (const unknown_peer_news& one : tally_.news(std::chrono::steady_clock::now())) {
+    if (calls_.unknown_peer && !stopped_) calls_.unknown_peer(one);
   }
   const steady_time next = tally_.next();
   if (stopped_ || next == never || next == news_at_) return;
@@ -347,9 +348,9 @@ void coordinator_listener::stop() {
   body_->stop();
 }
 
-std::array<std::uint64_t, static_cast<std::size_t>(stranger_kind::count)> coordinator_listener::strangers()
-    const {
-  return body_->strangers();
+std::array<std::uint64_t, static_cast<std::size_t>(unknown_peer_kind::count)>
+coordinator_listener::unknown_peers() const {
+  return body_->unknown_peers();
 }
 
 std::size_t coordinator_listener::links() const {

@@ -8,7 +8,7 @@ namespace penstock::group {
 namespace {
 
 /// Nobody needs more answers at once; the link admits fewer connections.
-constexpr std::size_t strangers_max = 256;
+constexpr std::size_t unknown_peers_max = 256;
 
 std::string name_of(const member_report& r) {
   return group::name_of(r.card);
@@ -48,8 +48,8 @@ std::string difference(const member_report& a, const member_report& b) {
 group_book::group_book(group_settings settings, steady_time now)
     : settings_(settings), clock_(now, settings.look_every()), since_(now) {
   view_.incarnations.resize(settings_.world_size);
-  seats_.resize(settings_.world_size);
-  for (seat& s : seats_) s.missing_since = now;
+  places_.resize(settings_.world_size);
+  for (place& s : places_) s.missing_since = now;
 }
 
 void group_book::heard(const member_report& report, steady_time real_now) {
@@ -62,7 +62,7 @@ void group_book::heard(const member_report& report, steady_time real_now) {
     return refuse(report, why);
   }
   learn(report.view);
-  seat& s = seats_[rank];
+  place& s = places_[rank];
   if (s.latest && s.latest->card.process == report.card.process) {
     update(s, report, now);
   } else {
@@ -98,7 +98,7 @@ void group_book::learn_communicator(std::uint64_t number) {
   break_communicator();
 }
 
-void group_book::update(seat& s, const member_report& report, steady_time now) {
+void group_book::update(place& s, const member_report& report, steady_time now) {
   if (s.ended) return refuse(report, s.why_lost);
   if (report.number <= s.latest->number) return;  // late, or twice
   // Others may have come while it was away, and were not compared with it.
@@ -113,16 +113,16 @@ void group_book::update(seat& s, const member_report& report, steady_time now) {
     note(group_event::kind::back, report.card.rank, fmt::format("{} is back", name_of(report)));
   }
   // Both are alive: both were heard twice since the second one came, some time apart. A late word proves nothing.
-  if (s.other && !s.other->seated_heard) s.other->seated_heard = now;
+  if (s.other && !s.other->placed_heard) s.other->placed_heard = now;
   if (s.other && !established_ && !takes_over() && s.other->heard - s.other->since >= 2 * settings_.beat() &&
-      now - *s.other->seated_heard >= 2 * settings_.beat()) {
+      now - *s.other->placed_heard >= 2 * settings_.beat()) {
     return fail(s.other->latest, started_twice(report, s.other->latest));
   }
   take_word(s);
 }
 
 /// A process claims a rank that another one has, had, or that nobody has had yet.
-void group_book::claim(seat& s, const member_report& report, steady_time now) {
+void group_book::claim(place& s, const member_report& report, steady_time now) {
   if (over()) return claim_after_end(s, report, now);
   if (report.incarnation != 0 && report.incarnation < view_.incarnations[report.card.rank])
     return refuse(report, fmt::format("{} was replaced", name_of(report)));
@@ -150,7 +150,7 @@ void group_book::claim(seat& s, const member_report& report, steady_time now) {
   }
   if (!waits && (later || now >= s.vacant_from)) return take(s, report, now);
   if (!s.other || s.other->latest.card.process != report.card.process) {
-    s.other = rival{report, now, now, {}};
+    s.other = competitor{report, now, now, {}};
   } else if (report.number > s.other->latest.number) {
     s.other->latest = report;
     s.other->heard = now;
@@ -160,7 +160,7 @@ void group_book::claim(seat& s, const member_report& report, steady_time now) {
 
 /// Takes the place of a process that is known to be gone, so that it may deliver what its launcher has not heard of; or of
 /// one that may be: if that is alive after all, it has delivered everything.
-void group_book::claim_after_end(seat& s, const member_report& report, steady_time now) {
+void group_book::claim_after_end(place& s, const member_report& report, steady_time now) {
   s.knows_end = s.knows_end || report.view.outcome != group_outcome::none;
   if (s.other && s.other->latest.card.process == report.card.process) s.other.reset();
   const bool was_replaced =
@@ -177,10 +177,10 @@ void group_book::claim_after_end(seat& s, const member_report& report, steady_ti
   refuse(report, "the group is over");
 }
 
-void group_book::take(seat& s, const member_report& report, steady_time now) {
+void group_book::take(place& s, const member_report& report, steady_time now) {
   const bool known = report.incarnation != 0 && report.incarnation >= view_.incarnations[report.card.rank];
   const bool again = s.latest.has_value() || s.incarnation != 0;
-  std::erase_if(strangers_, [&](const stranger& who) { return who.process == report.card.process; });
+  std::erase_if(unknown_peers_, [&](const unknown_peer& who) { return who.process == report.card.process; });
   s = {};
   s.latest = report;
   s.present = true;
@@ -199,7 +199,7 @@ void group_book::take(seat& s, const member_report& report, steady_time now) {
 }
 
 /// What a rank says beside being there.
-void group_book::take_word(seat& s) {
+void group_book::take_word(place& s) {
   const member_report& said = *s.latest;
   learn_communicator(said.communicator.number);
   stop_wanted_ = stop_wanted_ || said.stop_wanted;
@@ -210,7 +210,7 @@ void group_book::take_word(seat& s) {
 }
 
 bool group_book::fits(const member_report& report, steady_time now) {
-  for (seat& s : seats_) {
+  for (place& s : places_) {
     const bool counts = s.latest && (s.present || (established_ && s.incarnation != 0));
     if (!counts || s.latest->card.rank == report.card.rank) continue;
     const std::string why = difference(*s.latest, report);
@@ -232,13 +232,13 @@ bool group_book::fits(const member_report& report, steady_time now) {
 }
 
 void group_book::refuse(const member_report& report, std::string why) {
-  if (strangers_.size() >= strangers_max) return;
-  strangers_.push_back({report.card.process, report.number, std::move(why)});
+  if (unknown_peers_.size() >= unknown_peers_max) return;
+  unknown_peers_.push_back({report.card.process, report.number, std::move(why)});
 }
 
 void group_book::gone(std::uint64_t process, const std::string& why, steady_time real_now) {
   const steady_time now = clock_.look(real_now);
-  for (seat& s : seats_) {
+  for (place& s : places_) {
     if (s.other && s.other->latest.card.process == process) s.other.reset();
     if (!s.latest || s.latest->card.process != process) continue;
     s.ended = true;
@@ -248,19 +248,19 @@ void group_book::gone(std::uint64_t process, const std::string& why, steady_time
 }
 
 void group_book::link_closed(std::uint64_t process) {
-  for (seat& s : seats_) {
+  for (place& s : places_) {
     if (s.latest && s.latest->card.process == process) s.link_closed = true;
   }
 }
 
 void group_book::held(std::uint64_t process, steady_time now) {
   clock_.look(now);
-  for (seat& s : seats_) {
+  for (place& s : places_) {
     if (s.latest && s.latest->card.process == process) s.heard = clock_.ran();
   }
 }
 
-void group_book::lose(seat& s, const std::string& why, steady_time now) {
+void group_book::lose(place& s, const std::string& why, steady_time now) {
   if (!s.present) return;
   s.present = false;
   s.cleared = false;

@@ -30,7 +30,7 @@
 // Waiting is measured by a running_clock: while this process stood still (semantics 21) it heard nobody, which is no silence
 // of theirs. If the others have taken it for lost meanwhile, it is the first cause itself.
 //
-// Bounds. One seat for each rank, one rival for each seat; advance() is O(ranks).
+// Bounds. One place for each rank, one competitor for each place; advance() is O(ranks).
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -132,13 +132,13 @@ class group_book {
 
  private:
   /// A process that claims a rank beside the one that has it.
-  struct rival {
+  struct competitor {
     member_report latest;
     steady_time since{};                        // it was heard first
     steady_time heard{};                        // and last
-    std::optional<steady_time> seated_heard{};  // the first word since then of the one that has the rank
+    std::optional<steady_time> placed_heard{};  // the first word since then of the one that has the rank
   };
-  struct seat {
+  struct place {
     std::optional<member_report> latest;  // of the process that has it, or had it last
     std::uint32_t incarnation = 0;        // 0: not counted yet
     bool present = false;
@@ -153,12 +153,12 @@ class group_book {
     steady_time missing_since{};
     steady_time vacant_from{};  // until then a process that lost its place alive may hand out
     std::string why_lost{};
-    std::optional<rival> other{};
+    std::optional<competitor> other{};
     // What it was told last, to say at once what is new.
     group_order told{};
     steady_time told_at = never;
   };
-  struct stranger {
+  struct unknown_peer {
     std::uint64_t process = 0;
     std::uint64_t heard = 0;
     std::string refusal;  // empty: it waits
@@ -166,17 +166,17 @@ class group_book {
   enum class making : std::uint8_t { idle, drawing, making, ready, aborting };
 
   // group_book.cpp: what events change.
-  void take(seat& s, const member_report& report, steady_time now);
-  void update(seat& s, const member_report& report, steady_time now);
-  void claim(seat& s, const member_report& report, steady_time now);
-  void claim_after_end(seat& s, const member_report& report, steady_time now);
-  void take_word(seat& s);
+  void take(place& s, const member_report& report, steady_time now);
+  void update(place& s, const member_report& report, steady_time now);
+  void claim(place& s, const member_report& report, steady_time now);
+  void claim_after_end(place& s, const member_report& report, steady_time now);
+  void take_word(place& s);
   void learn(const group_view& known);
   void learn_communicator(std::uint64_t number);
   [[nodiscard]] bool fits(const member_report& report, steady_time now);
   /// Without a reason: it has to wait.
   void refuse(const member_report& report, std::string why);
-  void lose(seat& s, const std::string& why, steady_time now);
+  void lose(place& s, const std::string& why, steady_time now);
   void fail(const member_report& whose, std::string cause);
   void end(group_outcome how, std::optional<group_cause> cause);
   void note(group_event::kind what, std::uint32_t rank, std::string text);
@@ -184,8 +184,8 @@ class group_book {
 
   // group_decisions.cpp: what advance() decides.
   void find_silent(steady_time now);
-  [[nodiscard]] bool missed_by(const seat& s) const;
-  void let_rivals_in(steady_time now);
+  [[nodiscard]] bool missed_by(const place& s) const;
+  void let_competitors_in(steady_time now);
   void gather(steady_time now);
   void establish(steady_time now);
   void compare_datasets();
@@ -193,27 +193,27 @@ class group_book {
   void watch_the_end();
   void freeze();
   void tend_communicator();
-  [[nodiscard]] bool is_through(const seat& s) const;
+  [[nodiscard]] bool is_through(const place& s) const;
   [[nodiscard]] std::uint64_t first_communicator() const;
   void break_communicator();
   void agree_on_snapshot();
   void write_orders(steady_time now);
-  [[nodiscard]] group_order order_for(const seat& s) const;
+  [[nodiscard]] group_order order_for(const place& s) const;
   [[nodiscard]] communicator_order communicator_for() const;
   [[nodiscard]] bool everybody_knows() const;
   [[nodiscard]] bool over() const noexcept { return view_.outcome != group_outcome::none; }
   [[nodiscard]] bool begun() const noexcept { return view_.facts.has_value(); }
   [[nodiscard]] bool takes_over() const noexcept { return generation_known_ > 0; }
-  [[nodiscard]] std::uint32_t rank_of(const seat& s) const {
-    return static_cast<std::uint32_t>(&s - seats_.data());
+  [[nodiscard]] std::uint32_t rank_of(const place& s) const {
+    return static_cast<std::uint32_t>(&s - places_.data());
   }
 
   group_settings settings_;
   running_clock clock_;
   steady_time since_;  // when this coordinator began; this and all other times are the clock's
   group_view view_;
-  std::vector<seat> seats_;  // by rank
-  std::vector<stranger> strangers_;
+  std::vector<place> places_;  // by rank
+  std::vector<unknown_peer> unknown_peers_;
   std::uint64_t generation_known_ = 0;  // the highest of any earlier coordinator
   bool established_ = false;
   bool stop_wanted_ = false;

@@ -34,7 +34,7 @@ bool says_the_same(const group_order& a, const group_order& b) {
 std::vector<group_command> group_book::advance(steady_time real_now) {
   const steady_time now = clock_.look(real_now);
   find_silent(now);
-  let_rivals_in(now);
+  let_competitors_in(now);
   gather(now);
   compare_datasets();
   await_lost(now);
@@ -50,7 +50,7 @@ std::vector<group_command> group_book::advance(steady_time real_now) {
 }
 
 void group_book::find_silent(steady_time now) {
-  for (seat& s : seats_) {
+  for (place& s : places_) {
     if (s.other && now - s.other->heard > settings_.lost_after) s.other.reset();
     // Known from a rank that had heard an earlier coordinator, after this process had reported.
     std::uint32_t& known = view_.incarnations[rank_of(s)];
@@ -67,19 +67,20 @@ void group_book::find_silent(steady_time now) {
     const std::string why =
         fmt::format("nothing heard of it for {}", duration_as_config(settings_.lost_after));
     // The words of the others, who could not hear this process.
-    if (missed_by(s) && !settings_.waits_for_lost && seats_.front().latest) fail(*seats_.front().latest, why);
+    if (missed_by(s) && !settings_.waits_for_lost && places_.front().latest)
+      fail(*places_.front().latest, why);
     lose(s, why, now);
   }
 }
 
 /// This process stood still for so long that the rank took it for lost: it has closed its link, and was not heard since.
-bool group_book::missed_by(const seat& s) const {
+bool group_book::missed_by(const place& s) const {
   return s.link_closed && clock_.stood_still() - s.stood_still > settings_.lost_after - 2 * settings_.beat();
 }
 
-void group_book::let_rivals_in(steady_time now) {
+void group_book::let_competitors_in(steady_time now) {
   if (over()) return;
-  for (seat& s : seats_) {
+  for (place& s : places_) {
     if (s.present || !s.other || now < s.vacant_from) continue;
     const member_report next = std::exchange(s.other, std::nullopt)->latest;
     claim(s, next, now);
@@ -88,15 +89,15 @@ void group_book::let_rivals_in(steady_time now) {
 
 void group_book::gather(steady_time now) {
   if (established_ || over()) return;
-  const bool all = std::ranges::all_of(seats_, &seat::present);
+  const bool all = std::ranges::all_of(places_, &place::present);
   const bool waited = now - since_ >= settings_.lost_after;
   if (takes_over()) {
     // Another process of the rank, whose predecessor or successor this is, may be cut off from everybody, and hand out.
-    const auto uncertain = [&](const seat& s) {
+    const auto uncertain = [&](const place& s) {
       return rank_of(s) != 0 && s.latest && s.latest->card.starts == 0 && !s.latest->card.one_at_a_time &&
              (s.incarnation == 0 || s.latest->lapsed);
     };
-    if (waited || (all && std::ranges::none_of(seats_, uncertain))) establish(now);
+    if (waited || (all && std::ranges::none_of(places_, uncertain))) establish(now);
     return;
   }
   if (all) return establish(now);
@@ -104,7 +105,7 @@ void group_book::gather(steady_time now) {
   std::string arrived;
   std::string twice;
   std::optional<std::uint32_t> first;
-  for (const seat& s : seats_) {
+  for (const place& s : places_) {
     if (s.present && s.other) twice += started_twice(*s.latest, s.other->latest) + "; ";
     if (s.present) {
       arrived += (arrived.empty() ? "" : ", ") + name_of(s.latest->card);
@@ -129,7 +130,7 @@ void group_book::establish(steady_time now) {
   view_.generation = generation_known_ + 1;
   view_.coordinator = settings_.process;
   bool holds_one = false;
-  for (seat& s : seats_) {
+  for (place& s : places_) {
     if (!s.present) {
       s.missing_since = now;
       if (s.why_lost.empty()) s.why_lost = "has not reported since rank 0 was started again";
@@ -141,8 +142,9 @@ void group_book::establish(steady_time now) {
   }
   making_ = holds_one ? making::aborting : making::idle;
   view_.phase = begun() ? group_phase::running : group_phase::describing;
-  note(group_event::kind::established, 0,
-       fmt::format("generation {}, {}", view_.generation, counted(seats_.size() - missing().size(), "rank")));
+  note(
+      group_event::kind::established, 0,
+      fmt::format("generation {}, {}", view_.generation, counted(places_.size() - missing().size(), "rank")));
 }
 
 void group_book::compare_datasets() {
@@ -152,7 +154,7 @@ void group_book::compare_datasets() {
   const member_report* first = nullptr;
   const member_report* first_anew = nullptr;  // the first whose position has to be that of others
   bool all = true;
-  for (seat& s : seats_) {
+  for (place& s : places_) {
     if (!s.present || !s.latest->facts) {
       all = false;
       continue;
@@ -186,14 +188,14 @@ void group_book::compare_datasets() {
   if (begun() || !all) return;
   view_.facts = first->facts;
   view_.phase = group_phase::running;
-  for (seat& s : seats_) s.cleared = true;
+  for (place& s : places_) s.cleared = true;
   note(group_event::kind::going, 0, "all ranks have described the same dataset");
 }
 
 void group_book::await_lost(steady_time now) {
   if (!established_ || over() || view_.phase == group_phase::stopping) return;
   const nanoseconds timeout = begun() ? settings_.rejoin_timeout : settings_.join_timeout;
-  for (const seat& s : seats_) {
+  for (const place& s : places_) {
     if (s.present) continue;
     const bool whole = said(s.latest, &member_report::stream_over);
     // It has nothing left to deliver, but others may need it for steps that they take together; and where its launcher
@@ -218,10 +220,10 @@ void group_book::watch_the_end() {
     return end(group_outcome::stopped, std::nullopt);
   if (!established_ || !begun()) return;
   // A lost rank is started again: were the group over before it is back, it would find nobody.
-  const auto whole = [&](const seat& s) {
+  const auto whole = [&](const place& s) {
     return said(s.latest, &member_report::stream_over) && (s.present || !settings_.waits_for_lost);
   };
-  if (std::ranges::all_of(seats_, whole)) return end(group_outcome::finished, std::nullopt);
+  if (std::ranges::all_of(places_, whole)) return end(group_outcome::finished, std::nullopt);
   if (!stop_wanted_) return;
   if (std::exchange(view_.phase, group_phase::stopping) != group_phase::stopping)
     note(group_event::kind::stopping, 0, "ranks freeze at their next batch");
@@ -231,55 +233,55 @@ void group_book::watch_the_end() {
 void group_book::freeze() {
   bool all_frozen = true;
   std::uint64_t most = view_.limit.value_or(0);
-  for (const seat& s : seats_) {
+  for (const place& s : places_) {
     if (!s.latest) continue;
     most = std::max(most, s.latest->steps);
     if (s.present && !s.latest->frozen && !s.latest->stream_over) all_frozen = false;
   }
   if (!all_frozen) return;
   view_.limit = most;
-  const auto done = [&](const seat& s) {
+  const auto done = [&](const place& s) {
     return !s.present || s.latest->stream_over || s.latest->steps >= most;
   };
   // Nobody can take the steps that are left, since each of them needs all ranks.
   const bool stuck = settings_.communicator && making_ != making::ready;
   // Steps that need others are over when nobody may go back before them.
   const bool kept = !settings_.communicator || view_.agreed >= most;
-  if (stuck || (kept && std::ranges::all_of(seats_, done))) end(group_outcome::stopped, std::nullopt);
+  if (stuck || (kept && std::ranges::all_of(places_, done))) end(group_outcome::stopped, std::nullopt);
 }
 
 void group_book::tend_communicator() {
   if (!settings_.communicator || !established_ || !begun() || over()) return;
   using how = communicator_state::how;
-  const auto in_hand = [&](const seat& s) { return s.present && s.cleared; };
-  const bool complete = std::ranges::all_of(seats_, in_hand);
-  const auto state_of = [](const seat& s) -> const communicator_state& { return s.latest->communicator; };
-  const auto gave_up = [&](const seat& s) {
+  const auto in_hand = [&](const place& s) { return s.present && s.cleared; };
+  const bool complete = std::ranges::all_of(places_, in_hand);
+  const auto state_of = [](const place& s) -> const communicator_state& { return s.latest->communicator; };
+  const auto gave_up = [&](const place& s) {
     const communicator_state& c = state_of(s);
     return c.number == view_.communicator &&
            (c.at == how::broken || c.at == how::aborting || c.at == how::aborted);
   };
-  if ((making_ == making::making || making_ == making::ready) && std::ranges::any_of(seats_, gave_up))
+  if ((making_ == making::making || making_ == making::ready) && std::ranges::any_of(places_, gave_up))
     break_communicator();
   if (making_ == making::aborting) {
-    const auto clean = [&](const seat& s) { return !s.present || is_clean(state_of(s)); };
-    if (std::ranges::all_of(seats_, clean)) making_ = making::idle;
+    const auto clean = [&](const place& s) { return !s.present || is_clean(state_of(s)); };
+    if (std::ranges::all_of(places_, clean)) making_ = making::idle;
   }
   // A rank that is through cannot take part in another communicator, and no other rank needs it to.
-  const bool possible = std::ranges::none_of(seats_, [&](const seat& s) { return is_through(s); });
+  const bool possible = std::ranges::none_of(places_, [&](const place& s) { return is_through(s); });
   if (making_ == making::idle && complete && possible && view_.phase == group_phase::running) {
     making_ = making::drawing;
     view_.communicator = std::max(view_.communicator + 1, first_communicator());
     outbox_.emplace_back(draw_communicator_id{view_.communicator});
   }
-  const auto made = [&](const seat& s) {
+  const auto made = [&](const place& s) {
     return state_of(s).number == view_.communicator && state_of(s).at == how::made;
   };
-  if (making_ == making::making && complete && std::ranges::all_of(seats_, made)) making_ = making::ready;
+  if (making_ == making::making && complete && std::ranges::all_of(places_, made)) making_ = making::ready;
 }
 
 /// Its program has finished, and all ranks have taken its last step with it: its owner is gone and is not missed.
-bool group_book::is_through(const seat& s) const {
+bool group_book::is_through(const place& s) const {
   return settings_.common_steps && said(s.latest, &member_report::stream_over) &&
          s.latest->steps <= view_.agreed;
 }
@@ -294,17 +296,17 @@ std::uint64_t group_book::first_communicator() const {
 /// step, which no report on its way may move.
 void group_book::agree_on_snapshot() {
   if (!settings_.communicator || !established_ || !begun() || over()) return;
-  for (const seat& s : seats_) {
+  for (const place& s : places_) {
     if (s.present && s.cleared) view_.agreed = std::max(view_.agreed, s.latest->settled);
   }
   if (making_ != making::ready) return;
-  const auto& first = seats_.front().latest->held;
+  const auto& first = places_.front().latest->held;
   for (auto step = first.rbegin(); step != first.rend() && *step > view_.agreed; ++step) {
-    const auto has_it = [&](const seat& s) {
+    const auto has_it = [&](const place& s) {
       const auto& held = s.latest->held;
       return std::ranges::find(held, *step) != held.end();
     };
-    if (std::ranges::all_of(seats_, has_it)) {
+    if (std::ranges::all_of(places_, has_it)) {
       view_.agreed = *step;
       return;
     }
@@ -323,14 +325,14 @@ communicator_order group_book::communicator_for() const {
   return {act::none, view_.communicator, {}};
 }
 
-group_order group_book::order_for(const seat& s) const {
+group_order group_book::order_for(const place& s) const {
   group_order order;
   order.view = view_;
   order.incarnation = s.incarnation;
   order.everybody_knows = may_leave_;
   order.lost = missing();
   order.communicator = communicator_for();
-  if (const auto& own = seats_.front().latest) {
+  if (const auto& own = places_.front().latest) {
     order.host = own->card.host;
     order.pid = own->card.pid;
   }
@@ -346,7 +348,7 @@ group_order group_book::order_for(const seat& s) const {
 }
 
 void group_book::write_orders(steady_time now) {
-  for (seat& s : seats_) {
+  for (place& s : places_) {
     if (!s.latest || s.ended) continue;
     group_order order = order_for(s);
     if (s.told_at != never && now - s.told_at < settings_.beat() && says_the_same(s.told, order)) continue;
@@ -355,7 +357,7 @@ void group_book::write_orders(steady_time now) {
     s.told_at = now;
     outbox_.emplace_back(send_order{s.latest->card.process, std::move(order)});
   }
-  for (stranger& who : std::exchange(strangers_, {})) {
+  for (unknown_peer& who : std::exchange(unknown_peers_, {})) {
     // Who was to wait for a place may get one now: that is decided at its next report.
     if (over() && who.refusal.empty()) continue;
     group_order order;
@@ -369,14 +371,14 @@ void group_book::write_orders(steady_time now) {
 
 std::vector<std::uint32_t> group_book::missing() const {
   std::vector<std::uint32_t> ranks;
-  for (const seat& s : seats_) {
+  for (const place& s : places_) {
     if (!s.present) ranks.push_back(rank_of(s));
   }
   return ranks;
 }
 
 bool group_book::everybody_knows() const {
-  return std::ranges::all_of(seats_, [&](const seat& s) {
+  return std::ranges::all_of(places_, [&](const place& s) {
     if (s.other || s.earlier_may_live) return false;
     const bool said_so = s.latest && s.latest->view.outcome != group_outcome::none;
     if (s.present) return said_so;

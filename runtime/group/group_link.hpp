@@ -3,7 +3,7 @@
 //
 //   member_link                                        coordinator_listener
 //     connect ------------------------------------------>  same host: the kernel says that it is the same user
-//     TLS 1.3, pre-shared secret (between hosts) <------>  strangers end here
+//     TLS 1.3, pre-shared secret (between hosts) <------>  unknown peers end here
 //     hello: protocol version, name of the group ------->
 //            <-------------------------------- hello       it is a link now, and has a number
 //     report ------------------------------------------->  callbacks.report
@@ -83,7 +83,7 @@ result<void> prepare_links(const link_settings& settings);
 using link_id = std::uint64_t;
 
 /// Why a connection did not become a link.
-enum class stranger_kind : std::uint8_t {
+enum class unknown_peer_kind : std::uint8_t {
   other_user,     ///< of the same host
   garbage,        ///< sends something else than a member would
   no_secret,      ///< a member without a secret, where one is needed, or with one where none is
@@ -94,18 +94,18 @@ enum class stranger_kind : std::uint8_t {
   crowded_out,    ///< was the oldest of too many
   count,
 };
-[[nodiscard]] const char* name_of(stranger_kind kind) noexcept;
+[[nodiscard]] const char* name_of(unknown_peer_kind kind) noexcept;
 
-/// Strangers of one kind since the last news of this kind. The first is news at once, later ones at most every 10 s:
+/// Unknown peers of one kind since the last news of this kind. The first is news at once, later ones at most every 10 s:
 /// there may be thousands of them.
-struct stranger_news {
-  stranger_kind kind = stranger_kind::garbage;
+struct unknown_peer_news {
+  unknown_peer_kind kind = unknown_peer_kind::garbage;
   std::uint64_t count = 0;
   std::string peer{};  ///< the last one: "10.0.0.7:4711", or "pid 4711 of user 1000"
   std::string text{};  ///< what was wrong with it
 };
 /// "10.0.0.7:4711 (another secret): its secret is another one (x17)"
-[[nodiscard]] std::string text_of(const stranger_news& news);
+[[nodiscard]] std::string text_of(const unknown_peer_news& news);
 
 class coordinator_listener {
  public:
@@ -124,7 +124,7 @@ class coordinator_listener {
     /// The address cannot be taken yet (an earlier process has it, ...). It is tried again; called when the reason
     /// changes.
     std::function<void(const std::string& why)> not_listening{};
-    std::function<void(const stranger_news&)> stranger{};
+    std::function<void(const unknown_peer_news&)> unknown_peer{};
   };
 
   static constexpr std::size_t pending_max = 64;
@@ -143,8 +143,9 @@ class coordinator_listener {
   /// Closes every link and the address.
   void stop();
 
-  /// Strangers by kind, since the beginning.
-  [[nodiscard]] std::array<std::uint64_t, static_cast<std::size_t>(stranger_kind::count)> strangers() const;
+  /// Unknown peers by kind, since the beginning.
+  [[nodiscard]] std::array<std::uint64_t, static_cast<std::size_t>(unknown_peer_kind::count)> unknown_peers()
+      const;
   [[nodiscard]] std::size_t links() const;
   [[nodiscard]] std::size_t pending() const;
 

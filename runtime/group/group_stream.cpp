@@ -110,12 +110,13 @@ bool group_stream::read_once() {
   const ssize_t got = ::recv(socket_.native_handle(), some.data(), some.size(), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
   if (got < 0) {
-    fail(stranger_kind::garbage, os_failure(errc::io, errno, "reading").message);
+    fail(unknown_peer_kind::garbage, os_failure(errc::io, errno, "reading").message);
     return false;
   }
   if (got == 0) {
-    fail(stranger_kind::garbage, stage_ == stage::open ? "it closed the connection"
-                                                       : "it closed the connection before it said who it is");
+    fail(unknown_peer_kind::garbage, stage_ == stage::open
+                                         ? "it closed the connection"
+                                         : "it closed the connection before it said who it is");
     return false;
   }
   last_heard_ = now();
@@ -128,7 +129,8 @@ void group_stream::take(std::string_view bytes) {
   if (stage_ != stage::open) {
     handshake_bytes_ += bytes.size();
     if (handshake_bytes_ > coordinator_listener::handshake_bytes_max)
-      return fail(stranger_kind::garbage, fmt::format("{} bytes and no word of who it is", handshake_bytes_));
+      return fail(unknown_peer_kind::garbage,
+                  fmt::format("{} bytes and no word of who it is", handshake_bytes_));
   }
   if (!tls_) return take_plain(bytes);
   std::string plain;
@@ -143,16 +145,16 @@ void group_stream::take_plain(std::string_view plain) {
   cutter_.feed(plain);
   while (stage_ != stage::closed) {
     auto next = cutter_.next();
-    if (!next) return fail(stranger_kind::garbage, next.error().message);
+    if (!next) return fail(unknown_peer_kind::garbage, next.error().message);
     if (!*next) return;
     const frame_cutter::frame& frame = **next;
     if (stage_ == stage::open) {
-      if (frame.type == frame_type::hello) return fail(stranger_kind::garbage, "it says twice who it is");
-      if (auto ok = calls_.frame(frame); !ok) return fail(stranger_kind::garbage, ok.error().message);
+      if (frame.type == frame_type::hello) return fail(unknown_peer_kind::garbage, "it says twice who it is");
+      if (auto ok = calls_.frame(frame); !ok) return fail(unknown_peer_kind::garbage, ok.error().message);
     } else if (frame.type == frame_type::hello) {
       take_hello(frame.payload);
     } else {
-      return fail(stranger_kind::garbage, "it does not say who it is");
+      return fail(unknown_peer_kind::garbage, "it does not say who it is");
     }
   }
 }
@@ -167,17 +169,17 @@ void group_stream::greet() {
 
 void group_stream::take_hello(std::string_view payload) {
   const auto hello = decode_hello(payload);
-  if (!hello) return fail(stranger_kind::garbage, hello.error().message);
+  if (!hello) return fail(unknown_peer_kind::garbage, hello.error().message);
   const link_settings& own = side_->settings;
   // The peer is told even if it is the wrong one: so it can say why it is alone.
   if (side_->listens) send(encode(link_hello{own.protocol, own.group}));
   if (hello->group != own.group) {
-    return fail(stranger_kind::wrong_group,
+    return fail(unknown_peer_kind::wrong_group,
                 fmt::format("it is of the group '{}', and this is '{}'", printable(hello->group), own.group));
   }
   if (hello->protocol != own.protocol) {
     return fail(
-        stranger_kind::wrong_version,
+        unknown_peer_kind::wrong_version,
         fmt::format("it speaks version {} of the protocol, and this process version {}: all ranks need the "
                     "same penstock",
                     hello->protocol, own.protocol));
@@ -189,13 +191,13 @@ void group_stream::take_hello(std::string_view payload) {
   calls_.opened();
 }
 
-void group_stream::fail(stranger_kind kind, std::string why) {
+void group_stream::fail(unknown_peer_kind kind, std::string why) {
   if (stage_ == stage::open) return end(std::nullopt, why);
-  if (kind == stranger_kind::garbage && !tls_ &&
+  if (kind == unknown_peer_kind::garbage && !tls_ &&
       (first_.starts_with(tls_record) || first_.starts_with(tls_alert))) {
     // It understands this, and says the same.
     if (side_->listens) send(encode(link_hello{side_->settings.protocol, side_->settings.group}));
-    return end(stranger_kind::no_secret, "it has a secret, and this process has none");
+    return end(unknown_peer_kind::no_secret, "it has a secret, and this process has none");
   }
   end(kind, why);
 }
@@ -203,12 +205,12 @@ void group_stream::fail(stranger_kind kind, std::string why) {
 void group_stream::fail_tls(const tls_failure& failure) {
   if (stage_ != stage::open && first_.find(hello_magic) != std::string::npos) {
     leaving_.append(tls_handshake_failure);  // what OpenSSL does not say to those who do not speak TLS
-    return end(stranger_kind::no_secret, "it has no secret, and this process has one");
+    return end(unknown_peer_kind::no_secret, "it has no secret, and this process has one");
   }
   switch (failure.kind) {
-    case tls_trouble::wrong_secret: return fail(stranger_kind::wrong_secret, failure.text);
-    case tls_trouble::wrong_identity: return fail(stranger_kind::wrong_group, failure.text);
-    case tls_trouble::garbage: return fail(stranger_kind::garbage, failure.text);
+    case tls_trouble::wrong_secret: return fail(unknown_peer_kind::wrong_secret, failure.text);
+    case tls_trouble::wrong_identity: return fail(unknown_peer_kind::wrong_group, failure.text);
+    case tls_trouble::garbage: return fail(unknown_peer_kind::garbage, failure.text);
   }
 }
 
@@ -275,7 +277,7 @@ void group_stream::look() {
   if (stage_ == stage::closed) return;
   if (stage_ != stage::open) {
     if (!silence_.is_over(now())) return look_later();
-    return end(stranger_kind::too_slow, "it did not say who it is within the deadline");
+    return end(unknown_peer_kind::too_slow, "it did not say who it is within the deadline");
   }
   if (std::exchange(looked_at_, last_heard_) != last_heard_) {
     silent_ = false;
@@ -295,11 +297,11 @@ void group_stream::look() {
   if (stage_ != stage::closed) look_later();
 }
 
-void group_stream::end(std::optional<stranger_kind> kind, const std::string& why) {
+void group_stream::end(std::optional<unknown_peer_kind> kind, const std::string& why) {
   if (stage_ == stage::closed) return;
   const auto self = shared_from_this();
   flush();  // what TLS, or a greeting, has to tell the peer
-  if (kind == stranger_kind::too_slow) drop_what_is_left(socket_.native_handle());
+  if (kind == unknown_peer_kind::too_slow) drop_what_is_left(socket_.native_handle());
   shut_quietly();
   calls_.closed(kind, why);
 }

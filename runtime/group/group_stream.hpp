@@ -40,7 +40,7 @@ class group_stream : public std::enable_shared_from_this<group_stream> {
     /// A refusal closes the connection.
     std::function<result<void>(const frame_cutter::frame&)> frame;
     /// Once. `kind`: only if it was never open.
-    std::function<void(std::optional<stranger_kind> kind, const std::string& why)> closed;
+    std::function<void(std::optional<unknown_peer_kind> kind, const std::string& why)> closed;
     /// Nothing was heard for too long. Without this callback the connection is closed then.
     std::function<void(const std::string& why)> silent{};
     /// Nothing was heard since the last call, or for an eighth of the silence that is too long, and a debugger holds the
@@ -63,7 +63,7 @@ class group_stream : public std::enable_shared_from_this<group_stream> {
   void send(std::string frame);
   /// No more callbacks. The peer is told.
   void close() { shut_quietly(); }
-  /// The same for a stranger: nothing is kept, nothing is sent.
+  /// The same for an unknown peer: nothing is kept, nothing is sent.
   void drop();
 
   [[nodiscard]] bool proven() const noexcept { return stage_ == stage::open || (tls_ && tls_->proven()); }
@@ -81,14 +81,14 @@ class group_stream : public std::enable_shared_from_this<group_stream> {
   void take_plain(std::string_view plain);
   void greet();
   void take_hello(std::string_view payload);
-  void fail(stranger_kind kind, std::string why);
+  void fail(unknown_peer_kind kind, std::string why);
   void fail_tls(const tls_failure& failure);
   void flush();
   void write_when_possible();
   void watch(nanoseconds at_most);
   void look_later();
   void look();
-  void end(std::optional<stranger_kind> kind, const std::string& why);
+  void end(std::optional<unknown_peer_kind> kind, const std::string& why);
   void shut_quietly();
 
   std::shared_ptr<const stream_facts_of_side> side_;

@@ -204,7 +204,7 @@ void member_link::body::connected_socket(unique_fd socket, local_peer peer) {
     if (const auto self = weak.lock()) return self->heard(frame);
     return {};
   };
-  calls.closed = [weak, id](std::optional<stranger_kind>, const std::string& why) {
+  calls.closed = [weak, id](std::optional<unknown_peer_kind>, const std::string& why) {
     if (const auto self = weak.lock()) self->ended(id, why);
   };
   calls.silent = [weak, id](const std::string& why) {

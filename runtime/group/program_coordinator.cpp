@@ -53,8 +53,8 @@ result<void> program_coordinator::listen(boost::asio::io_context& io, const link
     cannot_listen(why);
     step();
   };
-  calls.stranger = [this, step](const stranger_news& news) {
-    driver_.stranger(text_of(news));
+  calls.unknown_peer = [this, step](const unknown_peer_news& news) {
+    driver_.unknown_peer(text_of(news));
     step();
   };
   auto made = coordinator_listener::make(io, links, std::move(calls));

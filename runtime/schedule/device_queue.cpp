@@ -78,14 +78,14 @@ std::vector<device_departure> device_queue::owner_lost(std::uint64_t era,
   for (const auto& [upload, job] : std::exchange(ordered_, {})) {
     entry& e = jobs_.at(job);
     e.upload = 0;
-    const bool charged = blamed && blamed->job == job;
-    if (charged) e.causes.push_back(blamed->cause);
+    const bool is_blamed = blamed && blamed->job == job;
+    if (is_blamed) e.causes.push_back(blamed->cause);
     if (!e.wanted) {
       gone.push_back(depart(job, device_end::cancelled));
-    } else if (charged && blamed->poisons) {
+    } else if (is_blamed && blamed->poisons) {
       gone.push_back(depart(job, device_end::poisoned));
     } else if (!e.idempotent) {
-      if (!charged && blamed) e.causes.push_back(blamed->cause);
+      if (!is_blamed && blamed) e.causes.push_back(blamed->cause);
       gone.push_back(depart(job, device_end::lost));
     } else {
       waiting_.push_back(job);

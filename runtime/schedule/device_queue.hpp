@@ -36,7 +36,7 @@ struct device_departure {
   std::uint64_t job = 0;
   device_end how = device_end::answered;
   bool wanted = true;  ///< false: it was cancelled while it was ordered, and its caller knows that
-  std::vector<std::string> causes{};  ///< ends of owners that are charged to it, oldest first
+  std::vector<std::string> causes{};  ///< ends of owners that are blamed on it, oldest first
 };
 
 struct device_order {
@@ -46,7 +46,7 @@ struct device_order {
   bool operator==(const device_order&) const = default;
 };
 
-/// What the death of an owner is charged to.
+/// What the death of an owner is blamed on.
 struct device_blame {
   std::uint64_t job = 0;
   std::string cause;

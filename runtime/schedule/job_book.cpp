@@ -135,7 +135,7 @@ void job_book::settle(job_entry& e, settle_job how) {
   how.job = job;
   how.attempts = e.runs;
   how.never_leased = !e.leased_before;
-  if (e.charged) {
+  if (e.blamed) {
     if (how.how != job_end::poisoned) {
       auto causes = suspicion_.causes_of(as_suspect(job));
       std::ranges::move(how.causes, std::back_inserter(causes));
@@ -150,8 +150,8 @@ void job_book::settle(job_entry& e, settle_job how) {
 void job_book::enqueue(job_entry& e) {
   const job_id job = e.request.job;
   ++waiting_;
-  if (e.charged && suspicion_.isolated(as_suspect(job))) {
-    e.where = whereabouts::isolated;  // next_trial() picks it up
+  if (e.blamed && suspicion_.isolated(as_suspect(job))) {
+    e.where = whereabouts::isolated;  // next_probation() picks it up
   } else if (e.request.fresh) {
     e.where = whereabouts::fresh;
     fresh_.add(e);
@@ -160,7 +160,7 @@ void job_book::enqueue(job_entry& e) {
     placed_jobs& group = placed_[*e.request.place];
     if (group.jobs.empty()) group.absent_since.reset();  // it has waited for nobody since
     group.jobs.emplace(job, &e);
-  } else if (e.charged) {
+  } else if (e.blamed) {
     e.where = whereabouts::suspected;
     suspected_.add(e);
   } else {
@@ -309,7 +309,7 @@ void job_book::worker_drains(worker_ref who, bool after_current_batch) {
 }
 
 /// The row that the worker had started. If no row reads as started but the next one is unreadable, that one:
-/// a job that overwrites the table and then dies must still be charged.
+/// a job that overwrites the table and then dies must still be blamed.
 std::optional<job_book::row_place> job_book::row_at_work(const worker& w, worker_ref who,
                                                          const std::vector<lease_reading>& last) const {
   std::optional<row_place> overwritten;
@@ -329,27 +329,26 @@ std::optional<job_book::row_place> job_book::row_at_work(const worker& w, worker
   return overwritten;
 }
 
-std::optional<job_charge> job_book::would_charge(worker_ref who,
-                                                 const std::vector<lease_reading>& last) const {
+std::optional<job_blame> job_book::would_blame(worker_ref who, const std::vector<lease_reading>& last) const {
   const worker* w = workers_.living(who);
   if (w == nullptr || w->more.ending) return std::nullopt;
   const auto at = row_at_work(*w, who, last);
   if (!at) return std::nullopt;
   const job_entry& e = *w->slots[at->slot].use.rows[at->row].job;
-  const std::uint32_t attempt = e.charged ? suspicion_.attempt_of(as_suspect(e.request.job)) : 1;
-  return job_charge{e.request.job, attempt, w->kind == worker_kind::sacrificial};
+  const std::uint32_t attempt = e.blamed ? suspicion_.attempt_of(as_suspect(e.request.job)) : 1;
+  return job_blame{e.request.job, attempt, w->kind == worker_kind::sacrificial};
 }
 
-std::optional<job_charge> job_book::worker_died(worker_ref who, const std::vector<lease_reading>& last,
-                                                const std::string& cause, bool blames, steady_time now) {
+std::optional<job_blame> job_book::worker_died(worker_ref who, const std::vector<lease_reading>& last,
+                                               const std::string& cause, bool blames, steady_time now) {
   worker* w = workers_.living(who);
   if (w == nullptr) return std::nullopt;
-  const auto charge = blames ? would_charge(who, last) : std::nullopt;
+  const auto blame = blames ? would_blame(who, last) : std::nullopt;
   const auto at = row_at_work(*w, who, last);
   w->alive = false;
   w->more.died = now;
   suspicion_.worker_gone(who);
-  const last_words words{cause, charge.has_value(), w->kind == worker_kind::sacrificial, who.worker, now};
+  const last_words words{cause, blame.has_value(), w->kind == worker_kind::sacrificial, who.worker, now};
   const std::vector<std::uint32_t> order = w->more.order;
   for (const std::uint32_t number : order) {
     const lease_ref lease{who, number, w->slots[number].generation};
@@ -369,16 +368,16 @@ std::optional<job_charge> job_book::worker_died(worker_ref who, const std::vecto
   for (std::uint32_t i = 0; i < w->slots.size(); ++i) {
     if (w->slots[i].at == stage::leased) end_lease_if_over(who.worker, i);
   }
-  return charge;
+  return blame;
 }
 
-/// Decides what happens to a job whose worker is dead: retried, charged, or failed.
+/// Decides what happens to a job whose worker is dead: retried, blamed, or failed.
 void job_book::lose_row(const row& lost, bool at_work, const last_words& words) {
   job_entry& e = *lost.job;
   const bool begun = at_work || lost.at == row_state::begun;
   if (begun && lost.at != row_state::begun) ++e.runs;
   if (e.ending) return settle(e, {.how = job_end::cancelled});
-  const bool blamed = at_work && words.charges;
+  const bool blamed = at_work && words.blames;
   const nanoseconds limit = e.request.limit;
   if (blamed && limit.count() > 0 && lost.at == row_state::begun && words.now - lost.begun >= limit)
     return settle(e, {.how = job_end::timed_out, .causes = {words.cause}});
@@ -386,18 +385,18 @@ void job_book::lose_row(const row& lost, bool at_work, const last_words& words) 
   if (!e.request.idempotent && (begun || lost.at == row_state::unreadable))
     return settle(e, {.how = job_end::worker_lost, .causes = {words.cause}});
   if (blamed) {
-    e.charged = true;
+    e.blamed = true;
     e.avoid = words.worker;
-    e.charged_at = words.now;
-    auto poisoned = suspicion_.charge_death(as_suspect(e.request.job), e.request.job, words.alone,
-                                            words.worker, words.cause);
+    e.blamed_at = words.now;
+    auto poisoned = suspicion_.blame_death(as_suspect(e.request.job), e.request.job, words.alone,
+                                           words.worker, words.cause);
     if (poisoned) return settle(e, {.how = job_end::poisoned, .causes = std::move(poisoned->causes)});
   }
   enqueue(e);
 }
 
 void job_book::cannot_try_alone(const std::string& reason) {
-  while (const auto next = suspicion_.next_trial()) {
+  while (const auto next = suspicion_.next_probation()) {
     std::vector<std::string> causes = suspicion_.causes_of(next->who);
     causes.push_back("could not be tried alone: " + reason);
     job_entry& e = jobs_.at(next->who.sample);

@@ -6,7 +6,7 @@
 //   waiting ---------> leased --------------------> begun ------------------------------> settled
 //      ^                 |                            |
 //      |  revoked, or    |     its worker died:       |
-//      |  a death before |     charged, tried again   |     (poisoned, timed_out, worker_lost, cancelled)
+//      |  a death before |     blamed, tried again   |     (poisoned, timed_out, worker_lost, cancelled)
 //      +-----------------+----------------------------+------------------------------> settled
 //
 // Every submitted job is settled exactly once. A lease is a slot with several small jobs (a bundle with at
@@ -14,7 +14,7 @@
 // which rows have started and finished by reading the slot's table: on each report of the worker, and once
 // more after its death.
 //
-// Semantics 43-45 and 47. Suspicion, trials and poisoning work as for samples (suspicion.hpp): after the
+// Semantics 43-45 and 47. Suspicion, probations and poisoning work as for samples (suspicion.hpp): after the
 // second death a job runs alone in the sacrificial worker; the third death poisons it.
 //
 // Order. Jobs are leased in the order of their numbers, so a retried job precedes all jobs that were never
@@ -95,7 +95,7 @@ struct job_request {
 
 struct leased_job {
   job_id job = 0;
-  std::uint32_t attempt = 1;  ///< 1 + deaths charged to it
+  std::uint32_t attempt = 1;  ///< 1 + deaths blamed on it
   bool first = true;          ///< the first lease of this job
   bool operator==(const leased_job&) const = default;
 };
@@ -127,7 +127,7 @@ struct settle_job {
   job_id job = 0;
   job_end how = job_end::result;
   std::uint32_t attempts = 0;         ///< how many times it was started, as far as is known
-  std::vector<std::string> causes{};  ///< of the deaths charged to it, oldest first
+  std::vector<std::string> causes{};  ///< of the deaths blamed on it, oldest first
   /// For result, exception and too_large: the row of the table with the details.
   struct place {
     lease_ref lease;
@@ -140,7 +140,7 @@ struct settle_job {
 };
 
 /// Kill this worker to end its current job, even if it runs another one by then (supervisor). No job is
-/// charged.
+/// blamed.
 struct end_worker {
   worker_ref who;
   job_id job = 0;
@@ -199,8 +199,8 @@ enum class cancelled : std::uint8_t {
   over,             ///< it is settled, or was never submitted
 };
 
-/// The job that a death is charged to.
-struct job_charge {
+/// The job that a death is blamed on.
+struct job_blame {
   job_id job = 0;
   std::uint32_t attempt = 1;
   bool alone = false;  ///< it ran in the sacrificial worker
@@ -257,12 +257,12 @@ class job_book {
   [[nodiscard]] job_arrival seen(const lease_reading& so_far);
   /// Call when the process is reaped, or survives SIGKILL. `last`: the current table of every lease in
   /// leases_of(); a missing one counts as unreadable. `blames`: false if the death is unrelated to its work
-  /// (an operator, a drain). Returns the job that is charged; empty after an end_worker command.
-  std::optional<job_charge> worker_died(worker_ref who, const std::vector<lease_reading>& last,
-                                        const std::string& cause, bool blames, steady_time now);
-  /// The job that worker_died would charge, without charging it: for death records.
-  [[nodiscard]] std::optional<job_charge> would_charge(worker_ref who,
-                                                       const std::vector<lease_reading>& last) const;
+  /// (an operator, a drain). Returns the job that is blamed; empty after an end_worker command.
+  std::optional<job_blame> worker_died(worker_ref who, const std::vector<lease_reading>& last,
+                                       const std::string& cause, bool blames, steady_time now);
+  /// The job that worker_died would blame, without blaming it: for death records.
+  [[nodiscard]] std::optional<job_blame> would_blame(worker_ref who,
+                                                     const std::vector<lease_reading>& last) const;
   /// The leases whose tables worker_died needs, in the order in which they run.
   [[nodiscard]] std::vector<open_lease> leases_of(worker_ref who) const;
   /// The sacrificial worker cannot be started: jobs that wait for it are poisoned.
@@ -294,7 +294,7 @@ class job_book {
   [[nodiscard]] bool wants_sacrificial() const noexcept { return suspicion_.anybody_isolated(); }
   [[nodiscard]] std::uint64_t waiting() const noexcept { return waiting_; }
   [[nodiscard]] std::uint64_t unsettled() const noexcept { return jobs_.size(); }
-  /// Unsettled jobs that were charged with a death.
+  /// Unsettled jobs that were blamed with a death.
   [[nodiscard]] std::uint64_t suspected() const noexcept { return suspicion_.suspects(); }
   /// Rows of leases that are not settled.
   [[nodiscard]] std::uint32_t rows_of(std::uint32_t worker) const noexcept;
@@ -314,10 +314,10 @@ class job_book {
     function_entry* function = nullptr;
     whereabouts where = whereabouts::ordinary;
     bool leased_before = false;
-    bool charged = false;     // with a death at least
+    bool blamed = false;      // with a death at least
     bool ending = false;      // its worker is being killed to end it
-    std::uint32_t avoid = 0;  // the worker that died of it last, if it is charged
-    steady_time charged_at{};
+    std::uint32_t avoid = 0;  // the worker that died of it last, if it is blamed
+    steady_time blamed_at{};
     std::uint32_t runs = 0;
     // While it is leased:
     std::uint32_t worker = 0;
@@ -350,10 +350,10 @@ class job_book {
     [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
     [[nodiscard]] std::uint64_t size() const noexcept { return count_; }
     /// The first job that does not avoid `worker`; if it is the `only` worker, the first of all. Jobs that were
-    /// charged until `patient_since` avoid nobody any more.
+    /// blamed until `patient_since` avoid nobody any more.
     [[nodiscard]] job_entry* first_for(std::uint32_t worker, bool only, steady_time patient_since) const;
-    /// When the first of the jobs that avoid `worker` was charged.
-    [[nodiscard]] std::optional<steady_time> first_charged(std::uint32_t worker) const;
+    /// When the first of the jobs that avoid `worker` was blamed.
+    [[nodiscard]] std::optional<steady_time> first_blamed(std::uint32_t worker) const;
     [[nodiscard]] job_id first() const;  ///< of all; there is one
 
    private:
@@ -418,14 +418,14 @@ class job_book {
   enum class takeover : std::uint8_t { work, nothing_for_it, nothing };
   struct last_words {
     const std::string& cause;
-    bool charges = false;  // some job
+    bool blames = false;  // some job
     bool alone = false;
     std::uint32_t worker = 0;
     steady_time now{};
   };
 
   // job_leasing.cpp: what advance() decides.
-  void lease_trials();
+  void lease_probations();
   void lease_fresh(steady_time now);
   void prepare_for_fresh(steady_time now);
   [[nodiscard]] std::uint64_t processes_under_way(steady_time now) const;

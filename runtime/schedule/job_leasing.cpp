@@ -42,7 +42,7 @@ std::vector<job_command> job_book::advance(steady_time now) {
   if (!paused_ && !jobs_.empty()) {
     loaders_ = 0;
     for (const auto& [index, w] : workers_.all()) loaders_ += w.takes_leases() && is_loader(w) ? 1 : 0;
-    lease_trials();
+    lease_probations();
     lease_fresh(now);
     lease_placed(now);
     lease_suspects(now);
@@ -66,9 +66,9 @@ void job_book::look_when_patience_ends(steady_time now) {
   for (const auto& [index, w] : workers_.all()) {
     if (!is_loader(w) || !works(w) || !is_idle(w)) continue;
     for (const restricted_jobs* some : {&suspected_, &fresh_}) {
-      const auto charged = some->first_charged(index);
-      if (charged && *charged + settings_.suspect_patience > now)
-        look_again(*charged + settings_.suspect_patience);
+      const auto blamed = some->first_blamed(index);
+      if (blamed && *blamed + settings_.suspect_patience > now)
+        look_again(*blamed + settings_.suspect_patience);
     }
   }
 }
@@ -102,7 +102,7 @@ void job_book::give(std::uint32_t index) {
   order.rows.reserve(scratch_.bundle.size());
   for (job_entry* e : scratch_.bundle) {
     const job_id job = e->request.job;
-    const std::uint32_t attempt = e->charged ? suspicion_.attempt_of({0, job}) : 1;
+    const std::uint32_t attempt = e->blamed ? suspicion_.attempt_of({0, job}) : 1;
     order.rows.push_back({job, attempt, !std::exchange(e->leased_before, true)});
     e->where = whereabouts::leased;
     e->worker = index;
@@ -124,11 +124,11 @@ void job_book::lease_alone(std::uint32_t index, job_entry& e) {
   give(index);
 }
 
-void job_book::lease_trials() {
+void job_book::lease_probations() {
   if (!suspicion_.anybody_isolated()) return;
   for (auto& [index, w] : workers_.all()) {
     if (is_loader(w) || !works(w) || !is_idle(w)) continue;
-    const auto next = suspicion_.next_trial();
+    const auto next = suspicion_.next_probation();
     if (!next) return;
     job_entry& e = jobs_.at(next->who.sample);
     if (!may_begin(e)) return;
@@ -136,7 +136,7 @@ void job_book::lease_trials() {
       refresh(index, w);
     } else if (!w.free.empty()) {
       lease_alone(index, e);
-      suspicion_.begin_trial(next->who, {{index, w.incarnation}, e.slot, w.slots[e.slot].generation});
+      suspicion_.begin_probation(next->who, {{index, w.incarnation}, e.slot, w.slots[e.slot].generation});
     }
   }
 }
@@ -274,7 +274,7 @@ void job_book::refresh(std::uint32_t index, worker& w) {
 bool job_book::something_for(std::uint32_t index, const worker& w, steady_time now) {
   const auto begins = [this](const job_entry* e) { return e != nullptr && may_begin(*e); };
   if (!is_loader(w)) {
-    const auto next = suspicion_.next_trial();
+    const auto next = suspicion_.next_probation();
     return next && may_begin(jobs_.at(next->who.sample));
   }
   const auto placed = placed_.find(index);
@@ -354,8 +354,8 @@ job_book::takeover job_book::revoke_half_for(std::uint32_t idle, std::uint32_t d
       const bool first = number == from.more.order.front() && i == known.first_open;
       if (first || r.at != row_state::waiting || r.asked || r.job->request.fresh || r.job->request.place)
         continue;
-      const steady_time patient_until = r.job->charged_at + settings_.suspect_patience;
-      if (r.job->charged && r.job->avoid == idle && loaders_ > 1 && now < patient_until) {
+      const steady_time patient_until = r.job->blamed_at + settings_.suspect_patience;
+      if (r.job->blamed && r.job->avoid == idle && loaders_ > 1 && now < patient_until) {
         without = takeover::nothing_for_it;
         look_again(patient_until);
       } else {
@@ -382,12 +382,12 @@ job_book::takeover job_book::revoke_half_for(std::uint32_t idle, std::uint32_t d
 // ---- jobs that only some workers may run ------------------------------------------------------------------
 
 void job_book::restricted_jobs::add(job_entry& e) {
-  by_avoided_[e.charged ? std::optional(e.avoid) : std::nullopt].emplace(e.request.job, &e);
+  by_avoided_[e.blamed ? std::optional(e.avoid) : std::nullopt].emplace(e.request.job, &e);
   ++count_;
 }
 
 void job_book::restricted_jobs::remove(const job_entry& e) {
-  const auto group = by_avoided_.find(e.charged ? std::optional(e.avoid) : std::nullopt);
+  const auto group = by_avoided_.find(e.blamed ? std::optional(e.avoid) : std::nullopt);
   group->second.erase(e.request.job);
   if (group->second.empty()) by_avoided_.erase(group);
   --count_;
@@ -398,7 +398,7 @@ job_book::job_entry* job_book::restricted_jobs::first_for(std::uint32_t worker, 
   job_entry* best = nullptr;
   for (const auto& [avoided, jobs] : by_avoided_) {
     const auto may_run = [&](const auto& entry) {
-      return only || avoided != worker || entry.second->charged_at <= patient_since;
+      return only || avoided != worker || entry.second->blamed_at <= patient_since;
     };
     const auto first = std::ranges::find_if(jobs, may_run);
     if (first == jobs.end()) continue;
@@ -408,12 +408,12 @@ job_book::job_entry* job_book::restricted_jobs::first_for(std::uint32_t worker, 
   return best;
 }
 
-std::optional<steady_time> job_book::restricted_jobs::first_charged(std::uint32_t worker) const {
+std::optional<steady_time> job_book::restricted_jobs::first_blamed(std::uint32_t worker) const {
   const auto group = by_avoided_.find(worker);
   if (group == by_avoided_.end()) return std::nullopt;
-  const auto& first = *std::ranges::min_element(group->second, {},
-                                                [](const auto& entry) { return entry.second->charged_at; });
-  return first.second->charged_at;
+  const auto& first =
+      *std::ranges::min_element(group->second, {}, [](const auto& entry) { return entry.second->blamed_at; });
+  return first.second->blamed_at;
 }
 
 /// A suspect should run elsewhere than where it killed, in case that place is the cause. But the other workers may be

@@ -75,7 +75,7 @@ job_id job_book::first_waiting() const {
     if (!some->empty()) first = std::min(first, some->first());
   for (const auto& [place, group] : placed_)
     if (!group.jobs.empty()) first = std::min(first, group.jobs.begin()->first);
-  if (const auto next = suspicion_.next_trial()) first = std::min(first, next->who.sample);
+  if (const auto next = suspicion_.next_probation()) first = std::min(first, next->who.sample);
   return first;
 }
 

@@ -42,7 +42,7 @@ ledger::ledger(ledger_settings settings, const batch_source& source, stream_rang
 std::vector<command> ledger::advance() {
   if (!gave_up_) {
     if (!paused_) {
-      lease_trials();
+      lease_probations();
       lease_batches();
       make_room_for_head();
     }
@@ -69,7 +69,7 @@ bool ledger::try_lease(stream_position position) {
   resolve_samples(position);
   batch& b = at(position);
   const std::uint64_t epoch = source_.epoch_of(position);
-  if (waits_for_trial(epoch, b)) return false;
+  if (waits_for_probation(epoch, b)) return false;
   const auto worker = choose_worker(b);
   if (!worker) return false;
   const lease_ref lease = take_slot(*worker, position);
@@ -121,7 +121,7 @@ void ledger::make_room_for_head() {
   if (!waiting_.contains(head)) return;
   resolve_samples(head);
   const batch& lost = at(head);
-  if (waits_for_trial(source_.epoch_of(head), lost) || choose_worker(lost)) return;
+  if (waits_for_probation(source_.epoch_of(head), lost) || choose_worker(lost)) return;
   std::optional<stream_position> highest;
   for (const auto& [index, worker] : workers_.all()) {
     if (!eligible(index, worker, lost)) continue;
@@ -177,11 +177,11 @@ void ledger::worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind
   workers_.join(who, slots, kind);
 }
 
-std::optional<charge> ledger::worker_died(worker_ref who, std::optional<flight_mark> mark,
-                                          const std::string& cause) {
+std::optional<blame> ledger::worker_died(worker_ref who, std::optional<flight_mark> mark,
+                                         const std::string& cause) {
   worker_entry* worker = workers_.living(who);
   if (worker == nullptr) return std::nullopt;
-  const std::optional<charge> charged = mark ? resolve(who, *mark) : std::nullopt;
+  const std::optional<blame> blamed = mark ? resolve(who, *mark) : std::nullopt;
   worker->alive = false;
   for (std::uint32_t i = 0; i < worker->slots.size(); ++i) {
     if (worker->slots[i].at != stage::leased) continue;
@@ -192,25 +192,25 @@ std::optional<charge> ledger::worker_died(worker_ref who, std::optional<flight_m
     at(*position).lost = true;
   }
   suspicion_.worker_gone(who);
-  if (charged) charge_death(*charged, who.worker, cause);
-  return charged;
+  if (blamed) blame_death(*blamed, who.worker, cause);
+  return blamed;
 }
 
 void ledger::worker_drains(worker_ref who) {
   if (worker_entry* worker = workers_.living(who)) worker->draining = true;
 }
 
-std::optional<charge> ledger::resolve(worker_ref who, const flight_mark& mark) const {
+std::optional<blame> ledger::resolve(worker_ref who, const flight_mark& mark) const {
   if (workers_.standing_of({who, mark.slot, mark.generation}) != lease_standing::current) return std::nullopt;
   const auto& position = workers_.find(who.worker)->slots[mark.slot].use.position;
   if (position) {
     const batch& b = at(*position);
     if (mark.row >= b.samples.size()) return std::nullopt;
-    return charge{*position, b.samples[mark.row].sample, b.samples[mark.row].attempt, false};
+    return blame{*position, b.samples[mark.row].sample, b.samples[mark.row].attempt, false};
   }
-  const auto tried = suspicion_.trial_under({who, mark.slot, mark.generation});
-  if (!tried) return std::nullopt;  // the trial was cancelled in the meantime
-  return charge{tried->position, tried->who.sample, tried->attempt, true};
+  const auto tried = suspicion_.probation_under({who, mark.slot, mark.generation});
+  if (!tried) return std::nullopt;  // the probation was cancelled in the meantime
+  return blame{tried->position, tried->who.sample, tried->attempt, true};
 }
 
 // ---- loading ----------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ arrival ledger::loaded(const load_report& report) {
   const auto [holder, number, generation] = report.lease;
   const std::optional<stream_position> leased = workers_.at(holder.worker).slots[number].use.position;
   if (!leased) {
-    trial_reported(report);
+    probation_reported(report);
     free_slot(holder.worker, number);
     return arrival::accepted;
   }
@@ -310,9 +310,9 @@ ledger::loss ledger::loss_of(std::uint64_t epoch, std::uint64_t sample) const {
 
 // ---- suspects ---------------------------------------------------------------------------------------------
 
-void ledger::charge_death(const charge& to, std::uint32_t worker, const std::string& cause) {
+void ledger::blame_death(const blame& to, std::uint32_t worker, const std::string& cause) {
   const suspect who{source_.epoch_of(to.position), to.sample};
-  if (auto lost = suspicion_.charge_death(who, to.position, to.alone, worker, cause))
+  if (auto lost = suspicion_.blame_death(who, to.position, to.alone, worker, cause))
     tell_quarantined(std::move(*lost));
 }
 
@@ -337,28 +337,28 @@ void ledger::tell_quarantined(sample_quarantined lost) {
   }
 }
 
-bool ledger::waits_for_trial(std::uint64_t epoch, const batch& b) const {
+bool ledger::waits_for_probation(std::uint64_t epoch, const batch& b) const {
   return suspicion_.anybody_isolated() && std::ranges::any_of(b.samples, [&](const planned_sample& s) {
            return suspicion_.isolated({epoch, s.sample});
          });
 }
 
-void ledger::lease_trials() {
+void ledger::lease_probations() {
   for (auto& [index, worker] : workers_.all()) {
     if (worker.kind != worker_kind::sacrificial || !worker.takes_leases() || worker.leased > 0 ||
         worker.free.empty()) {
       continue;
     }
-    const auto next = suspicion_.next_trial();
+    const auto next = suspicion_.next_probation();
     if (!next) return;
     const lease_ref lease = take_slot(index, std::nullopt);
-    suspicion_.begin_trial(next->who, lease);
+    suspicion_.begin_probation(next->who, lease);
     outbox_.emplace_back(
         load_command{lease, next->position, next->who.epoch, {{next->who.sample, next->attempt}}});
   }
 }
 
-void ledger::trial_reported(const load_report& report) {
+void ledger::probation_reported(const load_report& report) {
   const auto ended = suspicion_.clear(report.lease);
   if (ended && !report.failures.empty())
     record_failure(ended->position, ended->who.sample, report.failures.front().reason);

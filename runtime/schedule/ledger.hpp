@@ -15,9 +15,9 @@
 // loaded batch survives the death of its worker: its bytes are complete, and the memory belongs to the
 // session.
 //
-// Bounds. A batch in flight has a slot, or is on the device, or waits for a lease that it lost, for a trial
+// Bounds. A batch in flight has a slot, or is on the device, or waits for a lease that it lost, for a probation
 // of one of its samples, or as the newest one for a worker that may load it. So there are at most
-//     slots of all loaders + buffers of the device + batches that lost a lease or wait for a trial + 1
+//     slots of all loaders + buffers of the device + batches that lost a lease or wait for a probation + 1
 // of them, and as many uploads as there are slots and buffers.
 #pragma once
 
@@ -68,7 +68,7 @@ struct ledger_settings {
 
 struct planned_sample {
   std::uint64_t sample = 0;
-  std::uint32_t attempt = 1;  ///< 1 + deaths charged to it in this epoch
+  std::uint32_t attempt = 1;  ///< 1 + deaths blamed on it in this epoch
   bool operator==(const planned_sample&) const = default;
 };
 
@@ -135,8 +135,8 @@ struct flight_mark {
   std::uint32_t row = 0;
 };
 
-/// The sample that a death is charged to.
-struct charge {
+/// The sample that a death is blamed on.
+struct blame {
   stream_position position = 0;
   std::uint64_t sample = 0;
   std::uint32_t attempt = 1;
@@ -166,9 +166,8 @@ class ledger {
   void worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind = worker_kind::loader);
   /// Call when the process is reaped, or when it survives SIGKILL. Other workers get its leases, and the next
   /// incarnation its slots; that one must not join before this one is reaped. Returns the sample that the
-  /// death was charged to, if any.
-  std::optional<charge> worker_died(worker_ref who, std::optional<flight_mark> mark,
-                                    const std::string& cause);
+  /// death was blamed on, if any.
+  std::optional<blame> worker_died(worker_ref who, std::optional<flight_mark> mark, const std::string& cause);
   /// No new leases for this worker; it finishes those that it holds.
   void worker_drains(worker_ref who);
 
@@ -215,7 +214,7 @@ class ledger {
     return suspicion_.quarantined();
   }
   /// The sample that a worker's flight mark refers to, if the mark matches a lease that the worker holds.
-  [[nodiscard]] std::optional<charge> resolve(worker_ref who, const flight_mark& mark) const;
+  [[nodiscard]] std::optional<blame> resolve(worker_ref who, const flight_mark& mark) const;
 
  private:
   enum class batch_state : std::uint8_t { waiting, leased, loaded, uploading, on_device, acknowledged };
@@ -233,7 +232,7 @@ class ledger {
   };
 
   struct slot_use {
-    std::optional<stream_position> position{};  // empty: the lease of a trial, or dropped by seek
+    std::optional<stream_position> position{};  // empty: the lease of a probation, or dropped by seek
     bool uploading = false;
   };
   using table = slot_table<slot_use>;
@@ -261,7 +260,7 @@ class ledger {
   [[nodiscard]] bool in_window(stream_position position) const noexcept {
     return position >= base_ && position - base_ < window_.size();
   }
-  void lease_trials();
+  void lease_probations();
   void lease_batches();
   bool try_lease(stream_position position);
   [[nodiscard]] bool eligible(std::uint32_t index, const worker_entry& worker, const batch& b) const;
@@ -276,12 +275,12 @@ class ledger {
   [[nodiscard]] resolved_row resolve_row(stream_position position, std::uint32_t row,
                                          std::uint64_t planned) const;
   [[nodiscard]] loss loss_of(std::uint64_t epoch, std::uint64_t sample) const;
-  [[nodiscard]] bool waits_for_trial(std::uint64_t epoch, const batch& b) const;
-  void charge_death(const charge& to, std::uint32_t worker, const std::string& cause);
+  [[nodiscard]] bool waits_for_probation(std::uint64_t epoch, const batch& b) const;
+  void blame_death(const blame& to, std::uint32_t worker, const std::string& cause);
   void tell_quarantined(sample_quarantined lost);
   void record_failure(stream_position position, std::uint64_t sample, const std::string& reason);
   void fail_run(failure reason);
-  void trial_reported(const load_report& report);
+  void probation_reported(const load_report& report);
   void forget_acknowledged();
 
   ledger_settings settings_;

@@ -24,7 +24,7 @@ namespace penstock::schedule {
 /// An ordinary loader, or the extra worker that tries one suspect alone.
 enum class worker_kind : std::uint8_t { loader, sacrificial };
 
-/// How a worker's message was judged.
+/// How a worker's message was decided.
 enum class arrival : std::uint8_t {
   accepted,
   late,       ///< from an earlier incarnation, or about a lease that is over: dropped and counted

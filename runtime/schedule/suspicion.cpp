@@ -8,7 +8,7 @@ namespace penstock::schedule {
 namespace {
 
 // A sample that was cleared this often and kills again does so only together with others. It is quarantined
-// then, so that trials end.
+// then, so that probations end.
 constexpr std::uint32_t cleared_max = 2;
 
 std::uint32_t deaths_in(const std::vector<std::string>& causes) {
@@ -17,9 +17,9 @@ std::uint32_t deaths_in(const std::vector<std::string>& causes) {
 
 }  // namespace
 
-std::optional<sample_quarantined> suspicion::charge_death(const suspect& who, stream_position position,
-                                                          bool alone, std::uint32_t worker,
-                                                          const std::string& cause) {
+std::optional<sample_quarantined> suspicion::blame_death(const suspect& who, stream_position position,
+                                                         bool alone, std::uint32_t worker,
+                                                         const std::string& cause) {
   record& found = records_[who];
   found.causes.push_back(cause);
   found.last_worker = worker;
@@ -48,29 +48,29 @@ std::optional<std::uint32_t> suspicion::last_worker(const suspect& who) const {
   return it->second.last_worker;
 }
 
-trial suspicion::as_trial(const suspect& who, const isolation& waiting) const {
+probation suspicion::as_probation(const suspect& who, const isolation& waiting) const {
   return {who, waiting.position, attempt_of(who), waiting.lease};
 }
 
-std::optional<trial> suspicion::next_trial() const {
+std::optional<probation> suspicion::next_probation() const {
   const auto it = std::ranges::find_if(isolated_, [](const auto& entry) { return !entry.second.lease; });
-  return it == isolated_.end() ? std::nullopt : std::optional(as_trial(it->first, it->second));
+  return it == isolated_.end() ? std::nullopt : std::optional(as_probation(it->first, it->second));
 }
 
-void suspicion::begin_trial(const suspect& who, const lease_ref& lease) {
+void suspicion::begin_probation(const suspect& who, const lease_ref& lease) {
   const auto it = isolated_.find(who);
   PENSTOCK_CHECK(it != isolated_.end() && !it->second.lease, "sample {} of epoch {} is not waiting",
                  who.sample, who.epoch);
   it->second.lease = lease;
 }
 
-std::optional<trial> suspicion::trial_under(const lease_ref& lease) const {
+std::optional<probation> suspicion::probation_under(const lease_ref& lease) const {
   const auto it = std::ranges::find_if(isolated_, [&](const auto& e) { return e.second.lease == lease; });
-  return it == isolated_.end() ? std::nullopt : std::optional(as_trial(it->first, it->second));
+  return it == isolated_.end() ? std::nullopt : std::optional(as_probation(it->first, it->second));
 }
 
-std::optional<trial> suspicion::clear(const lease_ref& lease) {
-  const std::optional<trial> ended = trial_under(lease);
+std::optional<probation> suspicion::clear(const lease_ref& lease) {
+  const std::optional<probation> ended = probation_under(lease);
   if (!ended) return std::nullopt;
   record& found = records_.at(ended->who);
   found.causes.clear();

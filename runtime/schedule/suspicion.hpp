@@ -1,9 +1,9 @@
-// Which samples are suspected of killing workers: how many deaths each is charged with, which must be tried
+// Which samples are suspected of killing workers: how many deaths each is blamed with, which must be tried
 // alone, and which are quarantined (semantics 14, 15). Pure: no clock, no I/O, no knowledge of batches and
 // slots. The ledger reports deaths to it and queries it before leasing. The job book uses it the same way: a
 // job is {epoch 0, its number} and is forgotten when it is settled.
 //
-//                 death charged            max_attempts - 1 deaths           it killed again
+//                 death blamed            max_attempts - 1 deaths           it killed again
 //   unsuspected ----------------> suspected ----------------------> isolated ----------------> quarantined
 //       ^                             |                                 |                           |
 //       |                             |  cleared twice before, or       |  loaded alone: cleared    |
@@ -34,7 +34,7 @@ struct suspect {
 };
 
 /// A suspect that waits to be loaded alone, or is being loaded alone.
-struct trial {
+struct probation {
   suspect who;
   stream_position position = 0;  ///< of the batch that waits for the outcome
   std::uint32_t attempt = 1;
@@ -45,7 +45,7 @@ struct trial {
 struct sample_quarantined {
   stream_position position = 0;
   std::uint64_t sample = 0;
-  std::uint32_t attempts = 0;  ///< deaths charged to it since it was last cleared
+  std::uint32_t attempts = 0;  ///< deaths blamed on it since it was last cleared
   std::vector<std::string>
       causes;  ///< one for each death, oldest first; then why it could not be tried alone, if so
 };
@@ -58,15 +58,15 @@ class suspicion {
 
   // Deaths.
 
-  /// `worker` died of it. `alone`: in a trial, so it is quarantined. Returns the quarantine, if that is the
+  /// `worker` died of it. `alone`: in a probation, so it is quarantined. Returns the quarantine, if that is the
   /// outcome.
-  std::optional<sample_quarantined> charge_death(const suspect& who, stream_position position, bool alone,
-                                                 std::uint32_t worker, const std::string& cause);
+  std::optional<sample_quarantined> blame_death(const suspect& who, stream_position position, bool alone,
+                                                std::uint32_t worker, const std::string& cause);
   /// The number of samples with a death on record, including those cleared since.
   [[nodiscard]] std::size_t suspects() const noexcept { return records_.size(); }
-  /// 1 + the deaths charged to it.
+  /// 1 + the deaths blamed on it.
   [[nodiscard]] std::uint32_t attempt_of(const suspect& who) const;
-  /// The causes of the deaths charged to it, oldest first.
+  /// The causes of the deaths blamed on it, oldest first.
   [[nodiscard]] std::vector<std::string> causes_of(const suspect& who) const;
   /// The worker that died of it last; the next attempt should run on another one.
   [[nodiscard]] std::optional<std::uint32_t> last_worker(const suspect& who) const;
@@ -75,16 +75,16 @@ class suspicion {
 
   [[nodiscard]] bool anybody_isolated() const noexcept { return !isolated_.empty(); }
   [[nodiscard]] bool isolated(const suspect& who) const { return isolated_.contains(who); }
-  /// A trial that is not leased yet.
-  [[nodiscard]] std::optional<trial> next_trial() const;
-  void begin_trial(const suspect& who, const lease_ref& lease);
-  [[nodiscard]] std::optional<trial> trial_under(const lease_ref& lease) const;
-  /// The sample was loaded, or failed in the ordinary way: no longer a suspect. Empty: the trial was
+  /// A probation that is not leased yet.
+  [[nodiscard]] std::optional<probation> next_probation() const;
+  void begin_probation(const suspect& who, const lease_ref& lease);
+  [[nodiscard]] std::optional<probation> probation_under(const lease_ref& lease) const;
+  /// The sample was loaded, or failed in the ordinary way: no longer a suspect. Empty: the probation was
   /// cancelled.
-  std::optional<trial> clear(const lease_ref& lease);
+  std::optional<probation> clear(const lease_ref& lease);
   /// Trials leased to this worker must be tried again.
   void worker_gone(worker_ref who);
-  /// There is no worker for trials: every isolated sample is quarantined, because it cannot be cleared.
+  /// There is no worker for probations: every isolated sample is quarantined, because it cannot be cleared.
   std::vector<sample_quarantined> quarantine_isolated(const std::string& reason);
 
   // Quarantine.
@@ -97,11 +97,11 @@ class suspicion {
   void release(std::uint64_t sample);
 
   /// The suspect will never be loaded again: drops everything known about it, even its quarantine. The result
-  /// of a trial in progress is ignored.
+  /// of a probation in progress is ignored.
   void forget(const suspect& who);
   /// Drops suspicions of epochs that are over.
   void forget_epochs_before(std::uint64_t epoch);
-  /// The stream continues at another position: drops all suspicions, but no quarantine. Results of trials in
+  /// The stream continues at another position: drops all suspicions, but no quarantine. Results of probations in
   /// progress are ignored.
   void forget_suspects();
 
@@ -116,7 +116,7 @@ class suspicion {
     std::optional<lease_ref> lease;
   };
 
-  [[nodiscard]] trial as_trial(const suspect& who, const isolation& waiting) const;
+  [[nodiscard]] probation as_probation(const suspect& who, const isolation& waiting) const;
   sample_quarantined quarantine(std::uint64_t sample, stream_position position, const record& found);
 
   std::uint32_t max_attempts_;

@@ -149,12 +149,12 @@ std::string_view item_of(const progress_facts& f) {
   return f.status.jobs ? "job" : "sample";
 }
 
-awaited_if_any trial_of(const progress_facts& f) {
+awaited_if_any probation_of(const progress_facts& f) {
   const auto w = std::ranges::find(f.status.workers, f.sacrificial_place, &worker_status::id);
   if (w == f.status.workers.end() || in_state(*w, "stopped") || in_state(*w, "failed")) return std::nullopt;
   const std::string how =
       w->current_sample && !f.status.jobs ? "has been loading " + sample_of(f, *w) : "is " + w->state;
-  return awaited{stall_kind::trial,
+  return awaited{stall_kind::probation,
                  fmt::format("a {} that may kill workers, to be tried alone in {}, which {}", item_of(f),
                              name_of(*w), how),
                  w->id, in_state(*w, "starting") ? start_patience(f.worker_start_deadline) : nanoseconds(0)};
@@ -231,7 +231,7 @@ awaited workers_or_callers_of(const progress_facts& f, const pool_statistics& jo
   }
   if (jobs.waiting == 0) return {stall_kind::consumer, "jobs to be submitted"};
   if (f.status.state == "paused") return operator_who_paused("pool");
-  if (auto r = trial_of(f)) return *r;
+  if (auto r = probation_of(f)) return *r;
   return workers_of(f);
 }
 
@@ -241,7 +241,7 @@ const char* name_of(stall_kind kind) noexcept {
   switch (kind) {
     case stall_kind::sample: return "sample";
     case stall_kind::worker: return "worker";
-    case stall_kind::trial: return "trial";
+    case stall_kind::probation: return "trial";
     case stall_kind::nobody: return "nobody";
     case stall_kind::gpu_owner: return "gpu";
     case stall_kind::consumer: return "consumer";
@@ -273,7 +273,7 @@ awaited find_blocker(const progress_facts& f) {
   if (auto r = owner_of(f, batches)) return *r;
   if (f.status.state == "paused") return operator_who_paused("session");
   if (auto r = loading_of(f, batches)) return *r;
-  if (auto r = trial_of(f)) return *r;
+  if (auto r = probation_of(f)) return *r;
   return workers_of(f);
 }
 

@@ -34,7 +34,7 @@ void hang_detector::forget(std::uint32_t worker) {
   watched_.erase(worker);
 }
 
-std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector<child_sign>& signs) {
+std::vector<hang_finding> hang_detector::look(steady_time now, const std::vector<child_sign>& signs) {
   const nanoseconds shortest =
       std::min({settings_.start_deadline, settings_.heartbeat_timeout, settings_.item_timeout});
   const bool late = last_look_ && now - *last_look_ > settings_.tick() + shortest / 2;
@@ -46,8 +46,8 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
     c.last_work += slept;
   }
 
-  std::vector<hang_verdict> verdicts;
-  std::vector<hang_verdict> ordered;  // of items with their own limit
+  std::vector<hang_finding> findings;
+  std::vector<hang_finding> ordered;  // of items with their own limit
   std::size_t late_soon = 0;          // or late
   for (const child_sign& sign : signs) {
     const auto it = watched_.find(sign.worker);
@@ -58,29 +58,29 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
     if (sign.work_mark != c.work_mark || !sign.busy || sign.traced) c.last_work = now;
     c.heartbeats = sign.heartbeats;
     c.work_mark = sign.work_mark;
-    const auto has_own_limit = [&sign](const hang_verdict& v) { return v.kind == hang::item && sign.limit; };
-    if (const auto soon = judge(c, sign, now, 3); soon && !has_own_limit(*soon)) ++late_soon;
-    if (const auto verdict = judge(c, sign, now, 4))
-      (has_own_limit(*verdict) ? ordered : verdicts).push_back(*verdict);
+    const auto has_own_limit = [&sign](const hang_finding& v) { return v.kind == hang::item && sign.limit; };
+    if (const auto soon = check(c, sign, now, 3); soon && !has_own_limit(*soon)) ++late_soon;
+    if (const auto finding = check(c, sign, now, 4))
+      (has_own_limit(*finding) ? ordered : findings).push_back(*finding);
   }
 
   // If over half the pool is late at once, assume that the machine is slow, but only for a limited time.
   const bool together =
-      signs.size() >= pool_size_for_joint_misses && late_soon * 2 > signs.size() && !verdicts.empty();
+      signs.size() >= pool_size_for_joint_misses && late_soon * 2 > signs.size() && !findings.empty();
   if (!together) {
     // Those that recover more slowly than the others get half a timeout to follow.
     if (std::exchange(held_since_, std::nullopt)) {
-      for (const hang_verdict& v : std::exchange(verdicts, {})) give_half(watched_.at(v.worker), v.kind, now);
+      for (const hang_finding& v : std::exchange(findings, {})) give_half(watched_.at(v.worker), v.kind, now);
     }
-    verdicts.insert(verdicts.end(), ordered.begin(), ordered.end());
-    return verdicts;
+    findings.insert(findings.end(), ordered.begin(), ordered.end());
+    return findings;
   }
   if (!held_since_) held_since_ = now;
   nanoseconds missed{0};
-  for (const hang_verdict& v : verdicts) missed = std::max(missed, timeout_of(settings_, v.kind));
+  for (const hang_finding& v : findings) missed = std::max(missed, timeout_of(settings_, v.kind));
   if (now - *held_since_ < missed) return ordered;
-  verdicts.insert(verdicts.end(), ordered.begin(), ordered.end());
-  return verdicts;
+  findings.insert(findings.end(), ordered.begin(), ordered.end());
+  return findings;
 }
 
 void hang_detector::give_half(clocks& c, hang kind, steady_time now) const {
@@ -90,18 +90,18 @@ void hang_detector::give_half(clocks& c, hang kind, steady_time now) const {
   if (kind == hang::item) c.last_work = since;
 }
 
-std::optional<hang_verdict> hang_detector::judge(const clocks& c, const child_sign& sign, steady_time now,
+std::optional<hang_finding> hang_detector::check(const clocks& c, const child_sign& sign, steady_time now,
                                                  int quarters) const {
   const auto part = [quarters](nanoseconds timeout) { return timeout * quarters / 4; };
   if (!sign.ready) {
     if (now - c.started < part(settings_.start_deadline)) return std::nullopt;
-    return hang_verdict{sign.worker, hang::start, now - c.started};
+    return hang_finding{sign.worker, hang::start, now - c.started};
   }
   if (now - c.last_heartbeat >= part(settings_.heartbeat_timeout)) {
-    return hang_verdict{sign.worker, hang::heartbeat, now - c.last_heartbeat};
+    return hang_finding{sign.worker, hang::heartbeat, now - c.last_heartbeat};
   }
   if (sign.busy && now - c.last_work >= part(sign.limit.value_or(settings_.item_timeout))) {
-    return hang_verdict{sign.worker, hang::item, now - c.last_work};
+    return hang_finding{sign.worker, hang::item, now - c.last_work};
   }
   return std::nullopt;
 }

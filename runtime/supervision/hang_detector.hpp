@@ -36,7 +36,7 @@ struct child_sign {
   std::optional<nanoseconds> limit{};
 };
 
-struct hang_verdict {
+struct hang_finding {
   std::uint32_t worker = 0;
   hang kind = hang::heartbeat;
   nanoseconds since{0};  ///< time without a sign of life
@@ -54,7 +54,7 @@ class hang_detector {
   /// than half a timeout and, with four or more children, for one further timeout when over half of them
   /// miss their deadline together, which they do within a quarter of it: their last signs are not of one moment.
   /// Then those that recover after the others have half a timeout more.
-  std::vector<hang_verdict> look(steady_time now, const std::vector<child_sign>& signs);
+  std::vector<hang_finding> look(steady_time now, const std::vector<child_sign>& signs);
 
  private:
   struct clocks {
@@ -66,7 +66,7 @@ class hang_detector {
   };
 
   /// Compares with so many quarters of each timeout.
-  [[nodiscard]] std::optional<hang_verdict> judge(const clocks& c, const child_sign& sign, steady_time now,
+  [[nodiscard]] std::optional<hang_finding> check(const clocks& c, const child_sign& sign, steady_time now,
                                                   int quarters) const;
   void give_half(clocks& c, hang kind, steady_time now) const;
 

@@ -175,7 +175,7 @@ void owner_supervision::look(steady_time now, const owner_sign& sign) {
   if (!pid_ || is_over() || stage_ == owner_stage::stopping) return;  // a stopping one has its own deadline
   const child_sign seen{the_owner,      stage_ == owner_stage::ready, sign.heartbeats,
                         sign.work_mark, sign.in_hand.has_value(),     sign.traced};
-  for (const hang_verdict& v : hangs_.look(now, {seen})) {
+  for (const hang_finding& v : hangs_.look(now, {seen})) {
     const std::string time = duration_for_people(v.since);
     const upload_order* batch = sign.in_hand ? orders_.find_by_mark(*sign.in_hand) : nullptr;
     const std::string where = sign.wait_channel.empty() ? "" : "; it waits in " + sign.wait_channel;
@@ -221,12 +221,12 @@ void owner_supervision::close(steady_time now, bool whole, nanoseconds patience)
 
 void owner_supervision::restart(steady_time now) {
   if (stage_ == owner_stage::backoff) {
-    policy_.forgive();
+    policy_.reset();
     return start(now);
   }
   if (!pid_ || !hears()) return;
   operated_ = true;
-  policy_.forgive();
+  policy_.reset();
   ending_.kill(now);
 }
 
@@ -292,7 +292,7 @@ std::optional<failure> owner_supervision::why_no_other_helps(const owner_end& en
 }
 
 /// A batch that has killed two owners fails the run or is skipped.
-std::optional<uploads_lost::poison> owner_supervision::judge(const owner_orders::loss& loss) {
+std::optional<uploads_lost::poison> owner_supervision::decide(const owner_orders::loss& loss) {
   const std::string what =
       fmt::format("{} has killed {} GPU owners{}", describe(*loss.suspect), owner_orders::deaths_that_prove,
                   gave_up_ ? fmt::format("; the last one reported: {}", gave_up_->message) : "");
@@ -337,7 +337,7 @@ void owner_supervision::exited(std::uint32_t incarnation, steady_time now, const
 void owner_supervision::settle_death(steady_time now, const owner_end& end, const owner_orders::loss& loss,
                                      pid_t pid) {
   std::optional<uploads_lost::poison> left_out;
-  if (loss.proven) left_out = judge(loss);
+  if (loss.proven) left_out = decide(loss);
   if (is_over()) return;
   not_recovered_ = std::pair(incarnation_, now);
   const std::string words = gave_up_ ? gave_up_->message : end.last_lines;

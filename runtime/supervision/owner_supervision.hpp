@@ -70,7 +70,7 @@ struct uploads_lost {
     stream_position position = 0;
     std::string reason;
   };
-  /// What the death is charged to.
+  /// What the death is blamed on.
   struct blame {
     stream_position position = 0;
     std::string cause;  ///< how the owner ended
@@ -194,7 +194,7 @@ class owner_supervision {
   [[nodiscard]] owner_death_report report_of(const owner_end& end, const std::optional<upload_order>& suspect,
                                              steady_time now) const;
   [[nodiscard]] std::optional<failure> why_no_other_helps(const owner_end& end) const;
-  [[nodiscard]] std::optional<uploads_lost::poison> judge(const owner_orders::loss& loss);
+  [[nodiscard]] std::optional<uploads_lost::poison> decide(const owner_orders::loss& loss);
   void settle_death(steady_time now, const owner_end& end, const owner_orders::loss& loss, pid_t pid);
   void restart_or_fail(steady_time now, const restart_decision& next, failure if_not);
 

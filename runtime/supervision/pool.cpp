@@ -215,7 +215,7 @@ void pool::replace(place& p) {
 
 /// The place is no longer needed; its process may finish its leases.
 void pool::vacate(place& p, vacancy why) {
-  p.policy.forgive();
+  p.policy.reset();
   p.wanted = false;
   p.why_empty = why;
   p.canary_waits = false;
@@ -225,7 +225,7 @@ void pool::vacate(place& p, vacancy why) {
 
 /// The place needs a process again.
 void pool::occupy(place& p, steady_time now) {
-  p.policy.forgive();
+  p.policy.reset();
   p.wanted = true;
   p.why_empty = vacancy::none;
   p.canary_waits = false;

@@ -14,7 +14,7 @@ restart_decision restart_policy::child_died(steady_time now, const death& d) {
   using act = restart_decision::what;
   const bool lived_long = ready_since_ != never && now - ready_since_ >= settings_.backoff_reset_after;
   ready_since_ = never;
-  if (lived_long || d.ending == death::how::operated) forgive();
+  if (lived_long || d.ending == death::how::operated) reset();
   // Its end was ordered in order to replace it.
   if (d.ending == death::how::operated) return {act::restart, now};
   if (settings_.type == restart_type::temporary) return {act::stop, now};
@@ -39,7 +39,7 @@ restart_decision restart_policy::count_and_back_off(steady_time now) {
   return {restart_decision::what::restart, now + next_wait()};
 }
 
-void restart_policy::forgive() noexcept {
+void restart_policy::reset() noexcept {
   counted_.clear();
   in_a_row_ = 0;
 }

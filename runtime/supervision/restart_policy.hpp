@@ -13,7 +13,7 @@
 //
 //   death                                    restarts                    counts   resets the backoff
 //   operated: an ordered end                 at once                     no       yes, and clears the history
-//   charged to a sample, or fruitful         at once                     no       yes
+//   blamed on a sample, or fruitful         at once                     no       yes
 //   outside_kill                             after the backoff           no       no
 //   any other, or the start failed           after the backoff           yes      no
 //
@@ -51,7 +51,7 @@ struct death {
     operated     ///< an operator or the pool itself asked for it
   };
   how ending = how::abnormal;
-  bool charged = false;   ///< to a sample
+  bool blamed = false;    ///< to a sample
   bool fruitful = false;  ///< it completed a sample (a worker) or a batch (the owner) since it was ready
   /// SIGKILL that this session did not send, and no OOM kill was counted. Only set for deaths of the GPU
   /// owner: workers that are killed at every start by a memory limit unknown to us must be given up.
@@ -60,7 +60,7 @@ struct death {
   /// Counts towards the intensity (semantics 16).
   [[nodiscard]] bool counted() const noexcept { return backs_off() && !outside_kill; }
   /// The restart waits for the backoff.
-  [[nodiscard]] bool backs_off() const noexcept { return ending != how::operated && !charged && !fruitful; }
+  [[nodiscard]] bool backs_off() const noexcept { return ending != how::operated && !blamed && !fruitful; }
 };
 
 /// What happens to the place.
@@ -82,7 +82,7 @@ class restart_policy {
   /// A child that was ready for [backoff] reset_after before it died starts with a clean history.
   void child_ready(steady_time now) noexcept { ready_since_ = now; }
   /// An operator acted on this place: clear its history.
-  void forgive() noexcept;
+  void reset() noexcept;
 
  private:
   restart_decision count_and_back_off(steady_time now);

@@ -118,7 +118,7 @@ class termination {
   }
   /// Whether it died of a SIGKILL that this session did not send.
   [[nodiscard]] bool killed_from_outside(const process::exit_report& end) const;
-  /// Whether it exited on request, or was killed because it did not: its current work is then not charged.
+  /// Whether it exited on request, or was killed because it did not: its current work is then not blamed.
   [[nodiscard]] bool left_as_told(const process::exit_report& end) const;
 
  private:

@@ -177,16 +177,16 @@ void worker_supervision::exited(worker_ref who, steady_time now, const process::
   hangs_.forget(who.worker);
   if (oom_killed) c->ending.oom_killed(end);
   c->cause = c->ending.cause_text(end);
-  outbox_.emplace_back(judge_death{who, c->cause, !c->ending.left_as_told(end)});
+  outbox_.emplace_back(decide_blame{who, c->cause, !c->ending.left_as_told(end)});
 }
 
-death worker_supervision::death_of(const child& c, bool charged, std::uint64_t samples_done) {
+death worker_supervision::death_of(const child& c, bool blamed, std::uint64_t samples_done) {
   death d;
   const bool exited = c.ended->ending == process::exit_report::how::exited;
   if (exited && c.ended->code == exit_codes::finished) d.ending = death::how::normal;
   if (exited && exit_codes::is_permanent(c.ended->code)) d.ending = death::how::no_restart;
   if (const auto cause = c.ending.cause(); cause && !is_unexpected(*cause)) d.ending = death::how::operated;
-  d.charged = charged;
+  d.blamed = blamed;
   d.fruitful = c.at == stage::ready && samples_done > 0;
   return d;
 }
@@ -197,14 +197,14 @@ bool worker_supervision::is_no_worker_program(const child& c) const {
          !c.ending.cause();
 }
 
-worker_supervision::settled worker_supervision::judged(worker_ref who, steady_time now, bool charged,
-                                                       std::uint64_t samples_done,
-                                                       const std::string& last_words) {
+worker_supervision::settled worker_supervision::blame_decided(worker_ref who, steady_time now, bool blamed,
+                                                              std::uint64_t samples_done,
+                                                              const std::string& last_words) {
   const child* c = find(who);
   if (c == nullptr || !c->ended) return {};
   const bool asked = c->ending.cause_of(*c->ended) == death_cause::stopped;
   const settled news{c->cause, !asked, !(asked && (closing_ || c->sacrificial))};
-  death d = death_of(*c, charged, samples_done);
+  death d = death_of(*c, blamed, samples_done);
   if (c->gave_up && d.ending == death::how::no_restart && !closing_ && !c->sacrificial) {
     outbox_.emplace_back(
         workers_failed{{c->gave_up->code, fmt::format("worker {}: {}", who.worker, c->gave_up->message), 0}});
@@ -225,7 +225,7 @@ worker_supervision::settled worker_supervision::judged(worker_ref who, steady_ti
 
 // ---- looking ----------------------------------------------------------------------------------------------
 
-std::string worker_supervision::text_of(const hang_verdict& v, const child& c,
+std::string worker_supervision::text_of(const hang_finding& v, const child& c,
                                         const worker_sign& sign) const {
   const std::string tail = sign.wait_channel.empty() ? "" : " (" + sign.wait_channel + ")";
   const std::string time = duration_for_people(v.since);
@@ -252,7 +252,7 @@ void worker_supervision::look(steady_time now, const std::vector<worker_sign>& s
     seen.push_back({sign.worker, it->second.at == stage::ready, sign.heartbeats, sign.work_mark, sign.busy,
                     sign.traced, sign.limit});
   }
-  for (const hang_verdict& v : hangs_.look(now, seen)) {
+  for (const hang_finding& v : hangs_.look(now, seen)) {
     child& c = children_.at(v.worker);
     const auto sign = std::ranges::find(signs, v.worker, &worker_sign::worker);
     c.ending.hang(now, v.kind == hang::heartbeat ? death_cause::heartbeat : death_cause::hang,

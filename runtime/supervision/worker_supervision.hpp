@@ -5,7 +5,7 @@
 // The life of a worker:
 //
 //   started -- hello --> introduced -- says what it serves --> described -- memory for it --> assigned -- ready --> ready
-//   (handed to the scheduler) ... exited --> ended --> judged by the scheduler --> the pool decides about a replacement
+//   (handed to the scheduler) ... exited --> ended --> decided by the scheduler --> the pool decides about a replacement
 //
 // It combines three pure parts: the pool of places, each process's termination, and the clocks of the hang
 // detector.
@@ -72,8 +72,8 @@ struct write_off_worker {
   std::optional<pid_t> pid;    ///< none: its start has not returned
   bool blames_sample = false;  ///< its current sample is suspected
 };
-/// It is reaped: ask the scheduler whether a sample is charged, and call judged() with its answer.
-struct judge_death {
+/// It is reaped: ask the scheduler whether a sample is blamed, and call blame_decided() with its answer.
+struct decide_blame {
   worker_ref who;
   std::string cause;           ///< in words
   bool blames_sample = false;  ///< its current sample is suspected
@@ -97,7 +97,7 @@ struct workers_closed {};
 
 using worker_command =
     std::variant<start_worker, introduce_worker, hand_over_worker, retire_worker, stop_worker, signal_worker,
-                 killing_worker, write_off_worker, judge_death, memory_exceeded, gpu_use_reported,
+                 killing_worker, write_off_worker, decide_blame, memory_exceeded, gpu_use_reported,
                  sacrificial_failed, workers_failed, workers_closed>;
 
 /// What the supervisor reads about one worker when it polls.
@@ -152,9 +152,9 @@ class worker_supervision {
     bool unasked = false;        ///< neither the session nor an operator ordered it
     bool worth_telling = false;  ///< false: the session is ending, or the sacrificial worker is not needed
   };
-  /// The scheduler's answer to judge_death. `last_words` become part of the error if this fails the run.
-  settled judged(worker_ref who, steady_time now, bool charged, std::uint64_t samples_done,
-                 const std::string& last_words);
+  /// The scheduler's answer to decide_blame. `last_words` become part of the error if this fails the run.
+  settled blame_decided(worker_ref who, steady_time now, bool blamed, std::uint64_t samples_done,
+                        const std::string& last_words);
 
   /// The current state of all workers, including those being started. Call about every clocks.tick().
   void look(steady_time now, const std::vector<worker_sign>& signs);
@@ -199,14 +199,14 @@ class worker_supervision {
   void retire(child& c, steady_time now);
   void carry_out_pool_commands(steady_time now);
   void enforce_deadlines(steady_time now);
-  [[nodiscard]] std::string text_of(const hang_verdict& v, const child& c, const worker_sign& sign) const;
+  [[nodiscard]] std::string text_of(const hang_finding& v, const child& c, const worker_sign& sign) const;
   [[nodiscard]] bool is_no_worker_program(const child& c) const;
-  [[nodiscard]] static death death_of(const child& c, bool charged, std::uint64_t samples_done);
+  [[nodiscard]] static death death_of(const child& c, bool blamed, std::uint64_t samples_done);
 
   worker_rules rules_;
   pool pool_;
   hang_detector hangs_;
-  std::map<std::uint32_t, child> children_;  // by place; alive or not judged yet
+  std::map<std::uint32_t, child> children_;  // by place; alive or not decided yet
   std::vector<worker_command> outbox_;
   std::optional<steady_time> looked_;
   nanoseconds shortest_limit_ = nanoseconds::max();

@@ -145,7 +145,7 @@ void add_jobs(page& p, const pool_statistics& jobs) {
   p.begin("penstock_jobs_ended_total", "counter", "Jobs that ended, by outcome.");
   p.value("outcome", "ok", jobs.ok);
   p.value("outcome", "failed", jobs.failed);
-  p.counter("penstock_jobs_retried_total", "Deaths of workers that were charged to a job.", jobs.retried);
+  p.counter("penstock_jobs_retried_total", "Deaths of workers that were blamed on a job.", jobs.retried);
   p.begin("penstock_job_memory_bytes", "gauge", "What [jobs] memory limits.");
   p.value("of", "arguments", jobs.argument_bytes);
   p.value("of", "results", jobs.result_bytes);

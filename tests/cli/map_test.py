@@ -406,7 +406,7 @@ class FunctionTest(MapTest):
         self.assertLess(many, few + 32 * 1024, "KiB")
 
 
-class NemesisTest(MapTest):
+class FaultTest(MapTest):
     JOBS = int(os.environ.get("PENSTOCK_SOAK_JOBS", 1000))
 
     def test_while_workers_and_commands_are_killed_at_random_no_job_is_lost_and_the_output_is_whole_and_in_order(self):
@@ -414,7 +414,7 @@ class NemesisTest(MapTest):
         fate = random.Random(seed)
         items = ["%d-%d" % (i, fate.randrange(1 << 30)) for i in range(self.JOBS)]
         self.write("in", "".join(item + "\n" for item in items))
-        # Three deaths name a job, and the nemesis may well meet one three times.
+        # Three deaths name a job, and the fault injector may well meet one three times.
         process = self.start("map", "--command", "sh -c 'echo \"$1\"; echo \"$1\" >&2' sh {}", "--input", "in", "--output", "out.jsonl",
                              "--workers", 2, "--json", "--quiet", "--set", "quarantine.max_attempts=100", "--set", "log.level=off",
                              "--set", "loader.restart.intensity.max=1000",

@@ -53,7 +53,7 @@ class SchemaTest(PenstockTest):
         self.assertIn("[loader.hang]", answer["explanation"])
 
     def test_bad_files_are_bad_to_both_but_for_what_no_schema_can_see(self):
-        judged = 0
+        decided = 0
         for path in glob.glob(os.path.join(CORPUS, "bad", "*.toml")):
             with open(path, "rb") as file:
                 head = file.read(4000).decode("utf-8", "replace")
@@ -61,13 +61,13 @@ class SchemaTest(PenstockTest):
                 accepted = self.accepts(path)
             except (tomllib.TOMLDecodeError, UnicodeDecodeError):
                 continue  # not a TOML document
-            judged += 1
+            decided += 1
             self.assertEqual(accepted, bool(re.search("^# schema: accepts", head, re.M)), path)
-        self.assertGreater(judged, 40)
+        self.assertGreater(decided, 40)
 
     def test_the_program_and_the_schema_agree_on_files_without_surroundings(self):
         files = [path for path in glob.glob(os.path.join(CORPUS, "*", "*.toml"))]
-        judged = 0
+        decided = 0
         for path in files:
             with open(path, "rb") as file:
                 head = file.read(4000).decode("utf-8", "replace")
@@ -79,9 +79,9 @@ class SchemaTest(PenstockTest):
             except (tomllib.TOMLDecodeError, UnicodeDecodeError):
                 self.assertFalse(self.program_accepts(path), path)
                 continue
-            judged += 1
+            decided += 1
             self.assertEqual(accepted, self.program_accepts(path), path)
-        self.assertGreater(judged, 30)
+        self.assertGreater(decided, 30)
 
 
 if __name__ == "__main__":

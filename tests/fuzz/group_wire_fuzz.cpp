@@ -1,4 +1,4 @@
-// What a stranger may send to the ranks of a group: bytes in any pieces are cut into the same frames, or refused; a payload
+// What an unknown peer may send to the ranks of a group: bytes in any pieces are cut into the same frames, or refused; a payload
 // that is accepted can be sent again and comes back as it was.
 #include "runtime/group/group_wire.hpp"
 #include "tests/fuzz/fuzz_target.hpp"

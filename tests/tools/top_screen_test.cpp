@@ -182,7 +182,7 @@ std::string line_with(const std::vector<std::string>& screen, const std::string&
 
 }  // namespace
 
-TEST_CASE("on 80 columns the bar is there and samples are told apart, during a trial and after it") {
+TEST_CASE("on 80 columns the bar is there and samples are told apart, during a probation and after it") {
   const json before = look(0, 0, 3, 1);
   for (const char* const state : {"stopped", "ready"}) {
     CAPTURE(state);

@@ -3,7 +3,7 @@
 
     tools/bench/jobs.py BIN [--python PYTHON] [--rounds N] [--only ROW ...] [--json FILE]
 
-BIN has penstock, penstock-worker and penstock-bench-jobs of a Release build. The rivals of PyPI are looked for in PYTHON;
+BIN has penstock, penstock-worker and penstock-bench-jobs of a Release build. The competitors of PyPI are looked for in PYTHON;
 without it a virtual environment is made below a temporary folder, with the newest loky, joblib and Ray. GNU parallel is
 Debian's package "parallel". What is not there is left out.
 
@@ -38,7 +38,7 @@ TITLES = {"empty": "jobs that do nothing", "round-trip": "one job at a time",
           "megabyte": "1 MB in, 1 MB out", "command": "the command `true`"}
 
 
-# ---- the rivals, in a process and a Python of their own ------------------------------------------------------------
+# ---- the competitors, in a process and a Python of their own ------------------------------------------------------------
 
 
 def nothing():
@@ -103,7 +103,7 @@ class Ray:
         self.ray.shutdown()
 
 
-def rival_named(name):
+def competitor_named(name):
     if name == "concurrent.futures":
         from concurrent.futures import ProcessPoolExecutor
         return Executor(ProcessPoolExecutor(WORKERS))
@@ -113,8 +113,8 @@ def rival_named(name):
     return Joblib() if name == "joblib" else Ray()
 
 
-def rival_main(name, row, count):
-    pool = rival_named(name)
+def competitor_main(name, row, count):
+    pool = competitor_named(name)
     pool.warm_up()
     begun = time.perf_counter()
     if row == "empty" and isinstance(pool, Joblib):
@@ -172,7 +172,7 @@ def measure(row, pool, o):
     if pool == "penstock":
         told = json.loads(output_of([os.path.join(o.bin, "penstock-bench-jobs"), row, "--workers", str(WORKERS), "--jobs", str(count)]))
         return told["p50_us"] if row == "round-trip" else told["jobs_per_second"]
-    told = output_of([o.python, os.path.abspath(__file__), "--rival", pool, row, str(count)])
+    told = output_of([o.python, os.path.abspath(__file__), "--competitor", pool, row, str(count)])
     return json.loads(told.splitlines()[-1])["value"]
 
 
@@ -189,7 +189,7 @@ def version_of(python, package):
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def rivals_there(o):
+def competitors_there(o):
     there = {"concurrent.futures": "Python " + output_of([o.python, "-c", "import platform; print(platform.python_version())"]).strip()}
     for package in ("loky", "joblib", "ray"):
         version = version_of(o.python, package)
@@ -264,7 +264,7 @@ def main():
         needs_python = any(row != "command" for row in o.only or JOBS)
         if not o.python:
             o.python = make_environment(folder) if needs_python else sys.executable
-        there = rivals_there(o)
+        there = competitors_there(o)
         versions = dict(there)
         found = run_rounds(o, there)
     facts = {"processor": processor(), "kernel": platform.release(), "versions": versions, "workers": WORKERS,
@@ -277,10 +277,10 @@ def main():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--rival"]:
+    if sys.argv[1:2] == ["--competitor"]:
         # Imported by its name: loky sends functions of __main__ anew with each job.
         sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
         import jobs
-        jobs.rival_main(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+        jobs.competitor_main(sys.argv[2], sys.argv[3], int(sys.argv[4]))
     else:
         main()

@@ -45,7 +45,7 @@ def executor_of(name):
     return penstock.Pool(WORKERS, control_socket=False)
 
 
-def rival_main(name, row, count):
+def competitor_main(name, row, count):
     import numpy
     pool = executor_of(name)
     array = None if row == "empty" else numpy.ones(SIZES[row] // 8)
@@ -71,7 +71,7 @@ def measured(o, pool, row):
     if pool in o.packages:
         environment["PYTHONPATH"] = o.packages[pool]
     count = max(1, int(JOBS[row] * o.scale))
-    done = subprocess.run([o.python, "-P", os.path.abspath(__file__), "--rival", pool, row, str(count)], env=environment,
+    done = subprocess.run([o.python, "-P", os.path.abspath(__file__), "--competitor", pool, row, str(count)], env=environment,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=600)
     if done.returncode != 0:
         raise SystemExit("%s, %s: exit %d\n%s" % (pool, row, done.returncode, done.stderr[-2000:]))
@@ -107,10 +107,10 @@ def main():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--rival"]:
+    if sys.argv[1:2] == ["--competitor"]:
         # Imported by its name: loky and penstock send functions of __main__ by value, with each job.
         sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
         import python_pools
-        python_pools.rival_main(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+        python_pools.competitor_main(sys.argv[2], sys.argv[3], int(sys.argv[4]))
     else:
         main()

@@ -76,10 +76,10 @@ class Bench:
         return json.loads(done.stdout) if done.returncode == 0 else None
 
     def chaos(self, config, *options):
-        code, verdict = self.json("chaos", config, *options)
-        if "error" in verdict:
-            print("  (%s)" % verdict["error"], flush=True)
-        return code, verdict
+        code, decision = self.json("chaos", config, *options)
+        if "error" in decision:
+            print("  (%s)" % decision["error"], flush=True)
+        return code, decision
 
     # ---- parts ----------------------------------------------------------------------------------------------------
 
@@ -293,7 +293,7 @@ class Bench:
 
     def part_stopping(self):
         """stop, with one worker stopped, one ignoring SIGTERM, and all of them busy for a minute."""
-        program = self.write("deaf", "#!/bin/sh\ntrap '' TERM\nexec %s/penstock-worker\n" % self.bin)
+        program = self.write("unresponsive", "#!/bin/sh\ntrap '' TERM\nexec %s/penstock-worker\n" % self.bin)
         os.chmod(program, 0o755)
         config = self.write("stopping.toml", harness.synthetic(samples=1000, batch=8, epochs=1, dataset='wait = "60s"', more='[loader]\ncommand = ["%s"]' % program))
         for options, bar in ((["--now"], 8), ([], 25)):

@@ -3,7 +3,7 @@
 //
 //   session ----------- open_pool, close_pool, orders of operators ------------> supervisor
 //      |  \                                                                        |   ^
-//      |   +-- open_stream, seek_stream, pause_stream ... --> scheduler <- joined, |   | death_judged, want_sacrificial,
+//      |   +-- open_stream, seek_stream, pause_stream ... --> scheduler <- joined, |   | blame_decided, want_sacrificial,
 //      |                                                       |    ^    ended ----+   | fence_worker, worker_told_to_stop
 //      |                                       upload_batches  |    |  slots_released, |
 //      v                                                       v    |  owner_lost      +---- scheduler
@@ -91,7 +91,7 @@ struct meet_others {
 
 using heard =
     protocol::hears<open_pool, close_pool, worker_started, start_refused, worker_spoke, worker_lost_link,
-                    worker_exited, partition_prepared, death_judged, want_sacrificial, fence_worker,
+                    worker_exited, partition_prepared, blame_decided, want_sacrificial, fence_worker,
                     cancel_worker, limits_in_use, worker_told_to_stop, tell_when_handled, scale_pool,
                     restart_worker, drain_worker, tick, wake, meet_others>;
 using supervisor_actor = heard::actor;
@@ -153,7 +153,7 @@ using heard_by_member =
 using member_actor = heard_by_member::actor;
 using heard_by_coordinator =
     protocol::hears<reports_arrived, member_closed, member_process_ended, member_held, address_taken,
-                    address_refused, stranger_came, communicator_drawn, links_refused, leave_group,
+                    address_refused, unknown_peer_came, communicator_drawn, links_refused, leave_group,
                     drop_group, group_beat>;
 using coordinator_actor = heard_by_coordinator::actor;
 

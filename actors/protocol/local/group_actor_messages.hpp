@@ -76,7 +76,7 @@ struct address_taken {
 struct address_refused {
   std::string why;
 };
-struct stranger_came {
+struct unknown_peer_came {
   std::string who;  ///< and why it was refused
 };
 

@@ -29,11 +29,11 @@ struct lost_sample {
   std::vector<std::string> causes;
 };
 
-/// Which sample, if any, a worker's death is charged to.
-struct judgement {
+/// Which sample, if any, a worker's death is blamed on.
+struct blame_decision {
   worker_ref who;
-  std::optional<schedule::charge> charged;
-  std::uint64_t epoch = 0;  // of the charge
+  std::optional<schedule::blame> blamed;
+  std::uint64_t epoch = 0;  // of the blame
   std::uint64_t sequence = 0;
 };
 
@@ -57,7 +57,7 @@ struct worker_joined {
   std::shared_ptr<const unique_fd> parcels{};  ///< for a pool's worker: our end of its parcel socket
 };
 
-/// The process is reaped. The scheduler replies with death_judged.
+/// The process is reaped. The scheduler replies with blame_decided.
 struct worker_ended {
   worker_ref who;
   std::optional<schedule::flight_mark> mark;

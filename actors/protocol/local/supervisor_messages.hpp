@@ -51,8 +51,8 @@ struct partition_prepared {
   worker_ref who;
   std::optional<protocol::assign_slots> slots;  ///< none: refused; the failure is reported elsewhere
 };
-struct death_judged {
-  scheduler::judgement verdict;
+struct blame_decided {
+  scheduler::blame_decision decision;
 };
 struct want_sacrificial {
   bool wanted = false;

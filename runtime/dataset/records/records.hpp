@@ -14,7 +14,7 @@
 namespace penstock {
 
 /// One tensor, `data`. Records are read with pread directly into the slot, not through a mapping: a truncated
-/// file or failing storage is then an error code, not a SIGBUS that would be charged to the sample as a
+/// file or failing storage is then an error code, not a SIGBUS that would be blamed on the sample as a
 /// crash.
 class record_dataset final : public Dataset {
  public:

@@ -113,7 +113,7 @@ result<void> cuda_context::refuse_during_capture(cudaStream_t stream, std::strin
       what);
 }
 
-failure cuda_context::judged(cudaError_t status, std::string_view what) {
+failure cuda_context::failure_from(cudaError_t status, std::string_view what) {
   cudaGetLastError();
   failure why = cuda_failure(status, what);
   if (is_capture_error(status)) return why;  // says nothing about the context
@@ -132,7 +132,7 @@ failure cuda_context::judged(cudaError_t status, std::string_view what) {
 
 result<void> cuda_context::call(cudaError_t status, std::string_view what) {
   if (status == cudaSuccess) return {};
-  return tl::unexpected(judged(status, what));
+  return tl::unexpected(failure_from(status, what));
 }
 
 bool cuda_context::answers() {

@@ -83,8 +83,8 @@ class cuda_context {
 
   /// The failure for a status. Tests the device to find its kind: the code alone does not tell whether the
   /// context still works.
-  [[nodiscard]] failure judged(cudaError_t status, std::string_view what);
-  /// Success, or judged(status).
+  [[nodiscard]] failure failure_from(cudaError_t status, std::string_view what);
+  /// Success, or failure_from(status).
   result<void> call(cudaError_t status, std::string_view what);
   /// Whether a trivial operation works, on a stream that nothing else uses.
   [[nodiscard]] bool answers();

@@ -63,7 +63,7 @@ class cuda_device final : public device {
       return true;
     }
     cudaGetLastError();
-    if (!context_.answers()) return tl::unexpected(judged(status, "page-locking memory, at or before"));
+    if (!context_.answers()) return tl::unexpected(failure_from(status, "page-locking memory, at or before"));
     // Pageable memory is slower but correct.
     if (!warned_pageable_) {
       log::warn(
@@ -90,9 +90,9 @@ class cuda_device final : public device {
       std::size_t total = 0;
       cudaMemGetInfo(&free, &total);
       return tl::unexpected(
-          judged(status, fmt::format("allocating {} buffers of {} on {} (asked {}, free {} of {})", buffers,
-                                     bytes_for_people(one), name_, bytes_for_people(all),
-                                     bytes_for_people(free), bytes_for_people(total))));
+          failure_from(status, fmt::format("allocating {} buffers of {} on {} (asked {}, free {} of {})",
+                                           buffers, bytes_for_people(one), name_, bytes_for_people(all),
+                                           bytes_for_people(free), bytes_for_people(total))));
     }
     ring_.resize(buffers);
     group_jobs_ = std::clamp(buffers / 4, 1U, group_jobs_max);
@@ -257,7 +257,7 @@ class cuda_device final : public device {
     const auto done = cudaStreamSynchronize(program_stream_);
     const auto left = cudaGetLastError();
     if (done != cudaSuccess)
-      return tl::unexpected(judged(done, "the work of a device program, at or before"));
+      return tl::unexpected(failure_from(done, "the work of a device program, at or before"));
     return call(left, "left behind by a call of the device program");
   }
 
@@ -269,7 +269,7 @@ class cuda_device final : public device {
     std::size_t free = 0;
     std::size_t total = 0;
     cudaMemGetInfo(&free, &total);
-    return tl::unexpected(judged(
+    return tl::unexpected(failure_from(
         status, fmt::format("allocating memory for a device program on {} (asked {}, free {} of {})", name_,
                             bytes_for_people(bytes), bytes_for_people(free), bytes_for_people(total))));
   }
@@ -301,14 +301,16 @@ class cuda_device final : public device {
     bool slots_are_free = false;
   };
 
-  failure judged(cudaError_t status, std::string_view what) { return context_.judged(status, what); }
+  failure failure_from(cudaError_t status, std::string_view what) {
+    return context_.failure_from(status, what);
+  }
   result<void> call(cudaError_t status, std::string_view what) { return context_.call(status, what); }
 
   result<bool> is_done(cudaEvent_t event) {
     const auto status = cudaEventQuery(event);
     if (status == cudaSuccess) return true;
     if (status == cudaErrorNotReady) return false;
-    return tl::unexpected(judged(status, "waiting for a copy or a kernel, at or before"));
+    return tl::unexpected(failure_from(status, "waiting for a copy or a kernel, at or before"));
   }
 
   result<cudaEvent_t> take_event() {
@@ -403,7 +405,7 @@ class cuda_device final : public device {
     const auto status = cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, copy_stream_);
     if (status == cudaSuccess) return {};
     return tl::unexpected(
-        judged(status, fmt::format("copying {} to {}, at or before", bytes_for_people(bytes), name_)));
+        failure_from(status, fmt::format("copying {} to {}, at or before", bytes_for_people(bytes), name_)));
   }
 
   result<void> convert(const ring_buffer& b, std::uint32_t rows, const batch_extents& extents) {

@@ -39,7 +39,7 @@ struct worker_context {
 struct sample_request {
   std::uint64_t index = 0;
   std::uint64_t epoch = 0;
-  std::uint32_t attempt = 1;  ///< 1 + deaths of workers charged to this sample in this epoch
+  std::uint32_t attempt = 1;  ///< 1 + deaths of workers blamed on this sample in this epoch
   random_source& random;
 };
 
@@ -132,7 +132,7 @@ class batch_slot {
 };
 
 /// A dataset. One instance lives in each worker process; penstock calls it from one thread. A crash in it
-/// ends only that process, which is replaced; the crash is charged to the sample being loaded.
+/// ends only that process, which is replaced; the crash is blamed on the sample being loaded.
 class PENSTOCK_API Dataset {
  public:
   Dataset() = default;
@@ -153,7 +153,7 @@ class PENSTOCK_API Dataset {
 
   /// Called once for every batch with at least one row, after its last load(): may change rows in place. Take
   /// randomness only from `random`, which is keyed by the first row's sample: the batch is then the same in
-  /// every worker. If it throws, all samples of the batch have failed; a crash is charged to the last sample.
+  /// every worker. If it throws, all samples of the batch have failed; a crash is blamed on the last sample.
   virtual void collate(const batch_slot& batch, random_source& random);
 
   /// The sample's name for people (a path, a key), shown in reports. Must be cheap; called before each load.

@@ -42,9 +42,7 @@ class PENSTOCK_API JobCall {
   void describe(std::string_view work);
 
   [[nodiscard]] std::uint64_t job() const noexcept { return job_; }  ///< number in the pool, from 1
-  [[nodiscard]] std::uint32_t attempt() const noexcept {
-    return attempt_;
-  }  ///< 1 + deaths charged to the job
+  [[nodiscard]] std::uint32_t attempt() const noexcept { return attempt_; }  ///< 1 + deaths blamed on the job
   [[nodiscard]] std::uint32_t worker() const noexcept { return worker_; }
 
   /// Where result() gets its memory from. Implemented by job_main.

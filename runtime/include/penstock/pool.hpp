@@ -48,7 +48,7 @@ struct job_failure {
   std::string type{};                 ///< of an exception: its type
   std::string text{};                 ///< one sentence
   std::string traceback{};            ///< of an exception, if it brought one
-  std::vector<std::string> causes{};  ///< deaths of workers, or of GPU owners, charged to it, oldest first
+  std::vector<std::string> causes{};  ///< deaths of workers, or of GPU owners, blamed on it, oldest first
   std::uint32_t attempts = 0;         ///< how often it was begun
   std::optional<std::chrono::nanoseconds> ran{};  ///< how long its last attempt ran; empty: none began
 };

@@ -79,13 +79,13 @@ struct death_report {
   death_cause cause = death_cause::unknown;
   std::optional<std::string> signal;    ///< "SIGSEGV"
   std::optional<std::int32_t> code;     ///< exit status
-  std::optional<std::uint64_t> sample;  ///< the sample that the death is charged to
+  std::optional<std::uint64_t> sample;  ///< the sample that the death is blamed on
   std::optional<std::string> path;
   std::optional<std::uint64_t> epoch;
   std::optional<std::uint64_t> sequence;
-  std::optional<std::uint64_t> job{};  ///< in a pool: the job that the death is charged to; no sample then
+  std::optional<std::uint64_t> job{};  ///< in a pool: the job that the death is blamed on; no sample then
   std::optional<std::string> work{};   ///< its function, or what that calls its work
-  std::uint32_t attempt = 0;           ///< of the sample or job; 0 if none is charged
+  std::uint32_t attempt = 0;           ///< of the sample or job; 0 if none is blamed
   std::string phase;  ///< what it was doing: "idle", "setup", "loading", "checking", "collating"
   std::chrono::system_clock::time_point time;  ///< when the session noticed
   double lived_seconds = 0;
@@ -144,7 +144,7 @@ struct pool_statistics {
   std::uint64_t running = 0;  ///< handed to workers, small jobs in bundles
   std::uint64_t ok = 0;
   std::uint64_t failed = 0;              ///< ended without a result
-  std::uint64_t retried = 0;             ///< retries after a worker's death that was charged to the job
+  std::uint64_t retried = 0;             ///< retries after a worker's death that was blamed on the job
   std::uint64_t argument_bytes = 0;      ///< of jobs that have not ended
   std::uint64_t result_bytes = 0;        ///< kept outside of slots
   std::uint64_t memory_bytes = 0;        ///< [jobs] memory
@@ -253,7 +253,7 @@ struct gpu_process {
 
 /// What the stream waits for: a batch is due, and there has been no progress for 5 s.
 struct stall_report {
-  std::string kind;                     ///< sample, worker, trial, nobody, gpu, consumer, operator, group
+  std::string kind;                     ///< sample, worker, probation, nobody, gpu, consumer, operator, group
   std::string text;                     ///< "waiting for worker/3, which has ..."
   double seconds = 0;                   ///< since the last progress
   std::optional<std::uint32_t> worker;  ///< if the stream waits for one worker

@@ -90,7 +90,7 @@ TEST_CASE("a job that kills every worker that tries it is poisoned, with its cau
   }
 }
 
-TEST_CASE("a death is charged to the job at hand alone, and what it had finished keeps its results") {
+TEST_CASE("a death is blamed on the job at hand alone, and what it had finished keeps its results") {
   Pool pool(odd_jobs(2), quietly());
   const bystanders others(pool);
   Job job = pool.submit("kill_once", {});
@@ -148,7 +148,7 @@ TEST_CASE("a worker that stops itself is found by its heartbeat and its job is t
   CHECK(job.why()->causes.size() == 3);
 }
 
-TEST_CASE("a function that closes its worker's link is charged with what comes of it") {
+TEST_CASE("a function that closes its worker's link is blamed with what comes of it") {
   Pool pool(odd_jobs(2), quietly());
   const bystanders others(pool);
   Job job = pool.submit("close_link", {});

@@ -104,7 +104,7 @@ TEST_CASE("a vector that announces more elements than there are bytes allocates 
   }
 }
 
-TEST_CASE("random bytes and random changes are answered, never obeyed blindly") {
+TEST_CASE("random bytes and random changes are answered, never followed blindly") {
   std::mt19937 random(20261120);
   const std::vector<char> good = frames(conversation);
   for (int i = 0; i < 20'000; ++i) {

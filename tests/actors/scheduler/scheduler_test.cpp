@@ -1,4 +1,4 @@
-// The scheduler actor as a script of messages: leases to workers, uploads to the owner, verdicts to the
+// The scheduler actor as a script of messages: leases to workers, uploads to the owner, decisions to the
 // supervisor.
 #include "actors/scheduler/scheduler.hpp"
 
@@ -115,7 +115,7 @@ TEST_CASE("a report about no lease of its own has the supervisor fence the worke
   CHECK(fences[0].reason.find("slot 9 generation 9") != std::string::npos);
 }
 
-TEST_CASE("the death of a worker is judged, and its leases go to another one") {
+TEST_CASE("the death of a worker is decided, and its leases go to another one") {
   stage s;
   told_worker a;
   told_worker b;
@@ -123,10 +123,10 @@ TEST_CASE("the death of a worker is judged, and its leases go to another one") {
   const protocol::load_batch lease = a.all<protocol::load_batch>().at(0);
   s.say(scheduler::worker_ended{first, schedule::flight_mark{lease.slot, lease.generation, 1}, "cat.jpg",
                                 "SIGSEGV"});
-  const auto verdicts = s.supervisor.all<supervisor::death_judged>();
-  REQUIRE(verdicts.size() == 1);
-  REQUIRE(verdicts[0].verdict.charged);
-  CHECK(verdicts[0].verdict.charged->sample == 1);
+  const auto decisions = s.supervisor.all<supervisor::blame_decided>();
+  REQUIRE(decisions.size() == 1);
+  REQUIRE(decisions[0].decision.blamed);
+  CHECK(decisions[0].decision.blamed->sample == 1);
   s.say(scheduler::worker_joined{second, 1, schedule::worker_kind::loader, b.link});
   const auto again = b.all<protocol::load_batch>();
   REQUIRE(again.size() == 1);

@@ -130,7 +130,7 @@ TEST_CASE("jobs that are done where none are run end the worker") {
   CHECK(s.processes->signals.at(0) == std::pair(first, SIGKILL));
 }
 
-TEST_CASE("a place is filled again only when the scheduler has judged the death") {
+TEST_CASE("a place is filled again only when the scheduler has decided the death") {
   stage s;
   told_worker worker;
   s.be_ready(first, worker);
@@ -138,7 +138,7 @@ TEST_CASE("a place is filled again only when the scheduler has judged the death"
   REQUIRE(s.scheduler.all<scheduler::worker_ended>().size() == 1);
   CHECK(s.scheduler.all<scheduler::worker_ended>()[0].cause == "SIGSEGV");
   CHECK(s.processes->started.size() == 1);
-  s.say(supervisor::death_judged{{first, std::nullopt, 0, 0}});
+  s.say(supervisor::blame_decided{{first, std::nullopt, 0, 0}});
   s.world.pass(1s);
   CHECK(s.processes->started.back() == worker_ref{0, 2});
   CHECK(s.deaths.at(0).last_output == "last output");
@@ -175,7 +175,7 @@ TEST_CASE("a worker that the scheduler fences is killed and its death is told as
   s.say(supervisor::fence_worker{first, "it reported slot 9, which matches none of its leases"});
   CHECK(s.processes->signals.at(0) == std::pair(first, SIGKILL));
   s.exit(first, signalled, SIGKILL);
-  s.say(supervisor::death_judged{{first, std::nullopt, 0, 0}});
+  s.say(supervisor::blame_decided{{first, std::nullopt, 0, 0}});
   CHECK(s.deaths.at(0).cause == death_cause::protocol);
 }
 
@@ -191,7 +191,7 @@ TEST_CASE("closing tells workers to stop and says once that all are gone") {
   for (const worker_ref who : {worker_ref{0, 1}, worker_ref{1, 1}}) {
     CHECK(s.closed == 0);
     s.exit(who, exited, 0);
-    s.say(supervisor::death_judged{{who, std::nullopt, 0, 0}});
+    s.say(supervisor::blame_decided{{who, std::nullopt, 0, 0}});
   }
   CHECK(s.closed == 1);
   CHECK(s.deaths.empty());

@@ -1,4 +1,4 @@
-// Strangers at a group's address, by the thousand: PENSTOCK_STRANGERS is set by CMakeLists.txt.
+// Unknown peers at a group's address, by the thousand: PENSTOCK_UNKNOWN_PEERS is set by CMakeLists.txt.
 #include "runtime/group/tls/tls_stream.hpp"
 #include "tests/runtime/group/group_over_links.hpp"
 
@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::size_t strangers = PENSTOCK_STRANGERS;
+constexpr std::size_t peers = PENSTOCK_UNKNOWN_PEERS;
 
 /// How many connections this process may keep open.
 std::size_t descriptors() {
@@ -45,14 +45,14 @@ std::string first_words(const std::string& secret) {
   return words;
 }
 
-/// What strangers say first.
+/// What unknown peers say first.
 std::vector<std::string> words_of_all_kinds(const link_settings& at) {
   const std::string repeated = first_words(at.secret->bytes);  // overheard, and said again
   return {"GET / HTTP/1.1\r\n\r\n", "\x16", "", first_words("another secret, longer than sixteen bytes"),
           repeated};
 }
 
-/// Strangers, from a thread of their own, as fast as they can.
+/// Unknown peers, from a thread of their own, as fast as they can.
 class flood {
  public:
   flood(const link_settings& at, std::size_t how_many, std::vector<std::string> words)
@@ -80,24 +80,24 @@ class flood {
 
 }  // namespace
 
-TEST_CASE("thousands of strangers neither keep a group from gathering nor take its memory") {
+TEST_CASE("thousands of unknown peers neither keep a group from gathering nor take its memory") {
   group_over_links all(link_kind::secret, {.ranks = 4});
   const std::size_t before = resident_kib();
   std::size_t pending_max = 0;
   std::optional<own_time> began;
   std::optional<std::chrono::milliseconds> joined;
   {
-    const flood strange(all.link(), strangers, words_of_all_kinds(all.link()));
+    const flood strange(all.link(), peers, words_of_all_kinds(all.link()));
     run_until(
         all.io,
         [&] {
-          if (!began && strange.came >= strangers / 4) {
+          if (!began && strange.came >= peers / 4) {
             began.emplace();
             all.start_all();
           }
           if (began && !joined && all.all_may_hand_out()) joined = began->passed();
           pending_max = std::max(pending_max, all.coordinator->listener->pending());
-          return strange.came == strangers && joined;
+          return strange.came == peers && joined;
         },
         60s);
   }
@@ -105,14 +105,14 @@ TEST_CASE("thousands of strangers neither keep a group from gathering nor take i
   std::uint64_t counted = 0;
   run_until(all.io, [&] {
     counted = 0;
-    for (const std::uint64_t count : all.coordinator->listener->strangers()) counted += count;
+    for (const std::uint64_t count : all.coordinator->listener->unknown_peers()) counted += count;
     pending_max = std::max(pending_max, all.coordinator->listener->pending());
-    return counted > strangers * 3 / 5;
+    return counted > peers * 3 / 5;
   });
   const std::size_t after = resident_kib();
   const std::size_t grown = after > before ? after - before : 0;
-  fmt::print("{} strangers, {} of them heard: the group gathered in {} ms, {} KiB of memory more\n",
-             strangers, counted, joined->count(), grown);
+  fmt::print("{} unknown peers, {} of them heard: the group gathered in {} ms, {} KiB of memory more\n",
+             peers, counted, joined->count(), grown);
   CHECK(*joined < 2s);
   CHECK(pending_max <= coordinator_listener::pending_max);
 #ifndef __SANITIZE_ADDRESS__  // which keeps what is freed
@@ -130,7 +130,7 @@ TEST_CASE("one recorded hello, repeated by the thousand, keeps no rank out") {
   std::optional<own_time> began;
   std::optional<std::chrono::milliseconds> joined;
   {
-    const flood strange(all.link(), strangers, {first_words(all.link().secret->bytes)});
+    const flood strange(all.link(), peers, {first_words(all.link().secret->bytes)});
     run_until(
         all.io,
         [&] {
@@ -140,19 +140,19 @@ TEST_CASE("one recorded hello, repeated by the thousand, keeps no rank out") {
             all.start_all();
           }
           if (began && !joined && all.all_may_hand_out()) joined = began->passed();
-          return strange.came == strangers && joined;
+          return strange.came == peers && joined;
         },
         60s);
   }
-  fmt::print("beside {} repeated hellos the group gathered in {} ms\n", strangers, joined->count());
+  fmt::print("beside {} repeated hellos the group gathered in {} ms\n", peers, joined->count());
   CHECK(*joined < 2s);
-  const auto counted = [&](stranger_kind kind) {
-    return all.coordinator->listener->strangers()[static_cast<std::size_t>(kind)];
+  const auto counted = [&](unknown_peer_kind kind) {
+    return all.coordinator->listener->unknown_peers()[static_cast<std::size_t>(kind)];
   };
   // The kernel has a queue of those that nobody has looked at yet; the last ones have been closed by then.
   run_until(all.io, [&] {
-    return counted(stranger_kind::crowded_out) + counted(stranger_kind::garbage) > strangers * 3 / 5;
+    return counted(unknown_peer_kind::crowded_out) + counted(unknown_peer_kind::garbage) > peers * 3 / 5;
   });
-  CHECK(counted(stranger_kind::crowded_out) > 0);  // how many depends on how soon they close
-  CHECK(counted(stranger_kind::wrong_secret) == 0);  // so they were taken for members'
+  CHECK(counted(unknown_peer_kind::crowded_out) > 0);    // how many depends on how soon they close
+  CHECK(counted(unknown_peer_kind::wrong_secret) == 0);  // so they were taken for members'
 }

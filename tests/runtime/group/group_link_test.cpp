@@ -74,7 +74,7 @@ TEST_CASE("a member with another secret is refused, both sides say so, and other
   run_until(io, [&] { return good.connected == 1 && !wrong.reasons.empty() && !coordinator.news.empty(); });
   CHECK(wrong.reasons.at(0).find("its secret is another one") != std::string::npos);
   CHECK(wrong.connected == 0);
-  CHECK(coordinator.news.at(0).kind == stranger_kind::wrong_secret);
+  CHECK(coordinator.news.at(0).kind == unknown_peer_kind::wrong_secret);
   CHECK(coordinator.news.at(0).peer.find("127.0.0.1:") == 0);
   CHECK(coordinator.listener->links() == 1);
 }
@@ -90,7 +90,7 @@ TEST_CASE("a secret on one side only is named as that on both sides") {
   if (member_has_it) settings.secret = group_secret{"a secret of the whole group"};
   test_member member(io, settings);
   run_until(io, [&] { return !member.reasons.empty() && !coordinator.news.empty(); });
-  CHECK(coordinator.news.at(0).kind == stranger_kind::no_secret);
+  CHECK(coordinator.news.at(0).kind == unknown_peer_kind::no_secret);
   const char* const theirs = member_has_it ? "it has no secret, and this process has one"
                                            : "it has a secret, and this process has none";
   const char* const ours = member_has_it ? "it has a secret, and this process has none"
@@ -108,7 +108,7 @@ TEST_CASE("a member of another version of the protocol is refused, and both side
   settings.protocol = group_protocol + 1;
   test_member member(io, settings);
   run_until(io, [&] { return !member.reasons.empty() && !coordinator.news.empty(); });
-  CHECK(coordinator.news.at(0).kind == stranger_kind::wrong_version);
+  CHECK(coordinator.news.at(0).kind == unknown_peer_kind::wrong_version);
   const auto said_of = [](std::uint32_t theirs, std::uint32_t own) {
     return fmt::format("it speaks version {} of the protocol, and this process version {}", theirs, own);
   };
@@ -126,13 +126,13 @@ TEST_CASE("a member of another group is refused, and both sides name both groups
   settings.group = "job7/validate";
   test_member member(io, settings);
   run_until(io, [&] { return !member.reasons.empty() && !coordinator.news.empty(); });
-  CHECK(coordinator.news.at(0).kind == stranger_kind::wrong_group);
+  CHECK(coordinator.news.at(0).kind == unknown_peer_kind::wrong_group);
   CHECK(coordinator.news.at(0).text == "it is of the group 'job7/validate', and this is 'job7/train'");
   CHECK(member.reasons.at(0).find("it is of the group 'job7/train', and this is 'job7/validate'") !=
         std::string::npos);
 }
 
-TEST_CASE("strangers who send garbage, too much or too slowly are closed and counted by what they did") {
+TEST_CASE("unknown peers who send garbage, too much or too slowly are closed and counted by what they did") {
   const link_kind kind = GENERATE(link_kind::local, link_kind::insecure, link_kind::secret);
   boost::asio::io_context io;
   test_coordinator coordinator(io, link_settings_for(kind));
@@ -141,19 +141,19 @@ TEST_CASE("strangers who send garbage, too much or too slowly are closed and cou
                                      std::string("\x08\x00\x00\x00\x01", 5) + "a report",
                                      "\xff\xff\xff\xff\xff\xff"};
   for (const std::string& words : first_words) {
-    const unique_fd stranger = connect_raw(settings);
+    const unique_fd unrelated = connect_raw(settings);
     run_ready(io);
-    const std::uint64_t before = coordinator.strangers(stranger_kind::garbage);
-    send_raw(stranger, words);
-    run_until(io, [&] { return coordinator.strangers(stranger_kind::garbage) == before + 1; });
-    run_until(io, [&] { return !receive_raw(stranger); });
+    const std::uint64_t before = coordinator.unknown_peers(unknown_peer_kind::garbage);
+    send_raw(unrelated, words);
+    run_until(io, [&] { return coordinator.unknown_peers(unknown_peer_kind::garbage) == before + 1; });
+    run_until(io, [&] { return !receive_raw(unrelated); });
   }
   link_settings strict = link_settings_for(kind);
   strict.handshake_deadline = 200ms;
   test_coordinator other(io, strict);
   const unique_fd late = connect_raw(other.for_members());
   send_raw(late, std::string_view("\x16", 1));
-  run_until(io, [&] { return other.strangers(stranger_kind::too_slow) == 1; });
+  run_until(io, [&] { return other.unknown_peers(unknown_peer_kind::too_slow) == 1; });
   CHECK_FALSE(receive_raw(late));
   CHECK(other.listener->pending() == 0);
   CHECK(coordinator.listener->pending() == 0);

@@ -134,14 +134,14 @@ class coordinator_over_links {
                     .closed = [](group::link_id, const std::string&) {},
                     .process_ended = [this](group::link_id id) { gone(id); },
                     .listening = [this](const std::string& at) { where = at; },
-                    .stranger = [this](const group::stranger_news& one) { news.push_back(one); }})
+                    .unknown_peer = [this](const group::unknown_peer_news& one) { news.push_back(one); }})
                    .value();
     beat_.emplace(io, settings_of(of, process).beat(), [this] { advance(); });
   }
 
   std::unique_ptr<group::coordinator_listener> listener{};
   std::string where{};
-  std::vector<group::stranger_news> news{};
+  std::vector<group::unknown_peer_news> news{};
   std::vector<group::group_event> events{};
   [[nodiscard]] bool may_leave() const { return book_.may_leave(); }
 

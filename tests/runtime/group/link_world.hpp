@@ -89,7 +89,7 @@ struct test_coordinator {
   std::vector<std::pair<group::link_id, group::member_report>> reports{};
   std::map<group::link_id, std::string> closed{};
   std::set<group::link_id> ended{};
-  std::vector<group::stranger_news> news{};
+  std::vector<group::unknown_peer_news> news{};
   std::string where{};
   std::string why_not{};
 
@@ -103,7 +103,7 @@ struct test_coordinator {
                     .process_ended = [this](group::link_id id) { ended.insert(id); },
                     .listening = [this](const std::string& at) { where = at; },
                     .not_listening = [this](const std::string& why) { why_not = why; },
-                    .stranger = [this](const group::stranger_news& one) { news.push_back(one); }})
+                    .unknown_peer = [this](const group::unknown_peer_news& one) { news.push_back(one); }})
                    .value();
   }
   test_coordinator(const test_coordinator&) = delete;
@@ -117,8 +117,8 @@ struct test_coordinator {
       s.address.port = static_cast<std::uint16_t>(std::stoi(where.substr(where.rfind(':') + 1)));
     return s;
   }
-  [[nodiscard]] std::uint64_t strangers(group::stranger_kind kind) const {
-    return listener->strangers()[static_cast<std::size_t>(kind)];
+  [[nodiscard]] std::uint64_t unknown_peers(group::unknown_peer_kind kind) const {
+    return listener->unknown_peers()[static_cast<std::size_t>(kind)];
   }
 };
 

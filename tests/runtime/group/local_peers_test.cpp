@@ -105,7 +105,7 @@ TEST_CASE("another user of the host can neither join nor be taken for the coordi
     its_io.run_for(60s);
   });
   run_until(io, [&] { return !coordinator.news.empty(); });
-  CHECK(coordinator.news.at(0).kind == stranger_kind::other_user);
+  CHECK(coordinator.news.at(0).kind == unknown_peer_kind::other_user);
   CHECK(coordinator.news.at(0).peer.find("of user 65534") != std::string::npos);
   CHECK(coordinator.listener->links() == 0);
   test_member member(io, taken);

@@ -53,8 +53,8 @@ TEST_CASE("groups of one process meet at one port, and the next one takes it whe
     connects(second);
     connects(first);
     CHECK(one->links() <= 1);
-    CHECK(two->strangers() == decltype(two->strangers()){});
-    CHECK(one->strangers() == decltype(one->strangers()){});
+    CHECK(two->unknown_peers() == decltype(two->unknown_peers()){});
+    CHECK(one->unknown_peers() == decltype(one->unknown_peers()){});
     one.reset();
     connects(second);
   }

@@ -124,10 +124,10 @@ bool is_readable(const unique_fd& fd) {
 /// A new process with the pid of one that was reaped before; empty if the kernel does not allow choosing it.
 std::optional<child> reuse_pid(pid_t wanted) {
   std::ofstream("/proc/sys/kernel/ns_last_pid") << wanted - 1 << std::flush;
-  auto stranger = spawn(shell("sleep 1000")).value();
-  if (stranger.pid == wanted) return stranger;
-  ::kill(stranger.pid, SIGKILL);
-  reap_now(stranger);
+  auto unrelated = spawn(shell("sleep 1000")).value();
+  if (unrelated.pid == wanted) return unrelated;
+  ::kill(unrelated.pid, SIGKILL);
+  reap_now(unrelated);
   return std::nullopt;
 }
 
@@ -319,9 +319,9 @@ TEST_CASE(
   auto gone = spawn(shell("exit 0")).value();
   pollfd end{gone.pidfd.get(), POLLIN, 0};
   REQUIRE(::poll(&end, 1, 10'000) == 1);
-  std::optional<child> stranger;
-  for (int i = 0; i < 100 && !stranger; ++i) stranger = reuse_pid(gone.pid);
-  if (!stranger) {
+  std::optional<child> unrelated;
+  for (int i = 0; i < 100 && !unrelated; ++i) unrelated = reuse_pid(gone.pid);
+  if (!unrelated) {
     ::signal(SIGCHLD, old);
     WARN("not tried: the kernel does not let this user choose a pid");
     return;
@@ -329,9 +329,9 @@ TEST_CASE(
   signal_group(gone, SIGKILL);
   reap(gone, std::chrono::seconds(10));
   ::poll(nullptr, 0, 50);  // a signal would have killed it by now
-  CHECK_FALSE(is_readable(stranger->pidfd));
-  ::kill(-stranger->pid, SIGKILL);
-  reap_now(*stranger);
+  CHECK_FALSE(is_readable(unrelated->pidfd));
+  ::kill(-unrelated->pid, SIGKILL);
+  reap_now(*unrelated);
   ::signal(SIGCHLD, old);
 }
 

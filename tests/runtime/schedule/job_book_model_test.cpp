@@ -27,7 +27,7 @@ job_world_settings random_settings(random_choice& choose) {
   s.fresh_jobs = choose.below(3) * 15;
   s.placed_jobs = choose.below(3) * 20;
   s.salt = choose.below(1U << 30U);
-  s.outside_kills_charge = choose.below(2) == 0;
+  s.outside_kills_blame = choose.below(2) == 0;
   return s;
 }
 
@@ -40,7 +40,7 @@ script random_script(random_choice& choose) {
   script made(50 + choose.below(450));
   for (auto& s : made) {
     s.what = static_cast<job_act>(choose.below(static_cast<std::uint32_t>(job_act::count)));
-    const bool rare = s.what == job_act::give_trials_up || s.what == job_act::add_place;
+    const bool rare = s.what == job_act::give_probations_up || s.what == job_act::add_place;
     if (choose.below(calm) != 0 || (rare && choose.below(10) != 0))
       s.what = usual[choose.below(std::size(usual))];
     s.pick = choose.below(10'000);
@@ -52,9 +52,9 @@ std::string describe(const job_world_settings& s) {
   return fmt::format(
       "workers {}, slots {}, rows_max {}, max_attempts {}, jobs {}, odd_jobs {}, fresh_jobs {}, placed_jobs "
       "{}, salt {}, "
-      "outside_kills_charge {}",
+      "outside_kills_blame {}",
       s.workers, s.slots, s.rows_max, s.max_attempts, s.jobs, s.odd_jobs, s.fresh_jobs, s.placed_jobs, s.salt,
-      s.outside_kills_charge);
+      s.outside_kills_blame);
 }
 
 testing::model<job_act, job_world_settings> model_that_counts(job_world_tally& tally) {
@@ -78,8 +78,8 @@ TEST_CASE("every job is settled once and runs once at a time, whatever dies, is 
   testing::explore(model_that_counts(tally));
   CHECK(tally.ends.size() == 7);
   for (const std::uint64_t often :
-       {tally.bundles, tally.trials, tally.ahead, tally.fresh, tally.placed, tally.elsewhere, tally.revoked,
-        tally.ended, tally.refreshed, tally.emptied, tally.charged, tally.late})
+       {tally.bundles, tally.probations, tally.ahead, tally.fresh, tally.placed, tally.elsewhere,
+        tally.revoked, tally.ended, tally.refreshed, tally.emptied, tally.blamed, tally.late})
     CHECK(testing::is_tried(often, 500));
 }
 

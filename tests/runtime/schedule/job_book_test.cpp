@@ -180,7 +180,7 @@ TEST_CASE("cancelling a job that runs ends its worker and takes from it what it 
   CHECK(end.attempts == 1);
 }
 
-TEST_CASE("who runs when its worker is ended for another job is charged nothing") {
+TEST_CASE("who runs when its worker is ended for another job is blamed nothing") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 2);
   CHECK(p.book.cancel(2) == cancelled::running);
@@ -192,7 +192,7 @@ TEST_CASE("who runs when its worker is ended for another job is charged nothing"
   CHECK(p.lease().rows == std::vector<leased_job>{{3, 1, false}});
 }
 
-TEST_CASE("a suspect that waits for its trial can be cancelled, and nothing remains of it") {
+TEST_CASE("a suspect that waits for its probation can be cancelled, and nothing remains of it") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.submit();

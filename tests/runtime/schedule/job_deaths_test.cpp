@@ -12,16 +12,16 @@ using jobs = std::vector<job_id>;
 using causes = std::vector<std::string>;
 
 TEST_CASE(
-    "a death keeps what is finished, charges what was begun, and gives the rest back ahead of the queue") {
+    "a death keeps what is finished, blames what was begun, and gives the rest back ahead of the queue") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 4);
   p.submit();
-  const auto foreseen = p.book.would_charge(a1, {table_of(order, 1, row_at::begun)});
-  const auto charged = p.die(order, 1, row_at::begun);
-  REQUIRE(charged);
-  CHECK(charged->job == 3);
-  CHECK(charged->attempt == 1);
-  CHECK_FALSE(charged->alone);
+  const auto foreseen = p.book.would_blame(a1, {table_of(order, 1, row_at::begun)});
+  const auto blamed = p.die(order, 1, row_at::begun);
+  REQUIRE(blamed);
+  CHECK(blamed->job == 3);
+  CHECK(blamed->attempt == 1);
+  CHECK_FALSE(blamed->alone);
   REQUIRE(foreseen);
   CHECK(foreseen->job == 3);
   CHECK(settled(p.go()).job == 2);
@@ -34,7 +34,7 @@ TEST_CASE(
   CHECK(orders[1].rows[0].attempt == 1);
 }
 
-TEST_CASE("a death between two rows is charged to nobody") {
+TEST_CASE("a death between two rows is blamed on nobody") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 2);
   CHECK_FALSE(p.die(order, 1, row_at::waiting));
@@ -143,10 +143,10 @@ TEST_CASE("a job that kills three workers is poisoned, the third time alone, wit
   const lease_jobs alone = p.lease();
   CHECK(alone.lease.holder == helper1);
   CHECK(alone.rows == std::vector<leased_job>{{1, 3, false}});
-  const auto charged = p.die(alone, 0, row_at::begun);
-  REQUIRE(charged);
-  CHECK(charged->alone);
-  CHECK(charged->attempt == 3);
+  const auto blamed = p.die(alone, 0, row_at::begun);
+  REQUIRE(blamed);
+  CHECK(blamed->alone);
+  CHECK(blamed->attempt == 3);
   const settle_job end = settled(p.go());
   CHECK(end.how == job_end::poisoned);
   CHECK(end.attempts == 3);
@@ -184,20 +184,20 @@ TEST_CASE("a sacrificial worker that is ended by an operator says nothing about 
   CHECK(p.lease().rows[0].attempt == 3);
 }
 
-TEST_CASE("what cannot be tried alone is poisoned and says why; a trial under way goes on") {
+TEST_CASE("what cannot be tried alone is poisoned and says why; a probation under way goes on") {
   small_pool p;
   p.book.worker_joined(a1, 1);
   p.submit_many(2);
   for (int i = 0; i < 4; ++i) p.crash(p.lease(), 1);
   p.book.worker_joined(helper1, 1, true);
-  const lease_jobs trial = p.lease();
-  CHECK(jobs_of(trial) == jobs{1});
+  const lease_jobs probation = p.lease();
+  CHECK(jobs_of(probation) == jobs{1});
   p.book.cannot_try_alone("it does not start");
   const settle_job end = settled(p.go());
   CHECK(end.job == 2);
   CHECK(end.how == job_end::poisoned);
   CHECK(end.causes == causes{"SIGSEGV", "SIGSEGV", "could not be tried alone: it does not start"});
-  REQUIRE(p.book.reported(table_of(trial, 1)) == job_arrival::accepted);
+  REQUIRE(p.book.reported(table_of(probation, 1)) == job_arrival::accepted);
   CHECK(settled(p.go()).how == job_end::result);
 }
 
@@ -223,16 +223,16 @@ TEST_CASE("a job that is not idempotent is never begun twice") {
   }
 }
 
-TEST_CASE("a job whose worker is killed after its limit is timed out, before it the death is charged") {
+TEST_CASE("a job whose worker is killed after its limit is timed out, before it the death is blamed") {
   for (const auto took : {999ms, 1000ms}) {
     small_pool p;
     p.book.worker_joined(a1, 1);
     p.submit({.limit = 1s});
     const lease_jobs order = p.lease();
     p.now = table_of(order, 0).rows[0].begun + took;
-    const auto charged = p.die(order, 0, row_at::begun);
-    REQUIRE(charged);
-    CHECK(charged->job == 1);
+    const auto blamed = p.die(order, 0, row_at::begun);
+    REQUIRE(blamed);
+    CHECK(blamed->job == 1);
     const auto ends = only<settle_job>(p.go());
     CHECK(ends.size() == (took == 1000ms ? 1 : 0));
     if (!ends.empty()) CHECK(ends[0].how == job_end::timed_out);
@@ -240,14 +240,14 @@ TEST_CASE("a job whose worker is killed after its limit is timed out, before it 
   }
 }
 
-TEST_CASE("a table that its worker has overwritten is charged to the row whose turn it was") {
+TEST_CASE("a table that its worker has overwritten is blamed on the row whose turn it was") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 3);
   auto table = table_of(order, 1, row_at::unreadable);
   table.rows[2].at = row_at::unreadable;
-  const auto charged = p.book.worker_died(a1, {table}, "SIGSEGV", true, p.now);
-  REQUIRE(charged);
-  CHECK(charged->job == 3);
+  const auto blamed = p.book.worker_died(a1, {table}, "SIGSEGV", true, p.now);
+  REQUIRE(blamed);
+  CHECK(blamed->job == 3);
 }
 
 TEST_CASE(
@@ -257,9 +257,9 @@ TEST_CASE(
   p.submit({.idempotent = false});
   REQUIRE(p.book.reported(table_of(order, 1)) == job_arrival::accepted);
   (void)p.lease();
-  const auto charged = p.book.worker_died(a1, {}, "SIGSEGV", true, p.now);
-  REQUIRE(charged);
-  CHECK(charged->job == 3);
+  const auto blamed = p.book.worker_died(a1, {}, "SIGSEGV", true, p.now);
+  REQUIRE(blamed);
+  CHECK(blamed->job == 3);
   CHECK(only<settle_job>(p.go()).back().how == job_end::worker_lost);
 }
 

@@ -77,8 +77,8 @@ struct small_pool {
     book.worker_died(teacher, {}, "it went", false, now);
     (void)go();
   }
-  std::optional<schedule::job_charge> die(const schedule::lease_jobs& order, std::size_t finished,
-                                          row_at then, bool blames = true) {
+  std::optional<schedule::job_blame> die(const schedule::lease_jobs& order, std::size_t finished, row_at then,
+                                         bool blames = true) {
     return book.worker_died(order.lease.holder, {table_of(order, finished, then)}, "SIGSEGV", blames, now);
   }
   /// The worker dies of the job that it has just started, and is replaced.

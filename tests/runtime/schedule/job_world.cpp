@@ -51,7 +51,7 @@ void job_world::perform(step<job_act> s) {
     case job_act::work: work(pick_place(s.pick), s.pick % 3 == 0); break;
     case job_act::deliver: deliver(s.pick); break;
     case job_act::start: start(pick_place(s.pick)); break;
-    case job_act::kill: die(pick_place(s.pick), settings_.outside_kills_charge); break;
+    case job_act::kill: die(pick_place(s.pick), settings_.outside_kills_blame); break;
     case job_act::blameless_kill: die(pick_place(s.pick), false); break;
     case job_act::watch: watch(pick_place(s.pick)); break;
     case job_act::cancel: cancel(s.pick); break;
@@ -60,8 +60,8 @@ void job_world::perform(step<job_act> s) {
     case job_act::impossible: say_what_cannot_be(pick_place(s.pick), s.pick); break;
     case job_act::late: say_it_late(s.pick); break;
     case job_act::pause: books_.set_paused(paused_ = s.pick % 4 == 0); break;
-    case job_act::give_trials_up:
-      trials_given_up_ = true;
+    case job_act::give_probations_up:
+      probations_given_up_ = true;
       books_.cannot_try_alone("no worker for it");
       break;
     case job_act::add_place:
@@ -235,7 +235,7 @@ void job_world::finish_row(std::uint32_t number, cell& c) {
   switch (job.what) {
     case kind::killer: return die(number, true);
     case kind::killer_once:
-      if (job.charged == 0) return die(number, true);
+      if (job.blamed == 0) return die(number, true);
       break;
     case kind::overwriter: {
       place& p = places_[number];
@@ -277,15 +277,15 @@ void job_world::die(std::uint32_t number, bool blames) {
   const cell* running = running_on(number);
   p.alive = false;
   const bool blamed = blames && running != nullptr && !p.doomed;
-  const auto foreseen = books_.would_charge(who, last);
-  const auto charged = books_.worker_died(who, last, "SIGSEGV", blames, now_);
-  must(charged.has_value() == blamed, "a death was charged to nobody, or to somebody without reason");
-  if (charged) {
-    ++tally_.charged;
-    must(foreseen && foreseen->job == charged->job, "another job was charged than was foreseen");
-    must(charged->job == running->job, "a death was charged to the wrong job");
-    must(charged->attempt == 1 + at(running->job).charged, "a death was charged to another attempt");
-    must(charged->alone == (number == sacrificial_place), "alone, or not");
+  const auto foreseen = books_.would_blame(who, last);
+  const auto blame = books_.worker_died(who, last, "SIGSEGV", blames, now_);
+  must(blame.has_value() == blamed, "a death was blamed on nobody, or to somebody without reason");
+  if (blame) {
+    ++tally_.blamed;
+    must(foreseen && foreseen->job == blame->job, "another job was blamed than was foreseen");
+    must(blame->job == running->job, "a death was blamed on the wrong job");
+    must(blame->attempt == 1 + at(running->job).blamed, "a death was blamed on another attempt");
+    must(blame->alone == (number == sacrificial_place), "alone, or not");
   }
   for (const lease_ref& lease : p.leases) {
     for (cell& c : memory_.at({number, lease.slot}).rows) {
@@ -311,14 +311,14 @@ void job_world::lose(cell& c, std::uint32_t number, bool was_running, bool blame
   } else if (was_running && blamed) {
     job.died_of_it = number;
     job.died_at = now_;
-    if (++job.charged == settings_.max_attempts) job.fate = job_end::poisoned;
+    if (++job.blamed == settings_.max_attempts) job.fate = job_end::poisoned;
   }
   job.waiting = !job.fate;
   if (job.waiting && is_ordinary(job)) waiting_ordinary_.insert(c.job);
 }
 
 bool job_world::is_ordinary(const job_state& job) const {
-  return !job.request.fresh && !job.request.place && job.charged == 0;
+  return !job.request.fresh && !job.request.place && job.blamed == 0;
 }
 
 }  // namespace penstock::testing

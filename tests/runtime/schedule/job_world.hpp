@@ -21,10 +21,10 @@ using row_at = schedule::row_reading::state;
 
 // clang-format off
 enum class job_act : std::uint8_t { submit, work, deliver, start, kill, blameless_kill, watch, cancel, release, drain,
-                                    impossible, late, pause, give_trials_up, add_place, count };
+                                    impossible, late, pause, give_probations_up, add_place, count };
 inline constexpr const char* job_act_names[] = {"submit", "work", "deliver", "start", "kill", "blameless_kill", "watch",
                                                 "cancel", "release", "drain", "impossible", "late", "pause",
-                                                "give_trials_up", "add_place"};
+                                                "give_probations_up", "add_place"};
 // clang-format on
 static_assert(std::size(job_act_names) == static_cast<std::size_t>(job_act::count));
 
@@ -38,15 +38,15 @@ struct job_world_settings {
   std::uint32_t fresh_jobs = 5;       ///< of 100
   std::uint32_t placed_jobs = 10;     ///< of 100
   std::uint64_t salt = 0;             ///< selects which ones
-  bool outside_kills_charge = false;  ///< kills from outside are charged to the current job
+  bool outside_kills_blame = false;   ///< kills from outside are blamed on the current job
   bool deaths_unreported = false;     ///< an injected bug: the book is not told of deaths
 };
 
 /// Coverage: how often each situation occurred, over all scripts.
 struct job_world_tally {
   std::map<schedule::job_end, std::uint64_t> ends;
-  std::uint64_t bundles = 0, trials = 0, ahead = 0, fresh = 0, placed = 0, elsewhere = 0, revoked = 0,
-                ended = 0, refreshed = 0, emptied = 0, charged = 0, late = 0;
+  std::uint64_t bundles = 0, probations = 0, ahead = 0, fresh = 0, placed = 0, elsewhere = 0, revoked = 0,
+                ended = 0, refreshed = 0, emptied = 0, blamed = 0, late = 0;
 };
 
 /// The result of a job, and its reported run time.
@@ -81,7 +81,7 @@ class job_world {
     bool leased_before = false;
     bool may_leave = false;  // its place took no work for a while
     std::uint32_t begun = 0;
-    std::uint32_t charged = 0;
+    std::uint32_t blamed = 0;
     std::optional<std::uint32_t> died_of_it;
     steady_time died_at{};
     std::optional<schedule::job_end> fate;  // decided by a death
@@ -187,7 +187,7 @@ class job_world {
   std::set<schedule::job_id> waiting_ordinary_;
   std::set<schedule::job_id> leasable_;  // the same, at the time of the current commands
   bool paused_ = false;
-  bool trials_given_up_ = false;
+  bool probations_given_up_ = false;
 };
 
 }  // namespace penstock::testing

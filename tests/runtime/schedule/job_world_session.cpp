@@ -59,7 +59,7 @@ void job_world::take(const lease_jobs& order) {
     t.rows.push_back({.job = row.job});
   }
   tally_.bundles += order.rows.size() > 1 ? 1 : 0;
-  tally_.trials += holder.worker == sacrificial_place ? 1 : 0;
+  tally_.probations += holder.worker == sacrificial_place ? 1 : 0;
   tally_.ahead += p.leases.empty() ? 0 : 1;
   tally_.fresh += at(order.rows[0].job).request.fresh ? 1 : 0;
   if (const auto wanted = at(order.rows[0].job).request.place)
@@ -92,7 +92,7 @@ void job_world::check_row(const lease_jobs& order, const leased_job& row, const 
   const std::uint32_t number = order.lease.holder.worker;
   const job_state& job = at(row.job);
   must(job.waiting && !job.settled, "a job is leased that does not wait");
-  must(row.attempt == 1 + job.charged, "the number of an attempt is wrong");
+  must(row.attempt == 1 + job.blamed, "the number of an attempt is wrong");
   must(row.first == !job.leased_before, "first, or not");
   if (is_ordinary(job)) {
     must(number != sacrificial_place, "a job is alone without need");
@@ -101,7 +101,7 @@ void job_world::check_row(const lease_jobs& order, const leased_job& row, const 
   }
   if (job.request.place && !job.request.fresh && number != sacrificial_place) {
     must(*job.request.place == number || job.may_leave, "a job runs elsewhere though its worker is there");
-    if (*job.request.place == number || job.charged == 0) return;
+    if (*job.request.place == number || job.blamed == 0) return;
   }
   must(order.rows.size() == 1, "a fresh job or a suspect in company");
   must(is_isolated(job) == (number == sacrificial_place), "the wrong kind of worker for a suspect");
@@ -112,7 +112,7 @@ void job_world::check_row(const lease_jobs& order, const leased_job& row, const 
 }
 
 bool job_world::is_isolated(const job_state& job) const {
-  return job.charged > 0 && job.charged + 1 >= settings_.max_attempts;
+  return job.blamed > 0 && job.blamed + 1 >= settings_.max_attempts;
 }
 
 bool job_world::anyone_but(std::uint32_t number) const {
@@ -190,12 +190,12 @@ void job_world::take(const settle_job& end) {
 }
 
 void job_world::check_end(const settle_job& end, const job_state& job) {
-  std::size_t causes = job.charged;
+  std::size_t causes = job.blamed;
   if (job.fate) {
     must(end.how == *job.fate, "a death has made of a job what it must not");
     if (end.how == job_end::worker_lost || end.how == job_end::timed_out) ++causes;
   } else if (end.how == job_end::poisoned) {
-    must(trials_given_up_ && is_isolated(job), "a job is poisoned that could be tried again");
+    must(probations_given_up_ && is_isolated(job), "a job is poisoned that could be tried again");
     ++causes;
   } else if (end.how == job_end::cancelled) {
     must(job.cancelled, "a job is cancelled though nobody asked for it");
@@ -205,7 +205,7 @@ void job_world::check_end(const settle_job& end, const job_state& job) {
   must(end.causes.size() == causes, "the causes of a job's deaths are not told, or too many");
   const bool kills = job.what == kind::killer || job.what == kind::overwriter;
   const bool killed = kills || (job.what == kind::killer_once && settings_.max_attempts <= 2);
-  must(end.how != job_end::poisoned || killed || settings_.outside_kills_charge,
+  must(end.how != job_end::poisoned || killed || settings_.outside_kills_blame,
        "an innocent job is poisoned");
   must(end.how != job_end::result || !kills, "a job that always kills has a result");
 }

@@ -22,10 +22,10 @@ using testing::violation;
 namespace {
 
 // clang-format off
-enum class act : std::uint8_t { work, deliver, kill, start, copy, acknowledge, kill_owner, leave_out, give_trials_up,
+enum class act : std::uint8_t { work, deliver, kill, start, copy, acknowledge, kill_owner, leave_out, give_probations_up,
                                 pause, count };
 constexpr const char* act_names[] = {"work", "deliver", "kill", "start", "copy", "acknowledge", "kill_owner",
-                                     "leave_out", "give_trials_up", "pause"};
+                                     "leave_out", "give_probations_up", "pause"};
 // clang-format on
 
 using step = testing::step<act>;
@@ -94,7 +94,7 @@ class world {
       case act::acknowledge: acknowledge(); break;
       case act::kill_owner: kill_owner(); break;
       case act::leave_out: leave_out(s.pick); break;
-      case act::give_trials_up: books_.cannot_try_alone("no worker for it"); break;
+      case act::give_probations_up: books_.cannot_try_alone("no worker for it"); break;
       case act::pause: books_.set_paused(s.pick % 4 == 0); break;
       case act::count: break;
     }
@@ -166,7 +166,7 @@ class world {
       throw violation{"a report was not accepted, or accepted though it was late"};
   }
 
-  // A kill from outside, at any time; between samples nothing is charged. Not of the sacrificial worker,
+  // A kill from outside, at any time; between samples nothing is blamed. Not of the sacrificial worker,
   // because there a kill from outside looks exactly like a death by its sample.
   void kill(std::uint32_t number) {
     place& p = places_[number];
@@ -186,12 +186,12 @@ class world {
       p.leases.clear();
       return;
     }
-    const auto charged = books_.worker_died({number, p.incarnation}, mark, "SIGSEGV");
-    check_charge(p, mark, charged);
-    if (charged) {
-      const auto key = std::pair(plan_.epoch_of(charged->position), charged->sample);
+    const auto blamed = books_.worker_died({number, p.incarnation}, mark, "SIGSEGV");
+    check_blame(p, mark, blamed);
+    if (blamed) {
+      const auto key = std::pair(plan_.epoch_of(blamed->position), blamed->sample);
       killed_by_[key] = number;
-      ++charged_[key];
+      ++blamed_[key];
     }
     p.alive = false;
     p.leases.clear();
@@ -200,14 +200,14 @@ class world {
     }
   }
 
-  void check_charge(const place& p, const std::optional<flight_mark>& mark,
-                    const std::optional<charge>& charged) const {
-    if (charged.has_value() != mark.has_value()) {
+  void check_blame(const place& p, const std::optional<flight_mark>& mark,
+                   const std::optional<blame>& blamed) const {
+    if (blamed.has_value() != mark.has_value()) {
       // Another epoch may have quarantined the sample while it was being tried alone.
       const bool decided = mark && quarantined_.contains(p.leases.front().load.samples.front().sample);
-      if (!decided) throw violation{"a death was charged to nobody, or to somebody without reason"};
-    } else if (charged && charged->sample != p.leases.front().load.samples[mark->row].sample) {
-      throw violation{"a death was charged to the wrong sample"};
+      if (!decided) throw violation{"a death was blamed on nobody, or to somebody without reason"};
+    } else if (blamed && blamed->sample != p.leases.front().load.samples[mark->row].sample) {
+      throw violation{"a death was blamed on the wrong sample"};
     }
   }
 
@@ -218,10 +218,10 @@ class world {
       if (const auto* lost = std::get_if<sample_quarantined>(&c)) {
         // Kills from outside can hit the same sample repeatedly; once it was cleared twice, the next one
         // quarantines it.
-        const std::uint32_t charged = charged_[{plan_.epoch_of(lost->position), lost->sample}];
+        const std::uint32_t blamed = blamed_[{plan_.epoch_of(lost->position), lost->sample}];
         const bool untried = lost->causes.back() == "could not be tried alone: no worker for it";
         const bool proved =
-            settings_.killers.contains(lost->sample) || charged >= 6 || (untried && charged >= 2);
+            settings_.killers.contains(lost->sample) || blamed >= 6 || (untried && blamed >= 2);
         if (!proved) throw violation{"wrongly quarantined"};
         wrongly_quarantined_ |= !settings_.killers.contains(lost->sample);
         quarantined_.insert(lost->sample);
@@ -378,7 +378,7 @@ class world {
   std::map<std::pair<std::uint32_t, std::uint32_t>, memory> memory_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> generations_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> killed_by_;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> charged_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> blamed_;
   std::deque<load_report> in_transit_;
   std::deque<upload_command> uploads_;
   std::deque<bool> copied_;
@@ -410,7 +410,7 @@ script random_script(random_choice& choose) {
   for (step& s : made) {
     s.what = static_cast<act>(choose.below(static_cast<std::uint32_t>(act::count)));
     const bool accident = s.what == act::kill || s.what == act::kill_owner || s.what == act::pause;
-    const bool rare = s.what == act::leave_out || s.what == act::give_trials_up;
+    const bool rare = s.what == act::leave_out || s.what == act::give_probations_up;
     if (rare && choose.below(10) != 0) s.what = act::deliver;
     if ((accident || rare) && choose.below(calm) != 0)
       s.what = choose.below(2) == 0 ? act::work : act::deliver;

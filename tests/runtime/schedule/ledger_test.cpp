@@ -34,10 +34,10 @@ flight_mark mark_of(const load_command& load, std::uint32_t row) {
 }
 
 /// Kills the holder of `load` on this row and starts the next incarnation.
-std::optional<charge> kill_on(ledger& books, const load_command& load, std::uint32_t row) {
-  const auto charged = books.worker_died(load.lease.holder, mark_of(load, row), "SIGSEGV");
+std::optional<blame> kill_on(ledger& books, const load_command& load, std::uint32_t row) {
+  const auto blamed = books.worker_died(load.lease.holder, mark_of(load, row), "SIGSEGV");
   books.worker_joined({load.lease.holder.worker, load.lease.holder.incarnation + 1}, 2);
-  return charged;
+  return blamed;
 }
 
 }  // namespace
@@ -101,7 +101,7 @@ TEST_CASE("a batch that was being loaded when its worker died is leased again at
   REQUIRE(loads.size() == 1);
   CHECK(loads[0].lease.holder == b1);
   CHECK(loads[0].position == lost.position);
-  CHECK(loads[0].samples[0].attempt == 1);  // nothing was charged
+  CHECK(loads[0].samples[0].attempt == 1);  // nothing was blamed
 }
 
 TEST_CASE("a batch that was finished when its worker died is uploaded, not loaded again") {
@@ -116,15 +116,15 @@ TEST_CASE("a batch that was finished when its worker died is uploaded, not loade
   CHECK(only<load_command>(commands).empty());
 }
 
-TEST_CASE("a death is charged to the sample in the flight recorder, not to its batch mates") {
+TEST_CASE("a death is blamed on the sample in the flight recorder, not to its batch mates") {
   const small_plan plan(3, 3);
   ledger books({}, plan, {0, 1});
   books.worker_joined(a1, 2);
   const auto load = only<load_command>(books.advance()).at(0);
-  const auto charged = kill_on(books, load, 1);
-  REQUIRE(charged);
-  CHECK(charged->sample == 1);
-  CHECK(charged->attempt == 1);
+  const auto blamed = kill_on(books, load, 1);
+  REQUIRE(blamed);
+  CHECK(blamed->sample == 1);
+  CHECK(blamed->attempt == 1);
   const auto again = only<load_command>(books.advance()).at(0);
   CHECK(again.samples == std::vector<planned_sample>{{0, 1}, {1, 2}, {2, 1}});
 }
@@ -145,7 +145,7 @@ TEST_CASE("the work of a worker that cannot be killed goes to others, and its en
   CHECK(only<load_command>(books.advance()).empty());
 }
 
-TEST_CASE("a death with a flight mark of an earlier lease is charged to nobody") {
+TEST_CASE("a death with a flight mark of an earlier lease is blamed on nobody") {
   const small_plan plan(2, 1);
   ledger books({}, plan, {0, 2});
   books.worker_joined(a1, 2);
@@ -210,7 +210,7 @@ TEST_CASE("the third attempt runs alone in the sacrificial worker; the others go
     CHECK(quarantined[0].attempts == 3);
     CHECK(only<load_command>(commands).at(0).samples == std::vector<planned_sample>{{0, 1}});
   }
-  SECTION("a death there that is not charged to it decides nothing") {
+  SECTION("a death there that is not blamed on it decides nothing") {
     books.worker_died(helper1, std::nullopt, "SIGKILL");
     CHECK(books.wants_sacrificial());
     books.worker_joined({9, 2}, 1, worker_kind::sacrificial);

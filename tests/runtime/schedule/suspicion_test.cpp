@@ -1,4 +1,4 @@
-// Deaths, trials and quarantine of samples, one rule per test.
+// Deaths, probations and quarantine of samples, one rule per test.
 #include "runtime/schedule/suspicion.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -17,8 +17,8 @@ constexpr lease_ref next_lease{{64, 2}, 0, 2};
 
 /// Two ordinary deaths on different workers: enough to be isolated when max_attempts is 3.
 void isolate(suspicion& s, const suspect& who) {
-  CHECK_FALSE(s.charge_death(who, batch, false, 0, "SIGSEGV"));
-  CHECK_FALSE(s.charge_death(who, batch, false, 1, "SIGBUS"));
+  CHECK_FALSE(s.blame_death(who, batch, false, 0, "SIGSEGV"));
+  CHECK_FALSE(s.blame_death(who, batch, false, 1, "SIGBUS"));
   REQUIRE(s.isolated(who));
 }
 
@@ -29,45 +29,45 @@ TEST_CASE("nobody is suspected before a death") {
   CHECK(s.attempt_of(tom) == 1);
   CHECK_FALSE(s.last_worker(tom));
   CHECK_FALSE(s.anybody_isolated());
-  CHECK_FALSE(s.next_trial());
+  CHECK_FALSE(s.next_probation());
 }
 
 TEST_CASE("each death counts an attempt and names the worker to avoid") {
   suspicion s(3);
-  CHECK_FALSE(s.charge_death(tom, batch, false, 5, "SIGSEGV"));
+  CHECK_FALSE(s.blame_death(tom, batch, false, 5, "SIGSEGV"));
   CHECK(s.attempt_of(tom) == 2);
   CHECK(s.last_worker(tom) == 5);
   CHECK_FALSE(s.isolated(tom));
 }
 
-TEST_CASE("one attempt before the last the sample is isolated and waits for its trial") {
+TEST_CASE("one attempt before the last the sample is isolated and waits for its probation") {
   suspicion s(3);
   isolate(s, tom);
-  const auto waiting = s.next_trial();
+  const auto waiting = s.next_probation();
   REQUIRE(waiting);
   CHECK(waiting->who == tom);
   CHECK(waiting->position == batch);
   CHECK(waiting->attempt == 3);
-  s.begin_trial(tom, lease);
-  CHECK_FALSE(s.next_trial());
-  CHECK(s.trial_under(lease)->who == tom);
+  s.begin_probation(tom, lease);
+  CHECK_FALSE(s.next_probation());
+  CHECK(s.probation_under(lease)->who == tom);
   CHECK(s.anybody_isolated());
 }
 
-TEST_CASE("where one attempt is allowed the first death quarantines without a trial") {
+TEST_CASE("where one attempt is allowed the first death quarantines without a probation") {
   suspicion s(1);
-  const auto lost = s.charge_death(tom, batch, false, 0, "hang");
+  const auto lost = s.blame_death(tom, batch, false, 0, "hang");
   REQUIRE(lost);
   CHECK(lost->attempts == 1);
   CHECK(s.is_quarantined(17));
   CHECK_FALSE(s.anybody_isolated());
 }
 
-TEST_CASE("a death in the trial quarantines with every cause, oldest first") {
+TEST_CASE("a death in the probation quarantines with every cause, oldest first") {
   suspicion s(3);
   isolate(s, tom);
-  s.begin_trial(tom, lease);
-  const auto lost = s.charge_death(tom, batch, true, 64, "exit 3");
+  s.begin_probation(tom, lease);
+  const auto lost = s.blame_death(tom, batch, true, 64, "exit 3");
   REQUIRE(lost);
   CHECK(lost->position == batch);
   CHECK(lost->sample == 17);
@@ -79,7 +79,7 @@ TEST_CASE("a death in the trial quarantines with every cause, oldest first") {
 TEST_CASE("a sample that is loaded alone is no suspect any more") {
   suspicion s(3);
   isolate(s, tom);
-  s.begin_trial(tom, lease);
+  s.begin_probation(tom, lease);
   CHECK(s.clear(lease)->who == tom);
   CHECK(s.attempt_of(tom) == 1);
   CHECK_FALSE(s.last_worker(tom));
@@ -87,50 +87,50 @@ TEST_CASE("a sample that is loaded alone is no suspect any more") {
   CHECK_FALSE(s.clear(lease));  // twice changes nothing
 }
 
-TEST_CASE("a sample that was cleared twice and kills again is quarantined without a third trial") {
+TEST_CASE("a sample that was cleared twice and kills again is quarantined without a third probation") {
   suspicion s(3);
   for (int i = 0; i < 2; ++i) {
     isolate(s, tom);
-    s.begin_trial(tom, lease);
+    s.begin_probation(tom, lease);
     s.clear(lease);
   }
-  CHECK_FALSE(s.charge_death(tom, batch, false, 0, "SIGSEGV"));
-  const auto lost = s.charge_death(tom, batch, false, 1, "SIGSEGV");
+  CHECK_FALSE(s.blame_death(tom, batch, false, 0, "SIGSEGV"));
+  const auto lost = s.blame_death(tom, batch, false, 1, "SIGSEGV");
   REQUIRE(lost);
   CHECK(lost->attempts == 2);
 }
 
-TEST_CASE("a trial whose worker is gone without a charge is the next one again") {
+TEST_CASE("a probation whose worker is gone without a blame is the next one again") {
   suspicion s(3);
   isolate(s, tom);
-  s.begin_trial(tom, lease);
+  s.begin_probation(tom, lease);
   s.worker_gone({0, 1});
-  CHECK_FALSE(s.next_trial());
+  CHECK_FALSE(s.next_probation());
   s.worker_gone(lease.holder);
-  CHECK(s.next_trial()->who == tom);
+  CHECK(s.next_probation()->who == tom);
   CHECK_FALSE(s.clear(lease));
-  s.begin_trial(tom, next_lease);
-  CHECK(s.trial_under(next_lease)->attempt == 3);
+  s.begin_probation(tom, next_lease);
+  CHECK(s.probation_under(next_lease)->attempt == 3);
 }
 
-TEST_CASE("deaths of one epoch are none of the next, and a quarantine ends the trials of all") {
+TEST_CASE("deaths of one epoch are none of the next, and a quarantine ends the probations of all") {
   suspicion s(3);
   isolate(s, tom);
   CHECK(s.attempt_of(tom_later) == 1);
   isolate(s, tom_later);
-  s.begin_trial(tom, lease);
-  CHECK(s.charge_death(tom, batch, true, 64, "SIGSEGV"));
+  s.begin_probation(tom, lease);
+  CHECK(s.blame_death(tom, batch, true, 64, "SIGSEGV"));
   CHECK_FALSE(s.anybody_isolated());
   // A lease of the next epoch was in progress: its death is recorded, but the quarantine is not reported
   // again.
-  CHECK_FALSE(s.charge_death(tom_later, batch, false, 2, "SIGSEGV"));
+  CHECK_FALSE(s.blame_death(tom_later, batch, false, 2, "SIGSEGV"));
 }
 
 TEST_CASE("what cannot be tried alone is quarantined, all of it, and says so") {
   suspicion s(3);
   isolate(s, ann);
   isolate(s, tom);
-  s.begin_trial(ann, lease);
+  s.begin_probation(ann, lease);
   const auto lost = s.quarantine_isolated("worker 64 ended with exit 3");
   REQUIRE(lost.size() == 2);
   CHECK(lost[0].sample == 4);
@@ -146,7 +146,7 @@ TEST_CASE("a released sample starts afresh; releasing what is not quarantined ch
   suspicion s(3);
   isolate(s, ann);
   s.release(4);
-  CHECK(s.next_trial()->attempt == 3);
+  CHECK(s.next_probation()->attempt == 3);
   isolate(s, tom);
   s.quarantine_isolated("no worker");
   s.release(17);
@@ -174,7 +174,7 @@ TEST_CASE("causes are those of the deaths on record, oldest first") {
   CHECK(s.causes_of(tom).empty());
   isolate(s, tom);
   CHECK(s.causes_of(tom) == std::vector<std::string>{"SIGSEGV", "SIGBUS"});
-  s.begin_trial(tom, lease);
+  s.begin_probation(tom, lease);
   s.clear(lease);
   CHECK(s.causes_of(tom).empty());
 }
@@ -183,8 +183,8 @@ TEST_CASE("of a suspect that is forgotten nothing remains, whether it was isolat
   suspicion s(3);
   isolate(s, tom);
   isolate(s, ann);
-  s.begin_trial(ann, lease);
-  CHECK(s.charge_death(ann, batch, true, 64, "SIGSEGV"));
+  s.begin_probation(ann, lease);
+  CHECK(s.blame_death(ann, batch, true, 64, "SIGSEGV"));
   CHECK(s.suspects() == 2);
   s.forget(tom);
   s.forget(ann);

@@ -132,7 +132,7 @@ TEST_CASE("a suspect that has to be loaded alone is what its batch waits for") {
   f.under_way = {batch_at(4, batch_stage::begun)};
   f.status.workers[0].incarnation = 2;
   f.status.workers.push_back(worker_in(sacrificial, "starting"));
-  CHECK(find_blocker(f).kind == stall_kind::trial);
+  CHECK(find_blocker(f).kind == stall_kind::probation);
   CHECK(find_blocker(f).text ==
         "a sample that may kill workers, to be tried alone in worker/64, which is starting");
   f.status.workers[1].state = "ready";
@@ -206,7 +206,7 @@ TEST_CASE("jobs that wait while none runs wait for whom the pool lacks") {
     f.status.state = "paused";
     CHECK(find_blocker(f).text == "an operator, who paused the pool; `penstock resume` continues it");
   }
-  SECTION("a trial") {
+  SECTION("a probation") {
     f.status.workers.push_back(worker_in(sacrificial, "starting"));
     CHECK(find_blocker(f).text ==
           "a job that may kill workers, to be tried alone in worker/64, which is starting");

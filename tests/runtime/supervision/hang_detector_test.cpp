@@ -20,15 +20,15 @@ class watcher {
     detector_.look(now_, signs);
   }
 
-  /// All verdicts in this time, each worker once.
-  std::vector<hang_verdict> pass(nanoseconds time, bool hearts_beat = true) {
-    std::vector<hang_verdict> all;
+  /// All findings in this time, each worker once.
+  std::vector<hang_finding> pass(nanoseconds time, bool hearts_beat = true) {
+    std::vector<hang_finding> all;
     for (const auto end = now_ + time; now_ < end;) {
       now_ += settings_.tick();
       if (hearts_beat) {
         for (child_sign& s : signs) ++s.heartbeats;
       }
-      for (const hang_verdict& v : detector_.look(now_, signs)) {
+      for (const hang_finding& v : detector_.look(now_, signs)) {
         detector_.forget(v.worker);
         all.push_back(v);
       }
@@ -36,7 +36,7 @@ class watcher {
     return all;
   }
   void jump(nanoseconds time) { now_ += time; }
-  std::vector<hang_verdict> look() { return detector_.look(now_, signs); }
+  std::vector<hang_finding> look() { return detector_.look(now_, signs); }
 
   std::vector<child_sign> signs;
 
@@ -55,19 +55,19 @@ TEST_CASE("a worker that beats and rests is left alone") {
 
 TEST_CASE("a worker without a heartbeat is found within 1.3 timeouts") {
   watcher w(1);
-  const auto verdicts = w.pass(1300ms, false);
-  REQUIRE(verdicts.size() == 1);
-  CHECK(verdicts[0].kind == hang::heartbeat);
-  CHECK(verdicts[0].since >= 1s);
+  const auto findings = w.pass(1300ms, false);
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].kind == hang::heartbeat);
+  CHECK(findings[0].since >= 1s);
 }
 
 TEST_CASE("a worker that beats and does not get on with its sample is found within 1.3 timeouts") {
   watcher w(1);
   w.signs[0].busy = true;
   w.signs[0].work_mark = 5;
-  const auto verdicts = w.pass(1300ms);
-  REQUIRE(verdicts.size() == 1);
-  CHECK(verdicts[0].kind == hang::item);
+  const auto findings = w.pass(1300ms);
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].kind == hang::item);
 }
 
 TEST_CASE("many samples, each within its time, are no hang") {
@@ -104,9 +104,9 @@ TEST_CASE("jobs that all exceed their own time-outs at once are no sign of a bus
 TEST_CASE("a child that is not ready by its deadline is found, though its heartbeat beats") {
   watcher w(1);
   w.signs[0].ready = false;
-  const auto verdicts = w.pass(1300ms);
-  REQUIRE(verdicts.size() == 1);
-  CHECK(verdicts[0].kind == hang::start);
+  const auto findings = w.pass(1300ms);
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].kind == hang::start);
 }
 
 TEST_CASE("nobody is blamed for the time in which the supervisor itself did not look") {
@@ -186,7 +186,7 @@ TEST_CASE("of four that stopped together, one that recovers after the others has
     return w.pass(62ms, false);
   };
   for (int i = 0; i < 7; ++i) CHECK(beat_but_the_last().empty());
-  std::vector<hang_verdict> found;
+  std::vector<hang_finding> found;
   for (int i = 0; i < 3 && found.empty(); ++i) found = beat_but_the_last();
   REQUIRE(found.size() == 1);
   CHECK(found[0].worker == 3);

@@ -190,7 +190,7 @@ class world {
       throw violation{"a report was not accepted, or accepted though it was late"};
   }
 
-  // Do not kill the sacrificial worker during a trial: its death would quarantine the sample.
+  // Do not kill the sacrificial worker during a probation: its death would quarantine the sample.
   static bool tries_a_sample(const process& p) {
     return p.who.worker == sacrificial_place && !p.leases.empty();
   }
@@ -235,8 +235,8 @@ class world {
     if (p == nullptr || p->wedged || tries_a_sample(*p)) return;
     pool_.child_unkillable(p->who, "no heartbeat");
     if (p->ready) {
-      const auto charged = books_.worker_died(p->who, mark_of(*p), "unkillable");
-      if (charged) ++charged_[{plan_.epoch_of(charged->position), charged->sample}];
+      const auto blamed = books_.worker_died(p->who, mark_of(*p), "unkillable");
+      if (blamed) ++blamed_[{plan_.epoch_of(blamed->position), blamed->sample}];
     }
     p->wedged = true;
     record_.wedged(p->who.worker);
@@ -250,15 +250,15 @@ class world {
   void die(process& p, std::optional<flight_mark> mark, death::how how = death::how::abnormal) {
     const process gone = p;
     processes_.erase(gone.who.worker);
-    std::optional<charge> charged;
-    if (gone.ready) charged = books_.worker_died(gone.who, mark, "SIGSEGV");
-    if (mark && !charged && !quarantined_.contains(gone.leases.front().load.samples[mark->row].sample))
-      throw violation{"a death during a sample was charged to nobody"};
-    if (charged) ++charged_[{plan_.epoch_of(charged->position), charged->sample}];
+    std::optional<blame> blamed;
+    if (gone.ready) blamed = books_.worker_died(gone.who, mark, "SIGSEGV");
+    if (mark && !blamed && !quarantined_.contains(gone.leases.front().load.samples[mark->row].sample))
+      throw violation{"a death during a sample was blamed on nobody"};
+    if (blamed) ++blamed_[{plan_.epoch_of(blamed->position), blamed->sample}];
     if (settings_.deaths_untold) return;
     const bool fruitful = gone.ready && gone.done > 0;
-    record_.died(gone.who.worker, gone.draining, how, !charged && !fruitful, now_);
-    pool_.child_died(gone.who, now_, {how, charged.has_value(), fruitful}, "SIGSEGV", "");
+    record_.died(gone.who.worker, gone.draining, how, !blamed && !fruitful, now_);
+    pool_.child_died(gone.who, now_, {how, blamed.has_value(), fruitful}, "SIGSEGV", "");
   }
 
   void leave(process& p) {
@@ -329,8 +329,8 @@ class world {
   void settle() {
     for (int round = 0; round < 20; ++round) {
       bool quiet = true;
-      if (std::exchange(trial_wanted_, books_.wants_sacrificial()) != books_.wants_sacrificial())
-        record_.trial_changed();
+      if (std::exchange(probation_wanted_, books_.wants_sacrificial()) != books_.wants_sacrificial())
+        record_.probation_changed();
       pool_.want_sacrificial(books_.wants_sacrificial(), now_);
       for (const pool_command& c : pool_.advance(now_)) {
         quiet = false;
@@ -388,7 +388,7 @@ class world {
     }
     if (const auto* lost = std::get_if<sample_quarantined>(&c)) {
       quarantined_.insert(lost->sample);
-      const std::uint32_t deaths = charged_[{plan_.epoch_of(lost->position), lost->sample}];
+      const std::uint32_t deaths = blamed_[{plan_.epoch_of(lost->position), lost->sample}];
       const bool untried = lost->causes.back().starts_with("could not be tried alone") && deaths >= 2;
       if (!settings_.killers.contains(lost->sample) && deaths < 6 && !untried)
         throw violation{"wrongly quarantined"};
@@ -476,7 +476,7 @@ class world {
   testing::pool_record record_;
   steady_time now_{};
   std::map<std::uint32_t, process> processes_;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> charged_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> blamed_;
   std::deque<load_report> in_transit_;
   std::deque<upload_command> uploads_;
   std::deque<bool> copied_;
@@ -484,7 +484,7 @@ class world {
   stream_position next_upload_ = 0;
   stream_position delivered_ = 0;
   std::size_t steps_ = 0;
-  bool trial_wanted_ = false;
+  bool probation_wanted_ = false;
   bool gave_up_ = false;
 };
 

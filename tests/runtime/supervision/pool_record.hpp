@@ -55,11 +55,11 @@ class pool_record {
     counted_[worker].clear();
   }
   /// want_sacrificial() has changed: its deaths are counted from zero again.
-  void trial_changed() { counted_[sacrificial_place].clear(); }
+  void probation_changed() { counted_[sacrificial_place].clear(); }
   void start_failed(std::uint32_t worker, bool draining, steady_time now) {
     if (!draining) counted_[worker].push_back(now);
   }
-  /// Counts a death that is neither charged to a sample nor fruitful.
+  /// Counts a death that is neither blamed on a sample nor fruitful.
   void died(std::uint32_t worker, bool draining, supervision::death::how how, bool counts, steady_time now) {
     wedged_.erase(worker);
     if (counts && !draining) counted_[worker].push_back(now);

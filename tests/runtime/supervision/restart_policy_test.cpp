@@ -12,7 +12,7 @@ using act = restart_decision::what;
 
 constexpr death crash{death::how::abnormal, false, false};
 constexpr death fruitful_crash{death::how::abnormal, false, true};
-constexpr death charged_crash{death::how::abnormal, true, false};
+constexpr death blamed_crash{death::how::abnormal, true, false};
 constexpr death normal_end{death::how::normal, false, true};
 constexpr death would_repeat{death::how::no_restart, false, false};
 constexpr death shot_from_outside{death::how::abnormal, false, false, true};
@@ -57,9 +57,9 @@ TEST_CASE("a worker that got something done is restarted at once, for ever") {
   }
 }
 
-TEST_CASE("deaths that are charged to a sample do not count against the worker") {
+TEST_CASE("deaths that are blamed on a sample do not count against the worker") {
   auto policy = policy_of(restart_type::permanent);
-  for (int i = 0; i < 100; ++i) CHECK(policy.child_died(start, charged_crash).at == start);
+  for (int i = 0; i < 100; ++i) CHECK(policy.child_died(start, blamed_crash).at == start);
 }
 
 TEST_CASE(

@@ -34,7 +34,7 @@ constexpr const char* act_names[] = {"pass", "sleep", "advance_one", "die", "exi
 using script = testing::script_of<act>;
 
 struct world_settings {
-  bool forgets_deaths = false;  // an injected bug: every fifth death is not judged
+  bool forgets_deaths = false;  // an injected bug: every fifth death is not decided
 };
 
 class world {
@@ -167,7 +167,7 @@ class world {
         const worker_ref old{s.pick % 3, 0};
         workers_.ready(old, now_);
         workers_.exited(old, now_, exited(0), false);
-        static_cast<void>(workers_.judged(old, now_, false, 0, ""));
+        static_cast<void>(workers_.blame_decided(old, now_, false, 0, ""));
         return;
       }
       case act::close: closing_ = true; return workers_.close(now_, 1ms * (s.pick % 10'000));
@@ -204,8 +204,8 @@ class world {
     require(!p.killed, "a signal after SIGKILL");
     p.killed = order.number == SIGKILL;
   }
-  void carry_out(judge_death& end) {
-    if (settings_.forgets_deaths && ++judged_ % 5 == 0) return;
+  void carry_out(decide_blame& end) {
+    if (settings_.forgets_deaths && ++decided_ % 5 == 0) return;
     waiting_.push_back(end.who);
   }
   void carry_out(workers_failed&) { failed_ = true; }
@@ -218,7 +218,7 @@ class world {
 
   void answer() {
     for (const worker_ref who : std::exchange(waiting_, {}))
-      static_cast<void>(workers_.judged(who, now_, false, 1, ""));
+      static_cast<void>(workers_.blame_decided(who, now_, false, 1, ""));
   }
 
   /// No more faults: every wanted place is filled, or all processes are gone.
@@ -264,7 +264,7 @@ class world {
   std::map<std::uint32_t, process_here> here_;
   std::vector<worker_ref> waiting_;
   std::uint64_t beats_ = 2;
-  int judged_ = 0;
+  int decided_ = 0;
   bool closing_ = false;
   bool closed_ = false;
   bool failed_ = false;

@@ -67,11 +67,11 @@ struct stage {
     workers.ready(w, now);
     look();
   }
-  void die(const exit_report& end, std::uint64_t samples = 1, bool charged = false) {
+  void die(const exit_report& end, std::uint64_t samples = 1, bool blamed = false) {
     const worker_ref w = who();
     workers.exited(w, now, end, false);
     look();
-    settled = workers.judged(w, now, charged, samples, "its last output");
+    settled = workers.blame_decided(w, now, blamed, samples, "its last output");
     look();
   }
   template <class Command>
@@ -262,7 +262,7 @@ TEST_CASE(
     CHECK(s.signals() == std::vector{SIGABRT, SIGCONT});
     s.die(signalled(SIGABRT));
     CHECK(s.settled.cause == "hang");
-    CHECK(s.all<judge_death>().at(0).blames_sample);
+    CHECK(s.all<decide_blame>().at(0).blames_sample);
   }
   SECTION("debugged") {
     s.traced = true;
@@ -286,7 +286,7 @@ TEST_CASE(
     CHECK(s.signals().back() == SIGKILL);
     s.die(signalled(SIGKILL), 0);
     CHECK(s.settled.cause == "memory");
-    CHECK_FALSE(s.all<judge_death>().back().blames_sample);
+    CHECK_FALSE(s.all<decide_blame>().back().blames_sample);
   }
   CHECK(s.all<workers_failed>().empty());
   CHECK(s.all<memory_exceeded>().size() == 20);
@@ -321,7 +321,7 @@ TEST_CASE("closing stops everybody, kills who stays, starts nobody and is told o
     const worker_ref w = s.who(place);
     s.workers.exited(w, s.now, signalled(SIGKILL), false);
     s.look();
-    CHECK_FALSE(s.workers.judged(w, s.now, false, 5, "").worth_telling);
+    CHECK_FALSE(s.workers.blame_decided(w, s.now, false, 5, "").worth_telling);
     s.look();
   }
   CHECK(s.all<workers_closed>().size() == 1);

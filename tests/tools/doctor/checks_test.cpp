@@ -162,7 +162,7 @@ const std::vector<mutation>& mutations() {
       {"gpu.selected", status::fail, "cuda:4 does not exist; there are: cuda:0 NVIDIA H200 GPU-0a",
        [](facts& f) {
          f.job.device = "cuda:4";
-         // Rows about the GPU itself are judged only if the GPU is known.
+         // Rows about the GPU itself are checked only if the GPU is known.
        }},
       {"gpu.architecture", status::fail,
        "compute capability 7.5; this program has code for 80-real, 90-real, 80-virtual",
@@ -316,7 +316,7 @@ TEST_CASE("a healthy machine with a job that fits passes every row") {
   }
 }
 
-TEST_CASE("each fault changes its own row, and what cannot be judged without it is skipped") {
+TEST_CASE("each fault changes its own row, and what cannot be checked without it is skipped") {
   const auto before = by_id(healthy());
   for (const mutation& m : mutations()) {
     INFO(m.id << ": " << m.says);
@@ -373,12 +373,12 @@ TEST_CASE("a broken GPU under a working loader is told as that") {
   CHECK(worst_of(rows, layer::gpu) == status::fail);
   CHECK(worst_of(rows, layer::loader) == status::ok);
   CHECK(worst_of(rows, layer::data) == status::ok);
-  CHECK(verdict(rows) == "the GPU layer is broken but the loader works: --device host runs without the GPU");
+  CHECK(summary(rows) == "the GPU layer is broken but the loader works: --device host runs without the GPU");
 
   facts g = healthy();
   g.worker.load_trouble = "died";
-  CHECK(verdict(examine(g)) == "broken: data; the GPU layer is not");
-  CHECK(verdict(examine(healthy())) == "nothing is broken");
+  CHECK(summary(examine(g)) == "broken: data; the GPU layer is not");
+  CHECK(summary(examine(healthy())) == "nothing is broken");
 }
 
 TEST_CASE("without any trace of a GPU, auto skips its rows and cuda fails them, each time with a remedy") {
@@ -424,7 +424,7 @@ TEST_CASE("GPUs that are hidden on purpose are one warning with auto and one fai
     CHECK(by_id(f).at("gpu.cuinit").is == status::skip);
     f.job.demand = gpu_demand::if_there;
     CHECK(by_id(f).at("gpu.visible-devices").is == status::warn);
-    CHECK(verdict(examine(f)) == "nothing is broken");
+    CHECK(summary(examine(f)) == "nothing is broken");
   }
   f.gpu.visible_devices = "0";
   CHECK(by_id(f).at("gpu.cuinit").is == status::fail);
@@ -527,7 +527,7 @@ TEST_CASE("ranks need a GPU each, unless they may share one") {
     CHECK(by_id(f).at(id).is == status::skip);
 }
 
-TEST_CASE("with --cpu-only no row about the GPU is judged") {
+TEST_CASE("with --cpu-only no row about the GPU is checked") {
   facts f = healthy();
   f.job.demand = gpu_demand::none;
   f.job.why_no_gpu = "--cpu-only";

@@ -6,7 +6,7 @@
 #include "runtime/control/socket_place.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "tools/penstock/chaos/batch_journal.hpp"
-#include "tools/penstock/chaos/nemesis.hpp"
+#include "tools/penstock/chaos/fault_injector.hpp"
 #include "tools/penstock/chaos/stream_check.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
@@ -88,7 +88,7 @@ double longest_at_work(const std::string& session) {
 
 /// Detaches from a session before it is closed, whatever was thrown.
 struct letting_go {
-  nemesis* enemy;
+  fault_injector* enemy;
   std::atomic<Session*>& current;
   ~letting_go() {
     if (enemy != nullptr) enemy->leave();
@@ -99,7 +99,7 @@ struct letting_go {
 /// Runs to the end of the stream in small steps. After each step, notes how many batches the session reports
 /// as delivered, and then how many the journal has: in this order, so that every reported batch must be in
 /// the journal.
-void deliver(Session& session, const config& settings, nemesis* enemy, const batch_journal& journal,
+void deliver(Session& session, const config& settings, fault_injector* enemy, const batch_journal& journal,
              playing& all) {
   std::uint64_t promised = 0;
   auto next_look = std::chrono::steady_clock::now();
@@ -123,7 +123,7 @@ void deliver(Session& session, const config& settings, nemesis* enemy, const bat
   }
 }
 
-playing play(const config& settings, nemesis* enemy, std::atomic<Session*>& current) {
+playing play(const config& settings, fault_injector* enemy, std::atomic<Session*>& current) {
   auto journal = batch_journal::create();
   if (!journal) throw error(journal.error());
   playing all;
@@ -165,7 +165,7 @@ std::vector<delivery_promise> promises_of(const playing& round) {
 // ---- the goal, and the time left ---------------------------------------------------------------------
 
 /// "100 faults, 2 a second on average; seed 7".
-std::string goal_of(const nemesis_settings& n) {
+std::string goal_of(const fault_injector_settings& n) {
   std::string kinds;
   for (const chaos_kind kind : n.kinds) kinds += (kinds.empty() ? "" : ", ") + std::string(name_of(kind));
   std::string goal;
@@ -176,7 +176,7 @@ std::string goal_of(const nemesis_settings& n) {
 }
 
 /// The estimated time left, from the time that the faults so far have taken; empty below a second.
-std::string time_left(const nemesis_settings& n, std::uint64_t faults, nanoseconds under_fire) {
+std::string time_left(const fault_injector_settings& n, std::uint64_t faults, nanoseconds under_fire) {
   std::optional<nanoseconds> left;
   if (n.faults && faults > 0) {
     const double each = static_cast<double>(under_fire.count()) / static_cast<double>(faults);
@@ -301,14 +301,14 @@ json as_json(const std::vector<chaos_fault>& faults, Which which, std::uint64_t 
           {"replay_seconds", times_of(faults, which, &chaos_fault::replayed_seconds)}};
 }
 
-struct verdict {
+struct decision {
   json as_json;
   bool good = false;
 };
 
-verdict judge(const chaos_options& o, const std::vector<chaos_kind>& kinds, const playing& undisturbed,
-              const stream_check& check, const chaos_sums& sums, const std::vector<chaos_fault>& faults) {
-  verdict v;
+decision decide(const chaos_options& o, const std::vector<chaos_kind>& kinds, const playing& undisturbed,
+                const stream_check& check, const chaos_sums& sums, const std::vector<chaos_fault>& faults) {
+  decision v;
   v.good = !sums.error && sums.rounds > 0 && sums.stream.none() && check.of_undisturbed().none() &&
            sums.wrongly_quarantined == 0 && sums.digests_equal;
   json by_kind = json::object();
@@ -423,13 +423,13 @@ result<std::vector<chaos_kind>> parse_kinds(const std::string& text) {
   return kinds;
 }
 
-result<nemesis_settings> nemesis_of(const chaos_options& o, const config& settings) {
+result<fault_injector_settings> fault_injector_of(const chaos_options& o, const config& settings) {
   const bool own_process = settings.gpu.placement == placement_rule::process;
   auto kinds = parse_kinds(
       !o.kinds.empty() ? o.kinds : std::string(kinds_default) + (own_process ? ",owner-kill" : ""));
   if (!kinds) return tl::unexpected(std::move(kinds.error()));
   if (!(o.rate > 0 && o.rate <= 1000)) return refuse(errc::usage, "--rate must be above 0 and at most 1000");
-  nemesis_settings n;
+  fault_injector_settings n;
   n.kinds = std::move(*kinds);
   n.rate = o.rate;
   n.seed = o.seed;
@@ -457,7 +457,7 @@ int chaos(const chaos_options& o) {
   config settings = loaded->values;
   // The default of `penstock run`.
   if (!loaded->sources.contains("gpu.placement")) settings.gpu.placement = placement_rule::process;
-  auto wanted = nemesis_of(o, settings);
+  auto wanted = fault_injector_of(o, settings);
   if (!wanted) return refuse_with(exit_usage, wanted.error(), o.json);
   stop_signals signals;
   if (o.quiet) log::set_level(log::level::off);
@@ -489,7 +489,7 @@ int chaos(const chaos_options& o) {
           duration_for_people(nanoseconds(static_cast<std::int64_t>(undisturbed.report.seconds * 1e9)))));
       if (!shorter.empty()) say("timeouts for this test: " + shorter);
     }
-    nemesis enemy(*wanted);
+    fault_injector enemy(*wanted);
     chaos_sums sums;
     const auto begin = std::chrono::steady_clock::now();
     while (!interrupted && !sums.error && !enemy.satisfied()) {
@@ -504,7 +504,7 @@ int chaos(const chaos_options& o) {
     }
     signals.ignore();
     if (interrupted) return signals.received() == SIGINT ? exit_interrupted : exit_terminated;
-    const verdict v = judge(o, wanted->kinds, undisturbed, check, sums, enemy.faults());
+    const decision v = decide(o, wanted->kinds, undisturbed, check, sums, enemy.faults());
     if (o.json) {
       print_json(v.as_json);
     } else {

@@ -1,6 +1,6 @@
 #include "tools/penstock/doctor/checks.hpp"
 
-#include "tools/penstock/doctor/judges.hpp"
+#include "tools/penstock/doctor/row_checks.hpp"
 
 #include <algorithm>
 
@@ -21,117 +21,117 @@ using enum layer;
 
 constexpr check gpu_checks[] = {
     {"gpu.build", gpu, "whether this build contains the CUDA device", "built with nvcc",
-     "build again on a machine with nvcc, or use --device host", judge_build},
+     "build again on a machine with nvcc, or use --device host", check_build},
     {"gpu.driver-module", gpu, "the NVIDIA kernel module", "loaded",
      "install the NVIDIA driver, or load it with `modprobe nvidia`; a container shows the host's",
-     judge_driver_module},
+     check_driver_module},
     {"gpu.device-nodes", gpu, "the files in /dev through which the driver is reached",
      "nvidiactl, nvidia-uvm and one for each GPU, accessible",
-     "in a container: start it with --gpus all; else `nvidia-modprobe -u -c 0`", judge_device_nodes},
+     "in a container: start it with --gpus all; else `nvidia-modprobe -u -c 0`", check_device_nodes},
     {"gpu.libcuda", gpu, "which libcuda is loaded: not a stub, and of the kernel module's version",
      "the driver's own libcuda.so.1",
      "install the driver's libraries; in a container start it with --gpus all and the capability compute",
-     judge_libcuda},
+     check_libcuda},
     {"gpu.driver-runtime", gpu, "the driver compared with the CUDA runtime in this program (not the toolkit)",
      "a driver that is new enough", "update the driver when convenient: kernels that need it would not load",
-     judge_driver_runtime},
+     check_driver_runtime},
     {"gpu.toolkit", gpu, "the CUDA toolkit on this machine", "none needed: only to build, never to run", "",
-     judge_toolkit},
+     check_toolkit},
     {"gpu.cuinit", gpu, "whether CUDA initialises, in a separate process", "cuInit returns 0",
-     "read `dmesg | grep NVRM`", judge_init},
+     "read `dmesg | grep NVRM`", check_init},
     {"gpu.nvml", gpu, "whether the management library answers, in a separate process",
      "libnvidia-ml.so.1 of the driver's version",
-     "install the driver's libraries; in a container give it the capability utility", judge_nvml},
+     "install the driver's libraries; in a container give it the capability utility", check_nvml},
     {"gpu.visible-devices", gpu, "CUDA_VISIBLE_DEVICES, entry by entry", "GPUs that exist, each once",
-     "correct or unset CUDA_VISIBLE_DEVICES", judge_visible_devices},
+     "correct or unset CUDA_VISIBLE_DEVICES", check_visible_devices},
     {"gpu.selected", gpu, "the GPU that [gpu] device names", "it exists",
-     "choose an existing one with [gpu] device or --device", judge_selected},
+     "choose an existing one with [gpu] device or --device", check_selected},
     {"gpu.architecture", gpu, "the GPU's compute capability compared with the code in this program",
-     "machine code of the same major version, or older PTX", "build for this GPU", judge_architecture},
+     "machine code of the same major version, or older PTX", "build for this GPU", check_architecture},
     {"gpu.mig", gpu, "multi-instance mode", "off, or an instance is visible",
-     "create an instance (`nvidia-smi mig -cgi ... -C`) and name it in CUDA_VISIBLE_DEVICES", judge_mig},
+     "create an instance (`nvidia-smi mig -cgi ... -C`) and name it in CUDA_VISIBLE_DEVICES", check_mig},
     {"gpu.compute-mode", gpu, "whether another process has exclusive use", "default, or not in use",
-     "`nvidia-smi -c DEFAULT`", judge_compute_mode},
+     "`nvidia-smi -c DEFAULT`", check_compute_mode},
     {"gpu.memory", gpu, "free device memory compared with what the job needs", "room for a context",
-     "end the processes that hold it, or lower [gpu] buffers or [sampler] batch_size", judge_device_memory},
+     "end the processes that hold it, or lower [gpu] buffers or [sampler] batch_size", check_device_memory},
     {"gpu.ecc", gpu, "memory errors and remapped rows", "no uncorrected error",
-     "reset the GPU or reboot; if the errors come back, replace the GPU", judge_ecc},
+     "reset the GPU or reboot; if the errors come back, replace the GPU", check_ecc},
     {"gpu.xid", gpu, "the driver's error messages (Xid) in the kernel's log", "none",
-     "reboot; if they come back, have the GPU checked", judge_xid},
+     "reboot; if they come back, have the GPU checked", check_xid},
     {"gpu.numa", gpu, "the GPU's NUMA node compared with the cores that this job may use",
-     "at least one allowed core on the GPU's node", "run on the GPU's node", judge_numa},
+     "at least one allowed core on the GPU's node", "run on the GPU's node", check_numa},
     {"gpu.pcie", gpu, "the PCIe link compared with its maximum", "full width and speed",
-     "check for a narrow slot, a riser, or errors in `dmesg | grep -i pcie`", judge_pcie},
+     "check for a narrow slot, a riser, or errors in `dmesg | grep -i pcie`", check_pcie},
     {"gpu.links", gpu, "the ways between the GPUs that this process sees: NVLink, PCIe, peer access",
      "peer access between all of them, and the same kind of link",
      "see `nvidia-smi topo -m` and `nvidia-smi topo -p2p r`; without peer access NCCL copies through host "
      "memory: look "
      "for ACS or an IOMMU between them, a virtual machine, or MIG",
-     judge_links},
+     check_links},
     {"gpu.deep", gpu, "context, allocation, copy, kernel, copy back, compare (--deep)",
      "the same bits as the host device's", "see the message; try `penstock doctor --isolate FILE`",
-     judge_deep},
+     check_deep},
     {"gpu.pinning", gpu, "page-locking as much memory as the job's arena (--deep)", "all of it",
      "raise ulimit -l, or lower [loader] workers or slots_per_worker; without it copies are slower",
-     judge_pinning},
+     check_pinning},
 };
 
 constexpr check machine_checks[] = {
     {"memory.arena", machine, "the arena's size compared with free memory, cgroups and limits",
      "room for all of it", "lower [loader] workers, slots_per_worker or [sampler] batch_size",
-     judge_arena_memory},
+     check_arena_memory},
     {"limits.open-files", machine, "descriptors for the workers", "",
-     "raise ulimit -n, or lower [loader.limits] max", judge_open_files},
+     "raise ulimit -n, or lower [loader.limits] max", check_open_files},
     {"limits.processes", machine, "processes and threads: ulimit -u, pid_max and the pids cgroups", "",
-     "raise ulimit -u or pids.max (docker: --pids-limit), or lower [loader] workers", judge_pids},
+     "raise ulimit -u or pids.max (docker: --pids-limit), or lower [loader] workers", check_pids},
     {"cpu.workers", machine, "cores that this job may use compared with workers and their thread pools",
-     "no more busy threads than cores", "lower [loader] workers, or allow more cores", judge_cpus},
+     "no more busy threads than cores", "lower [loader] workers, or allow more cores", check_cpus},
     {"system.pidfd", machine, "pidfds, which report deaths", "works",
-     "use kernel 5.4 or newer and a seccomp profile that allows pidfd_open", judge_pidfd},
+     "use kernel 5.4 or newer and a seccomp profile that allows pidfd_open", check_pidfd},
     {"system.parent-death", machine, "PR_SET_PDEATHSIG, which ends workers with their session", "works",
-     "allow prctl(PR_SET_PDEATHSIG) in the seccomp profile", judge_parent_death},
+     "allow prctl(PR_SET_PDEATHSIG) in the seccomp profile", check_parent_death},
     {"system.memfd-seals", machine, "sealed memfds, which hold the arena", "works",
-     "allow memfd_create and F_ADD_SEALS in the seccomp profile", judge_memfd_seals},
+     "allow memfd_create and F_ADD_SEALS in the seccomp profile", check_memfd_seals},
     {"leftovers.processes", machine, "penstock programs whose session is gone", "none", "kill them",
-     judge_orphans},
+     check_orphans},
     {"leftovers.sockets", machine, "control sockets whose session is gone", "none",
-     "`penstock sessions --prune` removes them", judge_dead_sockets},
+     "`penstock sessions --prune` removes them", check_dead_sockets},
     {"leftovers.folders", machine, "temporary folders of `penstock launch` whose launcher is gone", "none",
-     "`penstock sessions --prune` removes them", judge_left_folders},
+     "`penstock sessions --prune` removes them", check_left_folders},
     {"group.rank", machine, "the launcher's variables: rank, world size, local rank",
      "all that belong together, in range", "start it with one launcher, and unset what another one has left",
-     judge_rank},
+     check_rank},
     {"group.gpus", machine, "ranks on this host compared with the GPUs that this process sees",
-     "a GPU for each rank", "start fewer ranks on this host, or set [gpu] share = true", judge_rank_gpus},
+     "a GPU for each rank", "start fewer ranks on this host, or set [gpu] share = true", check_rank_gpus},
     {"group.address", machine, "where the ranks meet: MASTER_ADDR, Slurm's first node or PENSTOCK_GROUP_ADDR",
      "a host that can be reached", "correct the address, or open its port in the firewall",
-     judge_meeting_place},
+     check_meeting_place},
     {"group.secret", machine, "the group's secret: [group] secret_file or PENSTOCK_GROUP_SECRET",
-     "its owner's alone; needed between hosts", "chmod 600, and the same secret for all ranks", judge_secret},
+     "its owner's alone; needed between hosts", "chmod 600, and the same secret for all ranks", check_secret},
     {"group.nccl", machine, "NCCL, if [group] communicator asks for it",
      "libnccl.so.2, or what PENSTOCK_NCCL names, can be opened and is 2.18 or later",
-     "install NCCL (libnccl2, or nvidia-nccl-cu13 of pip) and name its library in PENSTOCK_NCCL", judge_nccl},
+     "install NCCL (libnccl2, or nvidia-nccl-cu13 of pip) and name its library in PENSTOCK_NCCL", check_nccl},
 };
 
 constexpr check job_checks[] = {
     {"config.file", loader, "the config file", "no mistakes and no warnings",
-     "see `penstock check-config FILE`", judge_config},
+     "see `penstock check-config FILE`", check_config},
     {"worker.program", loader, "the program of [loader] command", "found and starts",
-     "check [loader] command, PENSTOCK_LIBEXEC and the file's mode", judge_worker_program},
+     "check [loader] command, PENSTOCK_LIBEXEC and the file's mode", check_worker_program},
     {"worker.protocol", loader, "the worker program's first message", "hello with the session's version",
      "build the worker program against this version of penstock and call worker_main in it",
-     judge_worker_protocol},
+     check_worker_protocol},
     {"worker.cuda-free", loader, "CUDA libraries and devices in a worker",
      "none: only the GPU owner uses the GPU",
      "do not link CUDA into the worker program; check whether a dataset or decoder loads it",
-     judge_worker_cuda_free},
+     check_worker_cuda_free},
     {"data.dataset", data, "the dataset as a whole", "can be listed and described",
-     "see the message; `penstock inspect FILE` checks every file", judge_dataset},
+     "see the message; `penstock inspect FILE` checks every file", check_dataset},
     {"data.sample", data, "a worker loads the first samples", "all of them load",
-     "repair or remove the files that fail", judge_sample},
+     "repair or remove the files that fail", check_sample},
     {"isolate", loader, "workers 0, 1, N; then the GPU without and with pinning; then all (--isolate)",
      "every step passes", "repair what the first failing step names; later steps depend on it",
-     judge_isolation},
+     check_isolation},
 };
 
 }  // namespace
@@ -150,7 +150,7 @@ std::vector<row> examine(const facts& found) {
   std::vector<row> rows;
   rows.reserve(checks().size());
   for (const check& c : checks()) {
-    finding f = c.judge(found);
+    finding f = c.check(found);
     row r{&c, f.is, std::move(f.observed), std::move(f.expected), std::move(f.remedy), std::move(f.why)};
     if (r.expected.empty()) r.expected = c.expected;
     const bool something_to_do = r.is != status::ok && r.is != status::info;
@@ -170,14 +170,14 @@ std::string_view name_of(layer l) noexcept {
 status worst_of(const std::vector<row>& rows, layer of) noexcept {
   std::optional<status> worst;
   for (const row& r : rows) {
-    // A skipped row does not affect its layer if other rows were judged.
+    // A skipped row does not affect its layer if other rows were checked.
     if (r.of->belongs_to != of || r.is == status::skip || r.is == status::info) continue;
     worst = std::max(worst.value_or(status::ok), r.is);
   }
   return worst.value_or(status::skip);
 }
 
-std::string verdict(const std::vector<row>& rows) {
+std::string summary(const std::vector<row>& rows) {
   const auto broken = [&](layer l) { return worst_of(rows, l) == status::fail; };
   const bool rest_broken = broken(layer::machine) || broken(layer::loader) || broken(layer::data);
   if (!broken(layer::gpu) && !rest_broken) return "nothing is broken";
@@ -202,8 +202,8 @@ std::string reference_markdown() {
       "invented machine.\n"
       "- `--json`: schema `penstock.doctor/1`: `results` is a list of `id`, `layer`, `status`, `observed`,\n "
       " `expected`, `remedy` and, for a skipped row, `why`; `layers` has the worst status of each layer.\n\n"
-      "Status: `ok`; `info`: nothing to judge; `warn`: runs, but slower or at risk; `fail`; `skip`: not "
-      "judged, with\nthe reason. One cause fails one row: rows that cannot be judged because of it are "
+      "Status: `ok`; `info`: nothing to check; `warn`: runs, but slower or at risk; `fail`; `skip`: not "
+      "checked, with\nthe reason. One cause fails one row: rows that cannot be checked because of it are "
       "skipped and name it. Without\na GPU, `device = \"auto\"` uses the host device, so the GPU's rows are "
       "skipped; with `device = \"cuda\"` they\n"
       "fail.\n\n"

@@ -28,7 +28,7 @@ struct check {
   std::string_view meaning;
   std::string_view expected;
   std::string_view remedy;
-  finding (*judge)(const facts&) = nullptr;
+  finding (*check)(const facts&) = nullptr;
 };
 
 /// One complete row of the report.
@@ -47,10 +47,10 @@ struct row {
 
 [[nodiscard]] std::string_view name_of(status s) noexcept;
 [[nodiscard]] std::string_view name_of(layer l) noexcept;
-/// The worst status of a layer's rows; skip if none was judged.
+/// The worst status of a layer's rows; skip if none was checked.
 [[nodiscard]] status worst_of(const std::vector<row>& rows, layer of) noexcept;
 /// Which layer is broken and what still works, in one line.
-[[nodiscard]] std::string verdict(const std::vector<row>& rows);
+[[nodiscard]] std::string summary(const std::vector<row>& rows);
 
 /// docs/doctor.md.
 [[nodiscard]] std::string reference_markdown();

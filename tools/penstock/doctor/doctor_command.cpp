@@ -56,7 +56,7 @@ json as_json(const facts& f, const std::vector<row>& rows, const doctor_options&
            {"root", o.root},
            {"config", or_null(o.source.file)},
            {"device", f.job.device},
-           {"verdict", doctor::verdict(rows)}};
+           {"verdict", doctor::summary(rows)}};
   for (const status s : statuses) out["counts"][std::string(name_of(s))] = count_of(rows, s);
   for (const layer l : layers) out["layers"][std::string(name_of(l))] = name_of(worst_of(rows, l));
   out["results"] = json::array();
@@ -156,7 +156,7 @@ void print_report(const facts& f, const std::vector<row>& rows) {
     if (const auto n = count_of(rows, s); n > 0)
       counts += (counts.empty() ? "" : ", ") + painted(s, fmt::format("{} {}", n, name_of(s)));
   }
-  print(fmt::format("\n{}: {}", doctor::verdict(rows), counts));
+  print(fmt::format("\n{}: {}", doctor::summary(rows), counts));
 }
 
 // ---- gathering

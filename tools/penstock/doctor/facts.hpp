@@ -1,5 +1,5 @@
 // The facts that doctor gathers about a machine, a build and a job, without judging them. Filled by the
-// gather_*.cpp files, judged by the table of checks; tests fill it by hand.
+// gather_*.cpp files, checked by the table of checks; tests fill it by hand.
 #pragma once
 
 #include "runtime/arena/memory_budget.hpp"

@@ -48,11 +48,11 @@ void look_at_job(const config& settings, const job_request& request, facts& to);
 
 /// Starts one worker as a session would, and has it load the first samples if `load` is set. `description`:
 /// of a dataset that was listed here; `index`: its sealed list (-1: none).
-struct trial_result {
+struct probation_result {
   worker_facts worker;
   std::optional<dataset_description> described;
 };
-[[nodiscard]] trial_result try_a_worker(const config& settings, bool load, int index);
+[[nodiscard]] probation_result try_a_worker(const config& settings, bool load, int index);
 
 /// Runs the job step by step: `file` and `sets` as `penstock run` takes them.
 struct isolation_request {

@@ -129,7 +129,7 @@ void launch_book::look(steady_time now, const std::vector<rank_sign>& signs, con
     if (!restarts_single() || ranks_[sign.rank].now != rank_state::running) continue;
     seen.push_back({.worker = sign.rank, .ready = l.spoke, .heartbeats = l.beats, .traced = sign.traced});
   }
-  for (const supervision::hang_verdict& v : hangs_.look(now, seen)) {
+  for (const supervision::hang_finding& v : hangs_.look(now, seen)) {
     if (stage_ != stage::running) continue;
     const auto sign = std::ranges::find(signs, v.worker, &rank_sign::rank);
     const std::string where = sign->wait_channel.empty() ? "" : fmt::format(" ({})", sign->wait_channel);

@@ -287,9 +287,9 @@ int refuse_start_of_rank(const run_options& o, const config& settings, exit_code
     std::optional<position_teller> teller;
     if (launcher.there())
       teller.emplace(launcher, session, settings.group.lost_after, position_teller::tells::life);
-    const struct deaf_at_end {  // a signal must not find the session gone
+    const struct unresponsive_at_end {  // a signal must not find the session gone
       stop_signals& signals;
-      ~deaf_at_end() { signals.ignore(); }
+      ~unresponsive_at_end() { signals.ignore(); }
     } at_end{signals};
     signals.listen([&](int) { session.stop(end_after_second_signal); });
     try {

@@ -78,11 +78,11 @@ void add_death(fields& f, const json& d) {
                                   seconds_for_people(d.at("lived_seconds")), text_of(d.at("incarnation")),
                                   text_of(d.at("pid"))));
   if (d.contains("job")) {
-    f.add("  charged to", fmt::format("job {} ({}), attempt {}", text_of(d.at("job")), text_of(d.at("work")),
-                                      text_of(d.at("attempt"))));
+    f.add("  blamed on", fmt::format("job {} ({}), attempt {}", text_of(d.at("job")), text_of(d.at("work")),
+                                     text_of(d.at("attempt"))));
   } else if (!d.at("sample").is_null()) {
-    f.add("  charged to", fmt::format("sample {} ({}), attempt {}", text_of(d.at("sample")),
-                                      text_of(d.at("path")), text_of(d.at("attempt"))));
+    f.add("  blamed on", fmt::format("sample {} ({}), attempt {}", text_of(d.at("sample")),
+                                     text_of(d.at("path")), text_of(d.at("attempt"))));
   }
   f.add("  while", text_of(d.at("phase")));
   f.quote("  last output", text_of(d.at("last_output")));

@@ -236,7 +236,7 @@ void add_deaths(verb_table& verbs) {
        verb_group::operate,
        "list the deaths of workers and GPU owners",
        "The last 1000 of each, oldest first: cause, signal or exit code, and the sample or job that the "
-       "death is charged to. With --json, owners are in a separate list, owner_deaths. Of a group, also the "
+       "death is blamed on. With --json, owners are in a separate list, owner_deaths. Of a group, also the "
        "ranks that were lost, as rank 0 has seen them.",
        {{"penstock deaths", "as a table"},
         {"penstock deaths --json | jq '.deaths[-1].last_output'", "the last output of the last one"}}},

@@ -1,4 +1,4 @@
-#include "tools/penstock/chaos/nemesis.hpp"
+#include "tools/penstock/chaos/fault_injector.hpp"
 
 #include "runtime/process/fault_injection.hpp"
 #include "runtime/process/process_facts.hpp"
@@ -56,11 +56,12 @@ std::optional<chaos_kind> chaos_kind_of(const std::string& name) {
   return static_cast<chaos_kind>(found - names.begin());
 }
 
-nemesis::nemesis(nemesis_settings settings) : settings_(std::move(settings)), random_(settings_.seed) {
+fault_injector::fault_injector(fault_injector_settings settings)
+    : settings_(std::move(settings)), random_(settings_.seed) {
   thread_ = std::thread([this] { run(); });
 }
 
-nemesis::~nemesis() {
+fault_injector::~fault_injector() {
   {
     const std::lock_guard hold(mutex_);
     over_ = true;
@@ -69,25 +70,25 @@ nemesis::~nemesis() {
   thread_.join();
 }
 
-void nemesis::attack(Session& session, std::uint64_t memory_max_bytes) {
+void fault_injector::attack(Session& session, std::uint64_t memory_max_bytes) {
   const std::lock_guard hold(mutex_);
   session_ = &session;
   memory_max_bytes_ = memory_max_bytes;
   first_of_session_ = faults_.size();
   owner_.reset();
-  uncharged_.clear();
+  unblamed_.clear();
   begun_ = std::chrono::steady_clock::now();
   wake_.notify_all();
 }
 
-void nemesis::leave() {
+void fault_injector::leave() {
   const std::lock_guard hold(mutex_);
   if (begun_) attacked_for_ += std::chrono::steady_clock::now() - *begun_;
   begun_.reset();
   session_ = nullptr;
 }
 
-void nemesis::hear(const event& e) {
+void fault_injector::hear(const event& e) {
   const std::lock_guard hold(mutex_);
   switch (e.kind) {
     case event_kind::batch_recovered: return hear_of_batch(e);
@@ -98,7 +99,7 @@ void nemesis::hear(const event& e) {
 }
 
 /// For the latest death of a worker whose batch is not loaded again yet.
-void nemesis::hear_of_batch(const event& e) {
+void fault_injector::hear_of_batch(const event& e) {
   for (std::size_t i = faults_.size(); i-- > first_of_session_;) {
     chaos_fault& f = faults_[i];
     if (f.kind == chaos_kind::owner_kill || !f.detected_seconds) continue;
@@ -107,7 +108,7 @@ void nemesis::hear_of_batch(const event& e) {
   }
 }
 
-void nemesis::hear_of_owner(const event& e) {
+void fault_injector::hear_of_owner(const event& e) {
   for (std::size_t i = first_of_session_; i < faults_.size(); ++i) {
     chaos_fault& f = faults_[i];
     if (f.kind != chaos_kind::owner_kill) continue;
@@ -119,8 +120,8 @@ void nemesis::hear_of_owner(const event& e) {
   }
 }
 
-void nemesis::hear_of_worker(const event& e) {
-  if (e.kind == event_kind::worker_died && e.worker && !e.sample) uncharged_[*e.worker].push_back(e.time);
+void fault_injector::hear_of_worker(const event& e) {
+  if (e.kind == event_kind::worker_died && e.worker && !e.sample) unblamed_[*e.worker].push_back(e.time);
   for (std::size_t i = first_of_session_; i < faults_.size(); ++i) {
     chaos_fault& f = faults_[i];
     const double since = seconds(e.time - f.struck);
@@ -134,7 +135,7 @@ void nemesis::hear_of_worker(const event& e) {
   }
 }
 
-void nemesis::learn(const std::vector<owner_death_report>& deaths) {
+void fault_injector::learn(const std::vector<owner_death_report>& deaths) {
   const std::lock_guard hold(mutex_);
   for (std::size_t i = first_of_session_; i < faults_.size(); ++i) {
     chaos_fault& f = faults_[i];
@@ -146,7 +147,7 @@ void nemesis::learn(const std::vector<owner_death_report>& deaths) {
   }
 }
 
-bool nemesis::satisfied() const {
+bool fault_injector::satisfied() const {
   const std::lock_guard hold(mutex_);
   if (settings_.faults && faults_.size() >= *settings_.faults) return true;
   if (!settings_.seconds) return false;
@@ -154,12 +155,12 @@ bool nemesis::satisfied() const {
   return attacked_for_ + now >= *settings_.seconds;
 }
 
-std::vector<chaos_fault> nemesis::faults() const {
+std::vector<chaos_fault> fault_injector::faults() const {
   const std::lock_guard hold(mutex_);
   return faults_;
 }
 
-void nemesis::run() {
+void fault_injector::run() {
   bool struck = true;
   while (true) {
     // Exponential waits: faults come in bunches, as in reality. From the raw bits: the same on every machine.
@@ -178,32 +179,32 @@ void nemesis::run() {
 }
 
 /// Counts from the moment an owner is first seen ready: its predecessor's work is counted by then. A
-/// session's first owner was already working before the nemesis started.
-void nemesis::watch_owner(const session_status& now) {
+/// session's first owner was already working before the fault injector started.
+void fault_injector::watch_owner(const session_status& now) {
   if (now.gpu_state != "ready" || (owner_ && owner_->restarts == now.gpu_restarts)) return;
   owner_ = owner_seen{now.gpu_restarts, now.gpu_restarts == 0 ? 0 : now.batches_delivered, false};
 }
 
-bool nemesis::owner_may_be_struck(const session_status& now) const {
+bool fault_injector::owner_may_be_struck(const session_status& now) const {
   if (now.gpu_state != "ready" || !now.gpu_pid || *now.gpu_pid == ::getpid()) return false;
   return owner_ && owner_->restarts == now.gpu_restarts && !owner_->struck &&
          now.batches_delivered > owner_->delivered;
 }
 
-bool nemesis::may_be_struck(const worker_status& w) {
+bool fault_injector::may_be_struck(const worker_status& w) {
   if (w.id >= settings_.places || w.state != "ready" || !w.pid) return false;
   const bool struck =
       std::any_of(faults_.begin() + static_cast<std::ptrdiff_t>(first_of_session_), faults_.end(),
                   [&](const chaos_fault& f) { return f.worker == w.id && f.incarnation == w.incarnation; });
   if (struck) return false;
-  auto& deaths = uncharged_[w.id];
+  auto& deaths = unblamed_[w.id];
   const auto now = std::chrono::system_clock::now();
   while (!deaths.empty() && now - deaths.front() > settings_.intensity.within) deaths.pop_front();
   return deaths.size() < std::max<std::size_t>(1, settings_.intensity.max);
 }
 
 /// False when there is no victim now.
-bool nemesis::strike_once() {
+bool fault_injector::strike_once() {
   // status() never waits, so we may hold the lock: leave() must find us done.
   const std::lock_guard hold(mutex_);
   if (session_ == nullptr) return true;

@@ -1,6 +1,6 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/units.hpp"
-#include "tools/penstock/doctor/judges.hpp"
+#include "tools/penstock/doctor/row_checks.hpp"
 
 #include <algorithm>
 
@@ -29,7 +29,7 @@ finding none_of(const std::vector<std::string>& leftovers) {
 
 }  // namespace
 
-finding judge_arena_memory(const facts& f) {
+finding check_arena_memory(const facts& f) {
   if (f.machine.memory.empty()) return skipped("the available memory is unknown");
   const auto& tightest = *std::ranges::min_element(f.machine.memory, {}, &arena::memory_limit::available);
   if (!f.job.memory_need) {
@@ -46,7 +46,7 @@ finding judge_arena_memory(const facts& f) {
                       need.explanation, tightest.who, bytes_for_people(tightest.available))};
 }
 
-finding judge_open_files(const facts& f) {
+finding check_open_files(const facts& f) {
   const auto need_of = [](std::uint64_t workers) { return files_of_session + files_per_worker * workers; };
   const std::string expected =
       fmt::format("at least {} for {}, {} to scale to {}", need_of(f.job.workers),
@@ -58,7 +58,7 @@ finding judge_open_files(const facts& f) {
   return {limit < need_of(f.job.workers_max) ? status::warn : status::ok, observed, expected};
 }
 
-finding judge_pids(const facts& f) {
+finding check_pids(const facts& f) {
   const std::uint64_t need =
       threads_of_session + f.job.workers * (threads_per_worker + f.job.threads_per_worker - 1);
   const std::string expected =
@@ -70,7 +70,7 @@ finding judge_pids(const facts& f) {
           fmt::format("{} leaves {}", tightest.who, tightest.left), expected};
 }
 
-finding judge_cpus(const facts& f) {
+finding check_cpus(const facts& f) {
   const std::uint32_t cores = f.machine.usable_cores;
   const std::uint64_t threads = std::uint64_t{f.job.workers} * f.job.threads_per_worker;
   const std::string observed =
@@ -84,17 +84,17 @@ finding judge_cpus(const facts& f) {
   return {status::ok, observed};
 }
 
-finding judge_pidfd(const facts& f) {
+finding check_pidfd(const facts& f) {
   return ability(f.machine.pidfd);
 }
-finding judge_parent_death(const facts& f) {
+finding check_parent_death(const facts& f) {
   return ability(f.machine.parent_death);
 }
-finding judge_memfd_seals(const facts& f) {
+finding check_memfd_seals(const facts& f) {
   return ability(f.machine.memfd_seals);
 }
 
-finding judge_orphans(const facts& f) {
+finding check_orphans(const facts& f) {
   if (f.machine.orphans.empty()) return {status::ok, "none"};
   std::string list;
   std::string pids;
@@ -105,15 +105,15 @@ finding judge_orphans(const facts& f) {
   return {status::warn, list + " without a session", "", "kill -9" + pids};
 }
 
-finding judge_dead_sockets(const facts& f) {
+finding check_dead_sockets(const facts& f) {
   return none_of(f.machine.dead_sockets);
 }
 
-finding judge_left_folders(const facts& f) {
+finding check_left_folders(const facts& f) {
   return none_of(f.machine.left_folders);
 }
 
-finding judge_config(const facts& f) {
+finding check_config(const facts& f) {
   if (!f.job.has_config) return skipped("no FILE was given");
   if (f.config_warnings.empty()) return {status::ok, "no mistakes"};
   std::string all;
@@ -121,18 +121,18 @@ finding judge_config(const facts& f) {
   return {status::warn, all};
 }
 
-finding judge_worker_program(const facts& f) {
+finding check_worker_program(const facts& f) {
   if (f.worker.broken) return {status::fail, f.worker.broken->message};
   return {status::ok, f.worker.program + " starts"};
 }
 
-finding judge_worker_protocol(const facts& f) {
+finding check_worker_protocol(const facts& f) {
   if (f.worker.broken) return skipped("the worker program does not start (see worker.program)");
   if (!f.worker.spoke) return {status::fail, f.worker.protocol_trouble};
   return {status::ok, "it says hello with this version of the protocol"};
 }
 
-finding judge_worker_cuda_free(const facts& f) {
+finding check_worker_cuda_free(const facts& f) {
   if (!f.worker.spoke) return skipped("no worker started (see worker.program and worker.protocol)");
   if (f.worker.cuda_traces.empty()) return {status::ok, "no CUDA library or device in the worker"};
   std::string all;
@@ -140,7 +140,7 @@ finding judge_worker_cuda_free(const facts& f) {
   return {status::fail, "the worker uses " + all};
 }
 
-finding judge_dataset(const facts& f) {
+finding check_dataset(const facts& f) {
   if (!f.job.has_config) return skipped("no FILE was given");
   const auto& trouble = f.data.trouble ? f.data.trouble : f.worker.dataset_trouble;
   if (trouble) return {status::fail, trouble->message};
@@ -149,7 +149,7 @@ finding judge_dataset(const facts& f) {
   return {status::ok, fmt::format("{}: {}", f.data.type, counted(f.data.samples, "sample"))};
 }
 
-finding judge_sample(const facts& f) {
+finding check_sample(const facts& f) {
   if (!f.job.has_config) return skipped("no FILE was given");
   const worker_facts& w = f.worker;
   if (!w.load_trouble.empty()) return {status::fail, w.load_trouble};
@@ -163,7 +163,7 @@ finding judge_sample(const facts& f) {
   return {status::ok, observed};
 }
 
-finding judge_isolation(const facts& f) {
+finding check_isolation(const facts& f) {
   if (!f.isolation) return skipped("only with --isolate");
   std::string passed;
   for (const auto& s : *f.isolation) {

@@ -1,5 +1,5 @@
 // The row about the ways between GPUs: what NVML says of their links, and CUDA of peer access.
-#include "tools/penstock/doctor/judges.hpp"
+#include "tools/penstock/doctor/row_checks.hpp"
 
 #include <fmt/format.h>
 
@@ -67,7 +67,7 @@ std::string list_of(const std::vector<std::string>& pairs, std::size_t of_all) {
 
 }  // namespace
 
-finding judge_links(const facts& f) {
+finding check_links(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   const cuda_facts& c = f.gpu.cuda;
   if (c.devices.empty()) return skipped("no GPU was found (see gpu.cuinit)");

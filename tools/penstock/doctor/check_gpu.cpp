@@ -1,5 +1,5 @@
 #include "runtime/base/units.hpp"
-#include "tools/penstock/doctor/judges.hpp"
+#include "tools/penstock/doctor/row_checks.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -269,7 +269,7 @@ std::optional<finding> not_asked(const facts& f) {
   return std::nullopt;
 }
 
-finding judge_build(const facts& f) {
+finding check_build(const facts& f) {
   if (f.job.demand == gpu_demand::none) return skipped(f.job.why_no_gpu);
   if (!f.build.cuda) {
     const bool needed = f.job.demand == gpu_demand::required;
@@ -279,7 +279,7 @@ finding judge_build(const facts& f) {
                                   cuda_version(f.build.runtime_version))};
 }
 
-finding judge_driver_module(const facts& f) {
+finding check_driver_module(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   if (f.gpu.module_version.empty()) {
     // Sandboxes pass the devices through but hide the module.
@@ -289,7 +289,7 @@ finding judge_driver_module(const facts& f) {
   return {status::ok, "version " + f.gpu.module_version};
 }
 
-finding judge_device_nodes(const facts& f) {
+finding check_device_nodes(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   const auto& nodes = f.gpu.nodes;
   const auto has = [&](std::string_view name) { return std::ranges::find(nodes, name) != nodes.end(); };
@@ -314,7 +314,7 @@ finding judge_device_nodes(const facts& f) {
   return {status::ok, counted(nodes.size(), "node") + ", all accessible"};
 }
 
-finding judge_libcuda(const facts& f) {
+finding check_libcuda(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   const cuda_facts& c = f.gpu.cuda;
   if (c.path.empty()) {
@@ -334,7 +334,7 @@ finding judge_libcuda(const facts& f) {
   return {status::ok, c.path};
 }
 
-finding judge_driver_runtime(const facts& f) {
+finding check_driver_runtime(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   if (!f.build.cuda) return skipped("this build has no CUDA device (built without nvcc)");
   if (!f.gpu.cuda.driver_version) return skipped("the driver did not report its version (see gpu.libcuda)");
@@ -354,12 +354,12 @@ finding judge_driver_runtime(const facts& f) {
   return {status::ok, observed};
 }
 
-finding judge_toolkit(const facts& f) {
+finding check_toolkit(const facts& f) {
   if (f.job.demand == gpu_demand::none) return skipped(f.job.why_no_gpu);
   return {status::info, f.gpu.toolkit.empty() ? "no toolkit is installed" : "CUDA " + f.gpu.toolkit};
 }
 
-finding judge_init(const facts& f) {
+finding check_init(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   const cuda_facts& c = f.gpu.cuda;
   if (c.init_code == no_device && hides_every_gpu(f))
@@ -377,7 +377,7 @@ finding judge_init(const facts& f) {
   return {status::ok, counted(c.devices.size(), "GPU") + " visible to CUDA"};
 }
 
-finding judge_nvml(const facts& f) {
+finding check_nvml(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   const nvml_facts& n = f.gpu.nvml;
   if (n.child.ending == child_outcome::how::not_started) return skipped(n.child.trouble);
@@ -392,7 +392,7 @@ finding judge_nvml(const facts& f) {
   return {status::ok, counted(n.devices.size(), "GPU") + " under management"};
 }
 
-finding judge_visible_devices(const facts& f) {
+finding check_visible_devices(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   if (!f.gpu.visible_devices) return {status::ok, "not set: every GPU is visible"};
   // With "auto", hiding them all is a way to use the host device: worth a warning, not a failure.
@@ -403,7 +403,7 @@ finding judge_visible_devices(const facts& f) {
   return {v.doubtful ? status::warn : status::ok, v.echo};
 }
 
-finding judge_selected(const facts& f) {
+finding check_selected(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   const selected_gpu s = select(f);
   if (!s.trouble.empty())
@@ -416,7 +416,7 @@ finding judge_selected(const facts& f) {
   return {status::fail, "CUDA initialised but shows no GPU"};
 }
 
-finding judge_architecture(const facts& f) {
+finding check_architecture(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   if (!f.build.cuda) return skipped("this build has no CUDA device (built without nvcc)");
   const selected_gpu s = select(f);
@@ -440,7 +440,7 @@ finding judge_architecture(const facts& f) {
           fmt::format("build with -DCMAKE_CUDA_ARCHITECTURES={}{}", major, minor)};
 }
 
-finding judge_mig(const facts& f) {
+finding check_mig(const facts& f) {
   const selected_gpu s = select(f);
   if (auto skip = no_nvml(f, s)) return *skip;
   if (!s.nvml->mig) return {status::ok, "this GPU has no MIG mode"};
@@ -450,7 +450,7 @@ finding judge_mig(const facts& f) {
   return {status::info, "on: this job sees one instance, a part of the GPU"};
 }
 
-finding judge_compute_mode(const facts& f) {
+finding check_compute_mode(const facts& f) {
   const selected_gpu s = select(f);
   if (auto skip = no_nvml(f, s)) return *skip;
   if (!s.nvml->compute_mode) return skipped("the driver does not report the compute mode");
@@ -465,7 +465,7 @@ finding judge_compute_mode(const facts& f) {
   }
 }
 
-finding judge_device_memory(const facts& f) {
+finding check_device_memory(const facts& f) {
   const selected_gpu s = select(f);
   if (auto skip = no_nvml(f, s)) return *skip;
   if (!s.nvml->memory_free || !s.nvml->memory_total) return skipped("the driver does not report free memory");
@@ -481,7 +481,7 @@ finding judge_device_memory(const facts& f) {
   return {*s.nvml->memory_free < need ? status::fail : status::ok, observed, expected};
 }
 
-finding judge_ecc(const facts& f) {
+finding check_ecc(const facts& f) {
   const selected_gpu s = select(f);
   if (auto skip = no_nvml(f, s)) return *skip;
   const nvml_device_facts& d = *s.nvml;
@@ -496,7 +496,7 @@ finding judge_ecc(const facts& f) {
   return {status::ok, "no uncorrected error"};
 }
 
-finding judge_xid(const facts& f) {
+finding check_xid(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   if (!f.gpu.xids) return skipped("the kernel's log cannot be read: " + f.gpu.kernel_log);
   if (f.gpu.xids->empty()) return {status::ok, "none in " + f.gpu.kernel_log};
@@ -518,7 +518,7 @@ finding judge_xid(const facts& f) {
               : "often caused by a program (a bad address), not by the GPU: check what ran at that time"};
 }
 
-finding judge_numa(const facts& f) {
+finding check_numa(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   const selected_gpu s = select(f);
   if (s.pci == nullptr) return skipped("this GPU is not on the PCI bus");
@@ -537,7 +537,7 @@ finding judge_numa(const facts& f) {
                       *s.pci->numa_node)};
 }
 
-finding judge_pcie(const facts& f) {
+finding check_pcie(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   const selected_gpu s = select(f);
   const pci_facts* p = s.pci;
@@ -566,7 +566,7 @@ finding judge_pcie(const facts& f) {
   return {status::warn, observed};
 }
 
-finding judge_deep(const facts& f) {
+finding check_deep(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   if (!f.deep) return skipped("only with --deep");
   const deep_facts& d = *f.deep;
@@ -582,7 +582,7 @@ finding judge_deep(const facts& f) {
                       d.device, d.seconds)};
 }
 
-finding judge_pinning(const facts& f) {
+finding check_pinning(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   if (!f.deep) return skipped("only with --deep");
   const deep_facts& d = *f.deep;

@@ -13,26 +13,26 @@
 
 namespace penstock::group {
 
-using stranger_counts = std::array<std::uint64_t, static_cast<std::size_t>(stranger_kind::count)>;
+using unknown_peer_counts = std::array<std::uint64_t, static_cast<std::size_t>(unknown_peer_kind::count)>;
 
-class stranger_tally {
+class unknown_peer_tally {
  public:
   static constexpr std::chrono::seconds pause{10};  ///< between news of one kind
 
-  void note(stranger_kind kind, std::string peer, std::string text);
+  void note(unknown_peer_kind kind, std::string peer, std::string text);
   /// What is due now.
-  [[nodiscard]] std::vector<stranger_news> news(steady_time now);
+  [[nodiscard]] std::vector<unknown_peer_news> news(steady_time now);
   /// When something will be due; `never` if nothing waits.
   [[nodiscard]] steady_time next() const;
-  [[nodiscard]] const stranger_counts& counts() const noexcept { return counts_; }
+  [[nodiscard]] const unknown_peer_counts& counts() const noexcept { return counts_; }
 
  private:
   struct entry {
-    stranger_news waiting{};            // count 0: nothing waits
+    unknown_peer_news waiting{};        // count 0: nothing waits
     std::optional<steady_time> told{};  // the last news
   };
-  stranger_counts counts_{};
-  std::array<entry, static_cast<std::size_t>(stranger_kind::count)> entries_{};
+  unknown_peer_counts counts_{};
+  std::array<entry, static_cast<std::size_t>(unknown_peer_kind::count)> entries_{};
 };
 
 }  // namespace penstock::group

@@ -1,4 +1,4 @@
-// A hundred thousand jobs under faults: a nemesis kills and stops workers from outside, functions kill,
+// A hundred thousand jobs under faults: a fault injector kills and stops workers from outside, functions kill,
 // crash, exit, leak and hang, and three jobs kill every worker that tries them. Every other job must return
 // its own result, once; those three must be named; nothing may hang.
 //
@@ -41,7 +41,7 @@ class memory_cgroup {
           std::tuple{"/sys/fs/cgroup", "memory.max", "::"}}) {
       std::error_code no;
       const std::filesystem::path folder =
-          std::filesystem::path(root) / fmt::format("penstock-nemesis-{}", ::getpid());
+          std::filesystem::path(root) / fmt::format("penstock-faults-{}", ::getpid());
       if (!std::filesystem::create_directory(folder, no)) continue;
       const auto home = std::filesystem::path(root + here(controller)) / "cgroup.procs";
       if (say(folder / limit, std::to_string(512U << 20U)) && std::filesystem::exists(home, no) &&
@@ -105,15 +105,16 @@ std::string argument_of(std::uint64_t number, const std::string& fault) {
 }
 
 /// Kills and stops random workers until told to stop.
-class nemesis {
+class fault_injector {
  public:
-  nemesis(const Pool& pool, std::uint64_t seed) : pool_(pool), random_(seed), thread_([this] { run(); }) {}
-  ~nemesis() {
+  fault_injector(const Pool& pool, std::uint64_t seed)
+      : pool_(pool), random_(seed), thread_([this] { run(); }) {}
+  ~fault_injector() {
     over_ = true;
     thread_.join();
   }
-  nemesis(const nemesis&) = delete;
-  nemesis& operator=(const nemesis&) = delete;
+  fault_injector(const fault_injector&) = delete;
+  fault_injector& operator=(const fault_injector&) = delete;
   [[nodiscard]] int kills() const { return kills_; }
   [[nodiscard]] int stops() const { return stops_; }
 
@@ -145,7 +146,8 @@ class nemesis {
 }  // namespace
 
 TEST_CASE(
-    "a hundred thousand jobs under a nemesis: three are named, every other result is right, nothing hangs") {
+    "a hundred thousand jobs under a fault injector: three are named, every other result is right, nothing "
+    "hangs") {
   const std::uint64_t seed = from_environment("PENSTOCK_TEST_SEED", std::random_device()());
   const std::uint64_t count = from_environment("PENSTOCK_SOAK_JOBS", 100'000);
   fmt::print("seed {}, {} jobs\n", seed, count);
@@ -163,7 +165,7 @@ TEST_CASE(
   c.loader.restart.backoff.base = 1ms;
   c.loader.restart.backoff.max = 5ms;
   c.quarantine.max_attempts =
-      100;  // the nemesis may hit one job several times; the killers are identified by their number
+      100;  // the fault injector may hit one job several times; the killers are identified by their number
   Pool pool(c, quietly());
 
   std::map<std::uint64_t, std::string> faults;
@@ -172,7 +174,7 @@ TEST_CASE(
   std::uint64_t timed_out = 0;
   std::set<std::uint64_t> named;
   std::vector<std::string> wrong;
-  nemesis evil(pool, seed + 1);
+  fault_injector injector(pool, seed + 1);
   auto outcomes = pool.map(
       "odd",
       [&]() -> std::optional<Argument> {
@@ -215,7 +217,7 @@ TEST_CASE(
   fmt::print(
       "{} right, {} timed out, {} poisoned, {} wrong; {} kills and {} stops from outside, {} deaths in all; "
       "{:.1f} s\n",
-      right, timed_out, named.size(), wrong.size(), evil.kills(), evil.stops(),
+      right, timed_out, named.size(), wrong.size(), injector.kills(), injector.stops(),
       pool.status().workers_ended_unexpectedly, seconds);
   for (const std::string& one : wrong) UNSCOPED_INFO(one);
   CHECK(wrong.empty());

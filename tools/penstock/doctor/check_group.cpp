@@ -1,5 +1,5 @@
 #include "runtime/base/counted.hpp"
-#include "tools/penstock/doctor/judges.hpp"
+#include "tools/penstock/doctor/row_checks.hpp"
 
 namespace penstock::doctor {
 namespace {
@@ -8,13 +8,13 @@ constexpr const char* no_rank = "no launcher has made this process a rank of a g
 
 }  // namespace
 
-finding judge_rank(const facts& f) {
+finding check_rank(const facts& f) {
   if (!f.group.rank_trouble.empty()) return {status::fail, f.group.rank_trouble};
   if (!f.group.there) return skipped(no_rank);
   return {status::ok, f.group.place};
 }
 
-finding judge_rank_gpus(const facts& f) {
+finding check_rank_gpus(const facts& f) {
   if (!f.group.there) return skipped(no_rank);
   if (f.job.demand == gpu_demand::none) return skipped(f.job.why_no_gpu);
   if (!f.group.ranks_here) return skipped("the launcher does not say how many ranks this host has");
@@ -31,7 +31,7 @@ finding judge_rank_gpus(const facts& f) {
                    : ""};
 }
 
-finding judge_meeting_place(const facts& f) {
+finding check_meeting_place(const facts& f) {
   const group_facts& g = f.group;
   if (!g.there) return skipped(no_rank);
   if (!g.address_trouble.empty()) return {status::fail, g.address_trouble};
@@ -45,7 +45,7 @@ finding judge_meeting_place(const facts& f) {
   return {status::fail, fmt::format("{}: {}", g.address, g.reach_trouble)};
 }
 
-finding judge_secret(const facts& f) {
+finding check_secret(const facts& f) {
   const group_facts& g = f.group;
   if (!g.secret_trouble.empty()) return {status::fail, g.secret_trouble};
   if (g.has_secret) return {status::ok, "there is one, its owner's alone"};
@@ -53,7 +53,7 @@ finding judge_secret(const facts& f) {
   return {status::ok, "none, and none is needed"};
 }
 
-finding judge_nccl(const facts& f) {
+finding check_nccl(const facts& f) {
   if (!f.group.wants_nccl) return skipped("[group] communicator does not ask for NCCL");
   if (!f.group.nccl_trouble.empty()) return {status::fail, f.group.nccl_trouble};
   return {status::ok, f.group.nccl};

@@ -37,16 +37,16 @@ constexpr std::uint32_t samples_max = 8;
 constexpr milliseconds time_to_end{2000};
 
 /// One worker as in a session, driven by one thread.
-class trial {
+class probation {
  public:
-  trial(const config& settings, worker_facts& told) : settings_(settings), told_(told) {}
-  ~trial() {
+  probation(const config& settings, worker_facts& told) : settings_(settings), told_(told) {}
+  ~probation() {
     if (child_.pid <= 0) return;
     process::signal_group(child_, SIGKILL);
     static_cast<void>(process::reap(child_, time_to_end));
   }
-  trial(const trial&) = delete;
-  trial& operator=(const trial&) = delete;
+  probation(const probation&) = delete;
+  probation& operator=(const probation&) = delete;
 
   /// Starts the process with what it inherits.
   result<void> start(int index);
@@ -73,7 +73,7 @@ class trial {
   std::vector<protocol::from_worker> heard_;
 };
 
-result<void> trial::start(int index) {
+result<void> probation::start(int index) {
   const auto& command = settings_.loader.command;
   auto lifeline_made = process::lifeline::create();
   if (!lifeline_made) return tl::unexpected(std::move(lifeline_made.error()));
@@ -119,7 +119,7 @@ result<void> trial::start(int index) {
   return {};
 }
 
-std::string trial::how_it_ended(std::string_view doing) {
+std::string probation::how_it_ended(std::string_view doing) {
   const auto end = process::reap(child_, time_to_end);
   std::string how = "closed its link";
   if (end && end->ending == process::exit_report::how::signalled)
@@ -134,7 +134,7 @@ std::string trial::how_it_ended(std::string_view doing) {
                      said.empty() ? "" : "; it wrote: " + said);
 }
 
-result<protocol::from_worker> trial::hear(milliseconds deadline, std::string_view doing) {
+result<protocol::from_worker> probation::hear(milliseconds deadline, std::string_view doing) {
   const auto until = clock::now() + deadline;
   while (heard_.empty()) {
     const auto left = std::chrono::ceil<milliseconds>(until - clock::now());
@@ -158,14 +158,14 @@ result<protocol::from_worker> trial::hear(milliseconds deadline, std::string_vie
   return first;
 }
 
-void trial::say(const protocol::to_worker& message) {
+void probation::say(const protocol::to_worker& message) {
   std::vector<char> bytes;
   protocol::append_frame(bytes, message);
   // A few hundred bytes into an empty socket: never a partial write. hear() notices a dead worker.
   static_cast<void>(::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
 }
 
-result<void> trial::make_slots(const dataset_description& d, std::uint32_t samples) {
+result<void> probation::make_slots(const dataset_description& d, std::uint32_t samples) {
   auto layout = lay_out(d.tensors, samples);
   if (!layout) return tl::unexpected(std::move(layout.error()));
   const arena::geometry shape{layout->bytes, 1, 1};
@@ -176,7 +176,7 @@ result<void> trial::make_slots(const dataset_description& d, std::uint32_t sampl
 }
 
 /// Only the GPU owner uses the GPU: a worker may hold neither its library nor its devices.
-std::vector<std::string> trial::cuda_traces() const {
+std::vector<std::string> probation::cuda_traces() const {
   std::vector<std::string> found;
   const auto add = [&](const std::string& what) {
     if (std::ranges::find(found, what) == found.end()) found.push_back(what);
@@ -208,10 +208,10 @@ milliseconds as_milliseconds(std::chrono::nanoseconds time) {
   return std::chrono::ceil<milliseconds>(time);
 }
 
-/// Each step says what it found in the facts, and whether the trial goes on.
+/// Each step says what it found in the facts, and whether the probation goes on.
 class steps {
  public:
-  steps(const config& settings, trial_result& all)
+  steps(const config& settings, probation_result& all)
       : settings_(settings), all_(all), told_(all.worker), worker_(settings, all.worker) {}
 
   bool greet(int index) {
@@ -288,17 +288,17 @@ class steps {
   }
 
   const config& settings_;
-  trial_result& all_;
+  probation_result& all_;
   worker_facts& told_;
-  trial worker_;
+  probation worker_;
   const milliseconds start_deadline_ = as_milliseconds(settings_.loader.hang.start_deadline);
   std::uint32_t samples_ = 0;
 };
 
 }  // namespace
 
-trial_result try_a_worker(const config& settings, bool load, int index) {
-  trial_result all;
+probation_result try_a_worker(const config& settings, bool load, int index) {
+  probation_result all;
   std::string& command = all.worker.command;
   for (const auto& word : settings.loader.command) command += (command.empty() ? "" : " ") + word;
   steps worker(settings, all);

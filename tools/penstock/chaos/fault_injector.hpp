@@ -1,14 +1,14 @@
-// The nemesis of `penstock chaos`: at random times, drawn from a seed, it injects a random fault into a
+// The fault injector of `penstock chaos`: at random times, drawn from a seed, it injects a random fault into a
 // random worker of a live session, and records from the session's events when the fault was noticed and when
 // the replacement was ready. Runs on its own thread.
 //
 // It never hits the sacrificial worker: a sample that kills its worker there is quarantined
 // (docs/semantics.md 14), and a kill from outside looks like one by the sample. Samples that are hit
-// elsewhere are charged like any other, tried alone and cleared.
+// elsewhere are blamed like any other, tried alone and cleared.
 //
 // It hits an owner's process only after that has had a batch acknowledged: three deaths without a batch in
-// ten minutes end a run (16, 17), and here the cause would be the nemesis. For the same reason it spares a
-// worker's place when [loader.restart] intensity allows no further death without a sample to charge it to. A
+// ten minutes end a run (16, 17), and here the cause would be the fault injector. For the same reason it spares a
+// worker's place when [loader.restart] intensity allows no further death without a sample to blame it to. A
 // kind of fault that finds no victim passes its turn to another. Only workers with a sample are made to hang:
 // the others have no work to miss.
 #pragma once
@@ -35,7 +35,7 @@ enum class chaos_kind : std::uint8_t { kill, segv, abort, stop, hang, exit, leak
 [[nodiscard]] const char* name_of(chaos_kind kind) noexcept;
 [[nodiscard]] std::optional<chaos_kind> chaos_kind_of(const std::string& name);
 
-struct nemesis_settings {
+struct fault_injector_settings {
   std::vector<chaos_kind> kinds;
   double rate = 2;                              ///< faults per second, on average
   std::optional<std::uint64_t> faults;          ///< stop after this many
@@ -58,12 +58,12 @@ struct chaos_fault {
   std::string cause;                        ///< from the death record
 };
 
-class nemesis {
+class fault_injector {
  public:
-  explicit nemesis(nemesis_settings settings);
-  ~nemesis();
-  nemesis(const nemesis&) = delete;
-  nemesis& operator=(const nemesis&) = delete;
+  explicit fault_injector(fault_injector_settings settings);
+  ~fault_injector();
+  fault_injector(const fault_injector&) = delete;
+  fault_injector& operator=(const fault_injector&) = delete;
 
   /// Attacks this session from now on, until leave(). `memory_max_bytes`: a worker's limit, for leaks.
   void attack(Session& session, std::uint64_t memory_max_bytes);
@@ -87,7 +87,7 @@ class nemesis {
   void hear_of_worker(const event& e);
   void hear_of_batch(const event& e);
 
-  const nemesis_settings settings_;
+  const fault_injector_settings settings_;
   std::mt19937_64 random_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
@@ -101,8 +101,8 @@ class nemesis {
     bool struck = false;
   };
   std::optional<owner_seen> owner_;
-  // By place: deaths that are not charged to a sample, so that they may count. One more may be in progress.
-  std::map<std::uint32_t, std::deque<std::chrono::system_clock::time_point>> uncharged_;
+  // By place: deaths that are not blamed on a sample, so that they may count. One more may be in progress.
+  std::map<std::uint32_t, std::deque<std::chrono::system_clock::time_point>> unblamed_;
   std::optional<steady_time> begun_;
   nanoseconds attacked_for_{0};  // in earlier sessions
   bool over_ = false;

@@ -1,0 +1,64 @@
+// The functions of the table of checks, one per row: facts in, finding out. Used only by checks.cpp.
+#pragma once
+
+#include "tools/penstock/doctor/checks.hpp"
+
+namespace penstock::doctor {
+
+// The GPU (check_gpu.cpp). A row that cannot be checked because another one failed is skipped and names that
+// one: one cause, one failed row.
+finding check_build(const facts& f);
+finding check_driver_module(const facts& f);
+finding check_device_nodes(const facts& f);
+finding check_libcuda(const facts& f);
+finding check_driver_runtime(const facts& f);
+finding check_toolkit(const facts& f);
+finding check_init(const facts& f);
+finding check_nvml(const facts& f);
+finding check_visible_devices(const facts& f);
+finding check_selected(const facts& f);
+finding check_architecture(const facts& f);
+finding check_mig(const facts& f);
+finding check_compute_mode(const facts& f);
+finding check_device_memory(const facts& f);
+finding check_ecc(const facts& f);
+finding check_xid(const facts& f);
+finding check_numa(const facts& f);
+finding check_pcie(const facts& f);
+finding check_links(const facts& f);  // check_links.cpp
+finding check_deep(const facts& f);
+finding check_pinning(const facts& f);
+
+// Machine, loader and data (check_host.cpp).
+finding check_arena_memory(const facts& f);
+finding check_open_files(const facts& f);
+finding check_pids(const facts& f);
+finding check_cpus(const facts& f);
+finding check_pidfd(const facts& f);
+finding check_parent_death(const facts& f);
+finding check_memfd_seals(const facts& f);
+finding check_orphans(const facts& f);
+finding check_dead_sockets(const facts& f);
+finding check_left_folders(const facts& f);
+finding check_config(const facts& f);
+finding check_worker_program(const facts& f);
+finding check_worker_protocol(const facts& f);
+finding check_worker_cuda_free(const facts& f);
+finding check_dataset(const facts& f);
+finding check_sample(const facts& f);
+finding check_isolation(const facts& f);
+
+// A rank of a group (check_group.cpp). Skipped where no launcher has made this process a rank.
+finding check_rank(const facts& f);
+finding check_rank_gpus(const facts& f);
+finding check_meeting_place(const facts& f);
+finding check_secret(const facts& f);
+finding check_nccl(const facts& f);
+
+/// Rows about a GPU are checked only if one is wanted.
+[[nodiscard]] std::optional<finding> not_asked(const facts& f);
+/// "9 GPUs", "1 GPU".
+[[nodiscard]] std::string counted(std::uint64_t count, std::string_view noun);
+[[nodiscard]] finding skipped(std::string why);
+
+}  // namespace penstock::doctor
