@@ -10,18 +10,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from penstock import _core
-from penstock._arguments import LARGEST_WORKER, NUMBER_OF_WORKERS, check_seconds, whole_number
+from penstock._arguments import check_seconds, whole_number
 from penstock._batch import Batch, batch_of, keep_all
 from penstock._config import Config, Path, load_config
 from penstock._errors import state_mismatch_error, usage_error
+from penstock._session_parts import Controlled, Ranked
 
 if TYPE_CHECKING:
     from penstock._groups import Group
 
 __all__ = ["Epoch", "Session"]
-
-NUMBER_OF_A_WORKER = "pass a worker's number, as status() lists them"
-NUMBER_OF_A_SAMPLE = "pass a sample's index in the dataset"
 
 
 class Epoch(Iterator[Batch]):
@@ -42,7 +40,7 @@ class Epoch(Iterator[Batch]):
         return self._session._batch_of(lease)
 
 
-class Session:
+class Session(Controlled, Ranked):
     """A pipeline: loader workers, scheduler, supervisor and the owner of the device, behind one object.
 
         with penstock.Session("photos.toml", loader={"workers": 8}) as session:
@@ -119,33 +117,6 @@ class Session:
         _LIVING.add(self)
         if group:
             self._group = _group_of(self._config)
-
-    # ---- the group of its rank ------------------------------------------------------------------------------------
-
-    @property
-    def group(self) -> "Group":
-        """The group of the programs whose sessions have joined. usage_error without group=True."""
-        if self._group is None:
-            raise usage_error("this session is in no group: make it with Session(..., group=True)")
-        return self._group
-
-    @property
-    def rank(self) -> int:
-        """This session's rank in its group."""
-        return self.group.rank
-
-    @property
-    def world_size(self) -> int:
-        """How many ranks its group has."""
-        return self.group.world_size
-
-    def barrier(self, timeout: float = 600.0) -> None:
-        """Returns when all ranks have entered it: Group.barrier()."""
-        self.group.barrier(timeout)
-
-    def all_gather(self, own: bytes, timeout: float = 600.0) -> list[bytes]:
-        """The bytes of all ranks, by rank: Group.all_gather()."""
-        return self.group.all_gather(own, timeout)
 
     # ---- batches --------------------------------------------------------------------------------------------------
 
@@ -228,39 +199,6 @@ class Session:
 
             self._group.fail(in_words(value))
         self.close()
-
-    def pause(self) -> None:
-        """Hands out no new work until resume()."""
-        self._core.pause()
-
-    def resume(self) -> None:
-        """The opposite of pause()."""
-        self._core.resume()
-
-    def scale(self, workers: int) -> None:
-        """Changes the number of workers; surplus ones finish what they hold. Does not wait.
-
-        Raises:
-            usage_error: outside 1 .. [loader.limits] max.
-            out_of_memory_error: their slots do not fit.
-        """
-        self._core.scale(whole_number(workers, "workers", NUMBER_OF_WORKERS, most=LARGEST_WORKER))
-
-    def restart(self, worker: int) -> None:
-        """The worker finishes what it holds and is replaced. Raises usage_error if there is no such worker."""
-        self._core.restart(whole_number(worker, "worker", NUMBER_OF_A_WORKER, most=LARGEST_WORKER))
-
-    def drain(self, worker: int) -> None:
-        """The worker finishes what it holds, and its place stays empty until scale() or restart()."""
-        self._core.drain(whole_number(worker, "worker", NUMBER_OF_A_WORKER, most=LARGEST_WORKER))
-
-    def retry_quarantined(self, sample: int) -> bool:
-        """Lifts a sample's quarantine: it may be loaded again from here on. False: it is not quarantined."""
-        return self._core.retry_quarantined(whole_number(sample, "sample", NUMBER_OF_A_SAMPLE))
-
-    def release_quarantined(self, sample: int) -> bool:
-        """The same, and removes it from the [quarantine] file."""
-        return self._core.release_quarantined(whole_number(sample, "sample", NUMBER_OF_A_SAMPLE))
 
     # ---- queries --------------------------------------------------------------------------------------------
 
