@@ -15,7 +15,7 @@ from penstock._future import Future, error_of
 from penstock.worker import call_with_each
 
 if TYPE_CHECKING:
-    from penstock._pool import Pool
+    from penstock._maps import Mapping
 
 __all__ = ["mapped", "submitted"]
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 Inputs = list[tuple[Any, ...]]
 
 
-def submitted(pool: "Pool", fn: Callable[..., T], *args: Any) -> "Future[T]":
+def submitted(pool: "Mapping", fn: Callable[..., T], *args: Any) -> "Future[T]":
     """As pool.submit(); arguments beyond [jobs] memory are the failure of this one job, so that those of others can be had."""
     try:
         return pool.submit(fn, *args)
@@ -35,7 +35,7 @@ def submitted(pool: "Pool", fn: Callable[..., T], *args: Any) -> "Future[T]":
         return failed
 
 
-def mapped(pool: "Pool", fn: Callable[..., T], inputs: Iterator[tuple[Any, ...]], size: int, ahead: int, end: Optional[float]) -> Iterator[T]:
+def mapped(pool: "Mapping", fn: Callable[..., T], inputs: Iterator[tuple[Any, ...]], size: int, ahead: int, end: Optional[float]) -> Iterator[T]:
     """The values of fn in the order of the inputs, `size` of which make a job; `ahead` jobs are under way."""
 
     def next_chunk() -> Iterable[tuple[Inputs, Future[Any]]]:

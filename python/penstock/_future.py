@@ -81,7 +81,7 @@ class Future(concurrent.futures.Future[T]):
         pool, self._pool = self._pool, None
         if self._gpu is not None and outcome[0] != "device":
             self._gpu = None
-            pool._shared.half_done()
+            pool._life.half_done()
         try:
             if outcome[0] == "cancelled" and self._cancelling:
                 self._cancelled()
@@ -93,7 +93,7 @@ class Future(concurrent.futures.Future[T]):
                 value = _parts.unpickled(_parts.split(outcome[1])) if outcome[0] == "ok" else None
                 raised = None if outcome[0] == "ok" else error_of(*outcome)
                 if isinstance(raised, job_cancelled_error):
-                    pool._explain(raised)
+                    pool._life.setup.explain(raised)
             except BaseException as broken:  # a result whose class cannot be made here, or does as it likes
                 value, raised = None, broken
             if raised is not None:
@@ -123,9 +123,9 @@ class Future(concurrent.futures.Future[T]):
             except BaseException as raised:
                 self.set_exception(raised)
             finally:
-                shared = pool._shared
+                life = pool._life
                 del function, result, pool
-                shared.half_done()
+                life.half_done()
 
         _gpu_half.GPU_THREAD.put(half)
 

@@ -53,7 +53,7 @@ class Workers:
 
     def explained(self, broken: Any) -> Any:
         """An error of the whole pool, with advice if no worker could start."""
-        self.pool._explain(broken)
+        self.pool._life.setup.explain(broken)
         if self.have_begun or "PYTHONPATH=" in str(broken):
             return broken
         return _mistakes.not_started(broken, self.pool._config["loader.command"], self.pool._config["loader.env.PYTHONPATH"])

@@ -1,0 +1,104 @@
+"""Pool.map() and map_unordered(), over submit(): both take inputs lazily. Used by _pool.py."""
+
+import collections
+import concurrent.futures
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Optional, TypeVar
+
+from penstock import _chunks
+from penstock._future import Future
+
+__all__ = ["Mapping"]
+
+T = TypeVar("T")
+
+
+class Mapping(concurrent.futures.Executor):
+    """An executor whose maps keep a bounded number of jobs under way."""
+
+    _queue: int  # how many
+
+    if TYPE_CHECKING:
+        def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]: ...
+
+    def map(  # type: ignore[override,unused-ignore]
+        self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: Optional[float] = None, chunksize: int = 1
+    ) -> Iterator[T]:
+        """fn over the inputs, results in their order. Inputs are taken lazily: at most [jobs] queue jobs are under way.
+
+        Args:
+            timeout: seconds from this call until next() raises TimeoutError.
+            chunksize: how many inputs make one job. For functions that take less than about 1 ms: what a job costs besides its
+                function is then paid once for all of them. If a chunk kills its workers, or its arguments or results
+                are too large, its inputs are done again one by one, and only those that do so fail. Inputs are never put together in a pool, or
+                with options(), where each job has a timeout, is fresh, is not idempotent or has gpu=.
+
+        Raises:
+            ValueError: chunksize is less than 1.
+        """
+        if chunksize < 1:
+            raise ValueError("chunksize must be at least 1")
+        end = None if timeout is None else time.monotonic() + timeout
+        inputs = zip(*iterables)
+        if chunksize > 1 and self._takes_chunks():
+            jobs = max(self._queue // chunksize, min(self._queue, 4 * self._max_workers))
+            return _chunks.mapped(self, fn, inputs, chunksize, jobs, end)
+        ahead: collections.deque[Future[T]] = collections.deque(
+            _chunks.submitted(self, fn, *each) for each in itertools.islice(inputs, self._queue)
+        )
+
+        def results() -> Iterator[T]:
+            try:
+                while ahead:
+                    ahead[0].exception(None if end is None else max(0.0, end - time.monotonic()))
+                    for each in itertools.islice(inputs, 1):
+                        ahead.append(_chunks.submitted(self, fn, *each))
+                    yield ahead.popleft().result()  # and no reference to it is kept here
+            finally:
+                for left in ahead:
+                    left.cancel()
+
+        return results()
+
+    def map_unordered(self, fn: Callable[..., T], *iterables: Iterable[Any]) -> Iterator[T]:
+        """The same, results as they come. An exception of a job is raised when its turn has come; others go on."""
+        inputs = zip(*iterables)
+        done: collections.deque[concurrent.futures.Future[T]] = collections.deque()
+        news = threading.Condition()
+
+        def ended(future: concurrent.futures.Future[T]) -> None:
+            with news:
+                done.append(future)
+                news.notify()
+
+        left = 0
+        for each in itertools.islice(inputs, self._queue):
+            _chunks.submitted(self, fn, *each).add_done_callback(ended)
+            left += 1
+
+        def results() -> Iterator[T]:
+            nonlocal left
+            while left:
+                with news:
+                    while not done:
+                        news.wait()
+                    future = done.popleft()
+                left -= 1
+                for each in itertools.islice(inputs, 1):
+                    _chunks.submitted(self, fn, *each).add_done_callback(ended)
+                    left += 1
+                yield future.result()
+
+        return results()
+
+    def _takes_chunks(self) -> bool:
+        """Whether jobs have nothing that counts for each input alone."""
+        raise NotImplementedError
+
+    @property
+    def _max_workers(self) -> int:
+        """The number of workers, under the name that ProcessPoolExecutor has for it: dask asks for it."""
+        raise NotImplementedError

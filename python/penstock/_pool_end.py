@@ -1,0 +1,133 @@
+"""How a pool ends: by shutdown(), by abort(), when nothing refers to it any more, or with the interpreter. Used by _pool.py."""
+
+import atexit
+import os
+import threading
+import weakref
+from typing import Any, Optional
+
+from penstock import _core
+from penstock._errors import usage_error
+from penstock._future import Future
+from penstock._names import Name
+from penstock._setup import Setup
+
+__all__ = ["PoolLife", "end_with_the_interpreter"]
+
+
+class PoolLife:
+    """What a pool and its options() share: the workers, and what still needs them. The pool ends when this object does."""
+
+    def __init__(self, core: _core.Pool, setup: Setup, name: Optional[Name]) -> None:
+        self._core, self.setup, self._name = core, setup, name
+        self._lock = threading.Lock()
+        self._news = threading.Condition(self._lock)
+        self._entering = 0  # calls of submit() in progress
+        self._halves = 0  # jobs with gpu= that have not ended
+        self._shut = False
+        self._aborted = False
+        self.owner = os.getpid()
+        self.futures: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
+        # Not at the interpreter's exit: what is queued is done then, perhaps by workers that are not started yet.
+        weakref.finalize(self, _dropped, core, setup, self.owner, name).atexit = False
+
+    def enter(self, with_half: bool) -> None:
+        """A job is about to be submitted: leave() follows. usage_error after shutdown."""
+        with self._lock:
+            if self._shut:
+                raise usage_error("cannot schedule new futures after shutdown")
+            self._entering += 1
+            self._halves += with_half
+
+    def leave(self) -> None:
+        with self._lock:
+            self._entering -= 1
+            self._news.notify_all()
+
+    def half_done(self) -> None:
+        """The part of a job that gpu= runs has ended."""
+        with self._lock:
+            self._halves -= 1
+            self._news.notify_all()
+
+    def shut(self) -> None:
+        """Takes no more jobs. Returns when those that were being submitted are there."""
+        with self._lock:
+            self._shut = True
+            while self._entering:
+                self._news.wait()
+
+    def finish(self) -> None:
+        """Returns when all jobs have ended, and the workers."""
+        try:
+            self._core.finish(1e8)
+            with self._lock:  # their results are on the device
+                while self._halves and not self._aborted:
+                    self._news.wait()
+        finally:
+            self._close()
+
+    def abort(self) -> None:
+        with self._lock:
+            self._shut = self._aborted = True
+            self._news.notify_all()
+        self._core.stop(0.5)
+        self._close()
+
+    def _close(self) -> None:
+        self._core.close()
+        if self._name is not None:
+            self._name.give_back()
+
+
+_LIVING: "weakref.WeakSet[Any]" = weakref.WeakSet()  # pools
+_ENDED = threading.Condition(threading.RLock())  # a collection may drop a pool at any point, also in here
+_ENDING = 0  # unreferenced pools that are being closed
+
+
+def end_with_the_interpreter(pool: Any) -> None:
+    """Calls its _at_exit() then, if it still exists."""
+    _LIVING.add(pool)
+
+
+def _dropped(core: _core.Pool, setup: Setup, owner: int, name: Optional[Name]) -> None:
+    """The last reference to a pool has gone, perhaps on its own callback thread, where its last future has ended.
+
+    The interpreter waits for a thread of its own, but not for that one: if it came back from closing the pool into an
+    interpreter that is ending, Python would end it in the middle of C++, and that ends the process by SIGABRT.
+    """
+    if owner != os.getpid():
+        setup.close()
+        return
+
+    def end() -> None:
+        global _ENDING
+        try:
+            core.close()
+        finally:
+            if name is not None:
+                name.give_back()
+            setup.close()  # only now: until then workers may begin, and read it
+            with _ENDED:
+                _ENDING -= 1
+                _ENDED.notify_all()
+
+    global _ENDING
+    with _ENDED:
+        _ENDING += 1
+    if not threading.current_thread().daemon:  # nor does the interpreter end before this one does
+        end()
+        return
+    try:
+        threading.Thread(target=end, name="penstock-pool-end", daemon=False).start()
+    except RuntimeError:  # the interpreter is ending: no thread can be started any more
+        end()
+
+
+@atexit.register
+def _finish_all() -> None:
+    for pool in list(_LIVING):
+        pool._at_exit()
+    with _ENDED:
+        while _ENDING:
+            _ENDED.wait()

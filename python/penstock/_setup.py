@@ -1,0 +1,70 @@
+"""What every worker of a pool reads at its start: import path, initializer and its arguments; and what they write when that fails. Used by
+_pool.py; the worker side is in worker.py."""
+
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, Optional
+
+from penstock import _by_value
+from penstock._errors import error, job_failed_error, remote_traceback
+from penstock.worker import failures_of_initializer
+
+__all__ = ["Setup", "python_path"]
+
+LONGEST_OF_FAILURES = 1 << 24  # bytes that workers wrote about initializers
+
+
+class Setup:
+    """A file in memory that workers read through our /proc, also those that replace others. Behind it they write how the initializer failed."""
+
+    def __init__(self, initializer: Optional[Callable[..., object]], arguments: tuple[Any, ...]) -> None:
+        self._file = os.memfd_create("penstock-pool-setup", os.MFD_CLOEXEC)
+        try:
+            with open(self._file, "wb", closefd=False) as opened:
+                opened.write(pickle.dumps((_absolute(sys.path), list(getattr(sys, "argv", [])))))
+                opened.write(pickle.dumps(_key_of_multiprocessing()))
+                opened.write(pickle.dumps(_by_value.dumps((initializer, arguments))))
+                self._length = opened.tell()
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    @property
+    def path(self) -> str:
+        return f"/proc/{os.getpid()}/fd/{self._file}"
+
+    def close(self) -> None:
+        """Call when no worker can begin any more."""
+        os.close(self._file)
+
+    def explain(self, failed: error) -> None:
+        """If an initializer that raised has left the pool without workers, the error says so, with one traceback as its cause."""
+        failures = failures_of_initializer(os.pread(self._file, LONGEST_OF_FAILURES, self._length))
+        if not failures or failures[-1][0] not in str(failed):
+            return
+        line = failures[-1][0]
+        times = {1: "once", 2: "twice"}.get(len(failures), f"{len(failures)} times")
+        failed.args = (f"{line}. This was tried {times}; then no worker was left, and [loader.restart] allows no restart",)
+        traceback = next((told for each, told in failures if each == line and told is not None), "")
+        failed.__cause__ = remote_traceback(traceback)
+        if isinstance(failed, job_failed_error):
+            failed.traceback = traceback
+
+
+def _key_of_multiprocessing() -> Optional[bytes]:
+    """With it, workers may use the proxies of a multiprocessing.Manager, as processes of multiprocessing may."""
+    process = sys.modules.get("multiprocessing.process")
+    return None if process is None else bytes(process.current_process().authkey)
+
+
+def _absolute(path: Iterable[str]) -> list[str]:
+    return [os.path.abspath(each) if each == "" or not os.path.isabs(each) else each for each in path]
+
+
+def python_path() -> str:
+    """So that a worker finds penstock, wherever we found it."""
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    known = os.environ.get("PYTHONPATH")
+    return here if not known else here + os.pathsep + known
