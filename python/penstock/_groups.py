@@ -305,10 +305,11 @@ def group_of(loader: Any) -> Group:
     replicas, rank = getattr(sampler, "num_replicas", None), getattr(sampler, "rank", None)
     if isinstance(replicas, int) and isinstance(rank, int):  # a DistributedSampler
         agree.update({f"the sampler's {name}": getattr(sampler, name, None) for name in ("num_replicas", "seed", "shuffle")})
-    group = Group(loader._name or "loader", agree=agree)
+    name = loader._options["name"] or "loader"
+    group = Group(name, agree=agree)
     if isinstance(replicas, int) and isinstance(rank, int) and (rank, replicas) != (group.rank, group.world_size):
         why = f"its sampler is for rank {rank} of {replicas}, and this program is rank {group.rank} of {group.world_size}"
         group.fail(why)
         group.close()
-        raise config_error(f"the loader {loader._name or 'loader'!r} cannot join its group: {why}")
+        raise config_error(f"the loader {name!r} cannot join its group: {why}")
     return group

@@ -8,18 +8,18 @@ import importlib
 import os
 import threading
 import warnings
-import weakref
 from typing import Any, Callable, Optional
 
 import torch
 import torch.utils.data
 
-from penstock import _content, _core, _loading, _mistakes, _processes, _progress, _shards, _tensors
-from penstock._batch_book import TRIES, BatchBook, Planned, Shards
+from penstock import _content, _core, _loading, _processes, _progress, _shards, _tensors
+from penstock._batch_book import BatchBook, Planned, Shards
 from penstock._device import ToDevice
-from penstock._errors import error, job_failed_error, usage_error, workers_exhausted_error
-from penstock._future import error_of
-from penstock._quarantine import BadSamples, error_of_sample
+from penstock._errors import error, usage_error, workers_exhausted_error
+from penstock._failures import Failures, FailuresOfShards
+from penstock._orders import PublishedOrder, order_of
+from penstock._quarantine import BadSamples
 from penstock._workers import Workers
 
 __all__ = ["IterablePass", "MapPass"]
@@ -28,7 +28,6 @@ torch_loader: Any = importlib.import_module("torch.utils.data.dataloader")
 ExceptionWrapper: Any = torch_loader.ExceptionWrapper
 
 FOREVER = 1e8
-PICKLED = ("dataset", "collate_fn", "worker_init_fn")  # what of an order comes from the caller
 
 
 class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
@@ -41,7 +40,8 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         self._pool: Workers = loader._workers_here()
         self._lock = threading.Lock()
         self._jobs: dict[Planned, _core.Job] = {}
-        self._bad = BadSamples(loader.on_bad_sample, loader._quarantine_here(), loader.bad_samples)
+        bad = BadSamples(loader.on_bad_sample, loader._quarantine_here(), loader.bad_samples)
+        self._failures = self._kind_of_failures()(bad, self._pool.marks, self._timeout, self._auto_collation)
         self._group = loader.group
         self._to_device = None if loader.device is None else ToDevice(loader.device, self._num_workers, self._pool)
         if loader.seed is not None:
@@ -52,42 +52,15 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         self._reset(loader, first_iter=True)
 
     def _publish(self, loader: Any) -> None:
-        number = next(self._pool.orders)
-        world_size, rank = torch_loader._get_distributed_settings() if hasattr(torch_loader, "_get_distributed_settings") else (1, 0)
-        order = _loading.Order(
-            number=number,
-            dataset=self._dataset,
-            iterable=isinstance(self, IterablePass),
-            collated=self._auto_collation,
-            collate_fn=self._collate_fn,
-            drop_last=self._drop_last,
-            worker_init_fn=_with_sharding(self, loader.worker_init_fn),
-            base_seed=self._base_seed,
-            workers=self._num_workers,
-            seeds_samples=loader.seeding == "sample",
-            key_is_index=_gives_each_once(loader),
-            rank=rank,
-            world_size=world_size,
-            on_bad_sample=self._bad.policy,
-            last_attempt=self._pool.pool._config["quarantine.max_attempts"],
-            verified=_content.is_verified(),
-            states=self._states_path(),
-        )
-        try:
-            file = _tensors.published(order)
-        except Exception as broken:
-            raise _mistakes.not_pickled({name: getattr(order, name) for name in PICKLED}, broken) from broken
-        self._order = number, f"/proc/{os.getpid()}/fd/{file}"
-        self._pool.living.add(number)
-        self._end = weakref.finalize(self, _over, file, self._pool.living, number, self._jobs)
-        self._end.atexit = False
+        last_attempt = self._pool.pool._config["quarantine.max_attempts"]
+        order = order_of(self, loader, self._failures.bad.policy, last_attempt, self._states_path())
+        self._order = PublishedOrder(order, self._pool.living, self._jobs)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if not first_iter:
             self._progress = loader._begin()
             if self._progress.base_seed not in (None, self._base_seed):  # resumed: workers need the order with its seed
                 self._base_seed = self._progress.base_seed
-                self._end()
                 self._publish(loader)
         progress = self._progress
         _progress.order_is_drawn(loader, progress)
@@ -112,15 +85,14 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         """The book of a new epoch."""
         raise NotImplementedError
 
+    def _kind_of_failures(self) -> type[Failures]:
+        return Failures
+
     def _states_path(self) -> Optional[str]:
         return None
 
     def _bad_places(self, index: Any) -> tuple[int, ...]:
         return ()
-
-    def _where(self, planned: Planned, place: int) -> tuple[str, Any]:
-        """A sample in words, and its index, or None if it has none."""
-        raise NotImplementedError
 
     # ---- loading --------------------------------------------------------------------------------------------------
 
@@ -134,9 +106,9 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             self._load(planned)
 
     def _load(self, planned: Planned) -> None:
-        number, file = self._order
+        order, oldest = self._order, min(self._pool.living)
         batch = _loading.Batch(
-            number, file, min(self._pool.living), self._progress.epoch, self._shared_seed, planned.shard, planned.first, planned.index, planned.bad
+            order.number, order.path, oldest, self._progress.epoch, self._shared_seed, planned.shard, planned.first, planned.index, planned.bad
         )
         worker = None if self._book.shards is None else planned.shard
         self._jobs[planned] = self._pool.submit(batch, self._timeout if self._timeout > 0 else None, worker)
@@ -223,20 +195,20 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         """The batch as its worker made it (_loading.Loaded). Tries again as the book says."""
         if planned.loaded is not None:
             return planned.loaded
-        if planned.bad and self._bad.policy == "raise":
-            self._bad.refuse(self._index_at(planned, planned.bad[0]))
+        self._failures.refuse_quarantined(planned)
+        epoch = self._progress.epoch
         while True:
-            self._wait_for(self._jobs[planned])
-            status, *rest = self._pool.outcome_of(self._jobs[planned])
+            job = self._jobs[planned]
+            self._wait_for(job)
+            status, *rest = self._pool.outcome_of(job)
             if status == "ok":
                 loaded = _tensors.batch_from(rest[0])
                 if loaded[4] is not None and loaded[4] != _content.digest(loaded[0]):
                     raise error(f"the batch of {planned.index} is not what its worker made: the content differs from the worker's digest")
-                for place, text in loaded[1]:
-                    self._bad.note(self._index_at(planned, place), self._progress.epoch, planned.first + place, {"traceback": text})
+                self._failures.note_raised(planned, epoch, loaded[1])
                 return loaded
-            if not self._is_tried_again(planned, status, rest):
-                raise self._error(planned, status, rest)
+            if not self._failures.is_tried_again(self._book, planned, job.number, epoch, status, rest):
+                raise self._failures.error_of(planned, job.number, epoch, status, rest)
             self._load(planned)
 
     def _wait_for(self, job: _core.Job) -> None:
@@ -249,43 +221,6 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         except BaseException as interrupted:  # a signal handler raised
             raise _Interrupted(interrupted) from None
 
-    def _is_tried_again(self, planned: Planned, status: str, rest: list[Any]) -> bool:
-        place = self._pool.marks.place_of(self._jobs[planned].number)
-        if place is not None and place >= _loading.Marks.PLACE_OF_SETUP:
-            place = None
-        timeouts, known = planned.timeouts, len(planned.bad)
-        again = self._book.is_tried_again(planned, status, place)
-        if place is not None and len(planned.bad) > known:
-            causes = list(rest[3]) if status == "poisoned" else [f"took longer than {self._timeout} s"] * (timeouts + 1)
-            self._bad.killed(self._index_at(planned, place), self._progress.epoch, planned.first + place, causes)
-        return again
-
-    def _index_at(self, planned: Planned, place: int) -> Any:
-        return planned.index[place] if self._auto_collation else planned.index
-
-    def _error(self, planned: Planned, status: str, rest: list[Any]) -> BaseException:
-        if status == "timed_out":
-            return RuntimeError(f"DataLoader timed out after {self._timeout} seconds, {TRIES} times, at {self._place_of_death(planned)[0]}")
-        if status == "exception" and rest[0] == b"penstock::error" and rest[1].startswith(b"it loaded CUDA"):
-            return _mistakes.cuda_in_a_worker(planned.index)
-        failed = error_of(status, *rest)
-        if status == "poisoned" and isinstance(failed, job_failed_error):
-            where, index = self._place_of_death(planned)
-            causes = list(failed.causes)
-            if index is not None and self._book.shards is None:
-                self._bad.quarantine.add(index, causes)
-            return error_of_sample(f"{where} killed {len(causes)} workers: {', '.join(causes)}", index, causes)
-        return failed
-
-    def _place_of_death(self, planned: Planned) -> tuple[str, Any]:
-        """Where a worker was when it died of this batch, in words; and the index of the sample, if it was at one."""
-        place = self._pool.marks.place_of(self._jobs[planned].number)
-        if place is None or place == _loading.Marks.PLACE_OF_SETUP:
-            return "the beginning in a worker (making the dataset again, worker_init_fn)", None
-        if place == _loading.Marks.PLACE_OF_COLLATE:
-            return f"collate_fn, with the samples {planned.index}", None
-        return self._where(planned, place)
-
 
 class MapPass(Pass):
     """Over a dataset with an index."""
@@ -294,14 +229,10 @@ class MapPass(Pass):
         rest = _progress.skipped(loader, self._progress)
         if rest is not None:
             self._sampler_iter = rest
-        return BatchBook(self._progress, self._auto_collation, self._bad.policy != "raise")
+        return BatchBook(self._progress, self._auto_collation, self._failures.bad.policy != "raise")
 
     def _bad_places(self, index: Any) -> tuple[int, ...]:
-        return self._bad.quarantine.places_in(index if self._auto_collation else (index,))
-
-    def _where(self, planned: Planned, place: int) -> tuple[str, Any]:
-        index = self._index_at(planned, place)
-        return f"sample {index} (position {planned.first + place} of epoch {self._progress.epoch})", index
+        return self._failures.bad.quarantine.places_in(index if self._auto_collation else (index,))
 
 
 class IterablePass(Pass):
@@ -310,6 +241,9 @@ class IterablePass(Pass):
     def __init__(self, loader: Any) -> None:
         self._states = _shards.ShardStates.made() if _shards.has_state(loader.dataset) else None
         super().__init__(loader)
+
+    def _kind_of_failures(self) -> type[Failures]:
+        return FailuresOfShards
 
     def _states_path(self) -> Optional[str]:
         return None if self._states is None else self._states.path
@@ -357,48 +291,12 @@ class IterablePass(Pass):
             )
         return data
 
-    def _where(self, planned: Planned, place: int) -> tuple[str, Any]:
-        at = planned.first * (len(planned.index) if self._auto_collation else 1) + place
-        return f"sample {at} of shard {planned.shard}", at
-
 
 class _Interrupted(BaseException):
     def __init__(self, why: BaseException) -> None:
         self.why = why
 
 
-def _over(file: int, living: set[int], number: int, jobs: dict[Planned, _core.Job]) -> None:
-    """The pass is gone."""
-    living.discard(number)
-    for job in jobs.values():
-        job.cancel_if_waiting()
-    os.close(file)
-
-
 def _profiled() -> bool:
     enabled: Optional[Callable[[], bool]] = getattr(torch.autograd, "_profiler_enabled", None)
     return enabled is not None and enabled()
-
-
-def _with_sharding(iterator: Any, worker_init_fn: Any) -> Any:
-    """As torch does for datapipes."""
-    sharding = getattr(torch_loader, "_sharding_worker_init_fn", None)
-    pipes = tuple(getattr(torch.utils.data, name) for name in ("IterDataPipe", "MapDataPipe") if hasattr(torch.utils.data, name))
-    if sharding is None or not pipes or not isinstance(iterator._dataset, pipes):
-        return worker_init_fn
-    import functools
-
-    return functools.partial(sharding, worker_init_fn, iterator._world_size, iterator._rank)
-
-
-def _gives_each_once(loader: Any) -> bool:
-    """Whether the sampler gives no index twice in an epoch (but for padding), so that an index can stand for a position."""
-    data = torch.utils.data
-    sampler = loader.sampler
-    if loader.batch_sampler is not None and type(loader.batch_sampler) is not data.BatchSampler:
-        return False
-    if loader.batch_sampler is not None:
-        sampler = loader.batch_sampler.sampler
-    if type(sampler) is data.RandomSampler:
-        return not sampler.replacement and sampler.num_samples <= len(sampler.data_source)
-    return type(sampler) in (data.SequentialSampler, data.SubsetRandomSampler, data.distributed.DistributedSampler)

@@ -33,23 +33,34 @@ WORTH_A_ROOM = 1 << 16  # bytes: larger batches are collated in their slot
 SLOW_SAMPLE = 50e-6  # seconds: slower samples are named in status
 
 
-class Order(NamedTuple):
-    """What a worker needs to know of a loader, for the lifetime of its dataset."""
+class Seeding(NamedTuple):
+    """Of the global generators in a worker."""
 
-    number: int
+    base: int
+    each_sample: bool  # before each sample, not only when the worker starts
+    key_is_index: bool  # a sample's key is its index, not its position
+    rank: int
+
+
+class Given(NamedTuple):
+    """What the program has given its loader."""
+
     dataset: Any
     iterable: bool
     collated: bool  # samples are collated to batches
     collate_fn: Callable[[Any], Any]
     drop_last: bool
     worker_init_fn: Optional[Callable[[int], object]]
-    base_seed: int
-    workers: int
-    seeds_samples: bool
-    key_is_index: bool
-    rank: int
-    world_size: int
     on_bad_sample: str  # raise, skip, replace
+
+
+class Order(NamedTuple):
+    """What a worker needs to know of a loader, for the lifetime of its dataset."""
+
+    number: int
+    given: Given
+    seeding: Seeding
+    workers: int
     last_attempt: int  # the attempt that runs alone: an exception in it is the batch's result
     verified: bool = False  # batches carry a digest of their content
     states: Optional[str] = None  # path of the shards' states (_shards.py), if an iterable dataset has state_dict()
@@ -107,21 +118,19 @@ class _Stage:
         self.failed: Any = None  # exception of its setup
         self.by_value = False  # plain pickle cannot handle its batches
         self.samples_are_slow = True  # until measured
-        self.in_place = order.collate_fn is torch_loader._utils.collate.default_collate
+        self.in_place = order.given.collate_fn is torch_loader._utils.collate.default_collate
         self.seeds: Optional[_seeds.SampleSeeds] = None
-        self.source: Optional[_Source] = None
-        self.states = None if order.states is None else _shards.ShardStates.opened(order.states)
+        self.shard = _Shard(order, identity)
         self._epoch: Optional[int] = None
-        _seed_worker(order.base_seed, identity)
-        self.dataset = _datapipe_seeded(order.dataset, batch.shared_seed)
-        self._shared_seed = batch.shared_seed
+        _seed_worker(order.seeding.base, identity)
+        self.dataset = _datapipe_seeded(order.given.dataset, batch.shared_seed)
         told = torch_loader._utils.worker
-        seed = order.base_seed + identity
+        seed = order.seeding.base + identity
         self._info = told.WorkerInfo(id=identity, num_workers=order.workers, seed=seed, dataset=self.dataset)
         self.show()
         try:
-            if order.worker_init_fn is not None:
-                order.worker_init_fn(identity)
+            if order.given.worker_init_fn is not None:
+                order.given.worker_init_fn(identity)
         except Exception:
             self.failed = self.raised()
 
@@ -141,10 +150,39 @@ class _Stage:
         if self._epoch is not None:
             self.dataset = _datapipe_seeded(self.dataset, batch.shared_seed)
         self._epoch = batch.epoch
-        self.source = None
+        self.shard.begin_epoch(batch.epoch)
+        if self.order.seeding.each_sample:
+            self.seeds = _seeds.SampleSeeds(_seeds.mixed(self.order.seeding.base, batch.epoch))
+
+
+class _Shard:
+    """The part of an iterable dataset that this worker reads, and the states that it publishes of it, if the dataset has any."""
+
+    def __init__(self, order: Order, identity: int) -> None:
+        self._identity, self._epoch = identity, 0
+        self._states = None if order.states is None else _shards.ShardStates.opened(order.states)
+        self.begin_epoch(0)
+
+    def begin_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+        self._source: Optional[_Source] = None
         self.behind: Optional[_shards.ShardState] = None  # the dataset's state after the last batch
-        if self.order.seeds_samples:
-            self.seeds = _seeds.SampleSeeds(_seeds.mixed(self.order.base_seed, batch.epoch))
+
+    def is_before(self, batch: int) -> bool:
+        """Whether its iterator can come to this batch."""
+        return self._source is not None and self._source.batches <= batch
+
+    def source_of(self, dataset: Any, batch: int) -> "_Source":
+        """Its iterator, at this batch or before it."""
+        if self._source is None or self._source.batches > batch:
+            self._source = _Source(dataset, None if self._states is None else self._states.before(self._identity, self._epoch, batch))
+        return self._source
+
+    def publish(self, dataset: Any, source: "_Source") -> None:
+        """For a replacement of this worker, and for the loader's state."""
+        if self._states is not None:
+            self.behind = _shards.state_of(dataset, source.batches, source.samples, source.ended)
+            self._states.write(self._identity, self._epoch, self.behind)
 
 
 class _Source:
@@ -216,16 +254,16 @@ def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
             return _give(call, stage, Loaded(failed))
         stage.show()
         try:
-            loaded = _from_source(call, stage, batch, marks) if stage.order.iterable else _loaded(call, stage, batch, marks)
+            loaded = _from_source(call, stage, batch, marks) if stage.order.given.iterable else _loaded(call, stage, batch, marks)
         except Exception as failed:
             if isinstance(failed, MemoryError) and call.attempt < stage.order.last_attempt:
                 raise
             loaded = Loaded(stage.raised())
-        if stage.states is not None and not loaded.over:
-            loaded = loaded._replace(state=stage.behind)
+        if not loaded.over:
+            loaded = loaded._replace(state=stage.shard.behind)
         _give(call, stage, loaded)
     except _tensors.PartOutsideRangeError as broken:
-        made_of = f"batch {batch.first} of shard {batch.shard}" if stage.order.iterable else f"the batch of the samples {batch.index}"
+        made_of = f"batch {batch.first} of shard {batch.shard}" if stage.order.given.iterable else f"the batch of the samples {batch.index}"
         raise RuntimeError(f"{made_of} cannot be delivered: {broken}") from broken
     except MemoryError:
         _leave(OUT_OF_MEMORY)
@@ -246,7 +284,7 @@ def _stage_of(batch: Batch, worker: int) -> _Stage:
         except Exception as broken:
             text = f"the dataset cannot be made again in a worker: {type(broken).__name__}: {broken} {_mistakes.cuda_is_hidden(broken)}"
             raise RuntimeError(text.rstrip()) from broken
-        identity = batch.shard if order.iterable else worker % order.workers
+        identity = batch.shard if order.given.iterable else worker % order.workers
         stage = _stages[batch.order, batch.shard] = _Stage(order, identity, batch)
     stage.begin_epoch(batch)
     return stage
@@ -258,25 +296,25 @@ _MISSING: Any = object()
 
 
 def _collated(call: "_worker.Call", stage: _Stage, samples: list[Any]) -> Loaded:
-    order = stage.order
-    given = samples if order.collated else samples[0]
-    size = _tensors.room_for(samples) if stage.in_place and order.collated and _only_torch_collates() else 0
+    order, collate_fn, collated = stage.order, stage.order.given.collate_fn, stage.order.given.collated
+    given = samples if collated else samples[0]
+    size = _tensors.room_for(samples) if stage.in_place and collated and _only_torch_collates() else 0
     if size < WORTH_A_ROOM:
-        data = order.collate_fn(given)
+        data = collate_fn(given)
         return Loaded(data, digest=_content.digest(data) if order.verified else None)
-    digest = _content.digest(order.collate_fn(given)) if order.verified else None
+    digest = _content.digest(collate_fn(given)) if order.verified else None
     _room.take_from(call, size)
     _room.open = _room.room is not None
     try:
-        return Loaded(order.collate_fn(given), digest=digest)
+        return Loaded(collate_fn(given), digest=digest)
     finally:
         _room.open = False
 
 
 def _loaded(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks) -> Loaded:
-    order = stage.order
+    order, collated = stage.order, stage.order.given.collated
     bad: list[tuple[int, str]] = []
-    if order.collated and getattr(stage.dataset, "__getitems__", None):
+    if collated and getattr(stage.dataset, "__getitems__", None):
         marks.write(call.job, 0)
         if stage.seeds is not None and len(batch.index):
             stage.seeds(_key(order, batch, 0, batch.index[0]))
@@ -284,7 +322,7 @@ def _loaded(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks) -> 
         wanted = _completed(order, wanted)
         samples = stage.dataset.__getitems__(wanted) if wanted else []
     else:
-        samples = _samples(call, stage, batch, batch.index if order.collated else (batch.index,), bad, marks)
+        samples = _samples(call, stage, batch, batch.index if collated else (batch.index,), bad, marks)
         if bad or batch.bad:
             samples = _completed(order, samples)
     if not samples and (bad or batch.bad):
@@ -299,7 +337,7 @@ def _samples(
     """Loads the samples. Those that raised are missing, if on_bad_sample allows it."""
     order, dataset, seeds, job, write = stage.order, stage.dataset, stage.seeds, call.job, marks.write
     describe = call.describe if stage.samples_are_slow else None
-    raises = order.on_bad_sample == "raise"
+    raises = order.given.on_bad_sample == "raise"
     samples: list[Any] = []
     began = time.perf_counter()
     place = 0
@@ -329,7 +367,7 @@ def _samples(
 def _completed(order: Order, samples: list[Any]) -> list[Any]:
     """Drops missing samples, or replaces each by the one before or after it."""
     there = [sample for sample in samples if sample is not _MISSING]
-    if order.on_bad_sample != "replace" or not there:
+    if order.given.on_bad_sample != "replace" or not there:
         return there
     last = there[0]
     completed = []
@@ -340,25 +378,23 @@ def _completed(order: Order, samples: list[Any]) -> list[Any]:
 
 
 def _key(order: Order, batch: Batch, place: int, index: Any) -> int:
-    if order.key_is_index:
+    if order.seeding.key_is_index:
         try:
             return index.__index__()  # type: ignore[no-any-return]
         except AttributeError:
             pass
-    return _seeds.mixed(batch.first + place, 1 + order.rank)
+    return _seeds.mixed(batch.first + place, 1 + order.seeding.rank)
 
 
 # ---- iterable datasets ---------------------------------------------------------------------------------------------
 
 
 def _from_source(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks) -> Loaded:
-    source = stage.source
-    size = len(batch.index) if stage.order.collated else 1
-    if source is None or source.batches > batch.first:
-        if stage.seeds is not None:
-            stage.seeds(_seeds.mixed(0, 1 + stage.identity))
-        known = None if stage.states is None else stage.states.before(stage.identity, batch.epoch, batch.first)
-        source = stage.source = _Source(stage.dataset, known)
+    given, shard = stage.order.given, stage.shard
+    size = len(batch.index) if given.collated else 1
+    if stage.seeds is not None and not shard.is_before(batch.first):  # the dataset may draw when it is iterated
+        stage.seeds(_seeds.mixed(0, 1 + stage.identity))
+    source = shard.source_of(stage.dataset, batch.first)
     while source.batches < batch.first and not source.ended:  # already delivered by this worker's predecessor
         try:
             _taken(call, stage, source, size, marks)
@@ -368,10 +404,8 @@ def _from_source(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks
     try:
         samples = _taken(call, stage, source, size, marks)
     finally:
-        if stage.states is not None:
-            stage.behind = _shards.state_of(stage.dataset, source.batches, source.samples, source.ended)
-            stage.states.write(stage.identity, batch.epoch, stage.behind)
-    if not samples or (stage.order.collated and stage.order.drop_last and len(samples) < size):
+        shard.publish(stage.dataset, source)
+    if not samples or (given.collated and given.drop_last and len(samples) < size):
         return Loaded(None, (), True)
     marks.write(call.job, Marks.PLACE_OF_COLLATE)
     return _collated(call, stage, samples)

@@ -2,7 +2,7 @@
 
 A state names a position, not samples: the epoch, the number of samples of the sampler's order that were delivered, the seed, and the
 generators just before the order was drawn. So its size does not depend on the dataset's, and a loader with another number of workers or
-batch size can resume from it. Used by torch.py and _loader.py.
+batch size can resume from it. Used by _supervised.py, _loader.py and _local.py.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from penstock import _seeds, _shards
 from penstock._errors import state_mismatch_error, usage_error
 from penstock._globals import PROGRAM
 
-__all__ = ["Progress", "batches_left", "begin", "check", "facts_of", "order_is_drawn", "program_generator_kept", "shard_states", "skipped", "state_of"]
+__all__ = ["Position", "Progress", "batches_left", "facts_of", "order_is_drawn", "program_generator_kept", "shard_states", "skipped"]
 
 SCHEMA = "penstock.loader/1"
 
@@ -45,15 +45,41 @@ class Progress:
         self.batches += 1
 
 
-def begin(loader: Any, epoch: int, resumed: Optional[dict[str, Any]]) -> Progress:
-    """Call before anything is drawn for the epoch, within program_generator_kept()."""
-    if resumed is not None:
-        sampler = _sampler_of(loader)
-        if resumed["sampler_epoch"] is not None and hasattr(sampler, "set_epoch"):
-            sampler.set_epoch(resumed["sampler_epoch"])
-        _set_generators(loader, resumed)
-    _seed_own_generator(loader, epoch)
-    return Progress(epoch, resumed)
+class Position:
+    """Where a loader is in its stream: the epoch that was begun last, and the state from which the next iteration resumes, if any."""
+
+    def __init__(self) -> None:
+        self._epoch = -1
+        self._progress: Optional[Progress] = None  # in that epoch
+        self.resume: Optional[dict[str, Any]] = None
+
+    def begin(self, loader: Any) -> Progress:
+        """The next epoch. Call before anything is drawn for it, within program_generator_kept()."""
+        resumed, self.resume = self.resume, None
+        self._epoch += 1
+        if resumed is not None:
+            sampler = _sampler_of(loader)
+            if resumed["sampler_epoch"] is not None and hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(resumed["sampler_epoch"])
+            _set_generators(loader, resumed)
+        _seed_own_generator(loader, self._epoch)
+        self._progress = Progress(self._epoch, resumed)
+        return self._progress
+
+    def state_of(self, loader: Any) -> dict[str, Any]:
+        """state_dict()."""
+        return _state_of(loader, self._progress, self._epoch + 1) if self.resume is None else dict(self.resume)
+
+    def resume_from(self, loader: Any, state: dict[str, Any]) -> None:
+        """load_state_dict()."""
+        _check(loader, state)
+        self.resume = dict(state)
+        self._epoch = state["epoch"] - 1
+        if loader._iterator is not None:
+            self._progress = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_progress": None}
 
 
 @contextlib.contextmanager
@@ -90,8 +116,7 @@ def _set_generators(loader: Any, state: dict[str, Any]) -> None:
         generator.set_state(saved)
 
 
-def state_of(loader: Any, progress: Optional[Progress], next_epoch: int) -> dict[str, Any]:
-    """The result of state_dict()."""
+def _state_of(loader: Any, progress: Optional[Progress], next_epoch: int) -> dict[str, Any]:
     state: dict[str, Any] = {
         "schema": SCHEMA,
         "facts": facts_of(loader),
@@ -119,7 +144,7 @@ def state_of(loader: Any, progress: Optional[Progress], next_epoch: int) -> dict
 
 
 def shard_states(shards: dict[str, Any], count: int) -> list[Optional[_shards.ShardState]]:
-    """Each shard's state from a dict of state_of(); None for a shard without one."""
+    """Each shard's state from a dict of Position.state_of(); None for a shard without one."""
     said = shards.get("states") or [None] * count
     return [
         each and _shards.ShardState(each["batches"], each["samples"], pickle.dumps(each["state"], protocol=5), each.get("ended", False))
@@ -131,7 +156,7 @@ def _told(shard: _shards.ShardState) -> dict[str, Any]:
     return {"batches": shard.batches, "samples": shard.samples, "state": pickle.loads(shard.pickled), "ended": shard.ended}
 
 
-def check(loader: Any, state: dict[str, Any]) -> None:
+def _check(loader: Any, state: dict[str, Any]) -> None:
     """Raises state_mismatch_error if the state belongs to another kind of loader."""
     if not isinstance(state, dict) or state.get("schema") != SCHEMA:
         raise state_mismatch_error(f"this is no state of a penstock.torch.DataLoader ({SCHEMA})")

@@ -1,0 +1,132 @@
+"""What a penstock.torch.DataLoader does: it iterates with passes over worker processes, and knows its position. Its arguments are in torch.py."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.utils.data
+
+from penstock._membership import Membership
+from penstock._progress import Position, Progress, facts_of, program_generator_kept
+
+__all__ = ["OwnGenerator", "SupervisedLoader"]
+
+_context_of_torch: Any = torch.utils.data.DataLoader.multiprocessing_context
+
+
+class OwnGenerator(torch.Generator):
+    """Made for `seed`, and seeded for each epoch; also of a loader that a library makes from the attributes of this one."""
+
+
+class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-ignore]
+    """torch's loader, whose iterators are passes over the workers of a pool."""
+
+    def _keep(self, options: dict[str, Any]) -> None:
+        """Call before torch's __init__, with the arguments that are not torch's."""
+        self._options = options
+        self._position = Position()
+        self._membership = Membership(options["group"])
+        self._quarantine: Any = None  # once it is needed
+        self._workers: Any = None
+
+    @property
+    def multiprocessing_context(self) -> Any:
+        """As in torch, with what a library needs that makes a loader from the attributes of this one."""
+        given = _context_of_torch.fget(self)
+        if self.num_workers == 0:
+            return given
+        from penstock._copies import context_of
+
+        return context_of(self._kind_of_copies(), self._options, given)
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, given: Any) -> None:
+        from penstock._copies import Context
+
+        _context_of_torch.fset(self, given.origin.original if isinstance(given, Context) else given)
+
+    def _kind_of_copies(self) -> type:
+        """The class that takes the arguments in `_options`."""
+        raise NotImplementedError
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what belongs to this process."""
+        return {**self.__dict__, "_workers": None, "_iterator": None, "_quarantine": None}
+
+    # ---- position -------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position after the last batch that was delivered: for load_state_dict() of a loader over the same dataset, in this
+        process or another one. It holds a few numbers, and the states of random generators, whatever the dataset's size.
+
+        Raises:
+            usage_error: within an epoch with in_order=False.
+        """
+        return self._position.state_of(self)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next iteration goes on from there: with the samples that would have come, in their order, with the same randomness,
+        also with another number of workers or another batch size. An iterable dataset's shards need the same number of workers. Where it
+        has state_dict() and load_state_dict(), each shard goes on from its own; otherwise it is iterated again, and what was delivered is
+        dropped.
+
+        Raises:
+            state_mismatch_error: the state belongs to another dataset or sampler: the differences are named.
+        """
+        self._position.resume_from(self, state)
+
+    @property
+    def _own_generator(self) -> Any:
+        """The generator that `seed` stands for; None without one."""
+        return self.generator if self._options["seed"] is not None and isinstance(self.generator, OwnGenerator) else None
+
+    # ---- iterating ------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override,unused-ignore]
+        iterator: Any = self._iterator
+        if iterator is not None and iterator._pool.pid != os.getpid():
+            self._iterator = None  # a persistent one, made before a fork
+        with program_generator_kept(self._position.resume):
+            iterator = super().__iter__()
+        if iterator.resumed_behind_end():
+            iterator = super().__iter__()
+        return iterator  # type: ignore[no-any-return]
+
+    def _get_iterator(self) -> Any:
+        from penstock._loader import IterablePass, MapPass
+        from penstock._local import LocalPass
+
+        if self.group is not None:
+            self.group.check()
+        if self.num_workers == 0:
+            return LocalPass(self)
+        return IterablePass(self) if isinstance(self.dataset, torch.utils.data.IterableDataset) else MapPass(self)
+
+    def _begin(self) -> Progress:
+        """An epoch."""
+        return self._position.begin(self)
+
+    @property
+    def group(self) -> Any:
+        """The penstock.Group of this loader and those of the other ranks, which is joined here if it was not yet: all ranks have to
+        do so. None without group=True, and in a forked process."""
+        return self._membership.group_of(self)
+
+    def _quarantine_here(self) -> Any:
+        if self._quarantine is None:
+            from penstock._quarantine import Quarantine
+
+            facts = facts_of(self)
+            self._quarantine = Quarantine(self._options["quarantine"], f"{facts['dataset']} of {facts['length']}")
+        return self._quarantine
+
+    def _workers_here(self) -> Any:
+        """The worker processes, of this process."""
+        from penstock._workers import Workers
+
+        if self._workers is None or self._workers.pid != os.getpid():
+            name = self._membership.name_of_workers(self._options["name"])
+            device = self._options["device"]
+            self._workers = Workers(self.num_workers, name, None if device is None else torch.device(device), self._options["pool"] or {})
+        return self._workers
