@@ -3,8 +3,8 @@
     torch_own_tests.py .../pytorch-1.13.1/test/test_dataloader.py [--only WORD ...] [--jobs N] [--plain] [--json]
 
 The file is that of the installed version: `apt-get source pytorch`, or the tag of its repository. It needs expecttest and
-psutil. With --plain torch's own DataLoader runs them: what fails there, too, is not ours. Exits with 1 if fewer than
-95 % of the tests that apply pass, or one hangs.
+psutil. With --plain torch's own DataLoader runs them: what fails there, too, is not ours. Exits with 1 if one that applies
+fails or hangs.
 """
 
 import argparse
@@ -25,6 +25,7 @@ EXCLUDED = {
     "*.test_no_segfault": "about threads of the fork server's parent: workers are not forked",
     "*.test_iterable_style_dataset": "wants exit codes from the private attribute _workers: processes are the pool's, which collects their codes",
     "*.test_ind_worker_queue": "wants batch k to come from worker k modulo n: here a free worker takes the next batch",
+    "*.test_worker_init_fn_forkserver": "wants a local worker_init_fn to be refused: here cloudpickle carries it",
     "TestDataLoaderDeviceTypeCUDA.*": "wants samples that lie on the GPU in workers: GPUs are hidden from them",
     "TestDataLoaderDeviceCUDA.*": "wants samples that lie on the GPU in workers: GPUs are hidden from them",
     "*.test_persistent_workers_pin_memory_atexit_registered_once": "about the function that torch's own iterators register for the exit",
@@ -204,7 +205,7 @@ def report(results, given):
             if what in ("excluded", "skipped"):
                 print(f"{what}: {name}: {more}")
         print(f"{counts.get('passed', 0)} of {ran} pass ({100 * share:.1f} %); {counts}")
-    return 0 if share >= 0.95 and not counts.get("hung") else 1
+    return 0 if ran and counts.get("passed") == ran else 1
 
 
 if __name__ == "__main__":
