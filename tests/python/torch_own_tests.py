@@ -20,9 +20,7 @@ import time
 # Tests that do not apply, by class (or *) and name, with the reason.
 EXCLUDED = {
     "*.test_proper_exit": "kills workers by hand through the private attribute _workers, and wants the loader to die of it",
-    "*.test_fd_limit_exceeded": "patches torch.multiprocessing's file descriptors, which are not used",
     "*.test_segfault": "wants a crash in a worker to be an error: here it is survived, or names its sample",
-    "*.test_no_segfault": "about threads of the fork server's parent: workers are not forked",
     "*.test_iterable_style_dataset": "wants exit codes from the private attribute _workers: processes are the pool's, which collects their codes",
     "*.test_ind_worker_queue": "wants batch k to come from worker k modulo n: here a free worker takes the next batch",
     "*.test_worker_init_fn_forkserver": "wants a local worker_init_fn to be refused: here cloudpickle carries it",
@@ -32,7 +30,6 @@ EXCLUDED = {
     "*.test_persistent_workers_pin_memory_atexit_uses_iterator_shutdown": "about the function that torch's own iterators register for the exit",
     "TestOutOfOrderDataLoader.test_in_order_index_ds": "wants batch k to come from worker k modulo n: here a free worker takes the next batch",
     "TestOutOfOrderDataLoader.test_out_of_order_index_ds": "wants batches to wait behind a slow one of their worker: here a free worker takes the next batch",
-    "TestConvAfterFork.*": "about fork: workers are executed",
     "TestDataLoader2.*": "about torch.utils.data.dataloader_experimental, another class",
     "TestDataLoader2_EventLoop.*": "about torch.utils.data.communication, another class",
 }
