@@ -1,0 +1,127 @@
+"""tools/site builds the documentation, finds faults in it, and the pages work in a browser, from files.
+
+The tests are skipped where the packages of the site cannot be installed; those with a browser, where there is no Chromium.
+"""
+
+import glob
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import browser
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+PROGRAMS = os.environ["PENSTOCK_BIN"]
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(TOP, "tools", "docs"))
+import links
+import prose
+
+
+def build(out):
+    return subprocess.run([os.path.join(TOP, "tools", "site"), "--out", out, "--bin", PROGRAMS], capture_output=True, text=True)
+
+
+class SiteTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="penstock-site-test-")
+        cls.site = os.path.join(cls.folder.name, "site")
+        cls.built = build(cls.site)
+        if cls.built.returncode == 77:
+            print(cls.built.stderr)
+            os._exit(77)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def page(self, name):
+        return os.path.join(self.site, name)
+
+    def pages(self):
+        return sorted(path for path in glob.glob(os.path.join(self.site, "**/*.html"), recursive=True) if not path.endswith("404.html"))
+
+    def test_the_documentation_has_no_fault(self):
+        self.assertEqual(self.built.returncode, 0, self.built.stdout + self.built.stderr)
+
+    def test_every_verb_key_and_public_name_is_on_a_page(self):
+        with open(self.page("reference/verbs.html")) as file:
+            verbs = file.read()
+        for verb in ("run", "map", "launch", "top", "check-config", "doctor"):
+            self.assertIn(f'id="penstock-{verb}"', verbs)
+        with open(self.page("reference/python.html")) as file:
+            python = file.read()
+        for name in ("penstock.Session", "penstock.Pool", "penstock.config_error", "penstock.torch.DataLoader"):
+            self.assertIn(f">{name}<", python)
+        with open(self.page("reference/cpp/session.html")) as file:
+            cpp = file.read()
+        for name in ("run_for", "group_state", "struct session_options", "class Session"):
+            self.assertIn(name, cpp)
+
+    def test_a_link_to_a_page_or_an_anchor_that_does_not_exist_is_found(self):
+        with tempfile.TemporaryDirectory() as other:
+            with open(os.path.join(other, "a.html"), "w") as file:
+                file.write('<p id="here"><a href="#here"></a><a href="b.html"></a><a href="#gone"></a><script src="https://example.org/x.js"></script>')
+            self.assertEqual(links.check(other), ["a.html: b.html leads nowhere", "a.html: #gone: there is no #gone on that page",
+                                                  "a.html: loads https://example.org/x.js from another host"])
+
+    def test_long_sentences_wrong_words_and_a_missing_purpose_are_found(self):
+        long = "This is " + "very " * 28 + "long."
+        faults = prose.faults_of(f"# A\n\nWhat it is for.\n\nThe others go on anew. {long}\n")
+        self.assertEqual([fault.split(":")[1].split("(")[0].strip()[:20] for fault in faults], ["31 words in one sent", "'go on'", "'anew'"])
+        self.assertEqual(prose.faults_of("# A\n\n`the others go on`\n"), ["line 3: the purpose is one sentence of at most 30 words"])
+        self.assertEqual(len(prose.faults_of("# A\n\n## B\n\ntext\n")), 1)
+
+    def test_a_folder_that_holds_something_else_is_left_alone(self):
+        with tempfile.TemporaryDirectory() as other:
+            kept = os.path.join(other, "thesis.txt")
+            with open(kept, "w") as file:
+                file.write("mine")
+            done = build(other)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("is not empty and holds no site", done.stderr)
+            self.assertTrue(os.path.exists(kept))
+
+    @unittest.skipUnless(browser.program(), "there is no Chromium")
+    def test_pages_render_without_an_error_of_the_console_and_ask_no_host(self):
+        chromium = browser.Browser()
+        try:
+            chosen = [self.page(name) for name in ("index.html", "reference/cpp/session.html", "reference/python.html", "measurements.html",
+                                                   "ARCHITECTURE.html", "config.html")]
+            seed = int(os.environ.get("PENSTOCK_TEST_SEED", random.randrange(1 << 32)))
+            print("seed", seed)
+            chosen += random.Random(seed).sample(self.pages(), 6)
+            for path in chosen:
+                self.assertEqual(chromium.open(path), [], path)
+                self.assertGreater(chromium.evaluate("document.querySelector('article').innerText.length"), 50, path)
+                self.assertEqual(chromium.evaluate("[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"), [], path)
+        finally:
+            chromium.close()
+
+    @unittest.skipUnless(browser.program(), "there is no Chromium")
+    def test_navigation_and_search_work_from_files(self):
+        chromium = browser.Browser()
+        try:
+            self.assertEqual(chromium.open(self.page("index.html")), [])
+            chromium.evaluate("[...document.querySelectorAll('.md-tabs__link')].find(a => a.innerText.trim() == 'Guides').click()")
+            chromium.wait_until("location.pathname.endsWith('guides/photos.html') && document.querySelector('h1')")
+            chromium.evaluate("[...document.querySelectorAll('.md-nav__link')].find(a => a.innerText.trim() == 'Jobs').click()")
+            chromium.wait_until("location.pathname.endsWith('/jobs.html') && document.readyState == 'complete'")
+            chromium.evaluate("document.querySelector('.md-search__input').focus()")
+            chromium.wait_until("!document.querySelector('.md-search-result__meta').innerText.includes('nitializing')")
+            chromium.evaluate("(() => { const i = document.querySelector('.md-search__input'); i.value = 'quarantine';"
+                              " i.dispatchEvent(new Event('input', {bubbles: true})); i.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true})); })()")
+            chromium.wait_until("document.querySelectorAll('.md-search-result__item').length > 2")
+            self.assertEqual(chromium.troubles(), [])
+        finally:
+            chromium.close()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

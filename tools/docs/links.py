@@ -1,0 +1,56 @@
+"""Finds links of a built site that lead nowhere: files and anchors that do not exist, and resources of other hosts."""
+
+import glob
+import os
+from html.parser import HTMLParser
+from urllib.parse import unquote, urlsplit
+
+# Pages of other sites are linked, not loaded: only these elements load something.
+LOADING = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src")}
+
+
+class Page(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.links, self.anchors = [], set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        for name, value in attributes:
+            if name in ("id", "name") and value:
+                self.anchors.add(value)
+            if name in ("href", "src") and value:
+                self.links.append((tag, name, value))
+
+
+def check(site):
+    """One line for each fault."""
+    pages = {}
+    for path in glob.glob(os.path.join(site, "**/*.html"), recursive=True):
+        with open(path, encoding="utf-8") as file:
+            pages[os.path.realpath(path)] = Page(file.read())
+    faults = []
+    for path, page in sorted(pages.items()):
+        if os.path.basename(path) == "404.html":
+            continue
+        for tag, name, link in page.links:
+            fault = fault_of(path, page, tag, name, link, pages)
+            if fault:
+                faults.append(f"{os.path.relpath(path, os.path.realpath(site))}: {fault}")
+    return faults
+
+
+def fault_of(path, page, tag, name, link, pages):
+    parts = urlsplit(link)
+    if parts.scheme or parts.netloc:
+        loads = (tag, name) in LOADING and parts.scheme != "data" and not (tag == "link" and "material" in link)
+        return f"loads {link} from another host" if loads else None
+    if parts.path.startswith("/"):
+        return f"{link} is an absolute path"
+    target = os.path.realpath(os.path.join(os.path.dirname(path), unquote(parts.path))) if parts.path else path
+    if not os.path.isfile(target):
+        return f"{link} leads nowhere"
+    anchor = unquote(parts.fragment)
+    if anchor and not anchor.startswith("__") and target in pages and anchor not in pages[target].anchors:
+        return f"{link}: there is no #{anchor} on that page"
+    return None
