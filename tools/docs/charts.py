@@ -74,11 +74,12 @@ def killed_worker(recorded):
     looks = {"session": ("penstock.Session", svg.GREEN), "penstock": ("penstock.torch.DataLoader", svg.BLUE), "torch": ("torch DataLoader", svg.ORANGE)}
     series = []
     for kind, (label, colour) in looks.items():
-        one = recorded["loaders"][kind]
-        counts = one["photographs"][:int(one["ended"] / bucket)] if one["error"] else one["photographs"]
-        points = [((i + 0.5) * bucket, count / bucket) for i, count in enumerate(counts)]
-        series.append((label, colour, points, "RuntimeError: the run is over" if one["error"] else ""))
+        runs = [each[kind] for each in recorded["rounds"]]
+        broken = any(run["error"] for run in runs)
+        lasted = min(int(run["ended"] / bucket) for run in runs)
+        points = [((i + 0.5) * bucket, sum(run["photographs"][i] for run in runs) / len(runs) / bucket) for i in range(lasted)]
+        series.append((label, colour, points, "RuntimeError: the run is over" if broken else ""))
     note = (f"JPEGs, cropped, batches of {recorded['batch']}; {recorded['workers']} workers on {recorded['cores']} cores; torch "
-            f"{recorded['torch'].partition('+')[0]}. Both DataLoaders: the same dataset (Pillow). Session: C++.")
+            f"{recorded['torch'].partition('+')[0]}. Both DataLoaders: one dataset (Pillow). Session: C++. Mean of {len(recorded['rounds'])} rounds.")
     return svg.curves("Photographs per second while a worker is killed", note, "photographs/s", series, recorded["seconds"],
                       (recorded["killed_at"], "SIGKILL to one worker"))
