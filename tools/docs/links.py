@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
 
@@ -54,3 +55,12 @@ def fault_of(path, page, tag, name, link, pages):
     if anchor and not anchor.startswith("__") and target in pages and anchor not in pages[target].anchors:
         return f"{link}: there is no #{anchor} on that page"
     return None
+
+
+def check_markdown(top, name):
+    """The links of a Markdown file of the repository that lead nowhere."""
+    with open(os.path.join(top, name), encoding="utf-8") as file:
+        text = re.sub(r"^```.*?^```", "", file.read(), flags=re.M | re.S)
+    targets = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match(r"[a-z]+:", link)]
+    return [f"{name}: {target} leads nowhere" for target in targets
+            if target and not os.path.exists(os.path.join(top, os.path.dirname(name), target))]

@@ -13,6 +13,7 @@ NAVIGATION = [
         ("Five minutes in Python", "start/python.md"),
         ("Five minutes in C++", "start/cpp.md"),
         ("Five minutes with a config", "start/config.md"),
+        ("What works today", "features.md"),
     ]),
     ("Guides", [
         ("Photographs", "guides/photos.md"),

@@ -23,6 +23,7 @@ import verbs
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HERE = os.path.dirname(os.path.abspath(__file__))
+README_LINES = 150
 
 
 def main():
@@ -38,12 +39,22 @@ def main():
     with tempfile.TemporaryDirectory(prefix="penstock-site-") as stage:
         pages = stage_pages(stage, program(given.bin))
         build(stage, out)
-        faults = prose.check_pages(stage, pages) + links.check(out)
+        faults = readme_faults() + prose.check_pages(stage, pages) + links.check(out)
     for fault in faults:
         print(fault)
     if faults:
         sys.exit(f"tools/site: {len(faults)} faults in the documentation")
     print(f"{out}/index.html")
+
+
+def readme_faults():
+    """The README is a landing page: short, in the wording of the pages, with links that exist."""
+    with open(os.path.join(TOP, "README.md"), encoding="utf-8") as file:
+        text = file.read()
+    faults = [f"README.md: {fault}" for fault in prose.faults_of(text)]
+    if len(text.splitlines()) > README_LINES:
+        faults.append(f"README.md: {len(text.splitlines())} lines, more than {README_LINES}: move something to docs/")
+    return faults + links.check_markdown(TOP, "README.md") + links.check_markdown(TOP, "CONTRIBUTING.md")
 
 
 def program(folder):
@@ -63,6 +74,7 @@ def stage_pages(stage, penstock):
     shutil.copytree(os.path.join(TOP, "docs"), stage, dirs_exist_ok=True)
     shutil.copytree(os.path.join(HERE, "assets"), os.path.join(stage, "assets"), dirs_exist_ok=True)
     by_hand = sorted(os.path.relpath(path, stage) for path in glob.glob(os.path.join(stage, "**/*.md"), recursive=True))
+    include_sections(stage, by_hand)
     write(stage, "reference/verbs.md", verbs.page(penstock))
     write(stage, "reference/schema.json", subprocess.run([penstock, "schema"], capture_output=True, text=True, check=True).stdout)
     write(stage, "reference/schemas.md", verbs.schemas_page(TOP))
@@ -71,6 +83,22 @@ def stage_pages(stage, penstock):
         write(stage, os.path.join("reference/cpp", name), text)
     Sources(stage).take_in(by_hand)
     return by_hand
+
+
+def include_sections(stage, pages):
+    """Puts sections of the README where a page says `<!-- the section "X" of README.md -->`: they stand in one place."""
+    with open(os.path.join(TOP, "README.md"), encoding="utf-8") as file:
+        sections = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", file.read(), re.M | re.S))
+    for page in pages:
+        with open(os.path.join(stage, page), encoding="utf-8") as file:
+            text = file.read()
+        wanted = re.findall(r'<!-- the section "(.+?)" of README.md -->', text)
+        for name in wanted:
+            if name not in sections:
+                sys.exit(f"tools/site: docs/{page} wants the section \"{name}\" of README.md, which has none of that name")
+            text = text.replace(f'<!-- the section "{name}" of README.md -->', sections[name].strip())
+        if wanted:
+            write(stage, page, text)
 
 
 def write(stage, name, text):
