@@ -13,6 +13,10 @@ def program():
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))), None)
 
 
+class ProtocolError(Exception):
+    """Chromium has refused a command."""
+
+
 class Browser:
     def __init__(self):
         self._profile = tempfile.TemporaryDirectory(prefix="penstock-chromium-")
@@ -77,12 +81,17 @@ class Browser:
             raise AssertionError(answer["exceptionDetails"])
         return answer["result"].get("value")
 
-    def wait_until(self, script, seconds=20):
+    def wait_until(self, script, seconds=60):
         deadline = time.monotonic() + seconds
-        while not self.evaluate(f"Boolean({script})"):
+        while True:
+            try:
+                if self.evaluate(f"Boolean({script})"):
+                    return
+                self.evaluate("new Promise(resolve => setTimeout(resolve, 50))")
+            except ProtocolError:
+                pass  # the page has just been left, and its scripts' world with it
             if time.monotonic() > deadline:
                 raise AssertionError(f"not within {seconds} s: {script}; {self.troubles()}")
-            self.evaluate("new Promise(resolve => setTimeout(resolve, 50))")
 
     # ---- protocol --------------------------------------------------------------------------------------------------------
 
@@ -97,7 +106,7 @@ class Browser:
             answer = self._read()
             if answer.get("id") == number:
                 if "error" in answer:
-                    raise AssertionError(f"{method}: {answer['error']}")
+                    raise ProtocolError(f"{method}: {answer['error']}")
                 return answer["result"]
             if "method" in answer:
                 self._events.append(answer)
