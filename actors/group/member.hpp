@@ -9,7 +9,7 @@
 //   owns      the rank_driver; it alone writes the hand_over_gate
 //
 // A rank reports from join_group on, that is once its device is open; before that only if it has to say that it fails
-// or leaves. At the end it stays until the others know what they have to know (semantics 39), or drop_group comes.
+// or leaves. At the end it stays until the others know what they have to know (rule G22), or drop_group comes.
 #pragma once
 
 #include "actors/group/wires.hpp"

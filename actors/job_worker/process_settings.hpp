@@ -1,4 +1,4 @@
-// The process settings that are restored between jobs (semantics 49): the environment, the working directory,
+// The process settings that are restored between jobs (rule J18): the environment, the working directory,
 // the signal mask, the umask and the resource limits. Used by the job_runner.
 //
 // Checking costs 17 cheap system calls (2 to 3 us, tests/actors/job_worker/job_cost.cpp) and allocates only

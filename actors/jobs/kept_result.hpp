@@ -1,7 +1,7 @@
 // A result in the caller's hands: it lies in the slot where its worker wrote it, in a memfd of its own, or in a copy.
 // A result that nobody has looked at can leave its slot at any time; one whose bytes were handed out stays where it is.
 // So that callers who keep results stop nobody, a place lends at most all of its slots but one; a result beyond that is
-// copied when it is looked at (semantics 45). Or it lies on the device, in a buffer of the ring.
+// copied when it is looked at (rule J11). Or it lies on the device, in a buffer of the ring.
 #pragma once
 
 #include "actors/jobs/admission.hpp"

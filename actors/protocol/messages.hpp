@@ -237,7 +237,7 @@ auto inspect(Inspector& f, open_owner& x) {
            x.out, x.digests, x.restores, x.snapshot, x.pool, x.base);
 }
 
-/// What the group orders about its communicator (semantics 40).
+/// What the group orders about its communicator (rules C1-C5).
 struct wire_communicate {
   std::uint32_t what = 0;  ///< gpu_owner::communicate::act
   std::uint64_t number = 0;

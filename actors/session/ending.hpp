@@ -1,5 +1,5 @@
 // The shutdown of a session: what was requested, which parts are gone, and how long each may still take
-// (semantics 29). Records and waits; the session itself notifies the parts. Used by the session only;
+// (rule E4). Records and waits; the session itself notifies the parts. Used by the session only;
 // thread-safe.
 #pragma once
 

@@ -51,7 +51,7 @@ std::string difference(const dataset_description& a, const dataset_description& 
 }
 
 std::uint64_t quarantine_max(const config& c, std::uint64_t samples) {
-  // semantics 15
+  // rule D6
   const auto share =
       static_cast<std::uint64_t>(std::ceil(c.quarantine.max_fraction * static_cast<double>(samples)));
   return std::min(c.quarantine.max_samples, std::max<std::uint64_t>(8, share));

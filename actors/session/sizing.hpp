@@ -30,7 +30,7 @@ struct stream_request {
 result<plan> plan_of(const config& settings, const dataset_description& dataset,
                      const schedule::stream_state* resumed = nullptr);
 
-/// Refuses a stream in which no rank ever has a batch (semantics 32b): errc::dataset without samples, errc::config where
+/// Refuses a stream in which no rank ever has a batch (rule R14): errc::dataset without samples, errc::config where
 /// `uneven` or `drop_last` leaves out all of them.
 result<void> check_there_are_batches(const config& settings, std::uint64_t samples);
 /// Whether it is `uneven` that leaves none.

@@ -1,4 +1,4 @@
-// What the keeper of the GPU owner's process does about the communicator of a group (semantics 25a, 40): which orders the
+// What the keeper of the GPU owner's process does about the communicator of a group (rules O8 and C1-C8): which orders the
 // process gets, when it is replaced for them, and which of its deliveries count. Pure; events in, orders out. Used by
 // owner_keeper alone.
 //

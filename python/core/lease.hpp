@@ -3,7 +3,7 @@
 //
 // On the host device it is a copy, and the ring's buffer is returned at once. On a GPU it is the buffer
 // itself: when the last view is destroyed, the buffer goes to the session's list of returned buffers. The
-// session's next call releases it after the work of every stream that used it (semantics 52). Destroying a
+// session's next call releases it after the work of every stream that used it (rule P19). Destroying a
 // view makes no CUDA call and needs no GIL.
 #pragma once
 

@@ -1,7 +1,7 @@
 """Seeds the global generators of Python, NumPy and torch before each sample; penstock.sample_rng().
 
 A sample's seed depends on the loader's seed, the epoch and the sample's key alone: not on the worker, the number of workers, the
-batch or crashes (semantics 51). Used by _loading.py and _loader.py.
+batch or crashes (rules P16 and P17). Used by _loading.py and _loader.py.
 """
 
 import _random

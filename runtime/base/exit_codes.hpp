@@ -1,7 +1,7 @@
 // The exit codes of penstock's processes. Children of a session (penstock-worker, penstock-gpu, programs that
 // call worker_main) exit with those of the second half, which the supervisor interprets. The command line has
 // its own (tools/penstock/output.hpp) plus `configuration`. docs: `penstock help exit-codes`,
-// docs/semantics.md.
+// docs/semantics/ (rule D20).
 #pragma once
 
 namespace penstock::exit_codes {

@@ -1,5 +1,5 @@
 // A clock that stands still while its process does: stopped by SIGSTOP or a debugger, frozen with its container, on a
-// suspended machine, or starved of CPU. Silence in that time proves nothing about the peer (semantics 21). Pure; used
+// suspended machine, or starved of CPU. Silence in that time proves nothing about the peer (rules W10 and G23). Pure; used
 // by the books of a group, which measure by it how long they have heard nothing.
 #pragma once
 

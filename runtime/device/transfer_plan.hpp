@@ -47,7 +47,7 @@ struct copy_step {
 using batch_extents = std::vector<std::uint32_t>;
 
 /// y = fma(x, scale, shift) in float32, rounded to nearest even to the output type; uint8 stays x.
-/// scale = 1 / (255 std) and shift = -mean / std, computed in double and rounded once (semantics 2).
+/// scale = 1 / (255 std) and shift = -mean / std, computed in double and rounded once (rule S5).
 struct convert_step {
   std::uint64_t from = 0;
   std::uint64_t to = 0;

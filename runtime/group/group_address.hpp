@@ -1,4 +1,4 @@
-// Where the ranks of a group meet: rank 0 listens there, the others connect (semantics 36). Pure: the environment is an
+// Where the ranks of a group meet: rank 0 listens there, the others connect (rule G2). Pure: the environment is an
 // argument. Used when a session joins a group.
 #pragma once
 

@@ -9,7 +9,7 @@
 //       +-----------------------------+-------------------------+----------------------------+------------> over
 //                 a difference, a rank that does not arrive, fails, or is lost and not awaited
 //
-// Semantics 36, 38-41. Messages may be lost, come twice, late or out of order (group_messages.hpp says why that is
+// Rules G1-G30. Messages may be lost, come twice, late or out of order (group_messages.hpp says why that is
 // no matter).
 //
 // Losses. A rank is lost when its process is known to be gone, or when nothing was heard of it for `lost_after`. It may
@@ -27,7 +27,7 @@
 // starts or ends a process of a rank before it starts the next: then there is no other process. Where nobody is left who knows of
 // an earlier coordinator, and the launcher does not count, the group begins anew at once.
 //
-// Waiting is measured by a running_clock: while this process stood still (semantics 21) it heard nobody, which is no silence
+// Waiting is measured by a running_clock: while this process stood still (rule G23) it heard nobody, which is no silence
 // of theirs. If the others have taken it for lost meanwhile, it is the first cause itself.
 //
 // Bounds. One place for each rank, one competitor for each place; advance() is O(ranks).

@@ -87,7 +87,7 @@ struct group_view {
   return communicator & 0xFFFFU;
 }
 
-/// How far a rank is with a communicator (semantics 40).
+/// How far a rank is with a communicator (rule C1).
 struct communicator_state {
   enum class how : std::uint8_t {
     none,

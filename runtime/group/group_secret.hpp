@@ -1,4 +1,4 @@
-// The secret that the ranks of a group share, when they are on several hosts (semantics 42): where it comes from, and
+// The secret that the ranks of a group share, when they are on several hosts (rule N5): where it comes from, and
 // whether links may be made without one. Used when a session joins a group, and by the links.
 #pragma once
 

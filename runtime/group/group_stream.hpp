@@ -1,6 +1,6 @@
 // One connection between a member and the coordinator: bytes on a socket, encrypted if there is a secret, as frames. It
 // proves who the peer is, exchanges the first messages, and watches the time, of which it does not count what this process
-// stood still (semantics 21). Used by both sides of group_link; lives on the io_context's thread.
+// stood still (rule G23). Used by both sides of group_link; lives on the io_context's thread.
 //
 //   securing (TLS; skipped without a secret) --> greeting (hello in both directions) --> open --> closed
 //       each may end in closed: the peer is no member, or too slow

@@ -1,4 +1,4 @@
-// Which rank this process is, by the environment that its launcher has made (semantics 36); where its group meets:
+// Which rank this process is, by the environment that its launcher has made (rule G1); where its group meets:
 // group_address.hpp. Pure: the environment is an argument. Used when a session joins a group.
 //
 //   launcher                  rank                    world size              local rank

@@ -7,7 +7,7 @@
 // its replacement begins. It goes on when it is connected again, if it has not been replaced by then.
 //
 // The right to hand out ends by the real clock, whatever this process did meanwhile. How long nothing was heard is measured
-// by a running_clock: a rank that stood still (semantics 21) blames nobody for what it could not hear, and names itself if
+// by a running_clock: a rank that stood still (rule G23) blames nobody for what it could not hear, and names itself if
 // the others have gone on without it.
 //
 // A rank that gives up says why in its last report, so that the others report the same cause.

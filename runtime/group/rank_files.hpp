@@ -1,4 +1,4 @@
-// Names of a rank's own files and ports, made of those that all ranks were given alike (semantics 36e). Pure. Used by
+// Names of a rank's own files and ports, made of those that all ranks were given alike (rule L9). Pure. Used by
 // sessions that join a group, by `penstock run` and by `penstock launch`.
 //
 // A path that names the rank already stays as it is: a launcher's script may have put the number there, and whoever made

@@ -1,5 +1,5 @@
 // The jobs of a pool between the end of their function and the device's answer: what the GPU owner is to upload, and what
-// becomes of it when the owner dies (semantics 48). Pure: no thread, no I/O, no time. Driven by actors/jobs/device_jobs;
+// becomes of it when the owner dies (rule J22). Pure: no thread, no I/O, no time. Driven by actors/jobs/device_jobs;
 // the job book, for which these jobs have ended, does not know of it.
 //
 //            take_orders()              answered()

@@ -1,5 +1,5 @@
 // The accounts of a stream: what each epoch delivered, failed and quarantined, its digest, and the state from
-// which a later run resumes (semantics 5-7). Pure: time is an argument.
+// which a later run resumes (rules S17-S29). Pure: time is an argument.
 #pragma once
 
 #include "runtime/base/clock.hpp"

@@ -1,5 +1,5 @@
 // Fails the run when so many samples fail that the cause must be systematic: [loader] max_failed_fraction
-// (semantics 3). Used by the scheduler actor in addition to the ledger, which handles samples one by one.
+// (rule S13). Used by the scheduler actor in addition to the ledger, which handles samples one by one.
 // Pure.
 #pragma once
 

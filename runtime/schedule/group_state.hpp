@@ -1,4 +1,4 @@
-// One state for all ranks of a group (semantics 31). Pure. Used by Session's group_state() and by `penstock launch`.
+// One state for all ranks of a group (rule R2). Pure. Used by Session's group_state() and by `penstock launch`.
 #pragma once
 
 #include "runtime/schedule/epoch_book.hpp"

@@ -14,7 +14,7 @@
 // which rows have started and finished by reading the slot's table: on each report of the worker, and once
 // more after its death.
 //
-// Semantics 43-45 and 47. Suspicion, probations and poisoning work as for samples (suspicion.hpp): after the
+// Rules J1-J14 and J17. Suspicion, probations and poisoning work as for samples (suspicion.hpp): after the
 // second death a job runs alone in the sacrificial worker; the third death poisons it.
 //
 // Order. Jobs are leased in the order of their numbers, so a retried job precedes all jobs that were never
@@ -236,7 +236,7 @@ class job_book {
   /// The row to revoke before this job is cancelled; empty if it waits, is known to have started, or is
   /// settled.
   [[nodiscard]] std::optional<revoke_row> revocable(job_id job) const;
-  /// Cancels a job in any state (semantics 47). `only_waiting`: not if it has started. Requires that the
+  /// Cancels a job in any state (rule J17). `only_waiting`: not if it has started. Requires that the
   /// caller has tried to revoke the row from revocable(), so a job still leased counts as started; if
   /// revoking failed, call seen() first: if the job has finished meanwhile, its worker need not be killed. A
   /// job that finishes before its worker is dead ends with its result.

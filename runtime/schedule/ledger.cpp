@@ -8,7 +8,7 @@
 namespace penstock::schedule {
 namespace {
 
-constexpr std::uint32_t replacement_tries_max = 16;  // semantics 3a
+constexpr std::uint32_t replacement_tries_max = 16;  // rule S10
 
 /// Whether survivors and failures add up to the lease's samples, with each failure listed once and in order.
 bool plausible(const load_report& report, std::size_t samples) {

@@ -47,7 +47,7 @@ class batch_source {
   [[nodiscard]] virtual std::uint64_t epoch_of(stream_position position) const = 0;
   /// The planned samples of a batch, in order.
   [[nodiscard]] virtual std::vector<std::uint64_t> samples(stream_position position) const = 0;
-  /// Another sample for a row whose sample is lost (semantics 3, "replace"); try_number is 1 .. 16.
+  /// Another sample for a row whose sample is lost (rule S10); try_number is 1 .. 16.
   [[nodiscard]] virtual std::uint64_t replacement(stream_position position, std::uint32_t row,
                                                   std::uint32_t try_number) const = 0;
   /// The name of a sample in messages: "sample 17 (cats/tom.jpg)".

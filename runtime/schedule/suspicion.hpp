@@ -1,5 +1,5 @@
 // Which samples are suspected of killing workers: how many deaths each is blamed with, which must be tried
-// alone, and which are quarantined (semantics 14, 15). Pure: no clock, no I/O, no knowledge of batches and
+// alone, and which are quarantined (rules D1-D6). Pure: no clock, no I/O, no knowledge of batches and
 // slots. The ledger reports deaths to it and queries it before leasing. The job book uses it the same way: a
 // job is {epoch 0, its number} and is forgotten when it is settled.
 //

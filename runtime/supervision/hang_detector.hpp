@@ -1,4 +1,4 @@
-// Detects children that are alive but hang. Three clocks (semantics 20): the start deadline; the heartbeat,
+// Detects children that are alive but hang. Three clocks (rule W1): the start deadline; the heartbeat,
 // which proves only that the process runs; and the item timeout, for the work on one sample. Pure; the
 // supervisor's tick feeds it.
 #pragma once
@@ -50,7 +50,7 @@ class hang_detector {
   void watch(std::uint32_t worker, steady_time now);
   void forget(std::uint32_t worker);
 
-  /// Call about every settings.tick(). Reports no hang (semantics 21) when the call itself is late by more
+  /// Call about every settings.tick(). Reports no hang (rules W8 and W9) when the call itself is late by more
   /// than half a timeout and, with four or more children, for one further timeout when over half of them
   /// miss their deadline together, which they do within a quarter of it: their last signs are not of one moment.
   /// Then those that recover after the others have half a timeout more.

@@ -1,5 +1,5 @@
 // The uploads sent to the GPU owner's process and not acknowledged yet, and what happens to them when it dies
-// (semantics 24, 25). Pure. Used by owner_supervision.
+// (rules O2-O10). Pure. Used by owner_supervision.
 //
 //   order          sent             copied             delivered
 //   -----> unsent -----> outstanding -----> its slot is free -----> gone
@@ -35,7 +35,7 @@ enum class suspicion_rule : std::uint8_t {
 
 class owner_orders {
  public:
-  /// A batch that has killed this many owners is proven to be the cause (semantics 24).
+  /// A batch that has killed this many owners is proven to be the cause (rule O5).
   static constexpr std::uint32_t deaths_that_prove = 2;
 
   /// Keeps the order until it is acknowledged. Ignores an order of an earlier era.

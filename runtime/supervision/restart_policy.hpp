@@ -57,7 +57,7 @@ struct death {
   /// owner: workers that are killed at every start by a memory limit unknown to us must be given up.
   bool outside_kill = false;
 
-  /// Counts towards the intensity (semantics 16).
+  /// Counts towards the intensity (rule D9).
   [[nodiscard]] bool counted() const noexcept { return backs_off() && !outside_kill; }
   /// The restart waits for the backoff.
   [[nodiscard]] bool backs_off() const noexcept { return ending != how::operated && !blamed && !fruitful; }

@@ -15,7 +15,7 @@
 // The first reason is kept: a worker that is killed for missing heartbeats and then violates the protocol
 // died of missing heartbeats. Later events only bring deadlines forward.
 //
-// A deadline does not count time without polls (semantics 21): when advance() itself is late, because the
+// A deadline does not count time without polls (rule W10): when advance() itself is late, because the
 // watcher was stopped or the machine slept, pending deadlines are postponed by as much. Otherwise a child
 // that ended in time, but whose exit has not been read yet, would be taken for one that survives SIGKILL.
 #pragma once
@@ -61,7 +61,7 @@ class termination {
   termination(const termination_settings& settings, steady_time now) : settings_(settings), looked_(now) {}
 
   /// Its program is being executed, which takes as long as its file system takes to respond. If started() is not
-  /// called within `deadline`, the start is killed (semantics 20a).
+  /// called within `deadline`, the start is killed (rule W2).
   void starting(steady_time now, nanoseconds deadline);
   /// What its start waits for, for the reason: "executing '/mnt/worker'".
   void start_waits_for(std::string what) { start_waits_for_ = std::move(what); }

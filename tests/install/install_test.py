@@ -110,7 +110,7 @@ class Tree(unittest.TestCase):
     def test_there_are_programs_libraries_headers_examples_and_licences(self):
         for path in ("bin/penstock", "libexec/penstock/penstock-worker", "libexec/penstock/penstock-gpu", "lib/libpenstock.so", "lib/libpenstock_worker.so",
                      "include/penstock/session.hpp", "include/penstock/config_keys.def", "share/penstock/examples/photos.toml",
-                     "share/doc/penstock/LICENSE", "share/doc/penstock/docs/semantics.md"):
+                     "share/doc/penstock/LICENSE", "share/doc/penstock/docs/semantics/README.md"):
             self.assertTrue(os.path.exists(in_tree(path)), path)
 
     def test_the_libraries_export_names_of_penstock_alone(self):

@@ -1,4 +1,4 @@
-"""Jobs whose second half runs on the caller's GPU thread, with what the first half returned on the device (semantics 48).
+"""Jobs whose second half runs on the caller's GPU thread, with what the first half returned on the device (rule P6).
 
 Runs on the host device, without torch and with it (skipped where torch is not installed); and on a GPU where there is one.
 """

@@ -41,7 +41,7 @@ NAVIGATION = [
     ]),
     ("Design", [
         ("Architecture", "ARCHITECTURE.md"),
-        ("Rules", ["semantics.md", "semantics/*"]),
+        ("Rules", "semantics/*"),
         ("Threat model", "threat-model.md"),
         ("Decisions", "decisions/*"),
     ]),

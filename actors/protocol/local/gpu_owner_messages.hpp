@@ -42,7 +42,7 @@ struct device_moved {};
 /// The consumer has returned buffers: hand_over has them.
 struct buffers_released {};
 
-/// What the group orders about its communicator (semantics 40).
+/// What the group orders about its communicator (rules C1-C5).
 struct communicate {
   enum class act : std::uint8_t {
     draw_id,  ///< answer with the id of a new one

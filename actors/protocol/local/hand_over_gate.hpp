@@ -1,4 +1,4 @@
-// Whether the next batch may be handed out, in a session that belongs to a group (semantics 38, 39, 41): written by the
+// Whether the next batch may be handed out, in a session that belongs to a group (rules G9, G19 and G28): written by the
 // group's member actor, asked by who hands batches out: the consumer's thread, or the scheduler when the GPU owner is
 // another process. It counts what was handed out, so that a freeze and a hand-over never disagree about one batch.
 #pragma once

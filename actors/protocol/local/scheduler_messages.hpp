@@ -92,7 +92,7 @@ struct slots_released {
   std::vector<std::uint64_t> uploads;
 };
 
-/// The consumer has the batch (semantics 4).
+/// The consumer has the batch (rule S15).
 struct batch_delivered {
   std::uint64_t upload = 0;
   std::optional<std::uint64_t> digest;

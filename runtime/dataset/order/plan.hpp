@@ -76,7 +76,7 @@ class plan {
   stream_shape shape_;
 };
 
-/// semantics.md 3: tries are numbered 1 .. 16.
+/// Rule S10: tries are numbered 1 .. 16.
 inline constexpr std::uint32_t replacement_tries = 16;
 
 }  // namespace penstock

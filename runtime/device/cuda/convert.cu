@@ -26,7 +26,7 @@ struct to_uint8 {
   }
 };
 
-// y = fma(x, scale, shift), rounded once; then to the output type, to nearest even (semantics 2).
+// y = fma(x, scale, shift), rounded once; then to the output type, to nearest even (rule S5).
 struct normalising {
   using intermediate = float;
   static __device__ float prepare(std::uint32_t x, float scale, float shift) {

@@ -73,7 +73,7 @@ class rank_communicator : public Communicator {
   mutable std::mutex mutex_;  // guards the members below
   mutable std::condition_variable changed_;
   communicator_book book_;
-  /// The book's: a process that stood still has not kept its program or NCCL from anything (semantics 21).
+  /// The book's: a process that stood still has not kept its program or NCCL from anything (rule G23).
   running_clock clock_{std::chrono::steady_clock::now(), std::chrono::milliseconds(100)};
   std::unique_ptr<device::nccl_communicator> communicator_;  // replaced only while no use is open
 

@@ -66,7 +66,7 @@ class PENSTOCK_API Batch {
   [[nodiscard]] tensor_view record(std::string_view name) const;
   [[nodiscard]] std::span<const tensor_view> records() const;
 
-  /// The digest that session digests combine (docs/semantics.md 5). Reads the whole batch back.
+  /// The digest that session digests combine (docs/semantics, rule S17). Reads the whole batch back.
   [[nodiscard]] std::uint64_t digest() const;
 
  private:

@@ -68,7 +68,7 @@ class PENSTOCK_API JobCall {
 
 /// Anything it throws becomes the job's error: its type, its text, and the traceback of a job_exception. Runs
 /// in the worker's main thread. Between jobs, the environment, working directory, signal mask, umask and
-/// resource limits are restored to what they were before the first job (semantics 49). A process that it
+/// resource limits are restored to what they were before the first job (docs/semantics, rule J18). A process that it
 /// forks has a private copy of argument and result, and exits when it returns from the function.
 using job_function = std::function<void(JobCall&)>;
 

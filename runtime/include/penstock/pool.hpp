@@ -1,6 +1,6 @@
 // A pool of worker processes that run functions. No job can take the pool down: a worker that dies is
 // replaced and its job is retried on another worker. Only a job that keeps killing workers fails, and it is
-// named (semantics 43-49).
+// named (docs/semantics/jobs.md).
 #pragma once
 
 #include <penstock/config.hpp>
@@ -29,7 +29,7 @@ class job_record;
 class kept_result;
 }  // namespace jobs
 
-/// How a job ended (semantics 43).
+/// How a job ended (rule J1).
 enum class job_status : std::uint8_t {
   ok,
   exception,  ///< the function threw, or there is no such function
@@ -105,7 +105,7 @@ struct job_options {
   bool on_device = false;
 };
 
-/// A result: a view into the arena, or a copy once slots run low (semantics 45); or one of the [gpu] buffers, if that was
+/// A result: a view into the arena, or a copy once slots run low (rule J11); or one of the [gpu] buffers, if that was
 /// asked for (job_options::on_device). Move-only; gives its memory back when destroyed. May outlive the Pool: what lies in
 /// the arena is copied when the pool ends; what lies on the device is gone then, and every call but destruction throws
 /// error (errc::usage).

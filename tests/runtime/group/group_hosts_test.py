@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Ranks of a group on hosts that are network namespaces, connected by a relay in this process that delays packets, loses
-some, or cuts a host off (docs/semantics.md 39 and 42). Needs root, or user namespaces, and /dev/net/tun; else exit code 77.
+some, or cuts a host off (rules G18-G24 and N5). Needs root, or user namespaces, and /dev/net/tun; else exit code 77.
 
     group_hosts_test.py PROGRAM delay|loss|cut-fail|cut-wait       PROGRAM: group_host
 """

@@ -1,4 +1,4 @@
-// The books of a group whose processes stand still, one story each (semantics 39d, 39e). group_model_test.cpp tries everything at once,
+// The books of a group whose processes stand still, one story each (rules G23-G26). group_model_test.cpp tries everything at once,
 // group_pauses_test.py real processes.
 #include "tests/runtime/group/small_group.hpp"
 

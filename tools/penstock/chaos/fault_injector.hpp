@@ -3,7 +3,7 @@
 // the replacement was ready. Runs on its own thread.
 //
 // It never hits the sacrificial worker: a sample that kills its worker there is quarantined
-// (docs/semantics.md 14), and a kill from outside looks like one by the sample. Samples that are hit
+// (rule D2), and a kill from outside looks like one by the sample. Samples that are hit
 // elsewhere are blamed like any other, tried alone and cleared.
 //
 // It hits an owner's process only after that has had a batch acknowledged: three deaths without a batch in

@@ -4,7 +4,7 @@
 //
 // With one owner, the stream is simple: every batch once, in order. An owner in its own process may die with
 // batches that its sink has taken but that it has not acknowledged; its successor delivers those again
-// (docs/semantics.md 4, 25). So the rules are:
+// (rules S15 and O7). So the rules are:
 //
 //   - Within one owner's life batches come in ascending order, none twice.
 //   - A new owner begins anywhere after what the session had reported as delivered (a promise) before the batch

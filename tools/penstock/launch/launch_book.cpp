@@ -67,7 +67,7 @@ std::vector<launch_command> launch_book::advance(steady_time now) {
   return std::exchange(outbox_, {});
 }
 
-/// Time in which the launcher did not run does not count (semantics 21): what the ranks sent has not been read yet.
+/// Time in which the launcher did not run does not count (rule W10): what the ranks sent has not been read yet.
 void launch_book::note_lateness(steady_time now) {
   const nanoseconds since = now - looked_.value_or(now);
   looked_ = now;

@@ -200,7 +200,7 @@ void follow_rules_of(launch_rules& rules, const config_file::loaded_config& load
   rules.lost_after = group.lost_after;
   // A rank that hangs is replaced before its group gives up waiting for it.
   rules.start_deadline = std::max<nanoseconds>(group.join_timeout / 4, shortest_start_deadline);
-  // Rank 0 stays 4 s for ranks that may still arrive (semantics 41), and then writes its report.
+  // Rank 0 stays 4 s for ranks that may still arrive (rule G30), and then writes its report.
   rules.grace_after_failure = std::chrono::seconds(5);
   if (!waits_for_lost(loaded)) return;
   rules.restart_one = supervision::restart_settings{.intensity_max = group.restart.intensity.max,

@@ -1,4 +1,4 @@
-// The state file of `penstock run`: of a session alone, or of all ranks of a group together (semantics 31e).
+// The state file of `penstock run`: of a session alone, or of all ranks of a group together (rule R8).
 //
 // Ranks share FILE, which has the position that all have passed. Each keeps its own in FILE-rankN, and rank 0 makes the
 // group's of these. A later group of any number of ranks begins at FILE; the others are overwritten.

@@ -1,4 +1,4 @@
-// How an epoch is divided among the ranks of a group (semantics 31, 32), compared with the rules applied one
+// How an epoch is divided among the ranks of a group (rules R1 and R11-R13), compared with the rules applied one
 // position at a time.
 #include "runtime/dataset/order/plan.hpp"
 #include "runtime/dataset/order/shuffle.hpp"
