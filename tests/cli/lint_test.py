@@ -77,6 +77,51 @@ class LintTest(PenstockTest):
         self.file("notes.txt", "see py" + "pi.org\n")
         self.assertIn("notes.txt:1: the host name of a package registry", self.lint())
 
+    # Citations in the texts below are spelled in pieces, so that tools/lint does not take them for citations in this file.
+
+    def book(self, **pages):
+        rows = "".join("| %s | [%s.md](%s.md) | x |\n" % (page[0].upper(), page, page) for page in pages)
+        self.file("docs/semantics/README.md", "# Rules\n\n| letter | page | x |\n| --- | --- | --- |\n" + rows)
+        for page, paragraphs in pages.items():
+            self.file("docs/semantics/%s.md" % page, "\n\n".join(["# A page", "About.", "## Section", *paragraphs]) + "\n")
+
+    def test_cited_rules_that_the_book_has_pass(self):
+        self.book(streams=["**S1. Plan.** Pure.", "**S3. Bytes.** As S1 and J1."], jobs=["**J1. A job.** One outcome."])
+        self.file("runtime/base/a.hpp", HEADER + "// By rule" + " S1, and rules" + " S1-S3, J1; by the rules" + "\n// S3 and J1. Rules may hold 3 of them.\n")
+        self.assertEqual(self.lint(), "")
+
+    def test_a_citation_of_a_rule_that_does_not_exist_is_an_offence(self):
+        self.book(streams=["**S1. Plan.** Pure.", "**S2. Bytes.** As S1 and S4."])
+        self.file("a.py", "x = 1  # rule" + " S3\n# rules" + " S1-S5\n# by rules" + "\n# S1 and X7\n")
+        self.assertEqual(self.lint().splitlines(), [
+            "a.py:1: there is no rule" + " S3 in docs/semantics/", "a.py:2: there is no rule" + " S5 in docs/semantics/",
+            "a.py:3: there is no rule" + " X7 in docs/semantics/", "docs/semantics/streams.md:9: there is no rule" + " S4 in docs/semantics/"])
+
+    def test_a_citation_without_a_topic_is_an_offence(self):
+        self.file("a.py", "# (rule" + " 21a)\n# see semantics" + " 4\n")
+        self.assertEqual(self.lint().splitlines(), [
+            "a.py:1: 'rule" + " 21a' does not name a topic's rule (docs/semantics/README.md says how to cite)",
+            "a.py:2: 'semantics" + " 4' does not name a topic's rule (docs/semantics/README.md says how to cite)"])
+
+    def test_a_number_that_stands_twice_out_of_order_or_on_another_page_is_an_offence(self):
+        self.book(streams=["**S2. A.** B.", "**S2. A.** B.", "**S1. A.** B.", "**J3. A.** B."], jobs=["**J1. A.** B."])
+        self.assertEqual(self.lint().splitlines(), [
+            "docs/semantics/streams.md:9: rule" + " S2 comes after rule" + " S2", "docs/semantics/streams.md:11: rule" + " S1 comes after rule" + " S2",
+            "docs/semantics/streams.md:13: rule" + " J3 is on the page of the rules" + " S"])
+
+    def test_a_rule_of_more_than_80_words_and_a_paragraph_without_a_number_are_offences(self):
+        self.book(streams=["**S1. Plan.**" + " word" * 78, "**S2. Plan.**" + " word" * 79, "And another thing."])
+        self.assertEqual(self.lint().splitlines(), [
+            "docs/semantics/streams.md:9: rule" + " S2 has 81 words, more than 80",
+            "docs/semantics/streams.md:11: a paragraph that does not begin with the number of its rule"])
+
+    def test_a_page_of_rules_that_the_index_lacks_and_one_that_is_gone_are_offences(self):
+        self.book(streams=["**S1. Plan.** Pure."], jobs=["**J1. A job.** One outcome."])
+        os.rename(os.path.join(self.tree, "docs/semantics/jobs.md"), os.path.join(self.tree, "docs/semantics/work.md"))
+        self.assertEqual(self.lint().splitlines(), [
+            "docs/semantics/README.md: docs/semantics/jobs.md does not exist",
+            "docs/semantics/README.md: docs/semantics/work.md is not in the table of topics"])
+
 
 class BuildTest(PenstockTest):
     def test_warnings_are_errors_in_the_preset_dev_alone_and_in_neither_command_of_the_readme(self):
