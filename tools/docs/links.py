@@ -1,4 +1,4 @@
-"""Finds links of a built site that lead nowhere: files and anchors that do not exist, and resources of other hosts."""
+"""Finds faults of a built site: links to files and anchors that do not exist, resources of other hosts, broken code blocks."""
 
 import glob
 import os
@@ -14,6 +14,7 @@ class Page(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.links, self.anchors = [], set()
+        self.broken_code = "```" in text
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
@@ -34,6 +35,8 @@ def check(site):
     for path, page in sorted(pages.items()):
         if os.path.basename(path) == "404.html":
             continue
+        if page.broken_code:
+            faults.append(f"{os.path.relpath(path, os.path.realpath(site))}: a code block has not become one: ``` is shown")
         for tag, name, link in page.links:
             fault = fault_of(path, page, tag, name, link, pages)
             if fault:

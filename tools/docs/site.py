@@ -14,6 +14,7 @@ import mkdocs.commands.build
 import mkdocs.config
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import charts
 import cpp_api
 import links
 import navigation
@@ -39,7 +40,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="penstock-site-") as stage:
         pages = stage_pages(stage, program(given.bin))
         build(stage, out)
-        faults = readme_faults() + prose.check_pages(stage, pages) + links.check(out)
+        faults = readme_faults() + chart_faults() + prose.check_pages(stage, pages) + links.check(out)
     for fault in faults:
         print(fault)
     if faults:
@@ -55,6 +56,16 @@ def readme_faults():
     if len(text.splitlines()) > README_LINES:
         faults.append(f"README.md: {len(text.splitlines())} lines, more than {README_LINES}: move something to docs/")
     return faults + links.check_markdown(TOP, "README.md") + links.check_markdown(TOP, "CONTRIBUTING.md")
+
+
+def chart_faults():
+    """The charts in docs/pictures show what the lab notes say."""
+    faults = []
+    for name, text in charts.all_of(TOP):
+        path = os.path.join(TOP, "docs", "pictures", name)
+        if not os.path.exists(path) or open(path, encoding="utf-8").read() != text:
+            faults.append(f"docs/pictures/{name}: is not what the figures say now: run tools/pictures charts killed-worker")
+    return faults
 
 
 def program(folder):
@@ -124,10 +135,11 @@ class Sources:
             path = os.path.join(self._stage, page)
             with open(path, encoding="utf-8") as file:
                 text = file.read()
+            # Tests find programs by a second word behind a fence's language, which mkdocs does not know.
+            text = re.sub(r"^```(\w+) +\S.*$", r"```\1", text, flags=re.M)
             changed = self._rewritten(text, page, os.path.dirname(os.path.join("docs", page)))
-            if changed != text:
-                with open(path, "w", encoding="utf-8") as file:
-                    file.write(changed)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(changed)
 
     def _rewritten(self, text, page, folder):
         """`folder`: what the links are relative to, in the repository. Code blocks stay as they are."""

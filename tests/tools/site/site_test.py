@@ -71,6 +71,12 @@ class SiteTest(unittest.TestCase):
             self.assertEqual(links.check(other), ["a.html: b.html leads nowhere", "a.html: #gone: there is no #gone on that page",
                                                   "a.html: loads https://example.org/x.js from another host"])
 
+    def test_a_code_block_that_is_shown_as_text_is_found(self):
+        with tempfile.TemporaryDirectory() as other:
+            with open(os.path.join(other, "a.html"), "w") as file:
+                file.write("<p>```python import os</p>")
+            self.assertEqual(links.check(other), ["a.html: a code block has not become one: ``` is shown"])
+
     def test_long_sentences_wrong_words_and_a_missing_purpose_are_found(self):
         long = "This is " + "very " * 28 + "long."
         faults = prose.faults_of(f"# A\n\nWhat it is for.\n\nThe others go on anew. {long}\n")
