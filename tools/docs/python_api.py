@@ -42,10 +42,13 @@ def documented(module, name, member):
         bases = ", ".join(str(base) for base in target.bases)
         lines += ["```python", f"class {name}" + (f"({bases})" if bases else ""), "```", ""]
         lines += docstring(target)
-        constructor = target.members.get("__init__")
+        constructor = target.members.get("__init__") or (target.inherited_members.get("__init__") and target.inherited_members["__init__"].final_target)
         if constructor is not None and constructor.is_function and "_core." not in signature(name, constructor):  # else the package makes them
             lines += ["```python", signature(name, constructor), "```", ""]
-        for inner_name, inner in target.members.items():
+        # Public classes are put together from private ones of the package.
+        inherited = {inner_name: inner.final_target for inner_name, inner in target.inherited_members.items()
+                     if is_private(inner.final_target)}
+        for inner_name, inner in {**target.members, **inherited}.items():
             if inner_name == "__init__" or inner.is_alias or inner_name.startswith("_") and inner_name not in SPECIAL:
                 continue
             lines += of_class(inner_name, inner)
@@ -55,6 +58,10 @@ def documented(module, name, member):
     elif target.is_attribute:
         lines += ["```python", f"{name}" + (f": {target.annotation}" if target.annotation else ""), "```", ""]
     return lines + docstring(target)
+
+
+def is_private(member):
+    return any(part.startswith("_") for part in member.path.split(".")[:-2])
 
 
 def of_class(name, member):

@@ -59,6 +59,8 @@ class SiteTest(unittest.TestCase):
             python = file.read()
         for name in ("penstock.Session", "penstock.Pool", "penstock.config_error", "penstock.torch.DataLoader"):
             self.assertIn(f">{name}<", python)
+        for method in ("load_state_dict", "map_unordered", "retry_quarantined"):  # also those that a class has from a private one
+            self.assertIn(f'<span class="n">{method}</span>', python)
         with open(self.page("reference/cpp/session.html")) as file:
             cpp = file.read()
         for name in ("run_for", "group_state", "struct session_options", "class Session"):
