@@ -20,6 +20,7 @@ import links
 import navigation
 import prose
 import python_api
+import snippets
 import verbs
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -38,9 +39,10 @@ def main():
     if os.path.isdir(out) and os.listdir(out) and not os.path.exists(os.path.join(out, "sitemap.xml")):
         sys.exit(f"tools/site: {out} is not empty and holds no site: it is left as it is")
     with tempfile.TemporaryDirectory(prefix="penstock-site-") as stage:
-        pages = stage_pages(stage, program(given.bin))
+        penstock = program(given.bin)
+        pages = stage_pages(stage, penstock)
         build(stage, out)
-        faults = readme_faults() + chart_faults() + prose.check_pages(stage, pages) + links.check(out)
+        faults = readme_faults() + chart_faults() + snippet_faults(penstock) + prose.check_pages(stage, pages) + links.check(out)
     for fault in faults:
         print(fault)
     if faults:
@@ -56,6 +58,16 @@ def readme_faults():
     if len(text.splitlines()) > README_LINES:
         faults.append(f"README.md: {len(text.splitlines())} lines, more than {README_LINES}: move something to docs/")
     return faults + links.check_markdown(TOP, "README.md") + links.check_markdown(TOP, "CONTRIBUTING.md")
+
+
+def snippet_faults(penstock):
+    checker = snippets.Checker(penstock)
+    names = glob.glob("docs/**/*.md", root_dir=TOP, recursive=True) + ["README.md", "CONTRIBUTING.md", "python/README.md"]
+    faults = []
+    for name in sorted(names):
+        with open(os.path.join(TOP, name), encoding="utf-8") as file:
+            faults += [f"{name}: {fault}" for fault in checker.faults_of(file.read())]
+    return faults
 
 
 def chart_faults():

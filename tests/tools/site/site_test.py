@@ -21,6 +21,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(TOP, "tools", "docs"))
 import links
 import prose
+import snippets
 
 
 def build(out):
@@ -85,6 +86,14 @@ class SiteTest(unittest.TestCase):
         self.assertEqual([fault.split(":")[1].split("(")[0].strip()[:20] for fault in faults], ["31 words in one sent", "'go on'", "'anew'"])
         self.assertEqual(prose.faults_of("# A\n\n`the others go on`\n"), ["line 3: the purpose is one sentence of at most 30 words"])
         self.assertEqual(len(prose.faults_of("# A\n\n## B\n\ntext\n")), 1)
+
+    def test_verbs_options_keys_and_programs_that_do_not_exist_are_found(self):
+        page = ("# A\n\n```\npenstock rnu x.toml\nsleep 1; RANK=0 penstock run x.toml --epocs 3 | cat   # --none\n"
+                "penstock launch --gpus all -- train --what\n```\n\n```toml\n[loader]\nwrokers = 3\n```\n\n```python\nfor x in\n```\n\n"
+                "See `penstock top --nonsense`, `penstock status --json`.\n")
+        self.assertEqual(snippets.Checker(os.path.join(PROGRAMS, "penstock")).faults_of(page), [
+            "line 4: there is no verb `penstock rnu`", "line 5: `penstock run` has no option --epocs", "line 10: unknown key 'wrokers' in [loader]",
+            "line 15: not Python, from line 1 of the block", "line 18: `penstock top` has no option --nonsense"])
 
     def test_a_folder_that_holds_something_else_is_left_alone(self):
         with tempfile.TemporaryDirectory() as other:
