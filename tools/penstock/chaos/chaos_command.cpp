@@ -6,6 +6,7 @@
 #include "runtime/control/socket_place.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "tools/penstock/chaos/batch_journal.hpp"
+#include "tools/penstock/chaos/chaos_result.hpp"
 #include "tools/penstock/chaos/fault_injector.hpp"
 #include "tools/penstock/chaos/stream_check.hpp"
 #include "tools/penstock/commands.hpp"
@@ -20,7 +21,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <csignal>
 #include <limits>
 #include <sstream>
@@ -46,18 +46,6 @@ struct chaos_options {
   std::uint64_t seed = 1;
   bool json = false;
   bool quiet = false;
-};
-
-/// One run of the stream.
-struct playing {
-  journal_reading delivered;
-  /// The length of the journal when the session reported this many batches as delivered.
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> promises;
-  std::vector<std::string> digests;  // one for each epoch
-  std::set<std::uint64_t> quarantined;
-  std::uint64_t private_bytes = 0;  // the most that any worker used
-  double slowest_sample = 0;        // seconds, as far as polling the workers shows
-  run_report report;
 };
 
 std::uint64_t most_private_memory(const session_status& now) {
@@ -155,13 +143,6 @@ playing play(const config& settings, fault_injector* enemy, std::atomic<Session*
   return all;
 }
 
-std::vector<delivery_promise> promises_of(const playing& round) {
-  std::vector<delivery_promise> promises;
-  for (const auto& [bytes, delivered] : round.promises)
-    promises.push_back({round.delivered.batches_within(bytes), delivered});
-  return promises;
-}
-
 // ---- the goal, and the time left ---------------------------------------------------------------------
 
 /// "100 faults, 2 a second on average; seed 7".
@@ -211,198 +192,6 @@ std::string shorten_timeouts(config& settings, double slowest_sample) {
   settings.loader.restart.backoff.base =
       std::min(settings.loader.restart.backoff.base, settings.loader.restart.backoff.max);
   return changed;
-}
-
-// ---- figures ----------------------------------------------------------------------------------------------
-
-struct quantiles {
-  std::size_t n = 0;
-  double p50 = 0, p99 = 0, max = 0;
-};
-
-quantiles quantiles_of(std::vector<double> values) {
-  if (values.empty()) return {};
-  std::ranges::sort(values);
-  const auto at = [&](double share) {
-    return values[std::min(values.size() - 1,
-                           static_cast<std::size_t>(share * static_cast<double>(values.size())))];
-  };
-  return {values.size(), at(0.5), at(0.99), values.back()};
-}
-
-json as_json(const quantiles& q) {
-  if (q.n == 0) return {{"n", 0}, {"p50", nullptr}, {"p99", nullptr}, {"max", nullptr}};
-  return {{"n", q.n}, {"p50", q.p50}, {"p99", q.p99}, {"max", q.max}};
-}
-
-struct chaos_sums {
-  stream_faults stream;
-  std::uint64_t rounds = 0;
-  std::uint64_t restarts = 0;
-  std::uint64_t deaths = 0;
-  std::uint64_t owner_restarts = 0;
-  std::uint64_t owner_deaths = 0;
-  std::uint64_t replayed_batches = 0;
-  std::uint64_t stale_dropped = 0;
-  std::uint64_t wrongly_quarantined = 0;
-  bool digests_equal = true;
-  double seconds = 0;
-  std::uint64_t samples = 0;
-  std::optional<failure> error;
-};
-
-void add(chaos_sums& sums, const stream_check& check, const playing& undisturbed, const playing& round) {
-  const stream_faults found = check.check(round.delivered.batches, promises_of(round));
-  sums.stream.lost += found.lost;
-  sums.stream.duplicated += found.duplicated;
-  sums.stream.out_of_order += found.out_of_order;
-  sums.stream.stale += found.stale;
-  ++sums.rounds;
-  sums.restarts += round.report.restarts;
-  sums.deaths += round.report.deaths.size();
-  sums.owner_restarts += round.report.owner_restarts;
-  sums.owner_deaths += round.report.owner_deaths.size();
-  sums.replayed_batches += stream_check::replays_of(round.delivered.batches);
-  sums.stale_dropped += round.report.stale_dropped;
-  for (const std::uint64_t sample : round.quarantined)
-    sums.wrongly_quarantined += undisturbed.quarantined.contains(sample) ? 0 : 1;
-  sums.digests_equal = sums.digests_equal && round.digests == undisturbed.digests;
-  sums.seconds += round.report.seconds;
-  sums.samples += round.report.samples;
-  if (round.report.error && !sums.error) sums.error = round.report.error;
-}
-
-double rate_of(std::uint64_t samples, double seconds) {
-  return seconds > 0 ? std::round(static_cast<double>(samples) / seconds * 10) / 10 : 0;
-}
-
-template <class Which>
-json times_of(const std::vector<chaos_fault>& faults, Which which, std::optional<double> chaos_fault::*time) {
-  std::vector<double> times;
-  for (const chaos_fault& f : faults) {
-    if (which(f) && f.*time) times.push_back(*(f.*time));
-  }
-  return as_json(quantiles_of(std::move(times)));
-}
-
-bool is_owners(const chaos_fault& f) {
-  return f.kind == chaos_kind::owner_kill;
-}
-
-/// The faults, deaths and restarts of one kind of process.
-template <class Which>
-json as_json(const std::vector<chaos_fault>& faults, Which which, std::uint64_t deaths,
-             std::uint64_t restarts) {
-  return {{"faults", std::ranges::count_if(faults, which)},
-          {"deaths", deaths},
-          {"restarts", restarts},
-          {"detection_seconds", times_of(faults, which, &chaos_fault::detected_seconds)},
-          {"recovery_seconds", times_of(faults, which, &chaos_fault::recovered_seconds)},
-          {"replay_seconds", times_of(faults, which, &chaos_fault::replayed_seconds)}};
-}
-
-struct decision {
-  json as_json;
-  bool good = false;
-};
-
-decision decide(const chaos_options& o, const std::vector<chaos_kind>& kinds, const playing& undisturbed,
-                const stream_check& check, const chaos_sums& sums, const std::vector<chaos_fault>& faults) {
-  decision v;
-  v.good = !sums.error && sums.rounds > 0 && sums.stream.none() && check.of_undisturbed().none() &&
-           sums.wrongly_quarantined == 0 && sums.digests_equal;
-  json by_kind = json::object();
-  for (const chaos_kind kind : kinds) {
-    const auto of_kind = [kind](const chaos_fault& f) { return f.kind == kind; };
-    by_kind[name_of(kind)] = {
-        {"faults", std::ranges::count_if(faults, of_kind)},
-        {"detection_seconds", times_of(faults, of_kind, &chaos_fault::detected_seconds)},
-        {"recovery_seconds", times_of(faults, of_kind, &chaos_fault::recovered_seconds)}};
-  }
-  const auto any = [](const chaos_fault&) { return true; };
-  const auto workers = [](const chaos_fault& f) { return !is_owners(f); };
-  v.as_json = {{"schema", "penstock.chaos/1"},
-               {"ok", v.good},
-               {"seed", o.seed},
-               {"placement", undisturbed.report.placement},
-               {"rate", o.rate},
-               {"rounds", sums.rounds},
-               {"faults", faults.size()},
-               {"kinds", std::move(by_kind)},
-               {"deaths", sums.deaths + sums.owner_deaths},
-               {"restarts", sums.restarts + sums.owner_restarts},
-               {"detection_seconds", times_of(faults, any, &chaos_fault::detected_seconds)},
-               {"recovery_seconds", times_of(faults, any, &chaos_fault::recovered_seconds)},
-               {"replay_seconds", times_of(faults, any, &chaos_fault::replayed_seconds)},
-               {"workers", as_json(faults, workers, sums.deaths, sums.restarts)},
-               {"owner", as_json(faults, is_owners, sums.owner_deaths, sums.owner_restarts)},
-               {"replayed_batches", sums.replayed_batches},
-               {"lost", sums.stream.lost},
-               {"duplicated", sums.stream.duplicated},
-               {"out_of_order", sums.stream.out_of_order},
-               {"stale_accepted", sums.stream.stale},
-               {"stale_dropped", sums.stale_dropped},
-               {"wrongly_quarantined", sums.wrongly_quarantined},
-               {"digests_equal", sums.digests_equal},
-               {"digests", undisturbed.digests},
-               {"undisturbed",
-                {{"batches", undisturbed.delivered.batches.size()},
-                 {"samples", undisturbed.report.samples},
-                 {"seconds", undisturbed.report.seconds},
-                 {"samples_per_second", rate_of(undisturbed.report.samples, undisturbed.report.seconds)}}},
-               {"disturbed",
-                {{"samples", sums.samples},
-                 {"seconds", sums.seconds},
-                 {"samples_per_second", rate_of(sums.samples, sums.seconds)}}}};
-  if (sums.error) v.as_json["error"] = sums.error->message;
-  return v;
-}
-
-std::string count_of(const json& number, std::string_view noun) {
-  return counted(number.get<std::uint64_t>(), noun);
-}
-std::string count_of(const json& number, std::string_view one, std::string_view many) {
-  return counted(number.get<std::uint64_t>(), one, many);
-}
-
-std::string in_words(const json& q) {
-  if (q.at("n") == 0) return "-";
-  const auto time = [&](const char* which) {
-    return duration_for_people(nanoseconds(static_cast<std::int64_t>(q.at(which).get<double>() * 1e9)));
-  };
-  return fmt::format("p50 {}  p99 {}  max {}", time("p50"), time("p99"), time("max"));
-}
-
-void tell(const json& v) {
-  print(fmt::format("{:<12}{:>7}  {:<44}  {}", "fault", "times", "noticed after", "replaced after"));
-  for (const auto& [kind, facts] : v.at("kinds").items()) {
-    print(fmt::format("{:<12}{:>7}  {:<44}  {}", kind, facts.at("faults").dump(),
-                      in_words(facts.at("detection_seconds")), in_words(facts.at("recovery_seconds"))));
-  }
-  print(fmt::format("{} in {} of the stream; seed {}", count_of(v.at("faults"), "fault"),
-                    count_of(v.at("rounds"), "run"), v.at("seed").dump()));
-  for (const auto& [who, name] : {std::pair{"workers", "workers"}, std::pair{"owner", "GPU owner"}}) {
-    const json& facts = v.at(who);
-    if (facts.at("faults") == 0 && facts.at("deaths") == 0) continue;
-    print(fmt::format("{}: {}, {}; noticed after {}; replaced after {}", name,
-                      count_of(facts.at("deaths"), "death"), count_of(facts.at("restarts"), "restart"),
-                      in_words(facts.at("detection_seconds")), in_words(facts.at("recovery_seconds"))));
-  }
-  if (v.at("placement") == "process") {
-    print(count_of(v.at("replayed_batches"), "batch was", "batches were") +
-          " delivered again, as allowed: their owner died before it could acknowledge them");
-  }
-  print(fmt::format(
-      "samples lost {}, delivered twice {}; batches out of order {}, stale {}; wrongly quarantined {}",
-      v.at("lost").dump(), v.at("duplicated").dump(), v.at("out_of_order").dump(),
-      v.at("stale_accepted").dump(), v.at("wrongly_quarantined").dump()));
-  print(fmt::format("{} samples/s undisturbed, {} under faults",
-                    v.at("undisturbed").at("samples_per_second").dump(),
-                    v.at("disturbed").at("samples_per_second").dump()));
-  if (v.contains("error")) say(styled(style::red, "error:") + " " + v.at("error").get<std::string>());
-  const bool good = v.at("ok").get<bool>();
-  print(good ? styled(style::green, "the same stream, bit for bit")
-             : styled(style::red, v.at("digests_equal") == true ? "wrong" : "NOT the same stream"));
 }
 
 // ---- the verb ---------------------------------------------------------------------------------------------
@@ -504,11 +293,11 @@ int chaos(const chaos_options& o) {
     }
     signals.ignore();
     if (interrupted) return signals.received() == SIGINT ? exit_interrupted : exit_terminated;
-    const decision v = decide(o, wanted->kinds, undisturbed, check, sums, enemy.faults());
+    const chaos_result v = result_of(*wanted, undisturbed, check, sums, enemy.faults());
     if (o.json) {
       print_json(v.as_json);
     } else {
-      tell(v.as_json);
+      tell(v);
     }
     return v.good ? exit_ok : exit_failed;
   } catch (const error& e) {

@@ -5,8 +5,9 @@
 
 namespace penstock::doctor {
 
-// The GPU (check_gpu.cpp). A row that cannot be checked because another one failed is skipped and names that
-// one: one cause, one failed row.
+// If one row fails, the rows that depend on it are skipped and name it: one cause, one failed row.
+
+// Drivers and libraries (check_driver.cpp).
 finding check_build(const facts& f);
 finding check_driver_module(const facts& f);
 finding check_device_nodes(const facts& f);
@@ -16,6 +17,8 @@ finding check_toolkit(const facts& f);
 finding check_init(const facts& f);
 finding check_nvml(const facts& f);
 finding check_visible_devices(const facts& f);
+
+// The GPU of the job (check_gpu.cpp).
 finding check_selected(const facts& f);
 finding check_architecture(const facts& f);
 finding check_mig(const facts& f);
@@ -60,5 +63,7 @@ finding check_nccl(const facts& f);
 /// "9 GPUs", "1 GPU".
 [[nodiscard]] std::string counted(std::uint64_t count, std::string_view noun);
 [[nodiscard]] finding skipped(std::string why);
+/// What became of a child: the step at which it hung or died.
+[[nodiscard]] std::string hang_or_death(const child_outcome& child);
 
 }  // namespace penstock::doctor

@@ -12,6 +12,8 @@
 #include "tools/penstock/launch/launcher_link.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
+#include "tools/penstock/run/closing_text.hpp"
+#include "tools/penstock/run/dry_run.hpp"
 #include "tools/penstock/run/progress.hpp"
 #include "tools/penstock/run/run_rank.hpp"
 #include "tools/penstock/run/run_state.hpp"
@@ -27,7 +29,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
 
 namespace penstock::cli {
 namespace {
@@ -82,85 +83,6 @@ std::optional<failure> deliver_all(Session& session, run_state& state, std::chro
   return std::nullopt;
 }
 
-std::string epoch_line(const epoch_report& e) {
-  std::string line =
-      fmt::format("epoch {}{}: {} of {} in {}, {}", e.epoch, e.complete ? "" : " (incomplete)", e.delivered,
-                  counted(e.expected, "sample"), counted(e.batches, "batch", "batches"),
-                  duration_for_people(std::chrono::nanoseconds(static_cast<std::int64_t>(e.seconds * 1e9))));
-  if (e.padded > 0) line += fmt::format(", {} repeated so that all ranks have the same number", e.padded);
-  if (e.replaced > 0) line += fmt::format(", {} of them in place of bad ones", e.replaced);
-  if (e.failed > 0) line += fmt::format(", {} failed", e.failed);
-  if (e.quarantined > 0) line += fmt::format(", {} quarantined", e.quarantined);
-  if (e.digest) line += ", digest " + *e.digest;
-  return line;
-}
-
-struct repeated_failure {
-  const failure_report* what;
-  std::uint64_t times;
-};
-
-/// A bad sample fails in every epoch: report it once, where it failed first.
-std::vector<repeated_failure> without_repeats(const std::vector<failure_report>& all) {
-  std::vector<repeated_failure> once;
-  std::map<std::pair<std::uint64_t, std::string_view>, std::size_t> seen;
-  for (const failure_report& f : all) {
-    const auto [at, is_new] = seen.try_emplace({f.sample, f.error}, once.size());
-    if (is_new) once.push_back({&f, 0});
-    ++once[at->second].times;
-  }
-  return once;
-}
-
-void tell_losses(const run_report& r) {
-  constexpr std::size_t shown = 5;
-  const std::vector<repeated_failure> failures = without_repeats(r.failures);
-  for (std::size_t i = 0; i < std::min(shown, failures.size()); ++i) {
-    const failure_report& f = *failures[i].what;
-    say(fmt::format("  {} sample {} ({}): {}{}", styled(style::yellow, "failed"), f.sample,
-                    f.path.value_or("-"), f.error,
-                    failures[i].times > 1 ? fmt::format(" (x{})", failures[i].times) : ""));
-  }
-  if (failures.size() > shown)
-    say(fmt::format("  ... and {} more; --report FILE lists them", failures.size() - shown));
-  for (const quarantine_report& q : r.quarantine) {
-    say(fmt::format("  {} sample {} ({}): killed {}", styled(style::red, "quarantined"), q.sample,
-                    q.path.value_or("-"), counted(q.attempts, "worker")));
-  }
-}
-
-/// Ends that an operator or a limit of the config ordered are not reported.
-void tell_deaths(const run_report& r) {
-  if (r.workers_ended_unexpectedly > 0)
-    say(fmt::format("workers: {} ended unexpectedly, {}", r.workers_ended_unexpectedly,
-                    counted(r.restarts, "restart")));
-  if (r.owners_ended_unexpectedly > 0)
-    say(fmt::format("GPU owner: {} ended unexpectedly, {}", r.owners_ended_unexpectedly,
-                    counted(r.owner_restarts, "restart")));
-}
-
-void tell_report(const run_report& r) {
-  for (const epoch_report& e : r.epochs) say(epoch_line(e));
-  tell_losses(r);
-  tell_deaths(r);
-  if (r.batches == 0 && r.error) {
-    say(styled(style::red, "error:") + " " + r.error->message);
-    return;
-  }
-  const double rate = r.seconds > 0 ? static_cast<double>(r.samples) / r.seconds : 0;
-  const style how = r.outcome == run_outcome::failed ? style::red : style::green;
-  say(fmt::format("{}: {} in {}: {}, {}/s to {}{}; first batch after {}",
-                  styled(how, telemetry::name_of(r.outcome)), counted(r.samples, "sample"),
-                  duration_for_people(nanoseconds(static_cast<std::int64_t>(r.seconds * 1e9))),
-                  rate_for_people(rate, "sample"),
-                  bytes_for_people(static_cast<std::uint64_t>(
-                      r.seconds > 0 ? static_cast<double>(r.bytes) / r.seconds : 0)),
-                  r.device.name.empty() ? "no device" : r.device.name,
-                  r.device.kind == "host" ? " (the host device; no GPU is used)" : "",
-                  duration_for_people(nanoseconds(static_cast<std::int64_t>(r.first_batch_seconds * 1e9)))));
-  if (r.error) say(styled(style::red, "error:") + " " + r.error->message);
-}
-
 int exit_code_of(const run_options& o, const run_report& r, int signal) {
   if (r.outcome == run_outcome::failed) return exit_failed;
   if (signal == SIGINT) return exit_interrupted;
@@ -185,60 +107,6 @@ int tell_end(const run_options& o, const run_report& report, int signal) {
     say(styled(style::red, "error:") + " " + report.error->message);
   }
   return exit_code_of(o, report, signal);
-}
-
-/// Only the worker program knows a custom dataset, and a dry run starts nothing.
-int dry_run_of_custom(const Session::outline& plan, const run_options& o) {
-  if (o.json) {
-    print_json({{"samples", nullptr},
-                {"expected_samples", nullptr},
-                {"padded_samples", nullptr},
-                {"batches_per_epoch", nullptr},
-                {"workers", plan.workers},
-                {"slot_bytes", nullptr},
-                {"arena_bytes", nullptr},
-                {"fingerprint", nullptr}});
-    return exit_ok;
-  }
-  print(fmt::format("a custom dataset: only its worker program knows how many samples there are; {}",
-                    counted(plan.workers, "worker")));
-  say("next: penstock doctor " + o.source.file + " starts one worker and asks it");
-  return exit_ok;
-}
-
-int dry_run(const config& settings, const run_options& o) {
-  try {
-    const auto plan = Session::dry_run(settings);
-    for (const std::string& notice : plan.notices) say(notice);
-    if (settings.dataset.type == dataset_type::custom) return dry_run_of_custom(plan, o);
-    if (o.json) {
-      print_json({{"samples", plan.samples},
-                  {"expected_samples", plan.expected_samples},
-                  {"padded_samples", plan.padded_samples},
-                  {"rank", plan.rank},
-                  {"world_size", plan.world_size},
-                  {"batches_per_epoch", plan.batches_per_epoch},
-                  {"workers", plan.workers},
-                  {"slot_bytes", plan.slot_bytes},
-                  {"arena_bytes", plan.arena_bytes},
-                  {"fingerprint", plan.fingerprint}});
-    } else {
-      const std::string share =
-          plan.world_size > 1
-              ? fmt::format(" for rank {} of {}{}", plan.rank, plan.world_size,
-                            plan.padded_samples > 0 ? fmt::format(" ({} repeated)", plan.padded_samples) : "")
-              : std::string();
-      print(fmt::format("{}, {} per epoch{}, {} of {}; {}, {} each of {}: {} of shared memory",
-                        counted(plan.samples, "sample"), plan.expected_samples, share,
-                        counted(plan.batches_per_epoch, "batch", "batches"), settings.sampler.batch_size,
-                        counted(plan.workers, "worker"), counted(settings.loader.slots_per_worker, "slot"),
-                        bytes_for_people(plan.slot_bytes), bytes_for_people(plan.arena_bytes)));
-      print("fingerprint " + plan.fingerprint);
-    }
-    return exit_ok;
-  } catch (const error& e) {
-    return refuse_with(exit_failed, e.as_failure(), o.json);
-  }
 }
 
 // ---- a run that cannot begin ------------------------------------------------------------------------------
@@ -330,7 +198,7 @@ int run(run_options o) {
   config settings = loaded->values;
   // In its own process, a crash of the GPU owner does not end the run.
   if (!loaded->sources.contains("gpu.placement")) settings.gpu.placement = placement_rule::process;
-  if (o.dry_run) return dry_run(settings, o);
+  if (o.dry_run) return dry_run(settings, o.source.file, o.json);
 
   const auto joins = joins_group(*loaded);
   const auto place = rank_of_files(*loaded, joins.value_or(false));

@@ -1,0 +1,102 @@
+#include "tools/penstock/run/closing_text.hpp"
+
+#include "runtime/base/counted.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/telemetry/report_json.hpp"
+#include "tools/penstock/output.hpp"
+#include "tools/penstock/run/progress.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace penstock::cli {
+namespace {
+
+std::string epoch_line(const epoch_report& e) {
+  std::string line =
+      fmt::format("epoch {}{}: {} of {} in {}, {}", e.epoch, e.complete ? "" : " (incomplete)", e.delivered,
+                  counted(e.expected, "sample"), counted(e.batches, "batch", "batches"),
+                  duration_for_people(std::chrono::nanoseconds(static_cast<std::int64_t>(e.seconds * 1e9))));
+  if (e.padded > 0) line += fmt::format(", {} repeated so that all ranks have the same number", e.padded);
+  if (e.replaced > 0) line += fmt::format(", {} of them in place of bad ones", e.replaced);
+  if (e.failed > 0) line += fmt::format(", {} failed", e.failed);
+  if (e.quarantined > 0) line += fmt::format(", {} quarantined", e.quarantined);
+  if (e.digest) line += ", digest " + *e.digest;
+  return line;
+}
+
+struct repeated_failure {
+  const failure_report* what;
+  std::uint64_t times;
+};
+
+/// A bad sample fails in every epoch: report it once, where it failed first.
+std::vector<repeated_failure> without_repeats(const std::vector<failure_report>& all) {
+  std::vector<repeated_failure> once;
+  std::map<std::pair<std::uint64_t, std::string_view>, std::size_t> seen;
+  for (const failure_report& f : all) {
+    const auto [at, is_new] = seen.try_emplace({f.sample, f.error}, once.size());
+    if (is_new) once.push_back({&f, 0});
+    ++once[at->second].times;
+  }
+  return once;
+}
+
+void tell_losses(const run_report& r) {
+  constexpr std::size_t shown = 5;
+  const std::vector<repeated_failure> failures = without_repeats(r.failures);
+  for (std::size_t i = 0; i < std::min(shown, failures.size()); ++i) {
+    const failure_report& f = *failures[i].what;
+    say(fmt::format("  {} sample {} ({}): {}{}", styled(style::yellow, "failed"), f.sample,
+                    f.path.value_or("-"), f.error,
+                    failures[i].times > 1 ? fmt::format(" (x{})", failures[i].times) : ""));
+  }
+  if (failures.size() > shown)
+    say(fmt::format("  ... and {} more; --report FILE lists them", failures.size() - shown));
+  for (const quarantine_report& q : r.quarantine) {
+    say(fmt::format("  {} sample {} ({}): killed {}", styled(style::red, "quarantined"), q.sample,
+                    q.path.value_or("-"), counted(q.attempts, "worker")));
+  }
+}
+
+/// Ends that an operator or a limit of the config ordered are not reported.
+void tell_deaths(const run_report& r) {
+  if (r.workers_ended_unexpectedly > 0)
+    say(fmt::format("workers: {} ended unexpectedly, {}", r.workers_ended_unexpectedly,
+                    counted(r.restarts, "restart")));
+  if (r.owners_ended_unexpectedly > 0)
+    say(fmt::format("GPU owner: {} ended unexpectedly, {}", r.owners_ended_unexpectedly,
+                    counted(r.owner_restarts, "restart")));
+}
+
+}  // namespace
+
+void tell_report(const run_report& r) {
+  for (const epoch_report& e : r.epochs) say(epoch_line(e));
+  tell_losses(r);
+  tell_deaths(r);
+  if (r.batches == 0 && r.error) {
+    say(styled(style::red, "error:") + " " + r.error->message);
+    return;
+  }
+  const double rate = r.seconds > 0 ? static_cast<double>(r.samples) / r.seconds : 0;
+  const style how = r.outcome == run_outcome::failed ? style::red : style::green;
+  say(fmt::format("{}: {} in {}: {}, {}/s to {}{}; first batch after {}",
+                  styled(how, telemetry::name_of(r.outcome)), counted(r.samples, "sample"),
+                  duration_for_people(nanoseconds(static_cast<std::int64_t>(r.seconds * 1e9))),
+                  rate_for_people(rate, "sample"),
+                  bytes_for_people(static_cast<std::uint64_t>(
+                      r.seconds > 0 ? static_cast<double>(r.bytes) / r.seconds : 0)),
+                  r.device.name.empty() ? "no device" : r.device.name,
+                  r.device.kind == "host" ? " (the host device; no GPU is used)" : "",
+                  duration_for_people(nanoseconds(static_cast<std::int64_t>(r.first_batch_seconds * 1e9)))));
+  if (r.error) say(styled(style::red, "error:") + " " + r.error->message);
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,11 @@
+// The report of a run in words, printed on stderr when it has ended. Used by the run command.
+#pragma once
+
+#include <penstock/report.hpp>
+
+namespace penstock::cli {
+
+/// Epochs, samples that failed, deaths, and the rate; or the error of a run without a batch.
+void tell_report(const run_report& report);
+
+}  // namespace penstock::cli
