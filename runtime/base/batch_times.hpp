@@ -15,7 +15,7 @@
 
 namespace penstock {
 
-/// In the order in which a batch passes them. Its timestamp is when the batch reached the stage.
+/// The stages, in the order in which a batch reaches them. A timestamp says when the batch reached the stage.
 enum class batch_stage : std::uint8_t {
   leased,     ///< the scheduler sent the lease
   begun,      ///< the worker started it
@@ -23,7 +23,7 @@ enum class batch_stage : std::uint8_t {
   ordered,    ///< it was next in order: the owner got the upload order
   submitted,  ///< a device buffer was free, the copy was queued
   copied,     ///< the copy is complete, the slot free
-  ready,      ///< converted: the consumer may have it
+  ready,      ///< converted: the consumer may take it
   taken,      ///< the consumer has it
   released,   ///< the consumer gave the buffer back
 };
@@ -33,7 +33,7 @@ inline constexpr std::size_t batch_stages = 9;
 
 /// A batch in the ring.
 struct batch_passage {
-  std::uint64_t number = 0;  ///< in the order in which batches were released: 1, 2, 3, ...; 0 before that
+  std::uint64_t number = 0;  ///< counts released batches: 1, 2, 3, ...; 0: not released yet
   stream_position position = 0;
   std::uint64_t epoch = 0;
   std::uint64_t sequence = 0;
@@ -75,15 +75,16 @@ class batch_times {
 
   /// A lease was sent: starts the batch's record, or starts it again. Call from one thread.
   void lease(const batch_passage& batch, steady_time now) noexcept;
-  /// The batch reached a stage. Ignored if the batch is no longer in the ring. Each stage from one thread,
-  /// which may differ; `released` must be last.
+  /// Records when the batch reached a stage. Ignored if the batch has left the ring. Call each stage from one
+  /// thread; different stages may use different threads. `released` must come last.
   void note(stream_position position, batch_stage stage, steady_time when) noexcept;
-  /// The worker's report arrived. `busy` is how long it says the batch took; cut to what is possible.
+  /// The worker's report arrived. `busy`: how long the worker says the batch took, limited to what is
+  /// possible.
   void note_loaded(stream_position position, nanoseconds busy, steady_time when) noexcept;
-  /// Seek: drops the batches in flight. Call from the thread of lease().
+  /// For a seek: drops the batches in flight. Call from the thread that calls lease().
   void forget() noexcept;
 
-  /// Batches that were released after the one of this number, in that order, at most `limit`.
+  /// The batches released after batch `number`, in order of release, at most `limit`.
   [[nodiscard]] std::vector<batch_passage> released_after(std::uint64_t number, std::size_t limit) const;
   /// A batch in the ring.
   [[nodiscard]] std::optional<batch_passage> find(stream_position position) const noexcept;

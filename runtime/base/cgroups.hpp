@@ -12,9 +12,9 @@ struct cgroup_folder {
   bool v2 = true;  ///< false: the controller has its own hierarchy, with version 1's files
 };
 
-/// Our cgroup for that controller ("memory", "cpu", "pids") and all above it, from the inside out, version 2
-/// and version 1. Folders may be missing: in a container the mount exists, but not always the path. With a
-/// root other than "/", reads the files below it.
+/// This process's cgroup for that controller ("memory", "cpu", "pids") and its ancestors, innermost first, in
+/// versions 2 and 1. A folder may be missing: a container has the mount, but not always the path. With a root
+/// other than "/", reads the files below that root.
 [[nodiscard]] std::vector<cgroup_folder> cgroup_folders(const std::filesystem::path& root,
                                                         std::string_view controller);
 

@@ -1,6 +1,6 @@
-// Contract checks: on a bug of our own, the process aborts with the values seen, and the supervisor starts a
-// new one. For anything that a user, a peer process or the operating system can cause, use result.hpp
-// instead.
+// Contract checks for penstock's own bugs: a failed check aborts the process with the values seen, and the
+// supervisor starts a new one. For anything that a user, a peer process or the operating system can cause,
+// use result.hpp instead.
 #pragma once
 
 #include <fmt/core.h>

@@ -1,6 +1,6 @@
 // The exit codes of penstock's processes. Children of a session (penstock-worker, penstock-gpu, programs that
-// call worker_main) exit with those of the second half, which the supervisor interprets. The command line has
-// its own (tools/penstock/output.hpp) plus `configuration`. docs: `penstock help exit-codes`,
+// call worker_main) exit with the codes of the second half, which the supervisor interprets. The command line
+// uses `configuration` and its own codes (tools/penstock/output.hpp). docs: `penstock help exit-codes`,
 // docs/semantics/ (rule D20).
 #pragma once
 
@@ -12,11 +12,12 @@ inline constexpr int failed = 1;    ///< anything without a code of its own
 // From sysexits.h, where the meaning fits.
 inline constexpr int temporary = 75;      ///< a new process may succeed: restart, not counted
 inline constexpr int permission = 77;     ///< a restart would end the same way
-inline constexpr int configuration = 78;  ///< the same: the config, or the program that it names, is wrong
+inline constexpr int configuration = 78;  ///< a restart would not help: the config, or a program it names, is
+                                          ///< wrong
 
 inline constexpr int poisoned = 79;     ///< the device's context is lost: only a new process can use it
 inline constexpr int hardware = 80;     ///< the device itself is broken
-inline constexpr int protocol = 82;     ///< invalid messages from the session: another version?
+inline constexpr int protocol = 82;     ///< invalid messages from the session, perhaps of another version
 inline constexpr int parent_lost = 83;  ///< the session is gone
 
 /// The child exited between clone and exec: it never ran its program. Seen only by spawn().

@@ -1,5 +1,5 @@
-// How a process ended: made by runtime/process when it has reaped one; the basis for all decisions about that
-// end.
+// How a process ended. runtime/process makes this report when it reaps the process; every decision about that
+// end is based on it.
 #pragma once
 
 #include <sys/types.h>

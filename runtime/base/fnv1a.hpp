@@ -1,5 +1,5 @@
-// A hash that every build and every host computes alike, for names made of other names. Not for anything that somebody
-// may want to forge.
+// A hash with the same value in every build and on every host, for names derived from other names. Not
+// cryptographic: do not use it for anything worth forging.
 #pragma once
 
 #include <cstdint>

@@ -9,8 +9,8 @@ namespace penstock {
 /// Place of a batch in the whole stream: epoch * batches_per_epoch + sequence number within the epoch.
 using stream_position = std::uint64_t;
 
-/// A worker's place in the pool, and the number of the process in it (1, 2, ...), which identifies messages
-/// from an earlier incarnation.
+/// A worker's place in the pool and the incarnation of the process there (1, 2, ...). The incarnation
+/// identifies messages from an earlier process.
 struct worker_ref {
   std::uint32_t worker = 0;
   std::uint32_t incarnation = 0;

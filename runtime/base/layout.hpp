@@ -42,9 +42,9 @@ struct batch_layout {
   [[nodiscard]] std::optional<std::size_t> index_of(std::string_view name) const noexcept;
 };
 
-/// Adds an int64 tensor "NAME_length" for every tensor with a length_rule. Refuses (errc::dataset) no
-/// tensors, two of the same name, an empty name, a zero dimension, an image that is not uint8 [h, w, c],
-/// a length_rule on a tensor without an axis or with another role than data, and sizes beyond 2^40 bytes per
+/// Adds an int64 tensor "NAME_length" for every tensor with a length_rule. Refuses (errc::dataset) an
+/// empty list, a repeated or empty name, a zero dimension, an image that is not uint8 [h, w, c], a
+/// length_rule on a tensor without an axis or with a role other than data, and sizes beyond 2^40 bytes per
 /// batch.
 result<batch_layout> lay_out(std::span<const tensor_spec> tensors, std::uint32_t batch_size);
 

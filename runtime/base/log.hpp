@@ -1,6 +1,6 @@
 // One log for the runtime: short lines on stderr with a level and the component. A program that embeds
-// penstock can take the lines instead. Thread-safe; lines that stderr does not accept (an unread pipe) are
-// dropped and counted; logging does not wait.
+// penstock can redirect the lines. Thread-safe. Logging never waits: lines that stderr does not accept (an
+// unread pipe) are dropped and counted.
 #pragma once
 
 #include <fmt/core.h>
@@ -17,7 +17,7 @@ enum class level { debug, info, warn, error, off };
 void set_level(level lowest);
 [[nodiscard]] level current_level() noexcept;
 
-/// Takes every line that passes the level from now on; an empty function restores stderr.
+/// From now on receives every line that passes the level; an empty function restores stderr.
 using sink = std::function<void(level, std::string_view part, std::string_view line)>;
 void set_sink(sink taker);
 

@@ -46,21 +46,21 @@ struct file_range {
 /// Maps a range of a file for reading. Private, because before Linux 6.7 a memory file sealed against writing
 /// could not be mapped shared at all. Empty with errno set when the kernel refuses.
 [[nodiscard]] mapping map_read_only(int fd, file_range range) noexcept;
-/// Maps a range of a file, sealed or not, for a reader that may write to it: pages that it writes to are its own from then on.
-/// Empty with errno set when the kernel refuses.
+/// Maps a range of a file, sealed or not, copy-on-write: a page that is written to becomes private to this
+/// mapping. Empty with errno set when the kernel refuses.
 [[nodiscard]] mapping map_copy_on_write(int fd, file_range range) noexcept;
 /// Zeroed private memory. Empty with errno set when the kernel refuses.
 [[nodiscard]] mapping map_anonymous(std::size_t bytes) noexcept;
 
-/// What is fixed for good in a sealed memory file, for every holder of its descriptor.
+/// What sealing a memory file makes permanent, for every holder of its descriptor.
 enum class seal { size, size_and_contents };
 
-/// An empty memory file, close-on-exec, that can be sealed. `name` appears in /proc; `what` begins the
-/// refusal's message (errc::system): "creating the arena: ...".
+/// An empty memory file, close-on-exec, that can be sealed. `name` appears in /proc; `what` begins the error
+/// message (errc::system): "creating the arena: ...".
 result<unique_fd> create_memory_file(const char* name, std::string_view what);
 
-/// Seals for good: a sealed size means that touching a mapping is never SIGBUS. Refuses (errc::system) when
-/// the kernel does, for example because a writable mapping of the contents exists.
+/// Cannot be undone. Once the size is sealed, touching a mapping never raises SIGBUS. Refuses (errc::system)
+/// when the kernel does, for example because the contents are mapped writable.
 result<void> seal_memory_file(int fd, seal how, std::string_view what);
 
 /// Whether a descriptor is a memory file with at least this seal. False for anything else.

@@ -10,11 +10,11 @@
 namespace penstock {
 
 /// Each check counts at most twice the interval between checks: a watcher that is always a little late counts
-/// all of the time; one that slept for an hour counts two intervals.
+/// all of the time; a watcher that slept for an hour counts two intervals.
 class patient_deadline {
  public:
-  /// Expires when nothing has happened for more than `limit`. Check every `look_every`, which should be a
-  /// small fraction of it.
+  /// Expires when nothing has happened for more than `limit`. Call is_over() every `look_every`, a small
+  /// fraction of `limit`.
   constexpr patient_deadline(nanoseconds limit, nanoseconds look_every)
       : limit_(limit), counted_a_look_max_(2 * look_every) {}
 

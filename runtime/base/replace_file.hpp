@@ -9,12 +9,12 @@
 
 namespace penstock {
 
-/// Writes the contents to a new file beside `path` (named with ".tmp-PID-N" appended, created exclusively,
-/// links never followed), syncs it to disk, and renames it to `path`. The new file keeps the permissions of
-/// the old one. If `path` is a symbolic link, the file that it leads to is replaced. On failure the old file
-/// is unchanged and the temporary file is removed; only a killed process leaves one. Refuses (errc::io)
-/// anything but a regular file. May be called from several threads and processes at once; the last rename
-/// wins. Blocks until the data is on disk.
+/// Writes the contents to a new file next to `path` (with ".tmp-PID-N" appended, created exclusively, links
+/// never followed), syncs it to disk, and renames it to `path`. The new file keeps the permissions of the old
+/// one. If `path` is a symbolic link, its target is replaced. On failure the old file is unchanged and the
+/// temporary file is removed; only a killed process leaves one behind. Refuses (errc::io) anything but a
+/// regular file. May be called from several threads and processes at once; the last rename wins. Blocks until
+/// the data is on disk.
 [[nodiscard]] result<void> replace_file(const std::string& path, std::string_view contents);
 
 /// Whether replace_file() would succeed, for checking before a long run. Changes nothing.

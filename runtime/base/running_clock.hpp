@@ -1,6 +1,6 @@
-// A clock that stands still while its process does: stopped by SIGSTOP or a debugger, frozen with its container, on a
-// suspended machine, or starved of CPU. Silence in that time proves nothing about the peer (rules W10 and G23). Pure; used
-// by the books of a group, which measure by it how long they have heard nothing.
+// A clock that stops while its process does not run: under SIGSTOP or a debugger, in a frozen container, on a
+// suspended machine, or when starved of CPU. A peer's silence in that time proves nothing (rules W10 and
+// G23). Pure; the books of a group measure with it how long a peer has been silent.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -11,12 +11,12 @@ namespace penstock {
 
 class running_clock {
  public:
-  /// `look_every`: how often a process that runs looks at the clock, at least.
+  /// `look_every`: a running process reads the clock at least this often.
   constexpr running_clock(steady_time now, nanoseconds look_every)
       : counted_a_look_max_(2 * look_every), looked_(now), ran_(now) {}
 
-  /// Call with every event. The time up to now, without that in which the process stood still: between two looks at most
-  /// two intervals count.
+  /// Call on every event. Returns the running time so far. Of the time since the last look, at most two
+  /// intervals count: during the rest the process did not run.
   constexpr steady_time look(steady_time now) {
     const nanoseconds passed = std::max<nanoseconds>(now - looked_, nanoseconds(0));
     const nanoseconds counted = std::min(passed, counted_a_look_max_);
@@ -27,7 +27,7 @@ class running_clock {
   }
   /// As of the last look.
   [[nodiscard]] constexpr steady_time ran() const noexcept { return ran_; }
-  /// All the time that was not counted.
+  /// The total time that was not counted.
   [[nodiscard]] constexpr nanoseconds stood_still() const noexcept { return stood_still_; }
 
  private:

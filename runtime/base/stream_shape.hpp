@@ -21,16 +21,16 @@ namespace penstock {
 
 /// The part of an epoch that one rank delivers.
 struct epoch_share {
-  std::uint64_t start = 0;  ///< position in the epoch's order from which on it is divided among the ranks
-  /// The number of its first batch. An epoch that is entered in the middle has fewer batches; its last one
-  /// has the same number as in any other epoch, so that stream positions need no special case.
+  std::uint64_t start = 0;  ///< the position in the epoch's order where its division among the ranks begins
+  /// The number of its first batch. An epoch entered in the middle has fewer batches, but its last batch has
+  /// the usual number, so stream positions need no special case.
   std::uint64_t first_batch = 0;
   std::uint64_t expected = 0;  ///< samples when nothing fails
   std::uint64_t padded = 0;    ///< of these, repeats that give all ranks the same number
   bool operator==(const epoch_share&) const = default;
 };
 
-/// All epochs are alike except at most one: the one in which a group's state was resumed.
+/// All epochs are alike, except for at most one: the epoch in which a group's state was resumed.
 struct stream_shape {
   std::uint64_t batches_per_epoch = 0;
   epoch_share usual;

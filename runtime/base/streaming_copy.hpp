@@ -1,5 +1,5 @@
-// memcpy past the caches, for large blocks that this core does not read again. Used by the threads that copy large
-// arguments into slots, and by the synthetic dataset.
+// memcpy past the caches, for large blocks that this core does not read again. Used by the threads that copy
+// large arguments into slots, and by the synthetic dataset.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,11 @@
 
 namespace penstock {
 
-/// Copies `from` into `to`, which is at least as large; they must not overlap. The stores go past this core's caches to
-/// memory: a plain store first fetches each line from the core that used the slot last, and leaves it where the reading
-/// core has to fetch it again. Between cores that share no cache this takes four times as long as the copy itself. On
-/// return the bytes are visible to whoever is told of them.
+/// Copies `from` into `to`, which is at least as large; they must not overlap. The stores bypass this core's
+/// caches. A plain store first fetches each line from the core that last used the slot, and leaves the line
+/// where the reading core must fetch it once more; between cores without a shared cache, that takes four
+/// times as long as the copy itself. On return the bytes are visible to any process that is then notified of
+/// them.
 void streaming_copy(std::span<std::byte> to, std::span<const std::byte> from) noexcept;
 
 }  // namespace penstock

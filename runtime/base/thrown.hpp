@@ -1,4 +1,5 @@
-// What user code has thrown, in words. Used wherever code of a user is called: datasets, functions of a pool, device programs.
+// Describes what user code has thrown. Used wherever user code is called: datasets, functions of a pool,
+// device programs.
 #pragma once
 
 #include <exception>
@@ -6,11 +7,11 @@
 
 namespace penstock {
 
-/// The type of the current exception as C++ spells it: "std::out_of_range". Call it in a handler.
+/// The type of the current exception as C++ spells it: "std::out_of_range". Call it inside a handler.
 [[nodiscard]] std::string thrown_type();
 
-/// "std::out_of_range: map::at". The type is left out where it says nothing: of std::runtime_error and penstock's own
-/// exceptions, whose text was written for people. Call it in a handler.
+/// "std::out_of_range: map::at". Omits the type where it says nothing: for std::runtime_error and penstock's
+/// own exceptions, whose text is written for people. Call it inside a handler.
 [[nodiscard]] std::string thrown_text();
 
 /// The text of an exception with those of nested ones: "cannot open the index: no such file".

@@ -10,22 +10,22 @@
 
 namespace penstock {
 
-/// What an upload is besides when it is a job's result instead of a batch.
+/// What an upload has in addition when it is a job's result instead of a batch.
 struct job_upload {
   static constexpr std::uint32_t no_program = 0xffff'ffff;
 
   std::uint64_t offset = 0;            ///< of the result in its slot
-  std::uint64_t bytes = 0;             ///< of it; 0 is a result too
+  std::uint64_t bytes = 0;             ///< size of the result; 0 is valid
   std::uint32_t program = no_program;  ///< in [jobs] programs, in the order of their names
   bool kept = false;                   ///< the buffer goes to the caller
-  std::string function;                ///< that made it; for people
+  std::string function;                ///< the function that made it; for people
 };
 
 struct upload_order {
-  std::uint64_t upload = 0;  ///< names it in acknowledgements; grows, never used again
+  std::uint64_t upload = 0;  ///< identifies it in acknowledgements; increasing, never reused
   std::uint64_t era = 0;     ///< how many owners had been lost when this was ordered
   std::uint64_t seek_number =
-      0;  ///< of the session when this was ordered: batches of earlier seeks are not wanted
+      0;  ///< of the session when this was ordered: batches of earlier seeks are dropped
   stream_position position = 0;  ///< of the batch; of a job's result: the job's number
   std::uint64_t epoch = 0;
   std::uint64_t sequence = 0;  ///< of the batch within its epoch

@@ -13,12 +13,12 @@ struct written_part {
   int error = 0;  ///< 0: all bytes were written; else the errno of the call that failed after them
 };
 
-/// Writes until a call fails. Waits for room also where the descriptor itself would not (O_NONBLOCK, which any process
-/// that shares it can set). Blocks as long as there is no room.
+/// Writes until a call fails. Blocks while there is no room, even if the descriptor is non-blocking: any
+/// process that shares it can set O_NONBLOCK.
 [[nodiscard]] written_part write_what_fits(int fd, std::span<const std::byte> bytes) noexcept;
 
-/// The same for callers that need all bytes written. Returns 0, or the errno of the failed call, in which case some of
-/// the bytes may have been written.
+/// The same for callers that need all bytes written. Returns 0, or the errno of the failed call, in which
+/// case some of the bytes may have been written.
 [[nodiscard]] inline int write_all(int fd, std::span<const std::byte> bytes) noexcept {
   return write_what_fits(fd, bytes).error;
 }

@@ -81,8 +81,8 @@ class PENSTOCK_API sample_slot {
       : tensors_(tensors), lengths_(lengths), specs_(specs) {}
 
   /// Sets how many entries this sample has along the first axis of the tensor; the rest becomes zero. Without
-  /// a call it has as many as the shape says. Throws std::out_of_range for more than that, and for a tensor
-  /// whose length_rule is exact: the sample then fails with that message.
+  /// a call, the sample has as many as the shape says. Throws std::out_of_range for more than that, and for a
+  /// tensor whose length_rule is exact: the sample then fails with that message.
   void set_length(std::size_t tensor, std::uint64_t entries) const;
 
   /// Throws error (errc::usage) if there is no such tensor.

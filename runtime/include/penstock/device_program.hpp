@@ -27,7 +27,8 @@ struct DeviceBatch {
   std::span<const std::uint64_t> samples;  ///< dataset indices of the rows
   std::span<const tensor_view> tensors;
   bool on_host = false;  ///< the host device: plain memory, no stream
-  /// Of the ranks of this session's group, if `[group] communicator` asks for one; else null. For this call.
+  /// Communicator of the session's group; null unless `[group] communicator` asks for one. Valid during this
+  /// call.
   Communicator* communicator = nullptr;
 
   [[nodiscard]] std::size_t rows() const noexcept { return samples.size(); }
@@ -43,7 +44,7 @@ struct DeviceBatch {
 /// Called from one thread, with batches in the order of the stream. An exception ends the run with its
 /// message and the batch's number. A batch is delivered when its work on the stream is done (and, with state,
 /// when a snapshot covers it). If the process dies, a new one gets exactly the batches that were not
-/// delivered, some of them for the second time.
+/// delivered; it may see some of them for the second time.
 class DeviceProgram {
  public:
   DeviceProgram() = default;
@@ -57,8 +58,8 @@ class DeviceProgram {
   /// False for a program that keeps no state between batches. A program with state but without snapshots
   /// cannot be resumed: the death of its process fails the run.
   [[nodiscard]] virtual bool keeps_state() const { return true; }
-  /// Everything that restore() needs, at most 1 MiB. Called every few batches, after their work is done. In a group with
-  /// a communicator, a batch is delivered when all ranks have a snapshot that covers it.
+  /// Everything that restore() needs, at most 1 MiB. Called every few batches, after their work is done. In a
+  /// group with a communicator, a batch is delivered when all ranks have a snapshot that covers it.
   [[nodiscard]] virtual std::optional<std::vector<std::byte>> snapshot() { return std::nullopt; }
   /// Called before the first batch in a new process with the last snapshot, if there is one.
   virtual void restore(std::span<const std::byte> state) { static_cast<void>(state); }

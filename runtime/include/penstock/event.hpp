@@ -37,11 +37,11 @@ enum class event_kind : std::uint8_t {
   degraded,      ///< some workers are lost for good
   recovered,     ///< the opposite
   stopping,      ///< a stop was requested
-  run_finished,  ///< all requested epochs have been delivered; only news of workers may follow
-  run_stopped,   ///< it was stopped before that; the same may follow
+  run_finished,  ///< all requested epochs have been delivered; only events of workers may follow
+  run_stopped,   ///< it was stopped before that; events of workers may follow
   run_failed,    ///< text: why
-  stalled,  ///< nothing has moved for 5 s although a batch is owed, or jobs wait for a device buffer that callers
-            ///< have kept for 10 s; text: what it waits for
+  stalled,  ///< a batch is due but nothing has moved for 5 s, or jobs wait for a device buffer that callers
+            ///< have held for 10 s; text: what it waits for
   progress_again,  ///< the opposite
   job_failed,      ///< of a pool: poisoned, timed out or lost with its worker; text: which job, and why
   group_joining,   ///< text: the rank, and where the group meets
@@ -49,8 +49,8 @@ enum class event_kind : std::uint8_t {
   group_running,   ///< their datasets agree too: batches may be handed out
   group_stopping,  ///< every rank stops at the same step
   group_over,      ///< text: how it ended
-  rank_arrived,    ///< of rank 0: text: which one
-  rank_lost,       ///< of rank 0: text: which one, and why
+  rank_arrived,    ///< in rank 0's session; text: which one
+  rank_lost,       ///< in rank 0's session; text: which one, and why
 };
 /// "worker_died": the spelling in JSON.
 PENSTOCK_API const char* name_of(event_kind kind) noexcept;
@@ -71,7 +71,7 @@ struct event {
   std::shared_ptr<const owner_death_report> owner_death{};  ///< of device_lost
   std::string text;                                         ///< a full description for people
   std::uint64_t dropped =
-      0;  ///< only in callbacks: events before this one that the callback was too slow for
+      0;  ///< only in callbacks: events lost before this one because the callback was too slow
 };
 
 /// Called on a separate thread, one event at a time, in order. It may be slow: nothing waits for it. Events

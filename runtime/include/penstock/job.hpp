@@ -25,27 +25,28 @@ class PENSTOCK_API JobCall {
   [[nodiscard]] std::span<const std::byte> argument() const noexcept { return argument_; }
   [[nodiscard]] std::string_view text() const noexcept;  ///< the same as characters
 
-  /// Space for a result of `bytes` bytes, in the memory where the caller will read it: in the slot if it
-  /// fits, else in a memfd of its own. Contents are undefined. A second call replaces the first, whose memory must
-  /// not be used any more. Throws error
-  /// (errc::out_of_memory) for more than [jobs] memory: the job ends as too_large.
+  /// Space for a result of `bytes` bytes, in memory that the caller will read directly: in the slot if it
+  /// fits, else in a separate memfd. Contents are undefined. A second call replaces the first, whose memory
+  /// must not be used any more. Throws error (errc::out_of_memory) for more than [jobs] memory: the job then
+  /// ends as too_large.
   [[nodiscard]] std::span<std::byte> result(std::uint64_t bytes);
-  /// Sets the final size of a result that turned out shorter. Throws error (errc::usage) for more than
-  /// result() was asked for.
+  /// Sets the final size of a result that turned out shorter. Throws error (errc::usage) for more bytes than
+  /// result() provided.
   void shorten_result(std::uint64_t bytes);
-  /// Copies `bytes` as the result; they may lie in what result() returned. A function that calls none of these has an empty result.
+  /// Copies `bytes` as the result; they may lie in the memory from result(). A function that calls none of
+  /// these has an empty result.
   void give(std::span<const std::byte> bytes);
   void give(std::string_view text);
 
-  /// What this call works on, for people: stands for the function's name in `penstock status`, in events and in
-  /// reports of deaths. Costs no more than copying the text, of which 450 bytes are kept.
+  /// What this call works on, for people: shown instead of the function's name in `penstock status`, events
+  /// and death reports. Costs only the copy of the text; its first 450 bytes are kept.
   void describe(std::string_view work);
 
   [[nodiscard]] std::uint64_t job() const noexcept { return job_; }  ///< number in the pool, from 1
   [[nodiscard]] std::uint32_t attempt() const noexcept { return attempt_; }  ///< 1 + deaths blamed on the job
   [[nodiscard]] std::uint32_t worker() const noexcept { return worker_; }
 
-  /// Where result() gets its memory from. Implemented by job_main.
+  /// Where result() gets its memory. Implemented by job_main.
   class room {
    public:
     virtual ~room() = default;
@@ -68,8 +69,8 @@ class PENSTOCK_API JobCall {
 
 /// Anything it throws becomes the job's error: its type, its text, and the traceback of a job_exception. Runs
 /// in the worker's main thread. Between jobs, the environment, working directory, signal mask, umask and
-/// resource limits are restored to what they were before the first job (docs/semantics, rule J18). A process that it
-/// forks has a private copy of argument and result, and exits when it returns from the function.
+/// resource limits are restored to what they were before the first job (docs/semantics, rule J18). A child
+/// that it forks has private copies of argument and result, and exits when it returns from the function.
 using job_function = std::function<void(JobCall&)>;
 
 /// Throw this to give the caller a type and a traceback of your own, as other languages' workers do.

@@ -1,6 +1,6 @@
-// Your own code that runs in the GPU owner and takes results of a pool's jobs on the device: job_options::program names it.
-// Build it as a shared library, and name it in the pool's config: [jobs.programs] NAME = "PATH". Needs only this header and
-// no library.
+// Your own code that runs in the GPU owner and processes the results of a pool's jobs on the device;
+// job_options::program selects it. Build it as a shared library, and name it in the pool's config:
+// [jobs.programs] NAME = "PATH". Needs only this header and no library.
 //
 //   class embedding final : public penstock::JobProgram { void on_result(...) override { ... } };
 //   PENSTOCK_JOB_PROGRAM(embedding)
@@ -20,26 +20,27 @@ namespace penstock {
 /// The result of one job on the device, borrowed for one call.
 class DeviceJob {
  public:
-  /// In device memory (host memory on the host device), 256-byte aligned. Only work on the call's stream may use it; it may
-  /// be written too. Without bytes for an empty result.
+  /// In device memory (host memory on the host device), 256-byte aligned. Only work on the call's stream may
+  /// use it, to read or to write. An empty result has no bytes.
   [[nodiscard]] void* data() const noexcept { return data_; }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] bool on_host() const noexcept {
     return on_host_;
   }  ///< the host device: plain memory, no stream
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }  ///< of the job, from 1
-  /// That made it, in a worker.
+  /// The function that made it, in a worker.
   [[nodiscard]] std::string_view function() const noexcept { return function_; }
 
-  /// Room in host memory for what the caller gets, at most 1 MiB. It is sent when the work on the stream is done, so
-  /// copies to it may still be queued when on_result() returns. A second call replaces the first; without any, the caller
-  /// gets an empty result. Throws (and the job ends as too_large) beyond 1 MiB.
+  /// Room in host memory for the caller's result, at most 1 MiB. It is sent when the work on the stream is
+  /// done, so copies to it may still be queued when on_result() returns. A second call replaces the first;
+  /// without any call, the caller gets an empty result. Throws beyond 1 MiB (and the job ends as too_large).
   [[nodiscard]] std::span<std::byte> result(std::uint64_t bytes) { return room_.result(bytes); }
-  /// Device memory to work with until the job is over; contents are undefined. A second call may replace the first. It is
-  /// kept for the next job. Throws when the device has not so much: let that through, and this job ends as `device`.
+  /// Device memory to work with until the job is over; contents are undefined. A second call may replace the
+  /// first. The memory is reused for the next job. Throws if the device has too little: let the exception
+  /// pass, and this job ends as `device`.
   [[nodiscard]] void* memory(std::uint64_t bytes) { return room_.memory(bytes); }
 
-  /// What the call's surroundings provide; made by the GPU owner.
+  /// Where result() and memory() get their memory. Implemented by the GPU owner.
   class room {
    public:
     virtual ~room() = default;
@@ -70,8 +71,8 @@ class DeviceJob {
   room& room_;
 };
 
-/// One object for each process that runs it; called from one thread, job after job. What it keeps must not change what a
-/// job gets: if the process dies, a new one runs again what was not answered.
+/// One object for each process that runs it; called from one thread, job after job. State kept between jobs
+/// must not change any result: if the process dies, a new one repeats the unanswered jobs.
 class JobProgram {
  public:
   JobProgram() = default;
@@ -79,8 +80,8 @@ class JobProgram {
   JobProgram& operator=(const JobProgram&) = delete;
   virtual ~JobProgram() = default;
 
-  /// Puts work on `stream`; no need to wait for it. An exception ends the job (`device`, with its text), and so does an
-  /// error that a CUDA call leaves behind (cudaGetLastError), if the context survives it.
+  /// Queues work on `stream`; need not wait for it. An exception ends the job (`device`, with its text), and
+  /// so does an error that a CUDA call leaves behind (cudaGetLastError), if the context survives it.
   virtual void on_result(DeviceJob& job, stream_handle stream) = 0;
 };
 
@@ -93,13 +94,13 @@ struct job_program_entry {
 };
 
 #ifdef __CUDACC__
-/// A program has a CUDA runtime of its own, so only code that is compiled into it can ask for the error that one of its calls
-/// has left behind, and clear it for the next job.
+/// Each program has its own CUDA runtime, so only code compiled into the program can read the error that one
+/// of its calls left behind, and clear it for the next job.
 template <class Program>
 class checked_program final : public JobProgram {
  public:
   void on_result(DeviceJob& job, stream_handle stream) override {
-    // Without a GPU the question alone is an error.
+    // Without a GPU, asking for the error would itself be an error.
     if (job.on_host()) return program_.on_result(job, stream);
     try {
       program_.on_result(job, stream);

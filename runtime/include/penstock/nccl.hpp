@@ -1,7 +1,7 @@
-// The communicator of a group: one rank's end of what NCCL does between the GPUs of all ranks. Device programs have it in
-// each batch if the config says `[group] communicator = "nccl"`; programs that embed penstock, from Group::communicator().
-// Header-only: a program needs neither NCCL's header nor its library, which penstock has loaded; programs that have the
-// header may use `handle()` with functions of their own.
+// The communicator of a group: one rank's end of the NCCL communicator between the GPUs of all ranks. Device
+// programs get it with each batch if the config says `[group] communicator = "nccl"`; programs that embed
+// penstock get it from Group::communicator(). Header-only: a program needs neither NCCL's header nor its
+// library, which penstock loads; programs that have the header may use `handle()` with NCCL's own functions.
 //
 //   void on_batch(const penstock::DeviceBatch& batch, penstock::stream_handle stream) override {
 //     ...                                                           // gradients of this rank's rows
@@ -9,21 +9,22 @@
 //     group.all_reduce(gradients, gradients, count, penstock::reduction::sum, stream);
 //   }                                                              // the use ends; the work may go on
 //
-// Rules. All ranks take the same steps, and call the same operations in the same order in each. Use the communicator
-// inside a communicator_use only, and end the use before you wait for the work: when a rank is lost, the communicator is
-// aborted on all ranks, which ends work that waits for the lost one, but not before every use has ended. What such work
-// has written does not count.
+// Rules. All ranks take the same steps, and call the same operations in the same order in each step. Use the
+// communicator only inside a communicator_use, and end the use before you wait for the work. When a rank is
+// lost, the communicator is aborted on all ranks, after every use has ended; the abort ends work that waits
+// for the lost rank. Discard what such work has written.
 //
-// Device programs: let the exception of a loss pass. A use that stays open for [group] abort_timeout costs the owner.
-// After a loss, programs go back to their snapshot of the last step that all ranks have; a rank that was started anew has
-// none, so in the first step with a new `number()` let a rank that has state give it to those that have not (`broadcast`).
+// Device programs: let the exception of a loss pass. A use that stays open for [group] abort_timeout costs
+// the owner. After a loss, programs return to their snapshot of the last step that all ranks have. A
+// restarted rank has none: in the first step with a new `number()`, let a rank that has state `broadcast` it
+// to those that have none.
 //
-// Programs that embed penstock: when the work is done (wait for the stream), ask is_lost() before you believe in what it
-// has written. A loss is thrown once (errc::group_failed): by the use in which it is noticed, or by the next one. Catch
-// it if the group goes on ([group] on_lost_rank = "wait", or an error of NCCL): the use after that waits for the next
-// communicator, with a higher number(), and all ranks agree in it who goes on from where, as above. Memory of queued work
-// is in use until that is done, after a loss too: wait for the stream before you free it. A use that stays open for
-// abort_timeout ends the group, on all ranks.
+// Programs that embed penstock: when the work is done (wait for the stream), check is_lost() before you use
+// its results. A loss is thrown once (errc::group_failed): by the use that notices it, or by the next one.
+// Catch it if the group continues ([group] on_lost_rank = "wait", or an error of NCCL): the next use waits
+// for the next communicator, which has a higher number(), and in it all ranks agree which of them continue
+// from where, as above. Queued work uses its memory until it is done, even after a loss: wait for the stream
+// before you free the memory. A use that stays open for abort_timeout ends the group on all ranks.
 #pragma once
 
 #include <penstock/stream.hpp>
@@ -35,7 +36,8 @@ struct ncclComm;  // behind ncclComm_t
 
 namespace penstock {
 
-/// One rank's end. Lent by DeviceBatch::communicator and Group::communicator(); used through communicator_use.
+/// One rank's end. Lent by DeviceBatch::communicator and Group::communicator(); used through
+/// communicator_use.
 class Communicator {
  public:
   Communicator() = default;
@@ -59,7 +61,8 @@ class Communicator {
   virtual void settle(int status, const char* what) = 0;
 
  public:
-  /// That one, by its communicator_use::number(), is lost: work that used it may have been ended half-way. Any thread.
+  /// The communicator with that communicator_use::number() is lost: work that used it may be incomplete. Any
+  /// thread.
   [[nodiscard]] virtual bool is_lost(std::uint64_t number) const = 0;
 };
 
@@ -106,8 +109,8 @@ struct nccl_type_of<double> {
 
 }  // namespace detail
 
-/// A stretch of a program's work in which it may call NCCL with the communicator. One thread. Buffers are in the device's
-/// memory; work is queued on the stream and not waited for. Every function throws where NCCL refuses, or where the
+/// A section of a program that may call NCCL with the communicator. One thread. Buffers are in the device's
+/// memory; work is queued on the stream and not waited for. Every function throws if NCCL refuses, or if the
 /// communicator is lost.
 class communicator_use {
  public:
@@ -118,16 +121,17 @@ class communicator_use {
 
   [[nodiscard]] std::uint32_t rank() const noexcept { return of_->rank(); }
   [[nodiscard]] std::uint32_t world_size() const noexcept { return of_->world_size(); }
-  /// The same on all ranks; higher each time that the communicator is made anew.
+  /// The same on all ranks; increases each time the communicator is made again.
   [[nodiscard]] std::uint64_t number() const noexcept { return now_.number; }
   /// An ncclComm_t, for calls of NCCL's own functions; pass what they return to check().
   [[nodiscard]] ncclComm* handle() const noexcept { return now_.handle; }
-  /// A function of the library that penstock has loaded, by its name: function<ncclResult_t(...)>("ncclReduceScatter").
+  /// A function of the NCCL library that penstock loaded, by name:
+  /// function<ncclResult_t(...)>("ncclReduceScatter").
   template <class Function>
   [[nodiscard]] Function* function(const char* name) const {
     return reinterpret_cast<Function*>(of_->function(name));
   }
-  /// Waits until NCCL has taken the call (the communicator is one that never blocks).
+  /// Waits until NCCL has accepted the call (the communicator is non-blocking).
   void check(int status, const char* what) const { of_->settle(status, what); }
 
   template <class T>
@@ -137,7 +141,7 @@ class communicator_use {
                                           static_cast<int>(how), now_.handle, stream.native),
           "ncclAllReduce");
   }
-  /// `root`'s memory becomes that of all.
+  /// Copies `root`'s memory to all ranks.
   template <class T>
   void broadcast(T* memory, std::size_t count, std::uint32_t root, stream_handle stream) const {
     using call = int(const void*, void*, std::size_t, int, int, ncclComm*, void*);
@@ -145,7 +149,7 @@ class communicator_use {
                                           static_cast<int>(root), now_.handle, stream.native),
           "ncclBroadcast");
   }
-  /// `to` has room for `count` elements of each rank, in their order.
+  /// `to` has room for `count` elements of each rank, in rank order.
   template <class T>
   void all_gather(const T* from, T* to, std::size_t count, stream_handle stream) const {
     using call = int(const void*, void*, std::size_t, int, ncclComm*, void*);

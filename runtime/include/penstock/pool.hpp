@@ -38,7 +38,7 @@ enum class job_status : std::uint8_t {
   cancelled,
   worker_lost,  ///< not idempotent, and its worker died while it ran
   too_large,    ///< its argument or its result does not fit, or it wrote past the room for its result
-  device,  ///< its device program failed, the device has no memory for it, or there is no device any more
+  device,       ///< its device program failed, or the device lacks memory for it or is gone
 };
 PENSTOCK_API const char* name_of(job_status status) noexcept;
 
@@ -49,8 +49,8 @@ struct job_failure {
   std::string text{};                 ///< one sentence
   std::string traceback{};            ///< of an exception, if it brought one
   std::vector<std::string> causes{};  ///< deaths of workers, or of GPU owners, blamed on it, oldest first
-  std::uint32_t attempts = 0;         ///< how often it was begun
-  std::optional<std::chrono::nanoseconds> ran{};  ///< how long its last attempt ran; empty: none began
+  std::uint32_t attempts = 0;         ///< how many times it was started
+  std::optional<std::chrono::nanoseconds> ran{};  ///< how long its last attempt ran; empty: never started
 };
 
 /// What Job::get() throws when the job has no result. code() is errc::job_failed.
@@ -90,25 +90,27 @@ struct job_options {
   std::optional<std::chrono::nanoseconds> timeout{};  ///< of one run; none: [jobs] timeout
   std::optional<bool> idempotent{};                   ///< none: [jobs] idempotent
   std::optional<bool> fresh{};                        ///< none: [jobs] fresh
-  /// The worker that should run it, because it has what the job needs; none: any. Another one runs it if that one takes no
-  /// work for 10 s, and the attempt that is made alone is made elsewhere. A number that the pool has no worker for is
-  /// refused (errc::usage).
+  /// The preferred worker, because it has what the job needs; none: any. Another worker runs the job if this
+  /// one takes no work for 10 s; the attempt that runs alone always runs elsewhere. A number for which the
+  /// pool has no worker is refused (errc::usage).
   std::optional<std::uint32_t> worker{};
-  /// It begins before jobs that are not, however much memory results take, and submitting it does not wait: for a job that
-  /// others wait for, such as another try of a failed one.
+  /// Starts before jobs that are not urgent, however much memory results take, and submitting it does not
+  /// wait: for a job that others wait for, such as the retry of a failed one.
   bool urgent = false;
-  /// Hand the function's result to the GPU owner, which runs this device program on it ([jobs.programs] names it;
-  /// job_program.hpp): the job's result is what the program gives. The function's result must fit its slot.
+  /// Hands the function's result to the GPU owner, which runs this device program on it ([jobs.programs]
+  /// names it; job_program.hpp). The job's result is then the program's result. The function's result must
+  /// fit its slot.
   std::string program{};
-  /// The job's result is the function's, in device memory: Result::tensor(). After `program` has run on it there, if one
-  /// is named; what that gives is dropped. Only in a pool with [jobs] gpu, or programs, whose owner is embedded.
+  /// The job's result is the function's, in device memory: Result::tensor(). If `program` is set, it runs on
+  /// the result there first, and its own result is dropped. Only in a pool with [jobs] gpu or programs, and
+  /// an embedded owner.
   bool on_device = false;
 };
 
-/// A result: a view into the arena, or a copy once slots run low (rule J11); or one of the [gpu] buffers, if that was
-/// asked for (job_options::on_device). Move-only; gives its memory back when destroyed. May outlive the Pool: what lies in
-/// the arena is copied when the pool ends; what lies on the device is gone then, and every call but destruction throws
-/// error (errc::usage).
+/// A result: a view into the arena, a copy once slots run low (rule J11), or one of the [gpu] buffers if
+/// job_options::on_device asked for it. Move-only; returns its memory when destroyed. May outlive the Pool:
+/// when the pool ends, results in the arena are copied, and results on the device are lost: every call but
+/// destruction then throws error (errc::usage).
 class PENSTOCK_API Result {
  public:
   Result() noexcept;
@@ -119,18 +121,19 @@ class PENSTOCK_API Result {
   [[nodiscard]] std::span<const std::byte> bytes() const;
   [[nodiscard]] std::string_view text() const;
 
-  /// Frees the bytes. Until it is destroyed, the Result counts as this many bytes of [jobs] memory: what the caller has made of
-  /// it and keeps. Throws error (errc::usage) if on_device().
+  /// Frees the bytes. Until it is destroyed, the Result counts as this many bytes of [jobs] memory: the size
+  /// of what the caller built from it and keeps. Throws error (errc::usage) if on_device().
   void count_as(std::uint64_t bytes);
 
   [[nodiscard]] bool on_device() const;
-  /// "result", uint8, [bytes], in device memory; 256-byte aligned. It is complete: work put on any stream sees it. Throws
-  /// error (errc::usage) unless on_device().
+  /// "result", uint8, [bytes], in device memory; 256-byte aligned. It is complete: work queued on any stream
+  /// sees it. Throws error (errc::usage) unless on_device().
   [[nodiscard]] tensor_view tensor() const;
   /// Copies the bytes to host memory, wherever they are, and waits for them.
   [[nodiscard]] std::vector<std::byte> read_back() const;
-  /// Returns the buffer when the work now on `stream` is done. The destructor does the same on the legacy default stream.
-  /// Throws error (errc::usage) unless on_device(), or while the stream is being captured; the buffer is still held then.
+  /// Returns the buffer once the work now queued on `stream` is done. The destructor does the same on the
+  /// legacy default stream. Throws error (errc::usage) unless on_device(), or while the stream is being
+  /// captured; the buffer is then still held.
   void release(stream_handle stream);
 
  private:
@@ -144,9 +147,9 @@ class PENSTOCK_API Job {
  public:
   Job() noexcept = default;
   [[nodiscard]] std::uint64_t number() const;  ///< from 1, in the order of submission
-  /// Waits until the job has ended. Throws job_error; error (errc::usage) the second time (a result is taken once) or
-  /// on a Job that was default-constructed, and after 10 s when the job waits for what results hold that were not freed: a
-  /// [gpu] buffer, or [jobs] memory, if this very thread has those results. Then get() may be called again.
+  /// Waits until the job has ended. Throws job_error; error (errc::usage) the second time (a result is taken
+  /// once), on a default-constructed Job, and after 10 s if the job waits for a [gpu] buffer or for [jobs]
+  /// memory that only unfreed results of this very thread hold. get() may then be called again.
   Result get();
   /// True if the job has ended.
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds at_most) const;
@@ -163,8 +166,9 @@ class PENSTOCK_API Job {
   /// Like cancel(), but kills the worker at once, without the two seconds it otherwise has to write its
   /// stack.
   bool kill();
-  /// Calls `callback` once, on the pool's callback thread, after the job has ended (right away if it already
-  /// has); once the pool is closed, on the calling thread, before this returns. The callback may submit, cancel and take the result; it must not destroy the pool (errc::usage).
+  /// Calls `callback` once, after the job has ended (right away if it already has): on the pool's callback
+  /// thread, or once the pool is closed, on the calling thread before this returns. The callback may submit,
+  /// cancel and take the result; it must not destroy the pool (errc::usage).
   void then(std::function<void(Job)> callback);
 
  private:
@@ -191,11 +195,11 @@ class PENSTOCK_API Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  /// Queues a job. Waits while [jobs] queue or memory is full, at most `patience`. Throws error:
+  /// Queues a job. While [jobs] queue or memory is full, waits for at most `patience`. Throws error:
   /// errc::timed_out after that; errc::stopped once the pool is shutting down; the pool's own failure if it
-  /// has failed; errc::out_of_memory for an argument larger than [jobs] memory; errc::usage if only this thread could end
-  /// the wait, by freeing results. On the callback thread it waits for less: not for results, nor, up to twice the queue, for
-  /// other jobs to begin.
+  /// has failed; errc::out_of_memory for an argument larger than [jobs] memory; errc::usage if only this
+  /// thread could end the wait, by freeing results. On the callback thread it never waits for results, and
+  /// waits for other jobs to start only beyond twice the queue.
   Job submit(std::string_view function, Argument argument, job_options options = {},
              std::chrono::nanoseconds patience = std::chrono::hours(24));
   /// The same without waiting; empty if the queue is full.
@@ -245,9 +249,10 @@ class PENSTOCK_API Pool::Mapping {
   Mapping(Mapping&&) noexcept;
   Mapping& operator=(Mapping&&) noexcept;
   ~Mapping();
-  /// Waits for the next outcome; empty at the end. An input larger than [jobs] memory is a job that is too_large. If the
-  /// pool takes no more jobs, next() yields the outcomes of those in flight, and then throws the reason. Throws error
-  /// (errc::usage) after 10 s if only this thread could end the wait, by freeing results; then it may be called again.
+  /// Waits for the next outcome; empty at the end. An input larger than [jobs] memory yields a job that is
+  /// too_large. If the pool stops accepting jobs, next() yields the outcomes of those in flight, and then
+  /// throws the reason. Throws error (errc::usage) after 10 s if only this thread could end the wait, by
+  /// freeing results; next() may then be called again.
   std::optional<item> next();
 
  private:

@@ -19,9 +19,10 @@ enum class run_outcome : std::uint8_t {
   failed,
 };
 
-/// What ends with a session: `penstock stop --wait` and `penstock wait --for=finished` return when it is gone.
+/// What ends with a session: `penstock stop --wait` and `penstock wait --for=finished` return when it is
+/// gone.
 enum class session_scope : std::uint8_t {
-  session,  ///< nothing else: the program goes on
+  session,  ///< only the session: the program continues
   process,  ///< the program, which writes its reports after close() and ends
   parent,   ///< also the process that started it, such as a launcher that collects the reports of its ranks
 };
@@ -45,7 +46,7 @@ struct epoch_report {
   std::uint64_t delivered = 0;
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;
-  /// Of those that this process delivered: in place of a bad sample (on_bad_sample = "replace").
+  /// Delivered by this process in place of a bad sample (on_bad_sample = "replace").
   std::uint64_t replaced = 0;
   std::uint64_t batches = 0;
   std::optional<std::string> digest;  ///< only if digests were requested
@@ -84,15 +85,15 @@ struct death_report {
   std::optional<std::uint64_t> epoch;
   std::optional<std::uint64_t> sequence;
   std::optional<std::uint64_t> job{};  ///< in a pool: the job that the death is blamed on; no sample then
-  std::optional<std::string> work{};   ///< its function, or what that calls its work
+  std::optional<std::string> work{};   ///< its function, or the text of JobCall::describe()
   std::uint32_t attempt = 0;           ///< of the sample or job; 0 if none is blamed
   std::string phase;  ///< what it was doing: "idle", "setup", "loading", "checking", "collating"
   std::chrono::system_clock::time_point time;  ///< when the session noticed
   double lived_seconds = 0;
   std::uint64_t rss_bytes = 0;  ///< resident memory shortly before the end; 0: never reported
   std::string wait_channel;     ///< if it hung: "running", "stopped", or the kernel function it waited in
-  /// Newest first: "/path/of/module+0x1a2b in function", without " in ..." if the module has no symbol there; empty if not
-  /// written.
+  /// Newest first: "/path/of/module+0x1a2b in function", without " in ..." if the module has no symbol there;
+  /// empty if not written.
   std::vector<std::string> stack;
   std::string last_output;  ///< the last lines of its output
 };
@@ -127,11 +128,11 @@ struct failure_report {
   std::string error;
 };
 
-/// What has become of the jobs of one function.
+/// Counts of the jobs of one function.
 struct function_statistics {
   std::string name;
   std::uint64_t waiting = 0;
-  std::uint64_t running = 0;  ///< given to workers at least once, and not ended
+  std::uint64_t running = 0;  ///< sent to a worker at least once, not ended
   std::uint64_t ok = 0;
   std::uint64_t failed = 0;
   std::uint64_t retried = 0;
@@ -148,12 +149,12 @@ struct pool_statistics {
   std::uint64_t argument_bytes = 0;      ///< of jobs that have not ended
   std::uint64_t result_bytes = 0;        ///< kept outside of slots
   std::uint64_t memory_bytes = 0;        ///< [jobs] memory
-  bool callers_wait = false;             ///< some wait in submit()
-  bool callers_hold_everything = false;  ///< nothing begins until callers free results
+  bool callers_wait = false;             ///< some callers wait in submit()
+  bool callers_hold_everything = false;  ///< no job starts until callers free results
   std::vector<function_statistics> functions{};  ///< those that were called
 };
 
-/// What ended a group: the same in the reports of all of its ranks.
+/// What ended a group; the same in the reports of all its ranks.
 struct group_cause_report {
   std::uint32_t rank = 0;
   std::string host;
@@ -162,7 +163,7 @@ struct group_cause_report {
   bool operator==(const group_cause_report&) const = default;
 };
 
-/// Of a session that belongs to a group of ranks (docs/groups.md).
+/// Group state of a session that belongs to one (docs/groups.md).
 struct group_status {
   std::string group;
   std::uint32_t rank = 0;
@@ -170,11 +171,11 @@ struct group_status {
   std::uint64_t generation = 0;  ///< of the coordinator; 0: the ranks have not all joined yet
   /// joining, describing (datasets are compared), running, stopping (at a common step), over
   std::string phase = "joining";
-  std::string waits_for{};                 ///< for people; empty: for nobody
+  std::string waits_for{};                 ///< for people; empty: it is not waiting
   std::vector<std::uint32_t> missing{};    ///< ranks that have not arrived, or are lost
   std::uint64_t steps = 0;                 ///< batches that this rank has handed out
   std::optional<std::uint64_t> stop_at{};  ///< the step at which a stopping group ends
-  std::string outcome{};                   ///< finished, stopped, failed; empty: it goes on
+  std::string outcome{};                   ///< finished, stopped, failed; empty: it continues
   std::optional<group_cause_report> first_cause{};
   bool operator==(const group_status&) const = default;
 };
@@ -183,7 +184,8 @@ struct group_status {
 struct workers_report {
   std::uint32_t workers_configured = 0;
   std::uint32_t workers_started = 0;  ///< incarnations, the sacrificial worker's included
-  /// Processes that replaced another one. The sacrificial worker's starts are no restarts: it exists only while it is needed.
+  /// Processes that replaced another one. Starts of the sacrificial worker do not count: it exists only while
+  /// needed.
   std::uint32_t restarts = 0;
   std::uint64_t stale_dropped = 0;   ///< messages that were late or wrong
   std::vector<death_report> deaths;  ///< the last 1000
@@ -268,9 +270,9 @@ struct session_status {
   std::uint64_t batches_delivered = 0;
   std::uint64_t samples_delivered = 0;
   std::uint64_t samples_expected = 0;  ///< of the whole run; 0 until the dataset is known
-  /// Of the expected ones: those of delivered batches, whether they were delivered, failed or are quarantined.
+  /// Samples in delivered batches, whether they were delivered, failed or are quarantined.
   std::uint64_t samples_done = 0;
-  /// Of the stream before the position at which this run began: not 0 if it was resumed, or is a restarted rank.
+  /// Samples before the position where this run began: not 0 if it was resumed, or is a restarted rank.
   std::uint64_t samples_before = 0;
   std::uint64_t bytes_uploaded = 0;  ///< tensor bytes copied to the device
   device_report gpu;
@@ -278,7 +280,8 @@ struct session_status {
   std::optional<std::int32_t> gpu_pid;  ///< the session's own with placement = embedded; empty: no owner runs
   std::string gpu_placement;            ///< embedded, process
   std::uint32_t gpu_restarts = 0;
-  /// The owner's and all others, polled every 10 s. Empty: NVML is missing or has not been polled yet.
+  /// All processes on the GPU, the owner's included, polled every 10 s. Empty: NVML is missing or was not
+  /// polled yet.
   std::optional<std::vector<gpu_process>> gpu_processes{};
   std::vector<worker_status> workers;
   std::uint32_t worker_restarts = 0;  ///< as in run_report: `restarts`

@@ -30,7 +30,8 @@ struct session_options {
   bool digests = false;                    ///< hash every batch as it is delivered
   std::optional<std::uint64_t> batches{};  ///< deliver this many batches in total, then end as "stopped"
   std::span<const std::byte> state{};      ///< continue after Session::state() of an earlier run
-  /// Let `penstock status` and other verbs attach, and read what remains when the session has ended ([log] record).
+  /// Lets `penstock status` and other verbs attach, and read the final record of an ended session ([log]
+  /// record).
   bool control_socket = true;
   session_scope ends = session_scope::session;  ///< what `penstock stop --wait` waits for
   event_callback on_event{};                    ///< receives deaths, bad samples, epochs, ...: see event.hpp
@@ -39,16 +40,19 @@ struct session_options {
   /// plugin:PATH (a device program: device_program.hpp).
   std::string sink = "null";
   std::string sink_out{};  ///< folder of the npy sink
-  /// Joins the group of the ranks that a launcher has started (torchrun, penstock launch, srun, mpirun, ...): one
-  /// session in each, of the same name. Rank and world size are then the launcher's. All ranks have to agree in what
-  /// defines their stream; losing one ends all; stop() stops all at the same step (docs/groups.md). Sessions that not
-  /// every rank has, such as one for validation on rank 0, do not join. Throws error (errc::config) where no launcher
-  /// has started this process, and for a rank or world size in the settings that is another one; next() and run_for()
-  /// throw errc::group_failed with the first cause. Files, folder and port that all ranks were given alike become the
+  /// Joins the group of ranks that a launcher started (torchrun, penstock launch, srun, mpirun, ...): one
+  /// session in each rank, all of the same name. The launcher then sets rank and world size. All ranks must
+  /// agree on the settings that define their stream; losing one rank ends all; stop() stops all at the same
+  /// step (docs/groups.md). Sessions that only some ranks have, such as one for validation on rank 0, do not
+  /// join. Throws error (errc::config) if no launcher started this process, and for a rank or world size in
+  /// the settings that differs from the launcher's; next() and run_for() throw errc::group_failed with the
+  /// first cause. A file, folder or port given to all ranks becomes the rank's own: journal:PATH-rank1,
+  /// DIR/rank1, [metrics] listen + 1.
   /// rank's own: journal:PATH-rank1, DIR/rank1, [metrics] listen + 1.
   bool join_group = false;
-  /// With join_group: why this process cannot begin. The session then joins only to say so, and next() and run_for()
-  /// throw it: all other ranks end with this cause, instead of waiting for a rank that never comes.
+  /// With join_group: why this process cannot begin. The session then joins only to report it, and next() and
+  /// run_for() throw it. All other ranks end with this cause, instead of waiting for a rank that never
+  /// arrives.
   std::optional<failure> cannot_begin{};
   /// Called about every 50 ms, on the thread that waits in next() or for an epoch's batch. Exceptions from it
   /// leave that call, and nothing is lost: the next call continues. For hosts that must check for signals,
@@ -103,8 +107,8 @@ class PENSTOCK_API Session {
   /// [supervisor] shutdown, or `at_most` if that is less. From any thread; a second call with less time
   /// shortens a shutdown in progress. Does not wait.
   void stop(std::optional<std::chrono::milliseconds> at_most = std::nullopt) noexcept;
-  /// Waits until the workers are gone, and leaves batches that are still held as they are, until close(). Their memory alone is no
-  /// use of the GPU: another session may use it from now on ([gpu] share).
+  /// Waits until the workers are gone. Batches that are still held stay valid until close(). Their memory
+  /// alone does not count as use of the GPU: another session may use it from now on ([gpu] share).
   void retire() noexcept;
   /// Waits until the shutdown that stop() began is complete, and frees all memory, including that of batches
   /// still held: their members throw errc::usage from then on. Call it from the thread that takes batches;
