@@ -9,7 +9,7 @@
 
 namespace penstock::config_file {
 
-/// Replaces rank = "auto" by the launcher's variables, and records them as the source of rank and world size.
+/// Takes rank = "auto" from the launcher's variables, and records them as the source of rank and world size.
 void adopt_rank(applied& made, const environment_list& environment, severity level_of_warnings,
                 std::map<std::string, provenance>& sources, complaints& found);
 

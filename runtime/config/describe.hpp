@@ -1,5 +1,5 @@
-// The key table as text: for editors (JSON Schema), for the docs, for `check-config`, and for comparing ranks. Pure functions of
-// the table in <penstock/config_keys.def>.
+// The key table as text: for editors (JSON Schema), for the docs, for `check-config`, and for comparing
+// ranks. Pure functions of the table in <penstock/config_keys.def>.
 #pragma once
 
 #include "runtime/config/load.hpp"
@@ -29,8 +29,8 @@ std::string print_effective(const loaded_config& loaded);
 /// The same without the sources of the values.
 std::string print_values(const config& settings);
 
-/// The keys that define a stream or how a group deals with losses, with their values as TOML: in all ranks of a group
-/// they must be equal. Always the same keys, in the order of the table.
+/// The keys whose values must be equal in all ranks of a group, as TOML: those that define the stream, and
+/// those that say how the group handles losses. Always the same keys, in the order of the table.
 std::vector<std::pair<std::string, std::string>> stream_settings(const config& settings);
 
 }  // namespace penstock::config_file

@@ -39,7 +39,7 @@ struct member {
 std::string_view name_of(node_kind kind) noexcept;
 
 struct document {
-  /// Usually one tree. A table that is written twice becomes a further tree, so that its contents are
+  /// Usually one tree. A table that is written twice adds another tree, so that its contents are
   /// checked.
   std::vector<node> trees;
   bool complete = true;  ///< false: a syntax error ended it

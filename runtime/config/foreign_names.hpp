@@ -21,7 +21,8 @@ const foreign_name* foreign_key(std::string_view name);
 /// The dtype that "fp16", "half" or "long" means; empty if unknown.
 std::string_view foreign_dtype(std::string_view name);
 
-/// "true" or "false" for what Python, YAML or a shell call that: "True", "yes", "on", "1". Empty for other words.
+/// "true" or "false" for what Python, YAML or a shell call that: "True", "yes", "on", "1". Empty for other
+/// words.
 std::string_view foreign_boolean(std::string_view word);
 
 /// Whether the word stands for "no value" elsewhere: "None", "null", "nil".

@@ -20,7 +20,7 @@ namespace penstock::config_file {
 /// starts later.
 enum class effect_time : std::uint8_t { session, worker };
 
-/// With which other values a key has an effect.
+/// What other keys must say for a key to have an effect.
 enum class used_with : std::uint8_t {
   always,
   for_stored,  ///< every dataset type but synthetic
@@ -96,7 +96,7 @@ class key_table {
 /// Whether the key is in an array of tables (a key of a fault). Its root is then not the config.
 bool in_array(const key_info& key) noexcept;
 
-/// Why a key has no effect in this config: the key that it depends on, and the values which that key would
+/// Why a key has no effect in this config: the key that it depends on, and the values that key would
 /// need.
 struct unused_because {
   std::string_view decided_by;  ///< "dataset.type"

@@ -37,7 +37,7 @@ struct source_request {
   std::vector<override_text> overrides;
   /// The only source of PENSTOCK__TABLE__KEY settings, ${env:NAME} and rank = "auto".
   environment_list environment;
-  /// Absolute; what `file` and relative paths of the command line and the environment are relative to.
+  /// Absolute. `file` and relative paths on the command line and in the environment are relative to it.
   std::filesystem::path working_folder;
   bool strict = false;  ///< warnings become errors
   /// Empty: a file with [jobs] and without [dataset] configures a pool, any other a stream.

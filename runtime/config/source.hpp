@@ -24,8 +24,8 @@ struct text_position {
 /// Immutable. Spans point to it, so its address must not change during the load.
 class source {
  public:
-  /// `folder` is absolute: ${cfg:dir} and what relative paths in this text are relative to. `order` is the
-  /// text's place among all texts of a load. A byte order mark is dropped.
+  /// `folder` is absolute: the value of ${cfg:dir}, and the base of relative paths in this text. `order` is
+  /// the text's place among all texts of a load. A byte order mark is dropped.
   source(source_kind kind, std::string name, std::string text, std::filesystem::path folder,
          std::uint32_t order);
 
@@ -85,7 +85,7 @@ class complaints {
   void add(complaint one);
   [[nodiscard]] bool has_errors() const noexcept { return errors_ > 0; }
   [[nodiscard]] std::size_t error_count() const noexcept { return errors_; }
-  /// No more are kept, so the caller need not format another one.
+  /// True: further complaints are only counted, so the caller need not format them.
   [[nodiscard]] bool full() const noexcept;
   /// In the order of the texts and of the places in them; the same complaint about the same place once.
   [[nodiscard]] std::vector<diagnostic> sorted() const;
@@ -101,7 +101,7 @@ class complaints {
   std::size_t errors_ = 0;
 };
 
-/// Further ones are counted but not kept: so many usually have a single cause.
+/// Complaints beyond this number are counted but not kept; they usually share a cause.
 inline constexpr std::size_t complaints_max = 500;
 
 /// Length of the valid UTF-8 sequence at the beginning of a text that is not empty; 0 if there is none.

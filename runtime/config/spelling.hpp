@@ -1,5 +1,6 @@
 // How the enumerators of <penstock/config.hpp> are spelled in a config file: '-' for '_', "throw" for raise,
-// and the words of join_rule. No function has a default case, so that the compiler warns about a missing enumerator.
+// and the words of join_rule. No function has a default case, so that the compiler warns about a missing
+// enumerator.
 #pragma once
 
 #include "runtime/base/dataset_type.hpp"

@@ -21,12 +21,13 @@ namespace penstock::config_file {
 std::vector<diagnostic> validate(const penstock::config& values,
                                  config_purpose purpose = config_purpose::stream);
 
-/// For rank = nullopt: takes rank and world size from the launcher's variables (runtime/group/launcher_environment.hpp
-/// says which and in which order). Returns their two names, or a message why not; `sampler` is then unchanged.
+/// For rank = nullopt: takes rank and world size from the launcher's variables
+/// (runtime/group/launcher_environment.hpp says which and in which order). Returns their two names, or a
+/// message why not; `sampler` is then unchanged.
 tl::expected<std::vector<std::string>, std::string> adopt_launcher_rank(sampler_config& sampler,
                                                                         const environment_list& environment);
 
-/// Returns a config that a session or a pool may run with: validate() finds nothing, and rank is a number.
+/// Returns a config that a session or a pool can run with: validate() finds nothing, and rank is a number.
 /// Refuses (errc::config) with one line for each mistake, "loader.workers: ...".
 tl::expected<penstock::config, failure> accept(penstock::config values, const environment_list& environment,
                                                config_purpose purpose = config_purpose::stream);

@@ -25,7 +25,7 @@ struct reading {
   const reference_values& references;
   complaints& found;
   reference_scope scope = reference_scope::everything;
-  /// The value will be replaced by one of higher precedence, so an unset variable in it is not an error.
+  /// A layer of higher precedence replaces the value, so an unset variable in it is not an error.
   bool overridden = false;
 };
 
