@@ -34,8 +34,8 @@ bool started_by_a_session(const char* what_this_is) {
                  what_this_is);
     return false;
   }
-  // Programs that we start must not inherit these descriptors, or the session would not notice our death.
-  // (`parcels` is `index`.)
+  // Programs that we start must not inherit these descriptors; otherwise the session would not notice our
+  // death. (`parcels` is `index`.)
   for (const int fd : {protocol::child_fd::link, protocol::child_fd::lifeline, protocol::child_fd::arena,
                        protocol::child_fd::flight, protocol::child_fd::index}) {
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -44,7 +44,7 @@ bool started_by_a_session(const char* what_this_is) {
 }
 
 void prefer_as_oom_victim() noexcept {
-  // The greatest score: as if the process used all of the memory. Among workers the one that uses most is then chosen.
+  // The highest score, as if the process used all memory. Among workers the kernel then picks the largest.
   constexpr std::string_view score = "1000";
   const unique_fd file(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
   if (file) static_cast<void>(!::write(file.get(), score.data(), score.size()));

@@ -15,17 +15,18 @@ namespace penstock::child {
 
 /// Whether a session started this program: it has a link.
 [[nodiscard]] bool has_session();
-/// Checks has_session() and does the first steps of a session's child. Without a session: prints a message to
-/// stderr and returns false.
+/// Checks has_session() and performs the first steps of a session's child. Without a session: prints a
+/// message to stderr and returns false.
 [[nodiscard]] bool started_by_a_session(const char* what_this_is);
 
-/// For workers, which can be replaced: asks the kernel to kill this process, and programs that it starts, before others when
-/// memory runs out. Without that it would often take the session or the GPU owner, which map the whole arena, and
-/// killing them frees little. Raising one's own score is always allowed; without /proc nothing happens.
+/// For workers, which can be replaced: asks the kernel to kill this process and the programs that it starts
+/// first when memory runs out. Otherwise the kernel would often choose the session or the GPU owner, which
+/// map the whole arena; killing them frees little memory. A process may always raise its own score. Does
+/// nothing without /proc.
 void prefer_as_oom_victim() noexcept;
 
-/// Writes heartbeats to the flight recorder from the lifeline's thread. The page is known only after the
-/// session's first message; until then the start deadline applies.
+/// Writes heartbeats to the flight recorder from the lifeline's thread. The session's first message names the
+/// page; until then the start deadline applies.
 class heartbeat {
  public:
   heartbeat();
@@ -40,9 +41,9 @@ class heartbeat {
   process::lifeline_guard guard_;
 };
 
-/// Calls `when_sent`, which must call its argument once the kernel has everything that was sent. Waits
+/// Calls `when_sent`, which must call its argument once the kernel has accepted everything sent. Waits
 /// briefly for that, then exits without running destructors: threads and objects left by user code may not be
-/// safe to destroy, and the session waits only for the process to end.
+/// safe to destroy, and the session only waits for the process to exit.
 [[noreturn]] void leave(int exit_code, const std::function<void(std::function<void()>)>& when_sent);
 
 }  // namespace penstock::child

@@ -12,7 +12,7 @@ namespace {
 
 struct library_search {
   unsigned long long additions = 0;
-  std::string cuda{};  // its path; empty: not there
+  std::string cuda{};  // path; empty: not loaded
 };
 
 int look_at_library(dl_phdr_info* info, std::size_t, void* data) {
@@ -23,7 +23,7 @@ int look_at_library(dl_phdr_info* info, std::size_t, void* data) {
   return 0;
 }
 
-/// The first entry has the number of libraries ever loaded; the rest need not be visited.
+/// The first entry holds the number of libraries ever loaded; the rest need not be visited.
 int look_at_count(dl_phdr_info* info, std::size_t, void* data) {
   static_cast<library_search*>(data)->additions = info->dlpi_adds;
   return 1;
@@ -49,7 +49,8 @@ bool cuda_watch::newly_found() {
       count_devices_ = reinterpret_cast<device_count>(function);
     }
   }
-  // CUDA_SUCCESS is 0. Before cuInit(), and after one that found no device, it is an error; nothing is initialised by it.
+  // CUDA_SUCCESS is 0. The call fails before cuInit(), and after a cuInit() that found no device; it
+  // initialises nothing.
   int devices = 0;
   return found_ = count_devices_ != nullptr && count_devices_(&devices) == 0;
 }

@@ -1,4 +1,4 @@
-// Notices when user code brings CUDA into a worker: only the GPU owner uses the GPU. Used by the loader's
+// Detects user code that brings CUDA into a worker: only the GPU owner uses the GPU. Used by the loader's
 // lease_runner and by the job_runner, after each sample and each job.
 #pragma once
 
@@ -11,16 +11,16 @@ namespace penstock::child {
 
 class cuda_watch {
  public:
-  /// What counts: libcuda in this process, or that somebody has made it ready for use. Libraries that can do both, as
-  /// PyTorch's builds for CUDA, are linked to libcuda: with them its presence says nothing.
+  /// What counts as CUDA: libcuda loaded in this process, or libcuda initialised by somebody. CUDA builds of
+  /// libraries such as PyTorch link libcuda, so with them its presence proves nothing.
   enum class sign : std::uint8_t { loaded, initialised };
 
   explicit cuda_watch(sign what = sign::loaded) : what_(what) { static_cast<void>(newly_found()); }
 
-  /// Whether the sign was found since the last call; true at most once. Cheap: compares one counter unless some library
-  /// was loaded, and asks libcuda for one number while it is there and not initialised.
+  /// Whether the sign appeared since the last call; true at most once. Cheap: compares one counter unless a
+  /// library was loaded, and asks libcuda for one number while it is loaded but not initialised.
   [[nodiscard]] bool newly_found();
-  /// Whether it was found, at the start or later. Never becomes false again: the process should be replaced.
+  /// Whether the sign has ever appeared. Never becomes false again: the process should be replaced.
   [[nodiscard]] bool found() const noexcept { return found_; }
 
  private:
@@ -31,8 +31,7 @@ class cuda_watch {
 
   sign what_;
   unsigned long long libraries_seen_ = 0;
-  std::unique_ptr<void, closer>
-      library_;  // a libcuda that is not initialised: it stays while its function is called
+  std::unique_ptr<void, closer> library_;  // keeps an uninitialised libcuda loaded while we call its function
   device_count count_devices_ = nullptr;
   bool found_ = false;
 };

@@ -80,7 +80,7 @@ coordinator_actor::behavior_type behave(self_pointer self, coordinator_surroundi
       },
       [self](const member_closed& news) { self->state.driver->closed(news.link); },
       [self, now](const member_process_ended& news) {
-        take_reports(self);  // its last words
+        take_reports(self);  // the final reports
         self->state.driver->process_ended(news.link, now());
         step(self);
       },

@@ -27,8 +27,8 @@ namespace penstock::group {
 
 struct coordinator_surroundings {
   group_settings settings;
-  std::string group;  ///< its name, for people
-  /// Opens the listener of the actor. Called once.
+  std::string group;  ///< its name, for texts
+  /// Opens the actor's listener. Called once.
   std::function<std::shared_ptr<coordinator_wire>(coordinator_actor, std::shared_ptr<newest_reports>)> listen;
   group_news* news = nullptr;  ///< outlives the actor
 };

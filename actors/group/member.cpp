@@ -21,13 +21,13 @@ struct member_state {
   member_surroundings around;
   std::shared_ptr<newest_order> orders = std::make_shared<newest_order>();
   std::shared_ptr<member_wire> wire;
-  std::optional<rank_driver> rank;  // from the first word on
+  std::optional<rank_driver> rank;  // set at the first message
   std::string no_address;           // why rank 0's coordinator cannot listen
-  bool open = false;                // the gate, as it was told last
+  bool open = false;                // the gate, as last reported
   std::optional<std::uint64_t> limit;
-  group_phase phase = group_phase::gathering;  // this and the next, as the session was told last
+  group_phase phase = group_phase::gathering;  // this and `joined`: as last reported to the session
   bool joined = false;
-  std::uint64_t agreed = 0;  // as the owner was told last
+  std::uint64_t agreed = 0;  // as last reported to the owner
   bool ended = false;
 
   [[nodiscard]] const rank_card& card() const { return around.settings.card; }
@@ -82,7 +82,7 @@ void tell(const member_state& s, event_kind what, std::string text) {
   s.around.news->group_event(what, std::move(text));
 }
 
-/// What the group has agreed on since the last look.
+/// Reports what the group has agreed on since the previous call.
 void follow_phase(member_state& s) {
   const bool alone = s.rank->book().delivers_the_rest();
   if (s.rank->joined() && !std::exchange(s.joined, true)) {
@@ -105,7 +105,7 @@ void follow_phase(member_state& s) {
   if (phase == group_phase::stopping) tell(s, event_kind::group_stopping, "all ranks stop at the same step");
 }
 
-/// Before anything else of the same order: a communicator is made for what follows the agreed step.
+/// Runs before the rest of the same order: a communicator is for the steps after the agreed one.
 void follow_agreement(member_state& s) {
   const std::uint64_t agreed = s.rank->book().view().agreed;
   if (!s.around.settings.communicator || agreed <= s.agreed) return;
@@ -113,8 +113,8 @@ void follow_agreement(member_state& s) {
   s.around.news->communicator_ordered({gpu_owner::communicate::act::agreed, 0, {}, agreed});
 }
 
-/// The right to hand out batches goes to the gate, and the count of those handed out comes back, in one step: what a
-/// frozen rank reports is exact.
+/// Passes the right to hand out batches to the gate and gets back the number handed out, in one step. The
+/// report of a frozen rank is therefore exact.
 void move_gate(member_state& s, steady_time now) {
   const auto right = s.rank->book().right();
   const bool open = right && now < right->until;
@@ -129,7 +129,7 @@ void move_gate(member_state& s, steady_time now) {
 void tell_end(member_state& s, const end_rank& end) {
   if (s.around.settings.communicator)
     s.around.news->communicator_ordered({gpu_owner::communicate::act::free, 0, {}, 0});
-  // Publish a failure before ending the gate, at which the consumer may wait.
+  // Publish a failure before ending the gate, where the consumer may be waiting.
   if (end.how != group_outcome::failed) s.around.gate->end();
   std::string text = fmt::format(
       "the group '{}' {}", s.around.group,
@@ -199,7 +199,7 @@ void join(self_pointer self, const std::string& device) {
   if (s.around.gate->handed_out() > 0) s.rank->book().delivered(s.around.gate->handed_out());
 }
 
-/// Calls `what` with the rank, if it has joined, and sees to what follows.
+/// Calls `what` with the rank, if it has joined, and carries out what follows.
 template <class What>
 void with_rank(self_pointer self, What what) {
   if (!self->state.rank) return;
@@ -263,7 +263,7 @@ member_actor::behavior_type behave(self_pointer self, member_surroundings around
         with_rank(self, [&](rank_driver& rank) { rank.refuse(news.why); });
       },
       [self, now](const leave_group&) {
-        join(self, {});  // the others must not wait for it
+        join(self, {});  // the other ranks must not wait for this one
         for (const nanoseconds wake : {rank_driver::linger, rank_driver::patience_with_answer})
           self->delayed_send(member_actor(self), wake, group_beat{false});
         with_rank(self, [&](rank_driver& rank) { rank.leave(now()); });

@@ -1,4 +1,5 @@
-// The member actor: what one rank of a group hears, says and does. It translates; runtime/group/rank_driver decides.
+// The member actor: what one rank of a group receives, sends and owns. It translates;
+// runtime/group/rank_driver decides.
 //
 //   receives  join_group, stream_described, stream_delivered, session_failed, stop_group, leave_group  from the session
 //             limit_reached                                   from whoever hands out batches
@@ -8,8 +9,9 @@
 //             through group_news                              joined, gate_moved, group_over, ...
 //   owns      the rank_driver; it alone writes the hand_over_gate
 //
-// A rank reports from join_group on, that is once its device is open; before that only if it has to say that it fails
-// or leaves. At the end it stays until the others know what they have to know (rule G22), or drop_group comes.
+// A rank reports from join_group on, that is, once its device is open; earlier only if it must report that it
+// fails or leaves. At the end it stays until the other ranks know what they need (rule G22), or until
+// drop_group.
 #pragma once
 
 #include "actors/group/wires.hpp"
@@ -29,10 +31,10 @@ namespace penstock::group {
 
 struct member_surroundings {
   member_settings settings;  ///< the card without the device
-  std::string group;         ///< its name, for people
-  std::string where;         ///< its address, for people
+  std::string group;         ///< its name, for texts
+  std::string where;         ///< its address, for texts
   std::shared_ptr<hand_over_gate> gate;
-  /// Opens the link of the actor. Called once.
+  /// Opens the actor's link. Called once.
   std::function<std::shared_ptr<member_wire>(member_actor, std::shared_ptr<newest_order>)> connect;
   group_news* news = nullptr;  ///< outlives the actor
 };

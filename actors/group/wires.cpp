@@ -8,7 +8,7 @@
 namespace penstock::group {
 namespace {
 
-/// What both wires do alike. The link lives on the io thread; until stop() the actor hears of it.
+/// The common part of both wires. The link lives on the io thread; the actor gets its news until stop().
 template <class Wire, class Actor, class Link>
 class asio_wire : public Wire, public std::enable_shared_from_this<asio_wire<Wire, Actor, Link>> {
  public:
@@ -22,7 +22,7 @@ class asio_wire : public Wire, public std::enable_shared_from_this<asio_wire<Wir
   }
 
  protected:
-  /// `act` may use this object: it lives until then.
+  /// `act` may use this object and keeps it alive.
   template <class Act>
   void on_io(Act act) {
     boost::asio::post(io_, [self = this->shared_from_this(), act = std::move(act)]() mutable { act(); });
@@ -111,7 +111,7 @@ class asio_coordinator_wire final
   }
 };
 
-/// `known`: what it needs to begin.
+/// `known`: what the wire needs to open its link.
 template <class Wire, class Actor, class Known>
 std::shared_ptr<Wire> opened(process::io_thread& io, link_settings settings, Known known, Actor actor) {
   auto wire = std::make_shared<Wire>(io, std::move(actor));

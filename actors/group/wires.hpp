@@ -1,6 +1,6 @@
-// The links of a group as its two actors need them: interfaces, so that tests write their own, and the real ones on the
-// session's io thread. What arrives goes into a mailbox that keeps the newest message of each sender, so that a peer
-// that floods us fills no queue.
+// The links of a group as its two actors need them: interfaces, so that tests can substitute their own, and
+// the implementations on the session's io thread. A mailbox keeps only the newest message of each sender, so
+// a flooding peer fills no queue.
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"
@@ -14,11 +14,11 @@
 
 namespace penstock::group {
 
-/// The newest message of each sender that was not taken yet. Thread-safe.
+/// The newest message of each sender that has not been taken yet. Thread-safe.
 template <class Sender, class Message>
 class newest {
  public:
-  /// True if it was empty: somebody has to be told, once.
+  /// True if it was empty: notify the receiver, once.
   [[nodiscard]] bool put(Sender from, Message what) {
     const std::lock_guard hold(mutex_);
     const bool was_empty = messages_.empty();
@@ -32,12 +32,12 @@ class newest {
 
  private:
   std::mutex mutex_;
-  std::map<Sender, Message> messages_;  // at most one for each link that is open
+  std::map<Sender, Message> messages_;  // at most one per open link
 };
 using newest_order = newest<int, group_order>;  // there is one sender
 using newest_reports = newest<link_id, member_report>;
 
-/// Nothing here blocks; any thread may call.
+/// No call blocks; any thread may call.
 class member_wire {
  public:
   virtual ~member_wire() = default;
@@ -52,12 +52,12 @@ class coordinator_wire {
   virtual void stop() = 0;
 };
 
-/// Begins to connect. The actor hears orders_arrived, link_made, link_lost, coordinator_ended, coordinator_held and
-/// links_refused.
+/// Starts connecting. The actor hears orders_arrived, link_made, link_lost, coordinator_ended,
+/// coordinator_held and links_refused.
 std::shared_ptr<member_wire> open_member_wire(process::io_thread& io, link_settings settings,
                                               std::shared_ptr<newest_order> orders, member_actor actor);
-/// Begins to listen. The actor hears reports_arrived, member_closed, member_process_ended, member_held, address_taken,
-/// address_refused, unknown_peer_came and links_refused.
+/// Starts listening. The actor hears reports_arrived, member_closed, member_process_ended, member_held,
+/// address_taken, address_refused, unknown_peer_came and links_refused.
 std::shared_ptr<coordinator_wire> open_coordinator_wire(process::io_thread& io, link_settings settings,
                                                         std::shared_ptr<newest_reports> reports,
                                                         coordinator_actor actor);

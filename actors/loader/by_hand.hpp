@@ -24,7 +24,7 @@ struct index_range {
 };
 
 struct by_hand_request {
-  bool asked = false;  ///< one of our options was given
+  bool asked = false;  ///< one of our options was present
   bool help = false;
   bool setup_only = false;
   std::string config;
@@ -34,14 +34,14 @@ struct by_hand_request {
 };
 
 /// The program's arguments, without its name. Arguments before the first of our options belong to the program
-/// (`./my-worker --shard 3 --config ...`); from there on all must be ours. Refuses with errc::usage.
+/// (`./my-worker --shard 3 --config ...`); from there on, all must be our options. Refuses with errc::usage.
 result<by_hand_request> parse_by_hand(const std::vector<std::string>& arguments);
 
 /// What `--help` prints.
 std::string by_hand_help(std::string_view program);
 
-/// Does what was asked, with results on stdout and errors on stderr. Returns the exit code for main: 0; 1: a
-/// sample failed; 2: wrong usage; 78: config or dataset unusable, or nothing was asked.
+/// Does what the options say; results go to stdout, errors to stderr. Returns the exit code for main: 0; 1: a
+/// sample failed; 2: wrong usage; 78: config or dataset unusable, or no option given.
 int run_by_hand(const dataset_factory& make);
 
 }  // namespace penstock::loader

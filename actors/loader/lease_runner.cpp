@@ -14,9 +14,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::array storage_pauses{50ms, 200ms, 800ms};  // four attempts in all
+constexpr std::array storage_pauses{50ms, 200ms, 800ms};  // four attempts in total
 
-// Longer names and reasons are not useful. protocol::cut_to_fit makes all of a batch fit a frame.
+// Longer names and reasons are not useful. protocol::cut_to_fit makes a whole batch fit a frame.
 constexpr std::size_t text_bytes_max = 500;
 
 void shorten_texts(std::vector<protocol::wire_row_failure>& failures) {
@@ -26,13 +26,13 @@ void shorten_texts(std::vector<protocol::wire_row_failure>& failures) {
   }
 }
 
-/// The sample that a death during collate() is blamed on.
+/// Records in the flight recorder the sample to blame if the process dies during collate().
 struct flight_spot {
   std::uint32_t row = 0;
   std::string name;
 };
 
-/// The rows of a batch whose collate() threw may hold anything.
+/// collate() threw: the batch's rows have unknown contents.
 void fail_all(const protocol::load_batch& lease, const Dataset& dataset, const std::string& reason,
               protocol::batch_loaded& report) {
   std::set<std::uint32_t> failed;
@@ -132,7 +132,7 @@ std::string lease_runner::load_row(const protocol::wire_sample& sample, std::uin
   }
 }
 
-/// Records the lengths of the row's tensors, and clears what they leave unused.
+/// Records the lengths of the row's tensors and clears their unused parts.
 void lease_runner::finish_lengths(std::span<std::byte> slot, std::uint32_t row,
                                   std::span<const sample_length> lengths) const {
   for (std::size_t t = 0; t < lengths.size(); ++t) {
@@ -169,7 +169,7 @@ std::string lease_runner::collate(std::uint64_t epoch, std::span<std::byte> slot
   }
 }
 
-/// Moves the rows of tensors that are trimmed per batch together, to the length of the longest.
+/// Moves the rows of tensors that are trimmed per batch together, leaving each as long as the longest.
 void lease_runner::trim(std::span<std::byte> slot, std::uint32_t rows) const {
   for (const tensor_place& place : context_.layout.tensors) {
     if (place.spec.length != length_rule::batch_maximum) continue;
@@ -183,7 +183,7 @@ void lease_runner::trim(std::span<std::byte> slot, std::uint32_t rows) const {
     const std::uint64_t trimmed = static_cast<std::uint64_t>(longest) * place.entry_bytes();
     if (trimmed == place.row_bytes) continue;
     std::byte* const first = slot.subspan(place.offset).data();
-    // Row 0 is already in place; each row moves towards the beginning, so none is overwritten before it has
+    // Row 0 is already in place. Each row moves towards the beginning, so no row is overwritten before it has
     // moved.
     for (std::uint64_t row = 1; row < rows; ++row)
       std::memmove(first + row * trimmed, first + row * place.row_bytes, trimmed);

@@ -1,5 +1,5 @@
 // Processes one lease: loads each sample directly into its row of the slot, and records in the flight
-// recorder which one. A plain class, driven by the loader actor.
+// recorder which sample it is loading. A plain class, driven by the loader actor.
 #pragma once
 
 #include "actors/child/cuda_watch.hpp"
@@ -26,7 +26,7 @@ struct lease_context {
   std::span<const tensor_spec> specs;  ///< as described, for checking typed access to the slots
   std::uint64_t seed = 0;
   worker_ref me;
-  const std::atomic<bool>& stopping;  ///< set by another thread: finish the current sample and return
+  const std::atomic<bool>& stopping;  ///< set by another thread: return after the current sample
 };
 
 class lease_runner {
@@ -34,13 +34,13 @@ class lease_runner {
   /// `pause` waits between attempts to read storage that reported a transient error.
   explicit lease_runner(const lease_context& context, std::function<void(std::chrono::milliseconds)> pause);
 
-  /// Fills the lease's slot. Exceptions from the dataset become failures of their samples. Empty if the
-  /// worker was asked to stop before the batch was finished. Refuses (errc::protocol) a lease with a slot or
-  /// a number of samples that does not exist.
+  /// Fills the lease's slot. Exceptions from the dataset become failures of their samples. Empty if a request
+  /// to stop came before the batch was finished. Refuses (errc::protocol) a lease with a nonexistent slot or
+  /// an impossible number of samples.
   result<std::optional<protocol::batch_loaded>> run(const protocol::load_batch& lease);
 
-  /// User code loaded CUDA into this process: the sample that did it becomes a failure with that reason, and
-  /// the process should be replaced. Checked after each sample; never reset.
+  /// Whether user code loaded CUDA into this process. The sample that did so becomes a failure with that
+  /// reason, and the process should be replaced. Checked after each sample; never reset.
   [[nodiscard]] bool cuda_loaded() const noexcept { return cuda_.found(); }
 
  private:

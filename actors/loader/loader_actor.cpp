@@ -52,7 +52,7 @@ void give_up(self_pointer self, int exit_code, const failure& why) {
   end(self, exit_code);
 }
 
-/// Runs user code that prepares the dataset; an exception is a failure of the dataset, not of the worker.
+/// Runs user code that prepares the dataset. An exception is a failure of the dataset, not of the worker.
 template <class Step>
 bool prepare(self_pointer self, std::string_view what, Step step) {
   std::string reason;

@@ -34,7 +34,7 @@ struct link_lost {
   std::string reason;
 };
 
-/// Told to stop, from the io thread: wakes an idle actor.
+/// Sent by the io thread when the worker must stop: wakes an idle actor.
 struct wake_up {};
 
 }  // namespace penstock::loader
@@ -53,7 +53,7 @@ struct loader_surroundings {
   dataset_factory make_dataset;
   std::shared_ptr<protocol::session_link> link;
   std::atomic<bool>* stopping = nullptr;
-  /// Called once, when the actor has ended, with the exit code of the process.
+  /// Called once, when the actor ends, with the exit code for the process.
   std::function<void(int)> ended;
 };
 

@@ -30,8 +30,7 @@ int worker_main(const dataset_factory& make) {
   caf::actor_system system(settings);
   loader::loader_actor loader;
 
-  // Messages arrive on the io thread and go to the actor unchanged; only stop_work overtakes the leases
-  // before it.
+  // The io thread passes messages to the actor unchanged. Only stop_work overtakes earlier leases.
   const auto deliver = [&](protocol::to_worker&& message) {
     std::visit(
         [&](auto&& m) {

@@ -1,5 +1,5 @@
-// The settings of every actor system in penstock, as measured for CAF 0.17.6
-// (docs/decisions/0002-caf-settings.md): the sharing scheduler costs no CPU when idle, where the default one
+// The settings of every actor system in penstock, measured for CAF 0.17.6
+// (docs/decisions/0002-caf-settings.md): the sharing scheduler uses no CPU when idle, whereas the default one
 // polls at 1 % of a core.
 #pragma once
 

@@ -1,6 +1,7 @@
-// Many small messages as one: senders add items, and only the sender that finds the queue empty notifies the
-// actor, which takes all items at once. With small batches, a message for each would cost more than the
-// batch. Thread-safe. Bounded by its items: one for each outstanding lease, or each batch on the device.
+// Passes bursts of small items to an actor with one message: senders add items, and only the sender that
+// finds the queue empty notifies the actor, which takes all items at once. With small batches, a message per
+// item would cost more than the batch. Thread-safe. Holds at most one item per outstanding lease, or per
+// batch on the device.
 #pragma once
 
 #include <mutex>
@@ -12,7 +13,7 @@ namespace penstock::protocol {
 template <class T>
 class burst_queue {
  public:
-  /// True: notify the actor. Items that are added before it takes them need no further message.
+  /// True: notify the actor. The actor takes items added before then without a further message.
   [[nodiscard]] bool add(T item) {
     const std::lock_guard hold(mutex_);
     items_.push_back(std::move(item));

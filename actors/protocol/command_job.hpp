@@ -21,18 +21,19 @@ struct command_job {
 
   std::vector<std::string>
       arguments{};  ///< argv; the program is the first, looked up in PATH; no shell sees them
-  std::uint64_t output_bytes_max = 1 << 20;  ///< kept of stdout, and the same of stderr
-  /// limit on the private memory of it and its descendants; 0: none
+  std::uint64_t output_bytes_max = 1 << 20;  ///< kept of stdout, and again of stderr
+  /// limit on the private memory of the command and its descendants; 0: none
   std::uint64_t memory_bytes_max = 0;
-  /// what its environment has that the worker's has not: "NAME=value"; or "NAME": it is left out
+  /// changes to the worker's environment: "NAME=value" sets a variable, "NAME" removes it
   std::vector<std::string> environment{};
-  /// it writes to the files PATH.stdout and PATH.stderr; empty: to pipes, and what is beyond output_bytes_max is dropped
+  /// The command writes to the files PATH.stdout and PATH.stderr. Empty: it writes to pipes, and the worker
+  /// drops what exceeds output_bytes_max.
   std::string output_files{};
 
   bool operator==(const command_job&) const = default;
 };
 
-/// The output of a command to one of its descriptors.
+/// What a command wrote to one of its descriptors.
 struct command_output {
   std::string kept{};         ///< its beginning
   std::uint64_t written = 0;  ///< total bytes: more than kept.size() if some were dropped

@@ -7,7 +7,7 @@
 namespace penstock::protocol {
 namespace {
 
-// One list of fields for both directions: a visitor is called with each member in the order of the key table.
+// One list of fields for both directions: a visitor gets each member in the order of the key table.
 #define PENSTOCK_TABLE(type, ...)                           \
   template <class Visitor, class Table>                     \
   requires std::is_same_v<std::remove_const_t<Table>, type> \
@@ -99,7 +99,7 @@ class decoder {
     std::memcpy(to, rest_.data(), count);
     rest_.remove_prefix(count);
   }
-  /// Every element takes at least one byte, so a count beyond the remaining bytes is wrong.
+  /// Every element takes at least one byte, so a count above the number of remaining bytes is wrong.
   std::uint64_t count() {
     std::uint64_t n = 0;
     (*this)(n);

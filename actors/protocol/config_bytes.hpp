@@ -1,5 +1,6 @@
-// The effective config as bytes for a worker, exactly: paths need not be UTF-8 and doubles keep their bits,
-// so it is not sent as text. The fields come from the key table; both ends have the same version (hello).
+// The exact effective config as bytes for a worker. It is not sent as text, because paths need not be UTF-8
+// and doubles must keep their bits. The fields come from the key table; hello ensures that both ends have the
+// same version.
 #pragma once
 
 #include "runtime/base/result.hpp"

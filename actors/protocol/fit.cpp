@@ -5,10 +5,10 @@
 namespace penstock::protocol {
 namespace {
 
-// CAF writes the length of a list or text in at most 5 bytes (7 bits in each).
+// CAF writes the length of a list or text in at most 5 bytes (7 bits per byte).
 constexpr std::size_t length_bytes = 5;
 
-/// An upload's numbers (upload, position, epoch, sequence; partition, slot), the length of its list, its
+/// An upload's numbers (upload, position, epoch, sequence; partition, slot), the length of its list, and its
 /// samples.
 std::size_t bytes_of(const wire_upload& u) {
   return 4 * sizeof(std::uint64_t) + 2 * sizeof(std::uint32_t) + length_bytes +
@@ -62,7 +62,7 @@ std::vector<slots_copied> split_to_fit(std::vector<std::uint64_t> uploads) {
 }
 
 void cut_to_fit(batch_loaded& report) {
-  // slot, generation, rows; the list's length; the time. Then for each failure its row and two texts.
+  // Slot, generation, rows; the list's length; the time. Then, per failure, its row and two texts.
   constexpr std::size_t fixed = 3 * sizeof(std::uint32_t) + length_bytes + sizeof(std::uint64_t);
   constexpr std::size_t per_failure = sizeof(std::uint32_t) + 2 * length_bytes;
   std::size_t bytes = fixed;

@@ -1,5 +1,5 @@
-// Whether a session can work with the program that sent this hello. Pure; used for workers and for the GPU
-// owner's process.
+// Decides whether a session can work with the program that sent this hello. Pure; used for workers and for
+// the GPU owner's process.
 #pragma once
 
 #include "actors/protocol/messages.hpp"
@@ -11,7 +11,8 @@
 
 namespace penstock::protocol {
 
-/// Why it cannot: `unlike` ("it is not a penstock worker program") or both versions. Empty if it can.
+/// Why the session cannot use it: `unlike` ("it is not a penstock worker program") or both versions. Empty if
+/// it can.
 inline std::string refusal_of(const hello& said, std::string_view unlike) {
   if (said.magic != hello::expected_magic) return std::string(unlike);
   if (said.version == version) return {};

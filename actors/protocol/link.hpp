@@ -1,6 +1,6 @@
-// One end of the socketpair between the session and a child: typed messages out, typed messages in. Lives on
-// an io_context; send() may be called from any thread. There is no listening socket and no port, so no other
-// process can connect.
+// One end of the socketpair between the session and a child; sends and receives typed messages. Lives on an
+// io_context; any thread may call send(). There is no listening socket and no port, so no other process can
+// connect.
 #pragma once
 
 #include "actors/protocol/wire.hpp"
@@ -32,30 +32,29 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
  public:
   struct callbacks {
     std::function<void(In&&)> received;
-    /// Called once: the peer closed the link (empty reason) or violated the protocol. Nothing is received
-    /// afterwards.
+    /// Called once, when the peer closes the link (empty reason) or violates the protocol. Nothing is
+    /// received afterwards.
     std::function<void(const std::string& reason)> closed;
-    /// A peer that has sent this many messages more than it was sent (or than expect() allows) is cut off:
-    /// peers only send answers, so this bounds the memory that a flood can take.
+    /// The link closes when the peer has sent this many messages more than it received (or than expect()
+    /// allows). Peers only send answers, so this bounds the memory that a flood can take.
     std::uint64_t unasked_max = std::numeric_limits<std::uint64_t>::max() / 2;
-    /// Waking the io thread costs more than a write, but with 10^5 batches a second it is awake anyway, and a
-    /// write for each message costs a sixth to a third of the rate (docs/benchmarks.md).
+    /// Waking the io thread costs more than a write. At 10^5 batches a second, however, it is awake anyway,
+    /// and a write per message costs a sixth to a third of the rate (docs/benchmarks.md).
     std::chrono::nanoseconds gathered_within = std::chrono::microseconds(50);
   };
 
-  /// Takes the socket. Call start() next, on the io thread.
+  /// Takes the socket. Next, call start() on the io thread.
   static std::shared_ptr<link> make(boost::asio::io_context& io, unique_fd socket, callbacks calls) {
     return std::shared_ptr<link>(new link(io, std::move(socket), std::move(calls)));
   }
 
   void start() { read_more(); }
 
-  /// Sends a message: it leaves before this returns, if the socket takes it. A message of a stream that follows
-  /// another one within `gathered_within` is queued instead: what was queued until the io thread gets to it
-  /// leaves in one write. Silently dropped when the link is closed: the peer's death is reported elsewhere. The
-  /// queue is bounded by the leases that a peer can hold; a peer that does not read and still exceeds
-  /// `unsent_max` is cut off. So is one to which a message larger than a frame would have to be sent: senders
-  /// split such messages first (fit.hpp).
+  /// Sends a message before returning, if the socket accepts it. A message sent within `gathered_within` of
+  /// the previous one is queued instead (unless written_at_once), and the io thread sends the queue in one
+  /// write. Silently dropped when the link is closed: the peer's death is reported elsewhere. The leases that
+  /// a peer can hold bound the queue. The link closes if a peer does not read and the queue exceeds
+  /// `unsent_max`, or if a message is larger than a frame: senders split such messages first (fit.hpp).
   void send(const Out& message) {
     std::string cut_off;
     {
@@ -81,10 +80,10 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
                       });
   }
 
-  /// Allows the peer this many messages beyond one for each that it was sent.
+  /// Allows the peer this many messages in addition to one per message sent to it.
   void expect(std::uint64_t more) noexcept { asked_.fetch_add(more, std::memory_order_relaxed); }
 
-  /// Calls `then` on the io thread when the kernel has everything that was sent so far, or never will.
+  /// Calls `then` on the io thread when the kernel has accepted everything sent so far, or never will.
   void when_sent(std::function<void()> then) {
     boost::asio::post(socket_.get_executor(),
                       [self = this->shared_from_this(), then = std::move(then)]() mutable {
@@ -93,14 +92,14 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
                       });
   }
 
-  /// On the io thread: reads what has already arrived, without waiting. For the last messages of a dead peer,
-  /// whose socket a grandchild may hold open.
+  /// On the io thread: reads what has already arrived, without waiting. Gets the last messages of a dead
+  /// peer, whose socket a grandchild may hold open.
   void drain() {
     while (open_ && read_once()) {
     }
   }
 
-  /// On the io thread: no more callbacks.
+  /// On the io thread: closes the link. No callback runs afterwards.
   void close() {
     calls_ = {};
     shut("");
@@ -118,22 +117,22 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
     socket_.non_blocking(true);
   }
 
-  // Waits for readability and reads afterwards: Asio never holds any bytes, so drain() may be called in
-  // between.
+  // Waits for readability, then reads. Asio itself never holds any bytes, so drain() may be called at any
+  // time.
   void read_more() {
     if (!open_) return;
     socket_.async_wait(boost::asio::local::stream_protocol::socket::wait_read,
                        [self = this->shared_from_this()](const boost::system::error_code& status) {
                          if (!self->open_) return;
                          if (status) return self->shut("");
-                         // A flood must not keep the io thread from everything else.
+                         // A flood must not starve the io thread's other work.
                          for (int i = 0; i < reads_a_turn && self->open_ && self->read_once(); ++i) {
                          }
                          self->read_more();
                        });
   }
 
-  /// False when there is nothing to read now.
+  /// False if there is nothing to read now.
   bool read_once() {
     boost::system::error_code status;
     const std::size_t bytes = socket_.read_some(boost::asio::buffer(incoming_), status);
@@ -143,7 +142,7 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
       return false;
     }
     take(bytes);
-    return bytes == incoming_.size();  // less: the socket is empty
+    return bytes == incoming_.size();  // less: the socket is now empty
   }
 
   void take(std::size_t bytes) {
@@ -164,7 +163,7 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
   }
 
   /// Call with mutex_ held and no write in progress. Writes what fits into the socket, without waking the io
-  /// thread. True: everything was written. Ignores a closed peer: reading detects and reports that.
+  /// thread. True: everything was written. Ignores a closed peer; reading detects and reports that.
   bool write_now() noexcept {
     const ssize_t sent =
         ::send(socket_.native_handle(), unsent_.data(), unsent_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -196,8 +195,8 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
     in_write_.clear();
     {
       const std::lock_guard hold(mutex_);
-      // A peer that closed its end may have sent messages before: reading gets them, and then reports the
-      // end.
+      // A peer may send messages before it closes its end: reading still gets them, and then reports the
+      // close.
       if (!good) unsent_.clear();
       writing_ = false;
     }

@@ -1,7 +1,6 @@
-// Every message that crosses a process boundary. Plain structs, small, without floats (penstock's own rule:
-// CAF 0.17 mangles non-finite ones); sample bytes never travel here, they stay in the arena. A device program's own
-// results do, at most 1 MiB each.
-// docs/ARCHITECTURE.md has the table of who sends what to whom.
+// Every message that crosses a process boundary: small plain structs without floats (CAF 0.17 mangles
+// non-finite ones). Sample bytes never travel here; they stay in the arena. Only the results of device
+// programs travel in messages, at most 1 MiB each. docs/ARCHITECTURE.md lists who sends what to whom.
 #pragma once
 
 #include "runtime/base/ids.hpp"
@@ -25,10 +24,10 @@ auto inspect(Inspector& f, lease_ref& x) {
 
 namespace protocol {
 
-/// Increment it with every change of a message: each side refuses any other version (exit 82).
+/// Increment with every change of a message: each side refuses any other version (exit 82).
 inline constexpr std::uint32_t version = 5;
 
-/// The numbers of the descriptors that a child inherits. Descriptor 0 is /dev/null, 1 and 2 are its log.
+/// The descriptors that a child inherits. Descriptor 0 is /dev/null; 1 and 2 are its log.
 namespace child_fd {
 inline constexpr int link = 3;      ///< socket to the session
 inline constexpr int lifeline = 4;  ///< end of file when the session ends
@@ -41,7 +40,7 @@ inline constexpr int parcels =
 
 // ---- worker -> session ------------------------------------------------------------------------------------
 
-/// The first message of every child. `magic` distinguishes a penstock program from another one that writes to
+/// The first message of every child. `magic` tells a penstock program from any other program that writes to
 /// descriptor 3.
 struct hello {
   static constexpr std::uint32_t expected_magic = 0x4b545350;  // "PSTK"
@@ -66,7 +65,7 @@ auto inspect(Inspector& f, wire_tensor& x) {
   return f(caf::meta::type_name("wire_tensor"), x.name, x.type, x.role, x.shape, x.length);
 }
 
-/// The worker's description of its dataset.
+/// A worker describes its dataset.
 struct dataset_described {
   std::string type;
   std::uint64_t samples = 0;
@@ -95,7 +94,7 @@ auto inspect(Inspector& f, wire_row_failure& x) {
   return f(caf::meta::type_name("wire_row_failure"), x.row, x.name, x.reason);
 }
 
-/// A lease is done: the first `rows` rows of the slot hold the samples that did not fail.
+/// A lease is complete: the first `rows` rows of the slot hold the samples that did not fail.
 struct batch_loaded {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
@@ -108,8 +107,8 @@ auto inspect(Inspector& f, batch_loaded& x) {
   return f(caf::meta::type_name("batch_loaded"), x.slot, x.generation, x.rows, x.failures, x.busy_ns);
 }
 
-/// Sent by a worker of a pool instead of dataset_described: the functions that it serves. A job refers to its
-/// function by the index in this list; later workers of the same pool must send the same list.
+/// A pool's worker sends this instead of dataset_described: the functions that it provides. A job refers to
+/// its function by the index in this list; later workers of the same pool must send the same list.
 struct functions_described {
   static constexpr std::size_t functions_max = 10'000;
   static constexpr std::size_t name_bytes_max = 200;
@@ -121,9 +120,9 @@ auto inspect(Inspector& f, functions_described& x) {
   return f(caf::meta::type_name("functions_described"), x.names);
 }
 
-/// The first `rows` rows of a lease are over: finished, failed, too large, or revoked before they started.
-/// Sent when the lease is over; before that at most once per millisecond, and with each result in a memory
-/// file. `rows` increases with each message, so there are at most as many as rows in run_jobs.
+/// The first `rows` rows of a lease are done: finished, failed, too large, or revoked before they started.
+/// Sent at the end of the lease; before that, at most once per millisecond, and with each result in a memory
+/// file. `rows` increases with each message, so run_jobs bounds the number of messages.
 struct jobs_done {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
@@ -134,7 +133,7 @@ auto inspect(Inspector& f, jobs_done& x) {
   return f(caf::meta::type_name("jobs_done"), x.slot, x.generation, x.rows);
 }
 
-/// A worker or the owner cannot continue, and why; it then exits with `exit_code`.
+/// A worker or the owner cannot continue, and the reason. It then exits with `exit_code`.
 struct worker_gives_up {
   std::int32_t exit_code = 0;
   std::uint8_t kind = 0;  ///< penstock::errc
@@ -151,7 +150,7 @@ auto inspect(Inspector& f, worker_gives_up& x) {
 struct open_dataset {
   std::uint32_t version = protocol::version;
   worker_ref you;
-  std::string config;  ///< all of the effective config, see config_bytes.hpp
+  std::string config;  ///< the whole effective config, see config_bytes.hpp
   bool pool = false;   ///< a pool: no dataset; describe the functions instead
 };
 template <class Inspector>
@@ -166,7 +165,7 @@ struct assign_slots {
   std::uint32_t partitions = 0;
   std::uint32_t partition = 0;
   std::uint32_t batch_size = 0;     ///< 0 in a pool
-  std::uint64_t elsewhere_max = 0;  ///< in a pool: maximum bytes of a result outside of its slot
+  std::uint64_t elsewhere_max = 0;  ///< in a pool: maximum bytes of a result outside its slot
 };
 template <class Inspector>
 auto inspect(Inspector& f, assign_slots& x) {
@@ -183,7 +182,7 @@ auto inspect(Inspector& f, wire_sample& x) {
   return f(caf::meta::type_name("wire_sample"), x.index, x.attempt);
 }
 
-/// Fill a slot. A worker processes its leases in the order of arrival; it has at most `slots` of them.
+/// Fill a slot. A worker processes its leases in order of arrival; it has at most `slots` of them.
 struct load_batch {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
@@ -196,7 +195,7 @@ auto inspect(Inspector& f, load_batch& x) {
 }
 
 /// Run the jobs in this slot's table (runtime/arena/job_slot.hpp), in order. A worker processes its leases in
-/// the order of arrival; it has at most `slots` of them.
+/// order of arrival; it has at most `slots` of them.
 struct run_jobs {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
@@ -221,15 +220,15 @@ struct open_owner {
   std::uint32_t version = protocol::version;
   std::uint32_t incarnation = 0;
   std::uint32_t flight_page = 0;  ///< the owner's, after the workers'
-  std::string config;             ///< all of the effective config, see config_bytes.hpp
+  std::string config;             ///< the whole effective config, see config_bytes.hpp
   std::string sink;               ///< null, npy, journal:PATH or plugin:PATH
   std::string out;                ///< folder of the npy sink
   bool digests = false;
   bool restores = false;  ///< `snapshot` is from an earlier incarnation's sink
   std::string snapshot;
-  bool pool = false;  ///< no batches and no sink: results of jobs come, for the programs in the config
+  bool pool = false;  ///< no batches and no sink: only job results arrive, for the programs in the config
   std::uint64_t base =
-      0;  ///< batches before this position are in `snapshot`: they are not given to the sink again
+      0;  ///< batches before this position are in `snapshot`: the sink does not get them again
 };
 template <class Inspector>
 auto inspect(Inspector& f, open_owner& x) {
@@ -237,7 +236,7 @@ auto inspect(Inspector& f, open_owner& x) {
            x.out, x.digests, x.restores, x.snapshot, x.pool, x.base);
 }
 
-/// What the group orders about its communicator (rules C1-C5).
+/// The group's order about the owner's communicator (rules C1-C5).
 struct wire_communicate {
   std::uint32_t what = 0;  ///< gpu_owner::communicate::act
   std::uint64_t number = 0;
@@ -249,7 +248,7 @@ auto inspect(Inspector& f, wire_communicate& x) {
   return f(caf::meta::type_name("wire_communicate"), x.what, x.number, x.id, x.agreed);
 }
 
-/// The contents and the layout of the slots.
+/// Contents and layout of the slots.
 struct prepare_owner {
   std::vector<wire_tensor> tensors;
   std::uint32_t batch_size = 0;
@@ -300,10 +299,10 @@ struct wire_job_upload {
   std::uint64_t job = 0;
   std::uint32_t partition = 0;
   std::uint32_t slot = 0;
-  std::uint64_t offset = 0;  ///< in the slot
+  std::uint64_t offset = 0;  ///< within the slot
   std::uint64_t bytes = 0;
-  std::uint32_t program = 0;  ///< in [jobs.programs], in the order of names
-  std::string function;       ///< that made the result; for people
+  std::uint32_t program = 0;  ///< index in [jobs.programs], sorted by name
+  std::string function;       ///< that made the result; for log and error texts
 };
 template <class Inspector>
 auto inspect(Inspector& f, wire_job_upload& x) {
@@ -311,7 +310,7 @@ auto inspect(Inspector& f, wire_job_upload& x) {
            x.program, x.function);
 }
 
-/// In a pool: results of jobs, each for a device program.
+/// In a pool: job results, each for a device program.
 struct upload_jobs {
   std::vector<wire_job_upload> uploads;
 };
@@ -320,7 +319,8 @@ auto inspect(Inspector& f, upload_jobs& x) {
   return f(caf::meta::type_name("upload_jobs"), x.uploads);
 }
 
-/// Nothing more will come: finish what is in flight, let the sink finish if the stream is complete, and exit 0.
+/// Nothing more will follow: finish work in progress, let the sink finish if the stream is complete, and exit
+/// 0.
 struct stop_owner {
   bool whole = false;
 };
@@ -331,12 +331,12 @@ auto inspect(Inspector& f, stop_owner& x) {
 
 // ---- owner process -> session -----------------------------------------------------------------------------
 
-/// How far the communicator is; or the id of a new one.
+/// The communicator's state, or the id of a new one.
 struct communicator_changed {
   std::uint64_t number = 0;
   std::uint32_t at = 0;  ///< group::communicator_state::how
   std::string cause;
-  std::string id;  ///< if it is not empty: the answer to draw_id
+  std::string id;  ///< if not empty: the answer to draw_id
 };
 template <class Inspector>
 auto inspect(Inspector& f, communicator_changed& x) {
@@ -353,7 +353,7 @@ auto inspect(Inspector& f, owner_opened& x) {
   return f(caf::meta::type_name("owner_opened"), x.kind, x.name, x.uuid);
 }
 
-/// The device has read these slots.
+/// The device has copied these slots.
 struct slots_copied {
   std::vector<std::uint64_t> uploads;
 };
@@ -365,7 +365,7 @@ auto inspect(Inspector& f, slots_copied& x) {
 struct wire_delivery {
   std::uint64_t upload = 0;
   std::uint64_t digest = 0;
-  // When it passed the owner's stages: steady clock, nanoseconds, the same on both sides.
+  // When the batch passed the owner's stages: steady clock, nanoseconds, the same on both sides.
   std::int64_t submitted_ns = 0;
   std::int64_t copied_ns = 0;
   std::int64_t ready_ns = 0;
@@ -378,11 +378,11 @@ auto inspect(Inspector& f, wire_delivery& x) {
            x.taken_ns, x.released_ns);
 }
 
-/// The sink has taken these batches. Counters are this incarnation's.
+/// The sink has taken these batches. Counts are of this incarnation.
 struct batches_delivered {
   std::vector<wire_delivery> deliveries;
   bool digests = false;
-  std::uint64_t uploads = 0;  ///< since the last such message
+  std::uint64_t uploads = 0;  ///< since the previous such message
   std::uint64_t bytes = 0;
   bool pinned = false;
   bool snapshots = false;  ///< `snapshot` covers everything up to the last of `deliveries`
@@ -398,17 +398,17 @@ struct wire_job_answer {
   std::uint64_t upload = 0;
   std::uint32_t how = 0;  ///< 0: ok, 1: device, 2: too_large
   std::string text;       ///< why there is no result
-  std::string bytes;      ///< what the program gave
+  std::string bytes;      ///< the program's result
 };
 template <class Inspector>
 auto inspect(Inspector& f, wire_job_answer& x) {
   return f(caf::meta::type_name("wire_job_answer"), x.upload, x.how, x.text, x.bytes);
 }
 
-/// In a pool, instead of batches_delivered: what device programs have made of these jobs.
+/// In a pool, instead of batches_delivered: the results of device programs for these jobs.
 struct jobs_answered {
   std::vector<wire_job_answer> answers;
-  std::uint64_t uploads = 0;  ///< since the last such message
+  std::uint64_t uploads = 0;  ///< since the previous such message
   std::uint64_t bytes = 0;
   bool pinned = false;
 };
@@ -417,7 +417,7 @@ auto inspect(Inspector& f, jobs_answered& x) {
   return f(caf::meta::type_name("jobs_answered"), x.answers, x.uploads, x.bytes, x.pinned);
 }
 
-/// The sink cannot be replayed: the death of this process will fail the run.
+/// The sink cannot be replayed: the run fails if this process dies.
 struct owner_irreplaceable {};
 template <class Inspector>
 auto inspect(Inspector& f, owner_irreplaceable&) {
@@ -433,7 +433,7 @@ auto inspect(Inspector& f, wire_gpu_process& x) {
   return f(caf::meta::type_name("wire_gpu_process"), x.pid, x.bytes);
 }
 
-/// The answer to map_partition: the device can read it.
+/// The answer to map_partition: the device can read the partition.
 struct partition_attached {
   std::uint32_t partition = 0;
   std::uint64_t bytes = 0;
@@ -445,7 +445,7 @@ auto inspect(Inspector& f, partition_attached& x) {
   return f(caf::meta::type_name("partition_attached"), x.partition, x.bytes, x.pinned, x.took_ns);
 }
 
-/// Which processes NVML sees on the GPU: first some time after owner_opened, then repeatedly.
+/// The processes that NVML sees on the GPU; first sent some time after owner_opened, then repeatedly.
 struct gpu_processes_seen {
   std::vector<wire_gpu_process> processes;
 };

@@ -103,13 +103,13 @@ result<bool> send_parcel(int socket, const parcel_label& label, int file, nanose
   while (true) {
     if (::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
     if (errno == EINTR) continue;
-    // Too many descriptors in flight count as a full socket: the receiver will make room.
+    // Too many descriptors in flight count as a full socket: the receiver will free some.
     if (errno != EAGAIN && errno != ETOOMANYREFS)
       return refuse_os(errc::system, errno, fmt::format("sending {} bytes in a memory file", label.bytes));
     const bool full = errno == EAGAIN;
     const steady_time now = std::chrono::steady_clock::now();
     if (now >= until) return false;
-    // Poll, because nothing notifies us when descriptors have been received.
+    // Poll, because nothing reports that the receiver has taken descriptors.
     constexpr std::chrono::milliseconds look_again{1};
     if (full) {
       if (!wait_for(socket, POLLOUT, until)) return false;
@@ -135,15 +135,15 @@ result<std::optional<parcel>> receive_parcel(int socket, nanoseconds patience) {
     bytes = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (bytes >= 0) break;
     if (errno == EINTR) continue;
-    // A peer that closed its end without reading everything: the kernel says so once, before it gives out the
-    // parcels that the peer had sent. Then comes end of file.
+    // The peer closed its end without reading everything. The kernel reports that once, and then delivers the
+    // parcels that the peer had sent, followed by end of file.
     if (errno == ECONNRESET) continue;
     if (errno != EAGAIN) return refuse_os(errc::system, errno, "receiving a memory file");
     if (patience.count() <= 0 || !wait_for(socket, POLLIN, until)) return std::nullopt;
   }
   std::size_t count = 0;
   std::array<unique_fd, descriptors_seen> files = descriptors_in(message, count);
-  // Our packets are never empty: this is end of file, or looks like it.
+  // Our packets are never empty, so this is end of file or is treated as one.
   if (bytes == 0 && count == 0)
     return refuse(errc::stopped, "the other end of the parcels' socket is closed");
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)

@@ -2,8 +2,8 @@
 // descriptor over a second socket pair (child_fd::parcels). SOCK_SEQPACKET keeps message boundaries, so a
 // parcel arrives complete or not at all, in the order of sending. Used by actors/jobs and actors/job_worker.
 //
-// The session does not trust a worker: it refuses a file that could still change or shrink while mapped, a
-// size other than the announced one, and any number of descriptors other than one.
+// The session does not trust a worker. It refuses a file that can still change or shrink while mapped, a size
+// other than the announced one, and any number of descriptors other than one.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -34,15 +34,15 @@ struct parcel {
 /// Two connected ends, both close-on-exec.
 result<std::pair<unique_fd, unique_fd>> make_parcel_pair();
 
-/// Sends a duplicate of `file`, which must be sealed and have label.bytes bytes; the caller keeps its own.
-/// Waits up to `patience` while the socket is full. False: it still is. Refuses (errc::system) with the
-/// kernel's error, including a closed peer.
+/// Sends a duplicate of `file`, which must be sealed and have label.bytes bytes; the caller keeps the
+/// original. Waits up to `patience` while the socket is full; false if it is still full then. Fails
+/// (errc::system) with the kernel's error, for example if the peer has closed its end.
 result<bool> send_parcel(int socket, const parcel_label& label, int file,
                          nanoseconds patience = nanoseconds(0));
 
-/// The next parcel; waits for it up to `patience`. Empty: none arrived. Refuses with errc::protocol an
-/// invalid parcel, after which the socket should not be read again; with errc::stopped if the peer closed its
-/// end.
+/// The next parcel; waits for it up to `patience`. Empty: none arrived. Fails with errc::protocol on an
+/// invalid parcel, after which the socket should not be read again, and with errc::stopped if the peer has
+/// closed its end.
 result<std::optional<parcel>> receive_parcel(int socket, nanoseconds patience = nanoseconds(0));
 
 }  // namespace penstock::protocol

@@ -1,6 +1,7 @@
-// Sends a message and runs its receiver on the sending thread, if that was waiting for messages: waking a thread of the
-// actor system takes longer than most of what actors do. A receiver that is running already gets the message where it
-// runs, so an actor is on one thread at a time as ever. For actors whose handlers neither block nor call the sender.
+// Sends a message and, if the receiver was idle, runs it on the sending thread: waking a thread of the actor
+// system takes longer than most handlers. A receiver that is already running handles the message on its
+// current thread, so an actor still runs on one thread at a time. Only for actors whose handlers neither
+// block nor call the sender.
 #pragma once
 
 #include <caf/actor_system.hpp>
@@ -13,12 +14,12 @@
 
 namespace penstock::protocol {
 
-/// Thread-safe. Lives at least as long as the actors that it runs; no send() is under way when their system ends.
+/// Thread-safe. Must outlive the actors that it runs; no send() may be in progress when their system ends.
 class run_here {
  public:
   explicit run_here(caf::actor_system& system) : unit_(&system) {}
 
-  /// The receiver handles just this message here; what else has arrived meanwhile, on the system's threads.
+  /// The receiver handles only this message here. The system's threads handle whatever else has arrived.
   template <class Handle, class Message>
   void send(const Handle& to, Message&& message) {
     if (!to) return;
@@ -34,8 +35,8 @@ class run_here {
   }
 
  private:
-  /// Gets the actor, with a reference, if the message has woken it. Not used to run it, because actors keep a pointer
-  /// to what runs them.
+  /// Receives the actor, with a reference, if the message has woken it. Does not run the actor itself,
+  /// because actors keep a pointer to the execution unit that runs them.
   struct catcher final : caf::execution_unit {
     void exec_later(caf::resumable* ready) override { actor = ready; }
     caf::resumable* actor = nullptr;
@@ -50,7 +51,7 @@ class run_here {
     }
   }
 
-  caf::scoped_execution_unit unit_;  // what an actor wakes goes to the system's threads
+  caf::scoped_execution_unit unit_;  // actors woken by the handler run on the system's threads
 };
 
 }  // namespace penstock::protocol

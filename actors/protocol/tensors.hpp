@@ -1,5 +1,5 @@
-// Tensor descriptions as messages carry them. Numbers from another process become enumerators only if they
-// are valid.
+// Converts tensor descriptions to and from messages. Numbers from another process become enumerators only if
+// they are valid.
 #pragma once
 
 #include "actors/protocol/messages.hpp"

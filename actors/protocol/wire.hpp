@@ -1,6 +1,6 @@
 // Messages as bytes: a frame is a length, a type and a CAF-serialised payload. The reader protects the
-// session from broken or hostile children, so it is strict: it refuses unknown types, wrong lengths,
-// left-over bytes and invalid enumerators, and never allocates because of an announced length.
+// session from broken or hostile children and is therefore strict: it refuses unknown types, wrong lengths,
+// left-over bytes and invalid enumerators, and never allocates memory on the word of an announced length.
 #pragma once
 
 #include "actors/protocol/messages.hpp"
@@ -27,7 +27,7 @@ using from_owner =
 using to_owner = std::variant<open_owner, prepare_owner, map_partition, upload_slots, stop_owner, upload_jobs,
                               wire_communicate>;
 
-/// Whether a message is always written by the thread that sends it: the caller of a job waits for it.
+/// Whether the sending thread always writes a message itself: the caller of a job waits for it.
 template <class Message>
 inline constexpr bool written_at_once = false;
 template <>
@@ -37,24 +37,24 @@ inline constexpr bool written_at_once<upload_jobs> = true;
 template <>
 inline constexpr bool written_at_once<jobs_answered> = true;
 
-/// The largest payload that is accepted, and so the largest that may be sent. The largest message that cannot
-/// be split is a lease: 65536 samples x (8 bytes index + 4 bytes attempt) = 0.8 MB. Lists of uploads are
-/// split, reasons of failures are cut (fit.hpp), snapshots of sinks are limited to 1 MiB
+/// The largest payload that a reader accepts, and so the largest that may be sent. The largest message that
+/// cannot be split is a lease: 65536 samples x (8 bytes index + 4 bytes attempt) = 0.8 MB. Senders split
+/// lists of uploads and cut the reasons of failures (fit.hpp). A sink's snapshot is at most 1 MiB
 /// (gpu_owner/batch_sink.hpp), which leaves 3 MiB for the config in open_owner and the deliveries in
 /// batches_delivered. functions_described has at most 10 000 names of 200 bytes.
 inline constexpr std::uint32_t frame_bytes_max = 4U << 20U;
 
 struct frame_header {
   std::uint32_t payload_bytes = 0;
-  std::uint32_t type = 0;  ///< index in the variant; so new messages are added at its end
+  std::uint32_t type = 0;  ///< index in the variant: add new messages at its end
 };
 
-/// Appends a message as a frame. Refuses (errc::protocol) one that is larger than frame_bytes_max, which the
-/// peer would treat as a protocol violation; nothing is appended then.
+/// Appends a message as a frame. Refuses (errc::protocol) a message larger than frame_bytes_max, which the
+/// peer would treat as a protocol violation, and then appends nothing.
 template <class Variant>
 result<void> append_frame(std::vector<char>& to, const Variant& message);
 
-/// Takes bytes as they come from a socket and returns complete messages. After a refusal nothing more comes.
+/// Turns bytes from a socket into complete messages. After a refusal it returns nothing more.
 template <class Variant>
 class frame_reader {
  public:
@@ -66,8 +66,8 @@ class frame_reader {
   [[nodiscard]] bool in_the_middle() const noexcept { return !pending_.empty(); }
 
  private:
-  // Less than one frame, at most frame_bytes_max and a header. A string because it appends: GCC 14 takes the
-  // end of a vector for outside of it (-Wstringop-overflow).
+  // Incomplete: at most frame_bytes_max and a header. A string, because GCC 14 wrongly reports an append to a
+  // vector as out of bounds (-Wstringop-overflow).
   std::string pending_;
   std::uint64_t frames_ = 0;
 };

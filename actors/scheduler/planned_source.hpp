@@ -1,5 +1,5 @@
-// The plan in the form that the ledger needs: positions of the endless stream instead of epochs and batches, and
-// samples by the names that are known for them. Used by the scheduler actor, on its thread.
+// The plan in the form that the ledger needs: positions in the endless stream instead of epochs and batches,
+// and the known names of samples. Used by the scheduler actor, on its thread.
 #pragma once
 
 #include "runtime/dataset/order/plan.hpp"
@@ -16,7 +16,7 @@
 
 namespace penstock::scheduler {
 
-/// `names`: of samples, for messages; read at each call, so it has to outlive the source.
+/// `names`: sample names for messages. Read at each call, so it must outlive the source.
 class planned_source final : public schedule::batch_source {
  public:
   planned_source(std::shared_ptr<const plan> order, const std::map<std::uint64_t, std::string>& names)

@@ -10,11 +10,11 @@
 //   sends     load_batch, stop_work                          to workers
 //             sample_quarantined                             to the session actor
 //             upload_batches                                 to the GPU owner
-//             through scheduler_news                         everything that others want to know
+//             through scheduler_news                         everything else
 //   owns      the ledger, the plan, the accounts of the stream
 //
-// All messages in the mailbox go into the ledger before it is asked what to do next, so a burst costs one
-// decision. The mailbox is bounded by the outstanding leases and uploads.
+// Puts all messages of the mailbox into the ledger before it asks for the next decision, so a burst costs one
+// decision. Outstanding leases and uploads bound the mailbox.
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"
@@ -40,9 +40,9 @@ struct scheduler_surroundings {
   std::shared_ptr<lease_counts> leases;
   std::shared_ptr<batch_times> times;  ///< records the times of batch stages; may be null
   scheduler_news* news = nullptr;      ///< outlives the actor
-  /// In a group: no work before it has begun. Null: there is none.
+  /// The gate of a group: no batch passes before the group begins. Null: no group.
   std::shared_ptr<group::hand_over_gate> gate{};
-  /// An upload is a hand-over: it goes to another process, which asks nobody. Then it passes the gate here.
+  /// Uploads to another process pass the gate here, because that process asks no gate itself.
   bool uploads_pass_gate = false;
 };
 

@@ -1,4 +1,4 @@
-// Implements the public <penstock/json.hpp>: the command line's output formats, for programs.
+// Implements the public <penstock/json.hpp>: the machine-readable output formats of the command line.
 #include "runtime/config/describe.hpp"
 #include "runtime/telemetry/report_json.hpp"
 
@@ -9,7 +9,7 @@
 namespace penstock {
 namespace {
 
-/// File names may be any bytes: invalid UTF-8 in them must not make a report throw.
+/// File names may contain any bytes: invalid UTF-8 in them must not make a report throw.
 template <class T>
 std::string dumped(const T& what) {
   return telemetry::as_json(what).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);

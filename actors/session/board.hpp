@@ -15,9 +15,9 @@
 namespace penstock::session {
 
 enum class quarantine_standing : std::uint8_t {
-  none,  ///< it never was quarantined, or was released
+  none,  ///< never quarantined, or released
   in_force,
-  lifted,  ///< earlier in this run; a quarantine file may still list it
+  lifted,  ///< lifted earlier in this run; a quarantine file may still list it
 };
 
 class board {
@@ -40,7 +40,7 @@ class board {
   void sample_failed(const scheduler::lost_sample& lost);
   void sample_quarantined(const scheduler::lost_sample& lost);
   void quarantine_known(const std::vector<quarantine_report>& known);
-  /// Lifts it for this run, or releases it for good. Returns the previous state of the sample.
+  /// Lifts the quarantine for this run, or releases the sample for good. Returns the sample's previous state.
   quarantine_standing lift_quarantine(std::uint64_t sample, bool for_good);
   void uploaded(std::uint64_t uploads, std::uint64_t bytes, bool pinned);
   void delivered(const schedule::delivery& batch, std::uint64_t epoch);
@@ -51,8 +51,9 @@ class board {
   void planned(std::uint64_t samples_before, std::uint64_t samples_expected);
   void begun(steady_time now);
   void batch_taken(steady_time taken);
-  /// How long the consumer has waited for batches: of an owner in another process, all its waits so far, and whether it still
-  /// waited at some time; of one in this process, when a wait begins and ends. A wait in progress counts.
+  /// The consumer's total time spent waiting for batches. For an owner in another process: all its waits so
+  /// far and, if a wait was still in progress at the last reading, the time of that reading. For an owner in
+  /// this process: called when a wait begins and when it ends. A wait in progress counts.
   void waited(nanoseconds in_all, std::optional<steady_time> waits_at);
   void wait_begins(steady_time now);
   void wait_ends(steady_time now);
@@ -62,15 +63,15 @@ class board {
   bool paused(bool is_paused);
   bool stopping();
   void stalled(const std::optional<stall_report>& what);
-  /// Samples, or jobs, per second.
+  /// Samples or jobs per second.
   void measured(std::optional<double> rate);
-  /// Where the settings come from.
+  /// Names the config file that the settings come from.
   void read_from(std::string config_file);
 
   [[nodiscard]] session_status status() const;
   [[nodiscard]] double waited_seconds(steady_time now) const;
   [[nodiscard]] telemetry::metrics_facts metrics(steady_time now) const;
-  /// With the epochs from the scheduler's accounts.
+  /// Takes the epochs from the scheduler's accounts.
   [[nodiscard]] run_report report(const std::vector<schedule::epoch_account>& accounts,
                                   steady_time now) const;
 
@@ -80,15 +81,14 @@ class board {
   mutable std::mutex mutex_;
   session_status status_;
   run_report report_;
-  std::array<std::uint64_t, telemetry::death_causes> deaths_{};  // all deaths of workers, by cause
-  std::array<std::uint64_t, telemetry::death_causes>
-      owner_deaths_{};                // the same for the GPU owner's processes
-  std::set<std::uint64_t> released_;  // for good, and not quarantined since
+  std::array<std::uint64_t, telemetry::death_causes> deaths_{};        // all worker deaths, by cause
+  std::array<std::uint64_t, telemetry::death_causes> owner_deaths_{};  // the same for GPU owner processes
+  std::set<std::uint64_t> released_;  // released for good and not quarantined since
   std::optional<steady_time> begun_;
   std::optional<steady_time> first_batch_;
   std::optional<steady_time> ended_;
   nanoseconds waited_{0};
-  mutable nanoseconds waited_told_{0};  // never less: of an owner's wait we learn late that it is over
+  mutable nanoseconds waited_told_{0};  // never decreases: the end of an owner's wait is reported late
   std::optional<steady_time> waits_since_;
   bool degraded_ = false;
   bool paused_ = false;

@@ -49,7 +49,7 @@ control::answer wait_for(const std::string& what, bool last_call, const session_
   return no;
 }
 
-/// The worker that a request is about, or why there is none.
+/// The worker that a request names, or the reason why there is none.
 struct target {
   std::optional<std::uint32_t> worker;
   json refused;
@@ -67,7 +67,7 @@ target worker_of(const json& request, const session_status& s) {
   return {static_cast<std::uint32_t>(worker), {}};
 }
 
-/// Marks each worker, or each death of one, that is the sacrificial worker's.
+/// Marks each worker, or each death, that belongs to the sacrificial worker.
 void mark_sacrificial(json& list, const char* id, const session_controls& controls) {
   for (json& one : list) one["sacrificial"] = one.at(id).get<std::uint32_t>() == controls.workers_max;
 }
@@ -96,8 +96,8 @@ json pipeline(const session_controls& controls) {
   return control::good_answer(std::move(j));
 }
 
-/// {"after": N, "follow": bool}: the events after number N; with follow, as soon as there is one or the
-/// session ends.
+/// {"after": N, "follow": bool}: the events after number N. With follow, the answer waits for an event or the
+/// end of the session.
 control::answer events_after(const json& request, bool last_call, const session_controls& controls) {
   const json number = request.value("after", json(0U));
   if (!number.is_number_unsigned())
@@ -109,7 +109,7 @@ control::answer events_after(const json& request, bool last_call, const session_
   return control::good_answer({{"events", std::move(all)}, {"lost", found.lost}, {"last", found.last}});
 }
 
-/// {"after": N}: the batches released after number N; without it, only the number of the newest.
+/// {"after": N}: the batches released after number N. Without it: only the number of the newest.
 json trace(const json& request, const session_controls& controls) {
   if (controls.status().jobs)
     return control::refusal(exit_refused, "usage", "this is a pool of jobs: it has no batches to trace");

@@ -13,7 +13,7 @@
 
 namespace penstock::session {
 
-/// The operations of verbs on a session. Called on the io thread; none of them waits for an actor.
+/// The operations on a session that the verbs need. Called on the io thread; none waits for an actor.
 struct session_controls {
   std::function<session_status()> status;
   std::function<supervision::progress_facts()> progress;
@@ -23,18 +23,18 @@ struct session_controls {
   std::shared_ptr<const batch_times> times;
   std::function<telemetry::event_reading(std::uint64_t after, std::size_t limit)> events;
   std::function<std::vector<quarantine_report>()> quarantine;
-  /// Lifts a sample's quarantine; with `for_good`, also removes it from the quarantine file. False: it is not
-  /// quarantined.
+  /// Lifts a sample's quarantine; with `for_good`, also removes it from the quarantine file. False: the
+  /// sample is not quarantined.
   std::function<bool(std::uint64_t sample, bool for_good)> lift_quarantine;
   std::function<void(bool at_once)> stop;
   std::function<void(bool paused)> pause;
   std::function<void(std::uint32_t workers)> scale;
   std::function<void(std::uint32_t worker)> restart;
-  std::function<void()> restart_owner;  ///< none when the owner is not a separate process
+  std::function<void()> restart_owner;  ///< empty if the owner is not a separate process
   std::function<void(std::uint32_t worker)> drain;
   const process::log_book* logs = nullptr;
-  std::function<const char*()> ends;  ///< what ends with it: "session", "process" or "parent"
-  std::uint32_t workers_max = 0;      ///< the place after these is the sacrificial worker's
+  std::function<const char*()> ends;  ///< what ends with the session: "session", "process" or "parent"
+  std::uint32_t workers_max = 0;      ///< the place after these belongs to the sacrificial worker
 };
 
 [[nodiscard]] control::request_handler make_request_handler(session_controls controls);

@@ -95,7 +95,7 @@ void ending::wait_for_owner() {
 
 void ending::wait_for(const bool& gone, nanoseconds supervision::shutdown_shares::*part) {
   std::unique_lock hold(mutex_);
-  // Time in which this process was stopped or the machine slept does not count: nothing could end then.
+  // Time during which this process or the machine was suspended does not count: nothing could end then.
   patient_deadline waited(nanoseconds(0), looked_at_every);
   waited.restart(std::chrono::steady_clock::now());
   const auto left = [&] {

@@ -1,6 +1,5 @@
-// The shutdown of a session: what was requested, which parts are gone, and how long each may still take
-// (rule E4). Records and waits; the session itself notifies the parts. Used by the session only;
-// thread-safe.
+// The shutdown of a session: what was requested, which parts have ended, and how much time each has left
+// (rule E4). Records and waits; the session itself notifies the parts. Used by the session only; thread-safe.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -15,12 +14,13 @@ namespace penstock::session {
 
 class ending {
  public:
-  /// [supervisor] shutdown.
+  /// `in_all`: [supervisor] shutdown.
   explicit ending(nanoseconds in_all) : in_all_(in_all) {}
 
-  /// The session starts. False: it has already started, or was stopped before that.
+  /// Starts the session. False: it has already started, or was stopped before that.
   bool begin();
-  /// Nothing new may start. The whole shutdown takes at most this long, or less if less was requested before.
+  /// Nothing new may start. The whole shutdown takes at most this long, or less if an earlier call set a
+  /// shorter time.
   void stop(std::optional<nanoseconds> at_most);
   void close();
 
@@ -32,18 +32,19 @@ class ending {
   void owner_told(bool whole);
   [[nodiscard]] std::optional<bool> owner_was_told() const;
 
-  /// The session belongs to a group: so many actors of it end with the session.
+  /// The session belongs to a group, and this many group actors end with the session.
   void group_begins(std::uint32_t actors);
 
-  // Called by the actors, once each.
+  // The actors report their end, once each.
   void pool_gone();
   void owner_gone();
   void group_actor_gone();
-  /// Wait until that part is gone or its share of the time has passed; stop() may shorten it in the meantime.
+  /// Each waits until that part has ended or its share of the time has passed; stop() may shorten the time
+  /// meanwhile.
   void wait_for_pool();
   void wait_for_owner();
-  /// Waits until nobody in the group needs this session any more. Only a stop() with a time limits it: rank 0 stays
-  /// until the others have finished.
+  /// Waits until no rank of the group needs this session. Only a stop() with a time limits the wait: rank 0
+  /// stays until the other ranks have finished.
   void wait_for_group();
 
  private:
@@ -59,7 +60,7 @@ class ending {
   bool owner_gone_ = false;
   std::optional<bool> owner_told_;
   std::uint32_t group_actors_ = 0;
-  bool limited_ = false;  // a stop() has set a time
+  bool limited_ = false;  // a stop() has set a limit
 };
 
 }  // namespace penstock::session

@@ -13,13 +13,13 @@
 namespace penstock::session {
 namespace {
 
-/// `penstock launch` and settings_as_rank() put the rank behind the name.
+/// `penstock launch` and settings_as_rank() append the rank to the name.
 std::string name_without_rank(const std::string& name, const group::launcher_place& place) {
   const std::string suffix = group::with_rank("", place.rank);
   return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : name;
 }
 
-/// A value may be as long as its file; a report has to fit into a frame.
+/// A value may be as long as its file, but a report must fit a frame.
 std::string shortened(const std::string& value) {
   constexpr std::size_t longest = 200;
   if (value.size() <= longest) return value;
@@ -39,7 +39,7 @@ group::rank_card card_of(const config& settings, const session_options& options,
   card.shares_device = settings.gpu.share;
   card.settings = config_file::stream_settings(settings);
   for (auto& [key, value] : card.settings) value = shortened(value);
-  // A rank that was started again has fewer left.
+  // A restarted rank has fewer batches left, so the number may differ where ranks restart.
   if (settings.group.on_lost_rank == lost_rank_rule::fail) {
     card.settings.emplace_back("the number of batches",
                                options.batches ? std::to_string(*options.batches) : "all");
@@ -58,7 +58,7 @@ result<config> settings_as_rank(config settings, const group::launcher_place& pl
   sampler_config& s = settings.sampler;
   const bool by_default = s.world_size == 1 && s.rank.value_or(0) == 0;
   const bool the_same = s.world_size == place.world_size && s.rank.value_or(place.rank) == place.rank;
-  // With "auto" the world size of the file has no effect.
+  // With "auto" the file's world size has no effect.
   if (s.rank && !by_default && !the_same) {
     return refuse(
         errc::config,
@@ -69,7 +69,7 @@ result<config> settings_as_rank(config settings, const group::launcher_place& pl
   }
   s.rank = place.rank;
   s.world_size = place.world_size;
-  // Whoever has given it the rank's name has given it the rank's port too.
+  // Whoever put the rank into the name has also set the rank's port.
   if (place.world_size > 1 && name_without_rank(settings.name, place) == settings.name) {
     settings.name = group::with_rank(settings.name, place.rank);
     settings.metrics.listen = group::address_of_rank(settings.metrics.listen, place.rank);

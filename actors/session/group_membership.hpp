@@ -1,5 +1,6 @@
-// What a session needs to join the group of its launcher: which rank it is, where the group meets, and what the ranks
-// compare. Pure but for the environment, the secret's file and the host's name. Used when a session is made.
+// What a session needs to join its launcher's group: its rank, the group's address, and the facts that the
+// ranks compare. Pure, except that it reads the environment, the secret's file and the host's name. Used when
+// a session is created.
 #pragma once
 
 #include "runtime/dataset/order/plan.hpp"
@@ -17,30 +18,34 @@
 
 namespace penstock::session {
 
-/// Which rank a launcher made this process. Refuses (errc::config) where none has, naming what was looked for.
+/// The rank that a launcher assigned to this process. Refuses (errc::config) if there is none, naming the
+/// variables that it looked for.
 [[nodiscard]] result<group::launcher_place> place_of_this_process();
 
-/// The settings of a session that joins as this rank: rank and world size are the launcher's; the name has the rank, and
-/// the metrics have the rank's port. Refuses (errc::config) a rank or world size in the settings that says something else.
+/// The settings of a session that joins as this rank: the launcher's rank and world size, the name with the
+/// rank appended, and the rank's metrics port. Refuses (errc::config) settings with a different rank or world
+/// size.
 [[nodiscard]] result<config> settings_as_rank(config settings, const group::launcher_place& place);
 
-/// The options of a session that joins as this rank: its sink has the rank's file or folder.
+/// The options of a session that joins as this rank: its sink gets a file or folder of its rank.
 [[nodiscard]] session_options options_as_rank(session_options options, const group::launcher_place& place);
 
-/// Of a session that joins no group. Refuses (errc::config) a communicator: nobody would ever make it.
+/// Checks the settings of a session outside any group. Refuses (errc::config) a communicator, which only a
+/// group makes.
 [[nodiscard]] result<void> check_alone(const config& settings);
 
 struct group_membership {
-  std::string name;  ///< of the group: its job and the session's name without the rank
+  std::string name;  ///< the group's name: its job and the session's name without the rank
   group::link_settings links;
   group::member_settings member;  ///< without the device
-  group::group_settings group;    ///< for rank 0
+  group::group_settings group;    ///< used by rank 0 only
 };
-/// Refuses (errc::config) what address_of and secret_of_links refuse.
+/// Fails (errc::config) where address_of and secret_of_links do.
 [[nodiscard]] result<group_membership> membership_of(const config& settings, const session_options& options,
                                                      const group::launcher_place& place);
 
-/// Where the stream begins, the same number in all ranks that are at one step.
+/// The facts that ranks compare, and the position where this stream begins: the same number in all ranks at
+/// the same step.
 [[nodiscard]] group::stream_facts facts_of(const std::string& fingerprint, const plan& order,
                                            schedule::stream_range range);
 

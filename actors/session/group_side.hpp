@@ -1,4 +1,4 @@
-// What a session has in addition when it belongs to a group. Used by the session alone.
+// The group state of a session. Used by the session only.
 #pragma once
 
 #include "actors/gpu_owner/hand_over.hpp"
@@ -18,8 +18,8 @@ struct group_side {
   std::shared_ptr<group::hand_over_gate> gate;  // made with the actors
   std::optional<gpu_owner::ready_batch>
       at_gate;                               // taken from the queue, not handed out; the consumer's thread
-  std::atomic<std::uint64_t> delivered = 0;  // steps, as another process's acknowledgements say
-  std::atomic<bool> over = false;            // whatever happens to the group concerns us no longer
+  std::atomic<std::uint64_t> delivered = 0;  // steps that the owner's process has acknowledged
+  std::atomic<bool> over = false;            // ignore all later news of the group
 };
 
 }  // namespace penstock::session

@@ -1,4 +1,4 @@
-// The control socket's verb `logs`: the output of the session's processes, once or as it is written.
+// The control socket's verb `logs`: the output of the session's processes, once or continuously.
 #pragma once
 
 #include "runtime/control/control_server.hpp"
@@ -7,9 +7,9 @@
 namespace penstock::session {
 
 /// {"target": "worker/3"|"gpu"|"workers"|"all", "previous": bool, "tail": N, "follow": bool, "after": {...}}
-/// -> {"lines": [{"source", "incarnation", "number", "time", "text", "dropped"}], "seen": {...}}. With follow
-/// and `after` (the `seen` of the previous answer), the answer comes when there is something new, or when the
-/// session ends.
+/// -> {"lines": [{"source", "incarnation", "number", "time", "text", "dropped"}], "seen": {...}}.
+/// With follow and `after` (the `seen` of the previous answer), the answer waits for new lines or the end of
+/// the session.
 [[nodiscard]] control::answer answer_logs(const nlohmann::ordered_json& request, bool last_call,
                                           const process::log_book& book);
 

@@ -1,7 +1,9 @@
-// What the actors report to a session: recorded on the board, turned into events, and passed on to waiting
-// threads. Created with the engine, before the actors, and outlives them. Private to session_wiring.cpp.
+// What the actors report to a session: this class records it on the board, turns it into events and wakes
+// waiting threads. Created with the engine, before the actors, and outlives them. Private to
+// session_wiring.cpp.
 //
-// Threads: each actor calls on its own, so everything used here is thread-safe or belongs to one caller.
+// Threads: each actor calls from its own thread, so everything used here is thread-safe or used by one caller
+// only.
 #pragma once
 
 #include "actors/protocol/local/news.hpp"
@@ -35,20 +37,20 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
       const std::lock_guard hold(lock_guard_);
       lock_.emplace(std::move(*ours));
     }
-    // Never from a session that leaves the GPU to another process: the query opens the GPU's device files.
+    // Never if the GPU owner is another process: the query opens the GPU's device files.
     if (what.uuid && !session_.has_keeper())
       watch_.emplace(*what.uuid, [this](const std::vector<gpu_process>& seen) { gpu_processes_seen(seen); });
     board_.device_opened(what);
     session_.tell(session::event_of(event_kind::device_opened, what.name));
     log::debug("gpu", "opened {}", what.name);
-    if (session_.group_) {  // nothing is allocated and no worker started before all ranks are there
+    if (session_.group_) {  // allocate and start nothing before all ranks are present
       caf::anon_send(engine_.member, group::join_group{what.uuid.value_or("")});
     } else {
       caf::anon_send(engine_.session, session::device_ready{});
     }
   }
 
-  /// Nothing will be uploaded any more: other sessions may use the GPU. From any thread.
+  /// No further uploads: other sessions may use the GPU. Any thread.
   void release_gpu() {
     const std::lock_guard hold(lock_guard_);
     lock_.reset();
@@ -88,7 +90,8 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     caf::anon_send(engine_.scheduler, scheduler::slots_released{std::move(uploads)});
   }
 
-  // ---- from the keeper of one in another process ----------------------------------------------------------
+  // ---- from the keeper of an owner in another process
+  // -------------------------------------------------------
 
   void reopened(pid_t owner) override {
     event again = session::event_of(event_kind::device_opened,
@@ -202,7 +205,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   void group_event(event_kind what, std::string text) override {
     session_.tell(session::event_of(what, std::move(text)));
-    // The others wait until this rank has delivered the common step.
+    // The other ranks wait until this one has delivered the common step.
     if (what == event_kind::group_stopping) session_.pause(false);
   }
 
@@ -239,10 +242,10 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
   body& session_;
   session::board& board_;
   engine& engine_;
-  std::mutex lock_guard_;                           // of lock_
-  std::optional<device::exclusive_use> lock_;       // of the GPU
-  std::optional<device::gpu_process_watch> watch_;  // of the GPU, when it is ours
-  session::worker_watch workers_;                   // used only by the supervisor's calls
+  std::mutex lock_guard_;                           // guards lock_
+  std::optional<device::exclusive_use> lock_;       // the lock on the GPU
+  std::optional<device::gpu_process_watch> watch_;  // watches the GPU's other processes while we hold it
+  session::worker_watch workers_;                   // called only by the supervisor
 };
 
 }  // namespace penstock

@@ -22,11 +22,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// For open uses, for the abort, and to close the device.
+// One wait for open uses and one for the abort; then time_to_close to close the device.
 constexpr int waits_of_an_abort = 2;
 constexpr auto time_to_close = 2s;
 
-// The keeper has given it its time before. What is healthy leaves within the shorter one.
+// The keeper has already given the owner its time to stop. A healthy owner leaves within the shorter of the
+// two.
 constexpr nanoseconds patience_at_the_end = 2s;
 constexpr nanoseconds least_patience = 100ms;
 
@@ -56,7 +57,7 @@ result<void> owner_inside::try_start(std::uint32_t incarnation) {
   if (!arena) return tl::unexpected(std::move(arena.error()));
   auto flights = copy_of(around_.flights);
   if (!flights) return tl::unexpected(std::move(flights.error()));
-  // Called while it may report: then this object and its io thread are there.
+  // Only called until be_quiet(), while this object and its io thread exist.
   const auto ended = [this, incarnation](const owner_life::end& how) {
     boost::asio::post(io_.context(), [self = shared_from_this(), incarnation, how] {
       self->on_end(incarnation, how.code, how.last_words, how.left_behind);
@@ -92,13 +93,13 @@ result<void> owner_inside::try_start(std::uint32_t incarnation) {
 void owner_inside::on_end(std::uint32_t incarnation, int code, std::optional<failure> last_words,
                           bool left_behind) {
   if (!running_ || running_->incarnation != incarnation) return;
-  // What it acknowledged before still counts.
+  // Acknowledgements that arrived before the end still count.
   running_->link->drain();
   running_->link->close();
   if (left_behind) {
     running_->thread.detach();
   } else {
-    running_->thread.join();  // this was its last word
+    running_->thread.join();  // the report of its end was its last action
   }
   if (last_words) {
     tell_(supervisor::owner_spoke{incarnation,

@@ -1,13 +1,15 @@
-// The GPU owner as threads of this process, for its keeper what actors/supervisor/owner_process is: for device programs that
-// share a communicator with other ranks in a session with placement = "embedded". It speaks the messages of the owner's
-// process over a link, so keeper, snapshots and agreed steps are the same; each incarnation has a device, an actor system
-// and an io thread of its own, and its device program runs on a thread of its own.
+// Runs the GPU owner as threads of this process, behind the interface that actors/supervisor/owner_process
+// offers the keeper. For device programs that share a communicator with other ranks, in a session with
+// placement = "embedded". It sends and receives the messages of the owner's process over a link, so keeper,
+// snapshots and agreed steps are the same. Each incarnation has its own device, actor system and io thread,
+// and runs its device program on a thread of its own.
 //
-// What ends a process cannot end a thread. A signal asks: whoever waits for a batch or for other ranks gets an error, the
-// communicator is aborted, the device closed, and the next incarnation begins. An owner that does not leave in time is
-// left behind with all that it has, and its last words say that this session cannot go on.
+// A signal can end a process but not a thread, so here a signal is a request. Waits for a batch or for other
+// ranks then fail, the communicator is aborted, the device closed, and the next incarnation begins. An owner
+// that does not leave in time is left behind with all its resources, and its final message says that this
+// session cannot continue.
 //
-// Threads: any may call. What the owner says and how it ends is told on the session's io thread.
+// Threads: any may call. Messages and the end of an owner are reported on the session's io thread.
 #pragma once
 
 #include "actors/protocol/local/owner_keeper_messages.hpp"
@@ -29,7 +31,7 @@ namespace penstock::session {
 
 class owner_life;  // one incarnation
 
-/// Where batches go to a device program that shares a communicator, in this process.
+/// Whether batches go to a device program in this process that shares a communicator.
 [[nodiscard]] inline bool owner_is_inside(const config& settings) {
   return settings.gpu.placement == placement_rule::embedded &&
          settings.group.communicator != communicator_kind::none;
@@ -41,7 +43,7 @@ class owner_inside final : public supervisor::child_starter<std::uint32_t>,
   using news = std::variant<supervisor::owner_started, supervisor::owner_refused, supervisor::owner_spoke,
                             supervisor::owner_lost_link, supervisor::owner_exited>;
   struct surroundings {
-    int arena = -1;  ///< descriptors; each incarnation has copies
+    int arena = -1;  ///< descriptors; each incarnation duplicates them
     int flights = -1;
     nanoseconds abort_timeout{};
   };
@@ -51,14 +53,15 @@ class owner_inside final : public supervisor::child_starter<std::uint32_t>,
   owner_inside(const owner_inside&) = delete;
   owner_inside& operator=(const owner_inside&) = delete;
 
-  /// To its keeper. Call before the first start.
+  /// Sets the keeper's callback. Call before the first start.
   void report_to(std::function<void(news)> tell) { tell_ = std::move(tell); }
 
   void start(std::uint32_t incarnation) override;
-  /// All signals but SIGCONT have it leave.
+  /// Every signal but SIGCONT asks the owner to leave.
   void signal(std::uint32_t incarnation, int number) override;
   [[nodiscard]] std::string current_start() const override { return {}; }
-  /// Has it leave, waits for that `at_most` or a short time, and reports nothing more. Blocks; do not call on the io thread.
+  /// Asks the owner to leave and waits up to `at_most`, but at most 2 s. Reports nothing more. Blocks; do not
+  /// call on the io thread.
   void shut_down(nanoseconds at_most = nanoseconds::max());
 
  private:

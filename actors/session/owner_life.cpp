@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto look_every = 50ms;  // heartbeats, and what hangs
+constexpr auto look_every = 50ms;  // writes heartbeats and checks deadlines
 constexpr auto last_message_deadline = 1s;
 constexpr const char* advice =
     "[gpu] placement = \"embedded\" has no process that could be replaced, and a thread cannot be ended: "
@@ -68,15 +68,15 @@ void owner_life::live() {
     ticker_ = std::make_unique<process::ticker>(*io_, look_every, [this] { tick(); });
   });
   if (late) ask_to_leave();
-  // On a thread of its own, which has ended before run() says anything: destructors of the program's thread_local variables run
-  // at its end, and what they do may hang like the rest of the program.
+  // Runs the body on a fresh thread and joins it before run() reports the end: destructors of the program's
+  // thread_local variables run when their thread exits, and they may hang like the rest of the program.
   on_a_fresh_thread([this] {
     ::pthread_setname_np(::pthread_self(), "penstock-gpu");
     body_->run();
   });
 }
 
-/// Nothing of it is left afterwards.
+/// Destroys everything that this incarnation has created.
 void owner_life::let_go() {
   {
     const std::lock_guard hold(mutex_);
@@ -155,7 +155,7 @@ void owner_life::tick() {
                            duration_for_people(around_.patience)));
 }
 
-/// Its threads keep all that they use.
+/// Gives up on the threads, which keep everything that they use.
 void owner_life::leave_behind(const std::string& why) {
   end how{exit_codes::failed, {}, true};
   {

@@ -1,5 +1,5 @@
-// One incarnation of a GPU owner inside of this process: its threads, and all that they use, since they may be left behind.
-// Used by owner_inside alone.
+// One incarnation of a GPU owner inside this process. Owns its threads and all that they use, because they
+// may be left behind. Used by owner_inside only.
 #pragma once
 
 #include "actors/gpu_owner/owner_body.hpp"
@@ -20,16 +20,16 @@ namespace penstock::session {
 class owner_life final : gpu_owner::owner_host {
  public:
   struct end {
-    int code = 0;  ///< as of a process
+    int code = 0;  ///< as the exit code of a process
     std::optional<failure> last_words{};
-    bool left_behind = false;  ///< its threads have not ended
+    bool left_behind = false;  ///< its threads are still running
   };
   struct surroundings {
     unique_fd link;
     unique_fd arena;
     unique_fd flights;
-    nanoseconds patience{};                 ///< from the moment in which it has to leave
-    std::function<void(const end&)> ended;  ///< called once, on one of its threads; may not wait
+    nanoseconds patience{};                 ///< counted from the request to leave
+    std::function<void(const end&)> ended;  ///< called once, on one of the owner's threads; may not block
   };
 
   explicit owner_life(surroundings around) : around_(std::move(around)) {}
@@ -37,13 +37,13 @@ class owner_life final : gpu_owner::owner_host {
   owner_life(const owner_life&) = delete;
   owner_life& operator=(const owner_life&) = delete;
 
-  /// All of it, on a thread of its own, which holds it.
+  /// The whole life of the incarnation, on its own thread, which keeps this object alive.
   void run() noexcept;
   // From any thread:
   void ask_to_leave();
-  /// Nobody hears of its end any more.
+  /// Suppresses the report of the end.
   void be_quiet();
-  /// False after that time.
+  /// False if it is still running after that time.
   [[nodiscard]] bool wait_until_gone(nanoseconds at_most);
 
  private:
@@ -58,7 +58,7 @@ class owner_life final : gpu_owner::owner_host {
 
   surroundings around_;
 
-  // In the order of construction, on run()'s thread.
+  // In order of construction, on run()'s thread.
   std::unique_ptr<protocol::actor_settings> settings_;
   std::unique_ptr<caf::actor_system> system_;
   std::unique_ptr<process::io_thread> io_;
@@ -71,9 +71,9 @@ class owner_life final : gpu_owner::owner_host {
 
   std::mutex mutex_;                         // guards the members below
   gpu_owner::owner_body* there_ = nullptr;   // while it can be asked to leave
-  std::optional<int> code_;                  // it ends with this one
-  std::optional<steady_time> leaves_since_;  // it has to
-  bool said_why_ = false;                    // by a message
+  std::optional<int> code_;                  // its exit code, once it is known
+  std::optional<steady_time> leaves_since_;  // when it was asked to leave, or decided to
+  bool said_why_ = false;                    // whether it has sent the reason
   bool told_ = false;
   std::promise<void> gone_;
   std::shared_future<void> is_gone_ = gone_.get_future().share();

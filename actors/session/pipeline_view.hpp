@@ -12,11 +12,12 @@
 
 namespace penstock::session {
 
-/// The board has the workers' state as the supervisor last polled it; their flight recorders have it now.
+/// Updates the workers' state from their flight recorders; the board has it only as of the supervisor's last
+/// poll.
 [[nodiscard]] session_status look_closer(session_status status, const arena::flight_recorders& flights,
                                          steady_time now);
 
-/// The answer to "pipeline": where batches are, and what they wait for.
+/// The answer to "pipeline": where batches are and what they wait for.
 [[nodiscard]] nlohmann::ordered_json pipeline_as_json(const supervision::progress_facts& facts,
                                                       double waited_seconds, steady_time now);
 

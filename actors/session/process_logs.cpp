@@ -10,7 +10,7 @@
 namespace penstock::session {
 namespace {
 
-// A line of the session's own log must fit one atomic write to a pipe, see log.cpp.
+// A line of the session's own log must fit one atomic write to a pipe; see log.cpp.
 constexpr std::size_t passed_line_max = 2000;
 
 void tell_dropped(const std::string& source, std::uint64_t lines) {

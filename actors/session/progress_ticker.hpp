@@ -18,12 +18,13 @@
 
 namespace penstock::session {
 
-/// Where the threads wait that have worked on one sample for a long time. Reads a few small files in /proc
-/// for each of them; none of these reads blocks on the process.
+/// Where threads that have spent a long time on one sample are waiting. Reads a few small files in /proc per
+/// thread; none of these reads blocks on the process.
 [[nodiscard]] std::map<std::uint32_t, std::string> standing_of(const session_status& status,
                                                                const arena::flight_recorders& flights);
 
-/// Acts on news of a watch: publishes the stall, logs, and passes on a change as an event. `what`: "stream".
+/// Acts on a watch's news: publishes the stall, logs it, and passes a change on as an event. `what`:
+/// "stream".
 void announce(supervision::progress_watch::news what_changed, const std::optional<stall_report>& stalled,
               double stood_seconds, std::string_view what, board& published,
               const std::function<void(event)>& tell);
@@ -31,11 +32,12 @@ void announce(supervision::progress_watch::news what_changed, const std::optiona
 class progress_ticker {
  public:
   using gather = std::function<supervision::progress_facts()>;
-  /// `stood_seconds`: for news::moves_again, how long there was no progress. `rate`: of samples, or jobs, per second.
+  /// `stood_seconds`: for news::moves_again, how long there was no progress. `rate`: samples or jobs per
+  /// second.
   using tell = std::function<void(supervision::progress_watch::news, const std::optional<stall_report>&,
                                   double stood_seconds, std::optional<double> rate)>;
 
-  /// Both are called on the io thread and must not block. `news` is called after every check.
+  /// Calls both on the io thread; they must not block. Calls `news` after every check.
   progress_ticker(process::io_thread& io, gather facts, tell news);
 
  private:
@@ -45,7 +47,7 @@ class progress_ticker {
   tell tell_;
   supervision::progress_watch watch_;
   telemetry::rate_meter meter_;
-  process::ticker ticker_;  // last: its callback uses the others
+  process::ticker ticker_;  // last: its callback uses the other members
 };
 
 }  // namespace penstock::session

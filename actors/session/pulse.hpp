@@ -1,6 +1,7 @@
-// Whether the actors of a session work, for whoever watches its process from outside: `penstock launch`. A beat is an
-// answer of the scheduler and, in a group, a step of the member actor, whose reports rank 0 goes by: launcher and rank 0
-// see the same signs. No other thread and no user code can make one, and none of them can keep one back.
+// Shows a process outside the session (`penstock launch`) whether the session's actors work. A beat is an
+// answer of the scheduler and, in a group, a step of the member actor as well. Rank 0 relies on the member's
+// reports, so launcher and rank 0 see the same signs of life. No other thread and no user code can cause or
+// prevent a beat.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +17,17 @@ namespace penstock::session {
 /// Thread-safe.
 class pulse {
  public:
-  /// The actors exist from now on; ends(): they are about to end.
+  /// The actors exist from begins() until ends().
   void begins();
   void ends();
   /// The scheduler has answered state() or report().
   void scheduler_answered();
-  /// The group's member has looked at what there is to do, as it does several times in `lost_after` from its joining on.
+  /// The group's member has checked its work, which it does several times per `lost_after` once it has
+  /// joined.
   void member_stepped();
   void member_gone();
 
-  /// Increases while the actors work. Empty: there are none.
+  /// Increases while the actors work. Empty: there are no actors.
   [[nodiscard]] std::optional<std::uint64_t> beats() const;
 
  private:
@@ -39,7 +41,7 @@ class pulse {
   std::uint64_t beats_ = 0;
 };
 
-/// Of this session. It beats while somebody calls state() again and again.
+/// The beats of this session. They advance only while callers keep requesting state().
 [[nodiscard]] std::optional<std::uint64_t> beats_of(const Session& session);
 
 }  // namespace penstock::session

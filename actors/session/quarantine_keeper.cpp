@@ -30,7 +30,7 @@ result<control::quarantine_list> read_and_check(const std::string& file) {
 
 }  // namespace
 
-/// What is being written. Shared with the thread, which may outlive us.
+/// The data to write. Shared with the thread, which may outlive the keeper.
 struct quarantine_keeper::writing {
   std::mutex mutex;
   std::deque<std::uint64_t> samples;

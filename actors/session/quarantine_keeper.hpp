@@ -18,23 +18,23 @@ namespace penstock::session {
 
 struct quarantine_deadlines {
   std::chrono::milliseconds reading{10'000};  ///< at the start of the stream, which needs the list
-  std::chrono::milliseconds closing{2'000};   ///< at the end of the session
+  std::chrono::milliseconds closing{2'000};   ///< when the session ends
 };
 
 class quarantine_keeper {
  public:
   quarantine_keeper(std::string file, std::string session, quarantine_deadlines deadlines = {});
-  /// close()
+  /// Calls close().
   ~quarantine_keeper();
 
-  /// The samples of this dataset that are known to kill workers. Refuses with errc::io if the file is not a
-  /// regular one or cannot be read or appended to; with errc::timed_out if it does not respond in time.
+  /// The samples of this dataset that are known to kill workers. Fails with errc::io if the file is not a
+  /// regular one or cannot be read or appended to, and with errc::timed_out if it does not respond in time.
   result<std::vector<quarantine_report>> open(const std::string& fingerprint);
-  /// Never waits. A write error is logged, and the run continues.
+  /// Never waits. A write error is logged and the run continues.
   void keep(const scheduler::lost_sample& lost);
   void release(std::uint64_t sample);
-  /// Waits until everything is on disk, or for the closing deadline; after that an error in the log names the
-  /// samples that may be missing. Nothing can be added afterwards.
+  /// Waits until everything is on disk, but not beyond the closing deadline; an error in the log then names
+  /// the samples that may be missing. Nothing can be added afterwards.
   void close();
 
  private:

@@ -22,10 +22,10 @@ using json = nlohmann::ordered_json;
 using clock = std::chrono::steady_clock;
 
 constexpr auto write_every = 1s;
-constexpr auto file_system_patience = 500ms;  // at the end
-/// A status of many workers is written less often.
+constexpr auto file_system_patience = 500ms;  // when the session ends
+/// Limits how often a long status, one with many workers, is written.
 constexpr std::size_t status_bytes_per_second = 1024;
-// Shares of a record that is written again: with a status of 1024 workers less than half of it.
+// Shares of bytes_max in a rewritten record. Even with the status of 1024 workers it fills less than half.
 constexpr std::size_t events_share = 4;
 constexpr std::size_t logs_share = 8;
 
@@ -33,7 +33,7 @@ std::string line_of(const char* kind, const json& what) {
   return json{{kind, what}}.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-/// The last lines that fit into so many bytes, in order.
+/// The last lines that fit into this many bytes, in order.
 std::string last_of(const std::deque<std::string>& lines, std::size_t bytes) {
   std::size_t first = lines.size();
   for (std::size_t used = 0; first > 0 && (used += lines[first - 1].size()) <= bytes;) --first;
@@ -49,17 +49,17 @@ struct record_keeper::work {
   record_source source;
   std::chrono::system_clock::time_point started = std::chrono::system_clock::now();
 
-  std::mutex mutex;  // guards what follows; held while the source is asked
+  std::mutex mutex;  // guards the members below; held while the source answers
   std::condition_variable changed;
-  bool stopping = false;  // the source is gone; what it said last is in `last_words`
+  bool stopping = false;  // the source is gone; its final news is in `last_words`
   bool done = false;
   std::string last_words;
-  std::uint64_t told = 0;      // the number of the last event
-  json seen = json::object();  // the lines of output so far
+  std::uint64_t told = 0;      // number of the newest event taken
+  json seen = json::object();  // the lines of output taken so far
   clock::time_point status_due{};
   std::string last_status;
 
-  // The thread's own.
+  // Used by the thread only.
   std::optional<control::session_record> record;
 
   [[nodiscard]] std::string header() const {
@@ -81,7 +81,7 @@ struct record_keeper::work {
 
   // ---- under the mutex
 
-  /// Returns whether one of them is a death.
+  /// Returns whether one of the events is a death.
   bool take_events(std::deque<std::string>& into) {
     bool died = false;
     while (true) {
@@ -104,12 +104,13 @@ struct record_keeper::work {
 
   [[nodiscard]] std::string status_now() const { return line_of("status", ask({{"verb", "status"}})); }
 
-  /// What is new. A status is repeated only when something in it has changed, and less often if it is long.
+  /// The news since the previous call. Repeats a status only if it has changed, and less often if it is long.
   std::string news(bool whole, clock::time_point now) {
     std::deque<std::string> events;
     const bool died = take_events(events);
     std::string text = last_of(events, source.bytes_max / events_share);
-    // The output of a process is forgotten when the next one in its place ends.
+    // On a death, save its output now: the session drops the output of a process when the next one in its
+    // place ends.
     if (!whole && !died) return text;
     std::deque<std::string> logs;
     take_logs(logs);
@@ -122,7 +123,7 @@ struct record_keeper::work {
     return text;
   }
 
-  /// Everything that the session still knows, for a record that has grown too large.
+  /// Everything that the session still knows, to replace a record that has grown too large.
   [[nodiscard]] std::string everything() {
     std::deque<std::string> events;
     std::deque<std::string> logs;
@@ -154,18 +155,18 @@ struct record_keeper::work {
     control::prune_records();
   }
 
-  /// Until there is something to do: an event, the next second, or the end.
+  /// Waits for an event, the next second, or the end.
   void wait(std::uint64_t heard, clock::time_point until) {
     const auto found = source.journal->wait_for_events_after(heard, 1, until);
     if (!found.events.empty()) return;
-    std::unique_lock hold(mutex);  // the journal has given up, or it is time
+    std::unique_lock hold(mutex);  // the journal has given up, or time has passed
     changed.wait_until(hold, until, [this] { return stopping; });
   }
 
   void run() {
     open();
     auto next_look = clock::now();
-    std::uint64_t heard = 0;  // `told`, which stop() may change
+    std::uint64_t heard = 0;  // a copy of `told`, which stop() may change
     while (record) {
       wait(heard, next_look);
       std::unique_lock hold(mutex);
@@ -213,7 +214,7 @@ void record_keeper::stop() noexcept {
     w.status_due = {};
     w.last_words =
         w.news(true, clock::now()) + line_of("ended", telemetry::as_utc(std::chrono::system_clock::now()));
-  } catch (const std::exception& e) {  // no memory
+  } catch (const std::exception& e) {  // out of memory
     log::warn("control", "the session's record stays without its end: {}", e.what());
   }
   w.source.answer = {};
@@ -227,7 +228,7 @@ void record_keeper::stop() noexcept {
   if (done) {
     thread_.join();
   } else {
-    thread_.detach();  // the file system does not respond; it ends when that does
+    thread_.detach();  // the file system does not respond; the thread ends when it does
   }
 }
 

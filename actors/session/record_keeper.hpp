@@ -1,10 +1,10 @@
-// Keeps a session's record current, so that its events, deaths, output and last status can be read when it has ended or was
-// killed. Its lines are the answers of the control socket's verbs. Events are written as they happen, output and status once a
-// second, by a thread that nothing waits for.
+// Keeps a session's record current, so that its events, deaths, output and last status remain readable after
+// it has ended or was killed. The lines are answers of the control socket's verbs. A separate thread, which
+// no other thread waits for, writes events as they happen, and output and status once a second.
 //
 //   {"record": {...}}   who: session, pid, when it began
-//   {"event": {...}}    as `penstock events --json` prints it
-//   {"log": {...}}      a line of output, as `penstock logs --json` prints it
+//   {"event": {...}}    as printed by `penstock events --json`
+//   {"log": {...}}      a line of output, as printed by `penstock logs --json`
 //   {"status": {...}}   the last one counts
 //   {"ended": "TIME"}   missing if the session was killed
 #pragma once
@@ -26,13 +26,13 @@ namespace penstock::session {
 
 struct record_source {
   std::string session;
-  std::uint32_t workers_max = 0;  ///< the place after these is the sacrificial worker's
-  bool of_jobs = false;           ///< a pool's
+  std::uint32_t workers_max = 0;  ///< the place after these belongs to the sacrificial worker
+  bool of_jobs = false;           ///< a pool's record
   std::optional<control::rank_note> rank{};
   std::shared_ptr<telemetry::event_journal> journal;
   /// Answers status, events and logs. Called on the keeper's thread, and in stop(); must not block.
   control::request_handler answer;
-  std::size_t bytes_max = control::record_bytes_max;  ///< of the file
+  std::size_t bytes_max = control::record_bytes_max;  ///< maximum size of the file
 };
 
 class record_keeper {
@@ -42,8 +42,8 @@ class record_keeper {
   record_keeper(const record_keeper&) = delete;
   record_keeper& operator=(const record_keeper&) = delete;
 
-  /// Writes what happened so far, and the end. The source is not used afterwards. Nobody may wait for the journal any more: it
-  /// gives up. Waits for the file system half a second at most.
+  /// Writes the remaining news and the end, and does not use the source afterwards. Makes the journal give
+  /// up, so that nothing waits for it any more. Waits at most half a second for the file system.
   void stop() noexcept;
 
  private:

@@ -9,14 +9,13 @@ namespace penstock {
 Session::Session(config settings, session_options options)
     : body_(std::make_unique<body>(std::move(settings), options)) {}
 Session::~Session() {
-  // In a forked child there are no threads to join, and the workers belong to the parent: leak the body on
-  // purpose.
+  // A forked child has no threads to join, and the workers belong to the parent: leak the body on purpose.
   if (body_ && body_->process().left()) static_cast<void>(body_.release());
 }
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&& other) noexcept {
   Session taken(std::move(other));
-  std::swap(body_, taken.body_);  // our old body is destroyed with it
+  std::swap(body_, taken.body_);  // `taken` destroys our old body
   return *this;
 }
 

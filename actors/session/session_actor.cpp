@@ -61,7 +61,7 @@ result<void> check_memory_for(const config& c, const arena::geometry& shape, std
   return arena::check_memory(memory_need_of(c, shape, workers), arena::memory_limits());
 }
 
-/// Everything that depends on the dataset's description.
+/// Computes everything that depends on the dataset's description.
 result<void> build(session_state& s, self_pointer self) {
   const config& c = s.around.settings;
   const auto& resumed = s.around.request.resumed;
@@ -87,7 +87,7 @@ result<void> build(session_state& s, self_pointer self) {
   const auto shared_order = std::make_shared<const plan>(std::move(*order));
   const auto shared_transfer = std::make_shared<const device::transfer_plan>(std::move(*transfer));
   s.around.news->planned(shared_order, shared_transfer, *range, s.dataset->fingerprint);
-  // From here on scale() checks the memory itself; earlier requests are checked here.
+  // Check the memory for earlier scale() requests here; later ones check it themselves.
   if (const std::uint32_t more = s.around.workers_wanted(); more > workers) {
     if (auto ok = check_memory_for(c, *shape, more); !ok) return ok;
   }
@@ -106,8 +106,8 @@ result<void> build(session_state& s, self_pointer self) {
   return {};
 }
 
-/// Reserves memory for the first worker of a place. Replacements use the same memory, and the owner may still
-/// be reading from it.
+/// Reserves memory for a place's first worker. Replacements use the same memory, and the owner may still be
+/// reading from it.
 result<void> prepare_partition(session_state& s, self_pointer self, std::uint32_t partition) {
   if (!s.prepared.insert(partition).second) return {};
   if (auto ok = s.around.memory->reserve(partition); !ok) return ok;
@@ -117,8 +117,7 @@ result<void> prepare_partition(session_state& s, self_pointer self, std::uint32_
     if (!memory) return tl::unexpected(std::move(memory.error()));
     order.memory = std::make_shared<mapping>(std::move(*memory));
   }
-  // Send this before the worker gets its slots: no upload may reach the owner before the memory that it
-  // refers to.
+  // Send this before the worker gets its slots: the owner must know the memory before any upload from it.
   self->send(s.others.owner, std::move(order));
   return {};
 }

@@ -1,11 +1,11 @@
-// The session actor: sizes everything at the start. It has its own thread so that it may block and no other
-// actor has to: sizing, sealing and reserving shared memory takes 0.3 s per GiB.
+// The session actor: sizes everything at startup. It has its own thread so that it may block and no other
+// actor must: sizing, sealing and reserving shared memory takes 0.3 s per GiB.
 //
 //   receives  device_ready, worker_described, worker_serves   from the GPU owner and the supervisor
 //   sends     open_pool, partition_prepared                   to the supervisor
 //             open_stream                                     to the scheduler
 //             prepare_device, attach_partition                to the GPU owner
-//             through stream_news                             everything that others want to know
+//             through stream_news                             everything else
 //   owns      the arena
 //
 // All sizes follow the first worker's description of the dataset; later workers must send the same one.
@@ -25,7 +25,7 @@ namespace penstock::session {
 
 struct session_surroundings {
   config settings;
-  /// The number of workers wanted now: scale() may change it until the dataset is known. Thread-safe.
+  /// The number of workers currently wanted: scale() may change it until the dataset is known. Thread-safe.
   std::function<std::uint32_t()> workers_wanted;
   std::uint32_t partitions = 2;                 ///< places for workers, and one for the sacrificial worker
   std::optional<dataset_description> expected;  ///< the session's own listing; none for custom datasets

@@ -9,10 +9,10 @@
 namespace penstock {
 namespace {
 
-// Longer times are clamped to this one: a later deadline would overflow the clock.
+// Longer times are clamped to this value: a later deadline would overflow the clock.
 constexpr std::chrono::milliseconds longest_run = std::chrono::hours(24 * 365 * 10);
 
-// While every buffer waits for the end of a stream capture.
+// How long to wait while every buffer waits for the end of a stream capture.
 constexpr std::chrono::seconds patience_with_captures(10);
 
 constexpr std::chrono::seconds patience_with_supervisor(2);
@@ -32,7 +32,7 @@ class only_taker {
   std::atomic<bool>& taken_;
 };
 
-/// Counts the time until its end as waited for a batch.
+/// Counts the time until its destruction as time spent waiting for a batch.
 class counted_wait {
  public:
   explicit counted_wait(session::board& where) : where_(where) { where_.wait_begins(now()); }
@@ -58,7 +58,7 @@ std::optional<Batch> Session::body::next_of(std::uint64_t epoch, std::uint64_t& 
   try {
     return take_of(epoch, from_its_first);
   } catch (...) {
-    if (from_its_first) iteration = 0;  // nothing was taken: the next call starts the epoch
+    if (from_its_first) iteration = 0;  // the consumer took no batch: the next call starts the epoch
     throw;
   }
 }
@@ -105,7 +105,7 @@ std::optional<Batch> Session::body::take_of(std::uint64_t epoch, bool from_its_f
     const counted_wait here(board_);
     return cursor_.wait_for_epoch(epoch, options_.while_waiting);
   }();
-  if (!range) return take();  // failed or stopped before there was a plan: take() reports which
+  if (!range) return take();  // failed or stopped before there was a plan: take() throws the reason
   switch (cursor_.step_in(*range, from_its_first)) {
     case session::next_step::seek: seek(*range); break;
     case session::next_step::take: break;
@@ -125,7 +125,7 @@ bool Session::body::run_embedded(steady_time until) {
   while (now() < until) {
     auto batch = next();
     if (!batch) {
-      // For the sink a stopped stream is not complete: a later run may resume it.
+      // To the sink a stopped stream is incomplete: a later run may resume it.
       const bool whole = board_.status().outcome == run_outcome::finished || options_.batches;
       if (sink_ && whole) value_or_throw(std::exchange(sink_, {})->finish());
       return true;
@@ -153,7 +153,7 @@ bool Session::body::run_acknowledged(steady_time until) {
   const auto told = consumer_->take_until(until);
   if (!told) return false;
   if (const auto* why = std::get_if<failure>(&*told)) throw error(*why);
-  // Either everything is acknowledged, or the session was stopped and the sink stays unfinished.
+  // Either all batches are acknowledged, or the session was stopped and the sink stays unfinished.
   const bool whole = !ending_.stopped();
   cursor_.reach_end();
   wait_for_owner(whole);
@@ -190,8 +190,8 @@ std::optional<Batch> Session::body::hand_out(gpu_owner::ready_batch ready, stead
   return batch;
 }
 
-/// A death that the scheduler has decided may not have reached the report yet, though what it cost has been loaded again and
-/// delivered since.
+/// Waits for deaths that the scheduler has decided but not yet reported. Their lost work may already have
+/// been loaded again and delivered.
 void Session::body::hear_of_deaths() {
   auto done = std::make_shared<std::promise<void>>();
   const auto told = done->get_future();
@@ -207,8 +207,8 @@ std::optional<Batch> Session::body::end_of_stream() {
   if (!cursor_.end()) return std::nullopt;
   tell_group_of_end();
   const bool whole = !ending_.stopped() && cursor_.everything_taken();
-  // The scheduler may not have recorded the last batch yet: wait, so that its events precede those of the
-  // end.
+  // The scheduler may not have recorded the last batch yet. Wait, so that the batch's events precede the
+  // final ones.
   static_cast<void>(accounts(false));
   hear_of_deaths();
   const run_outcome how = whole ? run_outcome::finished : run_outcome::stopped;

@@ -33,13 +33,13 @@ event event_of_worker(event_kind kind, const worker_status& w, std::string text)
   return e;
 }
 
-/// "worker 3 (pid 17)"; without the pid if it never had one.
+/// "worker 3 (pid 17)"; without the pid if there never was one.
 std::string with_pid(std::string who, std::int32_t pid) {
   return pid > 0 ? fmt::format("{} (pid {})", who, pid) : who;
 }
 
 std::string last_line(const std::string& text) {
-  return text.substr(text.rfind('\n') + 1);  // of npos: all of it
+  return text.substr(text.rfind('\n') + 1);  // npos wraps to 0: the whole text
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Makes the events of a session, with their texts: one function for each kind. Pure; used by the session,
-// which adds them to its journal.
+// Makes a session's events and their texts: one function per kind. Pure; used by the session, which adds the
+// events to its journal.
 #pragma once
 
 #include "actors/protocol/local/news.hpp"
@@ -22,14 +22,14 @@ namespace penstock::session {
 [[nodiscard]] event event_of(const stall_report& stalled);
 [[nodiscard]] event event_of(const gpu_owner::attached_partition& what);
 
-/// Compares the state of all workers with the last one; each change becomes an event.
+/// Compares the state of all workers with the previous one; each change becomes an event.
 class worker_watch {
  public:
   [[nodiscard]] std::vector<event> look(const std::vector<worker_status>& workers, bool degraded);
 
  private:
   struct seen {
-    std::uint32_t started = 0;  // the last incarnation whose start was reported
+    std::uint32_t started = 0;  // the last incarnation with a reported start
     std::uint32_t ready = 0;
     bool failed = false;
   };

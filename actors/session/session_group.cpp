@@ -1,4 +1,4 @@
-// A session as a rank of a group: its member actor, rank 0's coordinator, and what the group orders.
+// A session as a rank of a group: its member actor, rank 0's coordinator, and the group's orders.
 #include "actors/group/coordinator.hpp"
 #include "actors/group/member.hpp"
 #include "actors/session/news_of_actors.hpp"
@@ -10,7 +10,7 @@
 namespace penstock {
 namespace {
 
-// The consumer may wait at the gate for long: how often its host is called meanwhile, and failures are looked for.
+// The consumer may wait at the gate for a long time. This often, it calls its host and checks for failures.
 constexpr nanoseconds looked_at_every = std::chrono::milliseconds(50);
 
 }  // namespace
@@ -45,7 +45,7 @@ void Session::body::spawn_group(engine& e) {
   e.coordinator = group::spawn_coordinator(*e.system, std::move(of_all));
 }
 
-/// False: there is no group to ask, or no time to.
+/// False: there is no group to ask, or no time for it.
 bool Session::body::ask_group_to_stop() {
   const std::lock_guard hold(mutex_);
   if (!group_ || group_->over || !engine_ || !engine_->member) return false;
@@ -63,13 +63,13 @@ void Session::body::tell_group_of_failure(const std::string& why) {
   tell_member(group::session_failed{why});
 }
 
-/// Everything that was asked for has been handed out.
+/// All requested batches have been handed out.
 void Session::body::tell_group_of_end() {
   if (group_ && !ending_.stopped() && !group_->over) tell_member(group::stream_delivered{});
 }
 
-/// A failure may come while the session starts, when there is nobody to tell yet. The group has to hear of it before it
-/// hears of anything else: after a stop it would be over without a cause. Call with mutex_ held.
+/// Reports a failure that came during startup, before the member actor existed. The group must hear of it
+/// first: after a stop it would end without a cause. Call with mutex_ held.
 void Session::body::tell_group_of_earlier_failure() {
   if (!engine_->member) return;
   if (const auto why = board_.report({}, now()).error)
@@ -89,14 +89,14 @@ void Session::body::drop_group(engine& e) {
   if (e.coordinator) caf::anon_send(e.coordinator, group::drop_group{});
 }
 
-/// The group has stopped at a common step: ends the session once its batches up to there are delivered.
+/// The group has stopped at a common step: end the session once its batches up to there are delivered.
 void Session::body::end_with_group() {
   if (has_keeper() && !group_->gate->ends_with(group_->delivered)) return;
   end_within(std::nullopt);
 }
 
-/// The next batch of the queue that may be handed out. In a group it waits at the gate until the group lets it pass;
-/// what leaves this function early leaves the batch there.
+/// The queue's next batch that may be handed out. In a group the batch waits at the gate until the group lets
+/// it pass; an early return leaves it there.
 gpu_owner::hand_over::taken Session::body::take_through_gate() {
   using taken = gpu_owner::hand_over::taken;
   std::optional<gpu_owner::ready_batch>& waiting = group_->at_gate;

@@ -1,4 +1,4 @@
-// Collects the facts for progress_watch, and reports a stall in status, log and journal.
+// Collects the facts for progress_watch and reports a stall in status, log and journal.
 #include "actors/session/pipeline_view.hpp"
 #include "actors/session/session_body.hpp"
 #include "actors/supervisor/owner_rules.hpp"

@@ -13,7 +13,8 @@
 
 namespace penstock {
 
-// Callbacks reach actors that do not exist yet through the engine, which outlives them all.
+// Callbacks may run before their actors exist; they reach the actors through the engine, which outlives them
+// all.
 
 void Session::body::spawn_actors(engine& e) {
   e.news = std::make_shared<news_of_actors>(*this, e);
@@ -124,7 +125,7 @@ void Session::body::open_record() {
 
 void Session::body::stop_readers() {
   using namespace std::chrono_literals;
-  constexpr auto patience_with_callbacks = 200ms;  // to deliver the events still queued
+  constexpr auto patience_with_callbacks = 200ms;  // to deliver the queued events
   if (listener_) listener_->stop(patience_with_callbacks);
   if (record_) record_->stop();
 }
@@ -157,7 +158,7 @@ void Session::body::open_metrics(engine& e) {
       e.metrics);
 }
 
-/// And looks no longer whether the stream moves. On any thread but the io thread.
+/// Also stops the progress check. Any thread but the io thread.
 void Session::body::close_sockets(engine& e) {
   std::promise<void> closed;
   boost::asio::post(e.io->context(), [&] {
@@ -170,7 +171,7 @@ void Session::body::close_sockets(engine& e) {
   closed.get_future().wait();
 }
 
-/// Without workers nothing is uploaded any more.
+/// Without workers there are no further uploads.
 void Session::body::retire() noexcept {
   if (!ending_.stopped()) end_within(std::nullopt);
   leave_group();

@@ -11,7 +11,7 @@ namespace penstock::session {
 namespace {
 
 /// The settings that determine how a picture reaches the device, as schedule::stream_identity stores them.
-/// Only those that have an effect: changing another one does not change the stream.
+/// Contains only settings that have an effect: changing another one does not change the stream.
 std::string settings_of_pictures(const config& c) {
   std::string lines;
   const auto add = [&lines]<class... Args>(fmt::format_string<Args...> format, Args&&... args) {
@@ -59,7 +59,7 @@ result<plan> plan_of(const config& settings, const dataset_description& dataset,
   return plan::create(order);
 }
 
-/// Rank 0 has no fewer rows than any other.
+/// Checks rank 0, which never has fewer rows than another rank.
 result<void> check_there_are_batches(const config& settings, std::uint64_t samples) {
   if (samples == 0) return refuse(errc::dataset, "the dataset has no samples");
   plan_settings order = order_of(settings, samples);
@@ -90,7 +90,7 @@ bool left_out_by_drop(const config& settings, std::uint64_t samples) {
 std::uint32_t rows_max_of(const plan& order) {
   const stream_shape& shape = order.shape();
   const std::uint64_t most = std::max(shape.usual.expected, shape.entered.expected);
-  // A rank without a batch still lays its slots out.
+  // A rank without a batch still lays out its slots.
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(most, 1, order.settings().batch_size));
 }
 

@@ -1,4 +1,4 @@
-// Computes from a config and a dataset: the plan, the slots, the memory, the part of the stream. Pure; used
+// Computes the plan, the slots, the memory and the part of the stream from a config and a dataset. Pure; used
 // by the session actor once the dataset is known, and by commands that start nothing (dry run, doctor,
 // preview).
 #pragma once
@@ -25,42 +25,43 @@ struct stream_request {
   std::optional<schedule::stream_state> resumed;
 };
 
-/// The plan for [sampler]. With a state to resume, the plan of the stream that continues from it; refuses a
-/// state of a different stream, and what check_there_are_batches refuses.
+/// The plan for [sampler]. With a state to resume: the plan of the stream that continues from it. Refuses the
+/// state of a different stream, and fails where check_there_are_batches does.
 result<plan> plan_of(const config& settings, const dataset_description& dataset,
                      const schedule::stream_state* resumed = nullptr);
 
 /// Refuses a stream in which no rank ever has a batch (rule R14): errc::dataset without samples, errc::config where
 /// `uneven` or `drop_last` leaves out all of them.
 result<void> check_there_are_batches(const config& settings, std::uint64_t samples);
-/// Whether it is `uneven` that leaves none.
+/// Whether `uneven` is the reason why no batch is left.
 [[nodiscard]] bool left_out_by_drop(const config& settings, std::uint64_t samples);
 
-/// The most samples of a batch: [sampler] batch_size, or what this rank has of an epoch if that is less. Slots and device
-/// buffers are made for so many, since reserving and touching memory that no batch fills takes up to a minute.
+/// The largest number of samples in a batch: [sampler] batch_size, or this rank's share of an epoch if that
+/// is less. Slots and device buffers have this size, because reserving and touching memory that no batch
+/// fills takes up to a minute.
 [[nodiscard]] std::uint32_t rows_max_of(const plan& order);
 
 /// Slots for batches of this dataset. Refuses when [loader] slot_bytes is too small for a batch.
 result<arena::geometry> geometry_of(const config& settings, const batch_layout& layout,
                                     std::uint32_t partitions);
 
-/// The memory for this many workers and the sacrificial one, which may be needed at any time.
+/// The memory for this many workers plus the sacrificial one, which may be needed at any time.
 arena::memory_need memory_need_of(const config& settings, const arena::geometry& shape,
                                   std::uint32_t workers);
 
-/// The fingerprint that identifies a custom dataset in states and quarantine files: of the author's own
-/// fingerprint, which may be empty, and of type, sample count and tensors. 32 hex digits.
+/// The fingerprint that identifies a custom dataset in states and quarantine files. Covers the author's own
+/// fingerprint, which may be empty, and type, sample count and tensors. 32 hex digits.
 [[nodiscard]] std::string fingerprint_of_custom(const dataset_description& described);
 
-/// Null: no worker has described the dataset yet; the identity then leaves fingerprint and settings open.
+/// `dataset` null: no worker has described the dataset yet; fingerprint and settings are then left open.
 schedule::stream_identity identity_of(const config& settings, const dataset_description* dataset);
 
-/// The positions to deliver. `order`: the plan of the same request. Refuses a state whose position is past an
-/// epoch's end.
+/// The positions to deliver. `order`: the plan of the same request. Refuses a state with a position past the
+/// end of its epoch.
 result<schedule::stream_range> range_of(const config& settings, const stream_request& request,
                                         const plan& order);
 
-/// Planned samples of a part of the stream. All batches but an epoch's last are full.
+/// The number of planned samples in a part of the stream. All batches but an epoch's last are full.
 [[nodiscard]] std::uint64_t samples_in(const plan& order, schedule::stream_range range);
 
 }  // namespace penstock::session

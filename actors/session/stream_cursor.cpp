@@ -60,7 +60,7 @@ std::optional<schedule::stream_range> stream_cursor::wait_for_epoch(
 }
 
 next_step stream_cursor::step_in(schedule::stream_range epoch, bool from_its_first) const {
-  // A range continues where it was left; a new one begins at its first batch, wherever the stream is.
+  // A range continues where it stopped; a new one begins at its first batch, wherever the stream is.
   const bool here = from_its_first ? next_ == epoch.first : next_ >= epoch.first && next_ <= epoch.end;
   if (!here) return next_step::seek;
   if (next_ < epoch.end) return next_step::take;
@@ -72,7 +72,7 @@ stream_cursor::seek_order stream_cursor::begin_seek(schedule::stream_range range
   next_ = range.first;
   ended_ = false;
   const std::lock_guard hold(mutex_);
-  // Beyond this epoch, prepare the stream as far as the config's epochs go.
+  // Prepare the stream beyond this epoch, up to the last epoch of the config.
   const std::uint64_t batches = plan_->batches_per_epoch();
   range_ = {range.first, std::max(range.end, epochs_ * batches)};
   seek_order order{++seek_number_, range_, nullptr};

@@ -36,7 +36,7 @@ supervisor::supervisor_settings supervisor_settings_of(const config& settings, s
   s.rules.pool.restart = supervision::settings_of(l.restart);
   s.rules.pool.workers = workers;
   s.rules.pool.min_ready = l.limits.min;
-  // Workers that may take longer to start, as those that import torch, are not too few while they do.
+  // Slow-starting workers, such as those that import torch, do not count as too few while they start.
   s.rules.pool.min_ready_within = std::max<nanoseconds>(s.rules.pool.min_ready_within, l.hang.start_deadline);
   s.rules.pool.sacrificial_place = l.limits.max;
   s.rules.pool.seed = settings.sampler.seed;

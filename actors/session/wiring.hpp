@@ -1,5 +1,4 @@
-// The common part of starting a session and a pool: workers and their rules, the control socket, the metrics
-// port.
+// The common part of starting a session and a pool: workers and their rules, control socket, metrics port.
 #pragma once
 
 #include "actors/session/board.hpp"
@@ -40,11 +39,12 @@ struct shared_descriptors {
 /// Throws error (errc::usage) when there is no such worker.
 void check_worker(const session_status& status, std::uint32_t worker);
 
-/// What ends with a session of this process, for its answers. A launcher that is gone ends no more.
+/// What ends together with a session of this process, for the answers of its verbs. A launcher that has
+/// exited no longer counts.
 [[nodiscard]] std::function<const char*()> end_of(session_scope scope);
 
 /// The verbs with the same meaning for every Body: stop, pause, scale, restart, drain, and queries of the
-/// board and the journal. The caller fills in the rest.
+/// board and the journal. The caller adds the rest.
 template <class Body>
 session_controls controls_of(Body& body, board& facts, const telemetry::event_journal& journal,
                              process_logs& logs, session_scope scope) {
@@ -72,12 +72,13 @@ session_controls controls_of(Body& body, board& facts, const telemetry::event_jo
   return controls;
 }
 
-/// Which rank a session of this name is. Not only of those that join: a rank that delivers what is left of its group is one, too.
+/// The rank of a session with this name. Also set for a session that does not join: a rank that delivers the
+/// rest of its group is one.
 [[nodiscard]] std::optional<control::rank_note> rank_named(const std::string& name);
 
-/// The server is created, used and must be destroyed on the io thread. A socket that cannot be created is
-/// only a warning: the work does not depend on it. A name that ends in the rank of a launcher's environment
-/// makes it that rank's.
+/// Creates the server on the io thread, where it must also be used and destroyed. Only warns if the socket
+/// cannot be created: the work does not depend on it. A name that ends in the rank of a launcher's
+/// environment marks the socket as that rank's.
 void open_control_socket(process::io_thread& io, const std::string& name, session_controls controls,
                          std::unique_ptr<control::control_server>& server);
 /// The same for the metrics port.
@@ -85,11 +86,11 @@ void open_metrics(process::io_thread& io, const std::string& listen,
                   std::function<telemetry::metrics_facts()> facts,
                   std::unique_ptr<telemetry::metrics_server>& server);
 
-/// Runs work that creates or destroys actors on a temporary thread, and waits for it. CAF leaves a reference
+/// Runs work that creates or destroys actors on a temporary thread and waits for it. CAF leaves a reference
 /// to the system's logger in a thread_local of each thread that spawns actors, and the system's destructor
-/// waits until those are gone: forever if such a thread keeps running. In exit() the main thread's
-/// thread_local is even destroyed before static objects, so a static Session would release it twice. Besides,
-/// threads started from this one have all signals blocked.
+/// waits until all references are gone: forever if such a thread keeps running. In exit() the main thread's
+/// thread_local is even destroyed before static objects, so a static Session would release it twice. In
+/// addition, threads started from this one have all signals blocked.
 template <class Work>
 void on_a_fresh_thread(Work work) {
   std::packaged_task<void()> task(std::move(work));

@@ -1,21 +1,22 @@
-// The actors' interface for starting and signalling child processes: calls never wait; what the process does
-// is reported by messages. Implemented by worker_processes and owner_process; tests replace it.
+// The actors' interface for starting and signalling child processes: calls never wait, and messages report
+// what the process does. Implemented by worker_processes and owner_process; tests replace it.
 #pragma once
 
 #include <string>
 
 namespace penstock::supervisor {
 
-/// Ref names a child: worker_ref, or the owner's incarnation.
+/// Ref identifies a child: a worker_ref, or the owner's incarnation.
 template <class Ref>
 class child_starter {
  public:
   virtual ~child_starter() = default;
   virtual void start(Ref child) = 0;
-  /// Signals the child's whole group; does nothing if it is gone. A child that is being started gets the
-  /// signal when it runs; SIGKILL gives the start up.
+  /// Signals the child's whole process group; does nothing if the child is gone. A child that is still
+  /// starting gets the signal once it runs; SIGKILL cancels the start.
   virtual void signal(Ref child, int number) = 0;
-  /// What the current start waits for, of whichever child: "executing '/mnt/worker'". Empty if there is none.
+  /// What the current start, of any child, waits for: "executing '/mnt/worker'". Empty if none is in
+  /// progress.
   [[nodiscard]] virtual std::string current_start() const = 0;
 };
 

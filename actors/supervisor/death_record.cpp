@@ -7,7 +7,7 @@
 namespace penstock::supervisor {
 namespace {
 
-/// Workers of a pool name their current work like "thumbnail (job 17)".
+/// A pool's workers name their current work like "thumbnail (job 17)".
 std::optional<std::string> work_in_hand(std::string_view name) {
   const std::size_t end = name.rfind(" (job ");
   if (end == std::string_view::npos || end == 0) return std::nullopt;

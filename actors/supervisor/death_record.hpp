@@ -1,4 +1,4 @@
-// Facts about one worker's process that are used only in reports, and the report of its death. Pure.
+// Facts about one worker process that only reports use, and the report of its death. Pure.
 #pragma once
 
 #include "actors/protocol/link.hpp"
@@ -14,31 +14,31 @@ namespace penstock::supervisor {
 
 struct worker_facts {
   worker_ref who;
-  pid_t pid = -1;  ///< -1: it is being started
+  pid_t pid = -1;  ///< -1: still starting
   std::shared_ptr<protocol::worker_link> link;
   std::shared_ptr<const unique_fd> parcels;
   steady_time started{};
   std::optional<process::exit_report> ended;
   std::string last_lines;
   std::vector<std::string> stack;
-  std::string wait_channel;  ///< at the time it was found hanging
+  std::string wait_channel;  ///< when it was found hanging
   arena::flight_reading last_flight;
   std::uint64_t rss_bytes = 0;
   std::optional<std::string>
-      gpu_use;  ///< the GPU library or device that it, or a process started by it, was found using
+      gpu_use;  ///< the GPU library or device that it, or a process started by it, was seen using
 };
 
-/// The sample that it was loading, from the last reading of its flight recorder.
+/// The sample that the worker was loading, from the last reading of its flight recorder.
 std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w);
 
 /// What a death is blamed on: samples, or the jobs of a pool.
 enum class blamed_work : std::uint8_t { samples, jobs };
 
-/// Call once it has ended and the scheduler has decided what the death is blamed on.
+/// Call once the worker has exited and the scheduler has decided what to blame.
 death_report as_report(const worker_facts& w, const supervision::termination& ending,
                        const scheduler::blame_decision& decision, blamed_work kind, steady_time now);
 
-/// "ended: SIGSEGV", "ended: hang", or that it was ordered: "was stopped as ordered".
+/// "ended: SIGSEGV", "ended: hang"; or, if it was ordered to end: "was stopped as ordered".
 [[nodiscard]] std::string end_text(death_cause cause, const std::optional<std::string>& signal,
                                    const std::optional<std::int32_t>& code);
 

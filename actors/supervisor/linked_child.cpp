@@ -14,7 +14,7 @@
 namespace penstock::supervisor {
 namespace {
 
-/// The session's ends of the descriptors that a child inherits, while it is being started.
+/// The session's ends of the descriptors that a child inherits, held while the child starts.
 struct expected_child {
   unique_fd link;
   unique_fd parcels;
@@ -61,7 +61,7 @@ std::shared_ptr<process::start_control> start_linked_child(process::io_thread& i
   unique_fd output_read(output[0]);
   const unique_fd output_write(output[1]);
 
-  // Whatever the caller has put together.
+  // No child gets a secret, whatever the caller has put into the environment.
   std::erase_if(request.environment, process::is_secret);
   process::spawn_request spawn{std::move(request.program),
                                std::move(request.arguments),
@@ -77,7 +77,7 @@ std::shared_ptr<process::start_control> start_linked_child(process::io_thread& i
   const auto expected = std::make_shared<expected_child>(
       expected_child{std::move(ends->first), std::move(parcels.first), std::move(output_read),
                      std::move(callbacks), std::move(then)});
-  // The spawner is destroyed before the io context and posts nothing after that.
+  // The spawner is destroyed before the io context and posts nothing afterwards.
   return io.spawner().start(
       std::move(spawn), [&context = io.context(), expected](result<process::unclaimed_child> made) {
         const auto child = std::make_shared<result<process::unclaimed_child>>(std::move(made));

@@ -1,6 +1,6 @@
-// The common part of starting any child process of a session: it looks the program up and gives it a link, a
-// log pipe and the session's shared descriptors (protocol::child_fd). Used by worker_processes and
-// owner_process, each with its own messages on the link.
+// The common part of starting any child process of a session: looks up the program and gives it a link, a log
+// pipe and the session's shared descriptors (protocol::child_fd). Used by worker_processes and owner_process,
+// each with its own messages on the link.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -15,10 +15,10 @@
 namespace penstock::supervisor {
 
 struct linked_child_request {
-  std::string who;      ///< for messages: "a worker", "the GPU owner"
+  std::string who;      ///< for texts: "a worker", "the GPU owner"
   std::string program;  ///< resolved by find_program
   std::vector<std::string> arguments;
-  std::vector<std::string> environment;  ///< all of it
+  std::vector<std::string> environment;  ///< the complete environment
   int lifeline = -1;                     ///< descriptors to pass on
   int arena = -1;
   int flight = -1;
@@ -32,11 +32,11 @@ struct linked_child {
   unique_fd parcels;  ///< the session's end, if requested
 };
 
-/// Starts it without waiting; call on the io thread. `then` is called there once, perhaps before this
-/// returns, with the child or with the reason why it could not be started: a program that cannot be found or
-/// executed, or no free descriptors. It is not called if the io thread ends first; the child is then killed.
-/// The descriptors of the request may be closed at once. Returns the start_control for giving the start up,
-/// like spawner::start; null if it was refused already.
+/// Starts the child without waiting; call on the io thread. Calls `then` there once, perhaps before
+/// returning, with the child or with the reason why it could not start: the program cannot be found or
+/// executed, or no descriptors are free. If the io thread ends first, `then` is not called and the child is
+/// killed. The caller may close the request's descriptors at once. Returns the start_control that cancels the
+/// start, like spawner::start; null if the start has already failed.
 std::shared_ptr<process::start_control> start_linked_child(process::io_thread& io,
                                                            linked_child_request request,
                                                            process::child_callbacks callbacks,

@@ -9,7 +9,7 @@ namespace {
 using gpu_owner::communicate;
 using progress = group::communicator_state::how;
 
-// The process has two waits of abort_timeout each before it ends itself: for open uses, and for the abort.
+// The process itself waits abort_timeout twice before it exits: for open uses and for the abort. Wait longer.
 constexpr int waits_of_an_abort = 3;
 
 protocol::wire_communicate as_wire(const communicate& order) {
@@ -23,7 +23,7 @@ owner_communicator::orders owner_communicator::ordered(const communicate& order,
   switch (order.what) {
     case communicate::act::draw_id:
       to_draw_ = order.number;
-      // The next process draws it if this one will not live to use it.
+      // If the current process will be replaced before it can use the id, the next process draws it.
       to.replace = ready_ && used_;
       if (ready_ && !used_) to.send.push_back(as_wire(order));
       break;
@@ -72,8 +72,8 @@ void owner_communicator::make(const communicate& order, orders& to) {
   to.send.push_back(as_wire(*std::exchange(to_make_, std::nullopt)));
 }
 
-/// All ranks meet at the process that drew the id. Without it they would wait for each other until make_timeout: the
-/// group draws another.
+/// All ranks meet at the process that drew the id. Without that process they would wait for each other until
+/// make_timeout, so report the failure: the group then draws another id.
 bool owner_communicator::refuse_lost_id(orders& to) {
   if (!to_make_ || to_make_->number > lost_id_) return false;
   to.told.push_back({to_make_->number, progress::broken, "the process that drew its id has ended"});
@@ -127,7 +127,7 @@ owner_communicator::orders owner_communicator::delivered(std::uint64_t step,
   }
   held_.push_back({step, std::move(news), true});
   if (held_.size() > group::held_max) {
-    // The later of the two newest stands for both.
+    // Merge the two newest: the later one represents both.
     held last = std::move(held_.back());
     held_.pop_back();
     held& before = held_.back();

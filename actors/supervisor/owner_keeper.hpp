@@ -1,7 +1,7 @@
-// The keeper of the GPU owner's process (placement = "process"; with a group's communicator also of one inside of this process:
-// actors/session/owner_inside). To the other actors it is the GPU owner: it
-// accepts the same messages. It starts penstock-gpu and forwards them; when the process dies, it starts
-// another one and resends what that one needs. supervision::owner_supervision makes the decisions; this actor
+// The keeper of the GPU owner's process (placement = "process"; with a group's communicator, also of an owner
+// inside this process: actors/session/owner_inside). To the other actors it is the GPU owner and accepts the
+// same messages. It starts penstock-gpu and forwards messages to it. When the process dies, it starts another
+// one and resends what that one needs. supervision::owner_supervision makes the decisions; this actor
 // translates.
 //
 //   hears   what a GPU owner hears                                                       from session and scheduler
@@ -10,8 +10,8 @@
 //   says    open_owner, prepare_owner, map_partition, upload_slots or upload_jobs, wire_communicate, stop_owner   to the process
 //           batches_delivered, slots_released, owner_lost                                to the scheduler
 //           through job_upload_news: the same, in a pool of jobs
-//           through keeper_news: everything that others want to know
-//   owns    the process and its link, what every incarnation has to be told
+//           through keeper_news: everything else
+//   owns    the process, its link, and what every incarnation must get
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"
@@ -36,7 +36,7 @@ struct keeper_surroundings {
   std::shared_ptr<batch_times> times;  ///< records the times of batch stages; may be null
   std::shared_ptr<arena::flight_recorders> flights;
   keeper_news* news = nullptr;      ///< outlives the actor
-  job_upload_news* jobs = nullptr;  ///< of a pool; outlives the actor. Then the scheduler hears nothing.
+  job_upload_news* jobs = nullptr;  ///< in a pool; outlives the actor. The scheduler then gets nothing.
 };
 
 owner_keeper_actor spawn_owner_keeper(caf::actor_system& system, keeper_surroundings around);

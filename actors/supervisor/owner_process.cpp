@@ -45,11 +45,11 @@ void owner_process::start_now(std::uint32_t incarnation) {
                                     [self = shared_from_this(), incarnation](result<linked_child> child) {
                                       self->started(incarnation, std::move(child));
                                     });
-  if (starting_) starting_->control = std::move(control);  // it may have been refused already
+  if (starting_) starting_->control = std::move(control);  // the start may already have failed
 }
 
 void owner_process::started(std::uint32_t incarnation, result<linked_child> child) {
-  if (shut_down_) return;  // and so is the child
+  if (shut_down_) return;  // the child is shut down as well
   std::vector<int> signals;
   if (starting_ && starting_->incarnation == incarnation) {
     signals = std::move(starting_->signals);
@@ -76,7 +76,7 @@ void owner_process::started(std::uint32_t incarnation, result<linked_child> chil
 void owner_process::on_end(std::uint32_t incarnation, const process::exit_report& report,
                            const process::output_tail& tail) {
   if (!running_ || running_->incarnation != incarnation) return;
-  // What it acknowledged before it died still counts.
+  // Acknowledgements that the process sent before it died still count.
   running_->link->drain();
   running_->link->close();
   listeners_.output->ended(output_source);
@@ -91,7 +91,7 @@ void owner_process::signal(std::uint32_t incarnation, int number) {
     if (self->running_ && self->running_->incarnation == incarnation)
       return self->running_->process->signal(number);
     if (!self->starting_ || self->starting_->incarnation != incarnation) return;
-    self->starting_->signals.push_back(number);  // it may have been executed in the meantime
+    self->starting_->signals.push_back(number);  // it may have started in the meantime
     if (number == SIGKILL && self->starting_->control) self->starting_->control->give_up();
   });
 }

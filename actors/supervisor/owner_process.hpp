@@ -1,5 +1,5 @@
 // Starts, messages and signals the GPU owner's process for its keeper. Runs on the session's io thread; any
-// thread may call. Events and messages of the process go to the keeper from the io thread.
+// thread may call. The io thread passes the process's events and messages to the keeper.
 #pragma once
 
 #include "actors/protocol/link.hpp"
@@ -18,8 +18,8 @@
 
 namespace penstock::supervisor {
 
-/// What an owner may send unasked: 3 for hello, owner_opened and worker_gives_up; 13 as slack for gpu_processes_seen, for
-/// which each poll of the keeper allows one more.
+/// How many messages an owner may send unasked: 3 for hello, owner_opened and worker_gives_up, and 13 to
+/// spare for gpu_processes_seen, for which each poll of the keeper allows one more.
 inline constexpr std::uint64_t owner_messages_unasked = 16;
 
 /// Descriptors to pass on.
@@ -29,7 +29,7 @@ struct owner_descriptors {
   int flight = -1;
 };
 
-/// Where events of the owner's process go. shut_down() drops the handle.
+/// Receives the events of the owner's process. shut_down() drops the handle.
 struct owner_listeners {
   owner_keeper_actor keeper;
   output_listener* output = nullptr;
@@ -56,7 +56,7 @@ class owner_process final : public child_starter<std::uint32_t>,
     std::shared_ptr<protocol::owner_link> link;
   };
 
-  /// It is being spawned; signals are queued until it runs.
+  /// The process is being spawned; signals are queued until it runs.
   struct starting {
     std::uint32_t incarnation = 0;
     std::vector<int> signals;

@@ -11,8 +11,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto lost_link_deadline =
-    1s;                               // an exiting process closes its link first, then the driver cleans up
-constexpr int waits_of_an_abort = 3;  // for open uses, for the abort, and some more
+    1s;                               // an exiting process closes its link first; then the driver cleans up
+constexpr int waits_of_an_abort = 3;  // for open uses, for the abort, and one to spare
 
 }  // namespace
 
@@ -25,7 +25,8 @@ supervision::owner_settings rules_of(const config& settings, bool pool) {
                   settings.gpu.hang.batch_timeout};
   rules.ending.after_closed_link = lost_link_deadline;
   if (!pool && settings.gpu.placement == placement_rule::embedded) {
-    // Threads of this process: what does not end in time says so itself, and its CUDA context stays.
+    // Threads of this process cannot be killed. An owner that does not end in time reports that itself, and
+    // its CUDA context stays.
     rules.ending.after_kill += waits_of_an_abort * settings.group.abort_timeout;
     rules.cures_poison = false;
   }

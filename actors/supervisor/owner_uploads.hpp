@@ -1,5 +1,5 @@
-// Uploads and what becomes of them between the keeper's world and the messages of the owner's process. Pure; used by the
-// owner's keeper.
+// Converts uploads and their outcomes between the keeper's types and the messages of the owner's process.
+// Pure; used by the owner's keeper.
 #pragma once
 
 #include "actors/protocol/link.hpp"
@@ -11,7 +11,7 @@
 
 namespace penstock::supervisor {
 
-/// In order, each fitting a frame. All are batches, or all are results of jobs.
+/// Messages in order, each fitting a frame. Either all uploads are batches, or all are job results.
 [[nodiscard]] std::vector<protocol::to_owner> messages_of(const std::vector<upload_order>& uploads);
 
 [[nodiscard]] jobs::device_answer answer_of(const protocol::wire_job_answer& from);

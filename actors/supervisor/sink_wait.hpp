@@ -9,15 +9,15 @@
 
 namespace penstock::supervisor {
 
-/// A wait in progress counts. Not thread-safe.
+/// Includes a wait in progress. Not thread-safe.
 class sink_wait {
  public:
-  /// Waits of at most `short_wait` are not reported as in progress: they end before the next look.
+  /// Waits of at most `short_wait` are not reported as in progress: they end before the next reading.
   explicit sink_wait(nanoseconds short_wait) : short_wait_(short_wait) {}
 
   void begin_owner() { before_ += std::exchange(waited_, nanoseconds(0)); }
 
-  /// Reports what the flight page of this owner says.
+  /// Reports the waits in this owner's flight page.
   void report_to(keeper_news& news, const arena::flight_reading& flight, steady_time now, bool lives = true) {
     waited_ = std::max(waited_, flight.waited_until(now));
     const bool waits = lives && flight.waits_since && now - *flight.waits_since >= short_wait_;
@@ -26,7 +26,7 @@ class sink_wait {
 
  private:
   nanoseconds short_wait_;
-  nanoseconds before_{0};  // by the sinks of earlier owners
+  nanoseconds before_{0};  // waits of earlier owners' sinks
   nanoseconds waited_{0};
 };
 

@@ -1,6 +1,6 @@
-// The supervisor actor: starts and introduces workers, and notices how they end.
-// supervision::worker_supervision decides which to start, end and replace; this actor translates, reads /proc
-// and the flight recorders, and collects the facts for death reports.
+// The supervisor actor: starts and introduces workers, and detects how they end.
+// supervision::worker_supervision decides which workers to start, end and replace; this actor translates,
+// reads /proc and the flight recorders, and collects the facts for death reports.
 //
 //   receives  open_pool, close_pool, operators' orders                        from the session
 //             worker_started, start_refused, worker_spoke, worker_lost_link, worker_exited
@@ -10,11 +10,10 @@
 //                                                                             from the scheduler
 //   sends     open_dataset, assign_slots, stop_work                           to workers
 //             worker_joined, worker_drains, worker_ended, worker_written_off  to the scheduler
-//             through supervisor_news                                         all that others want to know
+//             through supervisor_news                                         everything else
 //   owns      the worker processes
 //
-// Every wait has a deadline: start, heartbeat and item timeouts, and the end of each worker that was asked to
-// stop.
+// Every wait has a deadline: start, heartbeat, item, and the end of each worker that was asked to stop.
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"
@@ -36,7 +35,7 @@ struct supervisor_settings {
   supervision::worker_rules rules;
   std::uint32_t slots_per_worker = 1;
   std::string config;  ///< for open_dataset
-  bool pool = false;   ///< workers serve functions
+  bool pool = false;   ///< workers provide functions
 };
 
 struct supervisor_surroundings {

@@ -13,10 +13,10 @@
 namespace penstock::supervisor {
 namespace {
 
-// The number of a worker, in its environment: known before the link says it.
+// Tells a worker its number through the environment, before the link does.
 constexpr auto worker_variable = "PENSTOCK_WORKER";
 
-// 2 for hello and worker_gives_up; the other 6 for messages in transit when it is asked to stop.
+// 2 for hello and worker_gives_up; the other 6 for messages in transit when it must stop.
 constexpr std::uint64_t unasked_messages_max = 8;
 
 std::string source_of(worker_ref who) {
@@ -32,10 +32,10 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
       merged[text.substr(0, equals)] = text.substr(equals + 1);
   }
   for (const auto& [name, value] : extra) merged[name] = value;
-  // Only the GPU owner uses the GPU. With it hidden, a stray CUDA call in a worker fails at once instead of
+  // Only the GPU owner uses the GPU. Hiding it makes a stray CUDA call in a worker fail at once instead of
   // creating a context.
   merged["CUDA_VISIBLE_DEVICES"] = "";
-  merged.erase(worker_variable);  // of the worker that this session may run in
+  merged.erase(worker_variable);  // set if this session itself runs in a worker
   std::vector<std::string> list;
   list.reserve(merged.size());
   for (const auto& [name, value] : merged) list.push_back(name + "=" + value);
@@ -74,13 +74,13 @@ void worker_processes::start_now(worker_ref who) {
        .parcels = program_.parcels},
       std::move(process_calls),
       [self = shared_from_this(), who](result<linked_child> child) { self->started(who, std::move(child)); });
-  // It may have been refused already.
+  // The start may already have failed.
   if (const auto it = starting_.find(who.worker); it != starting_.end())
     it->second.control = std::move(control);
 }
 
 void worker_processes::started(worker_ref who, result<linked_child> child) {
-  if (shut_down_) return;  // and so is the child
+  if (shut_down_) return;  // the child is shut down as well
   std::vector<int> signals;
   if (const auto it = starting_.find(who.worker); it != starting_.end() && it->second.who == who) {
     signals = std::move(it->second.signals);
@@ -114,8 +114,8 @@ void worker_processes::on_end(worker_ref who, const process::exit_report& report
                               const process::output_tail& tail) {
   const auto it = running_.find(who.worker);
   if (it == running_.end() || it->second.who != who) return;
-  // What it sent before it died still counts. Do not wait for end-of-file: a grandchild may hold the socket
-  // open.
+  // Messages that it sent before it died still count. Do not wait for end of file: a grandchild may hold the
+  // socket open.
   it->second.link->drain();
   it->second.link->close();
   listeners_.output->ended(source_of(who));
@@ -132,7 +132,7 @@ void worker_processes::signal(worker_ref who, int number) {
     if (it != self->running_.end() && it->second.who == who) return it->second.process->signal(number);
     const auto born = self->starting_.find(who.worker);
     if (born == self->starting_.end() || born->second.who != who) return;
-    born->second.signals.push_back(number);  // it may have been executed in the meantime
+    born->second.signals.push_back(number);  // it may have started in the meantime
     if (number == SIGKILL && born->second.control) born->second.control->give_up();
   });
 }
@@ -141,7 +141,7 @@ void worker_processes::shut_down() {
   std::promise<void> done;
   boost::asio::post(io_.context(), [&] {
     shut_down_ = true;
-    // Signal all of them first: reaping waits for one after the other.
+    // Signal all workers first: reaping waits for one after another.
     for (auto& [index, entry] : running_) entry.process->signal(SIGKILL);
     for (auto& [index, entry] : running_) entry.link->close();
     running_.clear();

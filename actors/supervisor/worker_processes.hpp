@@ -1,6 +1,6 @@
 // Starts and signals the worker processes for the supervisor. Everything happens on the session's io thread,
-// in order, except spawning, which may wait for a file system and has its own thread; any thread may call.
-// Events and messages of the processes go to the actors from the io thread.
+// in order, except spawning, which may wait for a file system and has its own thread. Any thread may call.
+// The io thread passes the processes' events and messages to the actors.
 #pragma once
 
 #include "actors/protocol/link.hpp"
@@ -21,18 +21,18 @@ namespace penstock::supervisor {
 /// How to start every worker.
 struct worker_program {
   std::vector<std::string> command;      ///< program, resolved by find_program, and arguments
-  std::vector<std::string> environment;  ///< all of it
+  std::vector<std::string> environment;  ///< the complete environment
   int lifeline = -1;                     ///< descriptors to pass on
   int arena = -1;
   int flight = -1;
   int index = -1;        ///< -1: none
-  bool parcels = false;  ///< of a pool: each worker gets a socket for large arguments and results
+  bool parcels = false;  ///< in a pool: each worker gets a socket for large arguments and results
 };
 
-/// The workers' environment: ours, then `extra`, with the GPU hidden whatever either contains.
+/// The workers' environment: ours, then `extra`. Hides the GPU, whatever either contains.
 std::vector<std::string> worker_environment(const std::map<std::string, std::string>& extra);
 
-/// Where events of the worker processes go. shut_down() drops the handles.
+/// Receives the events of the worker processes. shut_down() drops the handles.
 struct worker_listeners {
   supervisor_actor supervisor;         ///< starts, links, ends, and every message except reports
   report_listener* reports = nullptr;  ///< the workers' reports
@@ -60,7 +60,7 @@ class worker_processes final : public child_starter<worker_ref>,
     std::shared_ptr<protocol::worker_link> link;
   };
 
-  /// It is being spawned; signals are queued until it runs.
+  /// The worker is being spawned; signals are queued until it runs.
   struct starting {
     worker_ref who;
     std::vector<int> signals;

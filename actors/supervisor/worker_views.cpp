@@ -37,7 +37,7 @@ supervision::worker_sign sign_of(const worker_facts& w, const arena::flight_read
   sign.worker = w.who.worker;
   sign.heartbeats = flight.heartbeats;
   sign.work_mark = flight.word;
-  // A worker that has leases and does not start one counts as hung too, although no sample is blamed.
+  // A worker that holds leases but starts none counts as hung too, although no sample is blamed.
   const bool idle = flight.state.at == arena::phase::idle;
   sign.busy = !idle || has_leases;
   sign.traced = facts && facts->traced;

@@ -1,4 +1,4 @@
-// The state of a worker seen from outside: for status, for the hang detector, and its use of the GPU. Reads
+// The state of a worker seen from outside: for status and the hang detector, and its use of the GPU. Reads
 // /proc and the flight recorder; makes no decisions.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace penstock::supervisor {
 
-/// `living`: null if it has ended or was never started. `died`: its last unexpected death; may be null.
+/// `living`: null if the worker has ended or never started. `died`: its last unexpected death; may be null.
 [[nodiscard]] worker_status status_of(const supervision::place_view& place, const worker_facts* living,
                                       const arena::flight_reading& flight, const death_report* died,
                                       steady_time now);
