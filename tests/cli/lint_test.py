@@ -40,6 +40,15 @@ class LintTest(PenstockTest):
         self.assertEqual(self.lint(), "")
         self.assertEqual(self.lint(path="/nonexistent"), "")
 
+    def test_a_stop_of_a_walk_that_is_not_in_the_code_is_an_offence(self):
+        self.file("runtime/base/there.cpp", "void here() {}\n")
+        with open(os.path.join(self.tree, "docs", "ARCHITECTURE.md"), "a") as file:
+            file.write("| `base/there.cpp: here` | `base/there.cpp: gone` | `base/moved.cpp: here` |\n")
+        said = self.lint()
+        self.assertEqual(said.count("\n"), 2, said)
+        self.assertIn("a walk stops at base/there.cpp: gone, and no such function is there", said)
+        self.assertIn("a walk stops at base/moved.cpp, which is the end of 0 paths", said)
+
     def test_an_include_that_the_table_does_not_allow_is_an_offence(self):
         self.file("runtime/device/a.cpp", "#include <vector>\n#include <cuda_runtime.h>\n")
         self.file("runtime/base/b.hpp", HEADER + '#include "runtime/device/c.hpp"\n')
