@@ -98,6 +98,7 @@ def stage_pages(stage, penstock):
     shutil.copytree(os.path.join(HERE, "assets"), os.path.join(stage, "assets"), dirs_exist_ok=True)
     by_hand = sorted(os.path.relpath(path, stage) for path in glob.glob(os.path.join(stage, "**/*.md"), recursive=True))
     include_sections(stage, by_hand)
+    add_purposes(stage)
     write(stage, "reference/verbs.md", verbs.page(penstock))
     write(stage, "reference/schema.json", subprocess.run([penstock, "schema"], capture_output=True, text=True, check=True).stdout)
     write(stage, "reference/schemas.md", verbs.schemas_page(TOP))
@@ -106,6 +107,22 @@ def stage_pages(stage, penstock):
         write(stage, os.path.join("reference/cpp", name), text)
     Sources(stage).take_in(by_hand)
     return by_hand
+
+
+# Pages whose text is made elsewhere, or begins with its first reason: the site says what they are for.
+PURPOSES = {
+    "config.md": "Every table and key of the config file, with type, default, limits and meaning.",
+    "doctor.md": "Every check of `penstock doctor`: what it looks at, and what to do if it fails.",
+    "decisions/*.md": "A decision about the design, with its reasons and what it costs.",
+}
+
+
+def add_purposes(stage):
+    for pattern, purpose in PURPOSES.items():
+        for path in glob.glob(os.path.join(stage, pattern)):
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            write(stage, os.path.relpath(path, stage), re.sub(r"^(# .*)\n", lambda title: title[1] + "\n\n" + purpose + "\n", text, count=1, flags=re.M))
 
 
 def include_sections(stage, pages):
