@@ -95,6 +95,15 @@ class SiteTest(unittest.TestCase):
             "line 4: there is no verb `penstock rnu`", "line 5: `penstock run` has no option --epocs", "line 10: unknown key 'wrokers' in [loader]",
             "line 15: not Python, from line 1 of the block", "line 18: `penstock top` has no option --nonsense"])
 
+    def test_the_status_of_a_killed_worker_is_a_picture_of_a_real_run(self):
+        with tempfile.TemporaryDirectory() as out:
+            subprocess.run([os.path.join(TOP, "tools", "pictures"), "--bin", PROGRAMS, "--out", out, "killed-status"], check=True)
+            with open(os.path.join(out, "killed-status.svg"), encoding="utf-8") as file:
+                picture = file.read()
+            self.assertRegex(picture, r"SIGSEGV on \d+")  # the sample that the worker was on
+            self.assertRegex(picture, r"class-\d/\d+\.jpg")
+            self.assertNotIn(tempfile.gettempdir(), picture)
+
     def test_a_folder_that_holds_something_else_is_left_alone(self):
         with tempfile.TemporaryDirectory() as other:
             kept = os.path.join(other, "thesis.txt")
