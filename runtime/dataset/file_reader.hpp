@@ -13,9 +13,9 @@ namespace penstock {
 
 class file_reader {
  public:
-  /// The file's bytes, valid until the next call. Follows links; opens without blocking, and refuses
-  /// (errc::io, with errno where there is one) what is missing, may not be read, is not a regular file (a
-  /// FIFO is never waited for), is larger than `bytes_max`, or ends before the size it had when it was
+  /// The file's bytes, valid until the next call. Follows links and opens without blocking: a FIFO never
+  /// holds it up. Refuses (errc::io, with errno where there is one) a file that is missing, may not be read,
+  /// is not a regular file, is larger than `bytes_max`, or ends before the size that it had when it was
   /// opened. See is_transient for the errno.
   result<std::span<const std::byte>> read(const std::string& path, std::uint64_t bytes_max);
 

@@ -13,7 +13,7 @@ namespace penstock {
 class recycled_buffer {
  public:
   /// At least `bytes` bytes, page-aligned, valid until the next call. Throws std::bad_alloc when the kernel
-  /// refuses. Shrinks when over the last 32 calls no more than a quarter of it was needed.
+  /// refuses. Shrinks when none of the last 32 calls needed more than a quarter of it.
   std::byte* take(std::size_t bytes);
   std::uint8_t* take_u8(std::size_t bytes) { return reinterpret_cast<std::uint8_t*>(take(bytes)); }
 

@@ -33,7 +33,7 @@ class index_view {
   [[nodiscard]] std::uint64_t samples() const noexcept;
   [[nodiscard]] std::string_view fingerprint() const noexcept;
 
-  /// image-folder: as many as samples, in their order. npy, raw: each holds many samples.
+  /// image-folder: one per sample, in sample order. npy, raw: each holds many samples.
   [[nodiscard]] std::uint64_t files() const noexcept;
   [[nodiscard]] std::uint32_t classes() const noexcept;
   // i < files(), c < classes(), checked.

@@ -43,11 +43,11 @@ struct listing {
 /// Called periodically while listing, with the number of samples found so far, and once at the end.
 using listing_progress = std::function<void(std::uint64_t)>;
 
-/// Classes are the folders directly below `path`; without any, the
-/// flat folder is one class, named ".". Samples are in byte order of (class, path within the class). Refuses
-/// (errc::dataset, or errc::io with errno) a path that is missing or no folder, a folder anywhere below that
-/// cannot be read, and a tree without a single picture. Notices: pictures beside class folders; folders that
-/// contain themselves through a link.
+/// Classes are the folders directly below `path`; without any, the flat folder is one class, named ".".
+/// Samples are in byte order of (class, path within the class). Refuses (errc::dataset, or errc::io with
+/// errno) a path that is missing or no folder, a folder anywhere below that cannot be read, and a tree
+/// without a single picture. Notices: pictures next to class folders; folders that contain themselves through
+/// a link.
 result<listing> list_image_folder(const std::string& path, const listing_progress& progress = {});
 
 /// A .npy file, or all .npy files directly in a folder, in byte order of their names; the first axis counts

@@ -23,8 +23,8 @@ struct plan_settings {
   std::uint32_t rank = 0;
   std::uint32_t world_size = 1;
   uneven_rule uneven = uneven_rule::pad;
-  /// In epoch `entered_epoch` the positions from `entered_at` on are divided among the ranks; those before it
-  /// were delivered by a group of another size. 0: no epoch is entered in the middle.
+  /// In epoch `entered_epoch` only the positions from `entered_at` on are divided among the ranks; a group of
+  /// another size delivered the earlier ones. 0: no epoch is entered in the middle.
   std::uint64_t entered_epoch = 0;
   std::uint64_t entered_at = 0;
 };
@@ -32,9 +32,9 @@ struct plan_settings {
 /// The plan of one rank. From start position s of an epoch's order (0, except for an entered epoch), rank r
 /// of w has the positions p with (p - s) mod w = r. If they do not divide evenly: `pad` continues with the
 /// beginning of the order until every rank has the same number of rows, so at most one row of a rank is a
-/// repeat; `drop` leaves the surplus out; `allow` lets the first ranks have one row more, so a rank may have
-/// one batch less than another (or none at all). With drop_last there are only full batches: every rank then
-/// has the same number of batches under each rule.
+/// repeat; `drop` omits the surplus; `allow` gives the first ranks one row more, so a rank may have one batch
+/// less than another (or none at all). With drop_last there are only full batches: every rank then has the
+/// same number of batches under each rule.
 class plan {
  public:
   /// Refuses (errc::config) a batch size or world size of 0, a rank outside the world, and 2^63 samples or

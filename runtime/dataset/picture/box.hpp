@@ -43,7 +43,7 @@ struct augmentation {
   bool flip = false;  ///< performed by the device; the worker does not flip pixels
 };
 
-/// What [image] asks for. The flip is drawn first (one uniform), then the box; only random-resized-crop
+/// Chooses as [image] says. The flip is drawn first (one uniform), then the box; only random-resized-crop
 /// draws. Both sides of `picture` are at least 1; the box lies inside it and is at least 1 x 1.
 augmentation choose_augmentation(extent picture, const image_config& config, random_source& random) noexcept;
 

@@ -14,7 +14,7 @@ namespace penstock {
 
 enum class decode_rule : std::uint8_t {
   whole_file,   ///< every byte is decoded and checked
-  window_only,  ///< rows below the window are not decoded, columns beside it not transformed
+  window_only,  ///< rows below the window are not decoded, columns next to it not transformed
 };
 
 struct jpeg_request {
@@ -29,11 +29,11 @@ constexpr std::uint32_t scaled_side(std::uint32_t side, unsigned denominator) no
   return (side + denominator - 1) / denominator;
 }
 
-/// Slow-and-exact DCT and fancy upsampling, as Pillow has it; CMYK and YCCK become RGB as Pillow's
-/// convert("RGB") does. Both rules give the same bits. Refuses (errc::sample) what libjpeg refuses, warnings
-/// that affect pixels (early end, bad codes, lost synchronisation), more than 500 scans, and, under
-/// window_only, a file without an end-of-image marker after the decoded part. `rows` is scratch memory.
-/// Throws std::bad_alloc only.
+/// Slow-and-exact DCT and fancy upsampling, like Pillow; CMYK and YCCK become RGB as in Pillow's
+/// convert("RGB"). Both rules give the same bits. Refuses (errc::sample) what libjpeg refuses, warnings that
+/// affect pixels (early end, bad codes, lost synchronisation), more than 500 scans, and, under window_only, a
+/// file without an end-of-image marker after the decoded part. `rows` is scratch memory. Throws
+/// std::bad_alloc only.
 result<void> decode_jpeg(std::span<const std::byte> file, const jpeg_request& request, recycled_buffer& rows,
                          row_sink& sink);
 

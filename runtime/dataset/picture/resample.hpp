@@ -23,9 +23,9 @@ struct axis_request {
   std::uint32_t out = 0;
 };
 
-/// What each pixel of the result takes from the source along one side: consecutive pixels from first[i], with
-/// weights that are not negative and add up to exactly 1 << shift. Pillow's triangle filter: it is as wide as
-/// the reduction (at least one pixel to each side) and extends beyond the box into the surrounding picture,
+/// The source pixels and weights of each result pixel along one side: consecutive pixels from first[i], with
+/// non-negative weights that add up to exactly 1 << shift. Pillow's triangle filter: it is as wide as the
+/// reduction (at least one pixel to each side). It may extend beyond the box into the surrounding picture,
 /// but not beyond the picture's edge.
 struct axis_weights {
   std::uint32_t taps = 0;            ///< weights stored for every pixel: a multiple of 4, padded with zeros
@@ -44,9 +44,9 @@ struct axis_weights {
   std::vector<double> exact_;
 };
 
-/// Resizes one picture at a time; keeps its memory for the next. 8-bit fixed point: the sums of both passes
-/// are rounded to 8 bits as in Pillow. Results differ from Pillow's by at most one level (16-bit weights
-/// instead of 22-bit ones) and are the same on all machines.
+/// Resizes one picture at a time, and reuses its memory for the next. 8-bit fixed point: the sums of both
+/// passes are rounded to 8 bits as in Pillow. Results differ from Pillow's by at most one level (16-bit
+/// weights instead of 22-bit ones) and are the same on all machines.
 class resampler final : public row_sink {
  public:
   struct request {

@@ -29,7 +29,7 @@ inline constexpr std::size_t npy_header_max = 64 * 1024;
 /// file's name) anything but a version 1 - 3 header with descr, fortran_order and shape once each; Fortran
 /// order; big-endian, object, structured, string, date and complex types; an array without a first axis or
 /// with an empty sample; sizes beyond 2^40 bytes a sample; and a file whose length does not match its header.
-/// bool is read as uint8, <u2 as uint16 (penstock writes bfloat16 so).
+/// Reads bool as uint8 and <u2 as uint16 (penstock writes bfloat16 as <u2).
 result<npy_header> parse_npy_header(std::span<const std::byte> start, std::uint64_t file_size);
 
 }  // namespace penstock

@@ -21,10 +21,10 @@ namespace penstock {
 ///   memcpy  copied from a fixed pseudo-random buffer of up to 4 MiB, from 64 * index on, round and round
 ///   random  Philox, keyed (seed, epoch, index)
 ///
-/// `stamp` is as cheap as a sample can be, because a slot's row is zeroed only when this dataset first sees
-/// its address: after that, each sample's stamps overwrite those of the last one. This requires that nothing
-/// else writes to the slot and that rows keep their addresses, which the arena guarantees; other memory must
-/// not be freed and reused during the dataset's lifetime.
+/// `stamp` is as cheap as a sample can be: a slot's row is zeroed only when this dataset first sees its
+/// address; after that, each sample's stamps overwrite those of the last one. This requires that nothing else
+/// writes to the slot and that rows keep their addresses, which the arena guarantees; other memory must not
+/// be freed and reused during the dataset's lifetime.
 class synthetic_dataset final : public Dataset {
  public:
   /// Refuses (errc::dataset) a configuration that gives neither or both of bytes_per_sample and shape.
@@ -48,8 +48,8 @@ class synthetic_dataset final : public Dataset {
   std::vector<std::byte> source_;                ///< memcpy
 };
 
-/// Injects a fault. Returns only from leak (64 MiB of private memory are touched and kept, each time), slow,
-/// and from stop when the process is continued; raise throws std::runtime_error.
+/// Injects a fault. Returns only from leak (each time touches and keeps 64 MiB of private memory), slow, and
+/// from stop when the process is continued; raise throws std::runtime_error.
 void inject(const fault_config& fault);
 
 }  // namespace penstock
