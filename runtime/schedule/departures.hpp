@@ -1,5 +1,5 @@
-// Decides when to stop draining workers: once they hold no leases or, if `after_current_batch`, after their current
-// batch. Pure; used by the scheduler actor, which sends the messages.
+// Decides when to stop draining workers: once they hold no leases or, if `after_current_batch`, after their
+// current batch. Pure; used by the scheduler actor, which sends the messages.
 #pragma once
 
 #include "runtime/base/ids.hpp"
@@ -13,9 +13,9 @@ namespace penstock::schedule {
 
 class departures {
  public:
-  /// `after_current_batch`: its leases beyond the current batch are loaded again by others.
+  /// `after_current_batch`: other workers load its leases beyond the current batch.
   void drains(worker_ref who, bool after_current_batch);
-  /// One of its batches was loaded.
+  /// It has loaded one of its batches.
   void finished_a_batch(worker_ref who);
   /// The worker is dead or written off.
   void gone(worker_ref who);
@@ -27,7 +27,7 @@ class departures {
   struct departure {
     worker_ref who;
     bool after_current_batch = false;
-    bool finished_one = false;  // since it was told to hurry
+    bool finished_one = false;  // since drains()
     bool told = false;
   };
 

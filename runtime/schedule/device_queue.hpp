@@ -1,6 +1,6 @@
-// The jobs of a pool between the end of their function and the device's answer: what the GPU owner is to upload, and what
-// becomes of it when the owner dies (rule J22). Pure: no thread, no I/O, no time. Driven by actors/jobs/device_jobs;
-// the job book, for which these jobs have ended, does not know of it.
+// The jobs of a pool between the end of their function and the device's answer: which results the GPU owner
+// must upload, and what happens to them when the owner dies (rule J22). Pure: no thread, no I/O, no time.
+// Driven by actors/jobs/device_jobs. The job book knows nothing of this: for it these jobs have ended.
 //
 //            take_orders()              answered()
 //   waiting --------------> ordered ------------------> gone: answered
@@ -9,11 +9,12 @@
 //      +-----------------------+              not idempotent            -> gone: lost
 //                                  failed(): there is no device any more -> gone: no_device
 //
-// Every job that was added is gone exactly once, and only then may its result leave its slot: an owner may read it until
-// it has answered or is dead. A job that is cancelled while it is ordered stays, unwanted, until then.
+// Every added job departs ("gone") exactly once, and only then may its result leave its slot: an owner may
+// read the result until it has answered or is dead. A job cancelled while it is ordered stays, unwanted,
+// until then.
 //
-// Orders are numbered from 1 and never use a number again, so an answer that comes late, from an owner that is gone, or
-// twice, is recognised. Memory: one entry for each job in it; each holds a slot or a part of one.
+// Orders are numbered from 1 and numbers are never reused, so an answer that is late, repeated or from a dead
+// owner is recognised. Memory: one entry for each job; each holds a slot or a part of one.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +27,17 @@ namespace penstock::schedule {
 
 enum class device_end : std::uint8_t {
   answered,   ///< the device's answer says how
-  poisoned,   ///< it has killed two owners; `causes`
-  lost,       ///< not idempotent, and its owner died: it may have begun there
-  no_device,  ///< failure() says why
-  cancelled,  ///< before it was ordered, or its answer was not waited for
+  poisoned,   ///< two owners died of it; see `causes`
+  lost,       ///< not idempotent, and its owner died: the owner may have started it
+  no_device,  ///< there is no device any more: see failure()
+  cancelled,  ///< before it was ordered, or nobody waited for its answer
 };
 
 struct device_departure {
   std::uint64_t job = 0;
   device_end how = device_end::answered;
-  bool wanted = true;  ///< false: it was cancelled while it was ordered, and its caller knows that
-  std::vector<std::string> causes{};  ///< ends of owners that are blamed on it, oldest first
+  bool wanted = true;  ///< false: it was cancelled while it was ordered, and its caller has been told
+  std::vector<std::string> causes{};  ///< ends of owners blamed on it, oldest first
 };
 
 struct device_order {
@@ -46,7 +47,7 @@ struct device_order {
   bool operator==(const device_order&) const = default;
 };
 
-/// What the death of an owner is blamed on.
+/// What an owner's death is blamed on.
 struct device_blame {
   std::uint64_t job = 0;
   std::string cause;
@@ -56,25 +57,25 @@ struct device_blame {
 /// Not thread-safe.
 class device_queue {
  public:
-  /// Jobs are added once. `kept`: its result stays in a device buffer until its caller lets that go.
+  /// Add each job once. `kept`: its result stays in a device buffer until its caller releases it.
   void add(std::uint64_t job, bool idempotent, bool kept = false);
-  /// Those that nobody was told of, in the order of their numbers. From now on an owner may read their results. Of kept
-  /// ones only so many that they and those which are ordered take `room` buffers, and `first` besides: whoever takes
-  /// results in the order of jobs waits for that one.
+  /// Jobs not ordered yet, in the order of their numbers. From now on an owner may read their results. Kept
+  /// jobs, including those already ordered, take at most `room` buffers, plus one for `first`: a caller that
+  /// takes results in the order of jobs waits for that one.
   [[nodiscard]] std::vector<device_order> take_orders(std::uint64_t room = ~std::uint64_t{0},
                                                       std::uint64_t first = 0);
 
-  /// Nothing: it is late.
+  /// Empty: the answer is late.
   [[nodiscard]] std::optional<device_departure> answered(std::uint64_t upload);
-  /// Gone: it was not ordered. Unwanted: its departure comes later. Unknown: it was never added, is gone, or was
-  /// cancelled before.
+  /// gone: it was not ordered. unwanted: its departure follows later. unknown: it was never added, has
+  /// departed, or was cancelled before.
   enum class cancelling : std::uint8_t { gone, unwanted, unknown };
   [[nodiscard]] cancelling cancel(std::uint64_t job);
-  /// The owner is dead. What was ordered is ordered again under `era`, but for those that are gone. An era that is not
-  /// later than the present one is old news.
+  /// The owner is dead. Orders are repeated under `era`, except for jobs that depart now. Ignored unless
+  /// `era` is later than the present one.
   [[nodiscard]] std::vector<device_departure> owner_lost(std::uint64_t era,
                                                          const std::optional<device_blame>& blamed);
-  /// There will be no owner any more: everything is gone. Nothing may be added from now on.
+  /// There will be no owner any more: every job departs. Add nothing from now on.
   [[nodiscard]] std::vector<device_departure> failed(const std::string& why);
   [[nodiscard]] const std::optional<std::string>& failure() const noexcept { return failure_; }
 
@@ -87,14 +88,14 @@ class device_queue {
     bool idempotent = true;
     bool wanted = true;
     bool kept = false;
-    std::uint64_t upload = 0;  // 0: nobody was told
+    std::uint64_t upload = 0;  // 0: not ordered yet
     std::vector<std::string> causes{};
   };
   device_departure depart(std::uint64_t job, device_end how);
 
   std::map<std::uint64_t, entry> jobs_;
   std::map<std::uint64_t, std::uint64_t> ordered_;  // job by upload; each is in jobs_
-  std::vector<std::uint64_t> waiting_;              // jobs to be ordered; some may be gone
+  std::vector<std::uint64_t> waiting_;              // jobs to order; some may have departed
   std::uint64_t kept_ordered_ = 0;                  // of ordered_
   std::uint64_t last_upload_ = 0;
   std::uint64_t era_ = 0;

@@ -27,7 +27,7 @@ class digest_chain {
   /// XXH3-128 over all of them (little endian), as 32 hexadecimal digits.
   [[nodiscard]] std::string hex() const;
 
-  /// The state to be saved together with count(): the accumulators and the unconsumed words.
+  /// The state to save together with count(): the accumulators and the unconsumed words.
   [[nodiscard]] const std::array<std::uint64_t, 8>& accumulators() const noexcept { return lanes_; }
   [[nodiscard]] std::span<const std::uint64_t> words_kept() const noexcept { return {kept_.data(), size_}; }
   /// The number of unconsumed words after `count` digests.

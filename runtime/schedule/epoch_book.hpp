@@ -29,13 +29,13 @@ struct stream_identity {
   bool drop_last = false;
   std::string fingerprint;  ///< of the dataset; empty: not known yet when the state was taken
   /// The other settings that determine the bytes of a batch, one "key=value" per line in a fixed order. Empty
-  /// in version 1 states, which did not store them.
+  /// in states of version 1.
   std::string settings{};
   /// How uneven ranks are handled. With one rank it has no effect and stays `allow`, as in states of earlier
   /// versions.
   uneven_rule uneven = uneven_rule::allow;
-  /// A state of all ranks: batch size, rank and world size are those of the run that wrote it, and may
-  /// change.
+  /// A state of all ranks: batch size, rank and world size are those of the run that wrote it; a later run
+  /// may use others.
   bool of_group = false;
   bool operator==(const stream_identity&) const = default;
 };
@@ -51,11 +51,11 @@ struct epoch_account {
   std::uint64_t delivered = 0;
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;
-  std::uint64_t replaced = 0;  ///< of those that this process delivered: in place of a bad sample
+  std::uint64_t replaced = 0;  ///< delivered by this process in place of a bad sample
   std::uint64_t batches = 0;
   bool complete = false;
-  /// Over all its batches so far; empty unless every batch had a digest, and if some belong to a group of
-  /// another layout.
+  /// Over all its batches so far. Empty unless every batch had a digest, and if a group of another layout
+  /// delivered some.
   std::optional<std::string> digest;
   nanoseconds took{0};  ///< from the request for this process's first batch to the delivery of its last one
 };
@@ -64,7 +64,7 @@ struct epoch_account {
 struct stream_state {
   stream_identity identity;
   std::uint64_t epoch = 0;
-  /// position in this epoch's order from which on it is divided among the ranks
+  /// position in this epoch's order where its division among the ranks begins
   std::uint64_t start = 0;
   std::uint64_t next_batch = 0;  ///< counted from there
   std::uint64_t delivered = 0;   // of the open epoch
@@ -100,7 +100,7 @@ struct delivered_batch {
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;
   std::optional<std::uint64_t> digest;
-  /// When the consumer asked for it. Empty if unknown (the owner's process asks continuously): time then
+  /// When the consumer asked for it. Empty if unknown (the owner's process asks continuously): the time then
   /// counts from the previous delivery.
   std::optional<steady_time> demanded;
   steady_time taken{};
@@ -124,7 +124,7 @@ class epoch_book {
   const epoch_account& delivered(const delivered_batch& batch);
 
   /// All accounts of this process, in the order in which they were started. An epoch that was started twice
-  /// is listed twice.
+  /// appears twice.
   [[nodiscard]] std::vector<epoch_account> epochs() const;
   [[nodiscard]] stream_position next() const noexcept { return next_; }
   /// O(1) in epochs and batches. Does not fill in the quarantined samples: the caller knows them.

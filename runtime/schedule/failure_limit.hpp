@@ -22,7 +22,7 @@ class failure_limit {
 
   explicit failure_limit(double max_fraction) : max_fraction_(max_fraction) {}
 
-  /// Records a failed sample. `name` is removed from `reason`, so that the same fault of different samples
+  /// Records a failed sample. Removes `name` from `reason`, so that the same fault of different samples
   /// counts as one.
   void note(const std::string& name, const std::string& reason);
 

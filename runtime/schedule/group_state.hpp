@@ -1,4 +1,5 @@
-// One state for all ranks of a group (rule R2). Pure. Used by Session's group_state() and by `penstock launch`.
+// One state for all ranks of a group (rule R2). Pure. Used by Session's group_state() and by `penstock
+// launch`.
 #pragma once
 
 #include "runtime/schedule/epoch_book.hpp"
@@ -9,16 +10,16 @@
 namespace penstock::schedule {
 
 /// The common position of ranks that have delivered the same number of batches: a position in the epoch's
-/// order, from which any number of ranks with any batch size can continue. It has no counts and digests,
-/// because those depend on the layout. It has the samples that any rank has quarantined.
+/// order from which any number of ranks with any batch size can continue. Contains every sample that any rank
+/// has quarantined, but no counts and digests, because those depend on the layout.
 ///
 /// Refuses (errc::state_mismatch), naming both ranks and both values: states of different streams or at
-/// different steps, a missing or duplicate rank. A rank that was itself resumed from a group's state and has
-/// delivered nothing since returns that state again; it counts as any rank.
+/// different steps, a missing or duplicate rank. A rank that resumed from a group's state and has delivered
+/// nothing since returns that state again; it counts like any other rank.
 result<stream_state> group_state(std::span<const stream_state> of_ranks);
 
-/// The same for ranks that are at different steps: the position of the slowest one, which all have passed. What the
-/// others have delivered since is delivered again.
+/// The same for ranks at different steps: the position of the slowest one, which all have passed. What the
+/// others have delivered beyond it is delivered again.
 result<stream_state> group_state_of_slowest(std::vector<stream_state> of_ranks);
 
 }  // namespace penstock::schedule

@@ -1,6 +1,6 @@
-// Which job runs where, and how each one ended: the ledger of a pool (ledger.hpp is the one of a stream).
-// Pure: no thread, no I/O, time is an argument. Events come in as calls, commands come out of advance().
-// Driven by actors/jobs/job_scheduler.
+// The state of every job of a pool: where it runs and how it ended. The ledger (ledger.hpp) is its
+// counterpart for a stream. Pure: no thread, no I/O, time is an argument. Events come in as calls, commands
+// come out of advance(). Driven by actors/jobs/job_scheduler.
 //
 //             lease              a worker begins it         finished | failed | too large
 //   waiting ---------> leased --------------------> begun ------------------------------> settled
@@ -11,26 +11,27 @@
 //
 // Every submitted job is settled exactly once. A lease is a slot with several small jobs (a bundle with at
 // most `bundle_goal` of expected work) or with one job of any size; its rows run in order. The book learns
-// which rows have started and finished by reading the slot's table: on each report of the worker, and once
-// more after its death.
+// which rows have started and finished from the slot's table, which is read on each report of the worker and
+// once more after its death.
 //
 // Rules J1-J14 and J17. Suspicion, probations and poisoning work as for samples (suspicion.hpp): after the
 // second death a job runs alone in the sacrificial worker; the third death poisons it.
-//
 // Order. Jobs are leased in the order of their numbers, so a retried job precedes all jobs that were never
-// leased. Idle workers are served first. Then every worker may have one lease queued behind the one it works
-// on, and more while its leases together are less work than `bundle_goal`. When no job waits, or none has memory for its result, an idle worker
-// takes over the later half of the rows that another worker has not started. Jobs with a place come first, and stay there.
+// leased. Idle workers are served first. After that, each worker may have one lease queued behind its current
+// one, and more while its leases together are less work than `bundle_goal`. When no job waits, or none has
+// memory for its result, an idle worker takes over the later half of the rows that another worker has not
+// started. Jobs with a preferred worker come first, and stay with it.
 //
 // Slots. A slot is busy from its lease until its rows are settled, its worker has passed them, and every
-// result in it has been freed. A worker passes a row by finishing it or by reporting it, so a lease whose
+// result in it has been freed. A worker passes a row by finishing it or by reporting it. So a lease whose
 // last rows were revoked ends only when its worker has reported all of them: until then the worker may still
 // read the table.
 //
-// Memory. Results outside of slots count against `room` (set_memory()) until their callers free them; a job begins only if the
-// result that its function is expected to give has room too, besides those of the jobs that run. The first of all jobs that are
-// not settled begins unless results of jobs before it leave no room: what comes later never keeps an earlier job waiting, so a
-// caller that takes results in order always gets the next. Urgent jobs begin in any case, and before the others.
+// Memory. Results outside of slots count against `room` (set_memory()) until their callers free them. A job
+// starts only if there is also room for the result that its function is expected to give, in addition to
+// those of the running jobs. The first unsettled job starts unless results of earlier jobs leave no room:
+// later jobs never block an earlier one, so a caller that takes results in order always gets the next. Urgent
+// jobs start in any case, and before the others.
 //
 // Bounds. The submitter limits the number of waiting jobs; leased rows are limited by slots x rows_max.
 // Memory: one entry for each job that is not settled and one number for each function. Time per job:
@@ -65,12 +66,13 @@ struct job_book_settings {
   /// How long a suspect waits for a worker other than the one that it killed.
   nanoseconds suspect_patience{100'000'000};
   std::uint64_t slot_bytes = 0;
-  std::uint64_t row_bytes = 0;  ///< of each row of the slot's table; and of its header
+  std::uint64_t row_bytes = 0;  ///< of each row of the slot's table, and of its header
   std::uint64_t head_bytes = 0;
-  /// How long a job waits for a worker that it should run on and that takes no work. One that is replaced is back
-  /// before that, unless its program takes long to begin.
+  /// How long a job waits for its preferred worker while that takes no work. A replaced worker is back
+  /// sooner, unless its program starts slowly.
   nanoseconds place_patience{10'000'000'000};
-  /// The same for a worker that has never been ready: when many begin at once, on a slow file system, each takes longer.
+  /// The same for a worker that has never been ready: when many start at once from a slow file system, each
+  /// takes longer.
   nanoseconds first_place_patience{120'000'000'000};
 };
 
@@ -83,11 +85,11 @@ struct job_request {
   nanoseconds limit{0};     ///< of one run; 0: none
   bool idempotent = true;   ///< false: never begun twice
   bool fresh = false;       ///< only in a process that has run nothing else
-  bool holds_slot = false;  ///< its result stays in the slot, of whatever size: result_gone() is owed for it
-  bool urgent = false;      ///< before other jobs, and whatever memory results take
-  /// The worker that should run it. Any other does if that one takes no work for `place_patience`
-  /// (`first_place_patience` before it has been ready for the first time); a suspect is
-  /// tried there again, and then alone.
+  bool holds_slot = false;  ///< its result, of any size, stays in the slot: result_gone() must follow
+  bool urgent = false;      ///< starts before other jobs, however much memory results take
+  /// The preferred worker. Another one runs the job if this one takes no work for `place_patience`
+  /// (`first_place_patience` before it has been ready for the first time). A suspect is tried there again,
+  /// and then alone.
   std::optional<std::uint32_t> place{};
 };
 
@@ -105,7 +107,7 @@ struct lease_jobs {
   std::vector<leased_job> rows;
 };
 
-/// Try to revoke this row. Call row_revoked() at once if that succeeded; otherwise do nothing.
+/// Try to revoke this row. If that succeeds, call row_revoked() at once; otherwise do nothing.
 struct revoke_row {
   lease_ref lease;
   std::uint32_t row = 0;
@@ -127,7 +129,7 @@ struct settle_job {
   job_id job = 0;
   job_end how = job_end::result;
   std::uint32_t attempts = 0;         ///< how many times it was started, as far as is known
-  std::vector<std::string> causes{};  ///< of the deaths blamed on it, oldest first
+  std::vector<std::string> causes{};  ///< the causes of the deaths blamed on it, oldest first
   /// For result, exception and too_large: the row of the table with the details.
   struct place {
     lease_ref lease;
@@ -136,11 +138,11 @@ struct settle_job {
   std::optional<place> at{};
   bool keeps_slot = false;            ///< its result occupies the slot: result_gone() must follow
   bool never_leased = false;          ///< no lease_jobs has contained it
-  std::uint64_t bytes_elsewhere = 0;  ///< what its result takes outside of the slot
+  std::uint64_t bytes_elsewhere = 0;  ///< size of its result outside of the slot
 };
 
-/// Kill this worker to end its current job, even if it runs another one by then (supervisor). No job is
-/// blamed.
+/// Kill this worker to end its current job, even if it runs another job by then (supervisor). Blames no
+/// job.
 struct end_worker {
   worker_ref who;
   job_id job = 0;
@@ -152,8 +154,8 @@ struct refresh_worker {
   worker_ref who;
 };
 
-/// The worker needs a slot, and this one has been occupied only by results for `room_patience`: copy them
-/// out, and call result_gone() for each. Emitted once per lease; if no result could be moved, the next
+/// The worker needs a slot, and only results have occupied this one for `room_patience`: copy them out,
+/// and call result_gone() for each. Emitted once per lease; if no result could be moved, the next
 /// advance() names another slot. The delay avoids most copies: callers usually free a result within
 /// microseconds.
 struct empty_slot {
@@ -181,7 +183,7 @@ struct row_reading {
   bool keeps_slot = false;
   steady_time begun{};
   nanoseconds busy{0};
-  std::uint64_t bytes_elsewhere = 0;  ///< of a finished row: what its result takes outside of the slot
+  std::uint64_t bytes_elsewhere = 0;  ///< of a finished row: size of its result outside of the slot
 };
 
 /// Rows first .. first + rows.size() - 1 of a lease. Earlier rows are unchanged since an earlier reading.
@@ -210,7 +212,7 @@ struct job_blame {
 struct open_lease {
   lease_ref lease;
   std::uint32_t rows = 0;     ///< in all
-  std::uint32_t settled = 0;  ///< leading settled rows: a reading may omit them
+  std::uint32_t settled = 0;  ///< leading settled rows, which a reading may omit
 };
 
 // ---- the book ---------------------------------------------------------------------------------------------
@@ -225,21 +227,21 @@ class job_book {
   /// The commands to carry out now, in order. Call after one or several events, once a second while jobs
   /// wait, and at next_look().
   [[nodiscard]] std::vector<job_command> advance(steady_time now);
-  /// When `room_patience` expires for a needed slot, or `suspect_patience` for a suspect that an idle worker avoids, as
-  /// of the last advance(); empty if neither is waited for.
+  /// When `room_patience` expires for a needed slot, or `suspect_patience` for a suspect that an idle worker
+  /// avoids, as of the last advance(). Empty: there is nothing to wait for.
   [[nodiscard]] std::optional<steady_time> next_look() const noexcept { return next_look_; }
 
   // Jobs.
 
   /// `request.job` is larger than any before, and its argument fits a slot.
   void submit(const job_request& request);
-  /// The row to revoke before this job is cancelled; empty if it waits, is known to have started, or is
+  /// The row to revoke before this job is cancelled. Empty if the job waits, is known to have started, or is
   /// settled.
   [[nodiscard]] std::optional<revoke_row> revocable(job_id job) const;
-  /// Cancels a job in any state (rule J17). `only_waiting`: not if it has started. Requires that the
-  /// caller has tried to revoke the row from revocable(), so a job still leased counts as started; if
-  /// revoking failed, call seen() first: if the job has finished meanwhile, its worker need not be killed. A
-  /// job that finishes before its worker is dead ends with its result.
+  /// Cancels a job in any state (rule J17). `only_waiting`: only if it has not started. The caller must first
+  /// try to revoke the row from revocable(), so a job that is still leased counts as started. If revoking
+  /// failed, call seen() first: if the job has finished meanwhile, its worker need not be killed. A job that
+  /// finishes before its worker is dead ends with its result.
   cancelled cancel(job_id job, bool only_waiting = false, bool at_once = false);
   /// The row was revoked.
   void row_revoked(const lease_ref& lease, std::uint32_t row);
@@ -249,15 +251,15 @@ class job_book {
   void worker_joined(worker_ref who, std::uint32_t slots, bool sacrificial = false);
   /// No new leases. `after_current_batch`: rows that have not started are revoked.
   void worker_drains(worker_ref who, bool after_current_batch = false);
-  /// A worker reports that it has passed the first `first + rows.size()` rows of a lease; `so_far` is what
-  /// the table says. Rows are reported in bursts; those known already are ignored. `impossible`: the report
-  /// was dropped; the caller fences the worker.
+  /// A worker reports that it has passed the first `first + rows.size()` rows of a lease; `so_far` is the
+  /// content of the table. Rows are reported in bursts; known ones are ignored. `impossible`: the report was
+  /// dropped, and the caller fences the worker.
   [[nodiscard]] job_arrival reported(const lease_reading& so_far);
   /// The same without a report from the worker, which may still read these rows.
   [[nodiscard]] job_arrival seen(const lease_reading& so_far);
   /// Call when the process is reaped, or survives SIGKILL. `last`: the current table of every lease in
   /// leases_of(); a missing one counts as unreadable. `blames`: false if the death is unrelated to its work
-  /// (an operator, a drain). Returns the job that is blamed; empty after an end_worker command.
+  /// (an operator, a drain). Returns the blamed job; empty after an end_worker command.
   std::optional<job_blame> worker_died(worker_ref who, const std::vector<lease_reading>& last,
                                        const std::string& cause, bool blames, steady_time now);
   /// The job that worker_died would blame, without blaming it: for death records.
@@ -274,9 +276,11 @@ class job_book {
   void result_gone(const lease_ref& lease);
 
   void set_paused(bool paused) { paused_ = paused; }
-  /// `before`: the bytes of results that callers keep, of jobs before that one. Without it, nothing limits results.
+  /// `before`: the bytes that callers keep of results of jobs before the given one. Without this call,
+  /// results are unlimited.
   void set_results_before(std::function<std::uint64_t(job_id)> before) { memory_.before = std::move(before); }
-  /// For the next advance(): the bytes of results that callers keep, how many there may be, and how many without any argument.
+  /// For the next advance(): the bytes of results that callers keep, their limit, and the limit if there were
+  /// no arguments.
   void set_memory(std::uint64_t kept, std::uint64_t room, std::uint64_t most) noexcept {
     memory_.kept = kept;
     memory_.room = room;
@@ -285,16 +289,16 @@ class job_book {
 
   // Queries.
 
-  /// Why a job did not begin in the last advance(), though a worker would have taken it.
+  /// Why the last advance() did not start a job although a worker would have taken it.
   struct memory_lack {
     job_id first = 0;         ///< of the jobs that are not settled
-    std::uint64_t bytes = 0;  ///< at least these have to be freed before any job begins
+    std::uint64_t bytes = 0;  ///< at least this many must be freed before any job starts
   };
   [[nodiscard]] std::optional<memory_lack> lacks_memory() const noexcept;
   [[nodiscard]] bool wants_sacrificial() const noexcept { return suspicion_.anybody_isolated(); }
   [[nodiscard]] std::uint64_t waiting() const noexcept { return waiting_; }
   [[nodiscard]] std::uint64_t unsettled() const noexcept { return jobs_.size(); }
-  /// Unsettled jobs that were blamed with a death.
+  /// Unsettled jobs with a death blamed on them.
   [[nodiscard]] std::uint64_t suspected() const noexcept { return suspicion_.suspects(); }
   /// Rows of leases that are not settled.
   [[nodiscard]] std::uint32_t rows_of(std::uint32_t worker) const noexcept;
@@ -307,16 +311,16 @@ class job_book {
 
   struct function_entry {
     nanoseconds typical{-1};                      // run time; negative: no job of it has ended
-    std::optional<std::uint64_t> result_bytes{};  // outside of slots: the largest of late
+    std::optional<std::uint64_t> result_bytes{};  // outside of slots: the largest recent one
   };
   struct job_entry {
     job_request request;
     function_entry* function = nullptr;
     whereabouts where = whereabouts::ordinary;
     bool leased_before = false;
-    bool blamed = false;      // with a death at least
+    bool blamed = false;      // for at least one death
     bool ending = false;      // its worker is being killed to end it
-    std::uint32_t avoid = 0;  // the worker that died of it last, if it is blamed
+    std::uint32_t avoid = 0;  // the worker that died of it last, if any
     steady_time blamed_at{};
     std::uint32_t runs = 0;
     // While it is leased:
@@ -349,8 +353,8 @@ class job_book {
     void remove(const job_entry& e);
     [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
     [[nodiscard]] std::uint64_t size() const noexcept { return count_; }
-    /// The first job that does not avoid `worker`; if it is the `only` worker, the first of all. Jobs that were
-    /// blamed until `patient_since` avoid nobody any more.
+    /// The first job that does not avoid `worker`; if it is the `only` worker, the first of all. Jobs blamed
+    /// up to `patient_since` avoid no worker any more.
     [[nodiscard]] job_entry* first_for(std::uint32_t worker, bool only, steady_time patient_since) const;
     /// When the first of the jobs that avoid `worker` was blamed.
     [[nodiscard]] std::optional<steady_time> first_blamed(std::uint32_t worker) const;
@@ -376,7 +380,7 @@ class job_book {
     std::uint32_t open = 0;               // neither over nor revoked
     std::uint32_t passed = 0;             // rows that the worker has reported
     std::uint32_t kept = 0;               // results in the slot
-    std::optional<steady_time> wanted{};  // since when the slot is needed while results occupy it
+    std::optional<steady_time> wanted{};  // since when the slot has been needed while results occupy it
     bool asked = false;                   // an empty_slot was emitted
   };
   struct workload {
@@ -384,7 +388,7 @@ class job_book {
     std::uint32_t open_rows = 0;
     nanoseconds expected{0};     // of open rows
     bool untouched = true;       // was never given a lease
-    std::uint64_t asked_in = 0;  // the last round in which an empty_slot was said
+    std::uint64_t asked_in = 0;  // the last round in which an empty_slot was emitted
     bool ending = false;         // an end_worker was emitted
     bool ending_at_once = false;
     bool refreshing = false;  // a refresh_worker was emitted; cleared when a new process joins
@@ -405,7 +409,7 @@ class job_book {
     std::uint64_t most = 0;
     std::uint64_t settling = 0;  // results in the outbox
     std::uint64_t reserved = 0;  // expected results of open rows
-    std::uint64_t lacking = 0;   // the least that some job lacked in this round; 0: none did
+    std::uint64_t lacking = 0;   // the smallest lack of any job in this round; 0: none lacked memory
     std::function<std::uint64_t(job_id)> before{};
   };
   struct scratch {                        // kept for its memory

@@ -1,19 +1,23 @@
-// What the jobs of a pool may take: how many wait ([jobs] queue), and the bytes of arguments and results ([jobs] memory).
-// Decides whether a job may be submitted, how much room results have (job_book begins jobs by it), and whether a caller waits
-// for itself. Pure: no thread, no clock. Driven by actors/jobs/admission, under its lock.
+// Limits on the jobs of a pool: how many wait ([jobs] queue), and the bytes of arguments and results ([jobs]
+// memory). Decides whether a job may be submitted, how much room results have (the job book starts jobs
+// accordingly), and whether a caller waits for itself. Pure: no thread, no clock. Driven by
+// actors/jobs/admission, under its lock.
 //
 //   argument   from its job's submission to the end of the job
 //   result     outside of slots, from the end of its job until its caller frees it
 //
-// Arguments and results share the memory: a job is submitted only while both together leave room for its argument. Results may
-// take what arguments leave, but always half of the memory, so that arguments alone stop no worker.
+// Arguments and results share the memory: a job is submitted only while both together leave room for its
+// argument. Results may use what arguments leave, and always half of the memory, so that arguments alone
+// never stop a worker.
 //
-// Two submissions wait for less, because their own thread may have to free what they would wait for. A callback waits neither
-// for results nor, up to twice the queue, for jobs to begin. An urgent job (another try of a failed one) never waits.
+// Two kinds of submission wait for less, because their own thread may have to free what they would wait for.
+// A callback never waits for results, and waits for jobs to start only beyond twice the queue. An urgent job
+// (a retry of a failed one) never waits.
 //
-// A thread waits for itself if nothing can happen until it frees a result: no job runs, the next one would exceed the memory, and
-// all results that keep it from beginning are this thread's. That is an error, after `patience` without any change. When
-// another thread has some of them, or nobody yet, the wait may end: it is reported (supervision/awaited), and goes on.
+// A thread waits for itself if nothing can happen until it frees a result: no job runs, the next one would
+// exceed the memory, and all results that keep it from starting belong to this thread. After `patience`
+// without any change, that is an error. If another thread has some of the results, or no thread has taken
+// them yet, the wait may end: it is reported (supervision/awaited), and continues.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -44,7 +48,7 @@ class job_bounds {
     result_held(job_id whose, std::uint64_t how_many) : job(whose), bytes(how_many) {}
     job_id job;
     std::uint64_t bytes;
-    /// The thread that has it, or whose callback will get it; 0: nobody has taken it.
+    /// The thread that holds it, or whose callback will get it; 0: not taken yet.
     std::atomic<thread_number> owner{0};
   };
   using holding = std::list<result_held>::iterator;
@@ -58,32 +62,33 @@ class job_bounds {
   [[nodiscard]] bool admits(std::uint64_t bytes, submitter who) const noexcept;
   /// Requires possible().
   void entered(std::uint64_t bytes);
-  /// These jobs no longer wait. Once per job: one that waits again after a death is not counted again.
+  /// These jobs no longer wait. Once per job: a job that waits again after a death is not counted again.
   void begun(std::uint64_t jobs);
   /// A job has ended and its argument is freed.
   void ended(std::uint64_t bytes);
-  /// A caller waits to submit a job, and no longer does. `given_up`: it may be back at once, as those are that wait in slices.
+  /// A caller starts or stops waiting to submit a job. `given_up`: it may return at once, as callers do that
+  /// wait in slices.
   void asks();
   void asked(std::optional<steady_time> given_up = std::nullopt);
-  /// Whether any does.
+  /// Whether a caller waits.
   [[nodiscard]] bool anyone_asks(steady_time now) const noexcept;
 
   // Results.
 
   holding kept(job_id job, std::uint64_t bytes);
   void freed(holding what);
-  /// What results may take.
+  /// How many bytes results may use.
   [[nodiscard]] std::uint64_t room_for_results() const noexcept;
   /// Bytes of results of jobs before this one.
   [[nodiscard]] std::uint64_t results_before(job_id job);
 
   // Waits.
 
-  /// After each decision of the job book: how many jobs run, and the first job that does not begin for lack of memory.
+  /// After each decision of the job book: how many jobs run, and the first job that lacks memory to start.
   void decided(std::uint64_t running, std::optional<job_id> held_back);
-  /// No job runs and none can begin, or be submitted, until callers free results.
+  /// No job runs, and none can start or be submitted until callers free results.
   [[nodiscard]] bool callers_hold_everything(steady_time now) const noexcept;
-  /// Call every second or more often while anyone waits.
+  /// Call at least every second while any caller waits.
   [[nodiscard]] bool waits_for_itself(thread_number me, steady_time now);
 
   // Queries.
@@ -104,7 +109,7 @@ class job_bounds {
   std::uint64_t results_ = 0;
   std::uint64_t freed_ = 0;
   std::list<result_held> held_;
-  // results_before(), for the job that was asked for last
+  // for results_before(): the last job asked about
   job_id bound_ = 0;
   std::uint64_t before_bound_ = 0;
 

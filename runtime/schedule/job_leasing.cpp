@@ -416,8 +416,8 @@ std::optional<steady_time> job_book::restricted_jobs::first_blamed(std::uint32_t
   return first.second->blamed_at;
 }
 
-/// A suspect should run elsewhere than where it killed, in case that place is the cause. But the other workers may be
-/// busy for hours.
+/// A suspect should run elsewhere than where it killed, in case that place is the cause. But the other
+/// workers may be busy for hours.
 job_book::job_entry* job_book::first_of(const restricted_jobs& some, std::uint32_t index,
                                         steady_time now) const {
   return some.first_for(index, loaders_ == 1, now - settings_.suspect_patience);

@@ -15,8 +15,9 @@
 // loaded batch survives the death of its worker: its bytes are complete, and the memory belongs to the
 // session.
 //
-// Bounds. A batch in flight has a slot, or is on the device, or waits for a lease that it lost, for a probation
-// of one of its samples, or as the newest one for a worker that may load it. So there are at most
+// Bounds. Every batch in flight has a slot, is on the device, waits for a lease that it lost or for a
+// probation of one of its samples, or is the newest one and waits for a worker that may load it. So there are
+// at most
 //     slots of all loaders + buffers of the device + batches that lost a lease or wait for a probation + 1
 // of them, and as many uploads as there are slots and buffers.
 #pragma once
@@ -98,7 +99,7 @@ struct sample_failed {
   std::string reason;
 };
 struct batch_discarded {
-  stream_position position = 0;  ///< will be loaded again; its slot was needed by an earlier one
+  stream_position position = 0;  ///< will be loaded again: an earlier batch needed its slot
 };
 
 /// A batch that was leased to a dead worker has been loaded by another one.
@@ -165,8 +166,8 @@ class ledger {
   // Workers. An incarnation joins once, when it is ready, and dies once; repeats are ignored.
   void worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind = worker_kind::loader);
   /// Call when the process is reaped, or when it survives SIGKILL. Other workers get its leases, and the next
-  /// incarnation its slots; that one must not join before this one is reaped. Returns the sample that the
-  /// death was blamed on, if any.
+  /// incarnation its slots; the next one must not join before this one is reaped. Returns the sample blamed
+  /// for the death, if any.
   std::optional<blame> worker_died(worker_ref who, std::optional<flight_mark> mark, const std::string& cause);
   /// No new leases for this worker; it finishes those that it holds.
   void worker_drains(worker_ref who);
@@ -178,15 +179,15 @@ class ledger {
 
   /// Its bytes are on the device: the slot may be leased again.
   void slot_released(std::uint64_t upload);
-  /// The consumer has the batch. Empty: unknown upload number.
+  /// The consumer has the batch. Empty if the upload number is unknown.
   std::optional<delivery> acknowledged(std::uint64_t upload);
-  /// Every batch that is not acknowledged will be uploaded again; one whose slot was reused is loaded again
+  /// Every unacknowledged batch will be uploaded again; a batch whose slot was reused is loaded again
   /// first.
   void owner_died();
   /// Call directly after owner_died(): this batch kills owners. It is delivered with 0 rows, and its samples
-  /// count as failed with this reason, regardless of on_bad_sample. Returns the samples. They are failed in
-  /// this batch only: another batch may still use them as replacements, so the contents of other batches
-  /// depend neither on when the owners died nor on whether a resumed run knows of it.
+  /// count as failed with this reason, regardless of on_bad_sample. Returns the samples. They fail in this
+  /// batch only: another batch may still use them as replacements, so the contents of other batches depend
+  /// neither on when the owners died nor on whether a resumed run knows of it.
   std::vector<std::uint64_t> leave_out(stream_position position, const std::string& reason);
 
   /// No new leases until resumed.
@@ -196,7 +197,7 @@ class ledger {
   void seek(stream_range range);
   /// A sample known to kill workers from an earlier run.
   void quarantine_known(std::uint64_t sample) { suspicion_.quarantine_known(sample); }
-  /// An operator releases a quarantined sample: its deaths are forgotten and it may be loaded again.
+  /// An operator releases a quarantined sample: drops its deaths, so it may be loaded again.
   void release_from_quarantine(std::uint64_t sample) { suspicion_.release(sample); }
   /// The sacrificial worker cannot be started: samples that wait for it are quarantined, and the stream
   /// continues.

@@ -24,7 +24,7 @@ namespace penstock::schedule {
 /// An ordinary loader, or the extra worker that tries one suspect alone.
 enum class worker_kind : std::uint8_t { loader, sacrificial };
 
-/// How a worker's message was decided.
+/// How the table classifies a worker's message.
 enum class arrival : std::uint8_t {
   accepted,
   late,       ///< from an earlier incarnation, or about a lease that is over: dropped and counted
@@ -42,8 +42,8 @@ enum class lease_standing : std::uint8_t {
 /// The default for `More`: no further data about a worker.
 struct no_more {};
 
-/// `Use`: the user's data for a slot that is not free; take() and release() do not change it. `More`: the
-/// user's data for a worker.
+/// `Use`: the user's data for a slot in use; take() and release() do not change it. `More`: the user's data
+/// for a worker.
 template <class Use, class More = no_more>
 class slot_table {
  public:

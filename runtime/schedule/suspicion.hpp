@@ -1,7 +1,7 @@
-// Which samples are suspected of killing workers: how many deaths each is blamed with, which must be tried
-// alone, and which are quarantined (rules D1-D6). Pure: no clock, no I/O, no knowledge of batches and
-// slots. The ledger reports deaths to it and queries it before leasing. The job book uses it the same way: a
-// job is {epoch 0, its number} and is forgotten when it is settled.
+// Which samples are suspected of killing workers: how many deaths each is blamed for, which must be tried
+// alone, and which are quarantined (rules D1-D6). Pure: no clock, no I/O, no knowledge of batches and slots.
+// The ledger reports deaths to it and queries it before leasing. The job book does the same with a job as
+// {epoch 0, its number}, and drops it when it is settled.
 //
 //                 death blamed            max_attempts - 1 deaths           it killed again
 //   unsuspected ----------------> suspected ----------------------> isolated ----------------> quarantined
@@ -58,8 +58,8 @@ class suspicion {
 
   // Deaths.
 
-  /// `worker` died of it. `alone`: in a probation, so it is quarantined. Returns the quarantine, if that is the
-  /// outcome.
+  /// `worker` died of it. `alone`: in a probation, so it is quarantined. Returns the quarantine, if that is
+  /// the outcome.
   std::optional<sample_quarantined> blame_death(const suspect& who, stream_position position, bool alone,
                                                 std::uint32_t worker, const std::string& cause);
   /// The number of samples with a death on record, including those cleared since.
@@ -71,7 +71,7 @@ class suspicion {
   /// The worker that died of it last; the next attempt should run on another one.
   [[nodiscard]] std::optional<std::uint32_t> last_worker(const suspect& who) const;
 
-  // Trials. A batch that holds an isolated sample has to wait.
+  // Probations. A batch that holds an isolated sample must wait.
 
   [[nodiscard]] bool anybody_isolated() const noexcept { return !isolated_.empty(); }
   [[nodiscard]] bool isolated(const suspect& who) const { return isolated_.contains(who); }
@@ -82,7 +82,7 @@ class suspicion {
   /// The sample was loaded, or failed in the ordinary way: no longer a suspect. Empty: the probation was
   /// cancelled.
   std::optional<probation> clear(const lease_ref& lease);
-  /// Trials leased to this worker must be tried again.
+  /// Probations leased to this worker must be repeated.
   void worker_gone(worker_ref who);
   /// There is no worker for probations: every isolated sample is quarantined, because it cannot be cleared.
   std::vector<sample_quarantined> quarantine_isolated(const std::string& reason);
@@ -93,7 +93,7 @@ class suspicion {
   [[nodiscard]] const std::set<std::uint64_t>& quarantined() const noexcept { return quarantined_; }
   /// From an earlier run.
   void quarantine_known(std::uint64_t sample) { quarantined_.insert(sample); }
-  /// An operator releases it: its deaths are forgotten and it may be loaded again.
+  /// An operator releases it: drops its deaths, so it may be loaded again.
   void release(std::uint64_t sample);
 
   /// The suspect will never be loaded again: drops everything known about it, even its quarantine. The result
@@ -101,8 +101,8 @@ class suspicion {
   void forget(const suspect& who);
   /// Drops suspicions of epochs that are over.
   void forget_epochs_before(std::uint64_t epoch);
-  /// The stream continues at another position: drops all suspicions, but no quarantine. Results of probations in
-  /// progress are ignored.
+  /// The stream continues at another position: drops all suspicions, but no quarantine. Results of probations
+  /// in progress are ignored.
   void forget_suspects();
 
  private:
