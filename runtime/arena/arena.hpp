@@ -30,8 +30,8 @@ class arena {
   /// Idempotent.
   result<void> reserve(std::uint32_t partition);
 
-  /// Returns the pages to the kernel. Only after the device has unregistered the partition: otherwise the GPU
-  /// silently reads stale bytes.
+  /// Returns the pages to the kernel. Call only after the device has unregistered the partition: otherwise
+  /// the GPU silently reads stale bytes.
   result<void> punch(std::uint32_t partition);
 
   [[nodiscard]] int fd() const noexcept { return file_.get(); }
@@ -51,7 +51,7 @@ result<mapping> map_partition(int fd, const geometry& shape, std::uint32_t parti
 /// The worker's view: its own slots, each followed by a page that faults.
 class slots_view {
  public:
-  /// Refuses a file that is not sealed or has another size: it does not come from the session.
+  /// Refuses a file that is not sealed or has another size: such a file is not from the session.
   static result<slots_view> map(int fd, const geometry& shape, std::uint32_t partition);
 
   [[nodiscard]] std::span<std::byte> slot(std::uint32_t index) const;

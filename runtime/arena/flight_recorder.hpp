@@ -1,6 +1,6 @@
-// What a worker is doing, recorded so that it can be read after any death. One page per worker in a separate
-// memfd: the worker publishes one atomic word before it touches a sample; the supervisor reads it to detect
-// hangs and after the process has died. No lock, allocation or system call per sample.
+// A worker's current work, readable after any death. One page per worker in a separate memfd: the worker
+// publishes one atomic word before it touches a sample; the supervisor reads it to detect hangs, and again
+// after the process has died. No lock, allocation or system call per sample.
 #pragma once
 
 #include "runtime/arena/arena.hpp"
@@ -49,10 +49,11 @@ struct flight_reading {
   std::string sample_name;      ///< of the sample being loaded, possibly cut; empty when idle
   steady_time since{};          ///< when that sample was started; meaningless when idle
   nanoseconds limit{0};         ///< time limit of this sample or job; 0: none of its own. Only while loading.
-  nanoseconds waited{0};        ///< for work, in all waits that are over
+  nanoseconds waited{0};        ///< time spent in waits for work that are over
   std::optional<steady_time> waits_since{};  ///< the wait in progress
 
-  /// With the wait in progress. Between two readings this may step back by a wait that ends just now.
+  /// Includes the wait in progress. A later reading may be smaller by the length of a wait that ends at that
+  /// moment.
   [[nodiscard]] nanoseconds waited_until(steady_time now) const noexcept;
 };
 
@@ -83,18 +84,19 @@ class flight_writer {
  public:
   static result<flight_writer> map(int fd, std::uint32_t worker);
 
-  /// Call before touching a sample. The name is for messages; at most 500 bytes are kept. `limit`: the time
-  /// limit, if it has its own. `since`: the current time, if the caller has it already.
+  /// Call before touching a sample. The name is for messages; at most 500 bytes are kept. `limit`: the
+  /// sample's own time limit, if it has one. `since`: the current time, if the caller has it already.
   void publish(const flight_state& state, std::string_view sample_name, nanoseconds limit = nanoseconds(0),
                steady_time since = std::chrono::steady_clock::now()) noexcept;
-  /// The same sample, another phase.
+  /// Same sample, new phase.
   void publish(phase at) noexcept;
   /// Call between leases: the worker is idle.
   void rest() noexcept;
   /// The calling thread works on samples.
   void this_thread_works(std::int32_t thread) noexcept;
   void sample_done() noexcept;
-  /// The loading thread waits for work, or has got some. Only a GPU owner records this: how long its device had nothing to do.
+  /// The loading thread starts or ends a wait for work. Only a GPU owner records this, to show how long its
+  /// device was idle.
   void wait_begins(steady_time now) noexcept;
   void wait_ends(steady_time now) noexcept;
   void beat(std::uint64_t rss_bytes = 0) noexcept;

@@ -26,12 +26,12 @@ struct job_exception_text {
   bool operator==(const job_exception_text&) const = default;
 };
 
-/// Cuts texts that are too long (the traceback in its middle), and everything to fit `room` bytes, the
-/// traceback first. Empty if not even the lengths fit.
+/// Cuts texts that are too long (the traceback in its middle). If the whole exceeds `room` bytes, cuts
+/// further, the traceback first. Empty if not even the lengths fit.
 [[nodiscard]] std::vector<std::byte> as_bytes(const job_exception_text& from, std::size_t room);
 
-/// Refuses (errc::protocol) bytes that as_bytes() does not write. Empty input: an error for which there was
-/// no room.
+/// Refuses (errc::protocol) bytes that as_bytes() would not write. Empty input stands for an error for which
+/// there was no room.
 [[nodiscard]] result<job_exception_text> job_exception_from(std::span<const std::byte> bytes);
 
 }  // namespace penstock::arena

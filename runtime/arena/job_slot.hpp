@@ -40,7 +40,7 @@ struct job_order {
   std::uint32_t attempt = 1;
   nanoseconds limit{0};                   ///< 0: none
   std::span<const std::byte> argument{};  ///< copied into the slot
-  bool argument_elsewhere = false;        ///< it travels in a memfd of its own; `argument` is empty
+  bool argument_elsewhere = false;        ///< the argument is in a separate memfd; `argument` is empty
 };
 
 /// A row as read by either side. Offsets are from the beginning of the slot and within it.
@@ -55,7 +55,7 @@ struct job_reading {
   std::uint64_t argument_offset = 0;
   std::uint64_t argument_bytes = 0;
   std::uint64_t result_offset = 0;
-  std::uint64_t result_bytes = 0;  ///< for a failed or too_large row: of the error (job_error.hpp)
+  std::uint64_t result_bytes = 0;  ///< of a failed or too_large row: size of the error (job_error.hpp)
   steady_time begun{};             ///< meaningless while waiting
   nanoseconds busy{0};             ///< run time; only of finished rows
 };
@@ -69,7 +69,8 @@ inline constexpr std::uint64_t job_guard_bytes = 8;
 /// Bytes that a lease with these arguments takes before the first result. An argument in a memfd counts 0.
 [[nodiscard]] std::uint64_t job_bytes_before_results(std::span<const std::uint64_t> argument_bytes) noexcept;
 
-/// The offset of the next argument, after one of `bytes` bytes. The first one follows the table (job_table_bytes).
+/// The offset of the argument after one of `bytes` bytes. The first argument follows the table
+/// (job_table_bytes).
 [[nodiscard]] std::uint64_t job_next_argument(std::uint64_t argument_offset, std::uint64_t bytes) noexcept;
 
 /// The offset of the next result: after the previous one and its guard word.
@@ -85,8 +86,8 @@ class job_slot {
   /// Writes a whole table with all rows waiting, and copies the arguments. Requires that they fit
   /// (job_bytes_before_results).
   void write(std::uint32_t generation, std::span<const job_order> orders) const;
-  /// The same without copying the arguments: the caller copies each to its place (job_next_argument) before the worker is
-  /// told of the lease.
+  /// The same without copying the arguments: the caller copies each to its place (job_next_argument) before
+  /// it sends the lease to the worker.
   void write_table(std::uint32_t generation, std::span<const job_order> orders) const;
   /// Revokes a row. False: it has started or finished. `row` must have been written by write().
   [[nodiscard]] bool revoke(std::uint32_t row) const noexcept;

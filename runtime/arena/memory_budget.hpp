@@ -1,5 +1,6 @@
-// Checks that there is enough memory, before the arena is reserved: the alternative to a clear message is an
-// OOM kill, a SIGBUS or a SIGXFSZ. Reads /proc and the cgroup files; the roots can be replaced in tests.
+// Checks that there is enough memory before the arena is reserved: otherwise the run would end in an OOM
+// kill, a SIGBUS or a SIGXFSZ instead of a clear message. Reads /proc and the cgroup files; tests can replace
+// the roots.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -16,7 +17,7 @@ struct memory_need {
   std::uint64_t reserved_bytes = 0;  ///< pages that will actually be used
   std::uint64_t file_bytes = 0;      ///< size of the arena's file, holes included
   std::uint64_t mapped_bytes = 0;    ///< address space in this process
-  std::string explanation;           ///< "4 workers x 3 slots x 18.4 MiB": how the number is computed
+  std::string explanation;           ///< how the number is computed: "4 workers x 3 slots x 18.4 MiB"
   std::string remedy;                ///< what to lower
 };
 
