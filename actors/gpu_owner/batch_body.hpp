@@ -19,19 +19,19 @@ namespace penstock {
 /// Shared by a session and its batches. When the session is destroyed, batches that are still held become
 /// unusable instead of dangling.
 ///
-/// A buffer is returned only once the device has recorded the work that must finish before it is written
-/// again. A batch that is destroyed while that cannot be recorded (the program is capturing the legacy
-/// default stream) parks its buffer here; a later call returns it once that is possible.
+/// A buffer returns to the ring only once the device has recorded the work that must finish before the next
+/// write. If a batch is destroyed while that is impossible (the program is capturing the legacy default
+/// stream), it parks its buffer here; a later call returns the buffer once that is possible.
 class batch_home {
  public:
-  /// For a session that has no device yet: see open().
+  /// For a session without a device so far: see open().
   batch_home() = default;
-  /// For a pool of jobs: `what` and `whose` stand for batch and session in its messages.
+  /// For a pool of jobs: `what` and `whose` replace batch and session in messages.
   batch_home(std::string what, std::string whose) : what_(std::move(what)), whose_(std::move(whose)) {}
   batch_home(std::shared_ptr<device::device> device, std::function<void(std::uint32_t buffer)> give_back)
       : device_(std::move(device)), give_back_(std::move(give_back)) {}
 
-  /// `buffers`: the number that the device has.
+  /// `buffers`: the number of buffers on the device.
   void open(std::shared_ptr<device::device> device, std::function<void(std::uint32_t buffer)> give_back,
             std::uint32_t buffers) {
     const std::lock_guard hold(mutex_);
@@ -60,20 +60,20 @@ class batch_home {
       throw error(
           {errc::usage, "this " + what_ + " belongs to the process from which this one was forked", 0});
   }
-  /// For a buffer that nothing uses any more.
+  /// For a buffer that is no longer used.
   void give_back(std::uint32_t buffer) {
     refuse_copies();
     const std::lock_guard hold(mutex_);
     if (give_back_) give_back_(buffer);
   }
   /// Returns the buffer once the work queued on the streams so far is done. Throws error with the device's
-  /// reason if it refuses; the caller then still holds the buffer.
+  /// reason if it refuses; the caller then keeps the buffer.
   void release_after(std::uint32_t buffer, std::span<const stream_handle> streams);
-  /// For a batch that is destroyed: the same on the legacy default stream, or parks the buffer.
+  /// For the destructor of a batch: the same on the legacy default stream; parks the buffer if that fails.
   void release_or_park(std::uint32_t buffer) noexcept;
-  /// The next batch of the queue. Returns parked buffers before and while it waits. Throws error
-  /// (errc::usage) when all buffers have been parked for this long: the capture that they wait for may be the
-  /// caller's own. `while_waiting` is session_options::while_waiting.
+  /// The next batch of the queue. Returns parked buffers before and during the wait. Throws error
+  /// (errc::usage) when all buffers have been parked for this long: the caller's own capture may be the
+  /// cause. `while_waiting` is session_options::while_waiting.
   gpu_owner::hand_over::taken take_from(gpu_owner::hand_over& queue,
                                         nanoseconds patience = std::chrono::seconds(10),
                                         const std::function<void()>& while_waiting = {});
@@ -91,7 +91,7 @@ class batch_home {
                      " is closed; what is on its device has to be released before that",
                  0});
   }
-  /// Call with mutex_ held. True if some are still parked.
+  /// Call with mutex_ held. True if some buffers are still parked.
   bool give_back_parked();
 
   const home_process process_;
@@ -102,7 +102,7 @@ class batch_home {
   std::shared_ptr<device::device> device_;
   std::function<void(std::uint32_t)> give_back_;
   std::vector<std::uint32_t> parked_;  // at most the device's buffers
-  std::uint32_t buffers_ = 0;          // 0: not known
+  std::uint32_t buffers_ = 0;          // 0: unknown
 };
 
 struct Batch::body {

@@ -1,4 +1,4 @@
-// How buffers return to the ring: see batch_body.hpp.
+// Returns buffers to the ring: see batch_body.hpp.
 #include "actors/gpu_owner/batch_body.hpp"
 #include "runtime/base/patient_deadline.hpp"
 #include "runtime/base/units.hpp"
@@ -27,7 +27,7 @@ void batch_home::release_after(std::uint32_t buffer, std::span<const stream_hand
 void batch_home::release_or_park(std::uint32_t buffer) noexcept {
   if (process_.left()) return;
   const std::lock_guard hold(mutex_);
-  if (!device_) return;  // no one waits for the buffer
+  if (!device_) return;  // nothing waits for the buffer
   parked_.push_back(buffer);
   give_back_parked();
 }
@@ -64,7 +64,7 @@ gpu_owner::hand_over::taken batch_home::take_from(gpu_owner::hand_over& queue, n
 
 bool batch_home::give_back_parked() {
   while (device_ && !parked_.empty()) {
-    // If one is refused, all are: they would be recorded on the same stream.
+    // If the device refuses one, it refuses all: they would be recorded on the same stream.
     if (!device_->release(parked_.back(), stream_handle{})) return true;
     give_back_(parked_.back());
     parked_.pop_back();

@@ -30,14 +30,14 @@ class file_sink final : public batch_sink {
   Files files_;
 };
 
-/// The opened writer as a sink.
+/// Wraps the opened writer as a sink.
 template <class Files>
 result<std::unique_ptr<batch_sink>> writing_to(result<Files> files) {
   if (!files) return tl::unexpected(std::move(files.error()));
   return std::make_unique<file_sink<Files>>(std::move(*files));
 }
 
-/// The file if it exists, else the folder that it will be in.
+/// Checks the file if it exists, otherwise the folder that will contain it.
 result<void> check_journal(const std::string& path) {
   if (path.empty()) return refuse(errc::usage, "--sink journal: needs a file; write --sink journal:PATH");
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();

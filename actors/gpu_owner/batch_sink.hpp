@@ -1,5 +1,5 @@
-// Sinks for batches that no embedding program takes: null, files, or a device program. Used by `penstock
-// run` with an embedded owner, and by the owner's own process.
+// Sinks for sessions whose program takes no batches itself: null, files, or a device program. Used by
+// `penstock run` with an embedded owner, and by the owner's own process.
 #pragma once
 
 #include "actors/gpu_owner/communicator_side.hpp"
@@ -18,18 +18,18 @@
 
 namespace penstock::gpu_owner {
 
-/// What to do when the process that holds the sink dies.
+/// How to recover when the process that holds the sink dies.
 enum class replay_rule : std::uint8_t {
-  again,          ///< taking a batch twice is the same as taking it once
-  from_snapshot,  ///< restore the last snapshot, then everything since
-  never           ///< its state is lost
+  again,          ///< taking a batch twice has the effect of taking it once
+  from_snapshot,  ///< restore the last snapshot, then repeat everything since
+  never           ///< the sink's state is lost
 };
 
-/// Larger snapshots are refused, because every acknowledgement carries one in a single message. Documented in
-/// device_program.hpp.
+/// Larger snapshots are refused, because every acknowledgement carries one in a single message.
+/// device_program.hpp documents the limit.
 inline constexpr std::size_t snapshot_bytes_max = 1U << 20U;
 
-/// Used from one thread; batches come in the order of the stream.
+/// Used from one thread; batches arrive in stream order.
 class batch_sink {
  public:
   batch_sink() = default;
@@ -37,7 +37,7 @@ class batch_sink {
   batch_sink& operator=(const batch_sink&) = delete;
   virtual ~batch_sink() = default;
 
-  /// When this returns, the batch is delivered. Refuses with errc::sink, or with the device's failure.
+  /// Returns once the batch is delivered. Fails with errc::sink, or with the device's failure.
   virtual result<void> take(const Batch& batch) = 0;
   [[nodiscard]] virtual replay_rule replay() const { return replay_rule::again; }
   /// At most snapshot_bytes_max.
@@ -46,18 +46,18 @@ class batch_sink {
     static_cast<void>(state);
     return {};
   }
-  /// The stream is over.
+  /// The stream has ended.
   virtual result<void> finish() { return {}; }
 };
 
-/// "null", "npy" (to the folder `out`), "journal:PATH" or "plugin:PATH". Refuses (errc::usage, errc::sink) sinks that
-/// it does not know or cannot open. The device must outlive the sink, which uses only the consumer's part of
-/// it. `communicator`: for a device program, if its group has one.
+/// Makes the sink "null", "npy" (to the folder `out`), "journal:PATH" or "plugin:PATH". Refuses (errc::usage,
+/// errc::sink) an unknown sink, or one that cannot be opened. The device must outlive the sink, which uses
+/// only the consumer's part of it. `communicator`: for a device program, if its group has one.
 result<std::unique_ptr<batch_sink>> make_sink(const std::string& choice, const std::string& out,
                                               const config& settings, std::shared_ptr<device::device> device,
                                               std::shared_ptr<communicator_side> communicator = nullptr);
 
-/// The same checks without a device, without reading the folder, and without running a plugin's code.
+/// The same checks without a device, without reading the folder and without running a plugin's code.
 result<void> check_sink(const std::string& choice, const std::string& out);
 
 }  // namespace penstock::gpu_owner

@@ -1,5 +1,6 @@
-// The communicator of this rank's group, in the GPU owner's process: the owner's thread keeps it, the device program uses
-// it on its own (runtime/group/nccl/rank_communicator). This class follows the session's orders and tells it the news.
+// The communicator of this rank's group, in the GPU owner's process: the owner's thread manages it, and the
+// device program uses it on its own thread (runtime/group/nccl/rank_communicator). This class carries out the
+// session's orders and reports back.
 #pragma once
 
 #include "actors/protocol/local/gpu_owner_messages.hpp"
@@ -14,23 +15,24 @@ class communicator_side final : public group::rank_communicator {
     std::uint32_t rank = 0;
     std::uint32_t world_size = 1;
     group::communicator_limits limits{};
-    owner_news* news = nullptr;  ///< outlives it
+    owner_news* news = nullptr;  ///< outlives this object
   };
   explicit communicator_side(const surroundings& around)
       : rank_communicator(around.rank, around.world_size, around.limits), news_(around.news) {}
   ~communicator_side() override = default;
 
-  /// On the owner's thread, which looks afterwards. `on_host`: the device is the host device, where NCCL cannot work.
+  /// On the owner's thread, which polls the communicator afterwards. `on_host`: the device is the host
+  /// device, on which NCCL does not work.
   void follow(const communicate& order, bool on_host);
 
-  // Finds what hangs while the owner's thread is held up in a call of NCCL. From another one.
+  // Detects a hang while an NCCL call blocks the owner's thread. Call from another thread.
   using rank_communicator::check_deadlines;
 
   // ---- the program's thread
 
-  /// False after that time.
+  /// False if it is not usable within that time.
   bool wait_until_usable(nanoseconds at_most);
-  /// Waits until nothing of a lost one is left. False after that time.
+  /// Waits until a lost communicator is completely gone. False if it is not within that time.
   bool wait_until_gone(nanoseconds at_most);
 
  private:

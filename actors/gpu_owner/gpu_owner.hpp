@@ -1,5 +1,5 @@
-// The GPU owner actor: the only holder of the device. All calls to the device, except the consumer's, come
-// from its own thread (it is detached), in the order of its messages.
+// The GPU owner actor: the only holder of the device. It makes all calls to the device, except the
+// consumer's, from its own thread (it is detached), in the order of its messages.
 //
 //   receives  open_device, prepare_device, attach_partition, upload_batches, buffers_released, communicate, close_device
 //             device_moved (from its device), look_at_device, look_at_communicator (from itself)
@@ -10,9 +10,9 @@
 //   closed --open_device--> open --prepare_device--> ready --close_device--> closed
 //                    any error: failed (reported once; later uploads are ignored)
 //
-// Uploads wait in a queue for a free buffer. Its bound: workers x slots, since every upload holds a slot.
-// Uploads are submitted, collected and handed over in bursts: with small batches, a message, a wake-up or a
-// lock for each would cost more than the copy.
+// Uploads wait in a queue for a free buffer. The queue holds at most workers x slots uploads, since every
+// upload holds a slot. Uploads are submitted, collected and handed over in bursts: with small batches, one
+// message, wake-up or lock per batch would cost more than the copy.
 #pragma once
 
 #include "actors/gpu_owner/communicator_side.hpp"
@@ -40,10 +40,10 @@ struct owner_surroundings {
   std::shared_ptr<hand_over> consumer;
   owner_news* news = nullptr;          ///< outlives the actor
   std::shared_ptr<batch_times> times;  ///< records the times of batch stages; may be null
-  /// Of the group; null: it has none.
+  /// The group's communicator; null: none.
   std::shared_ptr<communicator_side> communicator{};
   /// A copy or kernel that takes longer counts as hung. Measured only while uploads are in flight and the
-  /// owner's thread runs.
+  /// owner's thread is running.
   nanoseconds flight_deadline = std::chrono::seconds(30);
 };
 

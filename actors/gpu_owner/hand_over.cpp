@@ -53,7 +53,7 @@ void hand_over::fail(failure why) {
 
 hand_over::taken hand_over::take() {
   while (true) {
-    // Never pass "forever" as a deadline: it overflows in the standard library.
+    // Never pass "forever" as a deadline: the standard library overflows.
     if (auto next = take_until(std::chrono::steady_clock::now() + std::chrono::hours(1)))
       return std::move(*next);
   }

@@ -1,5 +1,5 @@
-// The queue of finished batches from the GPU owner to the consumer, bounded by the device's buffers, since
-// every batch in it holds one. Thread-safe.
+// The queue of finished batches from the GPU owner to the consumer. Every batch in it holds a device buffer,
+// so their number bounds the queue. Thread-safe.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -20,18 +20,18 @@ namespace penstock::gpu_owner {
 
 /// A complete batch in a device buffer.
 struct ready_batch {
-  std::uint64_t upload = 0;       ///< identifies it to the scheduler
-  std::uint64_t seek_number = 0;  ///< grows with every seek: batches of earlier seeks are dropped
+  std::uint64_t upload = 0;       ///< identifies the batch to the scheduler
+  std::uint64_t seek_number = 0;  ///< increases with every seek: batches of earlier seeks are dropped
   stream_position position = 0;
   std::uint64_t epoch = 0;
   std::uint64_t sequence = 0;
   std::uint32_t buffer = 0;
-  std::vector<std::uint64_t> samples;  ///< of the rows
-  std::vector<std::byte> records;      ///< the slot's record tensors, one after the other, rows back to back
+  std::vector<std::uint64_t> samples;  ///< the samples in its rows
+  std::vector<std::byte> records;      ///< the slot's record tensors, one after another, rows back to back
   device::batch_extents extents = {};  ///< for a batch of variable size
-  std::optional<job_upload> job = {};  ///< it is the result of a job, whose number is `position`
+  std::optional<job_upload> job = {};  ///< set if this is the result of a job, whose number is `position`
   std::optional<failure> refused =
-      {};  ///< of a job's result: it has no buffer, because the device has none for it
+      {};  ///< for a job's result: it has no buffer, because the device has none for it
 };
 
 class hand_over {
@@ -45,26 +45,26 @@ class hand_over {
   void take_returned(std::vector<std::uint32_t>& to);
   /// No batches of this seek follow the queued ones.
   void finish(std::uint64_t seek_number);
-  /// Ends at once: take() returns stream_ended, whatever is queued.
+  /// Ends the queue at once: take() returns stream_ended, whatever is queued.
   void stop();
-  /// Ends at once with an error. The first error is kept.
+  /// Ends the queue at once with an error. Keeps the first error.
   void fail(failure why);
 
   // For the consumer.
   /// Waits for the next batch.
   taken take();
-  /// The same with a deadline; empty when it has passed.
+  /// As take(), but empty after the deadline.
   std::optional<taken> take_until(steady_time deadline);
-  /// How it ended, by stop() or fail(); none: it has not.
+  /// How stop() or fail() ended the queue; none: it has not ended.
   [[nodiscard]] std::optional<taken> ended() const;
   /// Whether take() would return a batch at once.
   [[nodiscard]] bool has_batch() const;
-  /// Waits until take() would return at once; false after that time.
+  /// Waits until take() would return at once; false if that takes longer.
   [[nodiscard]] bool wait_for_batch(nanoseconds at_most);
-  /// The consumer returns a buffer. True if the owner has to be notified: once for all buffers that come
-  /// before it takes them.
+  /// The consumer returns a buffer. True: notify the owner, once for all buffers returned before it takes
+  /// them.
   [[nodiscard]] bool give_back(std::uint32_t buffer);
-  /// The stream seeks. Returns everything that is queued: the caller releases the buffers.
+  /// The stream seeks. Returns all queued batches: the caller releases their buffers.
   std::vector<ready_batch> begin_seek(std::uint64_t seek_number);
 
  private:

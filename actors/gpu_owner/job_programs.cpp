@@ -18,7 +18,7 @@
 namespace penstock::gpu_owner {
 namespace {
 
-/// What a program's exception says.
+/// The failure that a program's exception describes.
 failure as_failure(const std::exception_ptr& thrown) {
   try {
     std::rethrow_exception(thrown);
@@ -36,7 +36,7 @@ bool costs_the_device(errc code) {
 }
 
 result<std::unique_ptr<JobProgram>> load(const std::string& path) {
-  // dlopen() would search the system's library folders for a name without a slash.
+  // Without a slash in the name, dlopen() would search the system's library folders.
   const std::string absolute = std::filesystem::absolute(path).native();
   void* const library = ::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return refuse(errc::sink, "opening it: {}", ::dlerror());
@@ -83,7 +83,7 @@ class job_programs::room_of_job final : public DeviceJob::room {
 
   void* memory(std::uint64_t bytes) override {
     if (bytes <= around_.memory_bytes_) return around_.memory_;
-    // What there is may still be in use by work that was queued.
+    // Queued work may still use the old memory.
     value_or_throw(around_.device_->finish_program());
     if (around_.memory_ != nullptr) around_.device_->give_back_memory(around_.memory_);
     around_.memory_ = nullptr;
@@ -141,7 +141,7 @@ result<void> job_programs::call(JobProgram& code, const ready_batch& job, room_o
   } catch (...) {
     thrown = as_failure(std::current_exception());
   }
-  // After an exception too: what it has queued uses the buffer.
+  // Also after an exception: the work that the program has queued uses the buffer.
   auto done = device_->finish_program();
   if (!done && (costs_the_device(done.error().code) || !thrown)) thrown = std::move(done.error());
   if (!thrown) return {};

@@ -1,5 +1,5 @@
-// Runs device programs of jobs, one after the other, on the calling thread: the main thread of the owner's process, or a
-// thread of the pool. Loads each program when the first job names it.
+// Runs the device programs of jobs, one after another, on the calling thread: the main thread of the owner's
+// process, or a thread of the pool. Loads each program when the first job names it.
 #pragma once
 
 #include "actors/gpu_owner/hand_over.hpp"
@@ -21,25 +21,25 @@ class JobProgram;
 
 namespace penstock::gpu_owner {
 
-/// Of a program's own result: it travels in one message. Documented in job_program.hpp.
+/// Limits a program's own result, which travels in one message. job_program.hpp documents the limit.
 inline constexpr std::uint64_t program_result_bytes_max = 1U << 20U;
 
 /// Used from one thread. The device must be open when run() is called.
 class job_programs {
  public:
-  /// `programs`: paths by name ([jobs.programs]); jobs name them by their place in that order.
+  /// `programs`: paths by name ([jobs.programs]); jobs name a program by its index in that order.
   job_programs(std::shared_ptr<device::device> device, const std::map<std::string, std::string>& programs);
   ~job_programs();
 
-  /// Runs the job's program, if it names one, and waits for it. Refuses what costs the device: a lost context, broken
-  /// hardware. Whoever calls returns the buffer unless the answer has it.
+  /// Runs the job's program, if it names one, and waits for it. Fails if the device is lost: a lost context,
+  /// broken hardware. The caller returns the buffer unless the answer contains it.
   result<jobs::device_answer> run(const ready_batch& job);
 
  private:
   struct program {
     std::string name;
     std::string path;
-    std::unique_ptr<JobProgram> loaded{};  // its code stays: unloading gains nothing
+    std::unique_ptr<JobProgram> loaded{};  // its code stays loaded: unloading gains nothing
   };
   class room_of_job;
 
@@ -50,11 +50,11 @@ class job_programs {
   std::shared_ptr<device::device> device_;
   std::vector<program> programs_;
   std::optional<stream_handle> stream_;  // none before the first job
-  std::byte* memory_ = nullptr;          // of memory(): as large as was ever asked for
+  std::byte* memory_ = nullptr;          // result of memory(): as large as the largest request so far
   std::uint64_t memory_bytes_ = 0;
 };
 
-/// Refuses (errc::config), naming it, a program that is not a readable file. Runs no code.
+/// Refuses (errc::config) a program that is not a readable file, and names it. Runs no code.
 result<void> check_programs(const std::map<std::string, std::string>& programs);
 
 }  // namespace penstock::gpu_owner

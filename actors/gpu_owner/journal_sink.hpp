@@ -1,14 +1,14 @@
-// `--sink journal:PATH`: what was delivered and in which order, one JSON object per line, appended to a file.
-// For comparing streams: `penstock chaos`, scripts.
+// `--sink journal:PATH`: appends to a file which batches were delivered and in which order, one JSON object
+// per line. For comparing streams: `penstock chaos`, scripts.
 //
 //   {"owner":4127}                                                          a process begins to deliver
 //   {"owner":4127,"epoch":0,"batch":3,"samples":[17,4],"digest":"9f3c..."}  it has taken this batch
 //
-// The process may be killed at any moment, even in the middle of a line: each line is one append, and a
-// process that finds half a line terminates it with a line feed. Half an object is not JSON, so no reader
-// mistakes it for a batch. A batch whose acknowledgement died with its owner appears twice, the second time
-// under the next owner. Nothing is synced: the journal survives crashes of the process but not of the
-// machine.
+// The process may be killed at any moment, even in the middle of a line. Each line is one append, and a
+// process that finds an incomplete line ends it with a line feed. An incomplete object is not JSON, so no
+// reader mistakes it for a batch. If an acknowledgement is lost because its owner died, the batch appears
+// twice, the second time under the next owner. The file is not synced: the journal survives crashes of the
+// process but not of the machine.
 #pragma once
 
 #include "runtime/base/line_file.hpp"
@@ -22,7 +22,7 @@ namespace penstock::gpu_owner {
 
 class journal_sink {
  public:
-  /// Appends to the file and creates it if it is missing. Refuses with errc::sink.
+  /// Opens the file for appending; creates it if it is missing. Refuses with errc::sink.
   static result<journal_sink> open(const std::string& path);
 
   result<void> write(const Batch& batch);

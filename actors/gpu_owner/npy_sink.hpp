@@ -1,4 +1,4 @@
-// `--sink npy`: every batch as files for NumPy, exactly as it is on the device.
+// `--sink npy`: writes every batch as NumPy files, exactly as it is on the device.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -13,13 +13,13 @@ namespace penstock::gpu_owner {
 
 class npy_sink {
  public:
-  /// Creates the folder if it is missing. Refuses (errc::sink) one that holds batches of another stream: with
-  /// another batch size, for example, it would end up with files of both.
+  /// Creates the folder if it is missing. Refuses (errc::sink) a folder with batches of another stream: with
+  /// another batch size, for example, it would end up with files of both streams.
   static result<npy_sink> create(std::filesystem::path folder, config settings);
 
-  /// e0-b000000.image.npy, .label.npy, the records (.crop.npy, .flip.npy), and last .index.npy (int64 sample
-  /// indices): a batch is complete if its index exists. The first one also writes manifest.json
-  /// (runtime/sink/npy_manifest.hpp). Writing a batch again yields the same files. Refuses with errc::sink.
+  /// Writes e0-b000000.image.npy, .label.npy, the records (.crop.npy, .flip.npy), and last .index.npy (int64
+  /// sample indices): a batch is complete if its index exists. The first batch also writes manifest.json
+  /// (runtime/sink/npy_manifest.hpp). Writing a batch again yields the same files. Fails with errc::sink.
   result<void> write(const Batch& batch);
 
  private:

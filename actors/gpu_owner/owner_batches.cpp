@@ -9,8 +9,8 @@
 namespace penstock::gpu_owner {
 namespace {
 
-// In a group with a communicator: how often the end is looked for while it is made, and after how long without a batch
-// what was taken is acknowledged.
+// In a group with a communicator: how often to check for the end while the communicator is being made, and
+// how long to wait for a batch before acknowledging those already taken.
 constexpr nanoseconds looked_at_every = std::chrono::milliseconds(20);
 constexpr nanoseconds idle_after = std::chrono::milliseconds(20);
 
@@ -25,7 +25,7 @@ result<void> owner_batches::run() {
     auto taken = around_.consumer->take();
     if (around_.flight != nullptr) around_.flight->wait_ends(std::chrono::steady_clock::now());
     if (auto* why = std::get_if<failure>(&taken)) return tl::unexpected(std::move(*why));
-    // The device is certain to be open only when the first batch arrives; then a device program may use it.
+    // The device is certain to be open only once take() has returned; a device program may use it then.
     if (!sink_) {
       if (auto ok = open_sink(); !ok) return ok;
     }
@@ -34,7 +34,7 @@ result<void> owner_batches::run() {
     const stream_position position = next.position;
     if (!wait_for_group(position)) break;
     if (auto ok = deliver(std::move(next)); !ok) {
-      // Nothing of the communicator is left when the process ends, unless that takes too long.
+      // Free the communicator completely before the process ends, unless that takes too long.
       if (around_.communicator && ok.error().code == errc::group_failed)
         around_.communicator->wait_until_gone(2 * around_.settings->group.abort_timeout);
       return ok;
@@ -60,14 +60,15 @@ result<void> owner_batches::open_sink() {
     if (auto ok = sink_->restore({first, order.snapshot.size()}); !ok) return ok;
   }
   if (sink_->replay() == replay_rule::from_snapshot) {
-    // Whether it gives snapshots is known only after asking for one.
+    // Only a request for a snapshot shows whether the sink gives any.
     if (auto ok = sink_->snapshot(); !ok) return tl::unexpected(std::move(ok.error()));
   }
   if (sink_->replay() == replay_rule::never) around_.link->send(protocol::owner_irreplaceable{});
   return {};
 }
 
-/// False: the session ends first. Outside of the flight recorder's time: nobody takes this for a batch that hangs.
+/// False: the session ends first. Not timed by the flight recorder, so this wait never looks like a hung
+/// batch.
 bool owner_batches::wait_for_group(stream_position position) const {
   while (around_.communicator && !*around_.alone && position >= *around_.base &&
          !around_.communicator->wait_until_usable(looked_at_every)) {
@@ -76,13 +77,13 @@ bool owner_batches::wait_for_group(stream_position position) const {
   return true;
 }
 
-/// True: the next batch takes its time, so what was taken is acknowledged meanwhile.
+/// True: no batch arrives for a while, so those taken are acknowledged now.
 bool owner_batches::nothing_comes() const {
   return around_.communicator && !taken_.empty() && !around_.consumer->wait_for_batch(idle_after);
 }
 
 result<void> owner_batches::deliver(ready_batch ready) {
-  // If this batch kills us, the session reads here which batch it was.
+  // If this batch kills us, the session finds it here.
   const auto mark = static_cast<std::uint32_t>(ready.upload & generation_mask);
   if (around_.flight != nullptr) around_.flight->publish({arena::phase::loading, 0, 0, mark}, "");
   const std::uint64_t upload = ready.upload;
@@ -107,9 +108,10 @@ result<void> owner_batches::deliver(ready_batch ready) {
   return {};
 }
 
-/// `is_known`: the state has it, from an earlier process of this rank or from another rank.
+/// `is_known`: the sink's state already contains the batch, from an earlier process of this rank or from
+/// another rank.
 result<void> owner_batches::put_in_sink(const Batch& batch, bool is_known) {
-  if (is_known != skipped_) {  // one message has either a snapshot or not
+  if (is_known != skipped_) {  // a message has either a snapshot or none
     if (auto ok = acknowledge(); !ok) return ok;
     skipped_ = is_known;
   }

@@ -1,9 +1,10 @@
-// The main thread's work in the owner's process of a session: takes batches as they reach the device, gives them to the
-// sink, and acknowledges them, with snapshots if the sink keeps state. Used by owner_body.
+// The main thread's work in the owner's process of a session: takes batches as they reach the device, gives
+// them to the sink and acknowledges them, with snapshots if the sink keeps state. Used by owner_body.
 //
-// In a group with a communicator a batch waits until it can be used, batches that the sink's state holds already are
-// counted and not given to it, and snapshots are taken where those of other ranks are: at every 16th position, and when
-// no batch comes for a moment (all ranks are then at the end, or wait for each other).
+// In a group with a communicator, a batch waits until the communicator is usable. Batches that the sink's
+// state already contains are counted but not given to the sink. Snapshots are taken at the same positions in
+// all ranks: at every 16th, and when no batch arrives for a moment (all ranks are then at the end, or wait
+// for each other).
 #pragma once
 
 #include "actors/gpu_owner/batch_body.hpp"
@@ -18,7 +19,7 @@ namespace penstock::gpu_owner {
 
 class owner_batches {
  public:
-  // Acknowledgements are collected while more batches are ready; with snapshots, until the next snapshot.
+  // Acknowledgements are collected while more batches are ready; with snapshots, until the next one.
   static constexpr std::size_t deliveries_a_message = 16;
 
   struct surroundings {
@@ -29,19 +30,19 @@ class owner_batches {
     std::shared_ptr<const device::transfer_plan> plan;
     std::shared_ptr<batch_home> home;
     std::shared_ptr<device::device> device;
-    std::shared_ptr<communicator_side> communicator{};  ///< null: no group, or none in it
+    std::shared_ptr<communicator_side> communicator{};  ///< null: no group, or a group without one
     const protocol::open_owner* order = nullptr;
     const config* settings = nullptr;
     std::function<upload_counts()> counts;
-    const std::atomic<stream_position>* base = nullptr;  ///< batches before it are in the state of the sink
-    const std::atomic<bool>* alone = nullptr;            ///< the group is over
+    const std::atomic<stream_position>* base = nullptr;  ///< the sink's state contains the batches before it
+    const std::atomic<bool>* alone = nullptr;            ///< the group has ended
     const std::atomic<bool>* whole = nullptr;  ///< the stream is complete: the sink finishes at the end
   };
 
   explicit owner_batches(surroundings around) : around_(std::move(around)) {}
 
-  /// Until the session has it stop. Refuses when the device or the sink fails; with errc::group_failed when this process
-  /// has to make room for one that goes on from the last agreed snapshot.
+  /// Runs until the session stops it. Fails when the device or the sink fails, and with errc::group_failed
+  /// when this process must be replaced by one that continues from the last agreed snapshot.
   result<void> run();
 
  private:
@@ -56,7 +57,7 @@ class owner_batches {
   surroundings around_;
   std::unique_ptr<batch_sink> sink_;
   std::vector<protocol::wire_delivery> taken_;
-  bool skipped_ = false;  // the sink did not get what is in taken_: no snapshot is due
+  bool skipped_ = false;  // the sink did not get the batches in taken_: no snapshot is due
 };
 
 }  // namespace penstock::gpu_owner

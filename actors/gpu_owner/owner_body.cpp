@@ -12,11 +12,11 @@
 namespace penstock::gpu_owner {
 namespace {
 
-// The most in one message: more processes than a GPU can have contexts.
+// The most entries in one message: more processes than can have contexts on a GPU.
 constexpr std::size_t gpu_processes_max = 256;
 
-// What this process sends fits a frame. Lists of copied uploads are split (fit.hpp); the rest is bounded:
-// deliveries + snapshot + the counters and lengths beside them, and the processes on the GPU.
+// Keeps this process's messages within a frame. Lists of copied uploads are split (fit.hpp); everything else
+// is bounded: deliveries + snapshot + their counters and lengths, and the processes on the GPU.
 constexpr std::size_t message_overhead_max = 256;
 static_assert(owner_batches::deliveries_a_message * sizeof(protocol::wire_delivery) + snapshot_bytes_max +
                   message_overhead_max <=
@@ -24,8 +24,8 @@ static_assert(owner_batches::deliveries_a_message * sizeof(protocol::wire_delive
 static_assert(gpu_processes_max * sizeof(protocol::wire_gpu_process) + message_overhead_max <=
               protocol::frame_bytes_max);
 
-/// Batches in this process at once, from the upload order to the end of the sink's work: one per slot until
-/// it is copied, one per buffer from then on.
+/// The maximum number of batches in this process, from the upload order to the end of the sink's work: one
+/// per slot until it is copied, then one per buffer.
 std::size_t batches_at_once(const config& settings) {
   const std::size_t partitions = settings.loader.limits.max + 1;  // one for the sacrificial worker
   return partitions * settings.loader.slots_per_worker + settings.gpu.buffers;
@@ -53,7 +53,7 @@ void owner_body::tell_processes(const std::vector<gpu_process>& seen) {
   link_->send(news);
 }
 
-/// From any thread except the link's.
+/// Any thread but the link's.
 void owner_body::die(const failure& why) {
   const int code = exit_code_of(why.code);
   around_.host->ends(code, protocol::worker_gives_up{code, static_cast<std::uint8_t>(why.code), why.message});
@@ -103,7 +103,7 @@ void owner_body::hear(const protocol::open_owner& order) {
   caf::anon_send(owner_, open_device{});
 }
 
-/// run() says so: the link's thread cannot wait for itself to send the reason.
+/// run() reports the failure: the link's thread cannot wait until it has itself sent the reason.
 void owner_body::refuse_order(failure why) {
   refused_ = std::move(why);
   planned_ = true;
@@ -161,9 +161,10 @@ void owner_body::hear(protocol::upload_jobs& order) {
 
 void owner_body::hear(const protocol::stop_owner& order) {
   whole_ = order.whole;
-  // Whole: everything was acknowledged, so nothing is in flight.
+  // Whole: every batch is acknowledged, so none is in flight.
   consumer_->stop();
-  // Else nothing that is under way counts any more, and nobody ends this process while the program waits for others.
+  // Otherwise work in progress no longer counts. Inside a session's process, nothing else would end a program
+  // that waits for other ranks.
   if (!order.whole && around_.outlived) say_end();
   if (!std::exchange(planned_, true)) plan_is_known_.set_value(false);
 }
@@ -182,13 +183,13 @@ void owner_body::check_deadlines(steady_time now) {
 
 void owner_body::ask_to_leave(const failure& why) {
   const std::lock_guard hold(hearing_);
-  if (deaf_) return;  // it is leaving
+  if (deaf_) return;  // run() is returning
   consumer_->fail(why);
   if (!std::exchange(planned_, true)) plan_is_known_.set_value(false);
   say_end();
 }
 
-/// To the communicator, if there is one. With hearing_ held, or when nothing is heard any more.
+/// Ends the communicator, if there is one. Call with hearing_ held, or when no more messages are handled.
 void owner_body::say_end() {
   if (communicator_ && owner_) caf::anon_send(owner_, communicate{communicate::act::end});
 }
@@ -217,7 +218,7 @@ void owner_body::attached(const attached_partition& what) {
 }
 
 void owner_body::communicator_changed(const group::communicator_state& state) {
-  if (finished_) return;  // its end takes nothing away from others, which may still be finishing
+  if (finished_) return;  // our end costs other ranks nothing, and they may still be finishing
   link_->send(
       protocol::communicator_changed{state.number, static_cast<std::uint32_t>(state.at), state.cause, {}});
 }
@@ -231,7 +232,7 @@ void owner_body::communicator_drawn(std::uint64_t number, const std::string& id)
 void owner_body::run() {
   if (plan_is_known_.get_future().get()) {
     work();
-    // From here on nothing that hangs takes back what is done.
+    // From here on, no hang can undo what is done.
     if (around_.outlived) around_.host->ends(exit_codes::finished, std::nullopt);
     let_go();
   } else {
@@ -268,7 +269,8 @@ void owner_body::let_go() {
   around_.system->await_all_actors_done();
 }
 
-/// Nothing else ends it: a process that ends takes it along. If this takes too long, check_deadlines() says so.
+/// Nothing else ends the communicator here, whereas the exit of a process would. check_deadlines() reports it
+/// if this takes too long.
 void owner_body::end_communicator() {
   if (!communicator_) return;
   say_end();

@@ -1,13 +1,13 @@
-// What a GPU owner does that speaks with its session by a link: it follows the session's orders, and on the thread that
-// calls run() it gives batches to the sink, or results of jobs to their programs. What is around it (owner_host) decides
-// what its end means: the process of penstock-gpu ends with it (owner_main); threads of the session let go of everything
-// (actors/session/owner_inside).
+// The part of a GPU owner that speaks with its session over a link. It carries out the session's orders; the
+// thread that calls run() gives batches to the sink, or job results to their programs. Its host (owner_host)
+// decides what the end means: the process of penstock-gpu exits (owner_main), whereas threads inside a
+// session release everything (actors/session/owner_inside).
 //
-// Three threads: the link's (messages), the GPU owner actor's, and run()'s, the consumer: it takes batches in order, gives
-// them to the sink and acknowledges them. Uploads continue meanwhile.
+// Three threads: the link's (messages), the GPU owner actor's, and run()'s, the consumer, which takes batches
+// in order, gives them to the sink and acknowledges them. Uploads continue meanwhile.
 //
-// Order: a slot is reported as copied before its batch is acknowledged, and batches are acknowledged in the order in which
-// they were ordered: the device finishes them in that order, and run()'s thread alone acknowledges.
+// Order: a slot is reported as copied before its batch is acknowledged, and batches are acknowledged in the
+// order of the uploads: the device finishes them in that order, and only run()'s thread acknowledges.
 #pragma once
 
 #include "actors/gpu_owner/gpu_owner.hpp"
@@ -22,12 +22,13 @@ namespace penstock::gpu_owner {
 
 class owner_host {
  public:
-  /// The session has said what to open; `settings` is the config in it. On the link's thread, once.
+  /// The session has sent open_owner; `settings` is the config in it. Called once, on the link's thread.
   virtual void introduced(const protocol::open_owner& order, const config& settings) = 0;
-  /// The owner ends with this exit code, and with last words if it has any. From any thread but the link's. The first call
-  /// counts; a process returns from none. On threads the body has to be asked to leave then.
+  /// The owner ends with this exit code, and with a final message if it has one. Called from any thread but
+  /// the link's. The first call counts; in a process, no call returns. On threads, call ask_to_leave() on the
+  /// body afterwards.
   virtual void ends(int code, const std::optional<protocol::worker_gives_up>& last_words) = 0;
-  /// The communicator cannot be aborted. A process does not return from this, others may not wait.
+  /// The communicator cannot be aborted. In a process this does not return; other hosts must not block.
   virtual void stuck(const std::string& why) = 0;
 
  protected:
@@ -36,27 +37,27 @@ class owner_host {
 
 class owner_body final : owner_news {
  public:
-  /// All of these outlive it.
+  /// All of these outlive the body.
   struct surroundings {
     caf::actor_system* system = nullptr;
     owner_host* host = nullptr;
     int arena = -1;  ///< descriptors of the session's memory
     int flights = -1;
-    bool outlived = false;  ///< nothing of it may be left when run() returns: its process goes on
+    bool outlived = false;  ///< run() must leave nothing behind when it returns: its process continues
   };
 
   explicit owner_body(surroundings around) : around_(around) {}
 
-  /// Once, before the first message.
+  /// Call once, before the first message.
   void speak_through(std::shared_ptr<protocol::owners_session_link> link) { link_ = std::move(link); }
-  /// A message of the session, on the link's thread.
+  /// Handles a message of the session, on the link's thread.
   void hear(protocol::to_owner&& message);
-  /// Works until the session has it stop, or something fails: the host hears which.
+  /// Works until the session stops it or something fails; the host learns which.
   void run();
-  /// Has run() return soon: what waits for a batch or for other ranks gets this failure. From any thread.
+  /// Makes run() return soon: waits for a batch or for other ranks fail with this failure. Any thread.
   void ask_to_leave(const failure& why);
-  /// On the link's thread, from time to time, if the process does not end when the communicator cannot be aborted: finds
-  /// that while the owner's thread is held up in the abort.
+  /// Call regularly on the link's thread if a communicator that cannot be aborted does not end the process:
+  /// detects that while the abort blocks the owner's thread.
   void check_deadlines(steady_time now);
 
  private:
@@ -92,32 +93,32 @@ class owner_body final : owner_news {
   std::shared_ptr<protocol::owners_session_link> link_;
   std::shared_ptr<hand_over> consumer_ = std::make_shared<hand_over>();
   std::shared_ptr<device::device> device_;
-  std::shared_ptr<batch_times> times_;               // like device_: none before open_owner
-  std::shared_ptr<communicator_side> communicator_;  // like device_; none without a group that has one
+  std::shared_ptr<batch_times> times_;               // like device_: null before open_owner
+  std::shared_ptr<communicator_side> communicator_;  // like device_; null without a group that has one
   gpu_owner_actor owner_;
   std::optional<device::gpu_process_watch> watch_;  // reports to the link
 
-  std::mutex hearing_;  // held while a message is followed
-  bool deaf_ = false;   // run() lets go of what messages are about
+  std::mutex hearing_;  // held while a message is being handled
+  bool deaf_ = false;   // run() is releasing what messages refer to
 
-  // Set on the link's thread before plan_is_known_, read-only after that.
+  // Set on the link's thread before plan_is_known_; read-only afterwards.
   config config_;
   protocol::open_owner order_;
   arena::geometry shape_;
   std::shared_ptr<const device::transfer_plan> plan_;
-  std::optional<failure> refused_;    // open_owner could not be followed
-  std::promise<bool> plan_is_known_;  // false: refused, or asked to stop before that
+  std::optional<failure> refused_;    // why open_owner could not be carried out
+  std::promise<bool> plan_is_known_;  // false: refused, or asked to stop before the plan was known
   bool planned_ = false;
 
-  std::atomic<bool> finished_{false};  // the sink, after a whole stream
+  std::atomic<bool> finished_{false};  // the sink has finished a whole stream
   std::atomic<bool> whole_{false};
   struct {
     std::atomic<std::uint64_t> uploads{0};
     std::atomic<std::uint64_t> bytes{0};
     std::atomic<bool> pinned{false};
-  } uploaded_;                            // since the last counts()
-  std::atomic<stream_position> base_{0};  // batches before this one are in the program's state
-  std::atomic<bool> alone_{false};        // the group is over
+  } uploaded_;                            // since the previous counts()
+  std::atomic<stream_position> base_{0};  // the program's state contains the batches before this one
+  std::atomic<bool> alone_{false};        // the group has ended
 
   // Used by run()'s thread only.
   std::shared_ptr<batch_home> home_;

@@ -41,14 +41,14 @@ result<void> owner_jobs::run() {
     if (auto* why = std::get_if<failure>(&taken)) return tl::unexpected(std::move(*why));
     if (std::holds_alternative<hand_over::stream_ended>(taken)) return {};
     if (auto ok = answer(std::move(std::get<ready_batch>(taken))); !ok) {
-      send();  // what was done before is done
+      send();  // earlier jobs are complete: report them
       return ok;
     }
   }
 }
 
 result<void> owner_jobs::answer(ready_batch job) {
-  // If this job kills us, the session reads here which one it was.
+  // If this job kills us, the session finds it here.
   const auto mark = static_cast<std::uint32_t>(job.upload & generation_mask);
   if (around_.flight != nullptr)
     around_.flight->publish({arena::phase::loading, 0, 0, mark}, job.job->function);
@@ -63,7 +63,7 @@ result<void> owner_jobs::answer(ready_batch job) {
   if (answers_.size() == answers_a_message || answer_bytes_ >= program_result_bytes_max ||
       !around_.consumer->has_batch())
     send();
-  // Only now: a process that dies before has not answered it.
+  // Only now: a process that dies earlier has not answered the job.
   if (around_.flight != nullptr) {
     around_.flight->sample_done();
     around_.flight->rest();

@@ -1,5 +1,5 @@
-// The main thread's work in the owner's process of a pool: takes results of jobs as they reach the device, has their
-// programs run, and answers. Used by owner_body.
+// The main thread's work in the owner's process of a pool: takes job results as they reach the device, runs
+// their programs, and sends the answers. Used by owner_body.
 #pragma once
 
 #include "actors/gpu_owner/hand_over.hpp"
@@ -12,14 +12,14 @@
 
 namespace penstock::gpu_owner {
 
-/// What the owner has counted since the last message.
+/// The owner's counts since the previous message.
 struct upload_counts {
   std::uint64_t uploads = 0;
   std::uint64_t bytes = 0;
   bool pinned = false;
 };
 
-/// What the owner actor is to upload.
+/// The upload orders for the owner actor.
 [[nodiscard]] upload_batches orders_of(protocol::upload_jobs order);
 
 class owner_jobs {
@@ -28,13 +28,13 @@ class owner_jobs {
     hand_over* consumer = nullptr;
     protocol::owners_session_link* link = nullptr;
     arena::flight_writer* flight = nullptr;        ///< may be null
-    std::function<void(std::uint32_t)> give_back;  ///< a buffer
+    std::function<void(std::uint32_t)> give_back;  ///< returns a buffer
     std::function<upload_counts()> counts;
   };
 
   owner_jobs(surroundings around, job_programs& programs) : around_(std::move(around)), programs_(programs) {}
 
-  /// Until the session has it stop. Refuses when the device is lost.
+  /// Runs until the session stops it. Fails when the device is lost.
   result<void> run();
 
  private:

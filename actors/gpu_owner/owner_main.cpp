@@ -49,7 +49,7 @@ owner_program::owner_program() {
 
 int owner_program::run() {
   body_.run();
-  return exit_codes::failed;  // it has called ends()
+  return exit_codes::failed;  // the body has called ends()
 }
 
 void owner_program::introduced(const protocol::open_owner& order, const config& settings) {
@@ -58,13 +58,13 @@ void owner_program::introduced(const protocol::open_owner& order, const config& 
 }
 
 void owner_program::ends(int code, const std::optional<protocol::worker_gives_up>& last_words) {
-  // A lost context makes calls fail on several threads at once. Only the first one reports it.
+  // A lost context makes calls fail on several threads at once. Only the first of them reports it.
   while (dying_.test_and_set()) ::pause();
   if (last_words) link_->send(*last_words);
   child::leave(code, [this](std::function<void()> then) { link_->when_sent(std::move(then)); });
 }
 
-/// This process ends so that another one goes on from the last agreed snapshot.
+/// Ends this process so that another one continues from the last agreed snapshot.
 void owner_program::stuck(const std::string& why) {
   log::warn("group", "{}: ending this process", why);
   ends(exit_codes::temporary, std::nullopt);

@@ -5,11 +5,11 @@
 //             gpu_processes_seen, partition_attached, worker_gives_up
 //   owns      the device (through the GPU owner actor), the sink
 //
-// What it does is in owner_body.hpp; this is the process around it: the descriptors that it inherits, its heartbeat, its
-// exit codes. The main thread is the consumer.
+// owner_body.hpp contains the work itself; this is the process around it: the inherited descriptors, the
+// heartbeat and the exit codes. The main thread is the consumer.
 //
-// After a sticky device error it reports the error and exits 79 without destructors: nothing in a poisoned
-// context can be freed. The session starts a new owner and resends what was not acknowledged.
+// After a sticky device error the process reports the error and exits 79 without destructors: nothing in a
+// poisoned context can be freed. The session starts a new owner and resends everything not acknowledged.
 #pragma once
 
 namespace penstock {

@@ -42,8 +42,8 @@ class plugin_sink final : public batch_sink {
         communicator_(std::move(communicator)) {}
 
   result<void> take(const Batch& batch) override {
-    // The legacy default stream: the program need not know any of our streams, and the copy stream does not
-    // wait for it.
+    // Use the legacy default stream: the program need not know our streams, and the copy stream does not wait
+    // for it.
     const stream_handle stream{};
     const std::string which = fmt::format("with batch {} of epoch {}", batch.sequence(), batch.epoch());
     const DeviceBatch view{batch.epoch(),   batch.sequence(),   batch.samples(),
@@ -54,7 +54,7 @@ class plugin_sink final : public batch_sink {
       program_->on_batch(view, stream);
     });
     if (done) done = device_->finish(stream);
-    // An abort ends work that waits for other ranks, with whatever is in the memory.
+    // An abort ends work that waits for other ranks and leaves arbitrary values in memory.
     if (communicator_ && communicator_->is_lost(used))
       return refuse(errc::group_failed, "the communicator of the group was lost {}", which);
     return done;
@@ -91,7 +91,7 @@ class plugin_sink final : public batch_sink {
   std::unique_ptr<DeviceProgram> program_;  // its code stays loaded: unloading gains nothing
   std::shared_ptr<device::device> device_;
   std::shared_ptr<communicator_side> communicator_;  // null: the group has none
-  bool gives_snapshots_ = true;                      // until it declines to give one
+  bool gives_snapshots_ = true;                      // false once the program has declined to give one
 };
 
 }  // namespace
@@ -99,7 +99,7 @@ class plugin_sink final : public batch_sink {
 result<std::unique_ptr<batch_sink>> open_plugin(const std::string& path,
                                                 std::shared_ptr<device::device> device,
                                                 std::shared_ptr<communicator_side> communicator) {
-  // dlopen() would search the system's library folders for a name without a slash.
+  // Without a slash in the name, dlopen() would search the system's library folders.
   const std::string absolute = std::filesystem::absolute(path).native();
   void* const library = ::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return refuse(errc::sink, "opening the device program: {}", ::dlerror());

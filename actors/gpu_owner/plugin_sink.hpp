@@ -1,5 +1,5 @@
-// A device program as a sink: opens the shared library and makes its work run after the batch is ready and
-// before it is released.
+// A device program as a sink: loads the shared library and runs the program's work after a batch is ready and
+// before the batch is released.
 #pragma once
 
 #include "actors/gpu_owner/batch_sink.hpp"

@@ -13,8 +13,8 @@
 namespace penstock::job_worker {
 namespace {
 
-// For the life of the process: a handler that runs late on another thread must not meet a descriptor that has
-// become something else.
+// Stays open for the life of the process: a handler that runs late on another thread must not write to a
+// reused descriptor.
 std::atomic<int> event{-1};
 std::atomic<bool> came{false};
 struct sigaction usual {};
@@ -27,7 +27,7 @@ void on_abort(int signal, siginfo_t* info, void* /*context*/) {
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(event, &one, sizeof one);
   } else {
-    // It is delivered again when this handler has returned.
+    // The signal arrives again when this handler returns.
     ::sigaction(signal, &usual, nullptr);
     ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), signal);
   }

@@ -1,11 +1,12 @@
-// The session's wish that this worker die (SIGABRT: a job's time is up, or it was cancelled), put off until the worker has
-// killed what runs below it.
+// Delays the session's SIGABRT (a job has exceeded its timeout or was cancelled) until the worker has killed
+// the processes below it.
 #pragma once
 
 namespace penstock::job_worker {
 
-/// While it exists a SIGABRT from another process only makes fd() readable; follow(), or its end, delivers the signal. One
-/// at a time. abort() of this process works as ever. Without descriptors it does nothing.
+/// While this object exists, a SIGABRT from another process only makes fd() readable; follow() or the
+/// destructor delivers the signal. One object at a time. This process's own abort() works as usual. Does
+/// nothing if no descriptors are free.
 class abort_notice {
  public:
   abort_notice();
@@ -13,7 +14,7 @@ class abort_notice {
   abort_notice(const abort_notice&) = delete;
   abort_notice& operator=(const abort_notice&) = delete;
 
-  /// Readable when a SIGABRT has come; -1 without descriptors.
+  /// Readable after a SIGABRT; -1 if no descriptors were free.
   [[nodiscard]] int fd() const noexcept;
   [[nodiscard]] bool has_come() const noexcept;
   /// Dies of SIGABRT.

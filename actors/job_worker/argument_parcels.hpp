@@ -1,6 +1,6 @@
 // Arguments received in memory files, kept until their rows start. They arrive in the order of leases and
-// rows, but not all are needed: the argument of a revoked job may or may not have been sent. Used by the
-// job_runner; not thread-safe.
+// rows, but some are not needed: the session may or may not have sent the argument of a revoked job. Used by
+// the job_runner; not thread-safe.
 #pragma once
 
 #include "actors/protocol/messages.hpp"
@@ -16,13 +16,12 @@ class argument_parcels {
  public:
   explicit argument_parcels(int socket) noexcept : socket_(socket) {}
 
-  /// The argument of a row; waits for it up to `patience`. Empty: it has not arrived. Other arguments
-  /// received meanwhile are kept if their row or lease is still to come. Refuses like receive_parcel.
+  /// The argument of a row; waits for it up to `patience`. Empty: it has not arrived. Keeps other arguments
+  /// that arrive meanwhile if their row or lease is still to come. Fails like receive_parcel.
   result<std::optional<protocol::parcel>> take(const protocol::run_jobs& lease, std::uint32_t row,
                                                nanoseconds patience);
 
-  /// No row of this lease will start any more: frees the arguments received for it, and later ones when they
-  /// arrive.
+  /// No more rows of this lease will start: frees its arguments, including those that arrive later.
   void lease_over(const protocol::run_jobs& lease);
 
   [[nodiscard]] std::size_t kept() const noexcept { return kept_.size(); }
@@ -31,8 +30,8 @@ class argument_parcels {
   [[nodiscard]] bool wanted(const protocol::parcel_label& label) const;
 
   int socket_;
-  std::deque<protocol::parcel> kept_;            // at most what the session has sent ahead
-  std::map<std::uint32_t, std::uint32_t> over_;  // by slot: the generation of its last lease
+  std::deque<protocol::parcel> kept_;            // at most what the session has sent in advance
+  std::map<std::uint32_t, std::uint32_t> over_;  // slot -> generation of its last lease that ended
 };
 
 }  // namespace penstock::job_worker

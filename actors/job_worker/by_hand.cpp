@@ -75,7 +75,7 @@ int run(const std::vector<named_function>& functions, const std::string& name, s
                                   near.empty() ? "" : fmt::format(", is '{}' meant?", near)));
     return exit_usage;
   }
-  // Whatever the function prints must not end up in its result.
+  // The function's own output must not end up in the result.
   const int out = ::dup(STDOUT_FILENO);
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
   const auto argument = everything_from(STDIN_FILENO);
@@ -177,7 +177,7 @@ int run_by_hand(const std::vector<named_function>& functions) {
     for (const named_function& f : functions) fmt::print("{}\n", printable(f.name));
     return exit_codes::finished;
   }
-  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // as a pool would start it
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // as in a worker that a pool starts
   return run(functions, request->function, program);
 }
 

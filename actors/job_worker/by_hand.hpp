@@ -15,14 +15,14 @@
 namespace penstock::job_worker {
 
 struct by_hand_request {
-  bool asked = false;  ///< one of our options was given
+  bool asked = false;  ///< one of our options was present
   bool help = false;
   bool list = false;
   std::string function;  ///< to run; empty: none
 };
 
 /// Parses the program's arguments (without its name). Arguments before the first of our options belong to the
-/// program (`./my-worker --commands --run command`); from there on all must be ours. Refuses with
+/// program (`./my-worker --commands --run command`); from there on, all must be our options. Refuses with
 /// errc::usage.
 result<by_hand_request> parse_by_hand(const std::vector<std::string>& arguments);
 

@@ -28,13 +28,13 @@ using clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds memory_is_looked_at_every{50};
 constexpr std::chrono::milliseconds orphans_are_looked_at_every{1000};
 
-/// The private memory of a command and all processes that it started.
+/// Limits the private memory of a command and all processes that it started.
 class memory_limit {
  public:
   memory_limit(const command_family& family, std::uint64_t most) : family_(family), most_(most) {}
 
   [[nodiscard]] bool exists() const { return most_ > 0; }
-  /// Kills them all if they exceed the limit. Looks no more often than memory_is_looked_at_every.
+  /// Kills all of them if they exceed the limit. Checks at most every memory_is_looked_at_every.
   void enforce() {
     if (most_ == 0 || clock::now() < next_look_) return;
     next_look_ = clock::now() + memory_is_looked_at_every;
@@ -43,7 +43,7 @@ class memory_limit {
     exceeded_ = now;
     family_.kill();
   }
-  /// Its memory when it was killed; 0: it was not killed.
+  /// The memory in use when they were killed; 0: they were not killed.
   [[nodiscard]] std::uint64_t exceeded() const { return exceeded_; }
 
  private:
@@ -62,7 +62,7 @@ class memory_limit {
 };
 
 /// Reads until the command itself exits, not until end of file: processes that it started may keep the pipes
-/// open. Returns early if the worker is to die.
+/// open. Returns early if the worker must die.
 int status_of(const process::child& command, captured_output& out, captured_output& err, memory_limit& memory,
               command_family& family, group_watchdog& watchdog, const abort_notice& notice) {
   const auto patience = memory.exists() ? memory_is_looked_at_every : orphans_are_looked_at_every;
@@ -80,7 +80,9 @@ int status_of(const process::child& command, captured_output& out, captured_outp
     over = news[2].revents != 0;
     if (news[0].revents != 0) out.take();
     if (news[1].revents != 0) err.take();
-    if (news[4].revents != 0) static_cast<void>(watchdog.start());  // without a process there is no watchdog
+    if (news[4].revents != 0)
+      static_cast<void>(watchdog.start());  // if it cannot start, the groups are
+                                            // unwatched
   }
   int status = 0;
   while (::waitpid(command.pid, &status, 0) < 0 && errno == EINTR) {
@@ -96,7 +98,7 @@ int status_of(const process::child& command, captured_output& out, captured_outp
   // The command has already written its core file, if any.
   const rlimit none{0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
-  ::signal(signal, SIG_DFL);  // our handler would write the worker's own stack
+  ::signal(signal, SIG_DFL);  // our handler would print the worker's own stack
   sigset_t one;
   ::sigemptyset(&one);
   ::sigaddset(&one, signal);

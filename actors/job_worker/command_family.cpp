@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::seconds orphans_are_reaped_every{1};
 
-/// Much cheaper than a list of all descendants. Commands are started on the first thread, and it adopts orphans.
+/// Much cheaper than listing all descendants. The first thread starts the commands and adopts orphans.
 bool is_only_child(pid_t pid) {
   std::ifstream children(fmt::format("/proc/self/task/{}/children", ::getpid()));
   pid_t one = 0;
@@ -33,7 +33,7 @@ command_family::command_family(const group_watchdog& watchdog) : watchdog_(watch
   do {
     reaped = ::waitpid(-1, nullptr, WNOHANG);
   } while (reaped > 0);
-  if (reaped < 0 || is_only_child(watchdog.pid())) return;  // nothing was left behind
+  if (reaped < 0 || is_only_child(watchdog.pid())) return;  // no process is left
   const std::vector<pid_t> left = members();
   earlier_.insert(left.begin(), left.end());
 }
@@ -67,7 +67,7 @@ void command_family::reap_orphans(pid_t command) {
   if (now < next_reaping_) return;
   next_reaping_ = now + orphans_are_reaped_every;
   siginfo_t first{};
-  // A command that has ended hides the orphans behind it; they are reaped before the next one.
+  // An exited command hides the orphans behind it; they are reaped before the next command.
   while (::waitid(P_ALL, 0, &first, WEXITED | WNOHANG | WNOWAIT) == 0 && first.si_pid != 0 &&
          first.si_pid != command) {
     ::waitpid(first.si_pid, nullptr, WNOHANG);

@@ -1,6 +1,6 @@
-// The processes of a command: its own, and all that it has started, also those that have left its process group or lost
-// their parent. For this the worker adopts orphans (PR_SET_CHILD_SUBREAPER) and waits for any child, so only a program
-// whose children are all commands may use it.
+// The processes of a command: its own, and all that it has started, including those that have left its
+// process group or lost their parent. To find them, the worker adopts orphans (PR_SET_CHILD_SUBREAPER) and
+// waits for any child, so only a program whose children are all commands may use this class.
 #pragma once
 
 #include "actors/job_worker/group_watchdog.hpp"
@@ -15,16 +15,16 @@ namespace penstock::job_worker {
 
 class command_family {
  public:
-  /// Construct it before the command starts. What earlier commands have left behind does not belong to it, nor does the
-  /// process of `watchdog`, which outlives it.
+  /// Construct before the command starts. Excludes processes left by earlier commands, and the process of
+  /// `watchdog`, which must outlive this object.
   explicit command_family(const group_watchdog& watchdog);
 
   /// Parents come before their children.
   [[nodiscard]] std::vector<pid_t> members() const;
-  /// Kills them all with SIGKILL. Stops them first, so that none can start another process, or die before its
-  /// children are known.
+  /// Kills all members with SIGKILL. Stops them first, so that none can start another process, or die before
+  /// its children are known.
   void kill() const;
-  /// Reaps orphans that have ended, not the command itself. Cheap enough to be called at any time.
+  /// Reaps orphans that have ended, but not the command itself. Cheap enough to call at any time.
   void reap_orphans(pid_t command);
 
  private:

@@ -1,4 +1,5 @@
-// The output of a command: one of its descriptors, kept in memory up to a limit, or written to a file by the command itself.
+// The output of a command to one of its descriptors: kept in memory up to a limit, or written to a file by
+// the command itself.
 #pragma once
 
 #include "actors/protocol/command_job.hpp"
@@ -11,21 +12,21 @@ namespace penstock::job_worker {
 
 class captured_output {
  public:
-  /// `most`: how many bytes are kept.
+  /// `most`: how many bytes to keep.
   explicit captured_output(std::uint64_t most) : most_(most) {}
 
-  /// Opens a pipe or, with a `file`, that. An existing file is replaced: what still writes to it keeps the old one.
-  /// Returns 0 or an errno.
+  /// Opens the file, or a pipe if `file` is empty. Replaces an existing file: processes that still write to
+  /// it keep the old one. Returns 0 or an errno.
   [[nodiscard]] int open(const std::string& file);
   [[nodiscard]] int command_end() const { return write_.get(); }
   void close_command_end() { write_.reset(); }
-  /// To be polled; -1 after the end of the pipe, and for a file.
+  /// The descriptor to poll; -1 after the end of the pipe, and for a file.
   [[nodiscard]] int fd() const { return read_.get(); }
 
-  /// Reads what is available. Output beyond the limit is read too, and dropped: the command must not block on
-  /// a full pipe.
+  /// Reads what is available. Also reads and drops output beyond the limit: the command must not block on a
+  /// full pipe.
   void take();
-  /// When the command has exited: reads the rest, or the beginning of the file.
+  /// Call when the command has exited: reads the rest of the pipe, or the beginning of the file.
   protocol::command_output finish();
 
  private:

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <utility>
 
-extern char** environ;  // NOLINT: POSIX declares it nowhere
+extern char** environ;  // NOLINT: no POSIX header declares it
 
 namespace penstock::job_worker {
 namespace {
@@ -48,7 +48,7 @@ bool is_executable(const std::string& file) {
   return ::stat(file.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && ::access(file.c_str(), X_OK) == 0;
 }
 
-/// A name with a slash is a file; another one is looked up in PATH.
+/// A name with a slash is a path; any other is looked up in PATH.
 std::string program_of(const protocol::command_job& job, const std::vector<std::string>& environment) {
   const std::string& name = job.arguments.front();
   if (name.find('/') != std::string::npos) return name;
@@ -65,7 +65,8 @@ std::string program_of(const protocol::command_job& job, const std::vector<std::
   throw job_exception("command", fmt::format("there is no program '{}' in PATH", printable(name)), {});
 }
 
-/// Whether a file that the kernel cannot execute may be a script without `#!`, rather than a program for another machine.
+/// Whether a file that the kernel cannot execute may be a script without `#!`, rather than a program for
+/// another machine.
 bool may_be_script(const std::string& file) {
   const unique_fd opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, looked_at_of_a_script> begin;

@@ -1,4 +1,4 @@
-// Starts the command of a job: finds its program, makes its environment, and leads its output away.
+// Starts the command of a job: finds its program, builds its environment and redirects its output.
 #pragma once
 
 #include "actors/job_worker/command_output.hpp"
@@ -11,16 +11,16 @@
 
 namespace penstock::job_worker {
 
-/// The command in one line, for people.
+/// The command in one line, for texts.
 [[nodiscard]] std::string shown(const protocol::command_job& job);
 
-/// `base` with the changes of a job: "NAME=value", or "NAME": without it.
+/// `base` with the changes of a job: "NAME=value" sets a variable, "NAME" removes it.
 [[nodiscard]] std::vector<std::string> changed_environment(std::vector<std::string> base,
                                                            const std::vector<std::string>& changes);
 
-/// Starts it with no descriptor of ours but its outputs, with stdin from /dev/null, and in a process group of its own, which
-/// `group` announces. A file without a format that the kernel knows is run by /bin/sh, as shells and xargs do it. Throws
-/// job_exception (type "command").
+/// Starts the command in its own process group, which `group` announces. It inherits no descriptors of ours
+/// but its outputs; its stdin is /dev/null. /bin/sh runs a file whose format the kernel does not know, as
+/// shells and xargs do. Throws job_exception (type "command").
 [[nodiscard]] process::child start_command(const protocol::command_job& job, captured_output& out,
                                            captured_output& err, group_watchdog::entry& group);
 

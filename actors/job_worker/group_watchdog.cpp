@@ -24,9 +24,9 @@ std::span<entry> entries_in(const mapping& table) noexcept {
   return {std::launder(reinterpret_cast<entry*>(table.bytes().data())), group_watchdog::groups_max};
 }
 
-/// The watching process, from fork on: only async-signal-safe calls, since other threads may have held any lock.
+/// The watching process after fork: only async-signal-safe calls, since other threads may have held any lock.
 [[noreturn]] void watch(int worker_end, std::span<entry> groups) {
-  ::setpgid(0, 0);  // what kills the worker's group must not kill this process
+  ::setpgid(0, 0);  // a kill of the worker's group must not reach this process
   ::prctl(PR_SET_NAME, "penstock-groups");
   sigset_t all;
   ::sigfillset(&all);
@@ -68,7 +68,7 @@ int group_watchdog::start() {
   const pid_t pid = ::fork();
   if (pid < 0) return errno;
   if (pid == 0) watch(read_end.get(), entries_in(table_));
-  ::setpgid(pid, pid);  // it does the same: whichever comes first
+  ::setpgid(pid, pid);  // the child does the same; either call may come first
   process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)));
   if (!process_) {
     const int trouble = errno;

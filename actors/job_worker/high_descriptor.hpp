@@ -1,4 +1,4 @@
-// Duplicates of descriptors, out of the way of user code that closes the low ones.
+// Duplicates descriptors to high numbers, because user code may close the low ones.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -7,8 +7,8 @@
 
 namespace penstock::job_worker {
 
-/// A duplicate with a number from 200 on; a lower one where the limit on open files (ulimit -n) forbids that. Empty if
-/// there is no descriptor left, or none to duplicate. Close-on-exec.
+/// A duplicate numbered 200 or higher, or lower if the limit on open files (ulimit -n) forbids that. Empty if
+/// no descriptor is free or `fd` is invalid. Close-on-exec.
 inline unique_fd high_duplicate(int fd) noexcept {
   for (int from = 200; from > 0; from /= 2) {
     if (const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, from); copy >= 0) return unique_fd(copy);

@@ -30,7 +30,7 @@ void JobCall::give(std::span<const std::byte> bytes) {
   const std::less<const std::byte*> before;
   const bool in_result = before(bytes.data(), result_.data() + result_.size()) &&
                          before(result_.data(), bytes.data() + bytes.size());
-  // reserve() may unmap what result() returned.
+  // reserve() may unmap the memory that result() returned.
   const std::vector<std::byte> copy(in_result ? bytes.begin() : bytes.end(), bytes.end());
   if (in_result) bytes = copy;
   const std::span<std::byte> to = result(bytes.size());

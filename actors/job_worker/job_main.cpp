@@ -24,7 +24,7 @@ namespace {
 
 using protocol::functions_described;
 
-/// Why a pool cannot serve these functions; empty if it can.
+/// Why a pool cannot use these functions; empty if it can.
 std::string mistake_in(const std::map<std::string, job_function>& functions) {
   if (functions.empty()) return "the worker program has no functions: job_main({{\"name\", function}})";
   if (functions.size() > functions_described::functions_max) {
@@ -61,7 +61,7 @@ class worker {
   /// Runs until the process should exit; returns the exit code.
   int work() {
     while (!end_) {
-      // Also before each lease, because stop_work overtakes waiting leases.
+      // Also poll before each lease, because stop_work overtakes waiting leases.
       listen(leases_.empty() ? session_channel::wait::for_one : session_channel::wait::no);
       if (end_ || leases_.empty()) continue;
       const protocol::run_jobs lease = leases_.front();
@@ -164,7 +164,7 @@ class worker {
     const auto ran = runner_->run(lease);
     if (!ran && ran.error().code == errc::protocol) return give_up(exit_codes::protocol, ran.error());
     if (!ran) {
-      // A new process can go on; this one cannot.
+      // A new process can continue; this one cannot.
       fmt::print(stderr, "penstock: worker {} ends: {}\n", me_.worker, printable(ran.error().message));
       return end(exit_codes::failed);
     }

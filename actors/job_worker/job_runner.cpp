@@ -22,10 +22,10 @@ using arena::row_state;
 using clock = std::chrono::steady_clock;
 
 constexpr auto report_every = 1ms;
-// how often to poll the link: a poll is a system call, and jobs may be shorter than that
+// How often to poll the link: a poll is a system call, and jobs may be shorter than one.
 constexpr auto look_every = 50us;
-constexpr auto parcel_deadline = 10s;  // if it takes longer, the session is gone
-constexpr auto parcel_slice = 50ms;    // in between, check for a revoked row and for stop_work
+constexpr auto parcel_deadline = 10s;  // after that, the session is gone
+constexpr auto parcel_slice = 50ms;    // between slices, check for a revoked row and for stop_work
 constexpr int exit_code_of_strays = 1;
 constexpr std::size_t work_name_max = 450;  // the flight recorder keeps 500 bytes
 
@@ -34,7 +34,7 @@ constexpr std::size_t work_name_max = 450;  // the flight recorder keeps 500 byt
 /// How a job ended.
 struct job_runner::ending {
   row_state how = row_state::finished;
-  arena::job_exception_text error{};  // unless finished
+  arena::job_exception_text error{};  // empty if finished
   nanoseconds busy{0};
 
   void fail(row_state as, std::string type, std::string text) {
@@ -43,7 +43,7 @@ struct job_runner::ending {
   }
 };
 
-/// The lease in progress, and how far it has been reported.
+/// The current lease, and how much of it has been reported.
 class job_runner::current_lease {
  public:
   current_lease(const job_context& context, const protocol::run_jobs& order, std::uint64_t first_result)
@@ -58,7 +58,7 @@ class job_runner::current_lease {
     looked_ = now;
     return context_.told_to_stop();
   }
-  /// All rows before `rows` are over. Reports them if a report is due.
+  /// All rows before `rows` have ended. Reports them if a report is due.
   void over(std::uint32_t rows, steady_time now) {
     over_ = rows;
     if (now - reported_at_ < report_every) return;
@@ -84,7 +84,7 @@ class job_runner::current_lease {
   steady_time looked_ = reported_at_;
 };
 
-/// The interface for a function: memory for its result, and a way to name its current work.
+/// A function's interface: memory for its result, and a way to name its current work.
 class job_runner::described_room final : public JobCall::room {
  public:
   described_room(job_runner& runner, current_lease& lease, std::uint32_t row, const arena::job_reading& job,
@@ -94,7 +94,7 @@ class job_runner::described_room final : public JobCall::room {
   std::span<std::byte> reserve(std::uint64_t bytes) override { return lease_.room.reserve(bytes); }
   void shorten(std::uint64_t bytes) override { lease_.room.shorten(bytes); }
   void describe(std::string_view work) override {
-    if (::getpid() != runner_.process_) return;  // forked by the function
+    if (::getpid() != runner_.process_) return;  // the function has forked
     runner_.context_.flight.publish(
         {arena::phase::loading, lease_.order().slot, row_, lease_.order().generation},
         runner_.name_for_people(job_, work), job_.limit, since_);
@@ -140,7 +140,7 @@ result<job_runner::outcome> job_runner::run(const protocol::run_jobs& order) {
     }
     const steady_time now = clock::now();
     lease.over(row + 1, now);
-    if (row + 1 == *rows) lease.report();  // the caller need not wait for the clean-up below
+    if (row + 1 == *rows) lease.report();  // report first: the caller need not wait for the clean-up below
     settle_process();
     if (!why_.empty()) {
       end = outcome::unfit;
@@ -190,8 +190,7 @@ result<job_runner::step> job_runner::run_row(current_lease& lease, std::uint32_t
   how.busy = clock::now() - now;
   context_.flight.publish(arena::phase::checking);
   look_after(*job, lease.room, how);
-  // Anything but a result in the slot needs memory files and descriptors, so restore the resource limits
-  // first.
+  // A result outside the slot needs memory files and descriptors, so restore the resource limits first.
   unsettled_ = job->job;
   if (how.how != row_state::finished || lease.room.lies_elsewhere()) settle_process();
   hand_over(lease, row, std::move(how));
@@ -199,14 +198,14 @@ result<job_runner::step> job_runner::run_row(current_lease& lease, std::uint32_t
   return step::over;
 }
 
-/// A row that is revoked in the meantime gets an empty argument: it will not start.
+/// If the row is revoked meanwhile, its argument is empty: the row will not start.
 result<job_runner::step> job_runner::fetch_argument(current_lease& lease, std::uint32_t row,
                                                     const arena::job_reading& job, mapping& elsewhere,
                                                     std::span<const std::byte>& argument) {
   const steady_time until = clock::now() + parcel_deadline;
   while (clock::now() < until) {
     const auto came = arguments_.take(lease.order(), row, parcel_slice);
-    // Not a protocol violation by the session: some job has closed the socket or read from it.
+    // Not a protocol violation by the session: a job has closed the socket or read from it.
     if (!came) return refuse(errc::system, "the argument of job {}: {}", job.job, came.error().message);
     if (came->has_value()) {
       elsewhere = map_read_only((*came)->file.get(), {0, (*came)->label.bytes});
@@ -243,8 +242,8 @@ job_runner::ending job_runner::call(const arena::job_reading& job, std::span<con
     how.error = thrown();
   }
   if (::getpid() != process_) {
-    // We are in a child that the function forked, and which returned from it. It must not touch anything that
-    // the session sees.
+    // This is a child that the function forked and that returned from the function. It must not touch
+    // anything that the session sees.
     static_cast<void>(
         write_all(STDERR_FILENO, fmt::format("penstock: a process that job {} forked returned from its "
                                              "function; it ends here\n",
@@ -254,7 +253,7 @@ job_runner::ending job_runner::call(const arena::job_reading& job, std::span<con
   return how;
 }
 
-/// Checks for side effects: writing past its result, loading CUDA.
+/// Checks for side effects: writes beyond its result, CUDA.
 void job_runner::look_after(const arena::job_reading& job, const result_room& room, ending& how) {
   if (const std::uint64_t beyond = room.overrun(); beyond > 0) {
     how.fail(row_state::too_large, "penstock::error",
@@ -297,7 +296,7 @@ void job_runner::hand_over(current_lease& lease, std::uint32_t row, ending how) 
   lease.report();  // this result takes memory from the pool, so report the finished rows first
 }
 
-/// Stores the error where there is room for it; cuts what does not fit.
+/// Stores the error where there is space for it; cuts it if necessary.
 result_room::place job_runner::keep_error(result_room& room, ending& how) const {
   for (const bool elsewhere : {true, false}) {
     room.forget();
@@ -306,7 +305,7 @@ result_room::place job_runner::keep_error(result_room& room, ending& how) const 
       const std::span<std::byte> to = room.reserve(bytes.size());
       std::ranges::copy(bytes, to.begin());
     } catch (const error&) {
-      continue;  // no memory, or no descriptor
+      continue;  // out of memory or descriptors
     }
     if (auto kept = room.keep()) return std::move(*kept);
   }
@@ -317,7 +316,7 @@ bool job_runner::send_elsewhere(current_lease& lease, std::uint32_t row, const r
   const protocol::parcel_label label{lease.order().slot, lease.order().generation, row, place.bytes};
   auto sent = protocol::send_parcel(context_.parcels, label, place.file.get());
   if (!sent || *sent) return sent.has_value();
-  // The session reads parcels only when rows are reported, and may have had no report for this lease yet.
+  // The session reads parcels only when rows are reported, and may not have got a report of this lease yet.
   lease.report();
   sent = protocol::send_parcel(context_.parcels, label, place.file.get(), parcel_deadline);
   return sent.value_or(false);

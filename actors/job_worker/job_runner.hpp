@@ -1,4 +1,4 @@
-// Runs one lease: executes the rows of a slot's table in order and marks the current one in the flight
+// Runs one lease: executes the rows of a slot's table in order and marks the current row in the flight
 // recorder. A plain class, testable without a process; driven by job_main.
 //
 // The stages of a row:
@@ -8,7 +8,7 @@
 //     --> its result or error to the slot, or elsewhere --> row: finished | failed | too_large
 //     --> what it changed about the process is set back (process_settings)
 //
-// Rows finished before a death stay finished: the table says so, without a message.
+// Rows finished before a death stay finished: the table records them without a message.
 #pragma once
 
 #include "actors/child/cuda_watch.hpp"
@@ -41,7 +41,7 @@ struct job_context {
   process_settings& settings;
   worker_ref me;
   int parcels = -1;                 ///< socket for arguments and results that do not fit a slot
-  std::uint64_t elsewhere_max = 0;  ///< maximum bytes of a result outside of its slot
+  std::uint64_t elsewhere_max = 0;  ///< maximum bytes of a result outside its slot
   std::function<void(const protocol::jobs_done&)> report;
   /// Polled between rows, at most every 50 us. True: return after the current job.
   std::function<bool()> told_to_stop;
@@ -52,13 +52,13 @@ class job_runner {
   explicit job_runner(const job_context& context);
 
   enum class outcome : std::uint8_t {
-    done,     ///< every row is over
+    done,     ///< every row has ended
     stopped,  ///< told_to_stop() returned true; finished rows are reported
     unfit,    ///< this process must run no more jobs, for the reason in why(); finished rows are reported
   };
-  /// Runs the rows that were not revoked. An exception thrown by a function becomes its row's error. Refuses
-  /// with errc::protocol a lease of a slot that does not exist; with other codes whatever needs a new
-  /// process: a table overwritten by some job, an argument that does not arrive.
+  /// Runs the rows that were not revoked. An exception from a function becomes its row's error. Fails with
+  /// errc::protocol on a lease of a nonexistent slot, and with other codes when a new process is needed: a
+  /// job has overwritten the table, or an argument does not arrive.
   result<outcome> run(const protocol::run_jobs& lease);
   [[nodiscard]] const std::string& why() const noexcept { return why_; }
 
@@ -87,7 +87,7 @@ class job_runner {
   argument_parcels arguments_;
   child::cuda_watch cuda_{child::cuda_watch::sign::initialised};
   pid_t process_;
-  std::uint64_t unsettled_ = 0;  // the job after which settings have not been restored yet; 0: none
+  std::uint64_t unsettled_ = 0;  // the job after which settings are not restored yet; 0: none
   std::string name_;             // reused, to avoid an allocation per job
   std::string why_;
 };

@@ -20,10 +20,11 @@ struct shared_range {
   off_t offset = 0;
 };
 
-// As many slots as the flight recorder can name, and one result. Static: the child must not allocate.
+// Enough for as many slots as the flight recorder can name, plus one result. Static: the child must not
+// allocate.
 std::array<shared_range, 1024 + 1> ranges;
 
-/// In the child, before fork() returns there.
+/// Runs in the child, before fork() returns there.
 void copy_on_write() {
   for (const shared_range& one : ranges) {
     if (one.address == nullptr) continue;

@@ -12,12 +12,12 @@
 
 namespace penstock::job_worker {
 
-/// Protects the range for the lifetime of the object. Create and destroy all of them on one thread; any
-/// thread may fork. Covers fork() and functions built on it; not vfork and posix_spawn (which execute a
-/// program at once) and not a bare clone. Move-only.
+/// Protects the range for the lifetime of the object. Create and destroy all objects on one thread; any
+/// thread may fork. Covers fork() and functions built on it, but not vfork and posix_spawn (which execute a
+/// program at once), nor a bare clone. Move-only.
 class private_in_children {
  public:
-  /// `range` maps the file `fd` from `offset` on; both must stay valid and unchanged.
+  /// `range` maps the file `fd` from `offset`; both must stay valid and unchanged.
   private_in_children(std::span<std::byte> range, int fd, std::uint64_t offset);
   private_in_children(private_in_children&& other) noexcept;
   private_in_children& operator=(private_in_children&& other) noexcept;
@@ -28,7 +28,7 @@ class private_in_children {
   std::size_t entry_ = nowhere;
 };
 
-/// All slots of a worker. `fd` is the arena's.
+/// Protects all slots of a worker. `fd` is the arena's.
 std::vector<private_in_children> private_slots(const arena::slots_view& slots, int fd,
                                                const arena::geometry& shape, std::uint32_t partition);
 

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <utility>
 
-extern char** environ;  // NOLINT: POSIX declares it nowhere
+extern char** environ;  // NOLINT: no POSIX header declares it
 
 namespace penstock::job_worker {
 namespace {
@@ -38,7 +38,7 @@ unique_fd working_folder() {
   return high ? std::move(high) : std::move(here);
 }
 
-/// All limits that have an effect on Linux.
+/// Every limit that has an effect on Linux.
 struct named_limit {
   __rlimit_resource number;
   const char* name;
@@ -59,7 +59,7 @@ constexpr std::array<named_limit, process_settings::limits> resources{
      {RLIMIT_RTPRIO, "the limit on real-time priorities"},
      {RLIMIT_RTTIME, "the limit on real-time runs"}}};
 
-/// A direct getrlimit: the C library calls prlimit64, which takes the kernel twice as long.
+/// Calls getrlimit directly: the C library calls prlimit64, which takes the kernel twice as long.
 bool limit_now(const named_limit& which, rlimit& to) noexcept {
 #if defined(SYS_getrlimit) && defined(__LP64__)
   return ::syscall(SYS_getrlimit, which.number, &to) == 0;
@@ -89,7 +89,7 @@ process_settings::process_settings()
 
 process_settings::~process_settings() {
   restore_environment();
-  // The previous `environ` may be freed memory: setenv() frees it.
+  // `environ` may already point to freed memory: setenv() frees it.
   environ = nullptr;
   for (const char* entry : saved_pointers_) {
     const char* const equals = entry != nullptr ? std::strchr(entry, '=') : nullptr;

@@ -41,7 +41,7 @@ result<result_file> result_file::make(std::uint64_t bytes) {
   int status = 0;
   do {
     status =
-        // allocate now: touching a missing page later would raise SIGBUS
+        // Allocate now: touching a missing page later would raise SIGBUS.
         ::fallocate(file->get(), 0, 0, static_cast<off_t>(whole));
   } while (status != 0 && errno == EINTR);
   if (status != 0) return refuse_os(errc::out_of_memory, errno, what());
@@ -69,7 +69,7 @@ result<unique_fd> result_file::seal(std::uint64_t bytes) && {
   range_ = mapping();  // unmap: a file that is mapped for writing cannot be sealed
   if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0)
     return refuse_os(errc::system, errno, "cutting a result");
-  // A child forked just now may not have replaced its mapping by a private copy yet.
+  // A child that was just forked may not have replaced its mapping with a private copy yet.
   for (int tries = 1;; ++tries) {
     auto ok = seal_memory_file(file_.get(), penstock::seal::size_and_contents, "a result");
     if (ok) return std::move(file_);

@@ -1,5 +1,5 @@
-// Memory for the results of a lease's jobs: one after another in its slot; when the slot is full, each in a
-// memory file of its own. Not thread-safe. Used by the job_runner.
+// Memory for the results of a lease's jobs: one after another in its slot; once the slot is full, each in its
+// own memory file. Not thread-safe. Used by the job_runner.
 #pragma once
 
 #include "actors/job_worker/private_in_children.hpp"
@@ -13,18 +13,18 @@
 
 namespace penstock::job_worker {
 
-/// Memory that becomes a sealed file. Writes past the end are detected: up to 8 bytes by a guard word, more
-/// by a SIGSEGV.
+/// Memory that becomes a sealed file. Detects writes past the end: up to 8 bytes by a guard word, more by a
+/// SIGSEGV.
 class result_file {
  public:
-  /// All its pages are allocated when this returns. Refuses (errc::out_of_memory) when there is no memory or
-  /// a limit forbids a file of this size, (errc::system) when the kernel refuses something else. `bytes` > 0.
+  /// Allocates all pages before returning. Fails with errc::out_of_memory if there is no memory or a limit
+  /// forbids a file of this size, and with errc::system for any other error of the kernel. `bytes` > 0.
   static result<result_file> make(std::uint64_t bytes);
 
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return range_.bytes().first(bytes_); }
   [[nodiscard]] std::uint64_t overrun() const noexcept;
-  /// Truncates the file to `bytes` (at most bytes()), unmaps and seals it. Refuses (errc::system) if a
-  /// process started by user code keeps it mapped.
+  /// Truncates the file to `bytes` (at most bytes()), unmaps and seals it. Fails (errc::system) if a process
+  /// started by user code keeps it mapped.
   result<unique_fd> seal(std::uint64_t bytes) &&;
 
  private:
@@ -42,11 +42,11 @@ class result_room final : public JobCall::room {
   result_room(arena::job_slot slot, std::uint64_t first, std::uint64_t elsewhere_max) noexcept
       : slot_(slot), next_(first), elsewhere_max_(elsewhere_max) {}
 
-  // Called by the function. Both throw penstock::error, as documented for JobCall.
+  // The function calls these. Both throw penstock::error, as documented for JobCall.
   std::span<std::byte> reserve(std::uint64_t bytes) override;
   void shorten(std::uint64_t bytes) override;
 
-  // Called by the runner.
+  // The runner calls these.
 
   /// Call before each job: discards the previous job's result.
   void forget() noexcept;
@@ -60,13 +60,13 @@ class result_room final : public JobCall::room {
   /// The largest result possible now, in the slot or elsewhere.
   [[nodiscard]] std::uint64_t most() const noexcept;
 
-  /// Where a finished job's result is.
+  /// Where the result of a finished job is.
   struct place {
-    std::uint64_t offset = 0;  ///< in the slot
+    std::uint64_t offset = 0;  ///< within the slot
     std::uint64_t bytes = 0;
-    unique_fd file{};  ///< if it is not in the slot; sealed
+    unique_fd file{};  ///< the sealed file, if the result is not in the slot
   };
-  /// Keeps the result; the next one starts after it. Refuses like result_file.
+  /// Keeps the result; the next one starts after it. Fails like result_file.
   result<place> keep();
 
  private:

@@ -1,5 +1,5 @@
-// The link to the session as a job worker uses it: read by the main thread, between two jobs or while there
-// is none to run, without an io thread. Used by job_main.
+// A job worker's end of the link to the session: the main thread reads it between jobs, or while there is
+// none, without an io thread. Used by job_main.
 #pragma once
 
 #include "actors/protocol/wire.hpp"
@@ -11,14 +11,14 @@
 
 namespace penstock::job_worker {
 
-/// One thread.
+/// Used from one thread.
 class session_channel {
  public:
-  /// Uses a duplicate of `link` with a high number, so that a function that closes low descriptors does not
-  /// close the link.
+  /// Uses a high-numbered duplicate of `link`, so that a function that closes low descriptors does not close
+  /// the link.
   explicit session_channel(int link);
 
-  /// Returns when the kernel has the whole message. False: the session has closed the link.
+  /// Returns when the kernel has accepted the whole message. False: the session has closed the link.
   bool send(const protocol::from_worker& message);
 
   enum class wait : bool { no, for_one };
@@ -28,7 +28,7 @@ class session_channel {
     closed,    ///< the session has closed the link
     nonsense,  ///< invalid data: see what()
   };
-  /// Calls `take` for each message available; waits for the first if `how` says so.
+  /// Calls `take` for each available message; waits for the first one if `how` says so.
   news receive(wait how, const std::function<void(protocol::to_worker&&)>& take);
   [[nodiscard]] const std::string& what() const noexcept { return nonsense_; }
 

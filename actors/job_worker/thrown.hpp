@@ -5,8 +5,8 @@
 
 namespace penstock::job_worker {
 
-/// Call in a catch block: type (in C++ spelling), text and traceback of the current exception. A thread that
-/// is being cancelled (pthread_exit, pthread_cancel) cannot be handled; the process then aborts with a
+/// Call in a catch block. Returns type (in C++ spelling), text and traceback of the current exception. Cannot
+/// handle a thread that is being cancelled (pthread_exit, pthread_cancel): the process then aborts with a
 /// message.
 [[nodiscard]] arena::job_exception_text thrown();
 
