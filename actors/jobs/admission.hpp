@@ -1,5 +1,5 @@
-// Admission of jobs to a pool: the queue and the memory of schedule/job_bounds, for many threads. Callers of submit wait
-// here; results are counted here until their callers free them.
+// Admission of jobs to a pool: makes the queue and memory limits of schedule/job_bounds available to many
+// threads. Callers of submit wait here; results count here until their callers free them.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -17,10 +17,10 @@ namespace penstock::jobs {
 
 using schedule::submitter;
 
-/// How often a thread that waits checks whether it waits for itself.
+/// How often a waiting thread checks whether it waits for itself.
 inline constexpr std::chrono::milliseconds look_every{500};
 
-/// The number of the calling thread; never used again.
+/// The number of the calling thread; never reused.
 [[nodiscard]] schedule::job_bounds::thread_number this_thread() noexcept;
 
 /// Thread-safe.
@@ -31,42 +31,43 @@ class admission {
   /// At most `queue` jobs may wait, and at most `memory` bytes may be held.
   admission(std::uint64_t queue, std::uint64_t memory) : bounds_(queue, memory) {}
 
-  /// Waits until there is room for one more job, at most until `deadline`. Refuses with errc::timed_out,
-  /// naming what is full; with errc::usage if this thread waits for itself (schedule/job_bounds); with
-  /// errc::out_of_memory at once if `bytes` can never fit; with close()'s failure once that was called.
+  /// Waits until there is room for one more job, at most until `deadline`. Fails with errc::timed_out, naming
+  /// what is full; with errc::usage if this thread waits for itself (schedule/job_bounds); with
+  /// errc::out_of_memory at once if `bytes` can never fit; and with close()'s failure after close().
   result<void> enter(std::uint64_t bytes, steady_time deadline, submitter who = submitter::caller);
-  /// The same without waiting; false if full.
+  /// As enter(), but without waiting; false if full.
   result<bool> try_enter(std::uint64_t bytes, submitter who = submitter::caller);
 
   /// These jobs are no longer waiting. Call once per job: a job that waits again after a death is not counted
   /// again.
   void begun(std::uint64_t jobs);
-  /// A job has ended and its argument of `bytes` bytes is freed.
+  /// A job has ended and its argument of `bytes` bytes has been freed.
   void ended(std::uint64_t bytes);
-  /// A result was moved out of its slot (kept), and freed later (let_go). kept() never waits and may exceed
-  /// the bound: a finished result is never refused; jobs wait instead.
+  /// A result has left its slot (kept), and is later freed (let_go). kept() never waits and may exceed the
+  /// limit: a finished result is never refused; jobs wait instead.
   holding kept(std::uint64_t job, std::uint64_t bytes);
   void let_go(holding what);
 
-  /// Every waiting and future caller is refused with `why`.
+  /// Refuses every waiting and future caller with `why`.
   void close(failure why);
 
   // For the job scheduler.
 
   struct room {
-    std::uint64_t kept = 0;     ///< by callers, of results
-    std::uint64_t results = 0;  ///< what results may take
+    std::uint64_t kept = 0;     ///< bytes of results that callers hold
+    std::uint64_t results = 0;  ///< bytes that results may take
     std::uint64_t freed = 0;    ///< running total
   };
   [[nodiscard]] room room_now() const;
   [[nodiscard]] std::uint64_t results_before(std::uint64_t job);
-  /// How many jobs run, and the first job that lacks memory. wake() is called when that much more is freed than `since`.
+  /// How many jobs run, and the first job that lacks memory. Calls wake() once that much more has been freed
+  /// than in `since`.
   void decided(std::uint64_t running, const std::optional<schedule::job_book::memory_lack>& lack,
                const room& since);
-  /// Before any job is submitted. `wake` is called on any thread, without locks of ours.
+  /// Call before any job is submitted. `wake` runs on any thread, without our locks held.
   void wake_with(std::function<void()> wake) { wake_ = std::move(wake); }
 
-  // For whoever waits.
+  // For waiting threads.
 
   /// What this thread waits for, if nothing can happen until it frees a result itself.
   [[nodiscard]] std::optional<std::string> waits_for_itself(steady_time now);
@@ -75,8 +76,8 @@ class admission {
     std::uint64_t waiting = 0;
     std::uint64_t argument_bytes = 0;
     std::uint64_t result_bytes = 0;
-    bool callers_wait = false;             ///< somebody waits in enter()
-    bool callers_hold_everything = false;  ///< nothing begins or enters until callers free results
+    bool callers_wait = false;             ///< a caller waits in enter()
+    bool callers_hold_everything = false;  ///< nothing starts or enters until callers free results
   };
   [[nodiscard]] counts now() const;
   [[nodiscard]] std::uint64_t memory() const noexcept { return bounds_.memory(); }
@@ -92,7 +93,7 @@ class admission {
   std::condition_variable room_;
   std::uint32_t waiting_ = 0;
   std::optional<failure> closed_;
-  std::optional<std::uint64_t> wake_at_;  // of bytes freed
+  std::optional<std::uint64_t> wake_at_;  // total bytes freed
   std::function<void()> wake_;
 };
 

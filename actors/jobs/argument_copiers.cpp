@@ -49,7 +49,7 @@ class argument_copiers::copier {
       queue_.pop_front();
       hold.unlock();
       work();
-      work = {};  // may run the code of the argument's owner
+      work = {};  // its destructors may run code of the argument's owner
       hold.lock();
     }
   }

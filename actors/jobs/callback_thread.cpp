@@ -28,7 +28,7 @@ struct callback_thread::work {
       queue.pop_front();
       hold.unlock();
       callback_thread::run(callback);
-      callback = {};  // destroys its captures without holding the lock
+      callback = {};  // destroy its captures without holding the lock
       hold.lock();
     }
   }

@@ -1,5 +1,5 @@
-// The thread on which a pool runs callbacks (Job::then), so that no actor waits for user code. Callbacks run
-// in the order of call(). The queue is bounded by the number of jobs with callbacks.
+// The thread on which a pool runs callbacks (Job::then), so that no actor waits for user code. Runs callbacks
+// in the order of call(). The number of jobs with callbacks bounds the queue.
 #pragma once
 
 #include "runtime/schedule/job_bounds.hpp"
@@ -25,8 +25,8 @@ class callback_thread {
   /// Runs a callback on the calling thread, as the callback thread would.
   static void run(const std::function<void()>& callback) noexcept;
   [[nodiscard]] schedule::job_bounds::thread_number number() const noexcept;
-  /// Runs the queued callbacks, then joins the thread. Called from within a callback, it cannot join: it
-  /// returns at once and the thread ends after that. Exceptions from callbacks are logged and dropped.
+  /// Runs the queued callbacks, then joins the thread. Called from a callback, it cannot join: it returns at
+  /// once, and the thread ends afterwards. Exceptions from callbacks are logged and dropped.
   void stop() noexcept;
 
  private:

@@ -44,7 +44,7 @@ std::vector<upload_order> device_jobs::orders(std::uint64_t first) {
   return all;
 }
 
-/// Nothing for one that was cancelled; its slot is let go here in any case.
+/// The outcome; empty for a cancelled job. Frees the job's slot in either case.
 std::optional<device_outcome> device_jobs::end(const schedule::device_departure& gone) {
   const auto found = jobs_.find(gone.job);
   PENSTOCK_CHECK(found != jobs_.end(), "job {}", gone.job);
@@ -84,7 +84,7 @@ std::optional<device_outcome> device_jobs::answered(device_answer answer) {
   const auto found = gone ? jobs_.find(gone->job) : jobs_.end();
   std::unique_ptr<device_result> there;
   if (answer.buffer && buffers_) {
-    // Also when nobody wants it: then it returns the buffer.
+    // Construct it even if the result is unwanted: its destructor returns the buffer.
     const bool known = found != jobs_.end();
     there = std::make_unique<device_result>(buffers_, known ? gone->job : 0, *answer.buffer,
                                             known ? found->second.result.bytes : 0);
@@ -126,7 +126,7 @@ std::optional<device_outcome> device_jobs::cancel(std::uint64_t job) {
       jobs_.erase(found);
       return as_failed(std::move(here), job_status::cancelled, text);
     }
-    // The owner may still read its slot.
+    // Keep the slot: the owner may still be reading it.
     case schedule::device_queue::cancelling::unwanted:
       return as_failed({found->second.record, {}, found->second.attempts}, job_status::cancelled, text);
     case schedule::device_queue::cancelling::unknown: break;

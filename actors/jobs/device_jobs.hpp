@@ -1,5 +1,5 @@
-// The jobs of a pool whose results are at the device, or on their way to it: what schedule::device_queue decides, with the
-// records and results that belong to it. A part of the job scheduler.
+// The jobs of a pool whose results are on the device, or on their way to it: the decisions of
+// schedule::device_queue, with the records and results that belong to them. Part of the job scheduler.
 #pragma once
 
 #include "actors/jobs/device_result.hpp"
@@ -15,7 +15,7 @@
 
 namespace penstock::jobs {
 
-/// How a job has ended. One that was cancelled at the device is not reported again.
+/// How a job has ended. A job cancelled on the device is not reported again.
 struct device_outcome {
   std::shared_ptr<job_record> record;
   std::uint32_t attempts = 0;
@@ -24,26 +24,26 @@ struct device_outcome {
 
 class device_jobs {
  public:
-  /// `buffers`: none unless callers may have them.
+  /// `buffers`: null unless callers may hold buffers.
   device_jobs(std::shared_ptr<lent_buffers> buffers, std::shared_ptr<admission> meter)
       : buffers_(std::move(buffers)), meter_(std::move(meter)) {}
 
-  /// Nothing: its outcome comes later.
+  /// Empty: the outcome comes later.
   [[nodiscard]] std::optional<device_outcome> add(std::shared_ptr<job_record> record, slot_result result,
                                                   std::uint32_t attempts);
-  /// `first`: the first job of all in the pool whose result is to stay on the device; 0: none.
+  /// `first`: the first job in the whole pool whose result must stay on the device; 0: none.
   [[nodiscard]] std::vector<upload_order> orders(std::uint64_t first);
 
   [[nodiscard]] std::optional<device_outcome> answered(device_answer answer);
   [[nodiscard]] std::vector<device_outcome> owner_lost(const device_lost& news);
   [[nodiscard]] std::vector<device_outcome> failed(const failure& why);
-  /// Its record, if it is here: the caller fails it.
+  /// The job's record, if the job is here: the caller reports it as failed.
   [[nodiscard]] std::optional<device_outcome> cancel(std::uint64_t job);
-  /// Everything, as cancelled for this reason.
+  /// Cancels everything for this reason.
   [[nodiscard]] std::vector<device_outcome> cancel_all(const std::string& why);
 
   [[nodiscard]] std::size_t size() const noexcept { return jobs_.size(); }
-  /// What jobs here wait for, the first time that callers have held all buffers for so long.
+  /// What jobs here wait for; returned once per wait, when callers have held all buffers for this long.
   [[nodiscard]] std::optional<std::string> waits_for_callers(nanoseconds time, steady_time now);
 
  private:
@@ -60,7 +60,7 @@ class device_jobs {
   std::shared_ptr<lent_buffers> buffers_;
   std::shared_ptr<admission> meter_;
   schedule::device_queue queue_;
-  std::unordered_map<std::uint64_t, job_at_device> jobs_;  // those of queue_, and no others
+  std::unordered_map<std::uint64_t, job_at_device> jobs_;  // exactly the jobs in queue_
   bool waiting_said_ = false;
 };
 

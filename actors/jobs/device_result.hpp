@@ -1,5 +1,5 @@
-// Results of jobs in the caller's hands that lie in device buffers, and who holds how many of those. Thread-safe; may outlive
-// the pool.
+// Job results in the caller's hands that lie in device buffers, and the number of buffers that callers hold.
+// Thread-safe; may outlive the pool.
 #pragma once
 
 #include "actors/gpu_owner/batch_body.hpp"
@@ -20,23 +20,23 @@
 
 namespace penstock::jobs {
 
-/// So long callers may hold all buffers before those who wait for one are told.
+/// How long callers may hold all buffers before that is reported to those waiting for one.
 inline constexpr nanoseconds patience_with_callers = std::chrono::seconds(10);
 
 /// The ring's buffers that callers hold.
 class lent_buffers {
  public:
-  /// `came_back`: is told when there is more room; on the thread that lets a result go.
+  /// `came_back`: called when there is more room, on the thread that frees a result.
   lent_buffers(std::shared_ptr<batch_home> home, std::uint32_t buffers, std::function<void()> came_back)
       : home_(std::move(home)), buffers_(buffers), tell_(std::move(came_back)) {}
 
   [[nodiscard]] batch_home& home() const noexcept { return *home_; }
   void lend(std::uint64_t job);
   void came_back(std::uint64_t job);
-  /// So many more may be lent. One is never among them: it is for jobs whose results do not stay, and for the first of
-  /// those that do.
+  /// How many more buffers may be lent. One buffer is always reserved: for jobs whose results do not stay,
+  /// and for the first of the results that do.
   [[nodiscard]] std::uint64_t room() const;
-  /// Which results have to be let go, if there has been no room for so long.
+  /// Which results must be freed, if there has been no room for this long.
   [[nodiscard]] std::optional<std::string> held_for(nanoseconds time, steady_time now) const;
 
  private:
@@ -48,22 +48,22 @@ class lent_buffers {
   std::optional<steady_time> no_room_since_;
 };
 
-/// One of them.
+/// A result in one of these buffers.
 class device_result {
  public:
   device_result(std::shared_ptr<lent_buffers> among, std::uint64_t job, std::uint32_t buffer,
                 std::uint64_t bytes);
-  /// Returns the buffer when the work now on the legacy default stream is done, unless it was released.
+  /// Unless release() was called: returns the buffer when the work now on the legacy default stream is done.
   ~device_result();
   device_result(const device_result&) = delete;
   device_result& operator=(const device_result&) = delete;
 
-  // All throw error (errc::usage) when the pool is closed.
+  // All of these throw error (errc::usage) once the pool is closed.
   [[nodiscard]] tensor_view tensor() const;
-  /// On the host device; else it throws error (errc::usage).
+  /// Only on the host device; otherwise throws error (errc::usage).
   [[nodiscard]] std::span<const std::byte> bytes() const;
   [[nodiscard]] std::vector<std::byte> read_back() const;
-  /// Call nothing afterwards, unless it throws.
+  /// Returns the buffer. Call nothing afterwards, unless this throws.
   void release(stream_handle stream);
 
  private:

@@ -17,7 +17,7 @@
 namespace penstock::jobs {
 namespace {
 
-// For a device program in this process that does not return: its thread is left behind then.
+// How long to wait for a device program in this process. If it does not return, its thread is left behind.
 constexpr auto patience_with_a_program = std::chrono::seconds(2);
 
 }  // namespace
@@ -30,7 +30,7 @@ void device_side::to_scheduler(Message message) {
 
 // ---- the thread that runs device programs, with an owner in this process ---------------------------------------
 
-/// What the thread uses is shared: one that never returns from a program outlives the pool.
+/// Shares everything that the thread uses: a thread whose program never returns outlives the pool.
 class device_side::program_thread {
  public:
   struct shared {
@@ -38,7 +38,7 @@ class device_side::program_thread {
     std::shared_ptr<device::device> device;
     std::shared_ptr<batch_home> home;
     std::map<std::string, std::string> programs;
-    std::mutex mutex;  // of the pool
+    std::mutex mutex;  // guards pool
     device_side* pool = nullptr;
   };
 
@@ -77,7 +77,7 @@ class device_side::program_thread {
         continue;
       }
       auto* const job = std::get_if<gpu_owner::ready_batch>(&*taken);
-      if (job == nullptr) return;  // stopped, or the owner has failed and said so
+      if (job == nullptr) return;  // stopped, or the owner has failed and reported it
       auto answer = programs.run(*job);
       if (!job->refused && (!answer || !answer->buffer)) all.home->give_back(job->buffer);
       const std::lock_guard hold(all.mutex);
@@ -214,7 +214,7 @@ void device_side::opened(const device::identity& what) {
     if (!ours) return failed(ours.error());
     lock_.emplace(std::move(*ours));
   }
-  // Never from a process that leaves the GPU to another one: the query opens the GPU's device files.
+  // Never if the GPU owner is another process: the query opens the GPU's device files.
   if (what.uuid && device_)
     watch_.emplace(*what.uuid, [this](const std::vector<gpu_process>& seen) { gpu_processes_seen(seen); });
   around_.board->device_opened(what);
@@ -240,7 +240,7 @@ void device_side::failed(const failure& why) {
   to_scheduler(device_failed{why});
 }
 
-/// A slot is kept until the job is answered.
+/// The slot stays occupied until the job is answered.
 void device_side::slots_released(std::vector<std::uint64_t> /*uploads*/) {}
 
 void device_side::reopened(pid_t owner) {

@@ -1,8 +1,9 @@
-// The GPU owner of a pool, wherever it lives: an actor in this process and a thread that runs device programs, or the keeper
-// of penstock-gpu. Passes on what either tells: to the job scheduler what became of uploads, to the board and the journal
-// the rest. A device that fails ends no pool: only the jobs that want it.
+// The GPU owner of a pool: either an actor in this process and a thread that runs device programs, or the
+// keeper of penstock-gpu. Reports the outcomes of uploads to the job scheduler, and everything else to the
+// board and the journal. A failing device does not end a pool; only jobs that need the device fail.
 //
-// Threads: made, connected and closed on the pool's; what actors and the program thread call is thread-safe.
+// Threads: created, connected and closed on the pool's thread. What actors and the program thread call is
+// thread-safe.
 #pragma once
 
 #include "actors/gpu_owner/gpu_owner.hpp"
@@ -34,19 +35,19 @@ class device_side final : gpu_owner::owner_news, supervisor::keeper_news, superv
     const config* settings = nullptr;
     arena::geometry shape;
     supervisor::owner_descriptors fds;                 ///< for an owner in its own process
-    std::shared_ptr<arena::flight_recorders> flights;  ///< its page is the one behind the workers'
+    std::shared_ptr<arena::flight_recorders> flights;  ///< the owner's page follows the workers'
     session::board* board = nullptr;
     session::ending* ending = nullptr;
     session::process_logs* logs = nullptr;
     std::function<void(event)> tell;
   };
 
-  /// Whether a pool with these settings has one.
+  /// Whether a pool with these settings has a device side.
   [[nodiscard]] static bool wanted(const config& settings);
-  /// Refuses (errc::config) programs that are not there and slots that are too large for a device.
+  /// Refuses (errc::config) missing programs, and slots that are too large for a device.
   static result<void> check(const config& settings, const arena::geometry& shape);
 
-  /// Refuses (errc::device_*) a device that this build does not have.
+  /// Refuses (errc::device_*) a device that this build does not support.
   static result<std::unique_ptr<device_side>> make(caf::actor_system& system, process::io_thread& io,
                                                    surroundings around);
   device_side(caf::actor_system& system, process::io_thread& io, surroundings around,
@@ -54,18 +55,18 @@ class device_side final : gpu_owner::owner_news, supervisor::keeper_news, superv
   ~device_side();
 
   [[nodiscard]] const gpu_owner::gpu_owner_actor& owner() const noexcept { return owner_; }
-  /// None if callers may not have the device's buffers.
+  /// Null if callers may not hold the device's buffers.
   [[nodiscard]] const std::shared_ptr<lent_buffers>& buffers() const noexcept { return buffers_; }
-  /// Whom to tell, then: open the device.
+  /// Sets the receiver of reports, then opens the device.
   void open(job_scheduler_actor scheduler);
-  /// An owner in its own process is to end within the shutdown's share, and has or was killed when this returns. From now
-  /// on results on the device throw. The actors end soon afterwards.
+  /// An owner in its own process must exit within its share of the shutdown; it has exited or was killed when
+  /// this returns. From then on, results on the device throw. The actors end soon afterwards.
   void close();
 
  private:
   class program_thread;
 
-  // From the owner in this process, or from the keeper.
+  // Called by the owner in this process, or by the keeper.
   void opened(const device::identity& what) override;
   void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) override;
   void attached(const gpu_owner::attached_partition& what) override;
@@ -88,17 +89,17 @@ class device_side final : gpu_owner::owner_news, supervisor::keeper_news, superv
   void to_scheduler(Message message);
 
   const surroundings around_;
-  std::shared_ptr<device::device> device_;  // none when it belongs to another process
-  gpu_owner::gpu_owner_actor owner_;        // itself, or its keeper
+  std::shared_ptr<device::device> device_;  // null when it belongs to another process
+  gpu_owner::gpu_owner_actor owner_;        // the owner or its keeper
   std::shared_ptr<supervisor::owner_process> process_;
   std::shared_ptr<batch_home> home_;
   std::shared_ptr<lent_buffers> buffers_;
   std::unique_ptr<program_thread> programs_;
   const std::shared_ptr<device_answer_queue> answers_ = std::make_shared<device_answer_queue>();
-  std::optional<device::exclusive_use> lock_;       // of the GPU
-  std::optional<device::gpu_process_watch> watch_;  // of the GPU, when it is ours
+  std::optional<device::exclusive_use> lock_;       // the lock on the GPU
+  std::optional<device::gpu_process_watch> watch_;  // watches the GPU's other processes while we hold it
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   job_scheduler_actor scheduler_;
   bool failed_ = false;
   bool closed_ = false;

@@ -6,7 +6,7 @@
 namespace penstock {
 namespace {
 
-// Longer waits are cut to this: a later deadline would overflow the clock.
+// Longer waits are clamped to this value: a later deadline would overflow the clock.
 constexpr nanoseconds longest_wait = std::chrono::hours(24 * 365 * 10);
 
 jobs::job_record& record_in(const std::shared_ptr<jobs::job_record>& held) {

@@ -101,11 +101,11 @@ struct carry_out {
 
  private:
   static void tell_worker(protocol::worker_link& link, const lease_ref& lease, std::size_t rows) {
-    link.expect(rows);  // it may report after each row
+    link.expect(rows);  // the worker may report after each row
     link.send(protocol::run_jobs{lease.slot, lease.generation, static_cast<std::uint32_t>(rows)});
   }
 
-  /// Copying takes much longer than deciding, so other threads do it.
+  /// Other threads copy the arguments, because copying takes much longer than deciding.
   void deliver(const lease_ref& lease, argument_delivery delivery, const joined_worker& to,
                std::size_t rows) {
     auto work = [lease, rows, link = to.link, parcels = to.parcels, supervisor = s.supervisor,
@@ -129,7 +129,7 @@ struct carry_out {
     return there ? worker->second.parcels->get() : -1;
   }
 
-  /// What the worker sent for a row whose result or error is not in the slot.
+  /// The parcel that the worker sent for a row whose result or error is not in the slot.
   [[nodiscard]] std::optional<protocol::parcel> parcel_of(const schedule::settle_job& end) const {
     const lease_ref& lease = end.at->lease;
     if (!s.places.at(lease.holder.worker).result_elsewhere(lease, end.at->row)) return std::nullopt;
@@ -155,13 +155,13 @@ struct carry_out {
     succeed_job(s, record, std::move(*result), end.attempts);
   }
 
-  /// For the book the job has ended, but its slot is kept.
+  /// The book considers the job ended, but its slot stays occupied.
   void hand_to_device(const std::shared_ptr<job_record>& record, const schedule::settle_job& end) {
     const lease_ref& lease = end.at->lease;
     auto result = s.places.at(lease.holder.worker)
                       .result_in_slot(record->number(), lease, end.at->row, s.around.left, s.around.meter);
     if (!result) {
-      static_cast<void>(s.parcels->take(lease, end.at->row, socket_of(lease.holder)));  // and dropped
+      static_cast<void>(s.parcels->take(lease, end.at->row, socket_of(lease.holder)));  // drop the parcel
       s.book->result_gone(lease);
       const bool large = result.error().code == errc::out_of_memory;
       const job_failure why{large ? job_status::too_large : job_status::exception,
@@ -177,7 +177,7 @@ struct carry_out {
   }
 };
 
-/// What is to be uploaded, and whom it waits for.
+/// Sends pending uploads, and reports which callers they wait for.
 void tell_owner(self_pointer self) {
   scheduler_state& s = self->state;
   auto uploads = s.device->orders(s.stay_there.empty() ? 0 : *s.stay_there.begin());
@@ -255,8 +255,8 @@ void act(self_pointer self, notify callers) {
   } else {
     notify_callers(s);
   }
-  // A replacement that never comes is no event: while jobs wait, the book is asked again. Nor is a caller who keeps what
-  // jobs at the device wait for, nor a job that has ended and is not reported yet.
+  // Ask the book again every second while jobs wait. No message announces that a replacement never comes,
+  // that a caller keeps buffers that jobs on the device wait for, or that an ended job is still unreported.
   if ((s.book->unsettled() > 0 || s.device->size() > 0) && !std::exchange(s.asks_in_a_second, true))
     self->delayed_send(job_scheduler_actor(self), ask_again, decide_jobs{decide_jobs::reason::second});
   const auto look = s.book->next_look();

@@ -1,4 +1,4 @@
-// The counts of a pool's jobs, from their numbers to the notice of their callers. Any thread may call.
+// Counts a pool's jobs from their submission until their callers have been notified. Any thread may call.
 #pragma once
 
 #include "actors/jobs/job_scheduler.hpp"
@@ -23,18 +23,18 @@ class job_counts {
   }
   [[nodiscard]] std::uint64_t ended() const noexcept { return ended_.load(std::memory_order_relaxed); }
 
-  /// `functions`: all counts of each function, by its index.
+  /// `functions`: all counts of each function, by index.
   void count_ended(const job_news::tally& some, std::span<const job_news::function_counts> functions);
-  /// Jobs that failed before any actor had them; their callers have been notified.
+  /// Counts jobs that failed before any actor had them; their callers have been notified.
   void count_orphans(std::uint64_t jobs);
   void count_notified(std::uint64_t jobs);
   void set_running(std::uint64_t jobs);
-  /// By index, those already known included.
+  /// Names the functions by index, including those already known.
   void name_functions(const std::vector<std::string>& names);
 
-  /// Whether the callers of all submitted jobs have been notified within that time.
+  /// False if, after that time, the callers of some submitted jobs have not been notified.
   [[nodiscard]] bool wait_until_all_notified(nanoseconds at_most);
-  /// Without what waits and the bytes that are held: admission knows those.
+  /// Excludes the number of waiting jobs and the bytes held: admission knows those.
   [[nodiscard]] pool_statistics statistics() const;
 
  private:
@@ -43,7 +43,7 @@ class job_counts {
 
   mutable std::mutex mutex_;  // guards the members below
   std::condition_variable notified_changed_;
-  pool_statistics counted_;  // its functions are empty
+  pool_statistics counted_;  // `functions` stays empty here
   std::vector<std::string> names_;
   std::vector<job_news::function_counts> by_function_;
   std::uint64_t notified_ = 0;

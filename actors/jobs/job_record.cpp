@@ -18,7 +18,7 @@ void job_record::over(std::unique_lock<std::mutex> hold) {
   for (const auto& callback : callbacks) call(callback);
 }
 
-/// On the pool's callback thread; here once the pool has closed that.
+/// Runs the callback on the pool's callback thread, or here once the pool has closed that thread.
 void job_record::call(const std::function<void(Job)>& callback) {
   const auto control = control_.lock();
   const auto run = [callback, self = shared_from_this()] { callback(job_access::make(self)); };
@@ -26,7 +26,8 @@ void job_record::call(const std::function<void(Job)>& callback) {
 }
 
 void job_record::succeed(std::shared_ptr<kept_result> result, std::uint32_t attempts) {
-  argument_ = {};  // before waking threads, and without the lock: freeing it may run the caller's code
+  argument_ = {};  // before waking threads and without the lock: freeing the argument may run the caller's
+                   // code
   std::unique_lock hold(mutex_);
   result_ = std::move(result);
   place_.reset();
@@ -43,7 +44,7 @@ void job_record::fail(job_failure why) {
   over(std::move(hold));
 }
 
-/// Before a wait that may be short. Without the lock, which the end of the job takes.
+/// Polls before a wait that may be short. Call without the lock, which the end of the job takes.
 void job_record::poll(steady_time deadline) const {
   const steady_time until = std::chrono::steady_clock::now() + short_waits::longest;
   if (done_.load(std::memory_order_acquire) || deadline < until) return;
@@ -75,7 +76,7 @@ std::optional<std::string> job_record::why_in_vain() const {
   return at_device_ ? control->who_holds_the_device() : std::nullopt;
 }
 
-/// It may wait for memory that this very thread holds, or at the device for buffers.
+/// Checks regularly whether the job waits for memory, or on the device for buffers, that this thread holds.
 void job_record::wait_until_done(std::unique_lock<std::mutex>& hold) const {
   ++waiting_;
   while (!done_) {
@@ -129,7 +130,7 @@ std::uint32_t job_record::attempts() const {
   return latest_begun() ? row_.attempt : row_.attempt - 1;
 }
 
-/// The row of its latest attempt, if that has begun. Requires the lock, and a place.
+/// The row of the latest attempt, if that has begun. Requires the lock and a place.
 std::optional<arena::job_reading> job_record::latest_begun() const {
   const arena::job_slot table(row_.slot);
   const auto rows = table.rows(row_.generation);
@@ -144,7 +145,7 @@ std::optional<nanoseconds> job_record::ran_for(steady_time now) const {
   const std::lock_guard hold(mutex_);
   const auto row = done_ || !place_ ? std::nullopt : latest_begun();
   if (!row) return std::nullopt;
-  // The worker may have written anything there.
+  // The worker may have written any values there.
   return std::max(row->state == arena::row_state::begun ? now - row->begun : row->busy, nanoseconds(0));
 }
 

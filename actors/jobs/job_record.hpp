@@ -1,5 +1,5 @@
-// One job: what was submitted and how it ended. Shared by all Job handles, by the job scheduler until the job
-// has ended, and by the callback thread. Thread-safe; outlives the pool.
+// One job: what was submitted and how it ended. All Job handles share it, as do the job scheduler until the
+// job has ended, and the callback thread. Thread-safe; outlives the pool.
 #pragma once
 
 #include "actors/jobs/kept_result.hpp"
@@ -29,15 +29,16 @@ class job_control {
   virtual ~job_control() = default;
   /// Returns whether the job will never start; meaningful only with `only_waiting`.
   virtual bool end_job(schedule::job_id job, bool only_waiting, bool at_once) = 0;
-  /// Runs `callback` on the callback thread. False once that has stopped.
+  /// Runs `callback` on the callback thread. False once that thread has stopped.
   virtual bool call_back(const std::function<void()>& callback) = 0;
   /// The thread that runs callbacks.
   [[nodiscard]] virtual schedule::job_bounds::thread_number callback_thread() const = 0;
-  /// What jobs at the device wait for, once callers have held all of its buffers for a while.
+  /// What jobs on the device wait for, once callers have held all buffers for a while.
   [[nodiscard]] virtual std::optional<std::string> who_holds_the_device() const = 0;
-  /// What the calling thread waits for, if only it could end that (schedule/job_bounds).
+  /// What the calling thread waits for, if only that thread could end the wait (schedule/job_bounds).
   [[nodiscard]] virtual std::optional<std::string> waits_for_itself() const = 0;
-  /// For callers who wait while jobs are few; null: jobs are many, and what would poll takes time from them.
+  /// For waiting callers while there are few jobs; null while there are many, because polling would take CPU
+  /// time from them.
   [[nodiscard]] virtual short_waits* polls() noexcept = 0;
 };
 
@@ -49,7 +50,7 @@ struct job_rules {
   bool to_device = false;
   bool urgent = false;
   std::optional<std::uint32_t> place{};
-  bool stays_there = false;  ///< its result goes to the caller in a device buffer
+  bool stays_there = false;  ///< the caller gets the result in a device buffer
   std::uint32_t program = job_upload::no_program;
 };
 
@@ -76,34 +77,37 @@ class job_record : public std::enable_shared_from_this<job_record> {
   [[nodiscard]] const job_rules& rules() const noexcept { return rules_; }
   /// Only for the scheduler, and only until the job has ended.
   [[nodiscard]] std::span<const std::byte> argument() const noexcept { return argument_.bytes(); }
-  /// The same, for whoever reads it on another thread: it may outlive the job.
+  /// The same for a reader on another thread: it may outlive the job.
   [[nodiscard]] Argument shared_argument() const { return argument_; }
 
-  /// Where its latest attempt is or was.
+  /// Where the latest attempt is or was.
   void leased_to(std::shared_ptr<const lent_place> place, leased_row where);
 
-  // The pool's side, once.
+  // The pool calls each of these once.
   void reached_device() noexcept { at_device_ = true; }
   void succeed(std::shared_ptr<kept_result> result, std::uint32_t attempts);
   void fail(job_failure why);
 
-  // Called through handles.
+  // Handles call these.
   [[nodiscard]] bool wait_until(steady_time deadline) const;
-  /// Waits for the end. Throws error (errc::usage) if that cannot come before this thread frees results, or buffers.
+  /// Waits for the end. Throws error (errc::usage) if the job cannot end before this thread frees results or
+  /// buffers.
   void wait() const;
-  /// Its result is the calling thread's to free from now on.
+  /// The calling thread becomes responsible for freeing the result.
   void hand_over() const;
-  /// Waits for the end. Throws job_error if the job failed, error (errc::usage) on a second call.
+  /// Waits for the end. Throws job_error if the job failed, and error (errc::usage) on a second call.
   std::shared_ptr<kept_result> take();
   /// Why the job failed; empty if it has a result or has not ended.
   [[nodiscard]] std::optional<job_failure> why() const;
-  /// How often it was begun; while it has not ended, the row of its latest attempt says so.
+  /// The number of times the job was started. Until it has ended, the row of its latest attempt shows this.
   [[nodiscard]] std::uint32_t attempts() const;
-  /// How long its latest attempt has run until `now`, or ran. Empty if none began, and once the job has ended.
+  /// How long the latest attempt ran, or has run until `now`. Empty if none has begun, and once the job has
+  /// ended.
   [[nodiscard]] std::optional<nanoseconds> ran_for(steady_time now) const;
   bool end(bool only_waiting, bool at_once);
   void then(std::function<void(Job)> callback);
-  /// Calls `ended` on the thread that ends the job, or at once if it has ended. It must not block, nor run the caller's code.
+  /// Calls `ended` on the thread that ends the job, or at once if it has ended. `ended` must neither block
+  /// nor run the caller's code.
   void watch(std::function<void()> ended);
 
  private:
@@ -128,7 +132,7 @@ class job_record : public std::enable_shared_from_this<job_record> {
   std::atomic<bool> done_ = false;  // set with mutex_ held
   bool taken_ = false;
   std::uint32_t attempts_ = 0;
-  std::shared_ptr<const lent_place> place_;  // none: it was in no slot yet
+  std::shared_ptr<const lent_place> place_;  // null: no slot so far
   leased_row row_;
   std::optional<job_failure> failure_;
   std::shared_ptr<kept_result> result_;
@@ -137,7 +141,7 @@ class job_record : public std::enable_shared_from_this<job_record> {
   std::function<void()> watcher_;
 };
 
-/// Lets the runtime make handles.
+/// Lets the runtime create handles.
 }  // namespace penstock::jobs
 
 namespace penstock {

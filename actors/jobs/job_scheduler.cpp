@@ -12,7 +12,7 @@ void decide_soon(self_pointer self) {
 
 namespace {
 
-/// A thread that is not the system's handles just the message that it sent, so it decides at once.
+/// A thread outside the actor system handles only the message that it sent, so it decides at once.
 void decide(self_pointer self, notify callers) {
   const protocol::run_here* const here = self->state.around.here;
   if (here == nullptr || !here->runs(self)) return decide_soon(self);
@@ -45,7 +45,8 @@ std::vector<schedule::lease_reading> last_readings(const scheduler_state& s, wor
   return all;
 }
 
-/// A worker reports the jobs of a bundle when another one has ended: if that takes long, those before it have ended all the same.
+/// Reads the rows of running leases. A worker reports the jobs of a bundle only when another one ends; if
+/// that takes long, earlier jobs have still ended.
 void look_at_bundles(scheduler_state& s) {
   for (const auto& [index, worker] : s.workers) {
     for (const schedule::lease_reading& so_far : last_readings(s, worker.who))
@@ -85,7 +86,7 @@ void decide_blame(self_pointer self, const scheduler::worker_ended& ended) {
   scheduler_state& s = self->state;
   scheduler::blame_decision decision{ended.who, std::nullopt, 0, 0};
   decision.blamed = settle(s, ended.who, ended.mark.has_value(), ended.cause, self->clock().now());
-  act(self);  // takes the dead worker's results out of its parcels while the socket is open
+  act(self);  // takes the dead worker's results from its parcels while the socket is open
   forget(s, ended.who);
   s.parcels->forget(ended.who);
   self->send(s.supervisor, supervisor::blame_decided{std::move(decision)});
@@ -135,7 +136,7 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
       },
       [self](const jobs_submitted& some) {
         for (const auto& record : some.queue->take()) enter(self->state, record);
-        decide(self, notify::later);  // the caller may hold locks that its code would take
+        decide(self, notify::later);  // the caller may hold locks that its own code needs
       },
       [self](const jobs_reported& some) {
         for (const job_report& one : some.queue->take()) take_report(self->state, one);
@@ -170,7 +171,7 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
       },
       [self](const meet_owner& news) { self->state.owner = news.owner; },
       [self](const pause_jobs& order) {
-        // After cancel_all nothing may start, so resume has no effect.
+        // After cancel_all nothing may start, so resuming has no effect.
         self->state.book->set_paused(order.paused || self->state.cancelled.has_value());
         decide_soon(self);
       },

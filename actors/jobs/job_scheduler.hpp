@@ -1,6 +1,6 @@
 // The job scheduler actor: translates events into calls of the job book, and the book's commands into
-// messages. It takes the place of a stream's scheduler and gets the same messages about workers. It makes no
-// decisions.
+// messages. It replaces a stream's scheduler and gets the same messages about workers. It makes no decisions
+// itself.
 //
 //   hears   worker_joined, worker_ended, worker_written_off, worker_drains, cannot_try_alone     from the supervisor
 //           jobs_submitted, results_released, end_job, pause_jobs, cancel_all                    from the pool and handles
@@ -13,8 +13,9 @@
 //           through job_news                                                                     what others want to know
 //   owns    the job book, the records of jobs that have not ended, the session's view of all slots
 //
-// While there are no more jobs than workers, jobs_submitted and jobs_reported are handled by the thread that sends them
-// (run_here.hpp): a caller's, the io thread. Else on the actor system's threads, as everything else.
+// While there are no more jobs than workers, the thread that sends jobs_submitted or jobs_reported handles
+// them itself (run_here.hpp): a caller's thread, or the io thread. All other messages are handled on the
+// actor system's threads.
 #pragma once
 
 #include "actors/jobs/job_record.hpp"
@@ -62,7 +63,7 @@ class job_news {
   /// Only for failures worth an event: poisoned, timed_out, worker_lost.
   virtual void job_failed(std::uint64_t job, const std::string& function, const job_failure& why) = 0;
   virtual void counted(std::uint64_t running, std::uint64_t stale_dropped) = 0;
-  /// Jobs at the device wait for callers: said once for each time.
+  /// Jobs on the device wait for callers. Called once per wait.
   virtual void waits_for_callers(const std::string& what) = 0;
 
  protected:
@@ -75,9 +76,9 @@ struct job_scheduler_surroundings {
   std::shared_ptr<scheduler::lease_counts> leases;
   std::shared_ptr<admission> meter;
   std::shared_ptr<const slot_left> left;
-  std::shared_ptr<lent_buffers> buffers;     ///< of the device, if callers may have them
+  std::shared_ptr<lent_buffers> buffers;     ///< the device's, if callers may hold them
   job_news* news = nullptr;                  ///< outlives the actor
-  const protocol::run_here* here = nullptr;  ///< outlives the actor; with it, other threads may run the actor
+  const protocol::run_here* here = nullptr;  ///< outlives the actor; if set, other threads may run the actor
 };
 
 job_scheduler_actor spawn_job_scheduler(caf::actor_system& system, job_scheduler_surroundings around);

@@ -1,6 +1,6 @@
-// The job scheduler's state and what its files share. job_scheduler.cpp translates messages into calls of the
-// book, job_commands.cpp translates the book's commands into messages, job_submissions.cpp handles what
-// callers submit and cancel. Private to these three.
+// The job scheduler's state, shared by its files. job_scheduler.cpp translates messages into calls of the
+// book, job_commands.cpp translates the book's commands into messages, and job_submissions.cpp handles
+// submitted and cancelled jobs. Private to these three.
 #pragma once
 
 #include "actors/jobs/argument_copiers.hpp"
@@ -32,10 +32,10 @@ struct open_job {
   std::shared_ptr<job_record> record;
   std::uint32_t function = 0;
   bool leased = false;  // leased at least once: no longer counted as waiting
-  bool ending = false;  // its caller has ended it: it does not go to the device any more
+  bool ending = false;  // its caller has ended it: it no longer goes to the device
 };
 
-/// Results in a slot, left there by its latest lease.
+/// The results that a slot's latest lease left there.
 struct slot_results {
   lease_ref lease;
   std::vector<std::weak_ptr<kept_result>> all;
@@ -49,26 +49,26 @@ struct scheduler_state {
 
   job_scheduler_surroundings around;
   supervisor::supervisor_actor supervisor;
-  gpu_owner::gpu_owner_actor owner;  // or none
+  gpu_owner::gpu_owner_actor owner;  // may be null
   std::unique_ptr<schedule::job_book> book;
-  std::unique_ptr<device_jobs> device;    // jobs that have ended for the book
-  std::set<schedule::job_id> stay_there;  // jobs that have not ended, whose results are to stay on the device
+  std::unique_ptr<device_jobs> device;    // jobs that have ended in the book
+  std::set<schedule::job_id> stay_there;  // jobs not yet ended whose results are to stay on the device
   std::unordered_map<schedule::job_id, open_job> jobs;
   std::map<std::string, std::uint32_t, std::less<>> functions;
   std::vector<job_news::function_counts> by_function;  // by function index
-  std::vector<std::shared_ptr<job_record>> early;      // submitted before the functions are known
+  std::vector<std::shared_ptr<job_record>> early;      // submitted before the functions were known
   std::map<std::uint32_t, place_slots> places;
   std::map<std::uint32_t, joined_worker> workers;
   std::map<std::pair<std::uint32_t, std::uint32_t>, slot_results> in_slots;  // by place and slot
   std::optional<pending_parcels> parcels;                                    // received from workers
   job_news::tally tally;
-  std::vector<std::function<void()>> ended;  // callers still to notify
+  std::vector<std::function<void()>> ended;  // notifications of callers still to send
   nanoseconds shortest_limit = nanoseconds::max();
   std::optional<failure> cancelled;
   bool functions_known = false;
   bool decision_due = false;
   bool asks_in_a_second = false;
-  std::optional<steady_time> looks_at;  // when the decide_jobs requested by the book is due
+  std::optional<steady_time> looks_at;  // when the decide_jobs that the book requested is due
   bool sacrificial = false;
   argument_copiers copiers;
 };
@@ -80,16 +80,16 @@ void decide_soon(self_pointer self);
 
 // ---- job_commands.cpp -------------------------------------------------------------------------------------
 
-/// Carries out the book's commands. later: callers of jobs that have ended are notified by another thread; that frees
-/// arguments, which may run code of callers.
+/// Carries out the book's commands. later: another thread notifies the callers of ended jobs. That frees
+/// arguments, which may run the callers' code.
 enum class notify : std::uint8_t { now, later };
 void act(self_pointer self, notify callers = notify::now);
-/// The counts of a job's function.
+/// Counts the end of a job for its function.
 void note_end(scheduler_state& s, const open_job& job, bool ok);
 void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job_failure why);
 void end_at_device(scheduler_state& s, device_outcome outcome);
 void end_at_device(scheduler_state& s, std::vector<device_outcome> outcomes);
-/// The callers of jobs that have ended hear of it: after the statistics, which they may ask for at once.
+/// Notifies the callers of ended jobs, after updating the statistics, which they may query at once.
 void notify_callers(scheduler_state& s);
 
 // ---- job_submissions.cpp ----------------------------------------------------------------------------------

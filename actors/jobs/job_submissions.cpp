@@ -1,4 +1,4 @@
-// Handles what callers submit and cancel.
+// Handles submitted and cancelled jobs.
 #include "actors/jobs/job_scheduler_state.hpp"
 #include "actors/jobs/job_texts.hpp"
 
@@ -7,8 +7,8 @@
 namespace penstock::jobs {
 namespace {
 
-/// Cancels a job that the book knows; returns whether it will never start. Reads its slot first: a row that
-/// has not started is revoked, and if the row is already over its worker need not be killed.
+/// Cancels a job that the book knows; returns whether it will never start. Reads its slot first: revokes a
+/// row that has not started, and spares the worker if the row has already ended.
 bool end_known(scheduler_state& s, const end_job& order) {
   if (const auto row = s.book->revocable(order.job)) {
     const auto place = s.places.find(row->lease.holder.worker);
@@ -84,7 +84,7 @@ void end_one(scheduler_state& s, const end_job& order) {
 void end_all(scheduler_state& s, const failure& why) {
   s.cancelled = why;
   for (const auto& record : std::exchange(s.early, {})) enter(s, record);
-  // The book makes no more decisions: waiting callers are notified now, and the supervisor ends the workers.
+  // The book makes no more decisions. Waiting callers are notified now, and the supervisor ends the workers.
   s.book->set_paused(true);
   for (const auto& [number, job] : std::exchange(s.jobs, {})) {
     if (!job.leased) s.around.meter->begun(1);

@@ -1,4 +1,4 @@
-// Messages for callers about how a job ended.
+// The texts that tell callers how a job ended.
 #pragma once
 
 #include "actors/jobs/job_record.hpp"
@@ -13,7 +13,7 @@
 namespace penstock::jobs {
 
 [[nodiscard]] job_status status_of(schedule::job_end how);
-/// One sentence; empty for ends that have their own text.
+/// One sentence; empty for outcomes with a text of their own.
 [[nodiscard]] std::string text_of(const schedule::settle_job& end, const job_record& job);
 /// "a, b, c", or "none".
 [[nodiscard]] std::string names_text(const std::map<std::string, std::uint32_t, std::less<>>& functions);

@@ -1,7 +1,8 @@
-// A result in the caller's hands: it lies in the slot where its worker wrote it, in a memfd of its own, or in a copy.
-// A result that nobody has looked at can leave its slot at any time; one whose bytes were handed out stays where it is.
-// So that callers who keep results stop nobody, a place lends at most all of its slots but one; a result beyond that is
-// copied when it is looked at (rule J11). Or it lies on the device, in a buffer of the ring.
+// A result in the caller's hands. It lies in the slot where its worker wrote it, in its own memfd, in a copy,
+// or in a device buffer of the ring. A result whose bytes no caller has requested can leave its slot at any
+// time; once they are handed out, the result stays where it is. A place lends at most all of its slots but
+// one, so that callers who keep results never block the worker; the next result is copied when its bytes are
+// requested (rule J11).
 #pragma once
 
 #include "actors/jobs/admission.hpp"
@@ -26,7 +27,7 @@ struct lent_place {
   std::shared_ptr<mapping> memory;
   std::uint32_t slots = 0;
   std::atomic<std::uint32_t> lent{0};  // results whose address is fixed
-  // Of each slot: whether arguments are being copied into it. Of the place: how many slots that are.
+  // Per slot: whether arguments are being copied into it. Per place: the number of such slots.
   std::vector<std::atomic<std::uint32_t>> deliveries;
   std::atomic<std::uint32_t> delivering{0};
 };
@@ -52,19 +53,19 @@ class kept_result {
   kept_result(const kept_result&) = delete;
   kept_result& operator=(const kept_result&) = delete;
 
-  /// Valid as long as this object.
+  /// Valid for the lifetime of this object.
   [[nodiscard]] std::span<const std::byte> bytes();
-  /// Copies the result out of its slot, unless bytes() was called or it is in no slot. True: it was moved,
-  /// and `slot_left` will not be called for it.
+  /// Copies the result out of its slot, unless bytes() was called or it is in no slot. True: the result was
+  /// moved, and `slot_left` will not be called for it.
   bool leave_slot();
-  /// Frees its bytes; as long as it lives it counts as so many.
+  /// Frees the bytes. For the rest of its lifetime this object counts as `bytes` bytes.
   void count_as(std::uint64_t bytes);
-  /// The device reads it where it lies, as long as this object lives.
+  /// Keeps the result in its slot for the lifetime of this object: the device reads it there.
   void stay_in_slot();
-  /// The thread that has it, or will get it; it frees it.
+  /// Sets the thread that has the result, or will get it, and must free it.
   void belongs_to(schedule::job_bounds::thread_number thread) noexcept;
 
-  // On the device. Throw error (errc::usage) if it is not there, or not any more.
+  // For results on the device. Throw error (errc::usage) if the result is not, or no longer, there.
   [[nodiscard]] bool on_device() const;
   [[nodiscard]] tensor_view tensor() const;
   [[nodiscard]] std::vector<std::byte> read_back();
@@ -87,12 +88,12 @@ class kept_result {
   bool lent_ = false;
 };
 
-/// A result that lies in its slot, for the device.
+/// A result in its slot, for the device.
 struct slot_result {
   lease_ref lease;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
-  std::shared_ptr<kept_result> held;  ///< the slot is kept as long as this
+  std::shared_ptr<kept_result> held;  ///< holds the slot
 };
 
 }  // namespace penstock::jobs

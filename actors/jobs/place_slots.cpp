@@ -13,7 +13,7 @@
 namespace penstock::jobs {
 namespace {
 
-/// Smaller arguments are copied plainly: measuring would take longer than it gains.
+/// Smaller arguments get a plain copy: measuring would cost more than it saves.
 constexpr std::size_t streamed_min = 64U << 10U;
 
 schedule::row_reading::state as_state(arena::row_state s) {
@@ -41,7 +41,7 @@ result<unique_fd> parcel_of(std::span<const std::byte> bytes) {
   return file;
 }
 
-/// The processor time of this thread: unlike a clock it does not count other threads that ran in between.
+/// The CPU time of this thread: unlike a clock, it excludes other threads that ran in between.
 nanoseconds time_of_this_thread() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -237,7 +237,7 @@ job_failure place_slots::failure_of(const lease_ref& lease, std::uint32_t row,
     bytes = slot(lease.slot).bytes(found->result_offset, found->result_bytes);
   } else if (parcel) {
     elsewhere = map_read_only(parcel->file.get(), {0, parcel->label.bytes});
-    bytes = elsewhere.bytes();  // none: no memory to read it
+    bytes = elsewhere.bytes();  // empty: not enough memory to map it
   }
   auto text = arena::job_exception_from(bytes);
   if (!text) {

@@ -1,5 +1,5 @@
-// The session's side of one place's slots: writes jobs into them and reads the outcomes. Nothing that a
-// worker wrote is trusted (job_slot.hpp). Used only by the job scheduler.
+// The session's side of one place's slots: writes jobs into them and reads the outcomes. Trusts nothing that
+// a worker wrote (job_slot.hpp). Used only by the job scheduler.
 #pragma once
 
 #include "actors/jobs/job_record.hpp"
@@ -15,12 +15,12 @@
 
 namespace penstock::jobs {
 
-/// Results up to this size are copied out of the slot as soon as they are reported: cheaper than tracking
-/// when the caller frees them.
+/// Results up to this size are copied out of the slot as soon as they are reported, which is cheaper than
+/// tracking when the caller frees them.
 inline constexpr std::uint64_t copied_at_once = 16U << 10U;
 
-/// A lease whose arguments are at most this together is written by the job scheduler itself: waking another thread would
-/// take longer.
+/// The job scheduler itself writes a lease whose arguments have at most this total size: waking another
+/// thread would take longer.
 inline constexpr std::uint64_t written_at_once_max = 64U << 10U;
 
 /// A job to be written into a slot.
@@ -30,16 +30,16 @@ struct slot_job {
   std::uint32_t attempt = 1;
 };
 
-/// A lease whose table is written and whose arguments are still to be copied, which may be done on any thread. The slot
-/// gets no other lease before this is destroyed.
+/// A lease whose table is written and whose arguments must still be copied, on any thread. The slot gets no
+/// other lease before this object is destroyed.
 class argument_delivery {
  public:
   argument_delivery(argument_delivery&&) noexcept = default;
   argument_delivery& operator=(argument_delivery&&) = delete;
   ~argument_delivery();
 
-  /// Copies the arguments, or sends them through `parcels`, and lets them go. Then the worker may be told. Refuses with
-  /// the system's error.
+  /// Copies the arguments, or sends them through `parcels`, and releases them. The worker may then be
+  /// notified. Fails with the system's error.
   result<void> copy(int parcels);
 
  private:
@@ -52,7 +52,7 @@ class argument_delivery {
   argument_delivery(std::shared_ptr<lent_place> place, arena::job_slot slot, const lease_ref& lease)
       : place_(std::move(place)), slot_(slot), lease_(lease) {}
 
-  std::shared_ptr<lent_place> place_;  // none: moved from
+  std::shared_ptr<lent_place> place_;  // null: moved from
   arena::job_slot slot_;
   lease_ref lease_;
   std::vector<row> rows_;
@@ -67,15 +67,17 @@ class place_slots {
     place_->deliveries = std::vector<std::atomic<std::uint32_t>>(shape.slots);
   }
 
-  /// Whether an argument travels in a memfd of its own: it would leave less than a quarter of the slot.
+  /// Whether an argument travels in a memfd of its own: in the slot, it would leave less than a quarter of
+  /// the space.
   [[nodiscard]] static bool travels_alone(std::uint64_t argument_bytes, std::uint64_t slot_bytes);
 
-  /// Whether the scheduler writes this lease itself. Not while others of this place are being delivered: a worker gets its
-  /// leases in order.
+  /// Whether the scheduler writes this lease itself. Never while other leases of this place are being
+  /// delivered: a worker gets its leases in order.
   [[nodiscard]] bool written_at_once(std::span<const slot_job> jobs) const;
   /// Writes the table and the arguments, which fit the slot.
   void write_jobs(const lease_ref& lease, std::span<const slot_job> jobs);
-  /// Writes the table. Waits for an earlier delivery into this slot: there is one only if its worker died meanwhile.
+  /// Writes the table. Waits for an earlier delivery into this slot, which exists only if its worker died
+  /// meanwhile.
   [[nodiscard]] argument_delivery deliver(const lease_ref& lease, std::span<const slot_job> jobs);
 
   /// Rows first .. end - 1 of a lease.
@@ -83,17 +85,17 @@ class place_slots {
                                              std::uint32_t end) const;
   [[nodiscard]] bool revoke(const lease_ref& lease, std::uint32_t row) const;
 
-  /// The result of a finished row. `parcel`: what the worker sent for it, if anything.
+  /// The result of a finished row. `parcel`: what the worker sent for the row, if anything.
   result<std::shared_ptr<kept_result>> result_of(std::uint64_t job, const lease_ref& lease, std::uint32_t row,
                                                  std::optional<protocol::parcel> parcel,
                                                  const std::shared_ptr<const slot_left>& left,
                                                  const std::shared_ptr<admission>& meter) const;
-  /// The same for one that the device shall have: of any size, and not copied. Refuses (errc::out_of_memory) one that did
-  /// not fit the slot.
+  /// The same for a result that goes to the device: of any size, and not copied. Fails (errc::out_of_memory)
+  /// if the result did not fit the slot.
   result<slot_result> result_in_slot(std::uint64_t job, const lease_ref& lease, std::uint32_t row,
                                      const std::shared_ptr<const slot_left>& left,
                                      const std::shared_ptr<admission>& meter) const;
-  /// What a failed or too large row says. `parcel`: as for result_of.
+  /// The error of a failed or too large row. `parcel`: as for result_of.
   [[nodiscard]] job_failure failure_of(const lease_ref& lease, std::uint32_t row,
                                        std::optional<protocol::parcel> parcel) const;
   [[nodiscard]] bool result_elsewhere(const lease_ref& lease, std::uint32_t row) const;

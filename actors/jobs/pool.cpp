@@ -14,8 +14,7 @@ Pool::~Pool() {
     body_->close();
     return;
   }
-  // In a forked child there are no threads to join, and the workers belong to the parent: leak the body on
-  // purpose.
+  // A forked child has no threads to join, and the workers belong to the parent: leak the body on purpose.
   static_cast<void>(new std::shared_ptr<body>(std::move(body_)));
 }
 
@@ -72,7 +71,8 @@ run_report Pool::report() const {
 
 // ---- mappings ---------------------------------------------------------------------------------------------
 
-/// Takes an input only when there is room: the number of jobs in flight is bounded whichever side is slower.
+/// Takes an input only when there is room: this bounds the number of jobs in flight, whichever side is
+/// slower.
 struct Pool::Mapping::body {
   // Ended jobs, for the thread that waits in next(). Shared with the jobs' callbacks, which may outlive the
   // mapping.
@@ -81,7 +81,7 @@ struct Pool::Mapping::body {
     std::condition_variable arrived;
     std::deque<item> ended;
 
-    /// Waits for one. Throws error (errc::usage) when `in_vain` says that none will come.
+    /// Waits for an ended job. Throws error (errc::usage) when `in_vain` gives a reason why none will come.
     item take(const std::function<std::optional<std::string>()>& in_vain) {
       std::unique_lock hold(mutex);
       while (!arrived.wait_for(hold, jobs::look_every, [this] { return !ended.empty(); })) {
@@ -128,7 +128,8 @@ struct Pool::Mapping::body {
     }
   }
 
-  /// A job for the next input. Empty: there is no room while others are in flight, or the pool takes no more.
+  /// Submits a job for the next input. Empty: there is no room while other jobs are in flight, or the pool
+  /// accepts no more jobs.
   std::optional<Job> begin() {
     try {
       // With jobs in flight, do not block here: next() waits for one of them. With none, wait for the pool's
@@ -172,11 +173,11 @@ struct Pool::Mapping::body {
   const job_options options;
   const std::size_t ahead;
   const bool ordered;
-  std::optional<Argument> next_input;  // taken from `inputs` and not accepted yet
+  std::optional<Argument> next_input;  // taken from `inputs`, not accepted yet
   std::uint64_t index = 0;
   std::size_t under_way = 0;
   bool exhausted = false;
-  std::optional<failure> refused;  // why the pool takes no more jobs
+  std::optional<failure> refused;  // why the pool accepts no more jobs
   std::deque<item> in_order;
   std::map<std::uint64_t, Job> running;
   const std::shared_ptr<mailbox> box = std::make_shared<mailbox>();

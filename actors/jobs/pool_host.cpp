@@ -47,7 +47,7 @@ result<void> compare(self_pointer self, worker_ref who, std::vector<std::string>
                 who.worker, words(names), words(*s.functions));
 }
 
-/// For the first worker of a place; its replacements use the same memory.
+/// Prepares a place for its first worker; replacements use the same memory.
 result<void> prepare(self_pointer self, std::uint32_t place) {
   host_state& s = self->state;
   if (s.prepared.contains(place)) return {};

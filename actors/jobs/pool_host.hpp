@@ -1,5 +1,5 @@
 // The host of a pool's workers: an actor on its own thread, which may block. Checks that all worker programs
-// serve the same functions, and reserves a place's memory before its first worker runs.
+// provide the same functions, and reserves a place's memory before its first worker runs.
 //
 //   hears   worker_serves, worker_described                 from the supervisor
 //   says    partition_prepared                              to the supervisor
@@ -31,8 +31,8 @@ class host_news {
 
 struct host_surroundings {
   std::shared_ptr<arena::arena> memory;  ///< sized and sealed
-  std::uint32_t rows_max = 0;            ///< of a lease
-  std::uint64_t elsewhere_max = 0;       ///< maximum bytes of a result outside of its slot
+  std::uint32_t rows_max = 0;            ///< jobs per lease
+  std::uint64_t elsewhere_max = 0;       ///< maximum bytes of a result outside its slot
   host_news* news = nullptr;             ///< outlives the actor
 };
 

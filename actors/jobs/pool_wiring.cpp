@@ -1,4 +1,4 @@
-// Makes a pool's actors, connects them, and records what they report.
+// Creates a pool's actors, connects them, and records their reports.
 #include "actors/jobs/pool_body.hpp"
 #include "actors/session/wiring.hpp"
 #include "runtime/arena/job_slot.hpp"
@@ -12,9 +12,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint32_t rows_max = 256;           // of a lease: its table takes 64 + 256 x 80 bytes = 20 KiB
+constexpr std::uint32_t rows_max = 256;           // jobs per lease: its table takes 64 + 256 x 80 bytes = 20
+                                                  // KiB
 constexpr std::size_t poisoned_jobs_kept = 1000;  // for `penstock quarantine`
-// A job may run for hours; a job with a limit sets its own timeout.
+// A job may run for hours; a job with a time limit sets its own timeout.
 constexpr nanoseconds no_item_timeout = std::chrono::hours(24 * 365);
 
 }  // namespace
@@ -50,7 +51,7 @@ result<void> Pool::body::spawn_actors(engine& e) {
   scheduling.meter = admission_;
   scheduling.news = this;
   scheduling.here = e.here.get();
-  // Results may outlive the pool; their release then needs no message.
+  // Results may outlive the pool; releasing them then needs no message.
   scheduling.left =
       std::make_shared<const jobs::slot_left>([pool = weak_from_this()](const lease_ref& lease) {
         if (const auto alive = pool.lock()) alive->result_left(lease);
@@ -132,7 +133,7 @@ void Pool::body::watch_progress(engine& e) {
       *e.io, [this] { return progress_now(); }, tell_news);
 }
 
-/// Jobs that lack memory may begin.
+/// Starts jobs that lacked memory.
 void Pool::body::memory_freed() {
   const std::lock_guard hold(mutex_);
   if (engine_) caf::anon_send(engine_->scheduler, jobs::decide_jobs{});

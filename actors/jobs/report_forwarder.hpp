@@ -1,4 +1,4 @@
-// Forwards workers' reports from the io thread to the job scheduler, in bursts and bypassing the supervisor.
+// Forwards workers' reports from the io thread to the job scheduler, in bursts and without the supervisor.
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"
@@ -12,7 +12,8 @@ namespace penstock::jobs {
 
 class report_forwarder final : public supervisor::report_listener {
  public:
-  /// While `few_jobs` says so, the io thread runs the job scheduler itself. `here` outlives this.
+  /// While `few_jobs` returns true, the io thread runs the job scheduler itself. `here` must outlive this
+  /// object.
   report_forwarder(job_scheduler_actor to, protocol::run_here& here, std::function<bool()> few_jobs)
       : to_(std::move(to)), here_(here), few_jobs_(std::move(few_jobs)) {}
   bool reported(worker_ref who, protocol::from_worker& message) override;

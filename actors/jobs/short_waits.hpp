@@ -1,7 +1,7 @@
-// Whether a caller polls for the end of its job before it sleeps. To wake it takes 15 us or more, so where jobs end within
-// tens of microseconds, polling is quicker and takes no more processor time. Where they do not, it is a waste, and on a
-// busy machine it keeps the worker from its core: then callers try it again but seldom. And the worker and the io thread need
-// a core meanwhile, so half of the cores are left to them.
+// Decides whether a caller polls for the end of its job before it sleeps. Waking a caller takes 15 us or
+// more, so where jobs end within tens of microseconds, polling is faster and takes no more CPU time. Where
+// they do not, polling is a waste, and on a busy machine it keeps the worker from its core, so callers then
+// poll only rarely. The worker and the io thread need cores as well: at most half of the cores poll.
 #pragma once
 
 #include <algorithm>
@@ -11,16 +11,16 @@
 
 namespace penstock::jobs {
 
-/// Of one pool. Thread-safe.
+/// One per pool. Thread-safe.
 class short_waits {
  public:
   static constexpr std::chrono::microseconds longest{50};
-  /// After this many failures in a row one wait in so many polls: less than 1 us a wait.
+  /// After many failures in a row, one wait in this many polls: less than 1 us per wait on average.
   static constexpr std::uint32_t pause_max = 64;
 
   explicit short_waits(std::uint32_t cores) noexcept : at_once_max_(cores / 2) {}
 
-  /// Whether the wait that begins now polls, for at most `longest`; then polled() has to be called.
+  /// Whether the wait that now begins should poll, for at most `longest`; if so, call polled() afterwards.
   [[nodiscard]] bool next() noexcept {
     if (!due()) return false;
     if (polling_.fetch_add(1, std::memory_order_relaxed) < at_once_max_) return true;
@@ -28,7 +28,7 @@ class short_waits {
     return false;
   }
 
-  /// A wait has polled; `in_time`: until the job ended.
+  /// A wait has polled; `in_time`: the job ended meanwhile.
   void polled(bool in_time) noexcept {
     polling_.fetch_sub(1, std::memory_order_relaxed);
     if (in_time) {
@@ -40,7 +40,7 @@ class short_waits {
     left_out_.store(pause, std::memory_order_relaxed);
   }
 
-  /// Between two looks: leaves the core's resources to a thread that shares it.
+  /// Between two checks: leaves the core's resources to another thread on it.
   static void relax() noexcept {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -60,7 +60,7 @@ class short_waits {
 
   const std::uint32_t at_once_max_;
   std::atomic<std::uint32_t> polling_{0};
-  std::atomic<std::uint32_t> pause_{0};     // how many waits the latest failure left out
+  std::atomic<std::uint32_t> pause_{0};     // how many waits skip polling after the latest failure
   std::atomic<std::uint32_t> left_out_{0};  // how many of them are still to come
 };
 

@@ -1,5 +1,5 @@
 // The actors of one session and their messages: the typed interface of each actor, in the order in which a
-// batch passes them. The messages are next to this file, one header for each receiving actor.
+// batch passes them. The messages are next to this file, one header per receiving actor.
 //
 //   session ----------- open_pool, close_pool, orders of operators ------------> supervisor
 //      |  \                                                                        |   ^
@@ -13,7 +13,7 @@
 //      +-- device_ready, worker_described, worker_serves, sample_quarantined
 //
 // None of these messages leaves the process; those that do are in actors/protocol/messages.hpp. Actors get
-// the handles of the others through `meet`, once all of them exist, and drop them when they exit, since the
+// the other actors' handles through `meet`, once all actors exist, and drop them when they exit, because the
 // handles form cycles. The GPU owner has no handles: in its own process there are no other actors.
 #pragma once
 
@@ -32,7 +32,7 @@
 
 namespace penstock::protocol {
 
-/// The messages that an actor receives; none of them has a reply.
+/// The messages that an actor receives; none has a reply.
 template <class... Messages>
 struct hears {
   using actor = caf::typed_actor<caf::reacts_to<Messages>...>;
@@ -48,11 +48,11 @@ struct meet;
 
 namespace penstock::gpu_owner {
 
-/// Messages to an owner: in this process, or to the keeper of one in another process.
+/// Messages to an owner in this process, or to the keeper of an owner in another process.
 using heard = protocol::hears<open_device, prepare_device, attach_partition, upload_batches, buffers_released,
                               communicate, close_device>;
 using gpu_owner_actor = heard::actor;
-/// Including what it sends to itself.
+/// Includes the messages that the owner sends to itself.
 using working = heard::and_also<device_moved, look_at_device, look_at_communicator>;
 
 }  // namespace penstock::gpu_owner
@@ -96,7 +96,7 @@ using heard =
                     restart_worker, drain_worker, tick, wake, meet_others>;
 using supervisor_actor = heard::actor;
 
-/// The keeper of the GPU owner's process takes the owner's place.
+/// The keeper of the GPU owner's process replaces the owner.
 using heard_by_keeper =
     gpu_owner::heard::and_also<owner_started, owner_refused, owner_spoke, owner_lost_link, owner_exited,
                                restart_owner, keeper_tick, wake_keeper, protocol::meet>;
@@ -118,12 +118,12 @@ struct meet_supervisor {
   supervisor::supervisor_actor supervisor;
 };
 
-/// Null actor: none, and no job may ask for it.
+/// Null actor: there is none, and no job may request it.
 struct meet_owner {
   gpu_owner::gpu_owner_actor owner;
 };
 
-/// The job scheduler stands where a stream has its scheduler.
+/// The job scheduler replaces a stream's scheduler.
 using heard = scheduler::heard_of_workers::and_also<jobs_submitted, jobs_reported, results_released, end_job,
                                                     functions_known, partition_mapped, pause_jobs, cancel_all,
                                                     device_answered, device_lost, device_failed, meet_owner,
@@ -133,10 +133,10 @@ using job_scheduler_actor = heard::actor;
 struct meet_pool {
   job_scheduler_actor scheduler;
   supervisor::supervisor_actor supervisor;
-  gpu_owner::gpu_owner_actor owner;  ///< or none; may be the keeper of one
+  gpu_owner::gpu_owner_actor owner;  ///< may be null, or the keeper of an owner
 };
 
-/// The host of a pool takes the place of a stream's session actor.
+/// The host of a pool replaces a stream's session actor.
 using heard_by_host = session::heard_by_host::and_also<session::leave, meet_pool>;
 using pool_host_actor = heard_by_host::actor;
 
@@ -144,7 +144,7 @@ using pool_host_actor = heard_by_host::actor;
 
 namespace penstock::group {
 
-/// A session that belongs to a group has a member; rank 0's has the coordinator as well. They know no other actor.
+/// A session in a group has a member; rank 0's session has the coordinator as well. They know no other actor.
 using heard_by_member =
     protocol::hears<join_group, stream_described, stream_delivered, session_failed, stop_group, limit_reached,
                     communicator_told, snapshots_held, orders_arrived, link_made, link_lost,

@@ -1,4 +1,4 @@
-// Messages to the GPU owner, or to the keeper of one in another process, which takes its place.
+// Messages to the GPU owner, or to the keeper that replaces it when the owner is another process.
 #pragma once
 
 #include "runtime/arena/arena.hpp"
@@ -15,20 +15,20 @@ namespace penstock::gpu_owner {
 
 struct open_device {};
 
-/// Buffers for batches of this plan.
+/// Allocate buffers for batches of this plan.
 struct prepare_device {
   std::shared_ptr<const device::transfer_plan> plan;
   arena::geometry shape;
   std::uint32_t buffers = 0;
-  /// Allocate them with the first upload, and again with the next one if the device's memory did not suffice: then only
-  /// that upload is refused (ready_batch::refused). For results of jobs.
+  /// Allocate them with the first upload. If the device's memory does not suffice, only that upload is
+  /// refused (ready_batch::refused), and the next one tries again. For job results.
   bool when_needed = false;
 };
 
 /// A worker's memory is reserved: map it for the device.
 struct attach_partition {
   std::uint32_t partition = 0;
-  std::shared_ptr<mapping> memory;  ///< none when the owner is another process, which maps it itself
+  std::shared_ptr<mapping> memory;  ///< null when the owner is another process, which maps it itself
   arena::geometry shape;
 };
 
@@ -39,23 +39,23 @@ struct upload_batches {
 /// From the device's own threads: poll the device.
 struct device_moved {};
 
-/// The consumer has returned buffers: hand_over has them.
+/// The consumer has returned buffers; take them from hand_over.
 struct buffers_released {};
 
-/// What the group orders about its communicator (rules C1-C5).
+/// The group's order about its communicator (rules C1-C5).
 struct communicate {
   enum class act : std::uint8_t {
-    draw_id,  ///< answer with the id of a new one
+    draw_id,  ///< answer with the id of a new communicator
     make,
     abort,
-    agreed,  ///< nobody takes back what lies before `agreed`
-    free,    ///< the group is over: this rank waits for nobody any more
-    end,     ///< not from the group: this owner ends, and with it whatever communicator it has
+    agreed,  ///< no rank goes back to a step before `agreed`
+    free,    ///< the group has ended: this rank no longer waits for others
+    end,     ///< not from the group: this owner ends, and with it any communicator that it has
   };
   act what = act::draw_id;
   std::uint64_t number = 0;
   std::string id{};
-  std::uint64_t agreed = 0;  ///< also of `make`: where all ranks go on
+  std::uint64_t agreed = 0;  ///< also for `make`: where all ranks continue
 };
 
 /// From itself, while there is a communicator.

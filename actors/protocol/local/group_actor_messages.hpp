@@ -16,41 +16,41 @@ namespace penstock::group {
 struct join_group {
   std::string device;  ///< UUID of its GPU; empty: the host device
 };
-/// The dataset is known, and where the stream begins.
+/// The dataset is known, as is the beginning of the stream.
 struct stream_described {
   stream_facts facts;
   std::uint64_t first = 0;  ///< steps that earlier processes of this rank have delivered
 };
 /// Every batch of the stream has been handed out.
 struct stream_delivered {};
-/// The session cannot go on.
+/// The session cannot continue.
 struct session_failed {
   std::string why;
 };
-/// A signal, or an operator: stop at a common step.
+/// Sent for a signal or an operator's order: stop at a common step.
 struct stop_group {};
-/// A stopping group's last step was handed out.
+/// The last step of a stopping group has been handed out.
 struct limit_reached {};
 /// From the GPU owner.
 struct communicator_told {
   communicator_state state;
 };
-/// The steps at which the owner's program has a snapshot that is not agreed yet, ascending.
+/// The steps for which the owner's program has a snapshot that is not agreed yet, ascending.
 struct snapshots_held {
   std::vector<std::uint64_t> steps;
 };
-/// Orders are in the mailbox that the link writes (newest).
+/// The mailbox that the link writes (newest) contains orders.
 struct orders_arrived {};
 struct link_made {};
 struct link_lost {
   std::string why;
-  bool closed = false;  ///< by the other side
+  bool closed = false;  ///< the peer closed it
 };
-/// The coordinator's process, on this host, has ended for certain.
+/// The coordinator's process, on this host, has certainly exited.
 struct coordinator_ended {};
 /// A debugger holds the coordinator's process, on this host.
 struct coordinator_held {};
-/// Rank 0's coordinator, in the same session, cannot take the group's address; empty: it has it.
+/// Rank 0's coordinator, in the same session, cannot listen at the group's address; empty: it listens.
 struct cannot_listen {
   std::string why;
 };
@@ -58,15 +58,15 @@ struct cannot_listen {
 // ---- to the coordinator
 
 struct reports_arrived {};
-/// Links have numbers; those of one listener are never used again.
+/// Links have numbers, which a listener never reuses.
 struct member_closed {
   std::uint64_t link = 0;
 };
-/// The process at the other end, on this host, has ended for certain.
+/// The peer's process, on this host, has certainly exited.
 struct member_process_ended {
   std::uint64_t link = 0;
 };
-/// A debugger holds the process at the other end, on this host.
+/// A debugger holds the peer's process, on this host.
 struct member_held {
   std::uint64_t link = 0;
 };
@@ -77,7 +77,7 @@ struct address_refused {
   std::string why;
 };
 struct unknown_peer_came {
-  std::string who;  ///< and why it was refused
+  std::string who;  ///< the peer, and why it was refused
 };
 
 /// From rank 0's GPU owner: the id of a new communicator.
@@ -88,16 +88,16 @@ struct communicator_drawn {
 
 // ---- to both
 
-/// The links cannot be made as they are configured.
+/// The links cannot be made with this configuration.
 struct links_refused {
   failure why;
 };
-/// The session closes. What the others have to know is still said.
+/// The session is closing. Still tell the others what they need to know.
 struct leave_group {};
 /// End now.
 struct drop_group {};
 struct group_beat {
-  bool again = true;  ///< another one follows
+  bool again = true;  ///< another beat follows
 };
 
 }  // namespace penstock::group

@@ -1,6 +1,7 @@
-// Whether the next batch may be handed out, in a session that belongs to a group (rules G9, G19 and G28): written by the
-// group's member actor, asked by who hands batches out: the consumer's thread, or the scheduler when the GPU owner is
-// another process. It counts what was handed out, so that a freeze and a hand-over never disagree about one batch.
+// Decides whether the next batch may be handed out, in a session that belongs to a group (rules G9, G19 and
+// G28). The group's member actor writes it. Whoever hands out batches asks it: the consumer's thread, or the
+// scheduler when the GPU owner is another process. It counts the batches handed out, so that a freeze and a
+// hand-over never disagree about a batch.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -17,17 +18,19 @@ namespace penstock::group {
 
 enum class gate_answer : std::uint8_t {
   go,
-  wait,  ///< not now: the group has not begun, is stopping, or was not heard of for too long
+  wait,  ///< not now: the group has not begun, is stopping, or has been silent for too long
   over,  ///< never: no batch follows
 };
 
-/// Steps count batches from the stream's beginning, so that a replaced rank goes on counting. Thread-safe.
+/// Steps count batches from the beginning of the stream, so that a replaced rank continues the count.
+/// Thread-safe.
 class hand_over_gate {
  public:
-  /// Called when the last step that a stopping group takes was handed out; on the thread that handed it out.
+  /// `at_limit` is called when the last step of a stopping group has been handed out, on the thread that did
+  /// so.
   explicit hand_over_gate(std::function<void()> at_limit = {}) : at_limit_(std::move(at_limit)) {}
 
-  // ---- for the member actor; each returns the number of steps that were handed out
+  // ---- for the member actor; each returns the number of steps handed out
 
   /// Steps up to `limit` may be handed out until that time.
   std::uint64_t open(steady_time until, std::optional<std::uint64_t> limit) {
@@ -42,21 +45,21 @@ class hand_over_gate {
     until_ = steady_time::min();
     return handed_out_;
   }
-  /// The datasets of all ranks are the same: batches may be prepared.
+  /// All ranks have the same dataset: batches may be prepared.
   void begin() {
     const std::lock_guard hold(mutex_);
     begun_ = true;
   }
-  /// No new step from here on.
+  /// No new step from now on.
   void end() {
     const std::lock_guard hold(mutex_);
     over_ = true;
     changed_.notify_all();
   }
 
-  // ---- for who hands out
+  // ---- for the thread that hands out
 
-  /// The stream begins behind this step. Before any is handed out.
+  /// The stream begins after this step. Call before any step is handed out.
   void start_at(std::uint64_t step) {
     const std::lock_guard hold(mutex_);
     handed_out_ = step;
@@ -66,7 +69,7 @@ class hand_over_gate {
     std::unique_lock hold(mutex_);
     return hand_out(handed_out_ + 1, now, hold);
   }
-  /// The same for a step with this number. One that was handed out before may be handed out again: its receiver died.
+  /// The same for the step with this number. A step may be handed out again: its receiver may have died.
   gate_answer hand_out(std::uint64_t step, steady_time now) {
     std::unique_lock hold(mutex_);
     return hand_out(step, now, hold);
@@ -84,7 +87,7 @@ class hand_over_gate {
     const std::lock_guard hold(mutex_);
     return handed_out_;
   }
-  /// No new step follows, and all up to this one are all.
+  /// True if no new step follows and this step is the last.
   [[nodiscard]] bool ends_with(std::uint64_t step) const {
     const std::lock_guard hold(mutex_);
     return over_ && step >= handed_out_;

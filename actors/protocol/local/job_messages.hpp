@@ -1,4 +1,4 @@
-// Messages to the job scheduler, in addition to those of every lease_giver, and messages to the host of a
+// Messages to the job scheduler, in addition to those to every lease_giver, and messages to the host of a
 // pool's workers.
 #pragma once
 
@@ -35,7 +35,7 @@ struct jobs_reported {
   std::shared_ptr<job_report_queue> queue;
 };
 
-/// Results that have left their slots: one entry for each.
+/// Results that have left their slots, one entry each.
 using release_queue = protocol::burst_queue<lease_ref>;
 struct results_released {
   std::shared_ptr<release_queue> queue;
@@ -44,17 +44,17 @@ struct results_released {
 struct end_job {
   schedule::job_id job = 0;
   bool only_waiting = false;
-  bool at_once = false;  ///< SIGKILL without SIGABRT before it
+  bool at_once = false;  ///< send SIGKILL without a previous SIGABRT
   /// Set to whether the job will never start; may be null.
   std::shared_ptr<std::promise<bool>> prevented;
 };
 
-/// The first worker has reported which functions it serves.
+/// The first worker has described its functions.
 struct functions_known {
   std::vector<std::string> names;
 };
 
-/// The session's view of a place's slots; from now on its workers may be given leases.
+/// The session's view of a place's slots; from now on its workers may get leases.
 struct partition_mapped {
   std::uint32_t partition = 0;
   std::shared_ptr<mapping> memory;
@@ -64,27 +64,28 @@ struct pause_jobs {
   bool paused = false;
 };
 
-/// Cancels all jobs that have not ended, for this reason; no more leases afterwards.
+/// Cancels all jobs that have not ended, for this reason. No leases afterwards.
 struct cancel_all {
   failure why;
 };
 
-/// What has become of a job's result at the device.
+/// The outcome of a job's result on the device.
 struct device_answer {
   enum class kind : std::uint8_t { ok, device, too_large };
 
   std::uint64_t upload = 0;
   kind how = kind::ok;
   std::string text{};                     ///< why the job has no result
-  std::vector<std::byte> bytes{};         ///< what its device program gave
-  std::optional<std::uint32_t> buffer{};  ///< it holds the result, and is the caller's now
+  std::vector<std::byte> bytes{};         ///< the result of its device program
+  std::optional<std::uint32_t> buffer{};  ///< holds the result and now belongs to the caller
 };
 using device_answer_queue = protocol::burst_queue<device_answer>;
 struct device_answered {
   std::shared_ptr<device_answer_queue> queue;
 };
 
-/// The GPU owner's process is gone, and another one comes: order again, under this era, what was not answered.
+/// The GPU owner's process is gone and another one follows: order everything unanswered again, under this
+/// era.
 struct device_lost {
   struct blame {
     schedule::job_id job = 0;
@@ -95,16 +96,16 @@ struct device_lost {
   std::optional<blame> blamed;
 };
 
-/// There is no device any more, and there will be none.
+/// The device has failed for good.
 struct device_failed {
   failure why;
 };
 
-/// Look at the book when the mailbox is empty.
+/// Ask the book once the mailbox is empty.
 struct decide_jobs {
   enum class reason : std::uint8_t {
     news,
-    second,  ///< one second has passed, and jobs wait or run
+    second,  ///< one second has passed while jobs wait or run
     look     ///< the book's next_look()
   };
   reason why = reason::news;

@@ -7,7 +7,7 @@
 
 namespace penstock::scheduler {
 
-/// For detecting hanging workers. Thread-safe.
+/// For detecting hung workers. Thread-safe.
 class lease_counts {
  public:
   explicit lease_counts(std::uint32_t places) : counts_(places) {}

@@ -1,5 +1,5 @@
-// What actors report to their creator: one interface for each actor that reports more than its messages to
-// other actors. Implemented by the session (actors/session/news_of_actors.hpp), the GPU owner's process
+// What actors report to their creator: one interface per actor that reports more than its messages to other
+// actors. Implemented by the session (actors/session/news_of_actors.hpp), the GPU owner's process
 // (owner_body.cpp) and tests.
 //
 // Called on the actor's current thread, one call per actor at a time. Must not block; the implementation
@@ -25,7 +25,7 @@
 
 namespace penstock::gpu_owner {
 
-/// Of the GPU owner or its keeper, in a group with a communicator.
+/// Reported by the GPU owner or its keeper, in a group with a communicator.
 class communicator_news {
  public:
   virtual void communicator_changed(const group::communicator_state& state) { static_cast<void>(state); }
@@ -34,16 +34,16 @@ class communicator_news {
     static_cast<void>(number);
     static_cast<void>(id);
   }
-  /// The steps of which it has a snapshot that is not agreed yet.
+  /// The steps with snapshots that are not agreed yet.
   virtual void snapshots_changed(const std::vector<std::uint64_t>& steps) { static_cast<void>(steps); }
-  /// Its communicator cannot be aborted: the process has to end.
+  /// The communicator cannot be aborted: the process must end.
   virtual void communicator_stuck(const std::string& why) { static_cast<void>(why); }
 
  protected:
   ~communicator_news() = default;
 };
 
-/// The slots of one worker, which the device can read now.
+/// The slots of one worker, now readable by the device.
 struct attached_partition {
   std::uint32_t partition = 0;  ///< the worker's number
   std::uint64_t bytes = 0;
@@ -51,7 +51,7 @@ struct attached_partition {
   nanoseconds took{};
 };
 
-/// What the owner tells of memory; of one in another process its keeper.
+/// The owner's reports about memory; for an owner in another process, its keeper makes them.
 class memory_news {
  public:
   virtual void attached(const attached_partition& what) { static_cast<void>(what); }
@@ -63,11 +63,12 @@ class memory_news {
 class owner_news : public virtual communicator_news, public virtual memory_news {
  public:
   virtual void opened(const device::identity& what) = 0;
-  /// Once. The device is not used again.
+  /// Called once. The device is not used afterwards.
   virtual void failed(const failure& why) = 0;
   /// These uploads are copied: their slots are free.
   virtual void slots_released(std::vector<std::uint64_t> uploads) = 0;
-  /// After each burst: finished uploads and their bytes, and whether the device reads the arena directly.
+  /// Called after each burst: finished uploads and their bytes, and whether the device reads the arena
+  /// directly.
   virtual void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) = 0;
 
  protected:
@@ -95,10 +96,10 @@ class supervisor_news {
 
 /// What is known about the owner's process.
 struct owner_facts {
-  std::string state;  ///< starting, ready, backoff, failed, stopped
+  std::string state;  ///< starting, ready, backoff, failed or stopped
   std::optional<pid_t> pid;
   std::uint32_t restarts = 0;
-  bool irreplaceable = false;  ///< its death fails the run: its sink keeps state and gives no snapshots
+  bool irreplaceable = false;  ///< its death fails the run: its sink keeps state but gives no snapshots
 
   bool operator==(const owner_facts&) const = default;
 };
@@ -107,16 +108,16 @@ class keeper_news : public virtual gpu_owner::communicator_news, public virtual 
  public:
   /// The first process has opened the device.
   virtual void opened(const device::identity& what) = 0;
-  /// A replacement has opened it.
+  /// A replacement has opened the device.
   virtual void reopened(pid_t owner) = 0;
   virtual void owner_changed(const owner_facts& facts) = 0;
-  /// As soon as it is known.
+  /// Called as soon as the death is known.
   virtual void owner_died(const owner_death_report& death) = 0;
   /// Uploads have resumed after the death of this incarnation.
   virtual void owner_recovered(std::uint32_t incarnation, double seconds_since_its_end) = 0;
   virtual void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) = 0;
-  /// The total time that its sink has waited for batches, in all incarnations; a wait in progress counts. `waits_at`: it has
-  /// waited for long, and was still waiting at that time.
+  /// The total time that the sink has waited for batches, in all incarnations, including a wait in progress.
+  /// `waits_at`: a long wait was still in progress at that time.
   virtual void owner_waited(nanoseconds in_all, std::optional<steady_time> waits_at) = 0;
   /// NVML's list of processes on the GPU.
   virtual void gpu_processes_seen(std::vector<gpu_process> processes) = 0;
@@ -128,7 +129,7 @@ class keeper_news : public virtual gpu_owner::communicator_news, public virtual 
   ~keeper_news() = default;
 };
 
-/// In a pool of jobs: who hears of uploads in place of a stream's scheduler.
+/// In a pool of jobs: receives reports on uploads in place of a stream's scheduler.
 class job_upload_news {
  public:
   virtual void jobs_answered(std::vector<jobs::device_answer> answers) = 0;
@@ -138,17 +139,17 @@ class job_upload_news {
   ~job_upload_news() = default;
 };
 
-/// Workers' reports are many: they do not pass the supervisor. On the io thread.
+/// Receives workers' reports, which are many and bypass the supervisor. On the io thread.
 class report_listener {
  public:
-  /// False: not a report for this listener; the message then goes to the supervisor.
+  /// False: this listener does not handle the message, which then goes to the supervisor.
   virtual bool reported(worker_ref who, protocol::from_worker& message) = 0;
 
  protected:
   ~report_listener() = default;
 };
 
-/// Where the output of child processes goes, by source ("worker/3", "gpu"); called on the io thread.
+/// Receives the output of child processes, by source ("worker/3", "gpu"); called on the io thread.
 class output_listener {
  public:
   virtual void started(const std::string& source, std::uint32_t incarnation) = 0;
@@ -168,14 +169,14 @@ class scheduler_news {
   virtual void sample_failed(const lost_sample& lost) = 0;
   virtual void sample_quarantined(const lost_sample& lost) = 0;
   virtual void batch_delivered(const schedule::delivery& batch, std::uint64_t epoch) = 0;
-  /// A batch that a dead worker held has been loaded by another one.
+  /// Another worker has loaded a batch that a dead worker held.
   virtual void batch_recovered(std::uint64_t epoch, std::uint64_t sequence) = 0;
   virtual void epoch_done(const schedule::epoch_account& done) = 0;
   /// The counts of late or wrong messages, and of samples in quarantine.
   virtual void counted(std::uint64_t stale_dropped, std::uint64_t quarantined) = 0;
   virtual void gave_up(const failure& why) = 0;
   virtual void stream_finished(std::uint64_t seek_number) = 0;
-  /// It has answered tell_accounts.
+  /// The scheduler has answered tell_accounts.
   virtual void answered() = 0;
 
  protected:
@@ -186,24 +187,24 @@ class scheduler_news {
 
 namespace penstock::group {
 
-/// Of the member actor, and of rank 0's coordinator.
+/// Reported by the member actor, and by rank 0's coordinator.
 class group_news {
  public:
-  /// Whenever something of it may have changed.
+  /// Called whenever any of it may have changed.
   virtual void group_changed(const group_status& now) = 0;
   /// For the journal.
   virtual void group_event(event_kind what, std::string text) = 0;
-  /// All ranks are there, and their settings agree: memory may be allocated, workers started. Once.
+  /// All ranks are present and their settings agree: memory may be allocated and workers started. Once.
   virtual void joined() = 0;
-  /// What the gate answers may have changed.
+  /// The gate's answers may have changed.
   virtual void gate_moved() = 0;
-  /// Once. A failure has its cause; after `stopped` the batches that were handed out are still delivered.
+  /// Once. A failure has its cause; after `stopped`, batches already handed out are still delivered.
   virtual void group_over(group_outcome how, const std::optional<group_cause>& cause) = 0;
   /// For the GPU owner of this rank.
   virtual void communicator_ordered(const gpu_owner::communicate& order) { static_cast<void>(order); }
-  /// Of the coordinator, for this rank's member: it cannot take the group's address; empty: it has it.
+  /// From the coordinator to this rank's member: it cannot listen at the group's address; empty: it listens.
   virtual void cannot_listen(const std::string& why) { static_cast<void>(why); }
-  /// The actor has ended: nobody needs this session any more.
+  /// The actor has ended: no rank needs this session any more.
   virtual void member_gone() = 0;
   virtual void coordinator_gone() = 0;
 
@@ -215,14 +216,14 @@ class group_news {
 
 namespace penstock::session {
 
-/// Of the session actor.
+/// Reported by the session actor.
 class stream_news {
  public:
   /// How the stream divides into batches.
   virtual void planned(std::shared_ptr<const plan> order,
                        std::shared_ptr<const device::transfer_plan> transfer, schedule::stream_range range,
                        const std::string& fingerprint) = 0;
-  /// From earlier runs.
+  /// Quarantined samples from earlier runs.
   virtual void quarantine_known(const std::vector<quarantine_report>& known) = 0;
   virtual void gave_up(const failure& why) = 0;
 

@@ -23,7 +23,7 @@ struct owner_spoke {
   std::uint32_t incarnation = 0;
   protocol::from_owner message;
 };
-/// It closed its link (empty reason) or violated the protocol. The process may still be alive.
+/// The process closed its link (empty reason) or violated the protocol. It may still be running.
 struct owner_lost_link {
   std::uint32_t incarnation = 0;
   std::string reason;
@@ -33,7 +33,7 @@ struct owner_exited {
   process::exit_report report;
   std::string last_lines;
 };
-/// An operator's order: never counted.
+/// An operator's order; never counted.
 struct restart_owner {};
 /// From itself: poll.
 struct keeper_tick {};

@@ -24,16 +24,16 @@ struct lost_sample {
   std::uint64_t sequence = 0;
   std::uint64_t sample = 0;
   std::string name;
-  std::string reason;          ///< of a failure
-  std::uint32_t attempts = 0;  ///< of a quarantined sample
+  std::string reason;          ///< why it failed
+  std::uint32_t attempts = 0;  ///< how many attempts a quarantined sample had
   std::vector<std::string> causes;
 };
 
-/// Which sample, if any, a worker's death is blamed on.
+/// The sample, if any, that a worker's death is blamed on.
 struct blame_decision {
   worker_ref who;
   std::optional<schedule::blame> blamed;
-  std::uint64_t epoch = 0;  // of the blame
+  std::uint64_t epoch = 0;  // of the blamed sample
   std::uint64_t sequence = 0;
 };
 
@@ -45,7 +45,8 @@ struct open_stream {
   schedule::stream_range range;
   std::optional<schedule::stream_state> resumed;
   std::vector<quarantine_report> quarantined;  ///< known from earlier runs
-  double max_failed_fraction = 1;              ///< of an epoch's samples; more failures end the run
+  double max_failed_fraction = 1;              ///< limit per epoch, as a fraction of its samples; more
+                                               ///< failures end the run
   steady_time demanded{};                      ///< when the first batch was requested
 };
 
@@ -57,7 +58,7 @@ struct worker_joined {
   std::shared_ptr<const unique_fd> parcels{};  ///< for a pool's worker: our end of its parcel socket
 };
 
-/// The process is reaped. The scheduler replies with blame_decided.
+/// The process has been reaped. The scheduler replies with blame_decided.
 struct worker_ended {
   worker_ref who;
   std::optional<schedule::flight_mark> mark;
@@ -65,7 +66,7 @@ struct worker_ended {
   std::string cause;        ///< "SIGSEGV", "exit 3", "hang"
 };
 
-/// It survives SIGKILL. No reply; worker_ended follows if it ever ends.
+/// The process survives SIGKILL. No reply; worker_ended follows if it ever exits.
 struct worker_written_off {
   worker_ref who;
   std::optional<schedule::flight_mark> mark;
@@ -73,10 +74,10 @@ struct worker_written_off {
   std::string cause;
 };
 
-/// Let it finish its leases, then ask it to stop.
+/// Let the worker finish its leases, then ask it to stop.
 struct worker_drains {
   worker_ref who;
-  bool after_current_batch = false;  ///< it finishes only its current batch; others load the rest again
+  bool after_current_batch = false;  ///< finish only the current batch; other workers load the rest again
 };
 
 struct lease_reported {
@@ -92,13 +93,13 @@ struct slots_released {
   std::vector<std::uint64_t> uploads;
 };
 
-/// The consumer has the batch (rule S15).
+/// The consumer has taken the batch (rule S15).
 struct batch_delivered {
   std::uint64_t upload = 0;
   std::optional<std::uint64_t> digest;
-  /// The consumer's wait; empty from the owner's process, which asks continuously.
+  /// When the consumer began to wait; empty from the owner's process, which always waits.
   std::optional<steady_time> demanded{};
-  std::optional<steady_time> taken{};  ///< none: use the time when the scheduler receives this
+  std::optional<steady_time> taken{};  ///< none: use the time when the scheduler receives this message
 };
 using delivery_queue = protocol::burst_queue<batch_delivered>;
 struct batches_delivered {
@@ -111,7 +112,7 @@ struct poison_batch {
   std::string reason;
 };
 
-/// The owner's process is gone: upload again what is not acknowledged. Orders carry the new era from now on.
+/// The owner's process is gone: upload everything unacknowledged again. Orders carry the new era from now on.
 struct owner_lost {
   std::uint64_t era = 0;
   std::optional<poison_batch> poison;
@@ -121,7 +122,7 @@ struct owner_lost {
 struct seek_stream {
   std::uint64_t seek_number = 0;
   schedule::stream_range range;
-  std::shared_ptr<const plan> order;  ///< the new plan, if it changes here
+  std::shared_ptr<const plan> order;  ///< the new plan, if the seek changes it
 };
 
 /// The complete accounts of the stream.
@@ -139,12 +140,12 @@ struct pause_stream {
   bool paused = false;
 };
 
-/// The sacrificial worker cannot be started: quarantine the samples that wait to be tried alone.
+/// The sacrificial worker cannot start: quarantine the samples that wait to be tried alone.
 struct cannot_try_alone {
   std::string reason;
 };
 
-/// Processes everything that is in the mailbox before this, then delivers the accounts.
+/// Process everything already in the mailbox, then deliver the accounts.
 struct tell_accounts {
   std::shared_ptr<std::promise<stream_accounts>> to;
   bool epochs = true;  ///< false: only the state, whose cost does not grow with the run
@@ -153,7 +154,7 @@ struct tell_accounts {
 /// From itself: ask the ledger once the mailbox is empty.
 struct decide {};
 
-/// What the group's gate answers may have changed.
+/// The answers of the group's gate may have changed.
 struct gate_moved {};
 
 struct stop_scheduling {};

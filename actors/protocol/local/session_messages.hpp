@@ -15,12 +15,12 @@ struct worker_described {
   worker_ref who;
   protocol::dataset_described dataset;
 };
-/// A worker of a pool: the functions that it serves.
+/// A pool's worker describes its functions.
 struct worker_serves {
   worker_ref who;
   std::vector<std::string> functions;
 };
-/// Add a sample to the quarantine file; remove one from it.
+/// Add a sample to the quarantine file, or remove one from it.
 struct sample_quarantined {
   scheduler::lost_sample lost;
 };

@@ -26,7 +26,7 @@ struct worker_started {
   pid_t pid = -1;
   std::shared_ptr<protocol::worker_link> link;
   std::shared_ptr<unique_fd>
-      parcels{};  ///< our end of its socket for large arguments and results; null without one
+      parcels{};  ///< our end of its socket for large arguments and results; null if it has none
 };
 struct start_refused {
   worker_ref who;
@@ -45,7 +45,7 @@ struct worker_exited {
   worker_ref who;
   process::exit_report report;
   std::string last_lines;
-  std::vector<std::string> stack;  ///< its stack, if it could still write it
+  std::vector<std::string> stack;  ///< the worker's stack, if it could still write it
 };
 struct partition_prepared {
   worker_ref who;
@@ -61,21 +61,21 @@ struct fence_worker {
   worker_ref who;
   std::string reason;
 };
-/// Its current work was cancelled.
+/// The worker's current work was cancelled.
 struct cancel_worker {
   worker_ref who;
-  bool at_once = false;  ///< SIGKILL without SIGABRT before it
+  bool at_once = false;  ///< send SIGKILL without a previous SIGABRT
   std::string reason;
 };
 /// Jobs have their own time limits: poll often enough for the shortest.
 struct limits_in_use {
   nanoseconds shortest{0};
 };
-/// The scheduler has asked it to stop, because it has no leases left.
+/// The scheduler has asked the worker to stop, because it has no leases left.
 struct worker_told_to_stop {
   worker_ref who;
 };
-/// `done` is set once the supervisor has handled, and reported, all that was sent to it before.
+/// Sets `done` once the supervisor has handled and reported everything sent before.
 struct tell_when_handled {
   std::shared_ptr<std::promise<void>> done;
 };
@@ -90,7 +90,7 @@ struct drain_worker {
 };
 /// From itself: poll all workers.
 struct tick {
-  std::uint64_t number = 0;  ///< of the last one that was scheduled; others are ignored
+  std::uint64_t number = 0;  ///< of the latest scheduled tick; others are ignored
 };
 /// From itself: a restart or a kill is due.
 struct wake {};
