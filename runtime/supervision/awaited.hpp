@@ -1,5 +1,5 @@
-// Finds what the stream waits for at one moment: for `top` and `describe` at any time, and for progress_watch
-// after a time without progress. Pure.
+// Finds what the stream waits for at one moment. `top` and `describe` ask at any time, progress_watch after a
+// time without progress. Pure.
 #pragma once
 
 #include "runtime/base/batch_times.hpp"
@@ -38,7 +38,7 @@ enum class stall_kind : std::uint8_t {
   gpu_owner,  ///< "gpu": it is starting, being replaced, or copying
   consumer,   ///< "consumer": it takes or releases no batch, or, as the sink of another process, works on one
   operator_,  ///< "operator": paused, or every worker is drained
-  group       ///< "group": other ranks, who have not arrived, are not heard of, or stop
+  group       ///< "group": other ranks, which have not arrived, are silent, or stop
 };
 [[nodiscard]] const char* name_of(stall_kind kind) noexcept;
 
@@ -47,9 +47,10 @@ struct awaited {
   std::string
       text;  ///< "worker/3, which has been loading sample 'tom.jpg' for 7.2 s, in batch 17 of epoch 0"
   std::optional<std::uint32_t> worker{};
-  nanoseconds usual{0};  ///< how long this may take before it is worth a word: start_patience() of a start
+  nanoseconds usual{0};  ///< how long this may take before it is reported: start_patience() of a start
 };
-/// How long a start may take before a user hears of it: 15 s, or a quarter of the deadline, but at most a minute.
+/// How long a start may take before it is reported to a user: 15 s, or a quarter of the deadline, but at most
+/// a minute.
 [[nodiscard]] nanoseconds start_patience(nanoseconds deadline) noexcept;
 [[nodiscard]] awaited find_blocker(const progress_facts& facts);
 

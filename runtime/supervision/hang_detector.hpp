@@ -31,8 +31,8 @@ struct child_sign {
   std::uint64_t work_mark = 0;   ///< changes with each sample and phase
   bool busy = false;             ///< working on a sample
   bool traced = false;           ///< a debugger is attached: its clocks are paused
-  /// The timeout of the current item, if a job has its own; empty: settings' item_timeout. It was requested
-  /// explicitly, so it applies even if many children miss it together.
+  /// The timeout of the current item, if a job has its own; empty: settings' item_timeout. The user requested
+  /// it explicitly, so it applies even if many children miss it together.
   std::optional<nanoseconds> limit{};
 };
 
@@ -51,9 +51,9 @@ class hang_detector {
   void forget(std::uint32_t worker);
 
   /// Call about every settings.tick(). Reports no hang (rules W8 and W9) when the call itself is late by more
-  /// than half a timeout and, with four or more children, for one further timeout when over half of them
-  /// miss their deadline together, which they do within a quarter of it: their last signs are not of one moment.
-  /// Then those that recover after the others have half a timeout more.
+  /// than half a timeout. With four or more children, reports no hang either while over half of them miss
+  /// their deadline together, within a quarter of it: their last signs are not simultaneous. That lasts for
+  /// one further timeout; children that recover after the others then have half a timeout more.
   std::vector<hang_finding> look(steady_time now, const std::vector<child_sign>& signs);
 
  private:
@@ -65,7 +65,7 @@ class hang_detector {
     std::uint64_t work_mark = 0;
   };
 
-  /// Compares with so many quarters of each timeout.
+  /// Compares with `quarters` quarters of each timeout.
   [[nodiscard]] std::optional<hang_finding> check(const clocks& c, const child_sign& sign, steady_time now,
                                                   int quarters) const;
   void give_half(clocks& c, hang kind, steady_time now) const;

@@ -1,5 +1,5 @@
-// The uploads sent to the GPU owner's process and not acknowledged yet, and what happens to them when it dies
-// (rules O2-O10). Pure. Used by owner_supervision.
+// The uploads sent to the GPU owner's process and not acknowledged yet, and what happens to them when the
+// process dies (rules O2-O10). Pure. Used by owner_supervision.
 //
 //   order          sent             copied             delivered
 //   -----> unsent -----> outstanding -----> its slot is free -----> gone
@@ -9,11 +9,11 @@
 //                      forgotten: the scheduler orders them again, under the next era
 //
 // Uploads are acknowledged in the order in which they were ordered; anything else violates the protocol. An
-// order of an earlier era is dropped: the scheduler sent it before it heard of the death and will send it
+// order of an earlier era is dropped: the scheduler sent it before it learned of the death, and will send it
 // again.
 //
-// A batch becomes a suspect when an owner crashes while the sink works on it. After the second such death it
-// is treated as the cause.
+// A batch becomes a suspect when an owner crashes while the sink works on it. After the second such death the
+// batch is treated as the cause.
 #pragma once
 
 #include "runtime/base/upload_order.hpp"
@@ -26,7 +26,7 @@
 
 namespace penstock::supervision {
 
-/// Which batch, if any, the owner's death is evidence against.
+/// Which batch, if any, the owner's death is blamed on.
 enum class suspicion_rule : std::uint8_t {
   none,              ///< killed from outside, or by the session for another reason
   in_hand,           ///< it crashed or hung: the batch that the sink was working on, if any
@@ -44,7 +44,7 @@ class owner_orders {
   [[nodiscard]] std::vector<upload_order> take_unsent();
   [[nodiscard]] bool has_unsent() const noexcept { return !unsent_.empty(); }
 
-  // Messages from the process. Each returns what is wrong with the message; empty if nothing.
+  // Messages from the process. Each function returns what is wrong with the message; empty if nothing.
   [[nodiscard]] std::optional<std::string> copied(std::uint64_t upload);
   [[nodiscard]] std::optional<std::string> delivered(std::uint64_t upload);
   void keep_snapshot(std::string state) { snapshot_ = std::move(state); }

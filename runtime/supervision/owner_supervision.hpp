@@ -1,7 +1,7 @@
-// Supervises the GPU owner's process (placement = "process"): when to start it, what to tell it, when to end
+// Supervises the GPU owner's process (placement = "process"): when to start it, what to send it, when to end
 // it, and what its death means for the run. Pure: events and the time come in, commands come out of
-// advance(). Driven by actors/supervisor/owner_keeper, which translates messages, reads /proc and the flight
-// recorder.
+// advance(). Driven by actors/supervisor/owner_keeper, which translates messages, and reads /proc and the
+// flight recorder.
 //
 //            open            hello               opened            close
 //   idle ----------> starting -----> introduced --------> ready -----------> stopping --exited--> stopped
@@ -10,8 +10,8 @@
 //                     |                             v
 //                     +------------------------- backoff            any: no restart helps ----> failed
 //
-// It combines four pure parts: how the current process ends (termination), its clocks (hang_detector), the
-// restart rules (restart_policy) and its unacknowledged uploads (owner_orders).
+// It combines four pure parts: how the current process is terminated (termination), its clocks
+// (hang_detector), the restart rules (restart_policy) and its unacknowledged uploads (owner_orders).
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -90,7 +90,7 @@ struct owner_recovered {
 struct owner_died {
   owner_death_report report;
   std::optional<std::string> in_hand;  ///< the suspected batch, in words
-  bool unasked = true;                 ///< no operator ended it, and it did not make room by its own will
+  bool unasked = true;                 ///< no operator ended it, and it did not exit by itself to make room
 };
 struct owner_left_out {
   std::string text;  ///< a warning: which batch is skipped, and why
@@ -133,10 +133,10 @@ class owner_supervision {
   // From the session and the scheduler.
   void open(steady_time now);
   void order(upload_order upload) { orders_.order(std::move(upload)); }
-  /// Lets the process finish, and its sink too if the stream is complete; kills it after `patience`. A second
+  /// Lets the process finish (and its sink, if the stream is complete); kills it after `patience`. A second
   /// call can only shorten that.
   void close(steady_time now, bool whole, nanoseconds patience);
-  /// An operator's order: never counted, no backoff.
+  /// An operator's order: never counted, without backoff.
   void restart(steady_time now);
 
   // From the process. All but the first are dropped if they concern another incarnation or one that broke the
@@ -155,8 +155,8 @@ class owner_supervision {
   void link_closed(std::uint32_t incarnation, steady_time now, const std::string& reason);
   void exited(std::uint32_t incarnation, steady_time now, const owner_end& end);
 
-  /// The current state of the process, also deadline of the start. Call about every clocks.tick(), at
-  /// most 250 ms apart.
+  /// The current state of the process; also the time, for the deadline of its start. Call about every
+  /// clocks.tick(), at most 250 ms apart.
   void look(steady_time now, const owner_sign& sign);
 
   [[nodiscard]] std::vector<owner_command> advance(steady_time now);
@@ -169,7 +169,7 @@ class owner_supervision {
   [[nodiscard]] std::uint32_t restarts() const noexcept { return restarts_; }
   [[nodiscard]] bool irreplaceable() const noexcept { return irreplaceable_; }
   [[nodiscard]] const owner_orders& orders() const noexcept { return orders_; }
-  /// Whether it ends like this because the stream is complete and its sink has finished.
+  /// Whether this end means that the stream is complete and the sink has finished.
   [[nodiscard]] bool finishes_with(const process::exit_report& end) const noexcept {
     return stage_ == owner_stage::stopping && whole_ && end.exited_with(0);
   }

@@ -12,8 +12,8 @@
 //   any of them: too many counted deaths, or an exit that would repeat ----> failed
 //   killed and not dead after its deadline ----> unkillable
 //
-// At any time the pool has a process, or a time at which it starts one, or no place that is wanted, or it has
-// failed with a reason.
+// At any time the pool has a process, or a time at which it starts one, or no wanted place, or it has failed
+// with a reason.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -48,9 +48,9 @@ enum class vacancy : std::uint8_t {
 struct pool_settings {
   restart_settings restart;   ///< of loader places; the sacrificial place is always restarted
   std::uint32_t workers = 1;  ///< wanted at the start
-  /// the run fails if fewer are ready for `min_ready_within`; at most `workers`
+  /// the run fails if fewer are ready for longer than `min_ready_within`; at most `workers`
   std::uint32_t min_ready = 1;
-  /// also the time that the sacrificial worker has to become ready
+  /// also the time in which the sacrificial worker must become ready
   nanoseconds min_ready_within{60'000'000'000};
   std::uint32_t restarts_per_second_max = 50;
   std::uint32_t sacrificial_place = 64;  ///< number of the extra place; loader places have smaller ones
@@ -69,7 +69,7 @@ struct drain_child {
 /// The sacrificial worker cannot be started, so suspects cannot be tried alone. Once per
 /// want_sacrificial(true).
 struct sacrificial_failed {
-  std::string reason;  ///< with the last output of the last one
+  std::string reason;  ///< with the last output of the last attempt
 };
 struct pool_failed {
   failure reason;
@@ -89,10 +89,10 @@ class pool {
  public:
   explicit pool(const pool_settings& settings);
 
-  /// First demand: starts all wanted places. Ignored after close(): the two orders come from different actors, and this one
-  /// may be late.
+  /// First demand: starts all wanted places. Ignored after close(): the two orders come from different
+  /// actors, so this one may be late.
   void open(steady_time now);
-  /// The session is ending: starts nothing any more.
+  /// The session is ending: no more starts.
   void close();
 
   // Events of processes. Those of an earlier incarnation are ignored.
@@ -104,16 +104,16 @@ class pool {
   /// The process could not be started at all: a counted death. A program that cannot be executed fails the
   /// run.
   void start_failed(worker_ref who, steady_time now, const failure& why);
-  /// It survives SIGKILL. Its place stays occupied until child_died() or start_failed(). `why`: a description
-  /// of what was wrong with it, for the error if this ends the run.
+  /// It survives SIGKILL. Its place stays occupied until child_died() or start_failed(). `why`: what was
+  /// wrong with it, for the error if this ends the run.
   void child_unkillable(worker_ref who, const std::string& why);
   /// The session did not run for `time` (it was stopped, or the machine slept): this does not count against
   /// the minimum of ready workers.
   void discount_time(nanoseconds time) noexcept;
 
-  // Operators' orders. They never count and clear the history of the places concerned. Operators do not
+  // Operators' orders. They never count, and they clear the history of the places concerned. Operators do not
   // control the sacrificial place: scale() refuses numbers from sacrificial_place on, and restart() and
-  // drain() only replace a sacrificial worker that exists.
+  // drain() only replace an existing sacrificial worker.
 
   void scale(std::uint32_t workers, steady_time now);
   /// Drains it and starts a replacement; starts one at once where there is no process.
@@ -121,7 +121,7 @@ class pool {
   /// Drains it; the place stays empty until scale() or restart().
   void drain(std::uint32_t worker);
 
-  /// Whether the ledger has a sample to be tried alone.
+  /// Whether the ledger has a sample that must be tried alone.
   void want_sacrificial(bool wanted, steady_time now);
   /// Drains and replaces a worker that grew too large or has loaded enough samples; not counted.
   void recycle(worker_ref who);

@@ -1,15 +1,15 @@
-// Detects that the stream makes no progress, and what it waits for (awaited.hpp). A stream that stops
-// silently is the worst kind of failure, so after 5 s without progress this reports why. Pure: facts and the
-// time come in, a stall comes out. Driven by actors/session/progress_ticker, once a second.
+// Detects that the stream makes no progress, and finds what it waits for (awaited.hpp). A stream that stops
+// silently is the worst kind of failure, so this reports the cause after 5 s without progress. Pure: facts
+// and the time come in, a stall comes out. Driven by actors/session/progress_ticker, once a second.
 //
-// A start takes longer on a busy machine: until start_patience() has passed, waiting for one is no stall, and the time
-// counts again when the owner or a worker's place becomes ready for the first time.
+// A start takes longer on a busy machine: until start_patience() has passed, waiting for a start is no stall.
+// The time restarts when the owner or a worker's place becomes ready for the first time.
 //
-// Progress means that a worker finishes a sample, a batch passes a stage or a job ends. Starts, deaths, heartbeats and
-// restarts of processes do not count, because a pool can crash and restart forever.
+// Progress means that a worker finishes a sample, a batch passes a stage or a job ends. Starts, deaths,
+// heartbeats and restarts of processes do not count, because a pool can crash and restart forever.
 //
 // No progress is expected while no batch is due: before the first request, after the end, and while the
-// consumer asks for nothing and holds everything that was prepared.
+// consumer requests nothing and holds every prepared batch.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -32,8 +32,8 @@ class progress_watch {
 
   explicit progress_watch(nanoseconds patience = nanoseconds(5'000'000'000)) : patience_(patience) {}
 
-  /// Returns what has changed; `stalled` again when the stream waits for something of another kind. Call at
-  /// least once per patience period: progress between two calls counts at the second one.
+  /// Returns what has changed; `stalled` again when the stream starts to wait for something of another kind.
+  /// Call at least once per patience period: progress between two calls counts at the second one.
   news look(steady_time now, const progress_facts& facts);
 
   /// Empty while there is progress, or none is expected. Its seconds count from the last progress.

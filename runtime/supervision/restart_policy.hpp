@@ -1,13 +1,13 @@
-// Whether and when to restart a dead child. One policy for each place: the pool has one per loader worker,
-// the GPU owner has its own. Rules that concern several places are in pool.hpp. Pure.
+// Whether and when to restart a dead child. Each place has its own policy: one per loader worker in the pool,
+// one for the GPU owner. Rules that concern several places are in pool.hpp. Pure.
 //
 //   restart type   exit 0      other exit, signal, hang   exit 77, 78, 82
 //   permanent      restart     restart                    give the place up
 //   transient      stop        restart                    give the place up
 //   temporary      stop        stop                       stop
 //
-// A child whose end was ordered (`operated`) is restarted under every type: for a place that must stay empty,
-// this is not called.
+// A child whose end was ordered (`operated`) is restarted under every type. If a place must stay empty, do
+// not call this.
 //
 // How soon, and whether it counts towards the intensity (the first matching line applies):
 //
@@ -47,14 +47,15 @@ struct death {
   enum class how : std::uint8_t {
     normal,      ///< exit 0
     abnormal,    ///< any other end
-    no_restart,  ///< exit 77 (permission), 78 (configuration), 82 (protocol): would end the same way again
+    no_restart,  ///< exit 77 (permission), 78 (configuration), 82 (protocol): a restart would end the same
+                 ///< way
     operated     ///< an operator or the pool itself asked for it
   };
   how ending = how::abnormal;
-  bool blamed = false;    ///< to a sample
+  bool blamed = false;    ///< on a sample
   bool fruitful = false;  ///< it completed a sample (a worker) or a batch (the owner) since it was ready
-  /// SIGKILL that this session did not send, and no OOM kill was counted. Only set for deaths of the GPU
-  /// owner: workers that are killed at every start by a memory limit unknown to us must be given up.
+  /// SIGKILL that this session did not send, and no OOM kill was counted. Set only for deaths of the GPU
+  /// owner: workers that a memory limit unknown to us kills at every start must be given up.
   bool outside_kill = false;
 
   /// Counts towards the intensity (rule D9).
@@ -76,8 +77,8 @@ class restart_policy {
   restart_policy(const restart_settings& settings, std::uint64_t seed) : settings_(settings), random_(seed) {}
 
   restart_decision child_died(steady_time now, const death& d);
-  /// The process could not be spawned (EMFILE, EAGAIN, ...). A counted death, but restarted under every type,
-  /// since types are about processes that ran.
+  /// The process could not be spawned (EMFILE, EAGAIN, ...). Counts as a death, but the place is restarted
+  /// under every type, since types are about processes that ran.
   restart_decision start_failed(steady_time now);
   /// A child that was ready for [backoff] reset_after before it died starts with a clean history.
   void child_ready(steady_time now) noexcept { ready_since_ = now; }

@@ -1,6 +1,6 @@
-// Terminates one child process (worker, GPU owner or rank): which requests were sent and when, which signal is
-// due next, and how to interpret its exit status. Pure: events and the time come in, signals to send come out of
-// advance(). Used by worker_supervision, owner_supervision and the launcher's launch_book.
+// Terminates one child process (worker, GPU owner or rank): which requests were sent and when, which signal
+// is due next, and how to interpret its exit status. Pure: events and the time come in, signals to send come
+// out of advance(). Used by worker_supervision, owner_supervision and the launcher's launch_book.
 //
 //   starting -- its program is not executed by the start deadline --> killed
 //
@@ -15,9 +15,9 @@
 // The first reason is kept: a worker that is killed for missing heartbeats and then violates the protocol
 // died of missing heartbeats. Later events only bring deadlines forward.
 //
-// A deadline does not count time without polls (rule W10): when advance() itself is late, because the
-// watcher was stopped or the machine slept, pending deadlines are postponed by as much. Otherwise a child
-// that ended in time, but whose exit has not been read yet, would be taken for one that survives SIGKILL.
+// A deadline does not count time without polls (rule W10): when advance() itself is late, because the watcher
+// was stopped or the machine slept, pending deadlines are postponed by the same time. Otherwise a child that
+// exited in time, but whose exit has not been read yet, would look as if it survived SIGKILL.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -41,12 +41,12 @@ struct termination_settings {
   nanoseconds late_look{1'000'000'000};        ///< a call this long after the previous one is late
 };
 
-/// Send to the child's whole group. SIGABRT is followed by SIGCONT, because a stopped process handles it only
-/// once it continues.
+/// Send to the child's whole group. Follow SIGABRT by SIGCONT: a stopped process handles SIGABRT only once it
+/// continues.
 struct send_signal {
   int number = 0;
 };
-/// It is about to be killed, for this reason; for the log. Emitted once, before the signal.
+/// This child is about to be killed for this reason; for the log. Emitted once, before the signal.
 struct killing_begins {
   death_cause cause = death_cause::unknown;
   std::string reason;  ///< "no heartbeat for 10 s"
@@ -60,15 +60,15 @@ class termination {
  public:
   termination(const termination_settings& settings, steady_time now) : settings_(settings), looked_(now) {}
 
-  /// Its program is being executed, which takes as long as its file system takes to respond. If started() is not
-  /// called within `deadline`, the start is killed (rule W2).
+  /// Its program is being executed, which takes as long as its file system takes to respond. If started() is
+  /// not called within `deadline`, the start is killed (rule W2).
   void starting(steady_time now, nanoseconds deadline);
-  /// What its start waits for, for the reason: "executing '/mnt/worker'".
+  /// What its start waits for, as part of the reason: "executing '/mnt/worker'".
   void start_waits_for(std::string what) { start_waits_for_ = std::move(what); }
   void started() { start_by_ = never; }
 
-  /// It will be replaced or removed for this reason (stopped or memory) once it has finished its leases. No
-  /// deadline yet.
+  /// It will be replaced or removed for this reason (stopped or memory) once it has finished its leases. Sets
+  /// no deadline yet.
   void retire(death_cause why);
   /// It was asked to stop and has `patience` to exit. Later calls can only shorten that.
   void stop(steady_time now, nanoseconds patience);
@@ -76,18 +76,18 @@ class termination {
   void hang(steady_time now, death_cause why, std::string reason);
   /// It violated the protocol: SIGKILL at once; its messages are ignored from now on.
   void violate(steady_time now, std::string reason);
-  /// SIGKILL at once, not because of a fault: an operator's order, or no memory for it.
+  /// SIGKILL at once, although the child has no fault: an operator's order, or no memory for it.
   void kill(steady_time now);
-  /// SIGKILL at once, for this reason: it would not handle another signal. No effect if it is already being
-  /// terminated.
+  /// SIGKILL at once, for this reason: the child would not handle another signal. No effect if it is already
+  /// being terminated.
   void kill(steady_time now, death_cause why, std::string reason);
   /// It closed its link. If it does not exit within the grace period, it is killed for violating the
   /// protocol.
   void link_closed(steady_time now);
 
-  /// It ended by this SIGKILL, and the kernel counted an OOM kill: that is the cause, unless this session killed it for a reason
-  /// of its own. A closed link is none: the kernel closes the link of a process that it kills, and on a busy machine the exit
-  /// may take longer than the grace period.
+  /// The child ended by this SIGKILL, and the kernel counted an OOM kill. That is then the cause, unless this
+  /// session had its own reason to kill the child. A closed link is no such reason: the kernel closes the
+  /// link of a process that it kills, and on a busy machine the exit may take longer than the grace period.
   void oom_killed(const process::exit_report& end);
 
   /// The commands to carry out now. Call after every event, at next_deadline(), and at least twice a second.
@@ -107,11 +107,11 @@ class termination {
 
   // The meaning of its exit. Call once it is reaped.
 
-  /// Why it died: our reason if we ended it, else its own.
+  /// Why it died: our reason if we ended it, otherwise its own.
   [[nodiscard]] death_cause cause_of(const process::exit_report& end) const;
   /// The same in words: "SIGSEGV", "exit 3", "hang".
   [[nodiscard]] std::string cause_text(const process::exit_report& end) const;
-  /// Signal, exit or unknown, regardless of what we sent.
+  /// Signal, exit or unknown, whatever signals we sent.
   [[nodiscard]] static death_cause own_cause_of(const process::exit_report& end) noexcept;
   [[nodiscard]] bool killed_here(const process::exit_report& end) const {
     return killed_ && end.ended_by(SIGKILL);

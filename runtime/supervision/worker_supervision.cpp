@@ -191,7 +191,8 @@ death worker_supervision::death_of(const child& c, bool blamed, std::uint64_t sa
   return d;
 }
 
-/// A program that exits successfully before its hello does something else, and would do the same in every place.
+/// A program that exits successfully before its hello does something else, and would do the same in every
+/// place.
 bool worker_supervision::is_no_worker_program(const child& c) const {
   return c.at == stage::started && c.ended->exited_with(exit_codes::finished) && !closing_ &&
          !c.ending.cause();

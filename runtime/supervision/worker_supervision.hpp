@@ -1,6 +1,6 @@
 // Supervises the loader workers: decides which to start, introduce, watch, replace and end. Pure: events and
 // the time come in, commands come out of advance(). Driven by actors/supervisor/supervisor, which translates
-// messages, reads /proc and the flight recorders, and collects what death reports show.
+// messages, reads /proc and the flight recorders, and collects the contents of death reports.
 //
 // The life of a worker:
 //
@@ -41,7 +41,7 @@ struct start_worker {
 struct introduce_worker {
   worker_ref who;
 };
-/// It is ready: the scheduler may give it leases.
+/// It is ready: the scheduler may lease batches to it.
 struct hand_over_worker {
   worker_ref who;
   bool sacrificial = false;
@@ -59,7 +59,7 @@ struct signal_worker {
   worker_ref who;
   int number = 0;
 };
-/// It is about to be killed, for this reason; for the log. The process still exists.
+/// This worker is about to be killed, for this reason; for the log. The process still exists.
 struct killing_worker {
   worker_ref who;
   std::optional<pid_t> pid;  ///< none: its start has not returned
@@ -78,7 +78,7 @@ struct decide_blame {
   std::string cause;           ///< in words
   bool blames_sample = false;  ///< its current sample is suspected
 };
-/// It exceeded its memory limit and is replaced when its batch is done.
+/// It exceeded its memory limit, and is replaced when its batch is done.
 struct memory_exceeded {
   worker_ref who;
   pid_t pid = -1;
@@ -118,8 +118,8 @@ class worker_supervision {
 
   // From the session and operators.
   void open(steady_time now);
-  /// Starts nothing any more; workers finish their sample and are killed after `patience`. A second call can
-  /// only shorten that.
+  /// No more starts; workers finish their sample and are killed after `patience`. A second call can only
+  /// shorten that.
   void close(steady_time now, nanoseconds patience);
   void scale(std::uint32_t workers, steady_time now) { pool_.scale(workers, now); }
   void restart(std::uint32_t worker, steady_time now) { pool_.restart(worker, now); }
@@ -143,22 +143,22 @@ class worker_supervision {
   void fence(worker_ref who, steady_time now, const std::string& reason);
   /// Its current work was cancelled: SIGABRT and 2 s later SIGKILL, or SIGKILL `at_once`.
   void cancel(worker_ref who, steady_time now, bool at_once, const std::string& reason);
-  /// The scheduler has asked it to stop, because it has no leases left.
+  /// The scheduler has asked it to stop, since it has no leases left.
   void told_to_stop(worker_ref who, steady_time now);
   void exited(worker_ref who, steady_time now, const process::exit_report& end, bool oom_killed);
   /// The published result of a settled death.
   struct settled {
     std::string cause;           ///< in words
     bool unasked = false;        ///< neither the session nor an operator ordered it
-    bool worth_telling = false;  ///< false: the session is ending, or the sacrificial worker is not needed
+    bool worth_telling = false;  ///< false: the session is ending, or no sample needs the sacrificial worker
   };
-  /// The scheduler's answer to decide_blame. `last_words` become part of the error if this fails the run.
+  /// The scheduler's answer to decide_blame. `last_words` becomes part of the error if this fails the run.
   settled blame_decided(worker_ref who, steady_time now, bool blamed, std::uint64_t samples_done,
                         const std::string& last_words);
 
   /// The current state of all workers, including those being started. Call about every clocks.tick().
   void look(steady_time now, const std::vector<worker_sign>& signs);
-  /// Jobs with their own time limit will run: poll often enough for the shortest one.
+  /// Jobs with their own time limit will run: poll often enough for the shortest limit.
   void expect_limit(nanoseconds limit) { shortest_limit_ = std::min(shortest_limit_, limit); }
   /// The interval at which to call look().
   [[nodiscard]] nanoseconds tick() const;
@@ -171,9 +171,9 @@ class worker_supervision {
   [[nodiscard]] steady_time next_deadline() const;
 
   [[nodiscard]] const pool& places() const noexcept { return pool_; }
-  /// The exit of a worker whose death is not settled yet.
+  /// The termination of a worker whose death is not settled yet.
   [[nodiscard]] const termination* ending_of(worker_ref who) const;
-  /// Whether its use of the GPU has to be checked.
+  /// Whether to check it for use of the GPU.
   [[nodiscard]] bool audits_gpu_use(worker_ref who) const;
 
  private:
