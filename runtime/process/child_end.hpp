@@ -2,11 +2,11 @@
 // child_process.hpp for a session's children, and by tools that run a program to completion.
 //
 // A process group has the number of the child that leads it. The kernel does not reuse the number while the
-// child is not reaped (even as a zombie) or the group has a member. If the embedding program ignores SIGCHLD,
-// so that the kernel reaps children, or reaps them itself (waitpid(-1)), that is not guaranteed. So before
-// each signal we check that the child is still ours; if it is not, we only signal processes that are provably
-// left over from the group, through pidfds. One gap remains: in such a program the child may end between
-// check and signal, and its number would have to be reused for a new group within these few microseconds.
+// child is not reaped (even as a zombie) or the group has a member. That guarantee fails if the embedding
+// program ignores SIGCHLD, so that the kernel reaps children, or reaps them itself (waitpid(-1)). So before
+// each signal we check that the child is still ours; if it is not, we signal, through pidfds, only processes
+// that provably belonged to the group. One gap remains: in such a program the child may end between check and
+// signal, and a new group would have to reuse its number within these few microseconds.
 #pragma once
 
 #include "runtime/base/exit_report.hpp"
@@ -30,16 +30,18 @@ struct ended_child {
   std::vector<unique_fd> left_over;
 };
 
-/// How long to wait between the end of a child and its reaping. Its threads are still leaving /proc when the pidfd becomes
-/// readable, and if somebody has listed them there (`ps -L`, `htop`), Linux before 7.1 waits for them in a busy loop
-/// (shrink_dcache_parent). Where that loop may have the only core that they may use, they get no time for seconds: with
-/// sched_autogroup_enabled, an exiting thread changes its scheduling group and may come far behind all others. So they get
+/// How long to wait between the end of a child and its reaping. When the pidfd becomes readable, the child's
+/// threads are still leaving /proc, and if a program has listed them there (`ps -L`, `htop`), Linux before
+/// 7.1 waits for them in a busy loop (shrink_dcache_parent). If that loop occupies the only core that the
+/// threads may use, they get no time for seconds: with sched_autogroup_enabled, an exiting thread changes its
+/// scheduling group and may fall far behind all others. So they get time before we reap: 20 ms if the child
+/// or we may use one core only, zero if both may use several.
 /// time first: 20 ms if the child or we may use one core only, zero if both may use several.
 [[nodiscard]] std::chrono::milliseconds time_to_leave(const child& dead) noexcept;
 
-/// For a child whose pidfd has been readable for time_to_leave(): kills the rest of its group while the child is still a zombie,
-/// reaps the child, and returns what has not ended yet. Does not block and waits for no other child. Does not find
-/// processes that left the group with setsid or setpgid.
+/// For a child whose pidfd has been readable for time_to_leave(): kills the rest of its group while the child
+/// is still a zombie, reaps the child, and returns the processes that have not ended yet. Does not block, and
+/// waits for no other child. Does not find processes that left the group with setsid or setpgid.
 [[nodiscard]] ended_child reap_ended(const child& dead);
 
 /// Waits for a child to end, reaps it as reap_ended() does, and waits for the rest of its group. Empty if the

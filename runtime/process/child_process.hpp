@@ -15,21 +15,21 @@
 
 namespace penstock::process {
 
-/// The last output of a process on stdout and stderr, and its lines as they come. The pipe is always read, so
-/// a flood never blocks the process; lines are cut at line_max.
+/// The last output of a process on stdout and stderr, and its lines as they arrive. The pipe is always read,
+/// so a flood never blocks the process; lines are cut at line_max.
 class output_tail {
  public:
   static constexpr std::size_t line_max = 4096;   ///< longer lines are cut here
   static constexpr std::size_t lines_shown = 10;  ///< the last lines, in messages and death reports
-  /// What a death report takes from it must fit: lines_shown x line_max for the last lines, and
-  /// stack_bytes_max (crash_notes.hpp) for the stack. That is 63 KiB; the rest is for output between the two.
+  /// The content of a death report must fit: lines_shown x line_max for the last lines, and stack_bytes_max
+  /// (crash_notes.hpp) for the stack. That is 63 KiB; the rest is for output between the two.
   static constexpr std::size_t kept_bytes = 64 * 1024;
 
   /// Appends a piece of output; calls `line` for each complete line.
   void append(std::string_view piece, const std::function<void(std::string_view)>& line);
   /// Call when the process is gone: passes on the unfinished last line.
   void finish(const std::function<void(std::string_view)>& line);
-  /// Everything that was kept.
+  /// Everything that is kept.
   [[nodiscard]] const std::string& text() const noexcept { return kept_; }
   /// The last lines, for an error message.
   [[nodiscard]] std::string last_lines(std::size_t count) const;

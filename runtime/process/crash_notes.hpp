@@ -1,6 +1,7 @@
 // The stack of a dying process. A worker program writes its stack to its log when a signal ends it (also when
-// the supervisor ends a hung worker with SIGABRT), and the session finds it there. The stack consists of modules, offsets and,
-// where the module has symbols, functions; whoever reads the death record may look up files and lines.
+// the supervisor ends a hung worker with SIGABRT), and the session finds it there. The stack consists of
+// modules, offsets and, where the module has symbols, functions; readers of the death record can look up
+// files and lines.
 #pragma once
 
 #include "runtime/process/stack_frame.hpp"
@@ -11,8 +12,8 @@
 
 namespace penstock::process {
 
-/// The most that a dying process writes: a line for the signal and one for each frame. A line is the mark,
-/// "#12 ", the module's name, "+0x", an offset, " in ", a function and the line end.
+/// The most that a dying process writes: a line for the signal and one for each frame. A line consists of the
+/// mark, "#12 ", the module's name, "+0x", an offset, " in ", a function and the line end.
 inline constexpr std::size_t stack_frames_max = 48;
 inline constexpr std::size_t stack_line_max = 16 + 4 + stack_module_max + 3 + 16 + 4 + stack_function_max + 1;
 inline constexpr std::size_t stack_bytes_max = (1 + stack_frames_max) * stack_line_max;
@@ -31,10 +32,10 @@ void this_thread_works();
 
 /// A line that write_stack_when_dying() wrote.
 [[nodiscard]] bool is_stack_line(std::string_view line) noexcept;
-/// The same for people: with the function's name as its source has it.
+/// The same for people, with the function's name as in its source.
 [[nodiscard]] std::string readable_stack_line(std::string_view line);
-/// The frames in this output, newest first, as "/path/of/module+0x1a2b in resize(picture const&)", without " in ..." if the
-/// function is unknown; empty if there are none.
+/// The frames in this output, newest first, as "/path/of/module+0x1a2b in resize(picture const&)", without "
+/// in ..." if the function is unknown; empty if there are none.
 [[nodiscard]] std::vector<std::string> stack_in(std::string_view output);
 /// The last lines of the output without the stack.
 [[nodiscard]] std::string last_lines_without_stack(std::string_view output, std::size_t count);

@@ -28,14 +28,14 @@ class gpu_use_watch {
   using look_function = std::function<std::optional<gpu_user>(pid_t leader)>;
 
   explicit gpu_use_watch(look_function look = gpu_user_among);
-  /// Waits side_thread::patience for the current check, and not at all for checks known to hang.
+  /// Waits side_thread::patience for the current check, but does not wait for checks known to hang.
   ~gpu_use_watch();
   gpu_use_watch(const gpu_use_watch&) = delete;
   gpu_use_watch& operator=(const gpu_use_watch&) = delete;
 
   /// Starts checks of these processes, one after the other. Does not wait. Call it at regular intervals.
-  /// While the checks of an earlier call are running, a call does nothing; but if none of them has finished
-  /// since the previous call, the current one is considered hung: its thread keeps it, and a new thread does
+  /// While the checks of an earlier call are running, a call does nothing. But if none of them has finished
+  /// since the previous call, the current check counts as hung: it keeps its thread, and a new thread does
   /// the others. So a hung check delays the others for at most two intervals, and its process is not checked
   /// again while it hangs. There is one thread per hung check, and one more.
   void look(std::vector<pid_t> leaders);

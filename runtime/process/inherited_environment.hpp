@@ -1,5 +1,6 @@
-// What children of a session inherit of its environment: all of it but secrets, which are the session's alone. Workers,
-// owners and commands run whatever a dataset, a plugin or a user brings. Used by whoever starts such a child.
+// The environment that a session's children inherit: everything except secrets, which only the session may
+// have. Workers, owners and commands run code from datasets, plugins and users. Used wherever such a child is
+// started.
 #pragma once
 
 #include <string>
@@ -11,7 +12,8 @@ namespace penstock::process {
 /// Whether "NAME=value" is a secret: PENSTOCK_GROUP_SECRET.
 [[nodiscard]] bool is_secret(std::string_view variable);
 
-/// This process's environment without secrets, as "NAME=value". Call it where no other thread changes the environment.
+/// This process's environment without secrets, as "NAME=value". Call it where no other thread changes the
+/// environment.
 [[nodiscard]] std::vector<std::string> inherited_environment();
 
 }  // namespace penstock::process

@@ -22,10 +22,10 @@ struct lifeline {
 
 /// The child's side: create it first thing in main. From then on SIGHUP (which the kernel sends when the
 /// parent dies) and end-of-file on the lifeline kill the whole process group. A stopped child gets SIGCONT as
-/// well; only a stop that takes effect after the session's death keeps one alive, a race of microseconds that
-/// only a cgroup would close. `tick` runs every `interval` on a thread that does no user work, as proof that
-/// the process runs at all. A process that the session's program forked may hold the pipe's other end open;
-/// the parent's pidfd covers that case.
+/// well. Only a stop that takes effect after the session's death keeps a child alive: a race of microseconds
+/// that only a cgroup could close. `tick` runs every `interval` on a thread that does no user work, as proof
+/// that the process runs at all. A process that the session's program forked may hold the pipe's other end
+/// open; the parent's pidfd covers that case.
 class lifeline_guard {
  public:
   lifeline_guard(int lifeline_fd, std::chrono::milliseconds interval, std::function<void()> tick);

@@ -35,7 +35,7 @@ struct log_query {
 };
 
 struct log_answer {
-  std::vector<log_line> lines;                ///< in the order of reading
+  std::vector<log_line> lines;                ///< in the order in which they were read
   std::map<std::string, std::uint64_t> seen;  ///< the number of the last line of each source
 };
 
@@ -58,7 +58,8 @@ class log_book {
   void begin(const std::string& source, std::uint32_t incarnation);
   passage wrote(const std::string& source, std::uint32_t incarnation, std::string_view text, steady_time now,
                 std::int64_t unix_ms);
-  /// The process is gone: its lines become `previous`. Returns how many lines at the end were not passed on.
+  /// The process is gone: its lines become `previous`. Returns how many of its last lines did not go to the
+  /// session's log.
   std::uint64_t ended(const std::string& source);
 
   [[nodiscard]] log_answer read(const log_query& query) const;

@@ -1,5 +1,5 @@
 // Detects kills by the kernel's OOM killer. Its victims die of SIGKILL, like any killed process; the cgroup's
-// count of OOM kills tells the two apart. Pure except for reading the count. Not thread-safe.
+// count of OOM kills distinguishes them. Pure except for reading the count. Not thread-safe.
 #pragma once
 
 #include "runtime/base/clock.hpp"

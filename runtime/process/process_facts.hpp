@@ -1,4 +1,5 @@
-// Facts about a process from /proc: its private memory, its parent, whether a debugger is attached, where it waits.
+// Facts about a process from /proc: its private memory, its parent, whether a debugger is attached, where it
+// waits.
 #pragma once
 
 #include <sys/types.h>

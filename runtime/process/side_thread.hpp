@@ -1,6 +1,6 @@
-// A thread for work that may block forever: on a file system that does not respond, a lock of another
-// process, the memory map of a process that hangs. It keeps such waits away from other threads, and a session
-// can end although this one is stuck. Used by spawner, gpu_use_watch, quarantine writer and program_communicator.
+// A thread for work that may block forever: on an unresponsive file system, a lock of another process, the
+// memory map of a hung process. It keeps such waits off other threads, and a session can end while this
+// thread is stuck. Used by spawner, gpu_use_watch, quarantine writer and program_communicator.
 #pragma once
 
 #include <chrono>

@@ -27,8 +27,8 @@ struct spawn_request {
   std::vector<inherited_fd> fds;         ///< everything else is closed; 0 is /dev/null unless named here
   std::vector<int> cores{};              ///< the cores that it may run on; empty: those of the calling thread
   std::string name{};                    ///< argv[0]; empty: the program
-  /// Where the kernel writes the child's pid before the child runs, so that it is known even if this process is killed
-  /// meanwhile. After a refusal it holds that of a child that is gone.
+  /// Where the kernel writes the child's pid before the child runs, so that the pid is known even if this
+  /// process is killed meanwhile. After a refusal it holds the pid of a child that is gone.
   std::atomic<pid_t>* announce = nullptr;
 };
 
@@ -54,11 +54,11 @@ class start_control {
   std::atomic<int> pidfd_ = -1;  // from clone to exec; the kernel writes it before the child runs
 };
 
-/// Starts a program like vfork would: cost and memory do not depend on the size of this process. The child
-///  - leads a process group of its own,
+/// Starts a program the way vfork would: cost and memory do not depend on the size of this process. The child
+///  - leads its own process group,
 ///  - gets SIGHUP when the calling *thread* ends (PR_SET_PDEATHSIG): call from a thread that lives as long as
 ///    the session,
-///  - has default signal dispositions, an empty signal mask and none of our descriptors but those named.
+///  - has default signal dispositions, an empty signal mask and, of our descriptors, only those in `fds`.
 /// Returns when the program is executed, which takes as long as its file system takes to respond, or when the
 /// start is given up through `control`. Refuses with errc::worker_program when the program cannot be
 /// executed, errc::system for anything else.

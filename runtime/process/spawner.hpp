@@ -1,7 +1,7 @@
-// The thread that starts a session's children. Looking a program up and executing it wait for file systems,
-// and one that does not respond (a dead NFS server) must not hold up the io thread, which delivers signals to
-// children. Besides, PR_SET_PDEATHSIG follows the spawning thread, which therefore has to live as long as the
-// session. Owned by io_thread.
+// The thread that starts a session's children. Finding and executing a program waits for file systems, and an
+// unresponsive one (a dead NFS server) must not hold up the io thread, which delivers signals to children.
+// Also, PR_SET_PDEATHSIG follows the spawning thread, which must therefore live as long as the session. Owned
+// by io_thread.
 #pragma once
 
 #include "runtime/process/side_thread.hpp"
@@ -38,17 +38,18 @@ class spawner {
   using done = std::function<void(result<unclaimed_child>)>;
 
   spawner();
-  /// Drops requests that have not been started, and gives up the current one. Waits side_thread::patience for
-  /// it; a thread that hangs in a file system longer is left behind and kills whatever it still starts.
+  /// Drops requests that have not been started, and cancels the current one. Waits side_thread::patience for
+  /// it. A thread that hangs in a file system for longer is abandoned, and kills any child that it still
+  /// starts.
   ~spawner();
   spawner(const spawner&) = delete;
   spawner& operator=(const spawner&) = delete;
 
-  /// Starts a program; its name is resolved by find_program. Never blocks. From any thread. The descriptors
-  /// of the request are duplicated at once: the caller may close its own. Refuses, through `then`, like
-  /// find_program and spawn, and with errc::system when there is no descriptor or thread, or when the start
-  /// is given up through the returned start_control: at once if SIGKILL helps, else when the file system
-  /// responds. A queued start that is given up is refused when its turn comes.
+  /// Starts a program; find_program resolves its name. Never blocks. From any thread. The descriptors of the
+  /// request are duplicated at once: the caller may close its own. Refuses, through `then`, like find_program
+  /// and spawn, and with errc::system when there is no descriptor or thread. Also refuses when the start is
+  /// cancelled through the returned start_control: at once if SIGKILL helps, otherwise when the file system
+  /// responds. A queued start that is cancelled is refused when its turn comes.
   std::shared_ptr<start_control> start(spawn_request request, done then);
   /// What the current start waits for, for messages: "executing '/mnt/worker'", "looking for 'worker'". Empty
   /// if there is none. From any thread.

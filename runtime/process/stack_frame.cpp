@@ -29,7 +29,8 @@ bool read_at(int file, std::uint64_t offset, T& into) noexcept {
   return ::pread(file, &into, sizeof into, static_cast<off_t>(offset)) == static_cast<ssize_t>(sizeof into);
 }
 
-/// The address that symbol tables give to the module's base: not 0 for programs that are not position-independent.
+/// The address that symbol tables give to the module's base: not 0 for programs that are not
+/// position-independent.
 std::uint64_t base_in_tables(int file, const Elf64_Ehdr& head) noexcept {
   for (std::uint64_t i = 0; i < head.e_phnum; ++i) {
     Elf64_Phdr part;

@@ -1,5 +1,5 @@
-// A frame of a dying process's stack, and the function that it is in, by the symbol tables of its module. Used by the handler of
-// crash_notes: no allocation, no lock.
+// One frame of a dying process's stack, with the function that contains it according to its module's symbol
+// tables. Used by the handler of crash_notes: no allocation, no lock.
 #pragma once
 
 #include <array>
@@ -20,7 +20,8 @@ struct stack_frame {
   std::array<char, stack_function_max> function{};  ///< mangled; empty: unknown
 };
 
-/// Sets `function` where the module's file has a symbol for it. Reads each module's table once. One thread at a time.
+/// Sets `function` where the module's file has a symbol for the frame. Reads each module's table once. One
+/// thread at a time.
 void name_functions(std::span<stack_frame> frames) noexcept;
 
 }  // namespace penstock::process

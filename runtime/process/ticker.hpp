@@ -24,7 +24,7 @@ class ticker {
   boost::asio::steady_timer timer_;
   nanoseconds every_;
   std::function<void()> what_;
-  // Tells a wait that completed before our destruction that we are gone.
+  // Tells a wait that completed before our destruction that this object is gone.
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 };
 
