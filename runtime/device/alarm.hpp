@@ -19,7 +19,7 @@ class alarm {
   alarm(const alarm&) = delete;
   alarm& operator=(const alarm&) = delete;
 
-  /// Fires once, at that time or a little later; at once if it has passed. Replaces the previous time.
+  /// Fires once, at that time or a little later; at once if the time has passed. Replaces the previous time.
   /// Postponing costs no system call, so it may be done often.
   void set(steady_time at);
   /// Called on the alarm's thread. When this returns, the previous function is no longer called.

@@ -54,8 +54,8 @@ class device {
 
   /// Selects the device and creates its context and streams. Refuses with errc::device_*.
   virtual result<identity> open() = 0;
-  /// Registers memory with slots; it must stay mapped until close(). True if the device's DMA engine can read
-  /// it directly (page-locked); false: copies are slower but correct.
+  /// Registers memory with slots; the memory must stay mapped until close(). True if the device's DMA engine
+  /// can read it directly (page-locked); false: copies are slower but correct.
   virtual result<bool> attach(std::uint32_t partition, std::span<std::byte> memory) = 0;
   /// Allocates a ring of buffers for batches of this plan. Refuses with errc::device_out_of_memory, naming
   /// requested and free bytes; the device stays usable.
@@ -63,8 +63,8 @@ class device {
   /// Starts jobs and returns. They are copied in the order of submission. Jobs of one call may be reported
   /// together: many small ones in one call are cheaper than many calls.
   virtual result<void> submit(std::span<const upload_job> jobs) = 0;
-  /// What has happened since the last call. An asynchronous error of a copy or kernel is reported here or by
-  /// any later call: it happened at or before that.
+  /// Progress since the last call. An asynchronous error of a copy or kernel is reported here or by any later
+  /// call: it happened at or before that call.
   virtual result<std::vector<progress>> poll() = 0;
   /// Whether the oldest job in flight cannot start because the consumer's stream has not reached the release
   /// of its buffer. Distinguishes a slow consumer from a copy that never ends.
@@ -72,8 +72,8 @@ class device {
   /// Called from any thread when poll() has news. `waker` may only send a message. Set it before the first
   /// submit; when this returns, the previous waker is no longer called.
   virtual void on_progress(std::function<void()> waker) = 0;
-  /// Waits for jobs in flight, for a limited time, and frees everything; what a hung or poisoned device holds
-  /// is freed by the end of the process. Idempotent. Call before destruction, on the owner's thread.
+  /// Waits for jobs in flight, for a limited time, and frees everything. Memory of a hung or poisoned device
+  /// is freed only when the process ends. Idempotent. Call before destruction, on the owner's thread.
   virtual void close() noexcept = 0;
 
   // The consumer's part: any thread, for a buffer whose upload is ready and that is not released. None of it
@@ -96,15 +96,16 @@ class device {
   /// stream that is being captured.
   virtual result<void> finish(stream_handle stream) = 0;
 
-  // For device programs of jobs: all calls from one thread of ours that is not the owner's, after open().
+  // For device programs of jobs: all calls after open(), from one thread of ours that is not the owner's.
 
-  /// The calling thread is the programs'. Gives the stream that they put their work on; nothing else uses it.
+  /// Makes the calling thread the programs' thread. Returns the stream on which they queue their work; it has
+  /// no other user.
   virtual result<stream_handle> enter_programs() = 0;
-  /// Waits until the work on that stream is done. Refuses with the error that it left behind, or that a call of the
-  /// program's left behind on this thread; the next program does not see it.
+  /// Waits until the work on that stream is done. Refuses with an error left behind by that work or by one of
+  /// the program's calls on this thread; the next program does not see the error.
   virtual result<void> finish_program() = 0;
-  /// Memory on the device, besides the ring. Refuses (errc::device_out_of_memory, naming asked and free); the device
-  /// stays usable.
+  /// Device memory outside the ring. Refuses (errc::device_out_of_memory, naming requested and free bytes);
+  /// the device stays usable.
   virtual result<std::byte*> take_memory(std::uint64_t bytes) = 0;
   virtual void give_back_memory(std::byte* memory) noexcept = 0;
 

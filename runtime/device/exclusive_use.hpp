@@ -11,11 +11,11 @@
 namespace penstock::device {
 
 /// Holds the lock for its lifetime. Move-only. Sessions see each other within one network namespace (a
-/// container may have one of its own).
+/// container may have its own).
 class exclusive_use {
  public:
-  /// `session`: the name of the one that takes it. Refuses with errc::device_busy, naming the session that has it, if it is one of
-  /// this process, else its pid.
+  /// `session`: the name of the session that takes it. Refuses with errc::device_busy, naming the holder: the
+  /// session if it is in this process, otherwise its pid.
   static result<exclusive_use> take(const std::string& uuid, const std::string& session);
   ~exclusive_use();
   exclusive_use(exclusive_use&&) noexcept = default;

@@ -12,7 +12,7 @@
 
 namespace penstock::device {
 
-/// Has its own thread, because the driver may block; nothing waits for its answers. Without NVML the thread
+/// Has its own thread, because the driver may block; no caller waits for its answers. Without NVML the thread
 /// exits at once.
 class gpu_process_watch {
  public:
@@ -27,8 +27,8 @@ class gpu_process_watch {
   gpu_process_watch(std::string uuid, teller tell)
       : gpu_process_watch(std::move(uuid), std::move(tell), rhythm(), nvml_library_name) {}
   gpu_process_watch(std::string uuid, teller tell, rhythm when, std::string library);
-  /// `tell` is no longer called afterwards. Waits at most 1 s; a thread that hangs in the driver is left
-  /// behind.
+  /// No call of `tell` follows. Waits at most 1 s; a thread that hangs in the driver is
+  /// abandoned.
   ~gpu_process_watch();
   gpu_process_watch(const gpu_process_watch&) = delete;
   gpu_process_watch& operator=(const gpu_process_watch&) = delete;

@@ -103,8 +103,8 @@ class host_memory {
   static constexpr std::align_val_t alignment{layout_alignment};
 };
 
-/// Memory of a buffer of the ring: on huge pages where the system gives them, and all of it there from the start, so that
-/// no copy waits for page faults.
+/// Memory of a buffer of the ring: on huge pages where the system gives them, and all of it there from the
+/// start, so that no copy waits for page faults.
 class host_buffer {
  public:
   /// Null when there is not so much.

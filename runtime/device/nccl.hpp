@@ -1,9 +1,9 @@
-// NCCL, opened at run time where a group asks for a communicator: penstock does not link it and needs none of its headers.
-// Used by runtime/group/nccl, which keeps communicators, and by doctor for the version.
+// NCCL, opened at run time if a group asks for a communicator: penstock does not link it and needs none of
+// its headers. Used by runtime/group/nccl, which holds communicators, and by doctor for the version.
 //
-// Communicators are made so that no call blocks (ncclConfig_t::blocking = 0): their progress is polled. The library is
-// the one that PENSTOCK_NCCL names, else libnccl.so.2 as the dynamic loader finds it. (PyTorch's wheel keeps its own in
-// site-packages/nvidia/nccl/lib.)
+// Communicators are non-blocking (ncclConfig_t::blocking = 0): no call blocks, and their progress is polled.
+// The library is the one that PENSTOCK_NCCL names, else libnccl.so.2 as the dynamic loader finds it.
+// (PyTorch's wheel keeps its own in site-packages/nvidia/nccl/lib.)
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -17,15 +17,15 @@ struct ncclComm;
 
 namespace penstock::device {
 
-/// Functions and numbers of nccl.h, as they have been since 2.18.
+/// Functions and numbers of nccl.h, unchanged since 2.18.
 namespace nccl_abi {
 
 inline constexpr std::size_t id_bytes = 128;
 struct unique_id {
-  char bytes[id_bytes];  // passed by value, as NCCL's
+  char bytes[id_bytes];  // passed by value, like NCCL's own
 };
 enum status : int { success = 0, in_progress = 7 };
-/// The beginning of ncclConfig_t; `size` says how much of it is there, the rest gets NCCL's defaults.
+/// The beginning of ncclConfig_t; `size` says how much of it is present, and the rest gets NCCL's defaults.
 struct settings {
   std::size_t size;
   unsigned int magic;
@@ -42,17 +42,18 @@ struct settings {
 
 class nccl_library {
  public:
-  /// Refuses (errc::device_unavailable) where there is none, or one older than 2.18; the text names PENSTOCK_NCCL.
+  /// Refuses (errc::device_unavailable) if there is no NCCL, or one older than 2.18; the text names
+  /// PENSTOCK_NCCL.
   static result<std::shared_ptr<const nccl_library>> open();
 
   [[nodiscard]] int version() const noexcept { return version_; }  ///< 22705 is 2.27.5
   [[nodiscard]] std::string version_text() const;
   [[nodiscard]] std::string path() const { return library_.path(); }
-  /// A stand-in of tests, which works on host memory.
+  /// Whether this is the tests' stand-in, which works on host memory.
   [[nodiscard]] bool works_on_host() const;
-  /// Of a new communicator. The process that draws it has to live until all ranks have joined it.
+  /// Draws the id of a new communicator. This process must live until all ranks have joined the communicator.
   result<std::string> draw_id() const;
-  /// Null if there is none.
+  /// Null if the library has no such function.
   [[nodiscard]] void* function(const char* name) const;
   [[nodiscard]] std::string text_of(int status) const;
 
@@ -70,23 +71,25 @@ class nccl_library {
   const char* (*last_error_)(ncclComm*) = nullptr;  // may be missing
 };
 
-/// One that exists or is being made. Not thread-safe, but state() may be called beside a program's calls.
+/// A communicator that exists or is being made. Not thread-safe, but state() may run concurrently with a
+/// program's calls.
 class nccl_communicator {
  public:
-  /// Begins to make it on the calling thread's current device. Refuses an id of the wrong length, and what NCCL refuses
-  /// at once.
+  /// Starts to make it on the calling thread's current device. Refuses an id of the wrong length, and any
+  /// error that NCCL reports at once.
   static result<std::unique_ptr<nccl_communicator>> begin(std::shared_ptr<const nccl_library> library,
                                                           const std::string& id, std::uint32_t rank,
                                                           std::uint32_t world_size);
   nccl_communicator(const nccl_communicator&) = delete;
   nccl_communicator& operator=(const nccl_communicator&) = delete;
-  /// Nothing is freed that abort() has not: the end of the process does.
+  /// Frees nothing that abort() has not freed; the end of the process does.
   ~nccl_communicator() = default;
 
-  /// True: made, or the last call is taken. False: not yet. Refuses (errc::group_failed) with NCCL's error.
+  /// True: made, or the last call was accepted. False: not yet. Refuses (errc::group_failed) with NCCL's
+  /// error.
   [[nodiscard]] result<bool> state() const;
   [[nodiscard]] ncclComm* handle() const noexcept { return handle_; }
-  /// Ends the work that uses it and frees it. May hang. No call of the program may be under way.
+  /// Ends the work that uses it, and frees it. May hang. No call of the program may be in progress.
   void abort() noexcept;
 
  private:

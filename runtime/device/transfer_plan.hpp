@@ -80,7 +80,7 @@ struct transfer_plan {
   [[nodiscard]] std::vector<std::uint32_t> row_shape(std::size_t tensor, const batch_extents& extents) const;
   /// Tensor bytes of such a batch as they are copied from the slot, without padding.
   [[nodiscard]] std::uint64_t payload_bytes(std::uint32_t rows, const batch_extents& extents) const;
-  /// Bytes from the beginning of the slot to the end of what the copy of such a batch reads.
+  /// Bytes from the beginning of the slot to the last byte that the copy of such a batch reads.
   [[nodiscard]] std::uint64_t read_bytes(std::uint32_t rows, const batch_extents& extents) const;
 };
 
@@ -88,11 +88,11 @@ struct transfer_plan {
 /// "flip" with one byte per row controls the mirroring of every image tensor.
 result<transfer_plan> plan_transfer(const batch_layout& slot, const image_settings& image);
 
-/// For results of jobs: a batch of one row of plain bytes, at most `bytes_max` of them (below 4 GiB). An upload's slot is
-/// the result itself, and its extents are {bytes of the result}.
+/// For results of jobs: a batch of one row of plain bytes, at most `bytes_max` (below 4 GiB). The upload's
+/// slot is the result itself, and its extents are {bytes of the result}.
 transfer_plan plan_of_results(std::uint64_t bytes_max);
 
-/// The one formula. Also what the conversion tables of the host device hold.
+/// The only implementation of the formula; it also fills the conversion tables of the host device.
 [[nodiscard]] float normalised(std::uint8_t x, float scale, float shift) noexcept;
 
 /// Round to nearest, ties to even; infinities and NaN as IEEE says. Bits of the result.

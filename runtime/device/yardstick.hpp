@@ -1,6 +1,6 @@
-// Measures what the hardware can do without penstock, in the same process: bare copies from slots to the
-// device, and bare device-memory traffic to compare the conversion with. Used by `penstock bench` for
-// comparison.
+// Measures what the hardware can do without penstock, in the same process: bare copies from slots to
+// the device, and bare device-memory traffic. `penstock bench` compares copies and conversion with
+// them.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -42,8 +42,8 @@ struct photo_shape {
   std::uint32_t width = 224;
 };
 
-/// Copies slots to a ring of buffers with nothing but cudaMemcpyAsync on one stream, always several in
-/// flight; memcpy on the host device. `choice` as for make_device.
+/// Copies slots to a ring of buffers with nothing but cudaMemcpyAsync on one stream, several copies always in
+/// flight; with memcpy on the host device. `choice` as for make_device.
 result<bare_copies> measure_bare_copies(const std::string& choice, const slots_in_memory& memory,
                                         std::uint32_t buffers, nanoseconds time);
 

@@ -33,8 +33,9 @@ struct kernel_step {
   float shift[3] = {};
 };
 
-// A group is a number of pixels of one row of the batch, such that a thread stores 16 bytes at once and its
-// neighbour the next 16: four of float32, else eight. Rows and lines of whole groups of eight suit all types.
+// A group is a number of pixels of one row of the batch, so large that a thread stores 16 bytes at once and
+// its neighbour the next 16: four pixels of float32, else eight. Rows and lines of whole groups of eight suit
+// all types.
 constexpr std::uint32_t group_pixels_max = 8;
 
 template <unsigned Pixels>
@@ -88,8 +89,8 @@ PENSTOCK_BOTH Word load_word(const std::uint8_t* from) {
 #endif
 }
 
-// Rounding is a policy: its `element`, prepare(x, scale, shift), store1() for one, the pixels of a `group`
-// and store_group() for as many elements at once.
+// Rounding is a policy with these members: `element`, prepare(x, scale, shift), store1() for one element, and
+// store_group() for `group` elements at once.
 
 /// Elements `group * part ...` of a group's output. In a planar output a part is a channel; else parts are
 /// consecutive.

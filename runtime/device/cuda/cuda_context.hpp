@@ -3,10 +3,10 @@
 // error has destroyed the context. Used by the CUDA device.
 //
 // Stream capture. A program that captures a CUDA graph in CUDA's default mode (global, PyTorch's too) forbids
-// "potentially unsafe" calls - event queries, allocations, registering memory - to every thread of the process
-// that is not in relaxed mode: the call gets error 900 and the program's capture is lost. So the owner's
-// thread is in relaxed mode from its first call on (see select_gpu), and the consumer's thread during each of
-// our calls. The alarm's thread makes no CUDA call.
+// "potentially unsafe" calls - event queries, allocations, registering memory - to every thread of the
+// process that is not in relaxed mode: the call gets error 900 and the program's capture is lost. So the
+// owner's thread is in relaxed mode from its first call on (see select_gpu), and the consumer's thread during
+// each of our calls. The alarm's thread makes no CUDA call.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -55,9 +55,9 @@ class cuda_context {
   /// Frees what open() created.
   void close() noexcept;
 
-  /// Scope of a call on one of the program's threads: our context is current, captures are relaxed. The
-  /// driver's stack of contexts is used because cudaSetDevice, called to restore, would create a context on
-  /// whatever device the thread had selected.
+  /// Scope of a call on one of the program's threads: our context is current, captures are relaxed. It uses
+  /// the driver's stack of contexts, because restoring with cudaSetDevice would create a context on whatever
+  /// device the thread had selected.
   class visit {
    public:
     explicit visit(const cuda_context& ours) : driver_(ours.driver_) { driver_.push(ours.context_); }
@@ -73,12 +73,13 @@ class cuda_context {
     const entry_points& driver_;
   };
 
-  /// Of a thread of ours: our context is current on it, and captures of other threads do not disturb it.
+  /// For one of our threads: makes our context current on it, and keeps captures of other threads from
+  /// disturbing it.
   void enter_for_good() const;
 
-  /// Refuses (errc::usage) when what is put on the stream now would become part of a graph, or would end a
-  /// capture that the stream is ordered with (the legacy default stream with any blocking stream). Within a visit;
-  /// disturbs no capture.
+  /// Refuses (errc::usage) if work queued on the stream now would become part of a graph, or would end a
+  /// capture that the stream is ordered with (the legacy default stream with any blocking stream). Within a
+  /// visit; disturbs no capture.
   [[nodiscard]] result<void> refuse_during_capture(cudaStream_t stream, std::string_view what) const;
 
   /// The failure for a status. Tests the device to find its kind: the code alone does not tell whether the

@@ -19,7 +19,7 @@ namespace penstock::device {
   return tl::unexpected(cuda_failure(code, what));
 }
 
-/// For a GPU in use that refuses another context: names the compute mode and the holder.
+/// For a GPU in use that refuses another context: names the compute mode and the process that holds the GPU.
 [[nodiscard]] failure taken_failure(cudaError_t code, int ordinal, std::string_view compute_mode,
                                     std::string_view users);
 
