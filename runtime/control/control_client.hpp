@@ -11,8 +11,9 @@
 
 namespace penstock::control {
 
-/// Sends a request (the protocol version is added) and waits for the answer. Refuses with errc::io when there
-/// is no session or it ends, errc::timed_out, errc::protocol for an answer that is not one JSON object.
+/// Sends a request (the protocol version is added) and waits for the answer. Refuses with errc::io if there
+/// is no session or it ends meanwhile, errc::timed_out, or errc::protocol for an answer that is not one JSON
+/// object.
 result<nlohmann::ordered_json> ask(const std::filesystem::path& socket, nlohmann::ordered_json request,
                                    std::optional<std::chrono::milliseconds> deadline);
 

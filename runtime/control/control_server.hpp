@@ -38,8 +38,8 @@ static_assert(log_sources_max * seen_entry_max + other_fields_max <= request_byt
 
 /// An answer, or nothing yet: the handler is then called again every 20 ms until it returns one.
 using answer = std::optional<nlohmann::ordered_json>;
-/// Called on the io thread; must not block. `last_call`: the session is ending, there will be no further
-/// call.
+/// Called on the io thread; must not block. `last_call`: the session is ending, so no further call
+/// follows.
 using request_handler = std::function<answer(const nlohmann::ordered_json& request, bool last_call)>;
 
 [[nodiscard]] nlohmann::ordered_json good_answer(nlohmann::ordered_json result);
@@ -54,8 +54,8 @@ class control_server {
   control_server(const control_server&) = delete;
   control_server& operator=(const control_server&) = delete;
 
-  /// Answers waiting clients, closes everything, removes the socket. On the io thread, or when that is not
-  /// running.
+  /// Answers waiting clients, closes everything, removes the socket. On the io thread, or when that thread is
+  /// not running.
   void close();
   [[nodiscard]] const std::filesystem::path& path() const noexcept;
 

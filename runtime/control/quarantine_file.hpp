@@ -1,6 +1,6 @@
-// The quarantine file: samples that kill workers, kept from run to run. JSON lines, append-only; the last
-// line about a sample counts. Every line has the fingerprint of its dataset and is ignored for other ones.
-// Used by the session and by `penstock quarantine`.
+// The quarantine file: samples that kill workers, remembered from run to run. JSON lines, append-only; the
+// last line about a sample counts. Every line has the fingerprint of its dataset and does not apply to other
+// datasets. Used by the session and by `penstock quarantine`.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -28,11 +28,11 @@ struct quarantine_list {
   std::vector<std::string> notices;  ///< about lines that are not entries and were skipped
 };
 
-/// A missing file is an empty list. Ignores a last line without a line end: a crash cut it off. Refuses
+/// A missing file is an empty list. Ignores a last line without a line end, which a crash cut off. Refuses
 /// (errc::io) a file that is not regular or cannot be read. Waits for the disk.
 result<quarantine_list> read_quarantine(const std::filesystem::path& file);
 
-/// Appends one line and waits until it is on the disk, together with a new file's name. Before that it waits
+/// Appends one line and waits until the line is on disk, together with the name of a new file. First waits
 /// for the file's lock (flock), without a limit. Refuses with errc::io. Several sessions may append to one
 /// file.
 result<void> append_quarantine(const std::filesystem::path& file, const quarantine_entry& entry);

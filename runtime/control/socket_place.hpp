@@ -1,5 +1,5 @@
-// The folder of control sockets, and claiming and releasing a name in it. One folder per user, accessible to
-// nobody else.
+// The folder of control sockets, and claiming and releasing a name in it. One folder per user, inaccessible
+// to other users.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -21,10 +21,10 @@ namespace penstock::control {
 /// or that is a link: its owner could intercept the connection between session and CLI.
 result<std::filesystem::path> make_socket_folder();
 
-/// Which rank of which launch a session is. It lies beside the socket, in NAME.rank: also a session that does not answer
-/// has to be told from one of another launch of the same file.
+/// The rank and the launch of a session, stored next to the socket in NAME.rank. The note distinguishes even
+/// a session that does not answer from a session of another launch of the same file.
 struct rank_note {
-  std::string job;    ///< what its launcher calls this launch; empty: nothing tells two apart
+  std::string job;    ///< the launcher's name for this launch; empty: launches cannot be told apart
   std::string group;  ///< the session's name without the rank
   std::uint32_t rank = 0;
   bool operator==(const rank_note&) const = default;
@@ -33,16 +33,16 @@ struct rank_note {
 struct bound_socket {
   unique_fd listener;  ///< listening, non-blocking, close-on-exec
   std::filesystem::path path;
-  bool renamed = false;  ///< a live session has the name; this one is NAME-PID, or NAME-PID-2 and so on
+  bool renamed = false;  ///< a live session has the name; this session is NAME-PID, or NAME-PID-2 and so on
 };
 
-/// How long to wait while others lock the folder. They need it only for a bind or an unlink; longer only if
-/// one of them was stopped meanwhile.
+/// How long to wait while others lock the folder. They need it only for a bind or an unlink, unless one of
+/// them was stopped meanwhile.
 inline constexpr std::chrono::milliseconds folder_lock_deadline{200};
 
-/// Listens as NAME.sock, and says in NAME.rank which rank it is, if it is one. Replaces a socket without a listener, but never a live one, whether it belongs
-/// to another process or to this one. Waits for `folder_lock_deadline` at most, then refuses with
-/// errc::timed_out.
+/// Listens as NAME.sock, and stores the rank, if the session has one, in NAME.rank. Replaces a socket without
+/// a listener, but never a live one, whether it belongs to another process or to this one. Waits at most
+/// `folder_lock_deadline`, then refuses with errc::timed_out.
 result<bound_socket> bind_session_socket(const std::string& name, int pid,
                                          const std::optional<rank_note>& rank = std::nullopt);
 /// Removes the socket and its note.
