@@ -17,14 +17,14 @@
 namespace penstock::telemetry {
 
 /// At the fastest rate of restarts (50 a second, three events each: died, restarted, ready) these are the
-/// last 27 s. Memory: events_kept x (sizeof(event) + its text), and of a death its report with at most 64 KiB
+/// last 27 s. Memory: events_kept x (sizeof(event) + its text); a death adds its report, with at most 64 KiB
 /// of output.
 inline constexpr std::size_t events_kept = 4096;
 
 struct event_reading {
   std::vector<event> events;  ///< in order
   std::uint64_t lost = 0;     ///< events after the given number that are no longer kept
-  std::uint64_t last = 0;     ///< number of the latest event: where the next reading may start
+  std::uint64_t last = 0;     ///< number of the latest event: where the next reading continues
 };
 
 /// Thread-safe. Writing takes a lock briefly and never waits for a reader.
@@ -37,9 +37,9 @@ class event_journal {
 
   /// Up to `limit` events with a larger number, oldest first. 0: from the beginning.
   [[nodiscard]] event_reading events_after(std::uint64_t number, std::size_t limit = events_kept) const;
-  /// The same, but waits until there is one, or until give_up().
+  /// The same, but waits until there is an event, or until give_up().
   [[nodiscard]] event_reading wait_for_events_after(std::uint64_t number, std::size_t limit) const;
-  /// At most until then.
+  /// The same, but waits at most until that time.
   [[nodiscard]] event_reading wait_for_events_after(std::uint64_t number, std::size_t limit,
                                                     std::chrono::steady_clock::time_point until) const;
   /// Makes all current and future waiting calls return what is available.
@@ -65,8 +65,8 @@ class event_caller {
   event_caller(const event_caller&) = delete;
   event_caller& operator=(const event_caller&) = delete;
 
-  /// Delivers the events recorded so far, within `patience`, and waits for a call in progress. There are no
-  /// calls afterwards. Called from within the callback it does not wait: that call is then the last.
+  /// Delivers the events recorded so far, within `patience`, and waits for a call in progress. No calls
+  /// follow. Called from within the callback it does not wait: that call is then the last.
   void stop(std::chrono::milliseconds patience) noexcept;
 
  private:

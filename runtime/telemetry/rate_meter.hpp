@@ -1,5 +1,5 @@
-// How many samples a second: of the last 10 s, from a running total that is read about once a second. Pure; used by the
-// session's progress ticker.
+// Samples per second over the last 10 s, from a running total that is read about once a second. Pure; used by
+// the session's progress ticker.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -16,10 +16,10 @@ class rate_meter {
   static constexpr nanoseconds span = std::chrono::seconds(10);
 
   void add(steady_time now, std::uint64_t total) {
-    // A seek begins another stream; a total that falls is that of a new one.
+    // A seek begins another stream: a total that falls belongs to a new one.
     if (!points_.empty() && total < points_.back().total) points_.clear();
     points_.push_back({now, total});
-    // The oldest one kept is the last that lies a whole span back.
+    // Keep one point that is at least a whole span old.
     while (points_.size() > 2 && now - points_[1].at >= span) points_.pop_front();
   }
   /// Empty until there are two readings.
