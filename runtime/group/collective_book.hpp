@@ -1,10 +1,10 @@
-// Which ranks have entered which collective operation, and what came out of it: the coordinator's side. Pure. Used by
-// group_book, which says whose words count.
+// Which ranks have entered which collective operation, and its result: the coordinator's side. Pure. Used by
+// group_book, which decides whose reports count.
 //
-// What is complete stays as it is: a rank that was started again and enters an operation once more, with other bytes,
-// gets the result that the others have. A coordinator that was started again does not know these; it finds out if a rank
-// has another result than would come out now, and ends the group. Two results are kept, which is what a rank can still ask for
-// (collective_messages.hpp); a rank that was started again has to continue within these.
+// A complete result never changes: a restarted rank that enters the operation again with other bytes gets the
+// result that the others have. A restarted coordinator does not know these results; if a rank has another
+// result than the operation would give now, it ends the group. Two results are kept, because a rank can ask
+// for no older one (collective_messages.hpp); a restarted rank must continue within these.
 #pragma once
 
 #include "runtime/group/collective_messages.hpp"
@@ -24,15 +24,15 @@ class collective_book {
 
   /// The newest report of the process that has this rank. `leaves`: it will enter no other operation.
   void heard(std::uint32_t rank, const collective_report& report, bool leaves);
-  /// Another process has the rank now. Of the one before only what is complete counts.
+  /// Another process has the rank now. Of the previous process only complete operations count.
   void replaced(std::uint32_t rank);
 
-  /// The result that this rank waits for; null: none, or not yet.
+  /// The result that this rank waits for. Null: it waits for none, or the operation is not complete.
   [[nodiscard]] shared_collective_result answer_for(std::uint32_t rank) const;
-  /// Who has not entered the operation in which this rank waits, ascending.
+  /// The ranks that have not entered the operation in which this rank waits, ascending.
   [[nodiscard]] std::vector<std::uint32_t> awaited_by(std::uint32_t rank) const;
 
-  /// The programs are out of step for ever: what is wrong with which rank. The first one stays.
+  /// The programs are permanently out of step: what is wrong with which rank. The first one is kept.
   struct disagreement {
     std::uint32_t rank = 0;
     std::string what{};

@@ -1,5 +1,5 @@
-// The collective operations of a group as one rank has them: in which it is, and what came out of the last. Pure. Used by
-// member_book; the other side is collective_book.
+// One rank's view of the group's collective operations: the current operation, and the last result. Pure.
+// Used by member_book; the other side is collective_book.
 #pragma once
 
 #include "runtime/base/check.hpp"
@@ -14,16 +14,16 @@ namespace penstock::group {
 /// Not thread-safe.
 class collective_member {
  public:
-  /// `done`: by earlier processes of this rank.
+  /// `done`: operations that earlier processes of this rank completed.
   explicit collective_member(std::uint64_t done) { said_.done = done; }
 
-  /// Enters the next operation. Not while it is in one.
+  /// Enters the next operation. Not while the rank is in one.
   void enter(collective_kind what, std::string value) {
     PENSTOCK_CHECK(!waits(), "a rank is in one collective operation at a time");
     if (said_.words.size() == collective_words_max) said_.words.erase(said_.words.begin());
     said_.words.push_back({said_.done + 1, what, std::move(value)});
   }
-  /// Late and repeated ones are ignored. True: it has what it waits for.
+  /// Ignores late and repeated results. True: the rank has the result that it waits for.
   bool heard(shared_collective_result result) {
     if (!result || !waits() || result->number != said_.words.back().number) return false;
     result_ = std::move(result);

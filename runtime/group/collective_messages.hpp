@@ -1,11 +1,12 @@
-// Collective operations of a group's programs - barriers, and small all-gathers of bytes - as the members and the
-// coordinator tell each other of them: attachments to the two messages in group_messages.hpp, and like these they say
-// everything every time. Used by collective_book (the coordinator's side), collective_member (a rank's), program_group.
+// Messages about collective operations of a group's programs - barriers, and small all-gathers of bytes -
+// between members and coordinator. They are attachments to the two messages in group_messages.hpp, and like
+// these are complete every time. Used by collective_book (the coordinator's side), collective_member (a
+// rank's), program_group.
 //
-// Operations are counted, from 1, in every rank by itself. With each report a rank says in which it is and with which
-// bytes; with the order a rank that waits gets the result. A rank also repeats the operation before: a new coordinator may find
-// that another rank still waits for that one. It is never more than one behind, because nobody enters an operation
-// before all have entered the one before.
+// Each rank counts its operations itself, from 1. With each report a rank sends which operation it is in, and
+// its bytes; with the order a waiting rank gets the result. A rank also repeats its previous operation: a new
+// coordinator may find that another rank still waits for that one. No rank is more than one operation behind,
+// because none enters an operation before all have entered the previous one.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -43,9 +44,9 @@ struct collective_word {
 };
 
 struct collective_report {
-  std::uint64_t done = 0;                ///< it has the results of this operation and all before
-  std::uint64_t digest = 0;              ///< of the last of these; 0: this process has none
-  std::vector<collective_word> words{};  ///< the latest two that it has entered, ascending
+  std::uint64_t done = 0;                ///< it has the results of all operations up to this one
+  std::uint64_t digest = 0;              ///< of the last of these results; 0: this process has none
+  std::vector<collective_word> words{};  ///< the latest two operations that it has entered, ascending
   bool operator==(const collective_report&) const = default;
 };
 inline constexpr std::size_t collective_words_max = 2;
@@ -57,7 +58,7 @@ struct collective_result {
   bool operator==(const collective_result&) const = default;
 };
 [[nodiscard]] std::uint64_t digest_of(const collective_result& result) noexcept;
-/// Shared, because every rank gets the same.
+/// Shared, because every rank gets the same result.
 using shared_collective_result = std::shared_ptr<const collective_result>;
 
 struct collective_answer {
@@ -65,12 +66,12 @@ struct collective_answer {
   std::vector<std::uint32_t> not_entered{};  ///< ranks that the receiver waits for
 };
 
-// As bytes. What comes in is checked as the messages themselves are (group_wire.hpp).
+// As bytes. Incoming bytes are checked like the messages themselves (group_wire.hpp).
 [[nodiscard]] std::string encode(const collective_report& report);
 [[nodiscard]] std::string encode(const collective_answer& answer);
 result<collective_report> decode_collective_report(std::string_view bytes, std::uint32_t world_size);
 result<collective_answer> decode_collective_answer(std::string_view bytes, std::uint32_t world_size);
-/// The longest of both.
+/// The longer of the two.
 [[nodiscard]] constexpr std::size_t collective_attachment_max(std::uint32_t world_size) noexcept {
   constexpr std::size_t numbers = 64;
   const std::size_t value = collective_bytes_max(world_size);

@@ -1,7 +1,8 @@
-// One rank's communicator, from the order to make it until nothing of it is left: whether a program may use it, when it is
-// aborted, and when nothing helps but the end of the process that has it. Pure: no thread, no I/O, time is an argument.
-// Orders of the group and news of the library come in as calls, commands go out of advance(). The group decides when one
-// is made or aborted (group_book, member_book); this is what happens in the process that has the GPU.
+// One rank's communicator, from the order to make it until it is completely gone: whether a program may use
+// it, when it is aborted, and when only the end of its process helps. Pure: no thread, no I/O, time is an
+// argument. Orders of the group and events of the library come in as calls, commands go out of advance(). The
+// group decides when a communicator is made or aborted (group_book, member_book); this class handles it in
+// the process with the GPU.
 //
 //            make               made                 abort              no scope is open
 //   none ----------> making ----------> made ----------------> draining ----------------> aborting
@@ -11,11 +12,11 @@
 //     |                        +--> (as from made)                                   replace_owner
 //     +---------------------------------------- aborted -----------------------------------------+
 //
-// A *scope* is a stretch of a program's work in which it calls the library with the communicator. The library does not
-// allow an abort beside such a call, so the abort waits for open scopes, and no new one is opened meanwhile. Work that
-// was queued in a scope and is not done does not hold it up: the abort ends that work.
+// A *scope* is a section of a program in which it calls the library with the communicator. The library
+// forbids an abort during such a call, so the abort waits for open scopes, and no new scope is opened
+// meanwhile. Unfinished work that was queued in a scope does not delay the abort: the abort ends that work.
 //
-// Words about an earlier communicator than the present one are dropped.
+// Events of an earlier communicator than the present one are dropped.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -41,15 +42,15 @@ struct begin_making {
   std::uint64_t number = 0;
   std::string id{};
 };
-/// Also of one that is still being made. Answer with aborted().
+/// Also for a communicator that is still being made. Answer with aborted().
 struct begin_abort {
   std::uint64_t number = 0;
 };
-/// To the group: how far it is.
+/// To the group: the state of the communicator.
 struct tell_communicator {
   communicator_state state;
 };
-/// The last command: the abort cannot be done, and only a new process gets rid of this communicator.
+/// The last command: the abort is impossible, and only a new process gets rid of this communicator.
 struct replace_owner {
   std::string reason;
 };
@@ -62,17 +63,18 @@ class communicator_book {
   explicit communicator_book(communicator_limits limits) : limits_(limits) {}
 
   [[nodiscard]] std::vector<communicator_command> advance(steady_time now);
-  /// When advance() has something to do without an event. Times are those of whoever calls: a running_clock's.
+  /// When advance() has something to do without an event. Times are those of the caller's running_clock.
   [[nodiscard]] steady_time next_deadline() const noexcept { return due_; }
 
   // ---- orders of the group
 
-  /// Ignored unless the number is higher than any before. One that is left of an earlier number is aborted first.
+  /// Ignored unless the number is higher than any before. A remaining communicator of an earlier number is
+  /// aborted first.
   void make(std::uint64_t number, std::string id, steady_time now);
-  /// Of this number and all before it.
+  /// Aborts this number and all before it.
   void abort(std::uint64_t number, steady_time now);
 
-  // ---- news of the library
+  // ---- events of the library
 
   void made(std::uint64_t number);
   /// It could not be made, or has an asynchronous error.
@@ -81,16 +83,16 @@ class communicator_book {
 
   // ---- the program
 
-  /// Nothing is counted where it returns false.
+  /// Changes nothing if it returns false.
   [[nodiscard]] bool open_scope();
   void close_scope();
   [[nodiscard]] bool usable() const noexcept { return stage_ == stage::made; }
-  /// Whether there will be one, by an order that is there already.
+  /// Whether an order that has already arrived will lead to a communicator.
   [[nodiscard]] bool pending() const noexcept { return stage_ == stage::making || next_.has_value(); }
-  /// The present one, or the last.
+  /// The present number, or the last.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] std::uint32_t open_scopes() const noexcept { return scopes_; }
-  /// A scope of this one was opened: work of the program may depend on other ranks.
+  /// A scope of this communicator was opened: work of the program may depend on other ranks.
   [[nodiscard]] bool was_used() const noexcept { return used_; }
 
  private:
@@ -108,9 +110,9 @@ class communicator_book {
   communicator_limits limits_;
   stage stage_ = stage::none;
   std::uint64_t number_ = 0;
-  std::uint64_t ordered_ = 0;   // the highest number that was to be made
-  std::uint64_t unwanted_ = 0;  // this one and all before it are to be aborted
-  std::optional<order> next_;   // waits until nothing of the present one is left
+  std::uint64_t ordered_ = 0;   // the highest number that was ordered
+  std::uint64_t unwanted_ = 0;  // this number and all before it must be aborted
+  std::optional<order> next_;   // waits until the present one is completely gone
   std::uint32_t scopes_ = 0;
   bool used_ = false;
   steady_time due_ = never;

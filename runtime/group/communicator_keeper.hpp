@@ -1,5 +1,5 @@
-// Who keeps the communicator of a rank, as program_group sees him: it passes on the group's orders and takes back how far
-// they are. Implemented by nccl/program_communicator.
+// The keeper of a rank's communicator, as program_group sees it: carries out the group's orders and reports
+// the state of the communicator. Implemented by nccl/program_communicator.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -10,12 +10,13 @@
 
 namespace penstock::group {
 
-/// Called on the keeper's thread or within its calls, with a lock of its own held: may send a message, and no more.
+/// Called on the keeper's thread or within its calls, while the keeper holds a lock: may send a message, and
+/// nothing else.
 class communicator_listener {
  public:
   virtual void communicator_changed(const communicator_state& state) = 0;
   virtual void communicator_drawn(std::uint64_t number, const std::string& id) = 0;
-  /// This process will never have one again.
+  /// This process can never have a communicator again.
   virtual void communicator_failed(const std::string& why) = 0;
 
  protected:
@@ -26,15 +27,15 @@ class communicator_listener {
 class communicator_keeper {
  public:
   virtual ~communicator_keeper() = default;
-  /// Null: nobody listens any more, also not to what is on its way.
+  /// Null: no more reports, not even those already on their way.
   virtual void report_to(communicator_listener* listener) = 0;
-  /// Answered with communicator_drawn().
+  /// Draws an id. Answered with communicator_drawn().
   virtual void draw(std::uint64_t number) = 0;
   virtual void make(std::uint64_t number, const std::string& id) = 0;
   virtual void abort(std::uint64_t number) = 0;
-  /// The group is over: aborts what there is, and makes no other one.
+  /// The group is over: aborts the communicator, and makes no other.
   virtual void close() = 0;
-  /// Whether a call of NCCL takes too long. At least every 100 ms.
+  /// Checks whether a call of NCCL takes too long. Call at least every 100 ms.
   virtual void find_late_calls(steady_time now) = 0;
 };
 

@@ -30,8 +30,8 @@ std::vector<coordinator_command> coordinator_driver::advance(steady_time now) {
   return std::exchange(outbox_, {});
 }
 
-/// A session that fails at its start leaves before the first report arrives, its own included: it stays for a while, because
-/// the others have to learn why.
+/// A session that fails at its start leaves before the first report arrives, its own included: it stays for a
+/// while, because the others have to learn why.
 bool coordinator_driver::find_out_whether_it_may_go() const {
   if (!leaving_since_) return false;
   if (!links_.empty()) return book_.may_leave();

@@ -1,6 +1,7 @@
-// The coordinator of a group between its links and whoever runs it, in rank 0's process: the group's book, which link leads to
-// which process, and when it may leave. Pure: events and the time come in, commands come out of advance(). Two adapters drive
-// it: the coordinator actor of a session (actors/group/coordinator) and program_coordinator.
+// The coordinator of a group, in rank 0's process, between its links and its adapter: the group's book, which
+// link leads to which process, and when the coordinator may leave. Pure: events and the time come in,
+// commands come out of advance(). It has two adapters: the coordinator actor of a session
+// (actors/group/coordinator) and program_coordinator.
 #pragma once
 
 #include "runtime/group/group_book.hpp"
@@ -21,18 +22,18 @@ struct send_over_link {
   group_order order;
 };
 
-/// For the log, and for whoever watches the group.
+/// For the log, and for listeners.
 struct coordinator_news {
   enum class kind : std::uint8_t {
     rank_arrived,
     rank_lost,
     meets,        ///< ranks can connect
     cannot_meet,  ///< the address cannot be taken yet
-    refused,      ///< somebody who is no member
+    refused,      ///< a peer that is no member
   };
   kind what = kind::rank_arrived;
   std::string text{};
-  /// Something for people to look at.
+  /// People should see it.
   [[nodiscard]] bool warns() const noexcept { return what == kind::cannot_meet || what == kind::refused; }
 };
 
@@ -44,16 +45,17 @@ class coordinator_driver {
   /// `group`: its name, for people.
   coordinator_driver(const group_settings& settings, std::string group, steady_time now);
 
-  /// What is to be done now, in order. Call after every event, and at least every group_settings::look_every().
+  /// The commands to carry out now, in order. Call after every event, and at least every
+  /// group_settings::look_every().
   [[nodiscard]] std::vector<coordinator_command> advance(steady_time now);
 
   // ---- from the listener
 
   void reported(link_id link, const member_report& report, steady_time now);
   void closed(link_id link);
-  /// After closed(): the process at its other end, on this host, has ended.
+  /// Follows closed(): the process at the other end, on this host, has ended.
   void process_ended(link_id link, steady_time now);
-  /// A debugger holds the process at its other end.
+  /// A debugger has stopped the process at the other end.
   void held(link_id link, steady_time now);
   void listening(const std::string& where);
   void not_listening(const std::string& why);
@@ -63,13 +65,13 @@ class coordinator_driver {
   // ---- from the session or program
 
   void communicator_drawn(std::uint64_t number, std::string id);
-  /// It closes. What the others have to know is still said.
+  /// The session or program closes. The coordinator still sends what the others must know.
   void leave(steady_time now);
 
   [[nodiscard]] const group_view& view() const noexcept { return book_.view(); }
-  /// The process that reported over this link; none: it is closed, or nothing has come yet.
+  /// The process that reported over this link. Empty: the link is closed, or nothing has arrived yet.
   [[nodiscard]] std::optional<std::uint64_t> process_at(link_id link) const;
-  /// No rank can hear anything more from it; after leave().
+  /// Nothing that it could still send would reach a rank; after leave().
   [[nodiscard]] bool may_go() const noexcept { return may_go_; }
 
  private:
@@ -79,8 +81,9 @@ class coordinator_driver {
   group_settings settings_;
   std::string group_;
   group_book book_;
-  std::map<std::uint64_t, link_id> links_;      // by process: where it reported last
-  std::map<link_id, std::uint64_t> processes_;  // of links that are open, or whose process may be seen to end
+  std::map<std::uint64_t, link_id> links_;      // by process: the link of its last report
+  std::map<link_id, std::uint64_t> processes_;  // for links that are open, or whose process can still be seen
+                                                // to end
   bool address_taken_by_others_ = false;
   bool may_go_ = false;
   std::optional<steady_time> leaving_since_;  // by the book's clock

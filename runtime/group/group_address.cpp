@@ -69,7 +69,8 @@ result<group_address> address_of(const launcher_place& place, const environment&
                                  std::uint32_t user, const std::string& session) {
   if (const auto given = variables("PENSTOCK_GROUP_ADDR")) {
     auto address = parse_address(*given);
-    // A training and a validation loader have the same variables, and are groups of their own. A port is one group's.
+    // A training and a validation loader have the same variables, and are groups of their own. A port is one
+    // group's.
     if (address && address->what == group_address::kind::abstract_socket)
       address->name = socket_name(user, address->name, session);
     return address;

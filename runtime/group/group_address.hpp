@@ -1,5 +1,5 @@
-// Where the ranks of a group meet: rank 0 listens there, the others connect (rule G2). Pure: the environment is an
-// argument. Used when a session joins a group.
+// The address at which the ranks of a group meet: rank 0 listens there, the others connect (rule G2). Pure:
+// the environment is an argument. Used when a session joins a group.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -18,12 +18,13 @@ struct group_address {
   bool operator==(const group_address&) const = default;
 };
 
-/// As PENSTOCK_GROUP_ADDR has it: "@name", "host:port", "[v6]:port".
+/// As in PENSTOCK_GROUP_ADDR: "@name", "host:port", "[v6]:port".
 [[nodiscard]] std::string text_of(const group_address& address);
 
-/// PENSTOCK_GROUP_ADDR ("host:port", "[v6]:port"; of "@name" or "unix:@name", a socket of this session's own); else, with all ranks on one host, an
-/// abstract socket named after user, job and session; else MASTER_ADDR or Slurm's first node, and a port made of the
-/// job's id, which is never MASTER_PORT. Refuses (errc::config) when nothing says where, naming what would.
+/// PENSTOCK_GROUP_ADDR ("host:port", "[v6]:port"; for "@name" or "unix:@name", a socket of this session
+/// derived from it). Otherwise, with all ranks on one host, an abstract socket named after user, job and
+/// session. Otherwise MASTER_ADDR or Slurm's first node, and a port derived from the job's id, which is never
+/// MASTER_PORT. Refuses (errc::config) if nothing gives an address; the message lists what would.
 result<group_address> address_of(const launcher_place& place, const environment& variables,
                                  std::uint32_t user, const std::string& session);
 

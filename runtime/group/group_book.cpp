@@ -90,8 +90,8 @@ void group_book::learn(const group_view& known) {
   if (known.phase == group_phase::stopping) stop_wanted_ = true;
 }
 
-/// A higher number than any of this coordinator's is from another one. Orders name the highest, so what was made here cannot
-/// be used any more: nobody has a communicator of that number.
+/// A higher number than any of this coordinator's is from another one. Orders name the highest, so what was
+/// made here cannot be used any more: nobody has a communicator of that number.
 void group_book::learn_communicator(std::uint64_t number) {
   if (number <= view_.communicator) return;
   view_.communicator = number;
@@ -112,7 +112,8 @@ void group_book::update(place& s, const member_report& report, steady_time now) 
     s.why_lost.clear();
     note(group_event::kind::back, report.card.rank, fmt::format("{} is back", name_of(report)));
   }
-  // Both are alive: both were heard twice since the second one came, some time apart. A late word proves nothing.
+  // Both are alive: both were heard twice since the second one came, some time apart. A late word proves
+  // nothing.
   if (s.other && !s.other->placed_heard) s.other->placed_heard = now;
   if (s.other && !established_ && !takes_over() && s.other->heard - s.other->since >= 2 * settings_.beat() &&
       now - *s.other->placed_heard >= 2 * settings_.beat()) {
@@ -158,8 +159,8 @@ void group_book::claim(place& s, const member_report& report, steady_time now) {
   refuse(report, {});
 }
 
-/// Takes the place of a process that is known to be gone, so that it may deliver what its launcher has not heard of; or of
-/// one that may be: if that is alive after all, it has delivered everything.
+/// Takes the place of a process that is known to be gone, so that it may deliver what its launcher has not
+/// heard of; or of one that may be: if that is alive after all, it has delivered everything.
 void group_book::claim_after_end(place& s, const member_report& report, steady_time now) {
   s.knows_end = s.knows_end || report.view.outcome != group_outcome::none;
   if (s.other && s.other->latest.card.process == report.card.process) s.other.reset();

@@ -1,6 +1,6 @@
-// Who is in a group of ranks, what they have agreed on, what has become of each: the coordinator's book. Pure: no
-// thread, no I/O, time is an argument. Reports come in as calls, orders go out of advance(). Lives in rank 0's process;
-// a new process of rank 0 begins with an empty book and learns what was agreed from the reports of the others.
+// Membership, agreement and state of each rank of a group: the coordinator's book. Pure: no thread, no I/O,
+// time is an argument. Reports come in as calls, orders go out of advance(). Lives in rank 0's process; a new
+// process of rank 0 starts with an empty book and learns from the others' reports what was agreed.
 //
 //                 all ranks there,           all have described            a signal, or `stop`,
 //                 settings equal             the same dataset              at any rank
@@ -9,26 +9,30 @@
 //       +-----------------------------+-------------------------+----------------------------+------------> over
 //                 a difference, a rank that does not arrive, fails, or is lost and not awaited
 //
-// Rules G1-G30. Messages may be lost, come twice, late or out of order (group_messages.hpp says why that is
-// no matter).
+// Rules G1-G30. Messages may be lost, repeated, late or out of order (group_messages.hpp says why that does
+// not matter).
 //
-// Losses. A rank is lost when its process is known to be gone, or when nothing was heard of it for `lost_after`. It may
-// hand out batches only until `lost_after` after it sent the last report that was answered (member_book.hpp): earlier
-// than the book can declare it lost by its silence. So there are never two processes of one rank that hand out.
+// Losses. A rank is lost when its process is known to be gone, or when it has been silent for `lost_after`. A
+// rank may hand out batches only until `lost_after` after it sent the last report that was answered
+// (member_book.hpp). That is before the book can declare it lost for silence, so two processes of one rank
+// never hand out at the same time.
 //
-// Two processes of one rank. One that its launcher has started later replaces the other; among equals an incarnation
-// that the group knows replaces none, and one that is heard keeps its place. The other waits until it is lost. Two
-// that were both heard well after the second came, in a group that has not begun, are a mistake in the launch. Where the
-// time to arrive is over before that, both are named with the rank that is missing.
+// Two processes of one rank. A process that the launcher started later replaces the earlier one. Otherwise,
+// an incarnation that the group knows replaces no other, and a process that still reports keeps its place;
+// the other waits until that one is lost. In a group that has not begun, two processes that both reported
+// well after the second one arrived are a mistake in the launch. If the time to arrive ends earlier, the
+// error names both along with the missing rank.
 //
-// Taking over. A book that hears of an earlier coordinator takes the next generation as soon as all ranks have
-// reported, or after `lost_after`, when no rank can still be handing out by the word of the one before. A new process
-// beside survivors waits for that as well, and so does a survivor whose right to hand out has lapsed, unless its launcher counts
-// starts or ends a process of a rank before it starts the next: then there is no other process. Where nobody is left who knows of
-// an earlier coordinator, and the launcher does not count, the group begins anew at once.
+// Takeover. A book that learns of an earlier coordinator takes the next generation as soon as all ranks have
+// reported, or after `lost_after`, when no rank can still be handing out with the earlier coordinator's
+// permission. A new process waits for that too if it joins survivors, and so does a survivor whose right to
+// hand out has lapsed. Neither waits if its launcher counts starts, or ends a rank's process before starting
+// the next: then there is no other process. If no survivor knows of an earlier coordinator, and the launcher
+// does not count, the group starts over at once.
 //
-// Waiting is measured by a running_clock: while this process stood still (rule G23) it heard nobody, which is no silence
-// of theirs. If the others have taken it for lost meanwhile, it is the first cause itself.
+// A running_clock measures waiting: what the ranks sent while this process did not run (rule G23) was not
+// heard, which is not their silence. If the others declared this process lost meanwhile, it is the first
+// cause itself.
 //
 // Bounds. One place for each rank, one competitor for each place; advance() is O(ranks).
 #pragma once
@@ -51,30 +55,30 @@ struct group_settings {
   std::uint64_t process = 0;  ///< the coordinator's own: rank 0's
   bool waits_for_lost = false;
   bool communicator = false;
-  /// Ranks take the steps of a stream together: one that has finished is needed until all have. False: they say by
-  /// themselves when they have left.
+  /// Ranks take the steps of a stream together: a rank that has finished is needed until all have. False:
+  /// each rank reports by itself when it has left.
   bool common_steps = true;
   nanoseconds join_timeout{120'000'000'000};
   nanoseconds lost_after{10'000'000'000};
   nanoseconds rejoin_timeout{600'000'000'000};
-  nanoseconds end_grace{4'000'000'000};  ///< how long the end is told to ranks that do not answer
-  /// Orders are sent at least so often.
+  nanoseconds end_grace{4'000'000'000};  ///< how long the outcome is sent to ranks that do not answer
+  /// Orders are sent at least this often.
   [[nodiscard]] nanoseconds beat() const noexcept {
     return std::min<nanoseconds>(lost_after / 8, nanoseconds(1'000'000'000));
   }
-  /// How often advance() is called, at least.
+  /// advance() is called at least this often.
   [[nodiscard]] nanoseconds look_every() const noexcept { return beat() / 2; }
 };
 
 // ---- commands ------------------------------------------------------------------------------------------------
 
-/// To the process with this number, over the link that it reported on last.
+/// To the process with this number, over the link of its last report.
 struct send_order {
   std::uint64_t process = 0;
   group_order order;
 };
 
-/// Make the id of a new communicator, and answer with communicator_id().
+/// Draw the id of a new communicator, and answer with communicator_id().
 struct draw_communicator_id {
   std::uint64_t number = 0;
 };
@@ -104,57 +108,58 @@ class group_book {
  public:
   group_book(group_settings settings, steady_time now);
 
-  /// What is to be done now, in order. Call after every event and every beat.
+  /// The commands to carry out now, in order. Call after every event and every beat.
   [[nodiscard]] std::vector<group_command> advance(steady_time now);
 
-  /// A report from whoever has the group's secret. Older ones of the same process are ignored.
+  /// A report from a peer that has the group's secret. Older reports of the same process are ignored.
   void heard(const member_report& report, steady_time now);
-  /// This process has ended; a connection that broke is no proof of that.
+  /// This process has ended. A broken connection is not enough to call this.
   void gone(std::uint64_t process, const std::string& why, steady_time now);
-  /// It has no link any more; it may make another one.
+  /// Its link is closed; it may connect again.
   void link_closed(std::uint64_t process);
-  /// A debugger holds this process: its silence is no sign of a loss.
+  /// A debugger has stopped this process: its silence is no sign of a loss.
   void held(std::uint64_t process, steady_time now);
-  /// Somebody was not let in, perhaps a rank that is missed: said where a rank does not arrive.
+  /// A peer was refused, perhaps a missing rank: the error for a rank that does not arrive mentions it.
   void refused(std::string who) { refused_last_ = std::move(who); }
-  /// The answer to draw_communicator_id; of another number than the last it is ignored.
+  /// The answer to draw_communicator_id. Ignored unless the number is the last one drawn.
   void communicator_id(std::uint64_t number, std::string id);
 
   [[nodiscard]] const group_view& view() const noexcept { return view_; }
-  /// Ranks without a process that counts, ascending.
+  /// Ranks without a counted process, ascending.
   [[nodiscard]] std::vector<std::uint32_t> missing() const;
   /// The time in which this process ran (running_clock); as of the last event, or up to now.
   [[nodiscard]] steady_time ran() const noexcept { return clock_.ran(); }
   steady_time look(steady_time now) { return clock_.look(now); }
-  /// All that can know how the group ended know it, or had `end_grace` to hear it: the coordinator may go. If it ended
-  /// before all had arrived, those that arrive later are among them.
+  /// Every process that can learn how the group ended knows it, or had `end_grace` to hear it: the
+  /// coordinator may leave. If the group ended before all had arrived, later arrivals count too.
   [[nodiscard]] bool may_leave() const noexcept { return may_leave_; }
 
  private:
-  /// A process that claims a rank beside the one that has it.
+  /// A process that claims a rank already taken by another process.
   struct competitor {
     member_report latest;
-    steady_time since{};                        // it was heard first
-    steady_time heard{};                        // and last
-    std::optional<steady_time> placed_heard{};  // the first word since then of the one that has the rank
+    steady_time since{};                        // when its first report arrived
+    steady_time heard{};                        // and its last
+    std::optional<steady_time> placed_heard{};  // the first report since then of the process that has the
+                                                // rank
   };
   struct place {
     std::optional<member_report> latest;  // of the process that has it, or had it last
     std::uint32_t incarnation = 0;        // 0: not counted yet
     bool present = false;
     bool ended =
-        false;  // its process is gone for certain, or will never be let in: late words are no sign of life
-    bool cleared = false;           // its dataset is the group's
-    bool knows_end = false;         // it arrived when the group was over, and has heard how it ended
-    bool earlier_may_live = false;  // it was replaced when the group was over, and may come to hear how
+        false;  // its process is certainly gone, or will never be admitted: late messages are no sign of life
+    bool cleared = false;           // its dataset equals the group's
+    bool knows_end = false;         // it arrived after the group's end, and has heard how the group ended
+    bool earlier_may_live = false;  // it was replaced after the group's end, and may ask how the group ended
     steady_time heard{};
     nanoseconds stood_still{};  // this process, by then
     bool link_closed = false;   // since then
     steady_time missing_since{};
-    steady_time vacant_from{};  // until then a process that lost its place alive may hand out
+    steady_time vacant_from{};  // until then a process that lost its place alive may still hand out
     std::string why_lost{};
     std::optional<competitor> other{};
-    // What it was told last, to say at once what is new.
+    // The last order sent, to find changes that must be sent at once.
     group_order told{};
     steady_time told_at = never;
   };
@@ -174,7 +179,7 @@ class group_book {
   void learn(const group_view& known);
   void learn_communicator(std::uint64_t number);
   [[nodiscard]] bool fits(const member_report& report, steady_time now);
-  /// Without a reason: it has to wait.
+  /// Without a reason: it must wait.
   void refuse(const member_report& report, std::string why);
   void lose(place& s, const std::string& why, steady_time now);
   void fail(const member_report& whose, std::string cause);
@@ -210,11 +215,11 @@ class group_book {
 
   group_settings settings_;
   running_clock clock_;
-  steady_time since_;  // when this coordinator began; this and all other times are the clock's
+  steady_time since_;  // when this coordinator started; this and all other times are the clock's
   group_view view_;
   std::vector<place> places_;  // by rank
   std::vector<unknown_peer> unknown_peers_;
-  std::uint64_t generation_known_ = 0;  // the highest of any earlier coordinator
+  std::uint64_t generation_known_ = 0;  // the highest generation of any earlier coordinator
   bool established_ = false;
   bool stop_wanted_ = false;
   making making_ = making::idle;

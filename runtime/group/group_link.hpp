@@ -1,5 +1,6 @@
-// The links of a group: coordinator_listener is rank 0's side, where the ranks connect; member_link is a rank's side (of
-// rank 0's own session too). They carry the two messages of group_messages.hpp and nothing else. Used by actors/group.
+// The links of a group: coordinator_listener is rank 0's side, where the ranks connect; member_link is a
+// rank's side, also that of rank 0's own session. They carry the two messages of group_messages.hpp and
+// nothing else. Used by actors/group.
 //
 //   member_link                                        coordinator_listener
 //     connect ------------------------------------------>  same host: the kernel says that it is the same user
@@ -9,25 +10,26 @@
 //     report ------------------------------------------->  callbacks.report
 //     callbacks.order <---------------------------- order
 //
-// Between hosts every link is encrypted, and both sides prove that they have the secret. On one host an abstract socket
-// is used: there the kernel names the peer's user, and a secret that every process of that user can read would prove
-// nothing more; OpenSSL is not loaded.
+// Between hosts every link is encrypted, and both sides prove that they have the secret. On one host an
+// abstract socket is used: the kernel names the peer's user, and a secret that every process of that user can
+// read would prove nothing more. OpenSSL is then not loaded.
 //
-// Threads: everything here is called on the io_context's thread, and so are the callbacks. Nothing blocks: names are
-// resolved on a thread of their own, every wait has a deadline. A callback may call send() and stop(), and may destroy
-// the object. After stop() or destruction no callback is made. Destroy it before the io_context.
+// Threads: every call and every callback is on the io_context's thread. Nothing blocks: names are resolved on
+// a separate thread, and every wait has a deadline. A callback may call send() and stop(), and may destroy
+// the object. No callback follows stop() or destruction. Destroy it before the io_context.
 //
-// Memory. Each message replaces an earlier one of the same direction that has not left yet: at most two frames wait in
-// each direction of a link. A frame is at most frame_bytes_max() (group_wire.hpp). At most `pending_max` connections
-// have not proved yet who they are, each with at most `handshake_bytes_max` bytes; a new one takes the place of the
-// oldest. There are at most four links for each rank; another takes the place of the one that has been silent longest.
+// Memory. Each message replaces an unsent earlier one of the same direction: at most two frames wait in each
+// direction of a link. A frame is at most frame_bytes_max() (group_wire.hpp). At most `pending_max`
+// connections are unauthenticated, each with at most `handshake_bytes_max` bytes; a new one replaces the
+// oldest. There are at most four links for each rank; another replaces the one that has been silent longest.
 //
-// Time. A member that has heard nothing for half of lost_after connects again, so that a connection that the network has
-// forgotten does not cost its rank; both sides send every beat, four times as often. It keeps the silent link until the new
-// one is open, and sends its reports over it: if the coordinator's process only stood still, it finds them there, and with
-// the last one why the rank has left. So does a rank that stood still with its last order: the coordinator keeps a silent
-// link for two lost_after. Time in which this process stood still is not counted, nor is the silence of a process that a
-// debugger holds, where the kernel knows the peer (on one host).
+// Time. A member that has heard nothing for half of lost_after connects again, so that a connection that the
+// network has dropped does not cost its rank; both sides send every beat, four times as often. The member
+// keeps the silent link until the new one is open, and still sends its reports over it: if the coordinator's
+// process was only stopped, it finds them there, and in the last one why the rank has left. Likewise the
+// coordinator keeps a silent link for two lost_after, so a rank that was stopped finds its last order there.
+// Time in which this process did not run is not counted. Nor is the silence of a process that a debugger
+// holds, where the kernel knows the peer (on one host).
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -51,53 +53,54 @@ namespace penstock::group {
 /// Why a member has no link.
 struct link_trouble {
   std::string why{};
-  bool closed = false;  ///< it had one, and the other side has closed it
+  bool closed = false;  ///< it had a link, which the other side closed
   bool operator==(const link_trouble&) const = default;
 };
 
 struct link_settings {
   group_address address;
-  /// The same for all ranks of the group: its job and session. At most group_name_max bytes (group_wire.hpp).
+  /// Equal for all ranks of the group: its job and session. At most group_name_max bytes (group_wire.hpp).
   std::string group;
-  /// Used if the address is a host's.
+  /// Used if the address is on the network.
   std::optional<group_secret> secret{};
-  bool insecure = false;  ///< a host's address without a secret is allowed
+  bool insecure = false;  ///< allows a network address without a secret
   std::uint32_t world_size = 1;
   nanoseconds lost_after{10'000'000'000};
-  std::uint32_t protocol = group_protocol;  ///< another one only in tests
-  /// How long a connection may take until it is a link, and an answer to the question for an address.
+  std::uint32_t protocol = group_protocol;  ///< differs only in tests
+  /// How long a connection may take to become a link, and how long to wait for an address lookup.
   nanoseconds handshake_deadline{5'000'000'000};
-  /// What may travel with a report or an order, for whoever is above: bytes that belong to it. 0: nothing.
+  /// Size limit of the bytes that the user may attach to a report or an order. 0: no attachments.
   std::size_t attachment_bytes_max = 0;
-  /// After so long without a word a member makes another link beside the one that it has.
+  /// After this much silence a member opens another link next to the present one.
   [[nodiscard]] nanoseconds silence_max() const noexcept { return lost_after / 2; }
-  /// After so long the coordinator closes one: by then the rank is lost, and the order that says so has been sent over it.
+  /// After this much silence the coordinator closes a link: by then the rank is lost, and the order that says
+  /// so was sent over it.
   [[nodiscard]] nanoseconds dead_after() const noexcept { return 2 * lost_after; }
 };
 
-/// Refuses what the two make() refuse, and opens OpenSSL if it is needed, which reads files: for a thread that may wait
-/// for them, before one that may not calls make().
+/// Refuses like the two make(), and opens OpenSSL if it is needed. It reads files: call it on a thread that
+/// may wait for them, before a thread that may not calls make().
 result<void> prepare_links(const link_settings& settings);
 
-/// Numbers of one listener's links; never used again.
+/// Numbers of one listener's links; never reused.
 using link_id = std::uint64_t;
 
 /// Why a connection did not become a link.
 enum class unknown_peer_kind : std::uint8_t {
   other_user,     ///< of the same host
-  garbage,        ///< sends something else than a member would
-  no_secret,      ///< a member without a secret, where one is needed, or with one where none is
+  garbage,        ///< sends bytes that no member would send
+  no_secret,      ///< a member without a secret where one is needed, or with one where none is
   wrong_secret,   ///< a member with another secret, or of another group
   wrong_group,    ///< a member of another group
   wrong_version,  ///< a member of another version of penstock
-  too_slow,       ///< has not proved who it is within the deadline
-  crowded_out,    ///< was the oldest of too many
+  too_slow,       ///< did not authenticate within the deadline
+  crowded_out,    ///< was the oldest of too many connections
   count,
 };
 [[nodiscard]] const char* name_of(unknown_peer_kind kind) noexcept;
 
-/// Unknown peers of one kind since the last news of this kind. The first is news at once, later ones at most every 10 s:
-/// there may be thousands of them.
+/// Unknown peers of one kind since the last report of this kind. The first is reported at once, later ones at
+/// most every 10 s, as there may be thousands.
 struct unknown_peer_news {
   unknown_peer_kind kind = unknown_peer_kind::garbage;
   std::uint64_t count = 0;
@@ -111,17 +114,17 @@ class coordinator_listener {
  public:
   struct callbacks {
     std::function<void(link_id, member_report)> report;
-    /// What came with the report before.
+    /// The attachment of the previous report.
     std::function<void(link_id, std::string bytes)> attachment{};
-    /// The connection ended, which is no proof that the process has.
+    /// The connection ended, which does not prove that the process has.
     std::function<void(link_id, const std::string& why)> closed;
-    /// After closed(): its process, on this host, has ended for certain.
+    /// Follows closed(): the process, on this host, has certainly ended.
     std::function<void(link_id)> process_ended{};
-    /// It is silent because a debugger holds its process, on this host; again and again while it does.
+    /// The link is silent because a debugger holds its process, on this host. Repeated while that lasts.
     std::function<void(link_id)> held{};
-    /// Members can connect from now on. `where`: the address with its actual port.
+    /// From now on members can connect. `where`: the address with its actual port.
     std::function<void(const std::string& where)> listening{};
-    /// The address cannot be taken yet (an earlier process has it, ...). It is tried again; called when the reason
+    /// The address cannot be taken yet (an earlier process has it, ...). Retried; called when the reason
     /// changes.
     std::function<void(const std::string& why)> not_listening{};
     std::function<void(const unknown_peer_news&)> unknown_peer{};
@@ -130,15 +133,15 @@ class coordinator_listener {
   static constexpr std::size_t pending_max = 64;
   static constexpr std::size_t handshake_bytes_max = 4096;
 
-  /// Starts to listen. Refuses (errc::config) an address between hosts without a secret, settings that make no sense,
-  /// and a secret where there is no OpenSSL.
+  /// Starts to listen. Refuses (errc::config) a network address without a secret, inconsistent settings, and
+  /// a secret without OpenSSL.
   static result<std::unique_ptr<coordinator_listener>> make(boost::asio::io_context& io,
                                                             link_settings settings, callbacks calls);
   ~coordinator_listener();
   coordinator_listener(const coordinator_listener&) = delete;
   coordinator_listener& operator=(const coordinator_listener&) = delete;
 
-  /// Replaces an order that has not left yet. Ignored if the link is closed. Texts in it are cut (group_wire.hpp).
+  /// Replaces an unsent order. Ignored if the link is closed. Texts in it are cut (group_wire.hpp).
   void send(link_id to, const group_order& order, std::string_view attachment = {});
   /// Closes every link and the address.
   void stop();
@@ -159,27 +162,28 @@ class member_link {
  public:
   struct callbacks {
     std::function<void(group_order)> order;
-    /// What came with the order before.
+    /// The attachment of the previous order.
     std::function<void(std::string bytes)> attachment{};
     std::function<void()> connected{};
-    /// The connection ended or is silent, or none could be made; another attempt follows. Called when a connection ends or
-    /// falls silent and when the reason for having none changes.
+    /// The connection ended or is silent, or none could be made; another attempt follows. Called when a
+    /// connection ends or falls silent, and when the reason for having none changes.
     std::function<void(const link_trouble&)> disconnected{};
-    /// After disconnected(): the coordinator's process, on this host, has ended for certain.
+    /// Follows disconnected(): the coordinator's process, on this host, has certainly ended.
     std::function<void()> coordinator_ended{};
-    /// It is silent because a debugger holds its process, on this host; again and again while it does.
+    /// The link is silent because a debugger holds the coordinator's process, on this host. Repeated while
+    /// that lasts.
     std::function<void()> coordinator_held{};
   };
 
-  /// Begins to connect. Refuses what coordinator_listener::make refuses.
+  /// Starts to connect. Refuses like coordinator_listener::make.
   static result<std::unique_ptr<member_link>> make(boost::asio::io_context& io, link_settings settings,
                                                    callbacks calls);
   ~member_link();
   member_link(const member_link&) = delete;
   member_link& operator=(const member_link&) = delete;
 
-  /// Replaces a report that has not left yet; one that waits is sent when a connection is made. Refuses
-  /// (errc::config) a report whose card is too large to be sent (group_wire.hpp), or attachment_bytes_max.
+  /// Replaces an unsent report; a waiting report is sent when a connection is made. Refuses (errc::config) a
+  /// report whose card is too large (group_wire.hpp), or whose attachment exceeds attachment_bytes_max.
   result<void> send(const member_report& report, std::string_view attachment = {});
   void stop();
 

@@ -1,9 +1,9 @@
-// What the members of a group and its coordinator tell each other, as plain values. Used by group_book (the coordinator's
-// side), member_book (a rank's side) and the links between them.
+// The messages between the members of a group and its coordinator, as plain values. Used by group_book (the
+// coordinator's side), member_book (a rank's side) and the links between them.
 //
-// Both messages say everything that their sender has to say, every time: a lost one is replaced by the next, one that
-// comes twice or late is recognised by its number, and a new coordinator finds what the group had agreed in the
-// reports of those that are left.
+// Both messages are complete every time. So the next message replaces a lost one, a repeated or late one is
+// recognised by its number, and a new coordinator learns from the remaining ranks' reports what the group had
+// agreed.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,21 @@ namespace penstock::group {
 
 inline constexpr std::uint32_t group_protocol = 5;
 
-/// A process of a rank; fixed for its life.
+/// A process of a rank; fixed for its lifetime.
 struct rank_card {
   std::uint32_t protocol = group_protocol;
   std::uint32_t rank = 0;
   std::uint32_t world_size = 0;
-  std::uint64_t process = 0;   ///< drawn at its start; tells two processes of one rank apart
-  std::uint32_t starts = 0;    ///< how often its launcher had started this rank before, if it says so
+  std::uint64_t process = 0;   ///< drawn at its start; distinguishes two processes of one rank
+  std::uint32_t starts = 0;    ///< how often its launcher had started this rank before, if the launcher says
+                               ///< so
   bool one_at_a_time = false;  ///< its launcher ends a process of this rank before it starts the next
   std::string host{};
   std::int32_t pid = 0;
   std::string device{};  ///< UUID of its GPU; empty: the host device
   bool shares_device = false;
-  /// Everything that defines the stream and how the group deals with losses: name and value, in the same order in
-  /// every rank.
+  /// Everything that defines the stream and how the group handles losses: name and value, in the same order
+  /// in every rank.
   std::vector<std::pair<std::string, std::string>> settings{};
 };
 
@@ -39,7 +40,7 @@ struct rank_card {
 /// What a rank knows once its dataset is described.
 struct stream_facts {
   std::string fingerprint;
-  std::uint64_t epoch = 0;  ///< where the group begins
+  std::uint64_t epoch = 0;  ///< where the group starts
   std::uint64_t position = 0;
   bool operator==(const stream_facts&) const = default;
 };
@@ -57,8 +58,8 @@ struct group_cause {
 [[nodiscard]] std::string in_words(const group_cause& cause);
 
 enum class group_phase : std::uint8_t {
-  gathering,   ///< ranks arrive
-  describing,  ///< all are there and agree in their settings; their datasets are compared next
+  gathering,   ///< ranks are arriving
+  describing,  ///< all have arrived with equal settings; their datasets are compared next
   running,
   stopping,  ///< ranks freeze at their next hand-over, then deliver up to a common step
   over,
@@ -66,28 +67,29 @@ enum class group_phase : std::uint8_t {
 
 enum class group_outcome : std::uint8_t { none, finished, stopped, failed };
 
-/// What is agreed. Every order carries it, and every report carries back what its rank has heard.
+/// What is agreed. Every order contains it, and every report returns what its rank has heard.
 struct group_view {
-  std::uint64_t generation = 0;   ///< of the coordinator; 0: it has not heard enough to be one
+  std::uint64_t generation = 0;   ///< of the coordinator; 0: it does not know enough yet to act as one
   std::uint64_t coordinator = 0;  ///< its process
   group_phase phase = group_phase::gathering;
   std::vector<std::uint32_t> incarnations{};  ///< by rank
   std::optional<stream_facts> facts{};
-  std::optional<std::uint64_t> limit{};  ///< stopping: all deliver so many batches. It may grow, never shrink
-  std::uint64_t communicator = 0;        ///< the last number that was given to one
-  /// Steps that nobody takes back: all ranks had a snapshot that holds them. Never shrinks.
+  std::optional<std::uint64_t> limit{};  ///< stopping: all deliver up to this step. It may grow, but never
+                                         ///< shrink
+  std::uint64_t communicator = 0;        ///< the last number given to a communicator
+  /// Steps that no rank repeats: all ranks had a snapshot that contains them. Never shrinks.
   std::uint64_t agreed = 0;
   group_outcome outcome = group_outcome::none;
   std::optional<group_cause> cause{};  ///< of a failure: the first one
   bool operator==(const group_view&) const = default;
 };
 
-/// What people are told of a communicator's number: how many its coordinator had given (modulo 65536).
+/// A communicator's number for people: how many its coordinator had made (modulo 65536).
 [[nodiscard]] constexpr std::uint64_t communicator_ordinal(std::uint64_t communicator) noexcept {
   return communicator & 0xFFFFU;
 }
 
-/// How far a rank is with a communicator (rule C1).
+/// The state of a rank's communicator (rule C1).
 struct communicator_state {
   enum class how : std::uint8_t {
     none,
@@ -105,36 +107,36 @@ struct communicator_state {
 
 [[nodiscard]] const char* name_of(communicator_state::how at) noexcept;
 
-/// A rank whose list is full makes no other snapshot before one is agreed on.
+/// A rank whose list is full takes no further snapshot before one is agreed on.
 inline constexpr std::size_t held_max = 32;
 
 /// A rank to the coordinator: at once when something changes, and at least every beat.
 struct member_report {
   rank_card card;
-  std::uint64_t number = 0;       ///< counts up
-  std::uint32_t incarnation = 0;  ///< as the group gave it; 0: none yet
-  bool lapsed = false;            ///< its right to hand out is over: another process may have its rank
-  group_view view;                ///< what it has heard
+  std::uint64_t number = 0;       ///< increases with each report
+  std::uint32_t incarnation = 0;  ///< as assigned by the group; 0: none yet
+  bool lapsed = false;            ///< its right to hand out has ended: another process may have its rank
+  group_view view;                ///< what it has heard from the coordinator
   std::optional<stream_facts> facts{};
   std::uint64_t steps = 0;  ///< delivered, counted from the stream's beginning
   bool stream_over = false;
   bool frozen = false;
   bool stop_wanted = false;
-  bool left = false;                    ///< it ends by its own will before the others
-  std::optional<group_cause> failed{};  ///< why it cannot go on, or gives up waiting for rank 0
+  bool left = false;                    ///< it leaves voluntarily, before the others
+  std::optional<group_cause> failed{};  ///< why it cannot continue, or stopped waiting for rank 0
   communicator_state communicator{};
-  std::uint64_t settled = 0;          ///< steps that this rank has acknowledged: it never takes them again
+  std::uint64_t settled = 0;          ///< steps that this rank has acknowledged and never repeats
   std::vector<std::uint64_t> held{};  ///< steps at which it has a snapshot, ascending; at most held_max
 };
 
 enum class rank_standing : std::uint8_t {
   waiting,  ///< not counted yet
   member,
-  lost,     ///< was one; is one again when this report is answered
-  refused,  ///< never will be one: `refusal` says why
+  lost,     ///< was a member; is one again when this report is answered
+  refused,  ///< will never be a member; see `refusal`
 };
 
-/// What a rank is to do about the communicator.
+/// What a rank must do about the communicator.
 struct communicator_order {
   enum class act : std::uint8_t { none, make, use, abort };
   act what = act::none;
@@ -146,13 +148,13 @@ struct communicator_order {
 /// The coordinator to a rank: at once when something changes, and at least every beat.
 struct group_order {
   group_view view;
-  std::uint64_t number = 0;  ///< counts up
+  std::uint64_t number = 0;  ///< increases with each order
   std::uint64_t heard = 0;   ///< number of the rank's last report
   rank_standing standing = rank_standing::waiting;
   std::string refusal{};
   std::uint32_t incarnation = 0;  ///< the rank's
   bool go = false;                ///< it may hand out batches
-  bool everybody_knows = false;   ///< the outcome: nobody has to stay for it
+  bool everybody_knows = false;   ///< of the outcome: no process must stay to spread it
   std::vector<std::uint32_t> lost{};
   communicator_order communicator{};
   std::string host{};    ///< the coordinator's; empty: rank 0 has not reported to it

@@ -1,6 +1,7 @@
-// One connection between a member and the coordinator: bytes on a socket, encrypted if there is a secret, as frames. It
-// proves who the peer is, exchanges the first messages, and watches the time, of which it does not count what this process
-// stood still (rule G23). Used by both sides of group_link; lives on the io_context's thread.
+// One connection between a member and the coordinator: frames of bytes on a socket, encrypted if there is a
+// secret. It authenticates the peer, exchanges the first messages, and watches the time, without the time in
+// which this process did not run (rule G23). Used by both sides of group_link; lives on the io_context's
+// thread.
 //
 //   securing (TLS; skipped without a secret) --> greeting (hello in both directions) --> open --> closed
 //       each may end in closed: the peer is no member, or too slow
@@ -23,7 +24,7 @@
 
 namespace penstock::group {
 
-/// What all connections of one side have in common.
+/// Settings shared by all connections of one side.
 struct stream_facts_of_side {
   link_settings settings;
   std::shared_ptr<const tls_context> tls{};  ///< none: not encrypted
@@ -39,12 +40,12 @@ class group_stream : public std::enable_shared_from_this<group_stream> {
     std::function<void()> opened;
     /// A refusal closes the connection.
     std::function<result<void>(const frame_cutter::frame&)> frame;
-    /// Once. `kind`: only if it was never open.
+    /// Called once. `kind`: only if the stream was never open.
     std::function<void(std::optional<unknown_peer_kind> kind, const std::string& why)> closed;
-    /// Nothing was heard for too long. Without this callback the connection is closed then.
+    /// Nothing was heard for too long. Without this callback the connection is then closed.
     std::function<void(const std::string& why)> silent{};
-    /// Nothing was heard since the last call, or for an eighth of the silence that is too long, and a debugger holds the
-    /// process at the other end. That is no silence.
+    /// Nothing was heard since the last call, or for an eighth of the silence limit, and a debugger holds the
+    /// process at the other end. That does not count as silence.
     std::function<void()> held{};
   };
 
@@ -57,13 +58,13 @@ class group_stream : public std::enable_shared_from_this<group_stream> {
         new group_stream(io, std::move(socket), process, std::move(side), std::move(calls)));
   }
 
-  /// Reads what is there already, so the peer may be known, or gone, when it returns.
+  /// Reads what has already arrived, so the peer may be known, or gone, when this returns.
   void start();
-  /// Replaces a frame that has not begun to leave.
+  /// Replaces a frame whose sending has not begun.
   void send(std::string frame);
-  /// No more callbacks. The peer is told.
+  /// No callbacks follow. Informs the peer.
   void close() { shut_quietly(); }
-  /// The same for an unknown peer: nothing is kept, nothing is sent.
+  /// The same for an unknown peer: keeps nothing and sends nothing.
   void drop();
 
   [[nodiscard]] bool proven() const noexcept { return stage_ == stage::open || (tls_ && tls_->proven()); }
@@ -99,13 +100,13 @@ class group_stream : public std::enable_shared_from_this<group_stream> {
   stage stage_ = stage::securing;
   std::unique_ptr<tls_stream> tls_;
   frame_cutter cutter_{hello_bytes_max};
-  std::string first_;                // bytes, to tell a member of another kind from others
+  std::string first_;                // bytes, to distinguish a member with other security from other peers
   std::size_t handshake_bytes_ = 0;  // heard before it was open
-  std::string leaving_;              // on its way into the socket
-  std::size_t left_ = 0;             // of it
+  std::string leaving_;              // being written to the socket
+  std::size_t left_ = 0;             // of these, bytes already written
   std::optional<std::string> next_;  // the frame after that
-  bool awaits_room_ = false;         // in the socket
-  bool broken_ = false;              // nothing can be written any more: reading finds out why
+  bool awaits_room_ = false;         // waits for room in the socket
+  bool broken_ = false;              // writing fails: reading finds out why
   steady_time last_heard_{};
   steady_time looked_at_{};                                   // last_heard_ at the last look
   bool silent_ = false;                                       // for too long

@@ -1,6 +1,6 @@
-// The two messages of a group as bytes: frames on the links between its ranks. Used by group_link. What comes in may
-// come from anywhere: announced sizes are compared with what is there before anything is allocated, enumerators and
-// truth values are checked, and bytes that are left over are refused.
+// The two messages of a group as bytes: frames on the links between its ranks. Used by group_link. Input is
+// untrusted: announced sizes are compared with the bytes present before anything is allocated, enumerators
+// and booleans are checked, and trailing bytes are refused.
 //
 //   frame = payload bytes (4, little-endian), type (1), payload
 //   hello = "PNSTKGRP", protocol version (4), name of the group; the first frame in each direction. Its form is the same
@@ -22,7 +22,7 @@ enum class frame_type : std::uint8_t {
   hello,
   report,
   order,
-  attachment,  ///< to the message before it; only on links that have them
+  attachment,  ///< for the message before it; only on links with attachments
 };
 
 struct link_hello {
@@ -32,7 +32,7 @@ struct link_hello {
 
 inline constexpr std::string_view hello_magic = "PNSTKGRP";
 
-// What a message may contain. Longer texts are cut when they are sent; a report whose card or facts are larger is
+// Limits of a message. Longer texts are cut when they are sent; a report whose card or facts are larger is
 // refused.
 inline constexpr std::size_t group_name_max = 200;
 inline constexpr std::size_t host_name_max = 256;
@@ -40,16 +40,16 @@ inline constexpr std::size_t device_name_max = 256;
 inline constexpr std::size_t fingerprint_max = 256;
 inline constexpr std::size_t communicator_id_max = 1024;  // NCCL's has 128 bytes
 inline constexpr std::size_t text_max = 4096;             // causes, refusals
-inline constexpr std::size_t settings_max = 1024;         // names and values, at most so many
+inline constexpr std::size_t settings_max = 1024;         // at most this many names and values
 inline constexpr std::size_t settings_bytes_max =
-    64 * 1024;  // and so long in all, each with two lengths of 4 bytes
+    64 * 1024;  // total size, including two lengths of 4 bytes for each
 
 inline constexpr std::size_t frame_header_bytes = 5;
 inline constexpr std::size_t hello_bytes_max = hello_magic.size() + 4 + 4 + group_name_max;
 
 /// The largest payload in a group of this size.
 [[nodiscard]] constexpr std::size_t frame_bytes_max(std::uint32_t world_size) noexcept {
-  constexpr std::size_t numbers = 256;  // all of fixed size, of any message
+  constexpr std::size_t numbers = 256;  // all fields of fixed size, of any message
   constexpr std::size_t cause = host_name_max + text_max;
   const std::size_t by_rank = 4 * std::size_t{world_size};
   const std::size_t view = by_rank + fingerprint_max + cause;
@@ -65,15 +65,15 @@ inline constexpr std::size_t hello_bytes_max = hello_magic.size() + 4 + 4 + grou
 /// Refuses (errc::config) a card or facts beyond the limits above, naming what is too large.
 result<std::string> encode(const member_report& report);
 result<std::string> encode(const group_order& order);
-/// A frame with these bytes, behind that of its message.
+/// A frame with these bytes, to follow that of its message.
 [[nodiscard]] std::string attachment_frame(std::string_view bytes);
 
-// From payloads. Refuse (errc::protocol) what an honest sender would not have sent in a group of this size.
+// From payloads. Refuse (errc::protocol) what an honest sender would not send in a group of this size.
 result<link_hello> decode_hello(std::string_view payload);
 result<member_report> decode_report(std::string_view payload, std::uint32_t world_size);
 result<group_order> decode_order(std::string_view payload, std::uint32_t world_size);
 
-/// Cuts bytes as they come from a connection into frames. Holds at most one frame that is not complete.
+/// Cuts the bytes of a connection into frames. Holds at most one incomplete frame.
 class frame_cutter {
  public:
   struct frame {
@@ -82,17 +82,17 @@ class frame_cutter {
   };
 
   explicit frame_cutter(std::size_t payload_max) noexcept : payload_max_(payload_max) {}
-  /// From the next frame on.
+  /// Applies from the next frame on.
   void limit(std::size_t payload_max) noexcept { payload_max_ = payload_max; }
 
   void feed(std::string_view bytes);
-  /// None: more bytes are needed. Refuses (errc::protocol) a frame that is announced too large, or of an unknown type;
-  /// nothing more comes then.
+  /// Empty: more bytes are needed. Refuses (errc::protocol) a frame that is announced too large or has an
+  /// unknown type; no frames follow then.
   result<std::optional<frame>> next();
 
  private:
   std::string bytes_;
-  std::size_t begin_ = 0;  // of what was not returned yet
+  std::size_t begin_ = 0;  // start of the bytes not returned yet
   std::size_t payload_max_;
 };
 

@@ -1,5 +1,5 @@
-// Which rank this process is, by the environment that its launcher has made (rule G1); where its group meets:
-// group_address.hpp. Pure: the environment is an argument. Used when a session joins a group.
+// Which rank this process is, according to the environment that its launcher made (rule G1). For the meeting
+// address see group_address.hpp. Pure: the environment is an argument. Used when a session joins a group.
 //
 //   launcher                  rank                    world size              local rank
 //   penstock launch, torchrun RANK                    WORLD_SIZE              LOCAL_RANK
@@ -8,8 +8,8 @@
 //   srun                      SLURM_PROCID            SLURM_NTASKS            SLURM_LOCALID
 //   Kubernetes, indexed Job   JOB_COMPLETION_INDEX    WORLD_SIZE              LOCAL_RANK, else 0
 //
-// In this order: mpirun and mpiexec inside a Slurm allocation find the variables of Slurm too, which there are those of
-// the script or of a helper on each node, not of the rank.
+// Checked in this order: mpirun and mpiexec inside a Slurm allocation also find Slurm's variables, which
+// there describe the script or a helper on each node, not the rank.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -21,7 +21,7 @@
 
 namespace penstock::group {
 
-/// Looks a variable up; none: it is not set.
+/// Looks a variable up; empty: it is not set.
 using environment = std::function<std::optional<std::string>(const std::string& name)>;
 
 struct launcher_place {
@@ -31,23 +31,25 @@ struct launcher_place {
   std::optional<std::uint32_t> local_rank{};
   std::optional<std::uint32_t> local_world_size{};  ///< ranks on this host
   std::uint32_t starts = 0;                         ///< how often the launcher had started this rank before
-  bool one_at_a_time = false;                       ///< it ends a process of a rank before it starts the next
-  /// False: this may be a script that runs once for all ranks, and has their variables too.
+  bool one_at_a_time = false;                       ///< the launcher ends a process of this rank before it
+                                                    ///< starts the next
+  /// False: this may be a script that runs once for all ranks and also has their variables.
   bool runs_in_each_rank = true;
-  std::string job{};                  ///< what tells groups of one user apart; empty: nothing does
-  std::string rank_variable{};        ///< where the rank stands
-  std::string size_variable{};        ///< where the world size stands
-  std::string local_rank_variable{};  ///< where the local rank would stand
+  std::string job{};                  ///< distinguishes groups of one user; empty: groups cannot be
+                                      ///< distinguished
+  std::string rank_variable{};        ///< the variable with the rank
+  std::string size_variable{};        ///< the variable with the world size
+  std::string local_rank_variable{};  ///< the variable that would have the local rank
 };
 
-/// None: no launcher has started this process. Refuses (errc::config) a rank without a size, what is not a number,
-/// and a rank outside its world, naming the variables and the launchers that set them.
+/// Empty: no launcher started this process. Refuses (errc::config) a rank without a size, a value that is not
+/// a number, and a rank outside its world, naming the variables and the launchers that set them.
 result<std::optional<launcher_place>> place_in(const environment& variables);
 
-/// The same where a launcher is needed: refuses too when there is none.
+/// The same where a launcher is required: also refuses if there is none.
 result<launcher_place> place_required(const environment& variables);
 
-/// Refuses when the launcher has not said it.
+/// Refuses if the launcher does not provide it.
 result<std::uint32_t> local_rank_of(const launcher_place& place);
 
 }  // namespace penstock::group

@@ -47,7 +47,8 @@ void member_book::heard(const group_order& order, steady_time now) {
     // A new coordinator that has not heard enough, or one that never will.
     heard_at_ = clock_.ran();
     note_coordinator(order);
-    // A right that has lapsed may have gone to another process of this rank: only who has heard from that one knows.
+    // A right that has lapsed may have gone to another process of this rank: only who has heard from that one
+    // knows.
     if (now < may_until_) prolong(order.heard);
     if (order.view.outcome != group_outcome::none && view_.outcome == group_outcome::none) {
       view_.outcome = order.view.outcome;
@@ -93,7 +94,8 @@ void member_book::follow(const group_order& order) {
 }
 
 void member_book::note_coordinator(const group_order& order) {
-  // Silence after the end does not take the place from one that delivers the rest by itself; another process does.
+  // Silence after the end does not take the place from one that delivers the rest by itself; another process
+  // does.
   const bool keeps_place = delivers_the_rest() && order.standing == rank_standing::lost;
   told_.counted = order.heard > 0 || keeps_place;
   for (const sent_report& one : sent_) {
@@ -165,8 +167,8 @@ end_rank member_book::give_up(group_cause cause) {
   return {group_outcome::failed, said_.failed};
 }
 
-/// This process stood still for so long that the others took it for lost: none has answered it since, and rank 0 has closed
-/// the link. A link that is only silent is of a rank 0 that stands still as well.
+/// This process stood still for so long that the others took it for lost: none has answered it since, and
+/// rank 0 has closed the link. A link that is only silent is of a rank 0 that stands still as well.
 bool member_book::was_missed() const {
   return link_closed_ &&
          clock_.stood_still() - stood_still_answered_ > settings_.lost_after - 2 * settings_.beat();

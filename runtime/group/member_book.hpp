@@ -1,16 +1,16 @@
-// What one rank of a group does about it: whether it may hand out batches, when it freezes, makes or aborts its
-// communicator, and ends. Pure: no thread, no I/O, time is an argument. Orders come in as calls, reports go out of
-// advance(). The other side is group_book.
+// One rank's side of a group: whether the rank may hand out batches, when it freezes, makes or aborts its
+// communicator, and ends. Pure: no thread, no I/O, time is an argument. Orders come in as calls, reports go
+// out of advance(). The other side is group_book.
 //
-// A rank may hand out while the coordinator has answered a report that was sent less than `lost_after` ago. The
-// coordinator takes a rank for lost only when it has heard nothing for as long, so a rank that is cut off stops before
-// its replacement begins. It goes on when it is connected again, if it has not been replaced by then.
+// A rank may hand out for `lost_after` from the sending of its last answered report. The coordinator declares
+// a rank lost only after the same time of silence, so a rank that is cut off stops before its replacement
+// starts. The rank continues when it is connected again, unless it has been replaced.
 //
-// The right to hand out ends by the real clock, whatever this process did meanwhile. How long nothing was heard is measured
-// by a running_clock: a rank that stood still (rule G23) blames nobody for what it could not hear, and names itself if
-// the others have gone on without it.
+// The right to hand out expires by the real clock, whether or not this process ran. A running_clock measures
+// silence: a rank that did not run (rule G23) blames no other for what it could not hear, and blames itself
+// if the others have continued without it.
 //
-// A rank that gives up says why in its last report, so that the others report the same cause.
+// A rank that gives up sends the reason in its last report, so that the others report the same cause.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -31,15 +31,15 @@ struct member_settings {
   rank_card card;
   bool waits_for_lost = false;
   bool communicator = false;
-  bool needs_others = false;  ///< for what it does, also without a communicator
+  bool needs_others = false;  ///< its work needs other ranks, even without a communicator
   nanoseconds join_timeout{120'000'000'000};
   nanoseconds lost_after{10'000'000'000};
   nanoseconds rejoin_timeout{600'000'000'000};
-  nanoseconds end_grace{5'000'000'000};  ///< how long it stays for others that do not know the end yet
+  nanoseconds end_grace{5'000'000'000};  ///< how long it stays for ranks that do not know the outcome yet
   [[nodiscard]] nanoseconds beat() const noexcept {
     return std::min<nanoseconds>(lost_after / 8, nanoseconds(1'000'000'000));
   }
-  /// How often advance() is called, at least.
+  /// advance() is called at least this often.
   [[nodiscard]] nanoseconds look_every() const noexcept { return beat() / 2; }
 };
 
@@ -48,7 +48,7 @@ struct member_settings {
 struct send_report {
   member_report report;
 };
-/// Answer with communicator_made() or communicator_broken().
+/// Make it. Answer with communicator_made() or communicator_broken().
 struct make_communicator {
   std::uint64_t number = 0;
   std::string id;
@@ -65,10 +65,10 @@ struct end_rank {
 
 using member_command = std::variant<send_report, make_communicator, abort_communicator, end_rank>;
 
-/// The right to hand out batches, as it stands.
+/// The current right to hand out batches.
 struct hand_out_right {
-  steady_time until{};                   ///< unless it is prolonged
-  std::optional<std::uint64_t> limit{};  ///< so many in all, counted as `steps`
+  steady_time until{};                   ///< unless it is extended
+  std::optional<std::uint64_t> limit{};  ///< the step at which it ends, counted like `steps`
   bool operator==(const hand_out_right&) const = default;
 };
 
@@ -78,54 +78,56 @@ class member_book {
   /// `steps`: delivered by earlier incarnations of this rank, counted from the stream's beginning.
   member_book(member_settings settings, std::uint64_t steps, steady_time now);
 
-  /// What is to be done now, in order. Call after every event and every beat.
+  /// The commands to carry out now, in order. Call after every event and every beat.
   [[nodiscard]] std::vector<member_command> advance(steady_time now);
 
-  /// From whoever has the group's secret and listens at its address. Late ones are ignored.
+  /// From a peer that has the group's secret and listens at its address. Late orders are ignored.
   void heard(const group_order& order, steady_time now);
-  /// The coordinator's process has ended; a connection that broke is no proof of that.
+  /// The coordinator's process has ended. A broken connection is not enough to call this.
   void coordinator_gone(const std::string& why);
-  /// A debugger holds the coordinator's process: its silence is no sign of a loss.
+  /// A debugger has stopped the coordinator's process: its silence is no sign of a loss.
   void coordinator_held(steady_time now);
 
   void link_made();
-  /// What waits to be sent over the next one has to be up to date. `closed`: the coordinator's side has ended it.
+  /// The report that waits for the next link must be up to date. `closed`: the coordinator's side closed the
+  /// link.
   void link_lost(std::string why, bool closed);
   /// Rank 0's own coordinator cannot listen; empty: it can.
   void cannot_listen(std::string why);
-  /// What travels with the reports has changed.
+  /// Attachments of the reports have changed.
   void report_again();
 
   void described(stream_facts facts);
-  /// A batch was handed out: so many in all.
+  /// A batch was handed out. `steps`: running total.
   void delivered(std::uint64_t steps);
   void stream_ended();
-  /// A signal, or an operator: the whole group is to stop at a common step.
+  /// A signal, or an operator: the whole group must stop at a common step.
   void want_stop();
-  /// This rank alone ends, whatever the others do.
+  /// Only this rank ends, independently of the others.
   void leave();
-  /// This rank cannot go on; ends the group.
+  /// This rank cannot continue: ends the group.
   void fail(std::string why);
 
-  /// The stream begins behind this step for this process: what lies before it was acknowledged by an earlier one.
+  /// This process's stream starts after this step: earlier processes acknowledged everything before it.
   void begins_at(std::uint64_t step);
-  /// The program's state was kept at these steps, ascending; at most held_max.
+  /// The program has snapshots of its state at these steps, ascending; at most held_max.
   void held(std::vector<std::uint64_t> steps);
 
   void communicator_made(std::uint64_t number);
   void communicator_broken(std::uint64_t number, std::string cause);
   void communicator_aborted(std::uint64_t number);
 
-  /// Whether the next batch may be handed out now. Ask before each.
+  /// Whether the next batch may be handed out now. Query before each.
   [[nodiscard]] bool may_hand_out(steady_time now) const;
-  /// The same for somebody who asks later and counts the batches himself. None: he may not.
+  /// The same for a caller that decides later and counts the batches itself. Empty: nothing may be handed
+  /// out.
   [[nodiscard]] std::optional<hand_out_right> right() const;
-  /// All ranks are there and agree, and this process is one of them.
+  /// All ranks have arrived and agree, and this process is one of them.
   [[nodiscard]] bool is_in() const noexcept { return told_.go && view_.outcome == group_outcome::none; }
-  /// The communicator may be used: all ranks have made it.
+  /// All ranks have made the communicator, so it may be used.
   [[nodiscard]] bool may_communicate() const noexcept;
-  /// The group has finished, and this process has not: its launcher has started it again after the last batch of an
-  /// earlier process, and where that one was last heard of. It delivers what follows by itself, and then ends.
+  /// The group has finished, but this process has not: its launcher restarted it after the last batch of an
+  /// earlier process, at the position that process had last reported. It delivers the rest alone, then ends.
   [[nodiscard]] bool delivers_the_rest() const noexcept;
   [[nodiscard]] bool ended() const noexcept { return ended_; }
   [[nodiscard]] bool stream_over() const noexcept { return said_.stream_over; }
@@ -161,27 +163,27 @@ class member_book {
   steady_time since_;  // this and other times of waiting are the clock's
   group_view view_;
   member_report said_;            // the next report
-  bool changed_ = true;           // since the last one was sent
-  std::deque<sent_report> sent_;  // not answered; at most those of `lost_after`
+  bool changed_ = true;           // since the last report was sent
+  std::deque<sent_report> sent_;  // unanswered reports; at most those of the last `lost_after`
   std::optional<steady_time> sent_at_;
   std::optional<steady_time> heard_at_;
-  nanoseconds stood_still_answered_{0};  // when the last report that was answered had been sent
-  steady_time may_until_{};              // hand out; real time
-  /// Of the newest order.
+  nanoseconds stood_still_answered_{0};  // when the last answered report was sent
+  steady_time may_until_{};              // until when it may hand out; real time
+  /// From the newest order.
   struct {
-    std::uint64_t number = 0;  // of this coordinator's
+    std::uint64_t number = 0;  // of the present coordinator's orders
     communicator_order communicator;
     bool go = false;
     bool counted = false;  // this process has the rank
   } told_;
   bool everybody_knows_ = false;
-  std::optional<steady_time> knows_since_;  // the outcome
-  group_cause rank_0_;                      // as its coordinator says; without a cause
-  std::string no_link_;                     // why there is none
-  bool link_closed_ = false;                // the last one, by the other side
-  std::string no_address_;                  // why rank 0's coordinator has none
+  std::optional<steady_time> knows_since_;  // since when it knows the outcome
+  group_cause rank_0_;                      // rank 0 as its coordinator describes it, without a cause
+  std::string no_link_;                     // why there is no link
+  bool link_closed_ = false;                // the other side closed the last link
+  std::string no_address_;                  // why rank 0's coordinator has no address
   std::optional<steady_time> failing_since_;
-  std::optional<group_cause> own_end_;  // that nobody has to confirm
+  std::optional<group_cause> own_end_;  // an end that needs no confirmation
   bool ended_ = false;
   std::vector<member_command> outbox_;
 };

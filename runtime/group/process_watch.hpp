@@ -1,6 +1,6 @@
-// Waits for a while whether a process whose connection broke has ended: then the others need not wait until it counts as
-// silent. Looks once more at the end, because this process may have stood still meanwhile. Used by both sides of group_link,
-// for peers on the same host.
+// After a broken connection, waits for a while for the peer's process to end: then the others need not wait
+// for its silence limit. Checks once more at the end, because this process may not have run meanwhile. Used
+// by both sides of group_link, for peers on the same host.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -18,8 +18,8 @@ namespace penstock::group {
 
 class process_watch : public std::enable_shared_from_this<process_watch> {
  public:
-  /// Lives by itself until `over` was called, with whether the process has ended. Cleaning up after a process that uses
-  /// a GPU may take seconds after its connections are closed.
+  /// Keeps itself alive until it has called `over`, which says whether the process has ended. Cleaning up
+  /// after a process that uses a GPU may take seconds after its connections are closed.
   static void begin(boost::asio::io_context& io, unique_fd process, nanoseconds at_most,
                     std::function<void(bool ended)> over) {
     const std::shared_ptr<process_watch> watch(new process_watch(io, std::move(process), std::move(over)));

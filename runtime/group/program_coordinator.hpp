@@ -1,5 +1,5 @@
-// Rank 0's part of a group of programs: the coordinator_driver, the book of the collective operations, and the links of all
-// ranks. Used by program_group, on its I/O thread.
+// Rank 0's part of a group of programs: the coordinator_driver, the book of the collective operations, and
+// the links of all ranks. Used by program_group, on its I/O thread.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -22,10 +22,11 @@ namespace penstock::group {
 
 class program_coordinator {
  public:
-  /// `communicator`: that of rank 0, which draws ids; null if the group has none.
+  /// `communicator`: rank 0's, which draws ids; null if the group has none.
   program_coordinator(const group_settings& settings, std::string name, communicator_keeper* communicator);
 
-  /// `step` is called after every word that comes in; `cannot_listen` with the reason, and with an empty one when it listens.
+  /// Calls `step` after every incoming message; calls `cannot_listen` with the reason, and with an empty one
+  /// once it listens.
   result<void> listen(boost::asio::io_context& io, const link_settings& links,
                       const std::function<void()>& step,
                       const std::function<void(const std::string&)>& cannot_listen);
@@ -33,7 +34,7 @@ class program_coordinator {
   /// The answer to communicator_keeper::draw().
   void drawn(std::uint64_t number, const std::string& id);
 
-  /// The programs are out of step for ever.
+  /// The programs are permanently out of step.
   [[nodiscard]] std::optional<std::string> wrong() const;
   void leave();
   [[nodiscard]] bool may_go() const noexcept { return driver_.may_go(); }
@@ -58,10 +59,10 @@ class program_coordinator {
   communicator_keeper* const communicator_;
   coordinator_driver driver_;
   collective_book collectives_;
-  std::vector<std::uint64_t> processes_;  // by rank: the process that has it, by the group's book
+  std::vector<std::uint64_t> processes_;  // by rank: the process that has it, according to the group's book
   std::map<std::uint64_t, peer> peers_;   // by process
   std::unique_ptr<coordinator_listener> listener_;
-  std::optional<std::uint64_t> to_draw_;  // the id of a communicator
+  std::optional<std::uint64_t> to_draw_;  // the number of the communicator whose id must be drawn
 };
 
 }  // namespace penstock::group

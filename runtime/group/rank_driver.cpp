@@ -45,7 +45,8 @@ bool rank_driver::find_out_whether_it_may_go() const {
   if (refusal_) return true;
   if (end_) return book_.ran() - ended_at_ >= linger;
   const member_settings& settings = setup_.member;
-  // Under "wait" a new process of rank 0 would look for it. Work of other programs may still need this rank's communicator.
+  // Under "wait" a new process of rank 0 would look for it. Work of other programs may still need this rank's
+  // communicator.
   const bool is_needed = settings.waits_for_lost || (settings.communicator && settings.needs_others);
   if (is_needed || !last_word_) return false;
   return heard_.heard >= *last_word_ || book_.ran() - *leaving_since_ >= patience_with_answer;

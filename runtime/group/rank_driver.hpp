@@ -1,8 +1,8 @@
-// One rank of a group between its links and whoever runs it: the member's book, the state of the link, and when this rank
-// may leave. Pure: events and the time come in, commands come out of advance(). Two adapters drive it: the member actor of a
-// session (actors/group/member) and program_group.
+// One rank of a group between its links and its adapter: the member's book, the state of the link, and when
+// this rank may leave. Pure: events and the time come in, commands come out of advance(). It has two
+// adapters: the member actor of a session (actors/group/member) and program_group.
 //
-// What a session or program says about itself goes to book(); what comes from the link, and leave(), comes here.
+// Facts about the session or program go to book(); events of the link, and leave(), come here.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -23,16 +23,16 @@ namespace penstock::group {
 struct rank_setup {
   member_settings member;
   std::string where;  ///< the group's address, for people
-  /// The group fails after so many communicators in a row that could not be made; 0: after none.
+  /// The group fails after this many communicators in a row that could not be made; 0: after none.
   std::uint32_t fruitless_communicators_max = 0;
 };
 
 /// Not thread-safe.
 class rank_driver {
  public:
-  /// The last report has left by then.
+  /// By then the last report has been sent.
   static constexpr nanoseconds linger = std::chrono::milliseconds(100);
-  /// For an answer to the last report of a rank that the others do not wait for.
+  /// How long to wait for an answer to the last report of a rank that the others do not wait for.
   static constexpr nanoseconds patience_with_answer = std::chrono::seconds(2);
 
   rank_driver(rank_setup setup, std::uint64_t steps, steady_time now);
@@ -40,8 +40,9 @@ class rank_driver {
   [[nodiscard]] member_book& book() noexcept { return book_; }
   [[nodiscard]] const member_book& book() const noexcept { return book_; }
 
-  /// What is to be done now, in order. Call after every event and at least every member_settings::look_every(); linger and
-  /// patience_with_answer after leave(), and linger after an end_rank.
+  /// The commands to carry out now, in order. Call after every event and at least every
+  /// member_settings::look_every(); also linger and patience_with_answer after leave(), and linger after an
+  /// end_rank.
   [[nodiscard]] std::vector<member_command> advance(steady_time now);
 
   // ---- from the links
@@ -51,29 +52,29 @@ class rank_driver {
   void heard(const group_order& order, steady_time now);
   /// Rank 0's own coordinator cannot listen; empty: it can.
   void cannot_listen(const std::string& why);
-  /// The links cannot be made as they are configured: this rank ends, and can tell nobody.
+  /// The links cannot be made with these settings: this rank ends, and cannot inform the others.
   void refuse(failure why);
 
   // ---- from the session or program
 
-  /// The communicator of this rank, as far as it is.
+  /// The state of this rank's communicator.
   void communicator_changed(const communicator_state& state);
-  /// It closes. What the others have to know is still said.
+  /// The session or program closes. The driver still sends what the others must know.
   void leave(steady_time now);
-  /// Stop at a common step, or alone where there is nobody to agree with.
+  /// Stop at a common step, or alone if there is no coordinator to agree with.
   void stop();
 
-  // ---- as it stands
+  // ---- current state
 
-  /// Nobody needs anything more of this process; after leave().
+  /// No other process needs this one any more; after leave().
   [[nodiscard]] bool may_go() const noexcept { return may_go_; }
-  /// All ranks are there, and agree; or all have finished, and this rank delivers the rest.
+  /// All ranks have arrived and agree; or all have finished, and this rank delivers the rest.
   [[nodiscard]] bool joined() const noexcept { return joined_; }
   [[nodiscard]] const std::optional<end_rank>& end() const noexcept { return end_; }
   [[nodiscard]] const std::optional<failure>& refusal() const noexcept { return refusal_; }
-  /// Ranks that are not there, by the newest order.
+  /// Ranks that are missing, according to the newest order.
   [[nodiscard]] const std::vector<std::uint32_t>& lost() const noexcept { return heard_.lost; }
-  /// What this rank waits for; empty: for nothing.
+  /// What this rank waits for; empty: it is not waiting.
   [[nodiscard]] std::string waits_for(bool hands_out) const;
 
  private:
@@ -86,7 +87,7 @@ class rank_driver {
   bool linked_ = false;
   std::string trouble_;  // why there is no link
   std::optional<std::uint64_t>
-      last_word_;  // number of the first report that says that it has delivered everything
+      last_word_;  // number of the first report that says that everything is delivered
   bool joined_ = false;
   bool may_go_ = false;
   std::optional<failure> refusal_;
@@ -95,7 +96,7 @@ class rank_driver {
   steady_time ended_at_{};
   std::optional<steady_time> leaving_since_;
   std::uint64_t made_ = 0;       // the last communicator that this rank had
-  std::uint32_t fruitless_ = 0;  // that could not be made since
+  std::uint32_t fruitless_ = 0;  // communicators since then that could not be made
 };
 
 }  // namespace penstock::group

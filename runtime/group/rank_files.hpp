@@ -1,8 +1,8 @@
-// Names of a rank's own files and ports, made of those that all ranks were given alike (rule L9). Pure. Used by
+// Names of a rank's own files and ports, derived from names that all ranks share (rule L9). Pure. Used by
 // sessions that join a group, by `penstock run` and by `penstock launch`.
 //
-// A path that names the rank already stays as it is: a launcher's script may have put the number there, and whoever made
-// the name may have used these functions.
+// A path that already names the rank is kept: a launcher's script may have put the number there, or the name
+// may come from these functions.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace penstock::group {
 /// "photos-rank2"
 [[nodiscard]] std::string with_rank(std::string_view name, std::uint32_t rank);
 
-/// Whether the last part of a path, with or without its extension, ends in the rank's number: "reports/rank2.json",
-/// "states/2", "report-02", "log.2". Not "photos2", nor "data.h5".
+/// Whether the last part of a path, with or without its extension, ends in the rank's number:
+/// "reports/rank2.json", "states/2", "report-02", "log.2". Not "photos2", nor "data.h5".
 [[nodiscard]] bool names_rank(std::string_view path, std::uint32_t rank);
 
 /// "report.json-rank2". Empty stays empty, as in all of these.

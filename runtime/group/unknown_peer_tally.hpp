@@ -1,5 +1,5 @@
-// Counts the connections that did not become links, and makes news of them that stay few however many come. Pure: time
-// is an argument. Used by coordinator_listener.
+// Counts connections that did not become links, and reports them at a bounded rate, however many there are.
+// Pure: time is an argument. Used by coordinator_listener.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -20,16 +20,16 @@ class unknown_peer_tally {
   static constexpr std::chrono::seconds pause{10};  ///< between news of one kind
 
   void note(unknown_peer_kind kind, std::string peer, std::string text);
-  /// What is due now.
+  /// The reports that are due now.
   [[nodiscard]] std::vector<unknown_peer_news> news(steady_time now);
-  /// When something will be due; `never` if nothing waits.
+  /// When the next report is due; `never` if none waits.
   [[nodiscard]] steady_time next() const;
   [[nodiscard]] const unknown_peer_counts& counts() const noexcept { return counts_; }
 
  private:
   struct entry {
     unknown_peer_news waiting{};        // count 0: nothing waits
-    std::optional<steady_time> told{};  // the last news
+    std::optional<steady_time> told{};  // when the last report was made
   };
   unknown_peer_counts counts_{};
   std::array<entry, static_cast<std::size_t>(unknown_peer_kind::count)> entries_{};

@@ -1,11 +1,12 @@
-// The communicator of a program that embeds penstock: Group's end of it (penstock/group.hpp). A thread of its own keeps it,
-// in the program's CUDA context: it is the one that calls NCCL to make and abort, since both may hang; the program's thread
-// calls NCCL in its uses. Orders come from program_group's I/O thread, which finds deadlines that pass meanwhile.
+// The communicator of a program that embeds penstock: the implementation behind Group (penstock/group.hpp). A
+// separate thread keeps it, in the program's CUDA context: that thread calls NCCL to make and abort, since
+// both may hang; the program's thread calls NCCL in its uses. Orders come from program_group's I/O thread,
+// which also detects expired deadlines meanwhile.
 //
-//   A loss of a communicator that the program has used is told to it once: by the use in which it notices, or by
-//   the next one. The one after that waits for the next communicator.
+// The program learns once of the loss of a communicator that it has used: from the use that notices the loss,
+// or from the next one. The use after that waits for the next communicator.
 //
-// The thread shares this object: one that hangs in NCCL is left behind, and its Group can end.
+// The thread shares this object: a thread that hangs in NCCL is abandoned, and its Group can end.
 #pragma once
 
 #include "runtime/group/communicator_keeper.hpp"
@@ -29,20 +30,21 @@ class program_communicator final : public rank_communicator,
     std::uint32_t world_size = 1;
     std::optional<std::uint32_t> local_rank{};
     communicator_limits limits{};
-    nanoseconds patience{};  ///< how long a program waits for one that it may use
-    /// Throws if the group is over, with the first cause. On the program's thread, as the next one.
+    nanoseconds patience{};  ///< how long a program waits for a usable one
+    /// Throws the first cause if the group is over. On the program's thread, like the next one.
     std::function<void()> check{};
-    /// About every 50 ms while the program waits; what it throws ends the wait. May be empty.
+    /// Called about every 50 ms while the program waits; its exceptions end the wait. May be empty.
     std::function<void()> while_waiting{};
   };
-  /// On the program's thread. Refuses: no NCCL that fits, no GPU (errc::config, device_unavailable).
+  /// On the program's thread. Refuses (errc::config, device_unavailable) if there is no suitable NCCL or no
+  /// GPU.
   static result<std::shared_ptr<program_communicator>> open(surroundings around);
   ~program_communicator() override = default;
 
   /// Of its GPU, "GPU-..."; empty: unknown, or host memory.
   [[nodiscard]] const std::string& device() const noexcept { return gpu_.uuid(); }
-  /// After close(): waits until nothing of it is left, or that takes longer than an abort may. False: `until` is earlier,
-  /// and the next call goes on.
+  /// After close(): waits until the communicator is completely gone, or until an abort's time limit has
+  /// passed. False: `until` came first; call again to continue.
   bool wait_until_gone(steady_time until);
 
   void report_to(communicator_listener* listener) override;
@@ -71,12 +73,12 @@ class program_communicator final : public rank_communicator,
   communicator_listener* listener_ = nullptr;
   bool started_ = false;
   bool closed_ = false;
-  bool ordered_ = false;  // something for the thread to do
+  bool ordered_ = false;  // the thread has something to do
   std::optional<std::uint64_t> to_draw_;
-  std::string stuck_;            // why this process will never have one again
+  std::string stuck_;            // why this process can never have a communicator again
   std::string trouble_;          // what was wrong with the last one
-  std::uint64_t used_ = 0;       // the last that the program has used; 0: none
-  std::uint64_t told_lost_ = 0;  // the last of whose loss it knows
+  std::uint64_t used_ = 0;       // the last communicator that the program used; 0: none
+  std::uint64_t told_lost_ = 0;  // the last communicator whose loss was reported to it
   steady_time gone_by_ = never;  // when close() has taken too long
 };
 

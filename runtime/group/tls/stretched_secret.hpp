@@ -1,5 +1,5 @@
-// Makes guessing a secret expensive: whoever records the first message of a link could otherwise try a list of sentences
-// against it, without anybody noticing. Used when a session or program joins a group over the network.
+// Makes guessing a secret expensive: an attacker who records the first message of a link could otherwise try
+// a list of sentences against it, unnoticed. Used when a session or program joins a group over the network.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -9,9 +9,10 @@
 
 namespace penstock::group {
 
-/// 32 bytes, the same for the same arguments: scrypt with N = 2^15, r = 8, p = 3, so each guess costs 32 MiB and about a
-/// quarter of a second of a core. `salt`: one list of guesses serves for one salt only. Opens OpenSSL. Refuses
-/// (errc::config) where there is none, or where it has no scrypt. Blocks for that quarter of a second.
+/// 32 bytes, the same for the same arguments: scrypt with N = 2^15, r = 8, p = 3. So each guess costs 32 MiB
+/// and about a quarter of a second of a core. `salt`: a list of guesses is only good for one salt. Opens
+/// OpenSSL. Refuses (errc::config) if there is none, or if it has no scrypt. Blocks for that quarter of a
+/// second.
 [[nodiscard]] result<std::string> stretched(std::string_view secret, std::string_view salt);
 
 }  // namespace penstock::group

@@ -5,8 +5,8 @@
 namespace penstock::group {
 namespace {
 
-/// A program may have an OpenSSL of another version linked into it, under the same names. Programs with sanitizers cannot
-/// do it.
+/// A program may have an OpenSSL of another version linked into it, under the same names. Programs with
+/// sanitizers cannot do it.
 int own_symbols_first() {
   const bool sanitized =
       ::dlsym(RTLD_DEFAULT, "__asan_init") != nullptr || ::dlsym(RTLD_DEFAULT, "__tsan_init") != nullptr;

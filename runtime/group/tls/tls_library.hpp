@@ -1,6 +1,6 @@
-// OpenSSL's functions, from the libssl.so.3 that this machine (or the Python around us) has, opened when a group's link
-// is to be encrypted for the first time and not before. Used by the sources of this folder alone: nothing else includes OpenSSL's
-// headers. Why it is not linked: docs/decisions/0019.
+// OpenSSL's functions, from the libssl.so.3 of this machine (or of the Python around us), which is opened
+// when a group's first link is encrypted. Used only by the sources of this folder; no other file includes
+// OpenSSL's headers. Why it is not linked: docs/decisions/0019.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -35,9 +35,9 @@ struct tls_library {
   PENSTOCK_TLS_FUNCTIONS(PENSTOCK_TLS_POINTER)
 #undef PENSTOCK_TLS_POINTER
 
-  /// Thread-safe; the library stays loaded. Refuses (errc::config) where it is missing or lacks a function.
+  /// Thread-safe; the library stays loaded. Refuses (errc::config) if it is missing or lacks a function.
   static result<const tls_library*> get();
-  /// The same of a file of this name; for get() and tests.
+  /// The same for a file of this name; for get() and tests.
   static result<tls_library> open(const char* name);
 };
 

@@ -1,9 +1,9 @@
-// TLS 1.3 with a pre-shared secret over any bytes: what is to be encrypted goes in, what is to be sent comes out, and the
-// other way round. No socket, no waiting. Used by the links of a group.
+// TLS 1.3 with a pre-shared secret over any transport: plain bytes go in, encrypted bytes to send come out,
+// and the reverse. No socket, no waiting. Used by the links of a group.
 //
-// Both sides prove that they have the secret: there are no certificates, and a peer that shows one instead is refused.
-// Keys are agreed anew for each connection (psk_dhe_ke), so a secret that becomes known later opens no earlier traffic.
-// One cipher suite, TLS_AES_256_GCM_SHA384; no tickets, no resumption, no early data.
+// Both sides prove that they have the secret: there are no certificates, and a peer that shows one instead is
+// refused. Each connection has new keys (psk_dhe_ke), so a secret that leaks later does not expose earlier
+// traffic. One cipher suite, TLS_AES_256_GCM_SHA384; no tickets, no resumption, no early data.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -18,9 +18,9 @@ namespace penstock::group {
 enum class tls_role : std::uint8_t { client, server };
 
 enum class tls_trouble : std::uint8_t {
-  garbage,         ///< no TLS, or not as it should be
-  wrong_secret,    ///< the peer's secret is another one
-  wrong_identity,  ///< the peer is of another group
+  garbage,         ///< no TLS, or invalid TLS
+  wrong_secret,    ///< the peer has another secret
+  wrong_identity,  ///< the peer belongs to another group
 };
 
 struct tls_failure {
@@ -31,7 +31,8 @@ struct tls_failure {
 /// What the connections of one side share.
 class tls_context {
  public:
-  /// `identity` names the group; it is sent in the clear. Opens OpenSSL. Refuses (errc::config) where there is none.
+  /// `identity` names the group; it is sent in the clear. Opens OpenSSL. Refuses (errc::config) if there is
+  /// none.
   static result<std::shared_ptr<const tls_context>> make(tls_role role, const std::string& identity,
                                                          std::string_view secret);
   ~tls_context();
@@ -47,23 +48,23 @@ class tls_context {
 
 class tls_stream {
  public:
-  /// A client's has something to send at once.
+  /// A client has bytes to send at once.
   explicit tls_stream(std::shared_ptr<const tls_context> context);
   ~tls_stream();
   tls_stream(const tls_stream&) = delete;
   tls_stream& operator=(const tls_stream&) = delete;
 
-  /// Bytes from the peer; what they say is appended to `plain`. After a failure there may be something left to send,
-  /// which tells the peer.
+  /// Takes bytes from the peer; appends the decrypted text to `plain`. After a failure there may be bytes
+  /// left to send, which inform the peer.
   tl::expected<void, tls_failure> feed(std::string_view from_peer, std::string& plain);
   /// Only when established().
   void write(std::string_view plain);
-  /// Appends what is to be sent.
+  /// Appends the bytes to send.
   void take(std::string& to_peer);
 
-  /// The peer has the secret, and is here now.
+  /// The peer has the secret, and is connected now.
   [[nodiscard]] bool established() const noexcept { return established_; }
-  /// The peer's first message was made by somebody who has the secret. It may be a repetition of an earlier one.
+  /// A peer with the secret made the first message. It may be a replay of an earlier one.
   [[nodiscard]] bool proven() const noexcept { return proven_; }
 
  private:
