@@ -22,22 +22,22 @@ struct config_source {
   std::optional<std::string> slots;
   std::optional<std::string> timeout;
   bool strict = false;
-  std::optional<config_file::config_purpose> purpose{};  ///< nothing: decided by the file's tables
+  std::optional<config_file::config_purpose> purpose{};  ///< none: decided by the file's tables
 };
 
-/// FILE and --set.
+/// Adds FILE and --set.
 void add_config_options(CLI::App& verb, config_source& into);
-/// --set alone.
+/// Adds only --set.
 void add_set_option(CLI::App& verb, config_source& into);
-/// --epochs, --device, --workers, --slots.
+/// Adds --epochs, --device, --workers and --slots.
 void add_config_shorthands(CLI::App& verb, config_source& into);
 
-/// FILE may be empty: then only options and the environment count.
+/// If FILE is empty, only options and the environment count.
 tl::expected<config_file::loaded_config, config_file::rejection> load(const config_source& source);
 
 /// Prints why a config was rejected; returns the exit code.
 int tell_rejection(const config_file::rejection& refused, bool json);
-/// Warnings on stderr.
+/// Prints warnings on stderr.
 void tell_warnings(const config_file::loaded_config& loaded);
 
 }  // namespace penstock::cli

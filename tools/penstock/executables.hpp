@@ -1,4 +1,4 @@
-// Looks programs up as a shell does. Used by verbs that start a program of the user's.
+// Finds programs as a shell does. Used by verbs that start a program of the user's.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -8,11 +8,12 @@
 
 namespace penstock::cli {
 
-/// $PATH; "/bin:/usr/bin" if it is not set.
+/// $PATH, or "/bin:/usr/bin" if it is not set.
 [[nodiscard]] std::string path_of_environment();
 
-/// The file of a program: a plain name in the folders of `path`, whose empty ones mean the working folder; a name with a
-/// slash unchanged. Refuses (errc::usage) what is not there or not executable.
+/// The path of a program: a plain name is looked up in the directories of `path`, where an empty one means
+/// the working directory; a name with a slash stays unchanged. Refuses (errc::usage) a file that is missing
+/// or not executable.
 [[nodiscard]] result<std::string> executable_in(std::string_view path, const std::string& name);
 
 }  // namespace penstock::cli

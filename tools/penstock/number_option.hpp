@@ -24,19 +24,19 @@ struct number_range {
   std::uint64_t most = count_max;
 };
 
-/// Empty for decimal digits whose value is in the range; else what is wrong: "'-1': must be a whole number
+/// Empty for decimal digits with a value in the range; otherwise the reason: "'-1': must be a whole number
 /// from 0 to 7".
 [[nodiscard]] std::string trouble_with_number(const std::string& text, number_range range);
 
-/// The value of an option like --seconds: "90s", "2m", or a number, which means seconds. Refuses (errc::usage) anything else, and
-/// times outside of the range.
+/// Parses the value of an option like --seconds: "90s", "2m", or a number of seconds. Refuses (errc::usage)
+/// anything else, and times outside the range.
 [[nodiscard]] result<std::chrono::nanoseconds> parse_time_option(const std::string& option,
                                                                  const std::string& text,
                                                                  std::chrono::nanoseconds least,
                                                                  std::chrono::nanoseconds most);
 
-/// Makes the option take whole numbers of this range; anything else is a usage error. For options that are
-/// stored in an integer type that holds the range.
+/// Makes the option accept whole numbers in this range; anything else is a usage error. For options stored in
+/// an integer type that holds the range.
 CLI::Option* takes_whole_number(CLI::Option* option, number_range range);
 
 }  // namespace penstock::cli

@@ -17,7 +17,7 @@ void write_text(int fd, std::string_view text) {
   static_cast<void>(write_all(fd, text));
 }
 
-/// In one write, so that lines of different threads do not mix.
+/// Writes the line in one write, so that lines of different threads do not mix.
 void write_line(int fd, std::string_view line) {
   write_text(fd, std::string(line) + "\n");
 }
@@ -48,7 +48,7 @@ bool colours_on(int fd) {
 }
 
 std::size_t terminal_width(int fd) {
-  constexpr std::size_t usual = 80;  // of a terminal that does not say
+  constexpr std::size_t usual = 80;  // for a terminal that does not report its size
   if (!is_terminal(fd)) return 0;
   winsize size{};
   if (::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;

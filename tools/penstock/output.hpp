@@ -29,14 +29,15 @@ enum exit_code : int {
 /// Whether to use colours on a stream: only on a terminal, not with NO_COLOR or TERM=dumb.
 [[nodiscard]] bool colours_on(int fd);
 [[nodiscard]] bool is_terminal(int fd);
-/// Columns of the terminal; 0 for no limit if it is none: a file or a pipe gets whole lines.
+/// The terminal's columns; 0 for no limit if the descriptor is not a terminal: files and pipes get whole
+/// lines.
 [[nodiscard]] std::size_t terminal_width(int fd);
 
 enum class style { plain, bold, red, yellow, green, faint };
 /// The text in this style if stderr has colours.
 [[nodiscard]] std::string styled(style how, std::string_view text);
 
-/// One line to stderr, one line to stdout. Write errors (a closed pipe) are ignored.
+/// say() prints a line to stderr, print() a line to stdout. Both ignore write errors (a closed pipe).
 void say(std::string_view line);
 /// Text with its own line ends.
 void say_raw(std::string_view text);
@@ -46,7 +47,7 @@ void print_json(const nlohmann::ordered_json& what);
 
 /// Reports a failure as text or JSON and returns the exit code.
 int refuse_with(exit_code code, const failure& why, bool json);
-/// The same for exit_no_target, whose kind in JSON is that of a session's own refusal: "no_target".
+/// The same for exit_no_target; its kind in JSON is "no_target", as in a session's own refusal.
 int refuse_target(const std::string& why, bool json);
 
 }  // namespace penstock::cli

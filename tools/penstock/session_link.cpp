@@ -46,7 +46,7 @@ std::string not_a_target(const std::string& word) {
 
 namespace {
 
-/// What to type for it among these.
+/// The shortest name that identifies the group among these.
 std::string short_name(const live_group& group, const std::vector<live_group>& groups) {
   return groups_named(groups, group.name).size() == 1 ? group.name : group.full_name();
 }
@@ -57,7 +57,7 @@ std::string names_of(const std::vector<live_group>& groups) {
   return names;
 }
 
-/// The verb, or its target, means one session.
+/// For verbs or targets that need a single session.
 chosen_socket refuse_group(const session_choice& choice, const std::vector<live_group>& groups) {
   const std::vector<live_group> meant = groups_named(groups, choice.group);
   if (meant.empty()) return {{}, no_such_group(choice, groups)};
@@ -101,7 +101,7 @@ chosen_socket choose(const session_choice& choice) {
     if (!choice.as_json) say("next: " + next);
     return chosen_socket{{}, code};
   };
-  /// What the reading verbs can still show of it.
+  /// Falls back to an ended session, for verbs that only read.
   const auto or_past = [&](const std::string& next) {
     const std::string past = next_for_past(choice);
     return past.empty() ? next : past;

@@ -21,7 +21,7 @@ class App;
 namespace penstock::cli {
 
 inline constexpr std::chrono::milliseconds answer_deadline{10'000};
-/// The deadline when querying many sessions, or one repeatedly while waiting: a later answer would be
+/// The deadline for queries of many sessions, or for repeated queries while waiting: a later answer would be
 /// useless.
 inline constexpr std::chrono::milliseconds look_deadline{1'000};
 
@@ -29,30 +29,31 @@ inline constexpr std::chrono::milliseconds look_deadline{1'000};
 struct session_choice {
   std::string session;
   std::string socket;
-  std::string group{};      ///< all ranks of it
-  bool for_groups = false;  ///< the verb can do that: add_group_choice()
+  std::string group{};      ///< all ranks of this group
+  bool for_groups = false;  ///< the verb supports --group: add_group_choice()
   bool as_json = false;
-  bool last = false;           ///< --last: the session that ended last
+  bool last = false;           ///< --last: the most recently ended session
   std::string reading_verb{};  ///< set for verbs that can read ended sessions: add_past_choice()
 };
 
-/// --session, --socket and --json; and --group, which choose() refuses, saying what to type instead.
+/// Adds --session, --socket and --json; also --group, which choose() refuses with a hint on what to type
+/// instead.
 void add_session_choice(CLI::App& verb, session_choice& into);
-/// For verbs that ask group_meant() before choose(): --group is for all ranks at once.
+/// For verbs that call group_meant() before choose(): --group then means all ranks at once.
 void add_group_choice(CLI::App& verb, session_choice& into);
 
-/// Tells that none of these is the group that --group names; gives the exit code.
+/// Reports that --group names none of these groups; returns the exit code.
 int no_such_group(const session_choice& choice, const std::vector<live_group>& groups);
 
-/// Tells that --group may mean any of these, and how to name each; gives the exit code.
+/// Reports that --group may mean any of these, and how to name each; returns the exit code.
 int refuse_ambiguous(const session_choice& choice, const std::vector<live_group>& groups);
 
-/// Tells that a verb's target does not exist; gives the exit code.
+/// Reports that a verb's target does not exist; returns the exit code.
 int no_such_target(const session_choice& choice, const std::string& why);
-/// For that: "'x' is not a target; there are: ...".
+/// The reason for no_such_target: "'x' is not a target; there are: ...".
 [[nodiscard]] std::string not_a_target(const std::string& word);
 
-/// Tells that a session cannot be reached, or has not answered in time; gives the exit code.
+/// Reports that a session cannot be reached, or did not answer in time; returns the exit code.
 int refuse_unreached(const session_choice& choice, const failure& why);
 
 struct chosen_socket {
@@ -66,7 +67,7 @@ struct session_answer {
   nlohmann::ordered_json result;
   int refused = exit_ok;
 };
-/// Asks a session over its socket, or reads the answer in the record of one that has ended.
+/// Asks a session over its socket, or reads the answer from the record of an ended one.
 [[nodiscard]] result<nlohmann::ordered_json> ask(const std::filesystem::path& session,
                                                  nlohmann::ordered_json question,
                                                  std::optional<std::chrono::milliseconds> deadline);
@@ -75,10 +76,10 @@ struct session_answer {
                                      nlohmann::ordered_json question,
                                      std::optional<std::chrono::milliseconds> deadline = answer_deadline);
 
-/// The result in a session's answer, or the exit code of a refusal, which has been printed.
+/// The result in a session's answer; for a refusal, which this prints, the exit code.
 [[nodiscard]] session_answer understand(const session_choice& choice, const nlohmann::ordered_json& answer);
 
-/// choose() and request() in one; prints a good answer as JSON if requested, else passes it to `tell`.
+/// choose() and request() in one call. Prints a result as JSON if requested, otherwise passes it to `tell`.
 int ask_session(const session_choice& choice, nlohmann::ordered_json question,
                 std::optional<std::chrono::milliseconds> deadline,
                 const std::function<void(const nlohmann::ordered_json&)>& tell);

@@ -18,8 +18,7 @@ struct session_verb {
   std::shared_ptr<Options> options;
 };
 
-/// `Options`: the parsed command line, a struct with a session_choice called `choice`, whose options are
-/// added here.
+/// `Options`: the parsed command line, a struct with a session_choice named `choice`; this adds its options.
 template <class Options>
 session_verb<Options> add_session_verb(verb_table& verbs, verb_facts facts,
                                        std::type_identity_t<std::function<int(const Options&)>> act) {

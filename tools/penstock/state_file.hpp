@@ -10,11 +10,12 @@
 
 namespace penstock::cli {
 
-/// The file's contents; nothing if there is no file. Refuses (errc::state_mismatch) a file that is empty or no saved
-/// state, and (errc::io) what cannot be read.
+/// The file's contents; empty if there is no file. Refuses (errc::state_mismatch) an empty file and one
+/// without a saved state; fails (errc::io) if the file cannot be read.
 [[nodiscard]] result<std::vector<std::byte>> read_state(const std::string& path);
 
-/// The value of --state-every. Refuses (errc::usage) what is no duration, and one so short that nothing else would be done.
+/// Parses --state-every. Refuses (errc::usage) text that is not a duration, and a duration so short that the
+/// run would only write states.
 [[nodiscard]] result<std::chrono::milliseconds> parse_state_pace(const std::string& text);
 
 }  // namespace penstock::cli

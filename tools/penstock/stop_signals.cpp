@@ -11,10 +11,10 @@
 namespace penstock::cli {
 namespace {
 
-// Wakes the listening thread when the program ends by itself.
+// Wakes the listening thread when the program ends normally.
 constexpr int wake_signal = SIGUSR2;
 
-/// nohup ignores SIGHUP for programs that should outlive a terminal: then it stays ignored.
+/// nohup ignores SIGHUP for programs that should outlive a terminal; it then stays ignored.
 bool hang_up_is_ignored() {
   struct sigaction now {};
   return ::sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
@@ -66,16 +66,16 @@ void stop_signals::run(const std::function<void(int)>& stop, const std::string& 
     if (::sigwait(&set, &signal) != 0) return;
     if (over_) return;
     if (signal == wake_signal) continue;
-    // One hang-up may be reported several times: with PR_SET_PDEATHSIG as each of the parent's threads ends. Only people
-    // and their programs ask a second time.
+    // One hang-up may be reported several times: with PR_SET_PDEATHSIG, whenever one of the parent's threads
+    // exits. A second request comes only from people and their programs.
     if (signal == SIGHUP && times > 0) continue;
-    // Workers notice our exit and end too.
+    // Workers notice our exit and exit too.
     if (++times >= 3) ::_exit(signal == SIGINT ? exit_interrupted : exit_terminated);
     const std::lock_guard hold(calls_);
     if (ignored_) continue;
     if (times == 1) received_ = signal;
     stop(times);
-    // Whoever reads stderr may have stopped reading: this thread has to hear the next signal.
+    // The reader of stderr may have stopped reading, and this thread must still handle the next signal.
     if (has_room(STDERR_FILENO)) say(times == 1 ? first_words : "stopping at once");
   }
 }

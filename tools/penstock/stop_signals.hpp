@@ -1,5 +1,6 @@
-// Handles Ctrl-C, SIGTERM and SIGHUP: the first requests a clean end, the second a quick one, the third ends
-// the program. A SIGHUP after another signal counts as nothing. Only for our own programs: a library must leave signals alone.
+// Handles Ctrl-C, SIGTERM and SIGHUP: the first requests a clean shutdown, the second a quick one, the third
+// ends the program. A SIGHUP after another signal is ignored. Only for our own programs: a library must leave
+// signals alone.
 #pragma once
 
 #include <atomic>
@@ -10,7 +11,7 @@
 
 namespace penstock::cli {
 
-/// Blocks SIGINT, SIGTERM and SIGHUP (unless it is ignored, as under nohup) in the calling thread and all
+/// Blocks SIGINT, SIGTERM and SIGHUP (unless ignored, as under nohup) in the calling thread and in all
 /// threads that it starts later; create it first. Ignores SIGPIPE.
 class stop_signals {
  public:
@@ -24,10 +25,10 @@ class stop_signals {
   void listen(
       std::function<void(int times)> stop,
       std::string first_words = "stopping: workers finish their sample (press again to stop at once)");
-  /// No more calls from here on, and none is under way: the first two signals have no effect now. The third still ends the
-  /// program, which may be waiting for somebody to read its output.
+  /// No call is in progress when this returns, and none follows: the first two signals now have no effect.
+  /// The third still ends the program, which may be waiting for a reader of its output.
   void ignore();
-  /// The first signal that came; 0: none.
+  /// The first signal received; 0: none.
   [[nodiscard]] int received() const noexcept { return received_; }
 
  private:
@@ -35,8 +36,8 @@ class stop_signals {
 
   std::atomic<int> received_{0};
   std::atomic<bool> over_{false};
-  std::mutex calls_;      // held during a call of stop; guards
-  bool ignored_ = false;  // this
+  std::mutex calls_;  // held during a call of stop; guards ignored_
+  bool ignored_ = false;
   std::thread thread_;
 };
 

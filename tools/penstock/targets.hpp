@@ -23,7 +23,7 @@ struct target {
   }
 };
 
-/// Nothing for text that is not a target.
+/// Empty for text that is not a target.
 [[nodiscard]] std::optional<target> parse_target(std::string_view text);
 
 inline constexpr std::string_view targets_text = "worker/N, workers, gpu, scheduler, all";

@@ -8,15 +8,15 @@ namespace penstock::cli {
 namespace {
 
 constexpr std::size_t gap = 2;
-constexpr std::size_t narrowest = 6;  // the minimum width of a column that is cut
+constexpr std::size_t narrowest = 6;  // minimum width of a shortened column
 
 bool continues(char c) {
   return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;
 }
 
 struct layout {
-  std::vector<std::size_t> shown;   // columns, by number
-  std::vector<std::size_t> widths;  // of all columns
+  std::vector<std::size_t> shown;   // column numbers
+  std::vector<std::size_t> widths;  // one per column
 
   [[nodiscard]] std::size_t line() const {
     std::size_t sum = shown.empty() ? 0 : gap * (shown.size() - 1);
@@ -25,8 +25,8 @@ struct layout {
   }
 };
 
-/// Optional columns go first, the last one first. Then those that give way are cut, the widest first, so that no column is cut to
-/// almost nothing next to a wide one.
+/// Leaves out optional columns, the last one first. Then shortens those that give way, the widest first, so
+/// that no column shrinks to almost nothing next to a wide one.
 void fit(layout& table, const std::vector<table_column>& columns, std::size_t width) {
   while (table.line() > width) {
     const auto last = std::find_if(table.shown.rbegin(), table.shown.rend(),

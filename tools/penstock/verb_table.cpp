@@ -32,7 +32,7 @@ std::string first_word(const std::vector<std::string>& arguments) {
   return word == arguments.end() ? std::string() : *word;
 }
 
-/// The option that was probably meant.
+/// The option that the user probably meant.
 std::string nearest_option(const CLI::App& verb, const std::vector<std::string>& arguments) {
   std::vector<std::string> known;
   for (const CLI::Option* o : verb.get_options()) {
@@ -63,7 +63,7 @@ std::string value_of(const CLI::Option& option) {
   return words;
 }
 
-/// What a verb needs and was not given: "--out PNG is missing: the output file".
+/// A required option that is missing: "--out PNG is missing: the output file".
 std::string missing_option(const CLI::App& verb) {
   for (const CLI::Option* o : verb.get_options()) {
     if (!o->get_required() || o->count() > 0) continue;
@@ -74,7 +74,7 @@ std::string missing_option(const CLI::App& verb) {
   return {};
 }
 
-/// An option before the verb: which verb and option were probably meant.
+/// Reports an option before the verb, with the verb and option that the user probably meant.
 std::string option_before_verb(const verb_table& table, const std::vector<std::string>& arguments) {
   const std::string name = arguments.front().substr(0, arguments.front().find('='));
   const auto word =
@@ -216,7 +216,7 @@ int verb_table::run(int argc, char** argv) {
     say_raw(help_of_all(*this, colours_on(2)));
     return exit_usage;
   }
-  // What every program accepts.
+  // Every program accepts these.
   if (arguments.front() == "--version" || arguments.front() == "-V") {
     char version[] = "version";
     char* with_verb[] = {argv[0], version};

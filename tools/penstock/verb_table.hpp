@@ -1,5 +1,5 @@
 // The table of verbs: names, descriptions, options and examples. Parsing, `penstock help`, the man page and
-// shell completion all use it. Every file with a verb adds to it; main.cpp runs it.
+// shell completion all use it. Every file with a verb adds to the table; main.cpp runs it.
 //
 // To add a verb: write a function `void add_frobnicate_command(verb_table& verbs)` in its own file, declare
 // it in commands.hpp and call it in main.cpp. Options are CLI11's.
@@ -44,8 +44,8 @@ class verb_table {
   /// Adds a verb and returns its parser, for its options. `act` is called after parsing.
   CLI::App& add(verb_facts facts, action act);
 
-  /// Parses and runs. Returns the exit code; prints usage errors itself, as JSON if --json is among the
-  /// arguments.
+  /// Parses and runs. Returns the exit code; prints usage errors itself, as JSON if the arguments contain
+  /// --json.
   int run(int argc, char** argv);
 
   struct entry {
@@ -70,7 +70,7 @@ class verb_table {
 
 [[nodiscard]] const char* title_of(verb_group group) noexcept;
 
-/// The error for an unknown verb, with the verb that was probably meant.
+/// The error for an unknown verb, with the verb that the user probably meant.
 [[nodiscard]] std::string no_such_verb(const verb_table& table, const std::string& word);
 
 /// An option or positional argument of a verb, as help describes it.

@@ -1,5 +1,5 @@
-// `penstock bench upload|transform`: the speed of this machine's copy engine and memory, and how much of it a
-// whole session reaches.
+// `penstock bench upload|transform`: measures this machine's copy engine and memory, and how much of their
+// speed a whole session reaches.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -16,7 +16,7 @@ namespace penstock::cli {
 struct upload_bench {
   std::uint32_t workers = 8;
   std::uint64_t slot_bytes = 19'267'584;  ///< 128 photographs of 3 x 224 x 224 bytes
-  std::uint32_t slots = 3;                ///< of a worker
+  std::uint32_t slots = 3;                ///< per worker
   std::uint32_t buffers = 4;
   fill_kind fill = fill_kind::stamp;
   nanoseconds time{};
@@ -34,7 +34,7 @@ struct transform_bench {
   nanoseconds time{};
   std::string device = "auto";
 };
-/// The conversion kernel compared with copies of as many bytes. Throws penstock::error.
+/// Compares the conversion kernel with copies of the same number of bytes. Throws penstock::error.
 nlohmann::ordered_json bench_transform(const transform_bench& what);
 
 }  // namespace penstock::cli

@@ -1,4 +1,4 @@
-// The upload benchmark. "Bare" is how fast the same memory can be copied to the same device without the
+// The upload benchmark. "Bare" measures how fast the same memory can be copied to the same device without the
 // runtime; the session then adds workers, messages and a consumer that takes and releases every batch.
 #include "runtime/arena/arena.hpp"
 #include "runtime/device/yardstick.hpp"
@@ -50,7 +50,7 @@ own_arena make_arena(const upload_bench& what) {
   return all;
 }
 
-/// CPU seconds of a task, from its stat file; nothing if it is gone.
+/// CPU seconds of a task, from its stat file; 0 if it is gone.
 double cpu_seconds(const std::filesystem::path& stat) {
   std::ifstream file(stat);
   std::string text((std::istreambuf_iterator<char>(file)), {});
@@ -103,7 +103,7 @@ config settings_of(const upload_bench& what) {
   return c;
 }
 
-/// Takes and releases batches until the time is over.
+/// Takes and releases batches until the time has passed.
 std::uint64_t consume(Session& session, nanoseconds time) {
   std::uint64_t batches = 0;
   const auto end = std::chrono::steady_clock::now() + time;

@@ -18,13 +18,13 @@ using json = nlohmann::json;
 
 struct line_reader {
   journal_reading reading;
-  std::map<std::int64_t, std::uint32_t> owners;  // pid -> the latest owner that had it
+  std::map<std::int64_t, std::uint32_t> owners;  // pid -> the newest owner with that pid
   std::uint32_t owners_seen = 0;
-  bool torn = false;  // whether the line before is torn
+  bool torn = false;  // whether the previous line is torn
 
-  /// False: no owner writes such a line at this place.
+  /// False: no owner writes such a line here.
   bool take(std::string_view line, std::uint64_t end) {
-    if (line.empty()) return true;  // the end of half a line
+    if (line.empty()) return true;  // the line feed after a torn line
     const json entry = json::parse(line, nullptr, false);
     if (!entry.is_object()) {
       ++reading.torn;

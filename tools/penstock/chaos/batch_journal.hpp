@@ -1,6 +1,6 @@
 // The batches that the sink of a run actually got, as recorded by its owners
-// (actors/gpu_owner/journal_sink.hpp), for the checker of `penstock chaos`. Kept in memory: nothing is left
-// behind if chaos itself is killed.
+// (actors/gpu_owner/journal_sink.hpp), for the checker of `penstock chaos`. Kept in memory, so nothing is
+// left if chaos itself is killed.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -16,15 +16,15 @@ namespace penstock::cli {
 
 struct journal_reading {
   std::vector<delivered_batch> batches;
-  std::vector<std::uint64_t> ends;  ///< of their lines, in bytes from the beginning
+  std::vector<std::uint64_t> ends;  ///< where their lines end, in bytes from the beginning
   std::uint64_t torn = 0;           ///< lines that an owner was writing when it was killed
 
-  /// How many batches are in the journal's first bytes.
+  /// The number of batches in the journal's first `bytes` bytes.
   [[nodiscard]] std::size_t batches_within(std::uint64_t bytes) const;
 };
 
-/// Refuses (errc::io) what no owner writes: half a line in the middle of an owner's life, or an unannounced
-/// owner.
+/// Refuses (errc::io) lines that no owner writes: an incomplete line in the middle of an owner's life, or an
+/// unannounced owner.
 result<journal_reading> read_journal(std::string_view text);
 
 class batch_journal {

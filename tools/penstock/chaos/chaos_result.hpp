@@ -1,4 +1,5 @@
-// What `penstock chaos` found: the sums over all disturbed runs, as JSON and in words. Used by the chaos command.
+// The findings of `penstock chaos`: the sums over all disturbed runs, as JSON and in words. Used by the chaos
+// command.
 #pragma once
 
 #include "tools/penstock/chaos/batch_journal.hpp"
@@ -24,14 +25,14 @@ struct playing {
   journal_reading delivered;
   /// The length of the journal when the session reported this many batches as delivered.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> promises;
-  std::vector<std::string> digests;  // one for each epoch
+  std::vector<std::string> digests;  // one per epoch
   std::set<std::uint64_t> quarantined;
-  std::uint64_t private_bytes = 0;  // the most that any worker used
+  std::uint64_t private_bytes = 0;  // the maximum over all workers
   double slowest_sample = 0;        // seconds, as far as polling the workers shows
   run_report report;
 };
 
-/// Over all disturbed runs.
+/// Sums over all disturbed runs.
 struct chaos_sums {
   stream_faults stream;
   std::uint64_t rounds = 0;
@@ -48,7 +49,7 @@ struct chaos_sums {
   std::optional<failure> error;
 };
 
-/// Compares a disturbed run with the undisturbed one, and adds what it finds.
+/// Compares a disturbed run with the undisturbed one and adds its findings.
 void add(chaos_sums& sums, const stream_check& check, const playing& undisturbed, const playing& round);
 
 struct chaos_result {
@@ -59,7 +60,7 @@ struct chaos_result {
 [[nodiscard]] chaos_result result_of(const fault_injector_settings& asked, const playing& undisturbed,
                                      const stream_check& check, const chaos_sums& sums,
                                      const std::vector<chaos_fault>& faults);
-/// Prints it for people.
+/// Prints the result as text.
 void tell(const chaos_result& result);
 
 }  // namespace penstock::cli

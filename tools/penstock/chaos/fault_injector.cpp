@@ -98,7 +98,7 @@ void fault_injector::hear(const event& e) {
   }
 }
 
-/// For the latest death of a worker whose batch is not loaded again yet.
+/// Handles the latest death of a worker whose batch is not loaded again yet.
 void fault_injector::hear_of_batch(const event& e) {
   for (std::size_t i = faults_.size(); i-- > first_of_session_;) {
     chaos_fault& f = faults_[i];
@@ -163,7 +163,8 @@ std::vector<chaos_fault> fault_injector::faults() const {
 void fault_injector::run() {
   bool struck = true;
   while (true) {
-    // Exponential waits: faults come in bunches, as in reality. From the raw bits: the same on every machine.
+    // Exponential waits: faults come in bursts, as in reality. Computed from the raw bits, so every machine
+    // gets the same.
     const double uniform = static_cast<double>((random_() >> 11U) + 1) * 0x1.0p-53;
     const auto wait = struck ? std::chrono::duration_cast<nanoseconds>(
                                    std::chrono::duration<double>(-std::log(uniform) / settings_.rate))
@@ -178,8 +179,8 @@ void fault_injector::run() {
   }
 }
 
-/// Counts from the moment an owner is first seen ready: its predecessor's work is counted by then. A
-/// session's first owner was already working before the fault injector started.
+/// Counts an owner's batches from the moment it is first seen ready: by then its predecessor's work is
+/// counted. A session's first owner was already working before the fault injector started.
 void fault_injector::watch_owner(const session_status& now) {
   if (now.gpu_state != "ready" || (owner_ && owner_->restarts == now.gpu_restarts)) return;
   owner_ = owner_seen{now.gpu_restarts, now.gpu_restarts == 0 ? 0 : now.batches_delivered, false};
@@ -203,9 +204,9 @@ bool fault_injector::may_be_struck(const worker_status& w) {
   return deaths.size() < std::max<std::size_t>(1, settings_.intensity.max);
 }
 
-/// False when there is no victim now.
+/// False if there is no victim now.
 bool fault_injector::strike_once() {
-  // status() never waits, so we may hold the lock: leave() must find us done.
+  // Holding the lock is safe because status() never waits; leave() must not return in the middle of a fault.
   const std::lock_guard hold(mutex_);
   if (session_ == nullptr) return true;
   const session_status now = session_->status();

@@ -1,16 +1,16 @@
-// The fault injector of `penstock chaos`: at random times, drawn from a seed, it injects a random fault into a
-// random worker of a live session, and records from the session's events when the fault was noticed and when
+// The fault injector of `penstock chaos`: at random times, drawn from a seed, it injects a random fault into
+// a random worker of a live session. From the session's events it records when the fault was noticed and when
 // the replacement was ready. Runs on its own thread.
 //
-// It never hits the sacrificial worker: a sample that kills its worker there is quarantined
-// (rule D2), and a kill from outside looks like one by the sample. Samples that are hit
-// elsewhere are blamed like any other, tried alone and cleared.
+// It never hits the sacrificial worker: a sample that kills its worker there is quarantined (rule D2), and a
+// kill from outside looks like one by the sample. Samples hit elsewhere are blamed like any other, tried
+// alone and cleared.
 //
-// It hits an owner's process only after that has had a batch acknowledged: three deaths without a batch in
-// ten minutes end a run (16, 17), and here the cause would be the fault injector. For the same reason it spares a
-// worker's place when [loader.restart] intensity allows no further death without a sample to blame it to. A
-// kind of fault that finds no victim passes its turn to another. Only workers with a sample are made to hang:
-// the others have no work to miss.
+// It hits an owner's process only after a batch of that process has been acknowledged: three deaths without a
+// batch in ten minutes end a run (16, 17), and here the fault injector would be the cause. For the same
+// reason it spares a worker's place when [loader.restart] intensity allows no further death that is not
+// blamed on a sample. If a kind of fault finds no victim, another kind takes its turn. Only workers with a
+// sample are made to hang: the others have no deadline to miss.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -41,7 +41,7 @@ struct fault_injector_settings {
   std::optional<std::uint64_t> faults;          ///< stop after this many
   std::optional<std::chrono::seconds> seconds;  ///< stop after this time
   std::uint64_t seed = 1;
-  std::uint32_t places = 1;             ///< the victims are workers 0 .. places - 1
+  std::uint32_t places = 1;             ///< the victims are the workers 0 .. places - 1
   loader_intensity_config intensity{};  ///< limit on counted deaths of workers: [loader.restart]
 };
 
@@ -52,9 +52,10 @@ struct chaos_fault {
   std::uint32_t incarnation = 0;
   std::int32_t pid = 0;
   std::chrono::system_clock::time_point struck;
-  std::optional<double> detected_seconds;   ///< until its death was known
-  std::optional<double> recovered_seconds;  ///< until its replacement was ready
-  std::optional<double> replayed_seconds;   ///< until a batch that it held was loaded, or uploaded, again
+  std::optional<double> detected_seconds;   ///< until the death was detected
+  std::optional<double> recovered_seconds;  ///< until the replacement was ready
+  std::optional<double> replayed_seconds;   ///< until a batch that the process held was loaded, or uploaded,
+                                            ///< again
   std::string cause;                        ///< from the death record
 };
 
@@ -65,12 +66,12 @@ class fault_injector {
   fault_injector(const fault_injector&) = delete;
   fault_injector& operator=(const fault_injector&) = delete;
 
-  /// Attacks this session from now on, until leave(). `memory_max_bytes`: a worker's limit, for leaks.
+  /// Attacks this session until leave(). `memory_max_bytes`: a worker's limit, for leaks.
   void attack(Session& session, std::uint64_t memory_max_bytes);
   void leave();
   /// For session_options::on_event.
   void hear(const event& e);
-  /// The deaths of a session's owners, once it is closed.
+  /// Takes the deaths of a session's owners, once the session is closed.
   void learn(const std::vector<owner_death_report>& deaths);
 
   /// Whether it has injected all requested faults, or its time has passed.
@@ -94,14 +95,14 @@ class fault_injector {
   Session* session_ = nullptr;
   std::uint64_t memory_max_bytes_ = 0;
   std::vector<chaos_fault> faults_;
-  std::size_t first_of_session_ = 0;  // faults of this session begin here
+  std::size_t first_of_session_ = 0;  // index of this session's first fault
   struct owner_seen {
     std::uint32_t restarts = 0;
-    std::uint64_t delivered = 0;  // when it was first seen
+    std::uint64_t delivered = 0;  // batches when the owner was first seen
     bool struck = false;
   };
   std::optional<owner_seen> owner_;
-  // By place: deaths that are not blamed on a sample, so that they may count. One more may be in progress.
+  // Per place: deaths not blamed on a sample, which may count. One more may be in progress.
   std::map<std::uint32_t, std::deque<std::chrono::system_clock::time_point>> unblamed_;
   std::optional<steady_time> begun_;
   nanoseconds attacked_for_{0};  // in earlier sessions

@@ -26,7 +26,7 @@ stream_faults stream_check::order_of(const std::vector<delivered_batch>& batches
     const place here{batch.epoch, batch.sequence};
     const auto [before, first_time] = taken.emplace(here, &batch);
     const bool backwards = begun && here <= last;
-    const bool late = first_time && highest && here < *highest;  // left out by an earlier owner
+    const bool late = first_time && highest && here < *highest;  // an earlier owner left it out
     if (backwards || late) ++found.out_of_order;
     if (!backwards) last = here;
     begun = true;
@@ -42,13 +42,13 @@ stream_faults stream_check::order_of(const std::vector<delivered_batch>& batches
     for (const std::uint64_t sample : batch.samples) {
       if (!seen[batch.epoch].insert(sample).second) ++found.duplicated;
     }
-    // A batch without samples delivers nothing twice, but it must not come again either.
+    // A batch without samples delivers none twice, but it must not be repeated either.
     if (!first_time && !backwards && batch.samples.empty()) ++found.out_of_order;
   }
   return found;
 }
 
-/// Samples of batches that the session reported as delivered before the journal had them.
+/// Counts the samples of batches that the session reported as delivered before the journal contained them.
 std::uint64_t stream_check::broken_promises(const std::vector<delivered_batch>& batches,
                                             const std::vector<delivery_promise>& promises) const {
   std::set<place> there;
@@ -63,7 +63,7 @@ std::uint64_t stream_check::broken_promises(const std::vector<delivered_batch>& 
       if (!there.contains(due->first)) missed.insert(due->first);
     }
   }
-  // The comparison counts those that never came.
+  // The comparison counts the batches that never came.
   for (const delivered_batch& batch : batches) there.emplace(batch.epoch, batch.sequence);
   std::uint64_t samples = 0;
   for (const place& where : missed) {
@@ -105,7 +105,9 @@ stream_faults stream_check::check(const std::vector<delivered_batch>& disturbed,
   }
   for (const auto& [where, batch] : expected_) {
     const auto there = delivered.find(where);
-    if (there == delivered.end() && batch.samples.empty()) ++found.lost;  // a batch without rows counts, too
+    if (there == delivered.end() && batch.samples.empty())
+      ++found.lost;  // a batch without rows counts as
+                     // well
     for (const std::uint64_t sample : batch.samples) {
       if (there == delivered.end() || !there->second.contains(sample)) ++found.lost;
     }

@@ -1,18 +1,19 @@
-// The checker of `penstock chaos`: compares what was delivered with what an undisturbed run delivered. It
-// knows nothing about ledgers, leases or restarts, only the batches in the sink's journal and what the
-// session reported meanwhile. Pure.
+// The checker of `penstock chaos`: compares the batches delivered in a disturbed run with those of an
+// undisturbed run. It knows nothing of ledgers, leases or restarts, only the batches in the sink's journal
+// and what the session reported meanwhile. Pure.
 //
-// With one owner, the stream is simple: every batch once, in order. An owner in its own process may die with
-// batches that its sink has taken but that it has not acknowledged; its successor delivers those again
-// (rules S15 and O7). So the rules are:
+// With one owner, the stream is simple: every batch once, in order. An owner in its own process may die after
+// its sink has taken batches that it has not acknowledged yet; its successor delivers those again (rules S15
+// and O7). So the rules are:
 //
-//   - Within one owner's life batches come in ascending order, none twice.
-//   - A new owner begins anywhere after what the session had reported as delivered (a promise) before the batch
-//     came, and no later than at the first batch that no sink has taken: what it leaves out is lost.
-//   - A batch that comes again under a new owner has the samples and the bytes of the first time. It counts
-//     once. One that had been promised must not come again: it is delivered twice.
-//   - Once a new owner has delivered, its predecessor must not; what it still delivers is stale.
-//   - What the session reports as delivered is in the journal already; what is not is lost.
+//   - Within one owner's life, batches come in ascending order, none twice.
+//   - A new owner begins anywhere after the batches that the session had already reported as delivered
+//     (promised), and no later than at the first batch that no sink has taken. Batches that it skips are
+//     lost.
+//   - A batch repeated by a new owner has the same samples and bytes as before, and counts once. A promised
+//     batch must not be repeated: it would be delivered twice.
+//   - Once a new owner has delivered, its predecessor must not; batches that it still delivers are stale.
+//   - When the session reports a batch as delivered, the journal already contains it; otherwise it is lost.
 #pragma once
 
 #include <cstddef>

@@ -23,7 +23,7 @@ using json = nlohmann::ordered_json;
 
 constexpr std::chrono::milliseconds appearance_deadline = 3s;  // for a session that is just starting
 constexpr auto look_again_after = 20ms;
-constexpr std::uint64_t workers_max = 1024;                    // [loader.limits] max cannot be more
+constexpr std::uint64_t workers_max = 1024;                    // the maximum of [loader.limits] max
 constexpr std::chrono::milliseconds longest_wait = 24h * 365;  // without --timeout
 
 struct request_options {
@@ -36,7 +36,7 @@ struct request_options {
   bool wait = false;
 };
 
-/// `penstock run ... & penstock wait` must not depend on which starts first.
+/// `penstock run ... & penstock wait` must work whichever of the two starts first.
 void wait_for_a_session(const session_choice& choice, std::chrono::milliseconds longest) {
   const auto until = std::chrono::steady_clock::now() + longest;
   const auto there = [&] {
@@ -58,7 +58,7 @@ result<std::optional<std::chrono::milliseconds>> timeout_of(const request_option
   return std::chrono::ceil<std::chrono::milliseconds>(*time);
 }
 
-/// Why the wait ended without success: the session is still running, or it is gone.
+/// Prints why the wait failed: the session is still running, or it is gone.
 int tell_what_became_of_it(const request_options& o, const std::filesystem::path& socket) {
   if (const auto now = control::ask(socket, {{"verb", "status"}}, look_deadline);
       now && now->value("ok", false)) {
@@ -106,7 +106,7 @@ int wait(const request_options& o) {
   session_end end(socket.path);
   const auto answer = control::ask(socket.path, {{"verb", "wait"}, {"for", o.wait_for}}, deadline);
   if (!answer) return tell_what_became_of_it(o, socket.path);
-  // Then its report is there, too.
+  // Wait for the process as well, so that its report exists.
   if (o.wait_for == "finished") {
     end.says(answer->value("ok", false) ? answer->at("result") : answer->value("error", json::object()));
     const auto until = deadline ? begin + **given : std::chrono::steady_clock::now() + longest_wait;
@@ -126,8 +126,8 @@ int wait(const request_options& o) {
   return exit_ok;
 }
 
-/// For a target that names no single worker. A restart also fills places that were drained or not restarted, but none
-/// beyond the size of the pool.
+/// For a target that names no single worker. A restart also fills places that were drained or not restarted,
+/// but none beyond the size of the pool.
 std::vector<std::uint32_t> workers_to(const std::string& verb, const json& status) {
   std::vector<std::uint32_t> workers;
   for (const json& w : status.at("workers")) {

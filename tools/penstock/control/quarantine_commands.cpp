@@ -46,7 +46,7 @@ void tell(const json& all, bool of_jobs = false) {
 
 /// Without a session: lists a file's entries, or releases one.
 int with_file(const quarantine_options& o) {
-  // A run creates the file only when it has something to write, but a file named here is expected to exist.
+  // A run creates the file only when it has something to write, but a file named here should exist.
   if (::access(o.file.c_str(), F_OK) != 0) {
     return refuse_with(
         exit_failed,

@@ -21,11 +21,11 @@ using namespace std::chrono_literals;
 constexpr auto look_again_after = 20ms;
 
 unique_fd open_process(pid_t pid) {
-  if (pid <= 0) return unique_fd();  // of another pid namespace
+  if (pid <= 0) return unique_fd();  // in another pid namespace
   return unique_fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
 }
 
-/// The process that listens at the other end.
+/// The process that listens at the peer's end.
 pid_t listener_of(int connection) {
   ucred peer{};
   socklen_t bytes = sizeof peer;
@@ -57,7 +57,7 @@ session_end::session_end(std::filesystem::path socket) : socket_(std::move(socke
   const auto facts = process::look_at(pid);
   if (!process_ || !facts) return;
   parent_ = open_process(facts->parent);
-  // If it changed meanwhile, the number may be another process's by now.
+  // If the parent has changed meanwhile, its number may belong to another process by now.
   const auto again = process::look_at(pid);
   if (!again || again->parent != facts->parent) parent_ = unique_fd();
 }
@@ -70,7 +70,7 @@ void session_end::says(const nlohmann::ordered_json& answer) {
 
 bool session_end::socket_is_gone() const {
   const auto connected = control::connect_to(socket_);
-  return !connected && connected.error().code != errc::timed_out;  // busy is not gone
+  return !connected && connected.error().code != errc::timed_out;  // a timeout: busy, not gone
 }
 
 bool session_end::wait_until(steady_time until) const {

@@ -1,5 +1,5 @@
-// Waits for the end of a session, and of what ends with it: `run` writes its report when its session is over, a launcher
-// when its ranks are. Used by stop and wait, for a session and for groups.
+// Waits for the end of a session and of the processes that end with it: `run` writes its report after its
+// session has ended, a launcher after its ranks have. Used by stop and wait, for a session and for groups.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -14,21 +14,23 @@ namespace penstock::cli {
 
 class session_end {
  public:
-  /// Make it before the request that ends the session: then its process is there, and its pid is not another one's.
+  /// Construct before the request that ends the session: the process still exists then, so its pid is
+  /// certainly its own.
   explicit session_end(std::filesystem::path socket);
 
-  /// What the session says in its answer, or in the error of a refusal. Without it only the socket is waited for.
+  /// Takes what the session says in its answer, or in the error of a refusal. Without this, only the socket
+  /// counts.
   void says(const nlohmann::ordered_json& answer);
-  /// Waits until nobody listens on the socket and the processes are gone. False: not until then.
+  /// Waits until the socket has no listener and the processes are gone. False: not within that time.
   [[nodiscard]] bool wait_until(steady_time until) const;
-  /// What is still there after wait_until() has returned false: "the session is still stopping".
+  /// What still remains after wait_until() has returned false: "the session is still stopping".
   [[nodiscard]] std::string what_is_left() const;
 
  private:
   [[nodiscard]] bool socket_is_gone() const;
 
   std::filesystem::path socket_;
-  unique_fd process_;  // none: not known, or not waited for
+  unique_fd process_;  // empty: unknown, or need not be awaited
   unique_fd parent_;
 };
 

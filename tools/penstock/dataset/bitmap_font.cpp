@@ -1,4 +1,4 @@
-// The letters of contact sheets: "Fixed" 6x13 of the X Window System, which is in the public domain.
+// The letters of contact sheets: the public-domain font "Fixed" 6x13 of the X Window System.
 #include "tools/penstock/dataset/contact_sheet.hpp"
 
 #include <array>
@@ -6,7 +6,7 @@
 namespace penstock::cli {
 namespace {
 
-// Blank to tilde; a row is six pixels, the left one in the highest bit.
+// From blank to tilde; a row is six pixels, the left one in the highest bit.
 constexpr std::array<std::array<unsigned char, glyph_height>, 95> glyphs{{
     {{0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00}},  //
     {{0x00, 0x00, 0x08, 0x08, 0x08, 0x08, 0x08, 0x08, 0x08, 0x00, 0x08, 0x00, 0x00}},  // !

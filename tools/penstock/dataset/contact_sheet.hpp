@@ -1,4 +1,5 @@
-// The pictures of a batch side by side, with their names below. Pure except for write_png. Used by preview.
+// Draws the pictures of a batch side by side, with their names below. Pure except for write_png. Used by
+// preview.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -18,14 +19,14 @@ struct rgb_picture {
 
 struct sheet_tile {
   rgb_picture picture;
-  std::vector<std::string> lines;  ///< below it
+  std::vector<std::string> lines;  ///< text below the picture
 };
 
-/// Tiles of one size in rows, pixel for pixel; small ones are enlarged by a whole factor to make room for
-/// their names. An empty sheet has only its title.
+/// Arranges tiles of one size in rows, pixel for pixel; enlarges small ones by a whole factor to make room
+/// for their names. An empty sheet has only its title.
 [[nodiscard]] rgb_picture contact_sheet(const std::string& title, const std::vector<sheet_tile>& tiles);
 
-/// 8 bits RGB. Refuses with errc::io.
+/// 8-bit RGB. Fails with errc::io.
 result<void> write_png(const std::string& path, const rgb_picture& picture);
 
 inline constexpr unsigned glyph_width = 6;

@@ -14,7 +14,8 @@
 namespace penstock::inspect {
 namespace {
 
-/// Every `step`th sample, in order, with the bytes that the worker wrote; a bad sample ends nothing.
+/// Loads every `step`th sample, in order, with the bytes that the worker wrote. No bad sample ends the
+/// session.
 config settings_for(config settings, std::uint32_t step) {
   settings.metrics.listen.clear();
   settings.sampler.shuffle = false;
@@ -48,7 +49,7 @@ void describe_element(inspection& to, const tensor_view& data) {
                                      data.shape.end(), ", "));
 }
 
-/// Takes all batches of a session, and then its losses.
+/// Takes all batches of a session, then its failed samples.
 class reader {
  public:
   reader(inspection& to, const progress& told) : to_(to), told_(told) {}
@@ -94,7 +95,7 @@ result<void> add_custom_samples(inspection& to, const config& settings, const pr
   try {
     auto session = std::make_unique<Session>(settings_for(settings, 1), quiet());
     auto batch = session->next();
-    // Only now it is known how many samples there are.
+    // Only now is the number of samples known.
     to.samples = session->status().samples_expected;
     if (const auto state = schedule::parse_state(session->state()))
       to.fingerprint = state->identity.fingerprint;

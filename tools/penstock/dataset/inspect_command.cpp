@@ -1,4 +1,4 @@
-// inspect: what a dataset holds, as a report.
+// inspect: reports the contents of a dataset.
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"

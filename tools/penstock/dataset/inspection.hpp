@@ -27,7 +27,7 @@ struct file_facts {
   std::uint64_t bytes = 0;
 };
 
-/// Of sorted numbers.
+/// Describes sorted numbers.
 struct spread {
   std::uint64_t least = 0;
   std::uint64_t median = 0;
@@ -43,12 +43,12 @@ struct suspicion {
 
 struct picture_summary {
   std::map<std::string, std::uint64_t> formats;  ///< "jpeg": how many
-  std::uint64_t turned = 0;                      ///< by their EXIF orientation
-  std::uint64_t smaller_than_size = 0;  ///< than [image] size in width or height: they will be enlarged
-  spread width, height;                 ///< as seen, after orientation; of readable pictures
+  std::uint64_t turned = 0;                      ///< rotated by their EXIF orientation
+  std::uint64_t smaller_than_size = 0;  ///< smaller than [image] size in width or height: will be enlarged
+  spread width, height;                 ///< of readable pictures, after applying the orientation
 };
 
-/// Of numbers in npy, raw, synthetic and custom samples.
+/// Describes the numbers in npy, raw, synthetic and custom samples.
 struct value_summary {
   std::uint64_t samples = 0;  ///< how many were checked, evenly spread
   double least = 0;
@@ -69,16 +69,16 @@ struct inspection {
   std::optional<spread> file_bytes;
   std::optional<picture_summary> pictures;
   std::optional<value_summary> values;
-  std::vector<suspicion> suspicious;  ///< in the order of samples
+  std::vector<suspicion> suspicious;  ///< in sample order
   std::vector<std::string> notices;
 };
 
-/// Called with the files done and the total. From any thread, one call at a time.
+/// Called with the number of finished files and the total. From any thread, one call at a time.
 using progress = std::function<void(std::uint64_t, std::uint64_t)>;
 
 /// Reads every picture of an image folder (headers and end, without decoding pixels), and up to 4096 samples
-/// of other types; those of a custom dataset are loaded by its worker program, in a session on the host device. Refuses
-/// what the listing refuses, and the failure of that session.
+/// of other types. A custom dataset's worker program loads its samples, in a session on the host device.
+/// Fails where the listing fails, and if that session fails.
 result<inspection> look_at(const config& settings, unsigned threads, const progress& told);
 
 }  // namespace penstock::inspect

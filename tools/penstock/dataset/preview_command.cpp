@@ -1,4 +1,4 @@
-// preview: one batch read back from the device, as a contact sheet.
+// preview: reads one batch back from the device and draws it as a contact sheet.
 #include "actors/session/sizing.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
@@ -175,7 +175,7 @@ result<preview> preview_of(const Batch& batch, const config& settings, const nam
 
 // ---- the verb
 
-/// The state of a stream that has delivered everything before this batch, so that a session starts there.
+/// The state of a stream that has delivered everything before this batch, so that a session begins there.
 result<schedule::stream_state> state_before(const config& settings, const dataset_description& dataset,
                                             std::uint64_t batch) {
   const auto order = session::plan_of(settings, dataset);
@@ -197,7 +197,7 @@ result<schedule::stream_state> state_before(const config& settings, const datase
 }
 
 result<preview> make_preview(config settings, std::uint64_t batch) {
-  // Not a real run: no control socket, and one worker is enough for one batch.
+  // This is not a real run: no control socket, and one worker is enough for one batch.
   settings.metrics.listen.clear();
   settings.loader.workers = 1;
   settings.loader.limits.min = 1;

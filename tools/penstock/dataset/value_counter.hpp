@@ -1,5 +1,5 @@
-// Running figures of the values in samples, and what is odd about one of them. Used by inspect, for samples that are
-// plain numbers.
+// Running statistics of the values in samples, and the suspicious findings in each. Used by inspect, for
+// samples of plain numbers.
 #pragma once
 
 #include "tools/penstock/dataset/inspection.hpp"
@@ -12,14 +12,14 @@
 
 namespace penstock::inspect {
 
-/// How many samples are read, evenly spread.
+/// The number of samples to read, evenly spread.
 inline constexpr std::uint64_t samples_looked_at = 4096;
 
 class value_counter {
  public:
   explicit value_counter(dtype type) : type_(type) {}
 
-  /// Counts a sample's values. What is suspicious about them, or nothing.
+  /// Counts a sample's values. Returns what is suspicious about them; empty: nothing.
   std::string take(std::span<const std::byte> sample);
   [[nodiscard]] value_summary summary() const;
 

@@ -21,7 +21,7 @@ bool any_trace(const gpu_facts& g) {
 }
 
 struct visibility {
-  std::string echo;         ///< entry by entry
+  std::string echo;         ///< the value, entry by entry
   std::size_t visible = 0;  ///< number of GPUs visible to CUDA
   bool doubtful = false;    ///< an entry matches nothing
 };
@@ -36,7 +36,7 @@ visibility visibility_of(const facts& f) {
   std::istringstream entries(f.gpu.visible_devices.value_or(""));
   for (std::string entry; std::getline(entries, entry, ',');) {
     std::string says;
-    std::string who;  // the GPU that it names
+    std::string who;  // the GPU that the entry names
     std::size_t number = 0;
     const auto [rest, fault] = std::from_chars(entry.data(), entry.data() + entry.size(), number);
     const bool numeric = fault == std::errc{} && rest == entry.data() + entry.size();
@@ -279,7 +279,7 @@ finding check_nvml(const facts& f) {
 finding check_visible_devices(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   if (!f.gpu.visible_devices) return {status::ok, "not set: every GPU is visible"};
-  // With "auto", hiding them all is a way to use the host device: worth a warning, not a failure.
+  // With "auto", hiding all GPUs is one way to use the host device: worth a warning, not a failure.
   const status hidden = f.job.demand == gpu_demand::required ? status::fail : status::warn;
   if (f.gpu.visible_devices->empty()) return {hidden, "set but empty: every GPU is hidden"};
   const visibility v = visibility_of(f);

@@ -22,7 +22,7 @@ finding check_rank_gpus(const facts& f) {
   if (gpus == 0) return skipped("no GPU was found (see gpu.cuinit)");
   const std::string observed =
       fmt::format("{} on this host, {}", counted(*f.group.ranks_here, "rank"), counted(gpus, "GPU"));
-  // With one GPU in sight, the launcher may have given each rank its own.
+  // If only one GPU is visible, the launcher may have given each rank its own.
   const bool one_each = gpus == 1 && *f.group.ranks_here > 1;
   if (*f.group.ranks_here <= gpus || f.group.shares_gpu) return {status::ok, observed};
   return {one_each ? status::warn : status::fail, observed, "",

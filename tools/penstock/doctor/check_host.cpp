@@ -7,11 +7,11 @@
 namespace penstock::doctor {
 namespace {
 
-// Descriptors of a session: its own (epoll, timers, memfds, control socket and clients, files of a sink) and
-// a worker's (pidfd twice, link, output pipe).
+// Descriptors of a session: its own (epoll, timers, memfds, control socket and clients, files of a sink), and
+// per worker pidfd twice, link and output pipe.
 constexpr std::uint64_t files_of_session = 128;
 constexpr std::uint64_t files_per_worker = 4;
-// Threads count as processes: the session's and the owner's, and a worker's four and its thread pools.
+// Threads count as processes: the session's and the owner's, and each worker's four plus its thread pools.
 constexpr std::uint64_t threads_of_session = 16;
 constexpr std::uint64_t threads_per_worker = 4;
 

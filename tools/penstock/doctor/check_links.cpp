@@ -1,4 +1,4 @@
-// The row about the ways between GPUs: what NVML says of their links, and CUDA of peer access.
+// The row about connections between GPUs: what NVML reports about links, and CUDA about peer access.
 #include "tools/penstock/doctor/row_checks.hpp"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 namespace penstock::doctor {
 namespace {
 
-/// As `nvidia-smi topo -m` writes it.
+/// Spelled as in `nvidia-smi topo -m`.
 std::string way_of(const link_facts* link) {
   if (link == nullptr) return "unknown";
   if (link->nvlinks > 0) return fmt::format("NV{}", link->nvlinks);
@@ -34,7 +34,7 @@ std::string explained(const std::string& way) {
   return found == words.end() ? way : fmt::format("{} ({})", way, found->second);
 }
 
-/// NVML's place of a GPU; CUDA_VISIBLE_DEVICES may number them otherwise.
+/// NVML's index of a GPU; CUDA_VISIBLE_DEVICES may number GPUs differently.
 std::optional<std::size_t> place_of(const nvml_facts& n, const cuda_device_facts& gpu) {
   const auto found = std::ranges::find(n.devices, gpu.uuid, &nvml_device_facts::uuid);
   if (gpu.uuid.empty() || found == n.devices.end()) return std::nullopt;

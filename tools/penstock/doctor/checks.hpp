@@ -1,5 +1,5 @@
-// The table of doctor's checks: what each one checks, what it expects, and the remedy; and their results for
-// given facts. Pure. Used by the doctor command; docs/doctor.md is generated from it.
+// The table of doctor's checks: what each one checks, what it expects, and the remedy; and the results for
+// given facts. Pure. Used by the doctor command, which also generates docs/doctor.md from it.
 #pragma once
 
 #include "tools/penstock/doctor/facts.hpp"
@@ -19,11 +19,11 @@ struct finding {
   std::string observed;
   std::string expected = {};
   std::string remedy = {};
-  std::string why = {};  ///< why it was skipped
+  std::string why = {};  ///< why the check was skipped
 };
 
 struct check {
-  std::string_view id;  ///< stable
+  std::string_view id;  ///< never changes
   layer belongs_to = layer::machine;
   std::string_view meaning;
   std::string_view expected;
@@ -38,26 +38,26 @@ struct row {
   std::string observed;
   std::string expected;
   std::string remedy;  ///< empty if there is nothing to do
-  std::string why;     ///< why it was skipped
+  std::string why;     ///< why the check was skipped
 };
 
 [[nodiscard]] const std::vector<check>& checks();
-/// A row for every check, in the order of the table.
+/// One row per check, in the order of the table.
 [[nodiscard]] std::vector<row> examine(const facts& found);
 
 [[nodiscard]] std::string_view name_of(status s) noexcept;
 [[nodiscard]] std::string_view name_of(layer l) noexcept;
 /// The worst status of a layer's rows; skip if none was checked.
 [[nodiscard]] status worst_of(const std::vector<row>& rows, layer of) noexcept;
-/// Which layer is broken and what still works, in one line.
+/// One line: which layer is broken and what still works.
 [[nodiscard]] std::string summary(const std::vector<row>& rows);
 
 /// docs/doctor.md.
 [[nodiscard]] std::string reference_markdown();
 
-// ---- used by single checks, each for one row of the table; tests call them too
+// ---- used by single checks, one per row of the table; tests call them too
 
-/// The remedy for a code of cuInit.
+/// The remedy for an error code of cuInit.
 [[nodiscard]] std::string_view remedy_of_init(int code) noexcept;
 /// "525.60.13": the oldest driver that runs programs built with this CUDA.
 [[nodiscard]] std::string_view minimum_driver(int runtime_version) noexcept;

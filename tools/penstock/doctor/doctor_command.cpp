@@ -125,7 +125,7 @@ void print_remedy(const std::string& text, std::size_t width) {
 }
 
 void print_report(const facts& f, const std::vector<row>& rows) {
-  constexpr std::size_t usual_width = 80;  // lines are folded here, never cut
+  constexpr std::size_t usual_width = 80;  // lines are wrapped here, never cut
   const std::size_t terminal = terminal_width(STDOUT_FILENO);
   const std::size_t width = terminal > 0 ? terminal : usual_width;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -166,7 +166,7 @@ bool cuda_is_usable(const facts& f) {
          !f.gpu.cuda.devices.empty();
 }
 
-/// Why --deep would be pointless; empty if it makes sense.
+/// Why --deep makes no sense; empty if it does.
 std::string no_deep(const facts& f, const doctor_options& o) {
   if (o.root != "/") return "not with --root";
   if (!f.build.cuda) return "this build has no CUDA device (built without nvcc)";

@@ -1,5 +1,5 @@
-// The facts that doctor gathers about a machine, a build and a job, without judging them. Filled by the
-// gather_*.cpp files, checked by the table of checks; tests fill it by hand.
+// The facts that doctor gathers about a machine, a build and a job, without evaluating them. The gather_*.cpp
+// files fill them, the table of checks evaluates them; tests fill them by hand.
 #pragma once
 
 #include "runtime/arena/memory_budget.hpp"
@@ -25,14 +25,14 @@ enum class gpu_demand : std::uint8_t {
   required,
 };
 
-/// What the job needs. Without a config file: what the defaults need.
+/// The job's needs. Without a config file: those of the defaults.
 struct job_facts {
   bool has_config = false;
   std::string device = "auto";
   gpu_demand demand = gpu_demand::if_there;
   std::string why_no_gpu;  ///< if demand is `none`
   std::uint32_t workers = 1;
-  std::uint32_t workers_max = 1;                  ///< what `penstock scale` may ask for
+  std::uint32_t workers_max = 1;                  ///< the most that `penstock scale` may request
   std::uint32_t threads_per_worker = 1;           ///< the largest value of the thread pools' variables
   std::string threads_from;                       ///< "OMP_NUM_THREADS=8"
   std::optional<arena::memory_need> memory_need;  ///< unknown until the dataset is described
@@ -45,7 +45,7 @@ struct child_outcome {
   enum class how : std::uint8_t { not_started, finished, hung, died };
   how ending = how::not_started;
   std::string step;     ///< the last step that it announced: "cuInit"
-  std::string trouble;  ///< unless it finished: "did not return within 10 s"
+  std::string trouble;  ///< empty if it finished: "did not return within 10 s"
   [[nodiscard]] bool good() const noexcept { return ending == how::finished; }
 };
 
@@ -68,7 +68,7 @@ struct peer_facts {
 /// Facts from libcuda.
 struct cuda_facts {
   child_outcome child;
-  std::string path;        ///< the file loaded; empty: none
+  std::string path;        ///< the loaded file; empty: none
   std::string load_error;  ///< from the dynamic loader
   std::optional<int> driver_version;
   std::optional<int> init_code;
@@ -102,14 +102,14 @@ struct nvml_device_facts {
   std::vector<gpu_holder> holders;
 };
 
-/// The way between two GPUs, by their places in nvml_facts::devices.
+/// The connection between two GPUs, given by their indices in nvml_facts::devices.
 struct link_facts {
   std::size_t a = 0;
   std::size_t b = 0;
-  /// Where their ways over PCIe meet, as NVML counts: 10 one switch, 20 several, 30 a host bridge, 40 a NUMA node, 50 the
-  /// link between sockets; less than 10: on one board.
+  /// Where their PCIe paths meet, in NVML's numbers: 10 one switch, 20 several switches, 30 a host bridge, 40
+  /// a NUMA node, 50 the link between sockets; less than 10: on one board.
   std::optional<int> ancestor;
-  int nvlinks = 0;  ///< that work, directly or through NVSwitch
+  int nvlinks = 0;  ///< working ones, direct or through NVSwitch
 };
 
 struct nvml_facts {
@@ -139,13 +139,13 @@ struct gpu_facts {
   std::string module_version;       ///< of the loaded kernel module; empty: not loaded
   bool module_answers = false;      ///< its control device could be opened
   std::vector<std::string> nodes;   ///< "nvidia0", "nvidiactl", "nvidia-uvm"
-  std::vector<std::string> closed;  ///< those that this user may not open
+  std::vector<std::string> closed;  ///< nodes that this user may not open
   std::vector<pci_facts> pci;
   cuda_facts cuda;
   nvml_facts nvml;
   std::string toolkit;                         ///< "13.0 in /usr/local/cuda"; empty: none
   std::optional<std::string> visible_devices;  ///< CUDA_VISIBLE_DEVICES
-  std::optional<std::vector<xid_event>> xids;  ///< nothing: the kernel's log cannot be read
+  std::optional<std::vector<xid_event>> xids;  ///< none: the kernel's log cannot be read
   std::string kernel_log;                      ///< which log, or why there is none
 };
 
@@ -162,7 +162,7 @@ struct deep_facts {
 };
 
 struct limit_pair {
-  std::optional<std::uint64_t> soft;  ///< nothing: unlimited or unknown
+  std::optional<std::uint64_t> soft;  ///< none: unlimited or unknown
   std::optional<std::uint64_t> hard;
 };
 
@@ -183,28 +183,28 @@ struct machine_facts {
   std::vector<pid_limit> pids;
   std::uint32_t usable_cores = 1;
   std::vector<std::uint32_t> allowed_cpus;
-  std::string pidfd;  ///< what failed; empty: works
+  std::string pidfd;  ///< which step failed; empty: pidfds work
   std::string parent_death;
   std::string memfd_seals;
   std::vector<leftover_process> orphans;
   std::vector<std::string> dead_sockets;
-  std::vector<std::string> left_folders;  ///< temporary ones of launchers that are gone
+  std::vector<std::string> left_folders;  ///< temporary folders of launchers that are gone
 };
 
-/// How far a worker got: hello -> described -> ready -> loaded.
+/// How far a worker came: hello -> described -> ready -> loaded.
 struct worker_facts {
   std::string command;
   std::string program;            ///< its path; empty: not found
   std::optional<failure> broken;  ///< why it could not be found or started
   bool spoke = false;
   std::string protocol_trouble;            ///< what failed before or at hello
-  std::vector<std::string> cuda_traces;    ///< CUDA libraries and devices that it holds
-  std::optional<failure> dataset_trouble;  ///< its error about the dataset
-  bool loaded = false;                     ///< it completed a lease
+  std::vector<std::string> cuda_traces;    ///< CUDA libraries and devices that the worker holds
+  std::optional<failure> dataset_trouble;  ///< the worker's error about the dataset
+  bool loaded = false;                     ///< whether it completed a lease
   std::uint32_t samples_tried = 0;
   std::uint32_t samples_good = 0;
   std::string first_failure;  ///< "class0/a.jpg: not a JPEG"
-  std::string load_trouble;   ///< how it died or hung while loading
+  std::string load_trouble;   ///< how the worker died or hung while loading
 };
 
 struct data_facts {
@@ -222,15 +222,15 @@ struct isolation_step {
   std::string told;  ///< its error, or why it was not tried
 };
 
-/// This process as a rank of a group, by its launcher's environment and [group].
+/// This process as a rank of a group, according to its launcher's environment and [group].
 struct group_facts {
-  bool there = false;                       ///< a launcher has made it a rank
-  std::string rank_trouble;                 ///< the environment makes no sense
+  bool there = false;                       ///< whether a launcher has made this process a rank
+  std::string rank_trouble;                 ///< what is wrong with the environment
   std::string place;                        ///< "rank 1 of 8 by srun"
   std::optional<std::uint32_t> ranks_here;  ///< on this host
   bool shares_gpu = false;                  ///< [gpu] share
   std::string address;                      ///< "node0:20133", "@penstock-group/..."
-  std::string address_trouble;              ///< nothing says where the ranks meet
+  std::string address_trouble;              ///< why the ranks have no address
   enum class answer : std::uint8_t { local, answers, nobody_listens, unreachable };
   answer reach = answer::local;
   std::string reach_trouble;

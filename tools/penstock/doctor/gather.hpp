@@ -21,21 +21,21 @@ struct gather_options {
 /// How this program was built.
 [[nodiscard]] build_facts facts_of_this_build();
 
-/// libcuda's GPUs, asked for in a throwaway process.
+/// The GPUs that libcuda reports in a throwaway process.
 [[nodiscard]] cuda_facts look_at_cuda(const gather_options& options);
-/// /proc, /sys, /dev, libcuda and NVML.
+/// Facts from /proc, /sys, /dev, libcuda and NVML.
 [[nodiscard]] gpu_facts look_at_gpu(const gather_options& options);
 /// Runs penstock-probe's `deep` mode on the configured device, with the job's arena.
 [[nodiscard]] deep_facts go_deep(const std::string& device, const config& settings, std::uint32_t workers,
                                  std::uint64_t slot_bytes);
 
-/// Copies to the GPU and back through pageable memory. Empty on success, else what failed.
+/// Copies to the GPU and back through pageable memory. Returns the error; empty on success.
 [[nodiscard]] std::string copy_without_pinning(int ordinal);
 
 [[nodiscard]] machine_facts look_at_machine(const gather_options& options);
 
-/// This process as a rank of a group: fills `group`. Connects to rank 0's address if it is on another host, within 3 s;
-/// opens NCCL if [group] asks for it.
+/// Examines this process as a rank of a group and fills `group`. Connects to rank 0's address if it is on
+/// another host, within 3 s; opens NCCL if [group] uses it.
 void look_at_group(const config& settings, group_facts& to);
 
 struct job_request {
@@ -43,10 +43,10 @@ struct job_request {
   bool cpu_only = false;
   std::filesystem::path root = "/";
 };
-/// The job's needs, its dataset and its worker program: fills job, data and worker.
+/// Examines the job's needs, its dataset and its worker program: fills job, data and worker.
 void look_at_job(const config& settings, const job_request& request, facts& to);
 
-/// Starts one worker as a session would, and has it load the first samples if `load` is set. `description`:
+/// Starts one worker as a session would; if `load` is set, the worker loads the first samples. `description`:
 /// of a dataset that was listed here; `index`: its sealed list (-1: none).
 struct probation_result {
   worker_facts worker;
@@ -59,14 +59,14 @@ struct isolation_request {
   std::string file;
   std::vector<std::string> sets;
   std::uint32_t workers = 1;
-  bool gpu = false;        ///< a GPU is asked for and was found
-  std::string why_no_gpu;  ///< else the reason
+  bool gpu = false;        ///< whether a GPU is requested and was found
+  std::string why_no_gpu;  ///< otherwise the reason
   int ordinal = 0;
-  deep_facts deep;  ///< known already; used for the pinning step
+  deep_facts deep;  ///< already known; used for the pinning step
   bool custom_dataset = false;
 };
 [[nodiscard]] std::vector<isolation_step> isolate(const isolation_request& request);
-/// Runs in a throwaway process for the first step: loads the first samples without a worker. Returns the exit
+/// The first step, run in a throwaway process: loads the first samples without a worker. Returns the exit
 /// code.
 int load_without_workers(const config& settings);
 

@@ -41,7 +41,7 @@ probed probe(const std::vector<std::string>& words, std::chrono::milliseconds de
   std::istringstream lines(end.output);
   for (std::string line; std::getline(lines, line);) {
     const json facts = json::parse(line, nullptr, false);
-    if (facts.is_object()) p.told.update(facts);  // the last line of a probe that died may be cut off
+    if (facts.is_object()) p.told.update(facts);  // if a probe died, its last line may be incomplete
   }
   p.child.step = p.told.value("step", "");
   p.said = last_line(end.errors);
@@ -112,7 +112,7 @@ std::string module_version(const fs::path& root) {
   return text_of(root / "sys/module/nvidia/version");
 }
 
-/// The node alone proves nothing: without a module, opening it fails.
+/// The node's existence proves nothing: without the module, opening it fails.
 bool answers(const fs::path& node) {
   std::error_code fault;
   if (!fs::is_character_file(node, fault)) return false;

@@ -1,11 +1,11 @@
-// The functions of the table of checks, one per row: facts in, finding out. Used only by checks.cpp.
+// One function per row of the table of checks: facts in, finding out. Used only by checks.cpp.
 #pragma once
 
 #include "tools/penstock/doctor/checks.hpp"
 
 namespace penstock::doctor {
 
-// If one row fails, the rows that depend on it are skipped and name it: one cause, one failed row.
+// If one row fails, rows that depend on it are skipped and name it: one cause, one failed row.
 
 // Drivers and libraries (check_driver.cpp).
 finding check_build(const facts& f);
@@ -58,12 +58,12 @@ finding check_meeting_place(const facts& f);
 finding check_secret(const facts& f);
 finding check_nccl(const facts& f);
 
-/// Rows about a GPU are checked only if one is wanted.
+/// Skips rows about a GPU unless the job wants one.
 [[nodiscard]] std::optional<finding> not_asked(const facts& f);
 /// "9 GPUs", "1 GPU".
 [[nodiscard]] std::string counted(std::uint64_t count, std::string_view noun);
 [[nodiscard]] finding skipped(std::string why);
-/// What became of a child: the step at which it hung or died.
+/// How a child ended: the step at which it hung or died.
 [[nodiscard]] std::string hang_or_death(const child_outcome& child);
 
 }  // namespace penstock::doctor

@@ -10,7 +10,7 @@
 
 #include <csignal>
 
-extern char** environ;  // NOLINT: POSIX declares it nowhere
+extern char** environ;  // NOLINT: no POSIX header declares it
 
 namespace penstock::doctor {
 namespace {
@@ -35,7 +35,7 @@ std::string output_file::text() const {
   std::string all(output_bytes, '\0');
   const ssize_t bytes = ::pread(file_.get(), all.data(), all.size(), 0);
   all.resize(bytes < 0 ? 0 : static_cast<std::size_t>(bytes));
-  // Nothing was written after the first zero.
+  // Bytes from the first zero on were never written.
   all.resize(std::min(all.size(), all.find('\0')));
   return all;
 }
@@ -62,7 +62,7 @@ ended_child run_to_the_end(const std::string& program, const std::vector<std::st
     end.ending = child_outcome::how::hung;
     end.trouble = fmt::format("did not return within {}", duration_for_people(deadline));
     process::signal_group(*child, SIGKILL);
-    // In an uninterruptible call of the driver it survives: a finding; init will reap it.
+    // A child in an uninterruptible call of the driver survives. That is a finding; init will reap the child.
     if (!process::reap(*child, time_to_die)) end.trouble += " and cannot be killed";
   } else if (report->ending == process::exit_report::how::signalled) {
     end.ending = child_outcome::how::died;

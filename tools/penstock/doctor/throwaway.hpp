@@ -11,7 +11,8 @@
 
 namespace penstock::doctor {
 
-/// A file for a child's output that it can neither fill beyond 1 MiB nor block on, and that outlives it.
+/// A file for a child's output. The child can neither write more than 1 MiB nor block on it, and the file
+/// outlives the child.
 class output_file {
  public:
   static result<output_file> create();
@@ -27,19 +28,20 @@ class output_file {
 struct ended_child {
   child_outcome::how ending = child_outcome::how::not_started;
   int exit_code = -1;
-  std::string trouble;  ///< unless it exited: "did not return within 10 s", "was killed by SIGSEGV"
+  std::string trouble;  ///< empty if it exited: "did not return within 10 s", "was killed by SIGSEGV"
   std::string output;
   std::string errors;
 };
 
-/// Starts a program with this process's environment and waits; kills its whole group when the time is over.
+/// Starts a program with this process's environment and waits; kills its whole process group after the
+/// deadline.
 ended_child run_to_the_end(const std::string& program, const std::vector<std::string>& arguments,
                            std::chrono::milliseconds deadline);
 
 /// This process's environment, "NAME=value".
 std::vector<std::string> environment_now();
 
-/// The last line that is not empty.
+/// The last non-empty line.
 std::string last_line(const std::string& text);
 
 }  // namespace penstock::doctor

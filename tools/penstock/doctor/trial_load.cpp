@@ -36,7 +36,7 @@ using std::chrono::milliseconds;
 constexpr std::uint32_t samples_max = 8;
 constexpr milliseconds time_to_end{2000};
 
-/// One worker as in a session, driven by one thread.
+/// One worker, started as in a session but driven by one thread.
 class probation {
  public:
   probation(const config& settings, worker_facts& told) : settings_(settings), told_(told) {}
@@ -48,9 +48,9 @@ class probation {
   probation(const probation&) = delete;
   probation& operator=(const probation&) = delete;
 
-  /// Starts the process with what it inherits.
+  /// Starts the process with its inherited descriptors.
   result<void> start(int index);
-  /// The next message; a refusal says how the worker failed.
+  /// The next message; a refusal describes the worker's failure.
   result<protocol::from_worker> hear(milliseconds deadline, std::string_view doing);
   void say(const protocol::to_worker& message);
   result<void> make_slots(const dataset_description& d, std::uint32_t samples);
@@ -67,7 +67,7 @@ class probation {
   std::optional<arena::flight_recorders> flights_;
   std::optional<output_file> output_;
   unique_fd socket_;
-  process::spawner starter_;  // its thread lives as long as the child, which a session's would too
+  process::spawner starter_;  // its thread must live as long as the child, as in a session
   process::child child_;
   protocol::frame_reader<protocol::from_worker> reader_;
   std::vector<protocol::from_worker> heard_;
@@ -175,7 +175,7 @@ result<void> probation::make_slots(const dataset_description& d, std::uint32_t s
   return {};
 }
 
-/// Only the GPU owner uses the GPU: a worker may hold neither its library nor its devices.
+/// CUDA libraries and devices that the worker holds: only the GPU owner may use the GPU.
 std::vector<std::string> probation::cuda_traces() const {
   std::vector<std::string> found;
   const auto add = [&](const std::string& what) {
@@ -208,7 +208,7 @@ milliseconds as_milliseconds(std::chrono::nanoseconds time) {
   return std::chrono::ceil<milliseconds>(time);
 }
 
-/// Each step says what it found in the facts, and whether the probation goes on.
+/// Each step records its findings in the facts and returns whether to continue.
 class steps {
  public:
   steps(const config& settings, probation_result& all)
@@ -273,7 +273,7 @@ class steps {
       told_.first_failure = fmt::format("{}: {}", printable(loaded->failures.front().name),
                                         printable(loaded->failures.front().reason));
     }
-    // Decoders may load libraries late.
+    // Decoders may load libraries only now.
     for (std::string& trace : worker_.cuda_traces())
       if (std::ranges::find(told_.cuda_traces, trace) == told_.cuda_traces.end())
         told_.cuda_traces.push_back(std::move(trace));

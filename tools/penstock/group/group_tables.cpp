@@ -26,7 +26,7 @@ std::uint64_t number(const json& status, const char* field) {
   return at != status.end() && at->is_number_unsigned() ? at->get<std::uint64_t>() : 0;
 }
 
-/// Of the whole stream: a rank that was started again has only the rest of it to deliver.
+/// Progress through the whole stream: a restarted rank only has the rest of it to deliver.
 std::string progress_of(const json& status) {
   const std::uint64_t before = number(status, "samples_before");
   const std::uint64_t expected = number(status, "samples_expected");
@@ -56,7 +56,7 @@ std::string workers_of(const json& status) {
   return std::to_string(running);
 }
 
-/// What the rank waits for, if it does not move.
+/// What the rank waits for, if it makes no progress.
 std::string remark_of(const json& status) {
   const json stalled = status.value("stalled", json());
   return stalled.is_object() ? stalled.value("text", std::string()) : std::string();

@@ -1,4 +1,4 @@
-// A group's status as a table: one line a rank. Pure: JSON in, text out. Used by status and top.
+// A group's status as a table with one line per rank. Pure: JSON in, text out. Used by status and top.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,12 +9,12 @@
 namespace penstock::cli {
 
 /// `group`: {"group": NAME, "ranks": [{"rank": 0, "session": .., "status": the session's answer, or null}, ..]}.
-/// `before`: the same `seconds` ago, for rates; null: no rates.
+/// `before`: the same data from `seconds` ago, for rates; null: no rates.
 [[nodiscard]] std::string group_for_people(const nlohmann::ordered_json& group,
                                            const nlohmann::ordered_json& before, double seconds,
                                            std::size_t width);
 
-/// Every rank has answered, its state is ok, and its stream moves.
+/// Whether every rank has answered, its state is ok, and its stream moves.
 [[nodiscard]] bool all_well(const nlohmann::ordered_json& group);
 
 }  // namespace penstock::cli

@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 using json = nlohmann::ordered_json;
 using clock = std::chrono::steady_clock;
 
-constexpr auto first_look = 300ms;  // of one screen: rates need two looks
+constexpr auto first_look = 300ms;  // for a single screen: rates need two samples
 
 std::vector<named_session> live_sessions() {
   std::vector<named_session> live;
@@ -39,7 +39,7 @@ json row_of(const rank_answer& answer) {
   return row;
 }
 
-/// Names the ranks without a result; the exit code.
+/// Names the ranks without a result; returns the exit code.
 int tell_silent(const session_choice& choice, const std::vector<rank_answer>& answers) {
   rank_outcomes outcomes;
   for (const rank_answer& a : answers) {
@@ -130,7 +130,7 @@ bool has_result(const rank_answer& answer) {
   return answer.result.has_value();
 }
 
-/// "paused 2 ranks of photos"; if none took the order, why.
+/// "paused 2 ranks of photos"; if no rank carried out the order, the reason.
 std::string order_in_words(const live_group& group, const std::vector<rank_answer>& answers,
                            const std::string& told) {
   const auto reached = static_cast<std::uint64_t>(std::ranges::count_if(answers, has_result));
@@ -140,7 +140,7 @@ std::string order_in_words(const live_group& group, const std::vector<rank_answe
   return fmt::format("no rank of {} {}", group.name, gone ? "is live any more" : "has done it");
 }
 
-/// `result`: what a rank that took the order is said to be; null: what it has answered.
+/// `result`: printed for each rank that carried out the order; null: print the rank's answer.
 void print_order(const live_group& group, const std::vector<rank_answer>& answers, const json& result) {
   json all = head_of(group);
   for (const rank_answer& a : answers) {
@@ -219,8 +219,8 @@ int show_group(const session_choice& choice, const live_group& group, bool check
 
 namespace {
 
-/// What rank 0 has seen of ranks that were lost. A new process of rank 0 has not seen what came before; it begins another
-/// generation of the group.
+/// The lost ranks that rank 0 has seen. A new process of rank 0 has not seen earlier losses and begins
+/// another generation of the group.
 struct lost_ranks {
   bool known = false;           // rank 0 has answered
   json seen = json::array();    // {"time", "text"}

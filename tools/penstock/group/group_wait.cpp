@@ -18,14 +18,14 @@ using json = nlohmann::ordered_json;
 
 constexpr std::chrono::milliseconds no_limit = 24h * 365;
 
-/// Those of its ranks that live now and have not been asked yet.
+/// The group's live ranks that have not been asked yet.
 live_group not_asked(const live_group& group, const std::set<std::filesystem::path>& asked) {
   live_group rest = again(group).value_or(live_group{});
   std::erase_if(rest.ranks, [&](const live_rank& r) { return asked.contains(r.session.socket); });
   return rest;
 }
 
-/// Waits for what ends with the session: then its report is written.
+/// Waits for whatever ends with the session: the report is then written.
 bool report_is_there(session_end& end, const json& answer, std::chrono::steady_clock::time_point until) {
   end.says(answer);
   return end.wait_until(until);
@@ -59,7 +59,7 @@ int wait_for_group(const session_choice& choice, const live_group& group, const 
     }
     next = not_asked(group, asked);
   }
-  // A rank that appeared later was asked later.
+  // Ranks that appeared later were asked later.
   std::stable_sort(ranks.begin(), ranks.end(), [](const json& one, const json& other) {
     return one.at("rank").get<std::uint32_t>() < other.at("rank").get<std::uint32_t>();
   });

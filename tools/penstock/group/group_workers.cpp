@@ -15,13 +15,13 @@ std::string names_of(const std::vector<std::uint32_t>& workers) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// What has become of an order to several workers of a rank.
+/// The outcome of an order to several workers of a rank.
 struct changed_workers {
   std::vector<std::uint32_t> changed;
-  std::vector<std::uint32_t> not_asked;  // after the one that was refused
+  std::vector<std::uint32_t> not_asked;  // those after the refused one
   std::optional<std::uint32_t> refused;
-  std::string why_not;  // that one; or the rank has not said which workers it has
-  int code = exit_ok;   // of that refusal
+  std::string why_not;  // why that one was refused; or why the rank's workers are unknown
+  int code = exit_ok;   // exit code of that refusal
 };
 
 changed_workers change_workers(const live_group& group, const live_rank& rank, const std::string& verb,

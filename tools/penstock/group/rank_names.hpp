@@ -1,5 +1,5 @@
-// Which live sessions are ranks of one group: those of one name in one launch. Their notes say so; where a session has
-// none, its name does: "photos-rank2" is rank 2 of "photos". Pure.
+// Finds out which live sessions are ranks of one group: those with one name in one launch. Their notes name
+// the rank; without a note, the session's name does: "photos-rank2" is rank 2 of "photos". Pure.
 #pragma once
 
 #include "runtime/control/socket_place.hpp"
@@ -17,7 +17,7 @@ struct rank_name {
   std::string group;
   std::uint32_t rank = 0;
 };
-/// Nothing for a session that is no rank.
+/// Empty for a session that is no rank.
 [[nodiscard]] std::optional<rank_name> parse_rank_name(std::string_view session);
 
 struct named_session {
@@ -31,20 +31,21 @@ struct live_rank {
 };
 struct live_group {
   std::string name;
-  std::string job;               ///< which launch it is of, as its launcher calls it; empty: not known
-  std::vector<live_rank> ranks;  ///< those that live, ascending
+  std::string job;               ///< the launch, as its launcher calls it; empty: unknown
+  std::vector<live_rank> ranks;  ///< live ranks, ascending
 
-  /// What --group means by it whatever else is live: "launch-4711/photos".
+  /// The unambiguous name for --group: "launch-4711/photos".
   [[nodiscard]] std::string full_name() const { return job.empty() ? name : job + "/" + name; }
 };
-/// By name and job.
+/// Sorted by name and job.
 [[nodiscard]] std::vector<live_group> groups_among(const std::vector<named_session>& live);
 
-/// Those that --group may mean: of this name, or the one of this full name. Several: two launches of one file are live.
+/// The groups that --group may mean: those with this name, or the one with this full name. Several if two
+/// launches of one file are live.
 [[nodiscard]] std::vector<live_group> groups_named(const std::vector<live_group>& groups,
                                                    std::string_view name);
 
-/// The group that a verb without a name means: there are several sessions, and all of them belong to it.
+/// The group that a verb means if none is named: there are several sessions, and all belong to it.
 [[nodiscard]] std::optional<live_group> only_group(const std::vector<named_session>& live);
 
 }  // namespace penstock::cli

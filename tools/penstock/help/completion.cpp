@@ -1,5 +1,5 @@
-// Completion scripts for shells, generated from the table of verbs. For what is only known at run time
-// (targets, sessions, keys) they call `penstock completion --words`.
+// Completion scripts for shells, generated from the table of verbs. For words known only at run time
+// (targets, sessions, keys) the scripts call `penstock completion --words`.
 #include "tools/penstock/help/help_text.hpp"
 
 #include <fmt/core.h>
@@ -15,7 +15,7 @@ enum class value_kind : unsigned char { words, files, folders, asked, assignment
 
 struct value_source {
   value_kind kind = value_kind::anything;
-  std::string words;  // for words: separated by blanks; for asked: the argument of --words
+  std::string words;  // words: separated by blanks; asked: the argument of --words
 };
 
 value_source source_of(const option_facts& o) {
@@ -81,7 +81,7 @@ std::string bash(const verb_table& table) {
     std::string positional = no_completion;
     for (const option_facts& o : options_of(*verb->parser)) {
       if (o.positional) {
-        // It is unknown which positional is being typed; assume the first that can be completed.
+        // The script cannot know which positional is being typed; assume the first that can be completed.
         if (const value_source from = source_of(o);
             positional == no_completion && from.kind != value_kind::anything)
           positional = bash_values(from);

@@ -8,7 +8,7 @@
 namespace penstock::cli {
 namespace {
 
-constexpr std::size_t option_column = 24;  // where the descriptions of options begin
+constexpr std::size_t option_column = 24;  // where the descriptions of options start
 constexpr std::array groups{verb_group::run, verb_group::operate, verb_group::look, verb_group::shell};
 
 std::string heading(const std::string& text, bool colours) {

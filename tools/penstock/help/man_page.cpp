@@ -1,4 +1,4 @@
-// penstock(1) in roff, from the table of verbs.
+// Generates penstock(1) in roff from the table of verbs.
 #include "tools/penstock/help/help_text.hpp"
 
 #include <fmt/core.h>
@@ -23,7 +23,7 @@ std::string roff(const std::string& text) {
   return out;
 }
 
-/// Paragraphs of running text; lines that begin with a blank are kept.
+/// Writes paragraphs of running text; keeps lines that begin with a blank.
 std::string paragraphs(const std::string& text) {
   std::string out;
   bool literal = false;

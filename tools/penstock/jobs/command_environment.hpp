@@ -1,4 +1,4 @@
-// The environment of commands: the caller's, although workers of a pool have another one.
+// Gives commands the caller's environment, which differs from that of a pool's workers.
 #pragma once
 
 #include "runtime/config/load.hpp"
@@ -10,9 +10,10 @@
 
 namespace penstock::cli {
 
-/// Prepares a pool whose jobs are commands: takes out of `settings` what hides GPUs and processor cores from workers by default,
-/// since no code of ours runs there, and returns what the commands' environment has that the workers' lacks (as
-/// protocol::command_job has it). `loaded` says what the user has set: that stays. Pure but for `caller`, the environment.
+/// Prepares a pool whose jobs are commands. Removes from `settings` the defaults that hide GPUs and processor
+/// cores from workers, because the workers run no code of ours. Returns the variables that commands need in
+/// addition to the workers' environment (in the form of protocol::command_job). Settings made by the user,
+/// according to `loaded`, stay. Pure except for `caller`, the environment.
 [[nodiscard]] std::vector<std::string> give_callers_environment(const config_file::loaded_config& loaded,
                                                                 const config_file::environment_list& caller,
                                                                 config& settings);

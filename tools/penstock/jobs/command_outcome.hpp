@@ -1,4 +1,4 @@
-// The outcome of a command as that of a job: {"exit":0,"stdout":"..","stderr":".."}. Pure.
+// Represents the outcome of a command as that of a job: {"exit":0,"stdout":"..","stderr":".."}. Pure.
 #pragma once
 
 #include "actors/protocol/command_job.hpp"
@@ -6,14 +6,14 @@
 
 namespace penstock::cli {
 
-/// What an exit code other than 0 means.
+/// The meaning of an exit code other than 0.
 enum class exit_rule : std::uint8_t {
-  any_is_ok,  ///< the job is ok, with the exit code in its result
+  any_is_ok,  ///< the job is ok; its result contains the exit code
   must_be_0,  ///< the job is an `exception` of type "exit"; it still has its result
 };
 
-/// If not all output was kept, "stdout_bytes" or "stderr_bytes" is the total. Output that is no UTF-8 is in "stdout_base64"
-/// or "stderr_base64" as it is, too.
+/// If some output was dropped, "stdout_bytes" or "stderr_bytes" is the total. Output that is not UTF-8 also
+/// appears unchanged in "stdout_base64" or "stderr_base64".
 [[nodiscard]] job_outcome outcome_of(const protocol::command_outcome& done, exit_rule rule);
 
 }  // namespace penstock::cli

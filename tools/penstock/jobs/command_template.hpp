@@ -1,6 +1,6 @@
 // The command that `penstock map --command` runs for each line of its input: a list of words in which {}
-// stands for the line. It is split once, by a subset of the shell's rules. No shell is involved: the line is
-// never split or expanded, whatever bytes it contains. Pure.
+// stands for the line. The text is split once, by a subset of the shell's rules. No shell is involved: a line
+// is never split or expanded, whatever bytes it contains. Pure.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -15,9 +15,9 @@ class command_template {
  public:
   /// Words are separated by blanks. '...' is literal; in "..." a backslash escapes one of " \ $ `. Elsewhere
   /// a backslash escapes the next character. Each {} is replaced by the item, also in quotes and within a
-  /// word; \{} is two literal braces. Without {} the item becomes the last word. Refuses (errc::usage) an
+  /// word; \{} means literal braces. Without {} the item becomes the last word. Refuses (errc::usage) an
   /// empty command, an open quote, and unquoted characters with a meaning in a shell (| & ; < > ( ) $ ` * ?
-  /// [, and ~ # at the start of a word): the program would receive them as they are.
+  /// [, and ~ # at the start of a word): the program would receive them unchanged.
   static result<command_template> parse(std::string_view text);
 
   /// The words for one item: the program and its arguments.
@@ -26,7 +26,7 @@ class command_template {
   [[nodiscard]] std::string program() const;
 
  private:
-  /// The item goes between each two of these texts.
+  /// The item goes between each pair of these texts.
   using word = std::vector<std::string>;
   explicit command_template(std::vector<word> words) : words_(std::move(words)) {}
 

@@ -159,7 +159,7 @@ result<std::optional<input_line>> line_source::next_of(line_splitter& lines) {
   }
 }
 
-/// Nothing at the end, and after interrupt().
+/// Empty at the end, and after interrupt().
 result<std::string_view> line_source::piece() {
   if (!kept_ || looking_ahead_) {
     auto more = piece_of_input();

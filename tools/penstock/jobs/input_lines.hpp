@@ -26,28 +26,28 @@ enum class line_end : char { line_feed = '\n', nul = '\0' };
 
 struct input_line {
   std::uint64_t number = 0;  ///< from 1
-  /// Without its line feed and, in the first line, without a byte order mark (which editors on Windows write); if it
-  /// is too long, only its beginning.
+  /// The line without its line feed and, if it is the first one, without a byte order mark (which editors on
+  /// Windows write). If the line is too long, only its beginning.
   std::string text;
-  std::uint64_t bytes = 0;  ///< as many as `text` has, if it is not too long
-  std::uint64_t hash = 0;   ///< XXH3-64 of the whole line as it was read, without its line feed
+  std::uint64_t bytes = 0;  ///< equals text.size() unless the line is too long
+  std::uint64_t hash = 0;   ///< XXH3-64 of the whole line as read, without its line feed
   [[nodiscard]] bool too_long() const noexcept { return bytes > text.size(); }
 };
 
 class line_splitter {
  public:
-  /// Of longer lines only the first `longest` bytes are kept.
+  /// Keeps only the first `longest` bytes of longer lines.
   explicit line_splitter(std::size_t longest, line_end end = line_end::line_feed);
   ~line_splitter();
   line_splitter(const line_splitter&) = delete;
   line_splitter& operator=(const line_splitter&) = delete;
 
-  /// Adds input. Call it only after next() returned nothing.
+  /// Adds input. Call only after next() has returned nothing.
   void feed(std::string_view bytes);
   [[nodiscard]] bool ended() const noexcept { return ended_; }
-  /// The end of the input: what follows the last end of a line is a line, too, unless it is empty.
+  /// Ends the input: text after the last line end is a line too, unless it is empty.
   void end();
-  /// Nothing: call feed() or end().
+  /// Empty: call feed() or end().
   std::optional<input_line> next();
 
  private:
@@ -66,22 +66,22 @@ class line_splitter {
   std::unique_ptr<hash_state> hash_;
 };
 
-/// For one reading thread; any thread may call interrupt().
+/// One thread reads; any thread may call interrupt().
 class line_source {
  public:
   /// "-" is stdin.
   static result<std::unique_ptr<line_source>> open(const std::string& path, std::size_t longest,
                                                    line_end end = line_end::line_feed);
 
-  /// Shows `look` the first `count` lines, or all if there are fewer, without their text; next() returns them
-  /// all the same. Call it before next(). Ends early after interrupt(), and when `look` refuses a line. What a
-  /// pipe delivers meanwhile is kept in a temporary file.
+  /// Shows `look` the first `count` lines without their text, or all if there are fewer; next() still returns
+  /// them. Call before next(). Ends early after interrupt(), and when `look` refuses a line. Keeps what a
+  /// pipe delivers meanwhile in a temporary file.
   result<void> look_ahead(std::uint64_t count, const std::function<result<void>(const input_line&)>& look);
-  /// Waits for the next line. Nothing at the end, and after interrupt().
+  /// Waits for the next line. Empty at the end, and after interrupt().
   result<std::optional<input_line>> next();
   void interrupt() noexcept;
 
-  /// Of a regular file; otherwise nothing.
+  /// The size of a regular file; otherwise empty.
   [[nodiscard]] std::optional<std::uint64_t> size() const noexcept { return size_; }
   [[nodiscard]] int fd() const noexcept { return fd_; }
   /// "items.jsonl", "stdin".
@@ -104,7 +104,7 @@ class line_source {
   std::string piece_;
   bool ended_ = false;
   bool looking_ahead_ = false;
-  unique_fd kept_;  // what look_ahead() has read of a pipe, until next() has read it again
+  unique_fd kept_;  // what look_ahead() has read from a pipe, until next() has read it again
   std::atomic<bool> interrupted_{false};
 };
 

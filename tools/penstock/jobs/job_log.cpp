@@ -28,7 +28,8 @@ std::string job_log_line(std::chrono::system_clock::time_point ended, std::uint6
 }
 
 result<std::unique_ptr<job_log>> job_log::open(const std::string& path) {
-  // Reading is for half a line that an earlier run left. A pipe that we could read would never break.
+  // Open for reading as well, to find an incomplete line of an earlier run. But not a pipe: one that we
+  // could read ourselves would never break.
   struct stat facts {};
   const bool is_file = ::stat(path.c_str(), &facts) != 0 || S_ISREG(facts.st_mode);
   unique_fd file(::open(path.c_str(), (is_file ? O_RDWR : O_WRONLY) | O_CREAT | O_APPEND | O_CLOEXEC, 0666));

@@ -1,5 +1,6 @@
-// The log of `penstock map --job-log`: a line of JSON for each job when it ends, with when, how long and what; results are
-// in the output. Appended to, so that the runs that share a journal share it too.
+// The log of `penstock map --job-log`: one line of JSON per job when it ends, with times, duration and
+// outcome; the results are in the output. The file is appended to, so that runs that share a journal share it
+// too.
 //
 //   {"time":"2026-11-22T04:17:02.330582Z","index":6,"status":"ok","attempts":1,"exit":0,"seconds":1.302,"text":null,"line":"cat.jpg",
 //    "started":"2026-11-22T04:17:01.028171Z","signal":null}
@@ -18,14 +19,14 @@
 
 namespace penstock::cli {
 
-/// With its line feed. "exit" is null unless a command exited, "seconds" and "started" if no attempt began, "signal" unless
-/// one ended the last attempt; "text" is null for ok. Pure.
+/// A log line with its line feed. "exit" is null unless a command exited, "seconds" and "started" if no
+/// attempt began, and "signal" unless a signal ended the last attempt; "text" is null for ok. Pure.
 [[nodiscard]] std::string job_log_line(std::chrono::system_clock::time_point ended, std::uint64_t index,
                                        const job_outcome& outcome, std::string_view input_line);
 
 class job_log {
  public:
-  /// Creates a missing file.
+  /// Opens the file; creates it if it is missing.
   static result<std::unique_ptr<job_log>> open(const std::string& path);
   /// Thread-safe.
   result<void> add(std::string_view line);

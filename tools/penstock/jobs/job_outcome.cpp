@@ -18,7 +18,7 @@ std::string on_one_line(const json& value) {
 }
 
 /// Whether another attempt may end differently. A job that is too large stays too large, the pool has already
-/// tried poisoned jobs several times, and jobs that are not idempotent must not start twice.
+/// retried poisoned jobs, and jobs that are not idempotent must not start twice.
 bool may_be_tried_again(job_status status) {
   return status == job_status::exception || status == job_status::timed_out || status == job_status::device;
 }

@@ -25,22 +25,23 @@ struct job_outcome {
   job_status status = job_status::ok;
   std::uint32_t attempts = 0;
   std::string result = "null";              ///< JSON on one line
-  std::string error = "null";               ///< JSON on one line: {"text": ..} and whatever else is known
-  std::string text{};                       ///< of a failure: one sentence
-  std::optional<double> seconds{};          ///< that its last attempt ran
-  std::optional<std::int32_t> exit_code{};  ///< of a command
-  /// When its last attempt began; empty: none did.
+  std::string error = "null";               ///< JSON on one line: {"text": ..} and any other known facts
+  std::string text{};                       ///< one sentence about a failure
+  std::optional<double> seconds{};          ///< duration of the last attempt
+  std::optional<std::int32_t> exit_code{};  ///< exit code of a command
+  /// When the last attempt began; empty: none did.
   std::optional<std::chrono::system_clock::time_point> started{};
-  std::string signal{};              ///< that ended its last attempt: "SIGSEGV"
-  std::optional<failure> trouble{};  ///< its files could not be written: no other job's could
-  /// What counts against [jobs] memory for `result`, until the outcome is written.
+  std::string signal{};              ///< the signal that ended the last attempt: "SIGSEGV"
+  std::optional<failure> trouble{};  ///< its files could not be written; those of other jobs would fail as
+                                     ///< well
+  /// Keeps `result` counted against [jobs] memory until the outcome is written.
   std::shared_ptr<const void> held{};
   bool again = false;     ///< --retries may repeat it
-  bool ends_run = false;  ///< every job would end like this: there is no such function
+  bool ends_run = false;  ///< every job would fail like this: the function does not exist
 };
 
-/// A JSON value unchanged (numbers keep their digits), on one line. Anything else becomes a JSON string, with
-/// invalid UTF-8 replaced by U+FFFD (see is_utf8).
+/// Keeps a JSON value unchanged (numbers keep their digits), but on one line. Converts anything else to a
+/// JSON string, with invalid UTF-8 replaced by U+FFFD (see is_utf8).
 [[nodiscard]] std::string json_of_bytes(std::string_view bytes);
 /// A JSON string, with invalid UTF-8 replaced by U+FFFD.
 [[nodiscard]] std::string json_string(std::string_view text);
@@ -49,7 +50,7 @@ struct job_outcome {
 
 [[nodiscard]] job_outcome outcome_of(const job_failure& why);
 
-/// "SIGSEGV" of a cause such as "SIGSEGV (core dumped)"; empty if it names no signal.
+/// "SIGSEGV" for a cause such as "SIGSEGV (core dumped)"; empty if the cause names no signal.
 [[nodiscard]] std::string signal_in(std::string_view cause);
 
 /// {"index":..,"status":..,"attempts":..,"result":..,"error":..,"input":..} and a line feed. `input` is JSON.

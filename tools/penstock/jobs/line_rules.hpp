@@ -1,4 +1,4 @@
-// What a line of `penstock map`'s input has to be. Pure.
+// The requirements on a line of `penstock map`'s input. Pure.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ enum class bad_line_rule : std::uint8_t { fail, skip };
 /// "is not JSON: ..": what is wrong with a line; empty: nothing.
 [[nodiscard]] std::string why_bad(line_rule rule, std::string_view line);
 
-/// The line in the output: as JSON if it has to be that, else as a JSON string. "null" for one of more than 64 KiB, so that
-/// large arguments are not written again.
+/// The line for the output: unchanged if it must be JSON, otherwise as a JSON string. "null" for a line of
+/// more than 64 KiB, so that large arguments are not written again.
 [[nodiscard]] std::string input_as_json(line_rule rule, std::string_view line);
 
 }  // namespace penstock::cli

@@ -1,4 +1,4 @@
-// `penstock map --dry-run`: prints what would be run for each line.
+// `penstock map --dry-run`: prints what would run for each line.
 #pragma once
 
 #include "tools/penstock/jobs/input_lines.hpp"
@@ -12,7 +12,7 @@
 
 namespace penstock::cli {
 
-/// The words as a shell reads them back. Pure.
+/// Quotes the words so that a shell reads them back. Pure.
 [[nodiscard]] std::string shell_words(const std::vector<std::string>& words);
 
 /// {"index":..,"words":[..]}. Pure.
@@ -20,12 +20,12 @@ namespace penstock::cli {
 
 struct dry_run_rules {
   bad_line_rule bad_lines = bad_line_rule::fail;
-  const map_journal* journal = nullptr;  ///< its jobs do not run again
+  const map_journal* journal = nullptr;  ///< jobs in the journal do not run again
   bool retry_failed = false;             ///< except those that are not ok
   bool as_json = false;
 };
 
-/// Gives `print` a line for each job that would run.
+/// Calls `print` with a line for each job that would run.
 result<void> dry_run(line_source& input, const work& what, const dry_run_rules& rules,
                      const std::function<void(const std::string&)>& print);
 

@@ -41,7 +41,7 @@ int tell_end(const map_options& o, const map_result& r) {
   if (o.json) {
     const std::string text =
         summary_of(r).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-    // So that stdout contains nothing but results.
+    // stdout must contain only results.
     o.output == "-" ? say(text) : print(text);
   }
   if (!o.quiet) {

@@ -13,7 +13,7 @@ struct map_result {
   double seconds = 0;
   std::optional<failure> trouble;
   int signal = 0;
-  bool by_order = false;  // of `penstock stop`
+  bool by_order = false;  // `penstock stop` ended the run
   [[nodiscard]] bool stopped() const {
     return signal != 0 || by_order || (trouble && trouble->code == errc::stopped);
   }

@@ -1,4 +1,4 @@
-// What a run of `penstock map` reads and writes, opened and checked before a job starts.
+// Opens and checks the files of a run of `penstock map` before a job starts.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -21,8 +21,8 @@ struct map_files {
   std::unique_ptr<job_log> log;          ///< null without --job-log
 };
 
-/// `work`: what the journal has to belong to. Of longer lines only the beginning is kept. For --dry-run: what exists, and
-/// nothing that is written.
+/// `work`: the work that the journal must match. Keeps only the beginning of longer lines. For --dry-run: opens
+/// only the input and an existing journal.
 result<map_files> open_files(const map_options& o, const std::string& work, std::uint64_t longest_line);
 
 }  // namespace penstock::cli

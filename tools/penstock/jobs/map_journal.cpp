@@ -48,7 +48,7 @@ bool take_number(std::string_view& text, std::uint64_t& value) {
   return true;
 }
 
-/// Reads from `offset`; fewer bytes at the end of the file. On failure a negative errno.
+/// Reads from `offset`; fewer bytes at the end of the file. A negative errno on failure.
 ssize_t read_at(int fd, std::span<char> into, std::uint64_t offset) {
   std::size_t done = 0;
   while (done < into.size()) {
@@ -62,7 +62,7 @@ ssize_t read_at(int fd, std::span<char> into, std::uint64_t offset) {
   return static_cast<ssize_t>(done);
 }
 
-/// So that the file's name is on disk, too.
+/// Ensures that the file's name is on disk as well.
 int sync_folder_of(const std::string& path) {
   const std::filesystem::path file(path);
   const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
@@ -70,7 +70,7 @@ int sync_folder_of(const std::string& path) {
   return place && ::fsync(place.get()) == 0 ? 0 : errno;
 }
 
-/// Takes the beginning of a line, up to the hash; false if it has none.
+/// Consumes the beginning of a line, up to the hash; false if the line has none.
 bool take_hash(std::string_view& line, std::uint64_t& hash) {
   if (!skip(line, before_hash) || line.size() < hash_digits) return false;
   std::string_view digits = line.substr(0, hash_digits);
@@ -98,7 +98,7 @@ std::optional<journal_entry> parse_journal_line(std::string_view line) {
 }
 
 result<std::unique_ptr<map_journal>> map_journal::open(const std::string& path, const std::string& work) {
-  // Nonblocking, so that opening a pipe does not wait; it is refused below.
+  // Nonblocking, so that opening a pipe does not wait; a pipe is refused below.
   unique_fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666));
   if (!file) return refuse_os(errc::io, errno, fmt::format("opening the journal '{}'", printable(path)));
   struct stat facts {};
@@ -131,7 +131,7 @@ result<void> map_journal::read_all(const std::string& header) {
   };
   std::string piece(bytes_at_a_time, '\0');
   std::string line;
-  std::uint64_t at = 0;          // of the next piece
+  std::uint64_t at = 0;          // offset of the next piece
   std::uint64_t line_begin = 0;  // of `line`
   while (true) {
     const ssize_t got = read_at(file_.fd(), piece, at);
@@ -174,7 +174,7 @@ result<void> map_journal::read_all(const std::string& header) {
   return {};
 }
 
-/// The file is empty, or has only a torn first line.
+/// Starts a new journal: the file is empty, or has only a torn first line.
 result<void> map_journal::begin(const std::string& header) {
   if (const int why = file_.cut(0); why != 0) return failed("beginning", why);
   if (const int why = file_.append(header); why != 0) return failed("beginning", why);

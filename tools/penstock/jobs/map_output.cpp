@@ -23,7 +23,7 @@ result<map_output> map_output::open(const std::string& path) {
   made.fd_ = made.own_.get();
   struct stat facts {};
   made.is_regular_file_ = ::fstat(made.fd_, &facts) == 0 && S_ISREG(facts.st_mode);
-  // Some network file systems have no locks; there a run does without.
+  // Some network file systems have no locks; runs there work without one.
   if (made.is_regular_file_ && ::flock(made.fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     return refuse(errc::io, "another run is writing the output {}", made.name_);
   return made;

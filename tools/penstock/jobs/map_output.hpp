@@ -1,5 +1,5 @@
-// The output of `penstock map`: stdout, or a file that one run at a time writes and that is emptied only when
-// nothing can refuse the run any more.
+// The output of `penstock map`: stdout, or a file that only one run at a time writes. The file is emptied
+// only when nothing can refuse the run any more.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -11,11 +11,11 @@ namespace penstock::cli {
 
 class map_output {
  public:
-  /// "-" is stdout. Creates a missing file and leaves the contents of an existing one. Refuses a regular file
+  /// "-" is stdout. Creates a missing file; keeps the contents of an existing one. Refuses a regular file
   /// that another run is writing.
   static result<map_output> open(const std::string& path);
 
-  /// Empties a regular file that was given by its path.
+  /// Empties the output if it is a regular file that was given by its path.
   result<void> empty();
 
   [[nodiscard]] int fd() const noexcept { return fd_; }
@@ -29,8 +29,8 @@ class map_output {
   bool is_regular_file_ = false;
 };
 
-/// Writing to a file while reading it would destroy the input or never end. `journal` and `job_log` may be
-/// empty.
+/// Refuses to write to a file that the run also reads: that would destroy the input or never end. `journal`
+/// and `job_log` may be empty.
 result<void> check_different(int input, int output, const std::string& journal, const std::string& job_log);
 
 }  // namespace penstock::cli

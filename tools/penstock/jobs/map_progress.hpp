@@ -12,7 +12,7 @@ namespace penstock::cli {
 
 struct map_status {
   map_counts counts;
-  std::optional<std::uint64_t> input_bytes;  ///< in total; nothing if unknown
+  std::optional<std::uint64_t> input_bytes;  ///< total; empty if unknown
   session_status pool;
 };
 

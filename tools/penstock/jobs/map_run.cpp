@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t bytes_in_a_write = 256 * KiB;
 constexpr auto journal_reaches_the_disk_every = 1s;
-constexpr std::uint64_t told_at_most = 10;  // of each kind; the output contains all
+constexpr std::uint64_t told_at_most = 10;  // messages of each kind; the output contains all failures
 constexpr std::size_t told_bytes_of_a_reason = 500;
 
 }  // namespace
@@ -27,7 +27,7 @@ struct map_run::job {
   std::shared_ptr<const std::string> line;
   std::uint32_t tries = 0;
   std::uint32_t attempts = 0;  // in earlier tries
-  job_outcome last;            // of the try to be repeated
+  job_outcome last;            // the outcome of the try that is repeated
 };
 
 map_run::map_run(map_rules rules, surroundings around)
@@ -77,7 +77,7 @@ void map_run::fail(failure why) {
   stop();
 }
 
-/// Further results could not be written or recorded.
+/// Called when further results cannot be written or recorded.
 void map_run::lose_output(failure why) {
   fail(std::move(why));
   around_.abandon();
@@ -172,7 +172,7 @@ result<bool> map_run::take_from_journal(const job& what) {
   return true;
 }
 
-/// At the end of the input.
+/// Called at the end of the input.
 void map_run::tell_surplus_of_journal() const {
   if (around_.journal == nullptr || stopping() || around_.journal->end() <= lines_read_) return;
   around_.tell(
@@ -233,7 +233,7 @@ void map_run::settled(const std::shared_ptr<job>& what, job_outcome outcome) {
   over(what, outcome, !wanted_again && !outcome.ends_run);
 }
 
-/// On the writing thread. It does not wait there: the job is urgent.
+/// Called on the writing thread, which must not wait for room: the job is urgent.
 void map_run::try_again(const std::shared_ptr<job>& what) {
   const job_outcome before = std::move(what->last);
   if (!stopping()) {
@@ -327,7 +327,9 @@ void map_run::write(std::vector<std::string> lines) {
   for (std::string& line : lines) {
     written_outcome one = written_as(rules_.format, rules_.lines, std::move(line));
     text += one.out;
-    if (around_.errors >= 0) static_cast<void>(errors_.write(one.err));  // there is nobody to tell
+    if (around_.errors >= 0)
+      static_cast<void>(errors_.write(one.err));  // an error cannot be reported
+                                                  // anywhere
     if (one.missing > 0) {
       around_.tell(
           fmt::format("{} of the output of a command are missing: raise --keep-output, or use --results",

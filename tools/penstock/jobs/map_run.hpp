@@ -6,8 +6,8 @@
 //                                 -> start(line) ... on any thread: settled -> journal -->+
 //   the caller's thread      output lines, in the order of the input <--------------------+
 //
-// Memory is bounded: by the number of lines between reading and writing, and by the bytes of results that
-// wait for an earlier job. It reaches the pool only through `start`.
+// The number of lines between reading and writing, and the bytes of results that wait for an earlier job,
+// bound the memory. The run reaches the pool only through `start`.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -36,26 +36,26 @@ namespace penstock::cli {
 struct map_line {
   std::uint64_t index = 0;
   std::shared_ptr<const std::string> text{};
-  bool again = false;  ///< it is tried again: lines that have finished wait for it
+  bool again = false;  ///< it is being retried: finished lines wait for it
 };
 
 struct map_rules {
   line_rule lines = line_rule::text;
   bad_line_rule bad_lines = bad_line_rule::fail;
-  std::uint64_t under_way_max = 1024;           ///< lines that were read and not written yet
-  std::uint64_t bytes_waiting_max = 1U << 30U;  ///< of results that wait for an earlier one
+  std::uint64_t under_way_max = 1024;           ///< lines read but not yet written
+  std::uint64_t bytes_waiting_max = 1U << 30U;  ///< bytes of results that wait for an earlier one
   std::uint32_t retries = 0;
   bool retry_failed = false;  ///< repeat jobs of the journal that are not ok
   output_format format = output_format::json;
-  std::uint64_t failures_max = 0;  ///< the run ends with this many failed jobs of its own; 0: never
+  std::uint64_t failures_max = 0;  ///< this many failed jobs end the run; 0: never
 };
 
 struct map_counts {
   std::array<std::uint64_t, all_job_statuses.size()> by_status{};
   std::uint64_t jobs = 0;          ///< finished
-  std::uint64_t from_journal = 0;  ///< of these, known from an earlier run
+  std::uint64_t from_journal = 0;  ///< of these, taken from an earlier run
   std::uint64_t skipped = 0;       ///< bad lines
-  std::uint64_t input_bytes = 0;   ///< of the lines of both
+  std::uint64_t input_bytes = 0;   ///< of the lines of both kinds
   [[nodiscard]] std::uint64_t of(job_status status) const {
     return by_status.at(static_cast<std::size_t>(status));
   }
@@ -64,8 +64,8 @@ struct map_counts {
 class map_run {
  public:
   using settle = std::function<void(job_outcome)>;
-  /// Starts a job; may wait for others to settle. Calls `settled` once, on any thread, possibly before it
-  /// returns. Refuses if no more jobs can be started: then `settled` is not called, and the run ends with
+  /// Starts a job; may wait for other jobs to settle. Calls `settled` once, on any thread, possibly before
+  /// returning. Fails if no more jobs can be started: then `settled` is not called, and the run ends with
   /// that failure.
   using starter = std::function<result<void>(const map_line& line, settle settled)>;
 
@@ -73,16 +73,16 @@ class map_run {
     line_source* input = nullptr;
     int output = -1;
     std::string output_name = "the output";
-    int errors = -1;  ///< for what commands write to stderr, if the format is not JSON; -1: nowhere
-    /// Called once, before the first job starts and anything is written; not if the input contradicts the
-    /// journal, so that an earlier output outlives a refused run. May be empty.
+    int errors = -1;  ///< receives what commands write to stderr, if the format is not JSON; -1: dropped
+    /// Called once, before the first job starts and before anything is written. Not called if the input
+    /// contradicts the journal, so that an earlier output survives a refused run. May be empty.
     std::function<result<void>()> begin_output;
     map_journal* journal = nullptr;  ///< null without one
     job_log* log = nullptr;          ///< the same
     starter start;
     std::function<void()> abandon;  ///< called when the output or the journal fails: cancels the running jobs
-    std::function<void()> halt;     ///< called with the last allowed failure; may be empty
-    std::function<void(const std::string&)> tell;  ///< a line for the user; called on any thread
+    std::function<void()> halt;     ///< called when the last allowed job has failed; may be empty
+    std::function<void(const std::string&)> tell;  ///< prints a line for the user; called on any thread
   };
   map_run(map_rules rules, surroundings around);
 
@@ -91,14 +91,15 @@ class map_run {
   result<void> run();
   /// Stops reading; does not end running jobs. Thread-safe.
   void stop();
-  /// From now on it waits at most this long for the readers of output and errors; a second call may shorten it. Thread-safe.
+  /// From now on, wait at most this long for the readers of output and errors; a second call may shorten
+  /// that. Thread-safe.
   void hurry(std::chrono::milliseconds patience) {
     output_.give_up_after(patience);
     errors_.give_up_after(patience);
   }
 
   [[nodiscard]] map_counts counts() const;
-  /// Whether it came to the end of the input.
+  /// Whether the run reached the end of the input.
   [[nodiscard]] bool has_read_all() const;
 
  private:
@@ -130,8 +131,8 @@ class map_run {
   const surroundings around_;
   output_stream output_;
   output_stream errors_;
-  bool output_lost_ = false;      // of the writing thread
-  std::uint64_t lines_read_ = 0;  // by the reading thread
+  bool output_lost_ = false;      // used by the writing thread
+  std::uint64_t lines_read_ = 0;  // used by the reading thread
 
   mutable std::mutex mutex_;  // guards the members below
   std::condition_variable room_;

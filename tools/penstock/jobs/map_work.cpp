@@ -94,7 +94,7 @@ job_outcome outcome_of_job(Job job, const work& what, std::uint64_t index) {
   return outcome;
 }
 
-/// Since when a job of this length has run that has just ended.
+/// The start time of a job that has just ended after running this long.
 std::chrono::system_clock::time_point start_of(double seconds) {
   const auto ran = std::chrono::duration<double>(seconds);
   return std::chrono::system_clock::now() -
@@ -148,7 +148,7 @@ result<void> job_starter::start(const map_line& line, const map_run::settle& set
       job_outcome outcome;
       try {
         outcome = outcome_of_job(ended, what_, index);
-      } catch (const std::exception& e) {  // no memory for the result
+      } catch (const std::exception& e) {  // out of memory for the result
         job_failure why;
         why.status = job_status::too_large;
         why.text = fmt::format("reading its result: {}", e.what());

@@ -1,5 +1,5 @@
-// What `penstock map` does to each line: calls a function of a worker program, or runs a command. Turns lines into
-// arguments and results into outcomes, and gives jobs to a pool.
+// What `penstock map` does with each line: calls a function of a worker program, or runs a command. Turns
+// lines into arguments and results into outcomes, and submits jobs to a pool.
 #pragma once
 
 #include "tools/penstock/jobs/command_outcome.hpp"
@@ -25,41 +25,41 @@ class work {
  public:
   virtual ~work() = default;
   [[nodiscard]] virtual std::string function() const = 0;
-  /// The device program that gets the function's results; empty: none.
+  /// The device program that receives the function's results; empty: none.
   [[nodiscard]] virtual std::string program() const { return {}; }
   [[nodiscard]] virtual line_rule lines() const = 0;
-  /// Identifies the work of a journal.
+  /// Identifies the work in a journal.
   [[nodiscard]] virtual std::string as_json() const = 0;
-  /// What would be done to the line: the words of the command, or the function and its argument.
+  /// What would run for the line: the words of the command, or the function and its argument.
   [[nodiscard]] virtual std::vector<std::string> words_for(const std::string& line) const = 0;
   [[nodiscard]] virtual Argument argument_of(const map_line& line) const = 0;
-  /// Writes the files of --results that a worker has not written.
+  /// Writes those files of --results that workers do not write.
   [[nodiscard]] virtual job_outcome outcome_of_result(std::uint64_t index,
                                                       std::span<const std::byte> bytes) const = 0;
 };
 
-/// `program`: as work::program. `files`: of --results, or null; outlives it.
+/// `program`: as work::program. `files`: for --results, or null; must outlive the work.
 [[nodiscard]] std::unique_ptr<work> call_function(std::string name, std::string program,
                                                   const result_files* files);
 
 struct command_settings {
-  std::uint64_t output_bytes_max = 0;      ///< kept of stdout, and of stderr
+  std::uint64_t output_bytes_max = 0;      ///< kept of stdout, and again of stderr
   std::uint64_t memory_bytes_max = 0;      ///< 0: no limit
-  std::vector<std::string> environment{};  ///< as protocol::command_job has it
-  const result_files* files = nullptr;     ///< of --results; outlives it
+  std::vector<std::string> environment{};  ///< in the form of protocol::command_job
+  const result_files* files = nullptr;     ///< for --results; outlives the work
 };
-/// `as_given` identifies it in a journal.
+/// `as_given` identifies the command in a journal.
 [[nodiscard]] std::unique_ptr<work> run_command_line(command_template command, std::string as_given,
                                                      exit_rule exits, command_settings settings);
 
-/// Gives jobs to a pool. Pool and work outlive it and the jobs.
+/// Submits jobs to a pool. Pool and work must outlive this object and the jobs.
 class job_starter {
  public:
   job_starter(Pool& pool, const work& what) : pool_(pool), what_(what) {}
 
-  /// A map_run::starter.
+  /// Implements map_run::starter.
   result<void> start(const map_line& line, const map_run::settle& settled);
-  /// Cancels all jobs that have not begun, and those that are started later. From any thread.
+  /// Cancels all jobs that have not begun, including those started later. Any thread.
   void cancel_waiting();
 
  private:

@@ -1,5 +1,5 @@
-// Restores the order of the input for lines that arrive in any order. Pure. The caller limits its memory by
-// checking size() and bytes() before it calls expect().
+// Puts lines that arrive in any order into the order of the input. Pure. The caller limits its memory by
+// checking size() and bytes() before calling expect().
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@ class ordered_lines {
  public:
   /// A line will arrive for this index. Indices increase, not necessarily by one.
   void expect(std::uint64_t index);
-  /// Once for each expected index. `held` is kept until the line is taken.
+  /// Call once for each expected index. Keeps `held` until the line is taken.
   void arrived(std::uint64_t index, std::string line, std::shared_ptr<const void> held = {});
 
   /// The next line, if it has arrived.
   std::optional<std::string> next();
 
-  /// Whether next() would return one.
+  /// Whether next() would return a line.
   [[nodiscard]] bool ready() const noexcept { return !waiting_.empty() && waiting_.front().line; }
-  /// Expected lines that were not taken yet.
+  /// The number of expected lines that have not been taken.
   [[nodiscard]] std::size_t size() const noexcept { return waiting_.size(); }
-  /// Of the lines that have arrived.
+  /// The bytes of lines that have arrived.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:

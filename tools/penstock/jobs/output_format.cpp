@@ -24,7 +24,7 @@ std::string bytes_of(const json& result, const std::string& name) {
   return text != result.end() ? text_of(*text) : std::string();
 }
 
-/// Each line of the text after the tag and a tab. The last one gets a line feed, too.
+/// Puts the tag and a tab before each line of the text. Ends the last line with a line feed as well.
 std::string with_tag(const std::string& tag, std::string_view text) {
   std::string tagged;
   while (!text.empty()) {

@@ -1,4 +1,4 @@
-// How the outcome of a job is written: as a line of JSON, or as what the command or function itself gave. Pure.
+// Writes the outcome of a job: as a line of JSON, or as the plain output of the command or function. Pure.
 #pragma once
 
 #include "tools/penstock/jobs/line_rules.hpp"
@@ -12,20 +12,21 @@ namespace penstock::cli {
 enum class output_format : std::uint8_t {
   json,
   raw,     ///< stdout of the command, or the function's result, byte for byte
-  tagged,  ///< the same, each line after the input line and a tab
+  tagged,  ///< the same, but each line follows the input line and a tab
 };
 
 struct written_outcome {
   std::string out;  ///< for the output
-  std::string err;  ///< for stderr: what the command wrote there; empty for JSON
-  /// raw, tagged: bytes of its stdout that were not kept
+  std::string err;  ///< for stderr: what the command wrote to its stderr; empty for JSON
+  /// raw, tagged: bytes of stdout that were dropped
   std::uint64_t missing = 0;
 };
 
-/// `line` is a line as output_line() writes it, of this run or from the journal of an earlier one. `lines`: text for commands.
+/// `line` is a line written by output_line(), in this run or in an earlier one with the same journal.
+/// `lines`: text for commands.
 [[nodiscard]] written_outcome written_as(output_format format, line_rule lines, std::string&& line);
 
-/// Standard base64. Decoding drops what is behind the first invalid character.
+/// Standard base64. Decoding ignores everything from the first invalid character on.
 [[nodiscard]] std::string base64(std::string_view bytes);
 [[nodiscard]] std::string from_base64(std::string_view text);
 

@@ -22,7 +22,7 @@ output_stream::output_stream(int fd) : fd_(fd), news_(::eventfd(0, EFD_CLOEXEC))
   if (!S_ISFIFO(facts.st_mode) && !S_ISCHR(facts.st_mode)) return;
   own_.reset(
       ::open(fmt::format("/proc/self/fd/{}", fd).c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  // It may be another user's pipe. Then poll() says that a piece of this size has room.
+  // It may be another user's pipe. Then poll() guarantees room for a piece of this size.
   kind_ = own_ ? kind::never_waits : kind::in_pieces;
 }
 
@@ -40,12 +40,12 @@ ssize_t output_stream::write_some(std::string_view text) const noexcept {
 int output_stream::wait_for_room() const {
   while (true) {
     const auto patience = static_cast<int>(patience_.load());
-    // Once there is a deadline, there are no more news.
+    // Once a deadline is set, there is no further news to wait for.
     std::array<pollfd, 2> awaited{
         {{own_ ? own_.get() : fd_, POLLOUT, 0}, {patience < 0 ? news_.get() : -1, POLLIN, 0}}};
     const int ready = ::poll(awaited.data(), awaited.size(), patience);
     if (ready == 0) return ETIMEDOUT;
-    if (ready > 0 && awaited[0].revents != 0) return 0;  // also an error, which write() names
+    if (ready > 0 && awaited[0].revents != 0) return 0;  // or an error, which write() reports
   }
 }
 

@@ -1,4 +1,5 @@
-// Writes results to a descriptor whose reader may stop reading, as `less` does: another thread can end the wait.
+// Writes results to a descriptor whose reader may stop reading, as `less` does; another thread can end the
+// wait.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -12,17 +13,18 @@
 
 namespace penstock::cli {
 
-/// write() is for one thread, give_up_after() for any.
+/// One thread calls write(); any thread may call give_up_after().
 class output_stream {
  public:
-  /// `fd` outlives it. A pipe and a terminal are opened again, so that nobody else's descriptor becomes non-blocking.
+  /// `fd` must outlive this object. A pipe or terminal is opened again, so that other processes' descriptors
+  /// do not become non-blocking.
   explicit output_stream(int fd);
 
-  /// Writes all bytes, and waits for room. Returns 0, an errno, or ETIMEDOUT: give_up_after() was called, and the reader took
-  /// nothing for that long.
+  /// Writes all bytes, waiting for room. Returns 0, an errno, or ETIMEDOUT: give_up_after() was called, and
+  /// the reader took nothing for that long.
   [[nodiscard]] int write(std::string_view text);
 
-  /// A write makes no progress for this long: give it up, now and later.
+  /// Gives up a write that makes no progress for this long, now and later.
   void give_up_after(std::chrono::milliseconds patience) noexcept;
 
  private:

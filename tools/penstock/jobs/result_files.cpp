@@ -25,7 +25,7 @@ result<std::unique_ptr<result_files>> result_files::open(const std::string& fold
   unique_fd lock(::open(whole.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock)
     return refuse_os(errc::io, errno, fmt::format("opening the folder '{}' of --results", printable(folder)));
-  // Some network file systems have no locks; there a run does without.
+  // Some network file systems have no locks; runs there work without one.
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     return refuse(errc::io, "another run is writing its results to '{}'", printable(folder));
   if (::access(whole.c_str(), W_OK | X_OK) != 0)

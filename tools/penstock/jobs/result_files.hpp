@@ -1,5 +1,5 @@
-// The files of `penstock map --results DIR`: DIR/INDEX.stdout and DIR/INDEX.stderr of a command, DIR/INDEX.result of a
-// function, byte for byte and whole.
+// The files of `penstock map --results DIR`: DIR/INDEX.stdout and DIR/INDEX.stderr for a command,
+// DIR/INDEX.result for a function; complete and byte for byte.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -15,12 +15,13 @@ namespace penstock::cli {
 
 class result_files {
  public:
-  /// Makes the folder if there is none. Refuses (errc::io) one that another run is writing to.
+  /// Creates the folder if it is missing. Refuses (errc::io) a folder that another run is writing to.
   static result<std::unique_ptr<result_files>> open(const std::string& folder);
 
-  /// An absolute path without the ending.
+  /// An absolute path without the suffix.
   [[nodiscard]] std::string path_of(std::uint64_t index) const;
-  /// Writes the result of a function: under another name first, so that no half of it is ever there. Thread-safe.
+  /// Writes a function's result: first under another name, so that an incomplete file never has the final
+  /// name. Thread-safe.
   result<void> write(std::uint64_t index, std::span<const std::byte> bytes) const;
 
  private:

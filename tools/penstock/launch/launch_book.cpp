@@ -17,7 +17,7 @@ supervision::hang_settings clocks_of(const launch_rules& rules) {
   return {.start_deadline = rules.start_deadline,
           .heartbeat_timeout = rules.lost_after,
           .item_timeout =
-              rules.lost_after};  // a user's step may take any time: no rank is ever busy with an item
+              rules.lost_after};  // a user's step may take any time: no rank ever counts as busy with an item
 }
 
 }  // namespace
@@ -67,7 +67,8 @@ std::vector<launch_command> launch_book::advance(steady_time now) {
   return std::exchange(outbox_, {});
 }
 
-/// Time in which the launcher did not run does not count (rule W10): what the ranks sent has not been read yet.
+/// Excludes time in which the launcher did not run (rule W10): messages sent meanwhile have not been read
+/// yet.
 void launch_book::note_lateness(steady_time now) {
   const nanoseconds since = now - looked_.value_or(now);
   looked_ = now;
@@ -151,7 +152,7 @@ void launch_book::started(std::uint32_t rank, pid_t pid) {
   r.pid = pid;
   rank_life& l = lives_[rank];
   l.ending.started();
-  // It was given up, or the round ended, while it was being started.
+  // The rank was given up, or the round ended, while it was starting.
   if (l.ending.killed()) {
     outbox_.emplace_back(signal_rank{rank, SIGKILL});
   } else if (stage_ == stage::ending) {
@@ -161,7 +162,7 @@ void launch_book::started(std::uint32_t rank, pid_t pid) {
 
 void launch_book::start_failed(std::uint32_t rank, std::string why, steady_time now) {
   rank_facts& r = ranks_[rank];
-  if (r.now == rank_state::gone) return;  // it had been given up
+  if (r.now == rank_state::gone) return;  // the rank had already been given up
   r.now = rank_state::gone;
   r.pid = -1;
   r.ended = now;
@@ -183,7 +184,7 @@ void launch_book::heard(std::uint32_t rank, std::uint64_t batches, std::uint64_t
 }
 
 void launch_book::group_over(std::uint32_t rank, launch_outcome how, steady_time now) {
-  if (!restarts_single() || how == launch_outcome::failed) return;  // the exit code says that
+  if (!restarts_single() || how == launch_outcome::failed) return;  // the exit code says so
   lives_[rank].knows_end = true;
   if (group_end_) return;
   group_end_ = how;
@@ -199,7 +200,7 @@ bool launch_book::hung(std::uint32_t rank) const {
 void launch_book::exited(std::uint32_t rank, const process::exit_report& end, steady_time now,
                          oom_killer oom) {
   rank_facts& r = ranks_[rank];
-  if (r.now == rank_state::gone) return;  // it had been given up, and has now ended
+  if (r.now == rank_state::gone) return;  // the rank had been given up and has now exited
   r.now = rank_state::gone;
   r.ended = now;
   r.end = hung(rank) ? lives_[rank].ending.reason() : end_text(end);
@@ -210,7 +211,7 @@ void launch_book::exited(std::uint32_t rank, const process::exit_report& end, st
   if (end.exited_with(0)) return;
   if (!restarts_single() || stage_ != stage::running) return fail(rank, r.pid, r.end, now);
   if (end.ending == how::exited && !hung(rank)) {
-    // Somebody has stopped this rank alone; a group stops as one.
+    // Only this rank was stopped; a group stops as a whole.
     if (end.code == exit_interrupted || end.code == exit_terminated) return stop(SIGTERM, false, now);
     return fail(rank, r.pid, r.end, now);
   }
@@ -244,7 +245,7 @@ void launch_book::lose(std::uint32_t rank, std::string how, const supervision::r
   r.restarts_at = decided.at;
 }
 
-/// Ranks that wait for their restart are not started any more.
+/// Ranks that wait for their restart will not start.
 void launch_book::forget_restarts(steady_time now) {
   for (rank_facts& r : ranks_) {
     if (r.restarts_at == never) continue;
@@ -274,8 +275,8 @@ void launch_book::stop(int signal, bool at_once, steady_time now) {
 
 // ---- the end of a round -----------------------------------------------------------------------------------
 
-/// Each rank gets this signal, unless the round is ending already, and SIGKILL after `grace`; a second call can only
-/// shorten that.
+/// Sends each rank this signal, unless the round is already ending, and SIGKILL after `grace`. A second call
+/// can only shorten that.
 void launch_book::end_round(int signal, nanoseconds grace, steady_time now) {
   forget_restarts(now);
   const bool first = stage_ != stage::ending;
@@ -300,7 +301,7 @@ void launch_book::end_processes(steady_time now) {
   }
 }
 
-/// It survives SIGKILL: only an uninterruptible system call takes this long.
+/// The rank survives SIGKILL: only an uninterruptible system call takes this long.
 void launch_book::write_off(std::uint32_t rank, steady_time now) {
   rank_facts& r = ranks_[rank];
   r.left_behind = true;

@@ -1,23 +1,25 @@
-// When the ranks of a group are started, signalled and given up: the decisions of `penstock launch`. Pure: events come
-// in as calls with the time, commands come out of advance(). It decides for the group; each process is watched and ended
-// like every other child (runtime/supervision: hang_detector, termination, restart_policy).
+// Decides for `penstock launch` when a group's ranks start, get signals and are given up. Pure: events come
+// in as calls with the time, commands come out of advance(). It decides for the group; each process is
+// watched and ended like every other child (runtime/supervision: hang_detector, termination, restart_policy).
 //
 //            all started            a rank fails, or stop()              all gone
 //   begin ----------------> running -----------------------> ending ----------------> over
 //                              ^                                |
 //                              +--------------------------------+  a restart is left
 //
-// Ranks form a group: a collective operation with a missing member never ends. So a rank that fails (an exit
-// code other than 0, a signal, a failed start) ends the others, and they restart together, as torchrun does.
-// A rank that exits with 0 has finished; the others continue.
+// Ranks form a group: a collective operation with a missing member never ends. A rank that fails (an exit
+// code other than 0, a signal, a failed start) therefore ends the others, and all restart together, as with
+// torchrun. A rank that exits with 0 has finished; the others continue.
 //
-// Ranks that can resume (`restart_one`) are different. One that is lost - a signal ended it, it cannot be started, it sends
-// nothing within `start_deadline`, or later nothing for `lost_after` - is started again by itself, by the policy of workers
-// and owners, while the others keep running. An exit code is the session's own decision and ends the group: with a failure,
-// or, if somebody has stopped this rank alone, by stopping the others too. What the policy gives up fails as above, and so
-// does a rank that survives SIGKILL: its successor would need the same GPU.
-// Such ranks are sessions of one group, and report its end. After that no process finds the group any more: a rank that is
-// lost then is started to deliver the rest without it, and one that still looks for it is killed and started that way.
+// Ranks that can resume (`restart_one`) are different. Such a rank is lost if a signal ends it, if it cannot
+// start, if it sends nothing within `start_deadline`, or later nothing for `lost_after`. It restarts alone,
+// by the policy of workers and owners, while the others keep running. An exit code is the session's own
+// decision and ends the group: with a failure, or by stopping the other ranks too if only this rank was
+// stopped. A rank that the policy gives up fails as above, as does a rank that survives SIGKILL: its
+// successor would need the same GPU.
+// Such ranks are sessions of one group and report its end. From then on no process can find the group: a rank
+// lost afterwards is started to deliver the rest without it, and a rank that still looks for the group is
+// killed and started that way.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -36,14 +38,15 @@ namespace penstock::cli {
 
 struct launch_rules {
   std::uint32_t ranks = 1;
-  std::uint32_t max_restarts = 0;  ///< of all ranks together
-  /// Of a single rank; none: a lost rank ends the others.
+  std::uint32_t max_restarts = 0;  ///< for all ranks together
+  /// For a single rank; none: a lost rank ends the others.
   std::optional<supervision::restart_settings> restart_one{};
-  /// For executing the program; with restart_one also from then until the rank's first line.
+  /// For executing the program; with restart_one, until the rank's first line.
   nanoseconds start_deadline{30'000'000'000};
   /// With restart_one: how long a rank may send nothing after its first line.
   nanoseconds lost_after{10'000'000'000};
-  /// How long after the first rank all others know that their group is over. They learn it within a second.
+  /// How much later than the first rank all others know that their group has ended. They learn it within a
+  /// second.
   nanoseconds left_behind_after{2'000'000'000};
   /// The time between SIGTERM and SIGKILL: after a failure, and after the user's first signal.
   nanoseconds grace_after_failure{4'000'000'000};
@@ -53,28 +56,28 @@ struct launch_rules {
 
 struct start_rank {
   std::uint32_t rank = 0;
-  bool alone = false;  ///< it delivers the rest without the group, which has finished
+  bool alone = false;  ///< delivers the rest without the group, which has finished
 };
-/// Send to the rank's process group. SIGKILL to one that is being started gives the start up.
+/// Send to the rank's process group. SIGKILL cancels the start of a rank that is still starting.
 struct signal_rank {
   std::uint32_t rank = 0;
   int signal = 0;
 };
-/// It survives SIGKILL, and the group ends without it; for the log.
+/// The rank survives SIGKILL, and the group ends without it. For the log.
 struct leave_behind {
   std::uint32_t rank = 0;
 };
-/// All ranks of this round are gone: kill processes that they left behind, then start the next round.
+/// All ranks of this round are gone: kill processes that they left, then start the next round.
 struct clear_round {};
 
 using launch_command = std::variant<start_rank, signal_rank, leave_behind, clear_round>;
 
 enum class launch_outcome : std::uint8_t { finished, stopped, failed };
 
-/// The failure that ended a round. Later ones are consequences.
+/// The failure that ended a round. Later failures are consequences.
 struct launch_cause {
   std::uint32_t rank = 0;
-  pid_t pid = -1;    ///< -1: it could not be started
+  pid_t pid = -1;    ///< -1: it could not start
   std::string text;  ///< "exit code 3", "SIGSEGV"
 };
 
@@ -82,25 +85,25 @@ struct rank_facts {
   enum class state : std::uint8_t { waiting, starting, running, gone };
   state now = state::waiting;
   pid_t pid = -1;               ///< of the last process
-  std::uint32_t starts = 0;     ///< processes so far
-  std::string end;              ///< how the last process ended, as text; empty: it has not ended
+  std::uint32_t starts = 0;     ///< number of processes so far
+  std::string end;              ///< how the last process ended, as text; empty: it is running
   std::optional<int> code{};    ///< its exit code
   std::optional<int> signal{};  ///< or the signal that ended it
   steady_time began{};
   steady_time ended{};
   bool left_behind = false;  ///< it survived SIGKILL
-  /// When it is started again by itself; `never`: it is not.
+  /// When the rank restarts alone; `never`: it does not.
   steady_time restarts_at = never;
 };
 
 /// Whether the kernel's OOM killer explains a SIGKILL.
 enum class oom_killer : std::uint8_t { did_it, did_not };
 
-/// What launch_run reads about a running rank when it polls.
+/// What launch_run reads about a running rank at each poll.
 struct rank_sign {
   std::uint32_t rank = 0;
-  bool traced = false;       ///< a debugger is attached: its clocks are paused
-  std::string wait_channel;  ///< the kernel function that its first thread waits in; empty: unknown
+  bool traced = false;       ///< a debugger is attached: the rank's clocks are paused
+  std::string wait_channel;  ///< the kernel function in which its first thread waits; empty: unknown
 };
 
 /// "exit code 3", "SIGSEGV".
@@ -120,24 +123,24 @@ class launch_book {
   void start_failed(std::uint32_t rank, std::string why, steady_time now);
   void exited(std::uint32_t rank, const process::exit_report& end, steady_time now,
               oom_killer oom = oom_killer::did_not);
-  /// A line of this rank: how many batches its process has delivered, and how often its session has shown that it works.
-  /// A line with the same number of beats as before is no sign of life.
+  /// A line of this rank: how many batches its process has delivered, and how many beats its session has
+  /// shown. A line with the same number of beats as before is no sign of life.
   void heard(std::uint32_t rank, std::uint64_t batches, std::uint64_t beats, steady_time now);
-  /// The state of all running ranks; `start`: what the current start waits for. Call about every tick().
+  /// The state of all running ranks; `start`: what the current start waits for. Call about once per tick().
   void look(steady_time now, const std::vector<rank_sign>& signs, const std::string& start);
   [[nodiscard]] nanoseconds tick() const noexcept;
   /// This rank reports that its group has finished, or was stopped.
   void group_over(std::uint32_t rank, launch_outcome how, steady_time now);
-  /// The user's first and second signal. The first one is passed on; the second kills.
+  /// The user's first and second signal. The first is passed on; the second kills.
   void stop(int signal, bool at_once, steady_time now);
 
   [[nodiscard]] bool over() const noexcept { return stage_ == stage::over; }
   /// Valid once over().
   [[nodiscard]] launch_outcome outcome() const noexcept { return outcome_; }
   [[nodiscard]] const std::optional<launch_cause>& first_cause() const noexcept { return cause_; }
-  /// Of all ranks together.
+  /// Restarts of all ranks together.
   [[nodiscard]] std::uint32_t rounds_restarted() const noexcept { return restarts_; }
-  /// The same, and those of single ranks.
+  /// The same plus restarts of single ranks.
   [[nodiscard]] std::uint32_t restarts() const noexcept { return restarts_ + single_restarts_; }
   [[nodiscard]] const std::vector<rank_facts>& ranks() const noexcept { return ranks_; }
 
@@ -151,10 +154,10 @@ class launch_book {
     supervision::termination ending;
     std::uint64_t batches = 0;
     std::uint64_t beats = 0;
-    bool spoke = false;        // its first line has come
-    bool traced = false;       // as of the last look
-    bool knows_end = false;    // of the group; or does not need to
-    bool left_behind = false;  // killed because it looks for a group that is over
+    bool spoke = false;        // its first line has arrived
+    bool traced = false;       // at the last poll
+    bool knows_end = false;    // knows that the group has ended, or need not know
+    bool left_behind = false;  // killed because it looks for a group that has ended
   };
 
   void start_all(steady_time now);
@@ -163,9 +166,9 @@ class launch_book {
   void note_lateness(steady_time now);
   [[nodiscard]] bool looks_for_its_group(std::uint32_t rank) const;
   void kill_left_behind(steady_time now);
-  /// Whether it is ended because it hangs: then it is lost, whatever its exit code.
+  /// Whether the rank is being ended because it hangs: it is then lost, whatever its exit code.
   [[nodiscard]] bool hung(std::uint32_t rank) const;
-  /// A rank's process is gone for no reason of its own.
+  /// Handles the loss of a rank's process through no decision of its own.
   void lose(std::uint32_t rank, std::string how, const supervision::restart_decision& decided,
             steady_time now);
   void forget_restarts(steady_time now);
@@ -181,13 +184,13 @@ class launch_book {
   launch_rules rules_;
   std::vector<rank_facts> ranks_;
   std::vector<rank_life> lives_;
-  supervision::hang_detector hangs_;  // of ranks that can resume
+  supervision::hang_detector hangs_;  // for ranks that can resume
   std::vector<launch_command> outbox_;
   stage stage_ = stage::begin;
   bool stopped_ = false;
   int ending_with_ = 0;                      // the signal that ends this round
   std::optional<steady_time> looked_;        // the last call of advance()
-  std::optional<launch_outcome> group_end_;  // as a rank has reported it
+  std::optional<launch_outcome> group_end_;  // as reported by a rank
   steady_time group_end_known_ = never;
   std::optional<launch_cause> cause_;
   std::uint32_t restarts_ = 0;

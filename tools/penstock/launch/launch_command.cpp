@@ -1,4 +1,4 @@
-// launch: starts one process per GPU, with the environment that torchrun sets, and ends them together.
+// launch: starts one process per GPU with the environment of torchrun, and ends them together.
 #include "runtime/base/counted.hpp"
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"
@@ -38,7 +38,7 @@ constexpr nanoseconds shortest_start_deadline = std::chrono::seconds(5);
 
 struct launch_options {
   std::vector<std::string> words;
-  config_source source;  // of FILE
+  config_source source;  // for FILE
   std::optional<std::uint64_t> batches;
   bool digest = false;
   std::string sink;
@@ -63,14 +63,15 @@ std::string from_environment(const char* name, std::string otherwise) {
   return value != nullptr && *value != '\0' ? value : otherwise;
 }
 
-/// Its name rather than /proc/self/exe, which ps would show as "exe"; that only if the file has been replaced.
+/// Our path rather than /proc/self/exe, which ps would show as "exe"; the latter only if the file was
+/// replaced.
 std::string own_program() {
   std::error_code gone;
   const auto file = std::filesystem::read_symlink("/proc/self/exe", gone);
   return !gone && ::access(file.c_str(), X_OK) == 0 ? file.string() : "/proc/self/exe";
 }
 
-/// Where the ranks meet, and what they know each other by.
+/// Adds the ranks' meeting place and their common secret.
 result<void> add_meeting_place(launch_names& names) {
   constexpr std::size_t secret_bytes = 32;
   constexpr std::size_t name_bytes = 8;
@@ -83,7 +84,7 @@ result<void> add_meeting_place(launch_names& names) {
   return {};
 }
 
-/// Sessions are started again one by one, from where they were.
+/// Sessions restart one by one, where they were.
 result<void> make_resumable(launch_work& work, const launch_options& o) {
   work.resumable = true;
   if (o.state.empty()) return {};
@@ -160,7 +161,7 @@ std::vector<std::string> run_arguments(const launch_options& o) {
   return words;
 }
 
-/// Loads the file like the first rank will, so that an error is reported once, before anything starts.
+/// Loads the file as the first rank will, so that an error is reported once, before anything starts.
 tl::expected<config_file::loaded_config, config_file::rejection> load_as_rank(const launch_options& o,
                                                                               std::size_t ranks) {
   config_source source = o.source;
@@ -169,7 +170,7 @@ tl::expected<config_file::loaded_config, config_file::rejection> load_as_rank(co
   return load(source);
 }
 
-/// A file that cannot be read is told as everywhere else, whatever GPUs there are.
+/// Reports an unreadable file as everywhere else, whatever GPUs there are.
 std::optional<config_file::rejection> trouble_with_file(const launch_options& o) {
   if (!o.is_file()) return std::nullopt;
   auto loaded = load_as_rank(o, 1);
@@ -177,7 +178,7 @@ std::optional<config_file::rejection> trouble_with_file(const launch_options& o)
   return std::move(loaded.error());
 }
 
-/// A lost session is started again, unless the file says "fail".
+/// A lost session restarts, unless the file says "fail".
 bool waits_for_lost(const config_file::loaded_config& loaded) {
   return !loaded.sources.contains("group.on_lost_rank") ||
          loaded.values.group.on_lost_rank == lost_rank_rule::wait;
@@ -186,7 +187,7 @@ bool waits_for_lost(const config_file::loaded_config& loaded) {
 session_work session_of(const launch_options& o, const config_file::loaded_config& loaded,
                         const std::string& report_folder) {
   std::vector<std::string> arguments = run_arguments(o);
-  // A lost rank is started again by itself.
+  // A lost rank restarts alone.
   if (waits_for_lost(loaded)) {
     arguments.emplace_back("--set");
     arguments.emplace_back("group.on_lost_rank=wait");
@@ -198,7 +199,7 @@ session_work session_of(const launch_options& o, const config_file::loaded_confi
 void follow_rules_of(launch_rules& rules, const config_file::loaded_config& loaded) {
   const group_config& group = loaded.values.group;
   rules.lost_after = group.lost_after;
-  // A rank that hangs is replaced before its group gives up waiting for it.
+  // Replace a hung rank before its group gives up waiting for it.
   rules.start_deadline = std::max<nanoseconds>(group.join_timeout / 4, shortest_start_deadline);
   // Rank 0 stays 4 s for ranks that may still arrive (rule G30), and then writes its report.
   rules.grace_after_failure = std::chrono::seconds(5);
@@ -236,7 +237,7 @@ int tell_end(const launch_options& o, const launch_work& work, const launch_resu
 int launch(launch_options o) {
   if (o.is_file()) o.source.file = o.words[0];
   if (const auto no = trouble_with_file(o)) return tell_rejection(*no, o.json);
-  stop_signals signals;  // before any thread
+  stop_signals signals;  // before any thread starts
   auto work = prepare(o);
   if (!work)
     return refuse_with(work.error().code == errc::usage ? exit_usage : exit_failed, work.error(), o.json);
@@ -252,7 +253,7 @@ int launch(launch_options o) {
     sessions = session_of(o, *loaded, reports.path());
     follow_rules_of(work->rules, *loaded);
     work->arguments = [&work, &sessions](std::uint32_t rank) {
-      std::error_code ignored;  // what an earlier process wrote
+      std::error_code ignored;  // written by an earlier process
       std::filesystem::remove(report_path(*sessions, rank), ignored);
       return rank_arguments(*sessions, work->places[rank], rank);
     };

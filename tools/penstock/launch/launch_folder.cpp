@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view unique = "XXXXXX";
 constexpr int attempts = 100;
 
-/// Whoever has the same folder of control sockets has the same folders of launchers. Others may share $TMPDIR: another
-/// user, and the same one in a container or with a runtime folder of its own.
+/// Processes with the same folder of control sockets share the folders of launchers. $TMPDIR may be shared
+/// more widely: by another user, or by the same user in a container or with a different runtime folder.
 std::string prefix() {
   return fmt::format("penstock-launch-{:016x}-", fnv1a(control::socket_folder().native()));
 }
@@ -33,7 +33,7 @@ unique_fd opened(const fs::path& folder) {
   return unique_fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-/// 0, or the error; EWOULDBLOCK: another process has the lock.
+/// 0, or an errno; EWOULDBLOCK: another process has the lock.
 int try_to_lock(const unique_fd& folder) {
   while (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EINTR) return errno;
@@ -49,7 +49,8 @@ bool is_still_there(const fs::path& path, const unique_fd& folder) {
          by_path.st_ino == by_fd.st_ino && by_path.st_dev == by_fd.st_dev;
 }
 
-/// The lock of a folder whose launcher is gone; nothing if it is in use, or is not such a folder of this user.
+/// The lock of a folder whose launcher is gone; empty if the folder is in use, or is no launcher folder of
+/// this user.
 unique_fd lock_of_left(const fs::path& path) {
   const std::string name = path.filename().string();
   const std::string mine = prefix();
@@ -60,7 +61,7 @@ unique_fd lock_of_left(const fs::path& path) {
   return try_to_lock(folder) == 0 ? std::move(folder) : unique_fd();
 }
 
-/// In $TMPDIR, with their locks.
+/// The launcher folders in $TMPDIR whose launchers are gone, with their locks.
 std::vector<std::pair<fs::path, unique_fd>> left_folders() {
   std::vector<std::pair<fs::path, unique_fd>> left;
   std::error_code trouble;
@@ -85,12 +86,13 @@ result<void> launch_folder::make() {
   std::error_code trouble;
   const fs::path parent = fs::temp_directory_path(trouble);
   if (trouble) return refuse_os(errc::io, trouble.value(), what);
-  // Whoever looks for folders without a launcher may find it before it is locked: then another one is made.
+  // A process that looks for abandoned folders may find this one before it is locked: then make another one.
   for (int i = 0; i < attempts; ++i) {
     std::string path = (parent / (prefix() + std::string(unique))).string();
     if (::mkdtemp(path.data()) == nullptr) return refuse_os(errc::io, errno, what);
     unique_fd lock = opened(path);
-    // A file system without locks is no reason to refuse: there nobody can take the folder for a left one.
+    // A file system without locks is no reason to refuse: there, no process can mistake the folder for an
+    // abandoned one.
     if (!lock || try_to_lock(lock) == EWOULDBLOCK || !is_still_there(path, lock)) {
       ::rmdir(path.c_str());
       continue;

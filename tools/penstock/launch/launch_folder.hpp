@@ -1,5 +1,6 @@
-// The temporary folder of a launcher, in which its sessions write their reports. The launcher holds a lock on it, so that
-// others can tell a folder in use from one whose launcher was killed. Used by launch, doctor and sessions --prune.
+// The temporary folder of a launcher, in which its sessions write their reports. The launcher locks it, so
+// that other processes can distinguish a folder in use from one whose launcher was killed. Used by launch,
+// doctor and sessions --prune.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -12,7 +13,7 @@
 
 namespace penstock::cli {
 
-/// Made in $TMPDIR, removed with its contents.
+/// Created in $TMPDIR; removed with its contents.
 class launch_folder {
  public:
   launch_folder() = default;
@@ -28,9 +29,10 @@ class launch_folder {
   unique_fd lock_;
 };
 
-/// Folders of launchers that are gone and had the control sockets where this process has them; sorted.
+/// The folders of launchers that are gone and used the same folder of control sockets as this process;
+/// sorted.
 [[nodiscard]] std::vector<std::filesystem::path> left_launch_folders();
-/// Removes them, and returns how many.
+/// Removes these folders and returns their number.
 std::size_t remove_left_launch_folders();
 
 }  // namespace penstock::cli

@@ -1,4 +1,4 @@
-// What this machine has for ranks: cores, GPUs, a port, random names. Used by launch.
+// This machine's resources for ranks: cores, GPUs, a port, random names. Used by launch.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -11,13 +11,14 @@
 
 namespace penstock::cli {
 
-/// Ascending; empty if the kernel does not say.
+/// Ascending; empty if the kernel does not report them.
 [[nodiscard]] std::vector<int> allowed_cores();
-/// Looked for in a separate process: CUDA in this one would leave a context, or hang with the driver.
+/// Queried in a separate process: CUDA in this one would leave a context, or hang with the driver.
 [[nodiscard]] result<std::vector<launch_gpu>> visible_gpus();
-/// A port that is free now. It may be taken by the time the ranks' program uses it, as with every launcher.
+/// A port that is free now. Another process may take it before the ranks' program does, as with every
+/// launcher.
 [[nodiscard]] result<std::uint16_t> free_port();
-/// So many random bytes from the kernel, in hexadecimal digits.
+/// This many random bytes from the kernel, as hexadecimal digits.
 [[nodiscard]] result<std::string> random_text(std::size_t bytes);
 
 }  // namespace penstock::cli

@@ -40,7 +40,7 @@ std::string names_of(const std::vector<launch_gpu>& gpus) {
 void share(const std::vector<int>& cores, const std::vector<rank_place*>& ranks) {
   const std::size_t each = cores.size() / ranks.size();
   if (each == 0) return;
-  const std::size_t more = cores.size() % ranks.size();  // this many ranks get one core more
+  const std::size_t more = cores.size() % ranks.size();  // this many ranks get an additional core
   std::size_t next = 0;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const std::size_t count = each + (r < more ? 1 : 0);
@@ -59,7 +59,7 @@ void share_cores(std::vector<rank_place>& places, const std::vector<int>& allowe
     }
     by_cores[near.empty() ? allowed : near].push_back(&place);
   }
-  // A rank without a binding would also run on cores that are reserved for another one.
+  // An unbound rank would also run on cores that are reserved for other ranks.
   if (by_cores.size() > 1 && by_cores.contains(allowed)) {
     std::vector<rank_place*> all;
     for (rank_place& place : places) all.push_back(&place);

@@ -1,4 +1,4 @@
-// What each rank of a group gets: its GPU, its cores, its environment. Pure.
+// Plans each rank of a group: its GPU, its cores, its environment. Pure.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -15,7 +15,7 @@ namespace penstock::cli {
 struct gpu_choice {
   enum class kind : std::uint8_t { all, some, host };
   kind which = kind::all;
-  std::vector<std::uint32_t> ordinals;  ///< some: as CUDA numbers the visible devices, each once
+  std::vector<std::uint32_t> ordinals;  ///< some: CUDA's numbers of visible devices, each once
   std::uint32_t host_ranks = 0;
 };
 inline constexpr std::uint32_t launch_ranks_max = 1024;
@@ -36,9 +36,9 @@ struct rank_place {
   std::vector<int> cores{};  ///< the cores that the rank may use; empty: all of ours
 };
 
-/// One place for each rank. `allowed`: the cores that we may use. Cores are shared among the ranks whose GPUs
-/// have the same cores nearby, in whole cores; if there are fewer cores than ranks, no rank is bound. Refuses
-/// (errc::usage) an ordinal that does not exist, listing the GPUs, and "all" without a GPU.
+/// One place per rank. `allowed`: the cores that we may use. Ranks whose GPUs are near the same cores share
+/// those, in whole cores; with fewer cores than ranks, no rank is bound. Refuses (errc::usage) a nonexistent
+/// ordinal, listing the GPUs, and "all" without a GPU.
 [[nodiscard]] result<std::vector<rank_place>> plan_places(const gpu_choice& choice,
                                                           const std::vector<launch_gpu>& gpus,
                                                           const std::vector<int>& allowed);
@@ -51,12 +51,11 @@ struct launch_names {
   std::uint32_t restarts_max = 0;  ///< --max-restarts
   std::string group_address{};     ///< PENSTOCK_GROUP_ADDR
   std::string group_secret{};  ///< PENSTOCK_GROUP_SECRET: never on a command line, which all users can read
-  std::uint32_t starts = 0;    ///< PENSTOCK_GROUP_STARTS: how often this rank was started before
+  std::uint32_t starts = 0;    ///< PENSTOCK_GROUP_STARTS: number of earlier starts of this rank
 };
 
-/// `base` with the variables of this rank, named as torchrun names them. CUDA_VISIBLE_DEVICES holds all
-/// chosen GPUs, in the order of ranks, so that device LOCAL_RANK is the rank's own; for ranks without a GPU
-/// it is empty.
+/// `base` with the variables of this rank, named as by torchrun. CUDA_VISIBLE_DEVICES lists all chosen GPUs
+/// in rank order, so that device LOCAL_RANK is the rank's own; for ranks without a GPU it is empty.
 [[nodiscard]] std::vector<std::string> rank_environment(std::vector<std::string> base,
                                                         const launch_names& names,
                                                         const std::vector<rank_place>& places,

@@ -58,7 +58,7 @@ void explain_cause(launch_result& r, const session_work& sessions) {
     return;
   }
   const rank_facts& other = r.ranks[*why.rank];
-  // Its end says how, unless it was a consequence.
+  // Say how that rank ended, unless its end was a consequence.
   if (other.pid == why.pid && other.code == exit_failed) text = other.end + ": " + text;
   r.cause = launch_cause{*why.rank, why.pid, std::move(text)};
 }
@@ -93,7 +93,7 @@ nlohmann::ordered_json group_report(const launch_work& work, const launch_result
                    {"outcome", name_of(r.outcome)}, {"error", nullptr},
                    {"error_kind", nullptr},         {"first_cause", nullptr},
                    {"restarts", r.restarts},        {"ranks", std::move(ranks)}};
-  // `penstock stop` and --batches: as `run`, each rank has exited with 0.
+  // `penstock stop` and --batches: each rank has exited with 0, as `run` does.
   const bool cut_short = std::ranges::any_of(
       all["ranks"], [](const ordered_json& rank) { return rank.value("outcome", "") == "stopped"; });
   if (r.outcome == launch_outcome::finished && cut_short) all["outcome"] = name_of(launch_outcome::stopped);

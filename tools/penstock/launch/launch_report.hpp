@@ -1,4 +1,4 @@
-// How a group ended: the table for people, and the report (schema penstock.group/1). Used by `launch`.
+// Describes how a group ended: as a table, and as a report (schema penstock.group/1). Used by `launch`.
 #pragma once
 
 #include "tools/penstock/launch/launch_run.hpp"
@@ -15,7 +15,7 @@ namespace penstock::cli {
 [[nodiscard]] const char* name_of(launch_outcome outcome);
 /// "rank 1 (pid 4711) ended: SIGKILL"; empty without a cause.
 [[nodiscard]] std::string cause_sentence(const launch_result& r);
-/// `sessions`: null if the ranks are programs; else their own reports are read from its folder.
+/// `sessions`: null if the ranks are programs; otherwise the ranks' own reports are read from its folder.
 [[nodiscard]] nlohmann::ordered_json group_report(const launch_work& work, const launch_result& r,
                                                   const session_work* sessions);
 [[nodiscard]] std::string rank_table(const launch_work& work, const launch_result& r, std::size_t width);
@@ -23,8 +23,8 @@ namespace penstock::cli {
 /// A file's contents; empty if there is none.
 [[nodiscard]] std::string text_of_file(const std::string& path);
 
-/// An exit code says little: adds what the session of the first cause reports. The first process to end may have learned of
-/// another rank's failure; then that rank is the cause.
+/// Adds what the session of the first cause reports, because an exit code says little. The first process to
+/// exit may have learned of another rank's failure; that rank is then the cause.
 void explain_cause(launch_result& r, const session_work& sessions);
 
 }  // namespace penstock::cli

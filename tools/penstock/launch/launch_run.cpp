@@ -21,9 +21,9 @@ namespace {
 using namespace std::chrono_literals;
 using clock = std::chrono::steady_clock;
 
-// Killed processes are gone within milliseconds, unless a system call cannot be interrupted.
+// Killed processes are gone within milliseconds, unless they are in an uninterruptible system call.
 constexpr auto strays_patience = std::chrono::milliseconds(1000);
-// The number of the channel in a rank.
+// The descriptor number of the channel in a rank.
 constexpr int channel_fd = 3;
 constexpr std::size_t lines_in_report = process::output_tail::lines_shown;
 
@@ -126,7 +126,7 @@ void launch_run::arm() {
 
 void launch_run::look() {
   look_at_ = clock::now() + book_.tick();
-  // A process that was just started, and may have ended already, is not known as a rank yet.
+  // A process that has just started, and may already have exited, is not yet known as a rank.
   if (starting_ == 0) reap_strays([this](pid_t pid) { return is_rank(pid); });
   if (work_.resumable) oom_.look(clock::now());
   std::vector<rank_sign> signs;
@@ -214,7 +214,7 @@ void launch_run::started(std::uint32_t rank, result<process::unclaimed_child> ch
   r.start.reset();
   if (!child) return tell_refused(rank, child.error().message);
   if (book_.ranks()[rank].now != rank_facts::state::starting)
-    return;  // given up: the child is killed with `child`
+    return;  // given up: destroying `child` kills it
   auto watched = process::child_process::watch(
       io_.context(), std::move(*child).claim(), {},
       {{},
@@ -254,11 +254,11 @@ void launch_run::exited(std::uint32_t rank, const process::exit_report& end) {
   const bool by_oom_killer = work_.resumable && killed && oom_.explains_death(clock::now());
   book_.exited(rank, end, clock::now(), by_oom_killer ? oom_killer::did_it : oom_killer::did_not);
   tell_end(rank);
-  // Destroy it later, because its callback is running now.
+  // Destroy the object later, because its callback is still running.
   boost::asio::post(io_.context(), [this] { act(); });
 }
 
-/// A session's workers end by themselves when it is gone; its GPU owner has the GPU until then.
+/// A session's workers exit by themselves when it is gone; its GPU owner holds the GPU until then.
 void launch_run::remove_strays_of(std::uint32_t rank) {
   ranks_[rank] = {};
   kill_strays_with({fmt::format("RANK={}", rank), "PENSTOCK_GROUP_ADDR=" + work_.names.group_address},
@@ -266,7 +266,7 @@ void launch_run::remove_strays_of(std::uint32_t rank) {
 }
 
 void launch_run::tell_refused(std::uint32_t rank, const std::string& why) {
-  if (book_.ranks()[rank].now != rank_facts::state::starting) return;  // given up
+  if (book_.ranks()[rank].now != rank_facts::state::starting) return;  // it was given up
   book_.start_failed(rank, why, clock::now());
   tell_end(rank);
 }
@@ -293,7 +293,7 @@ void launch_run::clear_round() {
     work_.tell(
         fmt::format("killed {} that the ranks had left behind", counted(killed, "process", "processes")));
   if (!work_.resumable || book_.over()) return;
-  // All ranks begin again from a step that all have delivered.
+  // All ranks restart from a step that all have delivered.
   if (const auto state = group_state_now(); state && !state->empty()) {
     for (rank_history& history : histories_) history.begin_from(*state);
   }
@@ -314,7 +314,7 @@ result<std::vector<std::byte>> launch_run::group_state_now() const {
   return schedule::serialise(*common);
 }
 
-/// On the thread in run(), because writing waits for the disk.
+/// Runs on the thread in run(), because writing waits for the disk.
 void launch_run::save_state() {
   std::promise<result<std::vector<std::byte>>> taken;
   boost::asio::post(io_.context(), [&] { taken.set_value(group_state_now()); });

@@ -27,19 +27,19 @@ namespace penstock::cli {
 struct launch_work {
   std::string program;                                                    ///< a path
   std::function<std::vector<std::string>(std::uint32_t rank)> arguments;  ///< argv[1..]
-  std::vector<std::string> environment;                                   ///< ours
+  std::vector<std::string> environment;                                   ///< base environment
   std::vector<rank_place> places;
   launch_names names;
   launch_rules rules;
-  /// The ranks are sessions that say where they are, and resume from there (rules.restart_one).
+  /// The ranks are sessions that report their positions and can resume (rules.restart_one).
   bool resumable = false;
-  std::vector<std::byte> state{};  ///< resumable: of the group, to begin from; empty: the beginning
-  std::string state_file{};        ///< resumable: where the group's state is kept; empty: nowhere
-  std::chrono::milliseconds state_every{10'000};  ///< how often it is written
-  bool all_to_stderr = false;                     ///< stdout is for the report
+  std::vector<std::byte> state{};  ///< resumable: the group's state to begin from; empty: the beginning
+  std::string state_file{};        ///< resumable: where to keep the group's state; empty: nowhere
+  std::chrono::milliseconds state_every{10'000};  ///< how often to write it
+  bool all_to_stderr = false;                     ///< stdout is reserved for the report
   bool prefixed = true;
-  std::vector<std::string> colours;              ///< of prefixes, by rank; empty: none
-  std::function<void(const std::string&)> tell;  ///< a line for the user; called on the io thread
+  std::vector<std::string> colours;              ///< prefix colours by rank; empty: none
+  std::function<void(const std::string&)> tell;  ///< prints a line for the user; called on the io thread
 };
 
 struct launch_result {
@@ -48,15 +48,15 @@ struct launch_result {
   std::uint32_t restarts = 0;
   std::vector<rank_facts> ranks;
   std::vector<std::string> last_lines;  ///< of each rank's stderr
-  std::vector<rank_history> histories;  ///< resumable: of each rank
-  /// Why the state file could not be written, the last time that it was tried.
+  std::vector<rank_history> histories;  ///< resumable: one per rank
+  /// Why the latest attempt to write the state file failed.
   std::optional<failure> state_trouble{};
 };
 
 class launch_run {
  public:
   launch_run(process::io_thread& io, launch_work work);
-  /// Kills all processes that still run.
+  /// Kills all processes that are still running.
   ~launch_run();
   launch_run(const launch_run&) = delete;
   launch_run& operator=(const launch_run&) = delete;
@@ -68,13 +68,13 @@ class launch_run {
 
  private:
   struct rank_process {
-    std::shared_ptr<process::start_control> start;  // while it is being started
+    std::shared_ptr<process::start_control> start;  // while the process is starting
     std::unique_ptr<process::child_process> child;
     std::unique_ptr<rank_output> out;
     std::unique_ptr<rank_output> err;
     std::unique_ptr<rank_news> news;
   };
-  /// Our ends of what a rank is connected to.
+  /// Our ends of the channel and pipes of a rank.
   struct rank_ends {
     unique_fd out;
     unique_fd err;
@@ -87,13 +87,13 @@ class launch_run {
   void start(const start_rank& order);
   void started(std::uint32_t rank, result<process::unclaimed_child> child, rank_ends ends);
   void start_failed(std::uint32_t rank, std::string why);
-  /// The channel's other end; the rank's first line is in it already.
+  /// Opens a channel whose other end already contains the rank's first line.
   result<unique_fd> open_channel(const start_rank& order, unique_fd& theirs);
   void remove_strays_of(std::uint32_t rank);
   void exited(std::uint32_t rank, const process::exit_report& end);
   void clear_round();
   void heard(std::uint32_t rank, const rank_progress& progress);
-  /// Of all ranks; empty while one of them has not sent any.
+  /// The common state of all ranks; empty until every rank has sent one.
   [[nodiscard]] result<std::vector<std::byte>> group_state_now() const;
   void save_state();
   void tell_refused(std::uint32_t rank, const std::string& why);
@@ -102,7 +102,7 @@ class launch_run {
   [[nodiscard]] std::string prefix_of(std::uint32_t rank) const;
   [[nodiscard]] bool is_rank(pid_t pid) const;
 
-  // All but `work_` on the io thread.
+  // Everything but `work_` is used on the io thread.
   process::io_thread& io_;
   launch_work work_;
   launch_book book_;
@@ -112,12 +112,12 @@ class launch_run {
   std::vector<rank_history> histories_;
   process::oom_watch oom_;
   boost::asio::steady_timer timer_;
-  steady_time look_at_{};     // the next look at the ranks
-  std::size_t starting_ = 0;  // processes that may exist without being known here
+  steady_time look_at_{};     // when to poll the ranks next
+  std::size_t starting_ = 0;  // processes that may exist but are not known here yet
   std::promise<void> over_;
   bool told_over_ = false;
-  std::shared_ptr<void> alive_ = std::make_shared<char>();  // a start may return after our destruction
-  // Of the thread in run().
+  std::shared_ptr<void> alive_ = std::make_shared<char>();  // a start may complete after our destruction
+  // Used by the thread in run().
   std::vector<std::byte> saved_;  // what the state file contains
   std::optional<failure> state_trouble_;
 };

@@ -24,10 +24,10 @@ using clock = std::chrono::steady_clock;
 
 constexpr auto tell_every = 50ms;
 constexpr std::chrono::nanoseconds line_every_max = 500ms;
-constexpr int lines_in_lost_after = 8;  // at least
+constexpr int lines_in_lost_after = 8;  // minimum
 constexpr auto start_patience = 10s;
 
-/// Empty if there is none, or if the variable is left over from another process.
+/// The channel; empty if there is none, or if the variable is left over from another process.
 unique_fd channel_of_environment() {
   const char* const value = std::getenv(launch_channel_variable);
   if (value == nullptr) return {};
@@ -42,7 +42,7 @@ unique_fd channel_of_environment() {
   return unique_fd(fd);
 }
 
-/// A failure is told by the exit code.
+/// A failure shows in the exit code.
 group_end_word end_of_group(const Session& session) {
   const auto group = session.status().group;
   if (group && group->outcome == "finished") return group_end_word::finished;
@@ -57,7 +57,7 @@ result<rank_start> launcher_link::where_to_begin() {
   const auto until = clock::now() + start_patience;
   std::string line;
   while (!line.ends_with('\n')) {
-    // Late because this process was stopped: what has arrived meanwhile is still read.
+    // Late because this process was stopped: still read what has arrived.
     const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(until - clock::now()), 0ms);
     pollfd one{channel_.get(), POLLIN, 0};
     const int ready = ::poll(&one, 1, static_cast<int>(left.count()));
@@ -115,7 +115,7 @@ void position_teller::run() {
   }
 }
 
-/// The state is taken first: the epochs may then be ahead of it, never behind.
+/// Takes the state first: the epochs may then be ahead of it, never behind.
 void position_teller::tell() {
   rank_progress progress;
   run_report report;
@@ -127,7 +127,7 @@ void position_teller::tell() {
     if (!due && progress.state.empty() && progress.group == end_told_) return;
     end_told_ = progress.group;
     if (what_ == tells::position) report = session_.report();
-  } catch (const error&) {  // no answer in time: the line says only how many there were
+  } catch (const error&) {  // no answer in time: the line contains only the count
     if (!due) return;
     progress.state.clear();
   }
@@ -135,7 +135,7 @@ void position_teller::tell() {
   if (!progress.state.empty()) told_ = progress.state;
   const auto epochs = telemetry::as_json(report)["epochs"];
   for (std::size_t i = epochs_told_; i < report.epochs.size(); ++i) {
-    // The state goes with the last line: where a rank resumes, all epochs before are known.
+    // The state goes into the last line: where a rank resumes, all earlier epochs are then known.
     if (progress.epochs.size() == epochs_in_a_line) {
       if (!launcher_.send(line_of({progress.batches, {}, progress.epochs}))) return;
       progress.epochs.clear();
@@ -148,7 +148,7 @@ void position_teller::tell() {
   told_at_ = clock::now();
 }
 
-/// Where there are no actors, the line itself is the sign of life.
+/// Without actors, the line itself is the sign of life.
 std::uint64_t position_teller::beats() {
   if (const auto of_actors = session::beats_of(session_)) {
     beats_of_actors_ = *of_actors;

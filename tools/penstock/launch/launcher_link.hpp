@@ -1,5 +1,5 @@
-// The rank's end of the channel to `penstock launch FILE`: where to begin, and where the session is, until it ends. Used by
-// `run`.
+// The rank's end of the channel to `penstock launch FILE`: receives where to begin, and reports where the
+// session is until it ends. Used by `run`.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -20,30 +20,32 @@ namespace penstock::cli {
 
 class launcher_link {
  public:
-  /// Takes the channel out of the environment, so that no child inherits its name.
+  /// Removes the channel from the environment, so that no child inherits its name.
   launcher_link();
 
-  /// False: `penstock launch` has not started this process.
+  /// False: `penstock launch` did not start this process.
   [[nodiscard]] bool there() const noexcept { return static_cast<bool>(channel_); }
   /// Waits for the launcher's line, up to 10 s.
   [[nodiscard]] result<rank_start> where_to_begin();
-  /// Waits while the launcher does not read, as for output. False: it is gone, and has sent us SIGHUP.
+  /// Sends a line; waits while the launcher does not read, as for output. False: the launcher is gone and has
+  /// sent us SIGHUP.
   bool send(const std::string& line);
 
  private:
   unique_fd channel_;
 };
 
-/// A thread that tells the launcher where the session is: every 50 ms if something has changed, and otherwise several
-/// times in `lost_after`. Its lines are signs of life only if the session's actors have answered since the last one
-/// (actors/session/pulse.hpp). Before there are actors and after their end, each line is one.
+/// A thread that reports the session's position to the launcher: every 50 ms if it has changed, otherwise
+/// several times per `lost_after`. Its lines are signs of life only if the session's actors have answered
+/// since the previous one (actors/session/pulse.hpp). Before the actors exist and after their end, every line
+/// is one.
 class position_teller {
  public:
-  /// Where the session is, or only that it lives: for one that ends without having begun.
+  /// Report the position, or only that the process is alive: for a session that ends without having begun.
   enum class tells : std::uint8_t { position, life };
   position_teller(launcher_link& launcher, const Session& session, std::chrono::nanoseconds lost_after,
                   tells what = tells::position);
-  /// Tells the last position; close the session first.
+  /// Reports the last position; close the session first.
   ~position_teller();
   position_teller(const position_teller&) = delete;
   position_teller& operator=(const position_teller&) = delete;
@@ -59,8 +61,8 @@ class position_teller {
   const std::chrono::nanoseconds line_every_;
   std::uint64_t beats_of_actors_ = 0;
   std::uint64_t lines_without_actors_ = 0;
-  std::vector<std::byte> told_;  // the last state
-  std::size_t epochs_told_ = 0;  // complete ones
+  std::vector<std::byte> told_;  // the last state reported
+  std::size_t epochs_told_ = 0;  // number of complete epochs reported
   group_end_word end_told_ = group_end_word::none;
   std::chrono::steady_clock::time_point told_at_{};
   std::mutex mutex_;

@@ -15,17 +15,17 @@ namespace penstock::cli {
 
 class line_writer {
  public:
-  /// `room` is called on the writer's thread when a backlog of more than backlog_max has been written.
+  /// The writer's thread calls `room` when it has written a backlog of more than backlog_max.
   explicit line_writer(std::function<void()> room);
   /// Writes the rest. Blocks until the reader has taken it.
   ~line_writer();
   line_writer(const line_writer&) = delete;
   line_writer& operator=(const line_writer&) = delete;
 
-  /// Queues text with its line ends; it is written at once if the reader keeps up. From any thread; never
-  /// blocks. Errors (a closed pipe) are ignored, as everywhere in the CLI.
+  /// Queues text with its line ends, and writes it at once if the reader keeps up. Any thread; never blocks.
+  /// Ignores errors (a closed pipe), as everywhere in the CLI.
   void write(int fd, std::string text);
-  /// Whether the backlog is too large: read nothing more until `room` is called.
+  /// Whether the backlog is too large: stop reading until `room` is called.
   [[nodiscard]] bool full() const;
 
   static constexpr std::size_t backlog_max = 1 << 20;  ///< bytes
@@ -37,7 +37,7 @@ class line_writer {
   mutable std::mutex mutex_;
   std::condition_variable news_;
   std::deque<std::pair<int, std::string>> waiting_;
-  std::size_t bytes_ = 0;  // of waiting_, and of what is being written
+  std::size_t bytes_ = 0;  // of waiting_ and of the text being written
   bool was_full_ = false;
   bool over_ = false;
   std::thread thread_;

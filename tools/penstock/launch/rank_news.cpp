@@ -35,7 +35,7 @@ void rank_news::wait() {
                       });
 }
 
-/// False: there is no more.
+/// False: nothing more will come.
 bool rank_news::read() {
   std::array<char, read_bytes> piece;
   const ssize_t n = ::read(channel_.native_handle(), piece.data(), piece.size());

@@ -13,14 +13,14 @@
 
 namespace penstock::cli {
 
-/// Construct, use and destroy on the io thread. After a line that is none of ours nothing more is read.
+/// Construct, use and destroy on the io thread. Stops reading after a line that is not ours.
 class rank_news {
  public:
   rank_news(boost::asio::io_context& io, unique_fd channel, std::function<void(const rank_progress&)> heard);
   rank_news(const rank_news&) = delete;
   rank_news& operator=(const rank_news&) = delete;
 
-  /// The rank is gone: takes in what it had still sent.
+  /// The rank is gone: reads what it sent before.
   void finish();
 
  private:
@@ -30,8 +30,8 @@ class rank_news {
 
   boost::asio::posix::stream_descriptor channel_;
   std::function<void(const rank_progress&)> heard_;
-  std::string text_;                                        // the beginning of a line
-  std::shared_ptr<void> alive_ = std::make_shared<char>();  // completions may come after our destruction
+  std::string text_;                                        // an incomplete line
+  std::shared_ptr<void> alive_ = std::make_shared<char>();  // a read may complete after our destruction
 };
 
 }  // namespace penstock::cli

@@ -9,9 +9,9 @@
 namespace penstock::cli {
 namespace {
 
-constexpr int reads_a_turn = 16;  // then the other ranks' pipes get a turn
+constexpr int reads_a_turn = 16;  // then the other ranks' pipes take their turn
 constexpr std::size_t read_bytes = 64 * 1024;
-// The default capacity of a pipe; anything beyond that comes from a process that outlives the rank.
+// The default capacity of a pipe; anything more comes from a process that outlives the rank.
 constexpr int reads_at_the_end = 16;
 
 }  // namespace
@@ -22,7 +22,7 @@ rank_output::rank_output(boost::asio::io_context& io, unique_fd pipe, int to, st
   ::fcntl(pipe.get(), F_SETFL, ::fcntl(pipe.get(), F_GETFL) | O_NONBLOCK);
   boost::system::error_code status;
   pipe_.assign(pipe.get(), status);
-  if (status) return;  // no memory for another descriptor: the rank gets EPIPE
+  if (status) return;  // no descriptor is free: the rank gets EPIPE
   static_cast<void>(pipe.release());
   wait();
 }
@@ -38,7 +38,7 @@ void rank_output::wait() {
                    });
 }
 
-/// False: wait for more, or there is no more.
+/// False: wait for more, or nothing more will come.
 bool rank_output::read() {
   if (writer_.full()) {
     paused_ = true;

@@ -1,4 +1,4 @@
-// Reads a rank's output line by line, prefixes it with the rank, and writes it to our own stdout and stderr.
+// Reads a rank's output line by line, adds the rank as a prefix, and writes it to our own stdout and stderr.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -13,16 +13,16 @@
 
 namespace penstock::cli {
 
-/// One pipe of a rank. Construct, use and destroy on the io thread. Lines longer than output_tail::line_max
-/// are cut.
+/// One pipe of a rank. Construct, use and destroy on the io thread. Cuts lines longer than
+/// output_tail::line_max.
 class rank_output {
  public:
   rank_output(boost::asio::io_context& io, unique_fd pipe, int to, std::string prefix, line_writer& writer);
   rank_output(const rank_output&) = delete;
   rank_output& operator=(const rank_output&) = delete;
 
-  /// Reading stops while the writer is full, so a rank that writes faster than its output is read waits, as
-  /// it would without us. Call when the writer has room again.
+  /// Continues reading when the writer has room again. While the writer is full, nothing is read, so a rank
+  /// that writes faster than its output is read waits, as it would without us.
   void resume();
   /// The rank is gone: reads the rest of the pipe.
   void finish();
@@ -38,9 +38,9 @@ class rank_output {
   const std::string prefix_;
   line_writer& writer_;
   process::output_tail tail_;
-  std::string lines_;  // of one read
+  std::string lines_;  // lines of one read
   bool paused_ = false;
-  std::shared_ptr<void> alive_ = std::make_shared<char>();  // completions may come after our destruction
+  std::shared_ptr<void> alive_ = std::make_shared<char>();  // a read may complete after our destruction
 };
 
 }  // namespace penstock::cli

@@ -74,7 +74,7 @@ void put(std::vector<ordered_json>& entries, const ordered_json& entry) {
   }
 }
 
-/// What two processes say of one epoch. The counts of the later one include those of the earlier one.
+/// Merges the reports of two processes about one epoch. The later counts include the earlier ones.
 void merge(std::vector<ordered_json>& entries, ordered_json later) {
   const auto at = std::ranges::lower_bound(entries, epoch_of(later), {}, epoch_of);
   const bool both = at != entries.end() && epoch_of(*at) == epoch_of(later);
@@ -89,7 +89,7 @@ void merge(std::vector<ordered_json>& entries, ordered_json later) {
 
 namespace {
 
-// What this table does not have is `none`.
+// Any other word is `none`.
 constexpr std::pair<std::string_view, group_end_word> end_words[] = {{"finished", group_end_word::finished},
                                                                      {"stopped", group_end_word::stopped}};
 

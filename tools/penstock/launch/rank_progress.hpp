@@ -1,6 +1,6 @@
-// What a session under `penstock launch FILE` and its launcher tell each other over an inherited socket, as lines of JSON
-// (docs/decisions/0022). First the launcher says where the rank begins; then the rank says where it is, at least every
-// 100 ms. Pure.
+// The messages between a session under `penstock launch FILE` and its launcher: lines of JSON over an
+// inherited socket (docs/decisions/0022). First the launcher sends where the rank begins; then the rank sends
+// where it is, at least every 100 ms. Pure.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -19,24 +19,24 @@ namespace penstock::cli {
 /// Names the descriptor in a rank's environment.
 inline constexpr const char* launch_channel_variable = "PENSTOCK_LAUNCH_CHANNEL";
 
-/// Longer lines are no message of ours. A state has at most 1 KiB, an epoch's entry some 400 bytes.
+/// Longer lines are not ours. A state has at most 1 KiB, an epoch's entry about 400 bytes.
 inline constexpr std::size_t progress_line_max = 256 * 1024;
 inline constexpr std::size_t epochs_in_a_line = 256;
 
-/// How a rank's group has ended, by the word of a rank that knows.
+/// How a rank's group has ended, as reported by a rank that knows.
 enum class group_end_word : std::uint8_t { none, finished, stopped };
 
 struct rank_progress {
   std::uint64_t batches = 0;       ///< delivered by this process
-  std::vector<std::byte> state{};  ///< Session::state(); empty: as before
-  /// Entries of the report's "epochs": those that are new or have changed; at most epochs_in_a_line.
+  std::vector<std::byte> state{};  ///< Session::state(); empty: unchanged
+  /// Entries of the report's "epochs" that are new or have changed; at most epochs_in_a_line.
   nlohmann::ordered_json epochs = nlohmann::ordered_json::array();
   group_end_word group = group_end_word::none;
   std::uint64_t beats =
-      0;  ///< increases while the session's actors answer; the same number again is no sign of life
+      0;  ///< increases while the session's actors answer; a repeated number is no sign of life
 };
 
-/// With the line's end.
+/// The line with its line feed.
 [[nodiscard]] std::string line_of(const rank_progress& progress);
 /// Refuses (errc::protocol) anything else.
 [[nodiscard]] result<rank_progress> parse_progress(std::string_view line);
@@ -50,28 +50,28 @@ struct rank_start {
 [[nodiscard]] std::string line_of(const rank_start& start);
 [[nodiscard]] result<rank_start> parse_start(std::string_view line);
 
-/// What the launcher knows of one rank over all of its processes: where the next one resumes, and the epochs of those
-/// that were killed. Bounded by the number of epochs.
+/// What the launcher knows of one rank across all of its processes: where the next one resumes, and the
+/// epochs of killed ones. The number of epochs bounds its size.
 class rank_history {
  public:
   void heard(const rank_progress& progress);
-  /// The next process begins where the last state says; epochs after that one will be delivered again.
+  /// The next process begins at the last state; later epochs will be delivered again.
   void begin_again();
-  /// All ranks begin from this state, that of the group.
+  /// All ranks begin from this state of the group.
   void begin_from(std::vector<std::byte> state);
 
-  /// Empty: the rank has sent none.
+  /// Empty: the rank has sent no state.
   [[nodiscard]] const std::vector<std::byte>& state() const noexcept { return state_; }
-  /// Batches of all its processes up to the state; call after begin_again().
+  /// Batches delivered by all its processes up to the state; call after begin_again().
   [[nodiscard]] std::uint64_t delivered() const;
-  /// `report`: the last process's (penstock.run/1). Its "epochs" become those of all processes; everything else stays
-  /// that of the last one.
+  /// `report`: that of the last process (penstock.run/1). Its "epochs" become those of all processes;
+  /// everything else stays that of the last one.
   void complete(nlohmann::ordered_json& report) const;
 
  private:
   std::vector<std::byte> state_;
-  std::vector<nlohmann::ordered_json> before_;  // of earlier processes, by epoch
-  std::vector<nlohmann::ordered_json> now_;     // of this one
+  std::vector<nlohmann::ordered_json> before_;  // epochs of earlier processes
+  std::vector<nlohmann::ordered_json> now_;     // epochs of this process
 };
 
 }  // namespace penstock::cli

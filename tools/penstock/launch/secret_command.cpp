@@ -1,4 +1,4 @@
-// secret: draws what the ranks of a group on several hosts share.
+// secret: generates the secret that a group's ranks on several hosts share.
 #include "runtime/base/write_all.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/launch/launch_machine.hpp"
@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t secret_bytes = 32;
 constexpr ::mode_t of_others = 077;
 
-/// A shell makes the file behind `>` for everybody to read, and [group] secret_file refuses such a file.
+/// A shell creates the file behind `>` readable for all users, and [group] secret_file refuses such a file.
 result<void> make_private(int file) {
   struct stat facts {};
   if (::fstat(file, &facts) != 0 || !S_ISREG(facts.st_mode) || (facts.st_mode & of_others) == 0) return {};

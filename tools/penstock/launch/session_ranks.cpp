@@ -60,7 +60,7 @@ reported_cause cause_in(const std::string& own_report) {
   if (group == report.end() || !group->is_object()) return why;
   const auto first = group->find("first_cause");
   if (first == group->end() || !first->is_object()) return why;
-  // Without a pid nobody was there: the session's own error says who has arrived.
+  // Without a pid that rank never joined; the session's own error says which ranks have arrived.
   const pid_t pid = first->value("pid", -1);
   if (pid <= 0) return why;
   return {first->value("cause", ""), first->value("rank", 0U), pid};

@@ -20,8 +20,8 @@ struct session_work {
   std::string name;                    ///< the session's name in the file; each rank adds "-rank0", ...
   std::string metrics_listen;          ///< [metrics] listen: the ranks use this port and the following ones
   std::vector<std::string> arguments;  ///< of run, for every rank
-  std::string sink;                    ///< the rank is added to journal:PATH
-  std::string out;                     ///< contains a folder for each rank
+  std::string sink;                    ///< each rank adds its number to journal:PATH
+  std::string out;                     ///< contains one folder per rank
   std::string report_folder;
 };
 
@@ -34,14 +34,14 @@ struct session_work {
 [[nodiscard]] nlohmann::ordered_json rank_report(const std::string& own, std::uint32_t rank,
                                                  std::uint32_t world_size, nlohmann::ordered_json process);
 
-/// Why a rank's session failed, as its report says.
+/// Why a rank's session failed, according to its report.
 struct reported_cause {
-  std::string text;  ///< empty: it says nothing
+  std::string text;  ///< empty: the report does not say
   std::optional<std::uint32_t>
-      rank{};      ///< the group's first cause is this rank; none: this session by itself
+      rank{};      ///< the rank that the group's first cause names; none: this session itself
   pid_t pid = -1;  ///< that rank's
 };
-/// The first cause of its group, if that is a process that had joined; else the session's own error.
+/// The group's first cause, if that is a process that had joined; otherwise the session's own error.
 [[nodiscard]] reported_cause cause_in(const std::string& own_report);
 
 }  // namespace penstock::cli

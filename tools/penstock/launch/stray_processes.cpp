@@ -43,7 +43,7 @@ void wait_for_end(pid_t pid, patient_deadline& until) {
   }
 }
 
-/// A process that has ended has no environment any more.
+/// A process that has exited has no environment.
 bool has_all(pid_t pid, const std::vector<std::string>& variables) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
   std::set<std::string> found;
@@ -78,7 +78,7 @@ std::size_t kill_strays(std::chrono::milliseconds patience) {
       ::kill(pid, SIGKILL);
       killed.insert(pid);
     }
-    // Their children become ours, and are found in the next round.
+    // Their children become ours; the next round finds them.
     for (const pid_t pid : below) wait_for_end(pid, until);
     reap_all_that_ended();
     if (until.is_over(clock::now())) break;
@@ -102,7 +102,7 @@ std::size_t kill_strays_with(const std::vector<std::string>& variables, std::chr
     }
     for (const pid_t pid : left) {
       wait_for_end(pid, until);
-      ::waitpid(pid, nullptr, WNOHANG);  // not ours if its parent still lives
+      ::waitpid(pid, nullptr, WNOHANG);  // fails if its parent is still alive
     }
   } while (!until.is_over(clock::now()));
   return killed.size();

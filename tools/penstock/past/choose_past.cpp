@@ -30,7 +30,7 @@ std::vector<found_record> ended_records() {
   return all;
 }
 
-/// The newest ended session of this name, or of any.
+/// The newest ended session of this name; without a name, the newest of all.
 std::optional<found_record> newest(const std::string& name) {
   for (found_record& r : ended_records()) {
     if (name.empty() || r.session == name) return std::move(r);
@@ -40,7 +40,7 @@ std::optional<found_record> newest(const std::string& name) {
 
 std::optional<json> summary_of(const found_record& r) {
   const auto past = read_past(r.path);
-  if (!past) return std::nullopt;  // removed meanwhile
+  if (!past) return std::nullopt;  // it was removed meanwhile
   return past->summary();
 }
 
@@ -96,12 +96,12 @@ std::optional<live_group> past_group(const std::string& name) {
   std::vector<named_session> ended;
   std::set<std::tuple<std::string, std::string, std::uint32_t>> known;
   std::optional<std::pair<std::string, std::string>> found;  // its name and job
-  for (found_record& r : ended_records()) {                  // the newest first
+  for (found_record& r : ended_records()) {                  // newest first
     const auto past = read_past(r.path);
     const auto rank = past ? past->rank() : std::nullopt;
     if (!rank || !known.emplace(rank->group, rank->job, rank->rank).second) continue;
     ended.push_back({std::move(r.session), std::move(r.path), rank});
-    // The group of the newest rank that is meant.
+    // The group of the newest matching rank.
     const std::vector<live_group> meant = groups_named(groups_among(ended), name);
     if (!meant.empty() && !found) found = {meant.front().name, meant.front().job};
   }

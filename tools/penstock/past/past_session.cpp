@@ -25,13 +25,13 @@ std::string text_in(const json& from, const char* key) {
   return value.is_string() ? value.get<std::string>() : std::string();
 }
 
-/// Marks the sacrificial worker, as a live session does.
+/// Marks the sacrificial worker as a live session does.
 json marked(json death, const char* id, std::uint64_t workers_max) {
   death["sacrificial"] = death.value(id, std::uint64_t{0}) == workers_max;
   return death;
 }
 
-/// The first incarnation, by source, that neither died nor was followed by another one that wrote something.
+/// Per source, the first incarnation that neither died nor was followed by one that wrote output.
 std::map<std::string, std::uint64_t> last_incarnations(const std::vector<json>& logs,
                                                        const std::vector<json>& events) {
   std::map<std::string, std::uint64_t> last;
@@ -107,7 +107,7 @@ json past_session::deaths() const {
     death.contains("worker") ? workers.push_back(marked(death, "worker", sacrificial))
                              : owners.push_back(death);
   }
-  // The last one's replacement came after its event.
+  // The last replacement started after its death event.
   const json gpu = status_.is_object() ? status_.value("gpu", json::object()) : json::object();
   const json last = gpu.value("last_death", json());
   if (!owners.empty() && last.is_object() && last.value("pid", json()) == owners.back().value("pid", json()))
@@ -129,14 +129,15 @@ json past_session::events_after(const json& question) const {
   return {{"events", std::move(found)}, {"lost", 0}, {"last", last}};
 }
 
-/// All that was kept of a source; with `previous`, only of processes that died or that another one followed.
+/// All kept output of a source; with `previous`, only that of processes that died or were followed by another
+/// one.
 json past_session::logs(const json& question) const {
   const std::string target = question.value("target", "all");
   const bool previous = question.value("previous", false);
   const auto last = last_incarnations(logs_, events_);
   json lines = json::array();
   if (question.contains("after"))
-    return {{"lines", lines}, {"seen", question.at("after")}};  // nothing will come
+    return {{"lines", lines}, {"seen", question.at("after")}};  // nothing more will come
   for (const json& line : logs_) {
     const std::string source = text_in(line, "source");
     const bool meant =

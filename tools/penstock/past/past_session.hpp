@@ -1,5 +1,5 @@
-// A session that has ended, read from its record: answers the reading verbs as the session itself did. Used by session_link, so
-// that status, describe, deaths, events and logs need not know the difference.
+// An ended session, read from its record: answers the reading verbs as the session itself did. Used by
+// session_link, so that status, describe, deaths, events and logs need not know the difference.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -16,18 +16,18 @@ namespace penstock::cli {
 
 class past_session {
  public:
-  /// From the lines of a record. `last_written`: when the last one was, for a session that was killed and could not say when it
-  /// ended. Lines that are torn or unknown are passed over.
+  /// Reads the lines of a record. `last_written`: time of the last write, for a killed session, which could
+  /// not record its end. Skips torn and unknown lines.
   past_session(const std::vector<std::string>& lines, std::string last_written);
 
   /// What the control socket would have answered: {"ok": true, "result": ...} or {"ok": false, "exit": 5, ...}.
   [[nodiscard]] nlohmann::ordered_json answer(const nlohmann::ordered_json& question) const;
 
-  /// {"session", "pid", "started", "ended", "outcome", "failure", ...}: what `sessions` lists. Outcome: finished, stopped, failed,
-  /// or died if the session could not say how it ended.
+  /// {"session", "pid", "started", "ended", "outcome", "failure", ...}: the entry in `sessions`. Outcome:
+  /// finished, stopped, failed, or died if the session could not record its end.
   [[nodiscard]] nlohmann::ordered_json summary() const;
 
-  /// Which rank of which launch it was.
+  /// The session's rank and launch.
   [[nodiscard]] std::optional<control::rank_note> rank() const;
 
  private:
@@ -37,7 +37,7 @@ class past_session {
   [[nodiscard]] nlohmann::ordered_json logs(const nlohmann::ordered_json& question) const;
 
   nlohmann::ordered_json header_ = nlohmann::ordered_json::object();
-  nlohmann::ordered_json status_;  // null: it ended before there was one
+  nlohmann::ordered_json status_;  // null: the session ended before there was one
   std::vector<nlohmann::ordered_json> events_;
   std::vector<nlohmann::ordered_json> logs_;
   std::string ended_;

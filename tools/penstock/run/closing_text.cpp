@@ -36,7 +36,7 @@ struct repeated_failure {
   std::uint64_t times;
 };
 
-/// A bad sample fails in every epoch: report it once, where it failed first.
+/// A bad sample fails in every epoch: report it once, for the epoch in which it failed first.
 std::vector<repeated_failure> without_repeats(const std::vector<failure_report>& all) {
   std::vector<repeated_failure> once;
   std::map<std::pair<std::uint64_t, std::string_view>, std::size_t> seen;
@@ -65,7 +65,7 @@ void tell_losses(const run_report& r) {
   }
 }
 
-/// Ends that an operator or a limit of the config ordered are not reported.
+/// Omits ends ordered by an operator or by a limit of the config.
 void tell_deaths(const run_report& r) {
   if (r.workers_ended_unexpectedly > 0)
     say(fmt::format("workers: {} ended unexpectedly, {}", r.workers_ended_unexpectedly,

@@ -1,11 +1,11 @@
-// The report of a run in words, printed on stderr when it has ended. Used by the run command.
+// Prints the report of a run on stderr when it has ended. Used by the run command.
 #pragma once
 
 #include <penstock/report.hpp>
 
 namespace penstock::cli {
 
-/// Epochs, samples that failed, deaths, and the rate; or the error of a run without a batch.
+/// Prints epochs, failed samples, deaths and the rate; or the error of a run without a batch.
 void tell_report(const run_report& report);
 
 }  // namespace penstock::cli

@@ -13,7 +13,7 @@
 namespace penstock::cli {
 namespace {
 
-/// Only the worker program knows a custom dataset, and a dry run starts nothing.
+/// Only the worker program knows a custom dataset, and a dry run starts no process.
 int dry_run_of_custom(const Session::outline& plan, const std::string& file, bool json) {
   if (json) {
     print_json({{"samples", nullptr},

@@ -1,4 +1,4 @@
-// `run --dry-run`: what a config would load, without starting a process. Used by the run command.
+// `run --dry-run`: shows what a config would load, without starting a process. Used by the run command.
 #pragma once
 
 #include <penstock/config.hpp>

@@ -56,7 +56,7 @@ std::string rate_for_people(double per_second, std::string_view noun) {
 
 namespace {
 
-// What a narrow terminal does without, in this order.
+// What a narrow terminal omits, in this order.
 enum class left_out : std::uint8_t { nothing, long_bar, bytes, workers, epoch, bar, time_left };
 
 std::string line_of(const session_status& now, double rate, double bytes_rate, bool with_bar,
@@ -102,7 +102,7 @@ std::string progress_line(const session_status& now, const session_status& befor
 progress_display::progress_display(progress_source source)
     : source_(std::move(source)), terminal_(is_terminal(STDERR_FILENO)) {
   if (terminal_) {
-    // Log lines would end up in the bar.
+    // Log lines must not end up in the bar.
     log::set_sink([this](log::level severity, std::string_view part, std::string_view line) {
       const std::lock_guard hold(mutex_);
       clear();

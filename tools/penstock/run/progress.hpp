@@ -1,5 +1,5 @@
-// The progress of a run: a bar on a terminal, an occasional plain line elsewhere. Runs on a separate thread,
-// so it continues while the consumer waits. Used by `run` and `map`.
+// Shows the progress of a run: a bar on a terminal, an occasional plain line elsewhere. Runs on its own
+// thread, so it continues while the consumer waits. Used by `run` and `map`.
 #pragma once
 
 #include <penstock/report.hpp>
@@ -28,8 +28,8 @@ namespace penstock::cli {
 /// Returns the line to show. Called on one thread; `with_bar` on a terminal.
 using progress_source = std::function<std::string(std::size_t width, bool with_bar)>;
 
-/// Lines that compare the current status with one of a few seconds ago, so that rates cover the last few
-/// seconds, not the whole run.
+/// Lines that compare the current status with one from a few seconds ago, so that rates cover the last few
+/// seconds rather than the whole run.
 template <class Status>
 progress_source compared(std::function<Status()> look,
                          std::function<std::string(const Status& now, const Status& before,
@@ -51,8 +51,8 @@ progress_source compared(std::function<Status()> look,
 
 class progress_display {
  public:
-  /// Calls `source` several times a second until destroyed. Log lines on stderr meanwhile appear above the
-  /// bar.
+  /// Calls `source` several times a second until destroyed. Log lines written to stderr meanwhile appear
+  /// above the bar.
   explicit progress_display(progress_source source);
   ~progress_display();
   progress_display(const progress_display&) = delete;

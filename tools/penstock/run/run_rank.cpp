@@ -17,7 +17,7 @@ result<bool> joins_group(const config_file::loaded_config& loaded) {
   }
   if (!*place || ((*place)->world_size == 1 && !named)) return false;
   if (!(*place)->runs_in_each_rank && !named) return false;
-  // A session made in code cannot tell what is there by default from what was written.
+  // A session made in code cannot distinguish defaults from settings written in a file.
   const sampler_config& s = loaded.values.sampler;
   const bool written =
       loaded.sources.contains("sampler.rank") || loaded.sources.contains("sampler.world_size");

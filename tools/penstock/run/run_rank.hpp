@@ -1,4 +1,5 @@
-// Which rank of a launcher's a `penstock run` is, whether it joins the group, and which files are then its own.
+// Decides which of a launcher's ranks a `penstock run` is, whether it joins the group, and which files belong
+// to it.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -10,18 +11,18 @@
 
 namespace penstock::cli {
 
-/// By [group] join and the environment of a launcher. Refuses (errc::config) a rank in the file that is not the
-/// launcher's, and half an environment.
+/// Follows [group] join and the launcher's environment. Refuses (errc::config) a rank in the file that
+/// differs from the launcher's, and an incomplete environment.
 [[nodiscard]] result<bool> joins_group(const config_file::loaded_config& loaded);
 
-/// The rank whose files these are: one of several that a launcher has started, each with a part of the stream. Nothing for
-/// a session alone.
+/// The rank that these files belong to: one of several started by a launcher, each with a part of the stream.
+/// Empty for a session alone.
 [[nodiscard]] std::optional<group::launcher_place> rank_of_files(const config_file::loaded_config& loaded,
                                                                  bool joins);
-/// The same before a config is known: it could not be loaded.
+/// The same when there is no config because it could not be loaded.
 [[nodiscard]] std::optional<group::launcher_place> rank_of_files();
 
-/// What `run` writes; empty or "null": nothing.
+/// The files that `run` writes; empty or "null": none.
 struct run_files {
   std::string sink = "null";
   std::string out;

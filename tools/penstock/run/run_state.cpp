@@ -19,7 +19,7 @@
 namespace penstock::cli {
 namespace {
 
-// A rank may be a few periods behind; after that its file is somewhere else.
+// A rank may be a few periods behind; after that, its file must be somewhere else.
 constexpr std::uint32_t incomplete_max = 3;
 constexpr auto last_states_within = std::chrono::seconds(5);
 constexpr auto look_again_after = std::chrono::milliseconds(20);
@@ -33,7 +33,7 @@ void warn_not_updated(const std::string& path, const std::string& why) {
                   why));
 }
 
-/// This rank has heard that all ranks have stopped at one step, or finished.
+/// Whether this rank knows that all ranks have stopped at one step, or finished.
 bool ended_with_group(const Session& session) {
   const auto group = session.status().group;
   return group && (group->outcome == "finished" || group->outcome == "stopped");
@@ -76,7 +76,7 @@ result<std::vector<std::byte>> run_state::read() {
   return found;
 }
 
-/// False: there is none that is new.
+/// False: the state has not changed.
 result<bool> run_state::save_own(const Session& session) {
   const std::string path = rank_ ? path_of(rank_->rank) : path_;
   std::vector<std::byte> state;
@@ -109,13 +109,13 @@ result<void> run_state::finish(const Session& session, bool in_a_hurry) {
   if (!rank_ || rank_->rank != 0) return {};
   delivered_ = delivered_ || session.status().batches_delivered > 0;
   const bool together = ended_with_group(session);
-  // A rank that has delivered everything leaves before it hears how the group ends.
+  // A rank that has delivered everything leaves before it learns how the group ends.
   if (!together && !in_a_hurry) wait_for_last_states();
   return save_of_group(together);
 }
 
-/// Rank 0 ends when all ranks have delivered everything: they write their last positions at this moment. One that failed
-/// meanwhile does not.
+/// Rank 0 ends when all ranks have delivered everything, while they still write their last positions. A rank
+/// that has failed meanwhile writes none.
 void run_state::wait_for_last_states() {
   const auto until = std::chrono::steady_clock::now() + last_states_within;
   while (std::chrono::steady_clock::now() < until) {
@@ -128,14 +128,14 @@ void run_state::wait_for_last_states() {
   }
 }
 
-/// Until something was delivered, files of ranks may be of an earlier run.
+/// Until this run has delivered something, the ranks' files may be of an earlier run.
 result<void> run_state::save_of_group(bool ended_together) {
   if (!delivered_ || own_.empty()) return {};
   auto own = schedule::parse_state(own_);
   if (!own) return tl::unexpected(std::move(own.error()));
   auto states = states_of_ranks();
   if (ended_together) {
-    // Other ranks may not have written their last position yet: it is ours.
+    // Other ranks may not have written their last position yet; it equals ours.
     if (!states) states.emplace(rank_->world_size, *own);
     for (std::uint32_t rank = 0; rank < rank_->world_size; ++rank) {
       auto quarantined = std::move((*states)[rank].quarantined_samples);

@@ -1,7 +1,8 @@
-// The state file of `penstock run`: of a session alone, or of all ranks of a group together (rule R8).
+// The state file of `penstock run`: for a session alone, or for all ranks of a group together (rule R8).
 //
-// Ranks share FILE, which has the position that all have passed. Each keeps its own in FILE-rankN, and rank 0 makes the
-// group's of these. A later group of any number of ranks begins at FILE; the others are overwritten.
+// Ranks share FILE, which contains a position that all have passed. Each rank keeps its own position in
+// FILE-rankN, and rank 0 computes the group's from these. A later group of any size begins at FILE and
+// overwrites the others.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -23,37 +24,37 @@ struct sharing_rank {
   std::uint32_t world_size = 1;
 };
 
-/// Writes only a state that differs from the file's, and only one that the session has confirmed: a good file is never
+/// Writes a state only if it differs from the file's and the session has confirmed it: a good file is never
 /// replaced by a worse one.
 class run_state {
  public:
-  /// `path` empty: none is kept. Without `rank` the file is this session's alone.
+  /// `path` empty: keeps no state. Without `rank`, the file belongs to this session alone.
   explicit run_state(std::string path, std::optional<sharing_rank> rank = std::nullopt);
 
-  /// Where to begin; empty if there is no file. Removes what an earlier process has left as this rank's own. Call before
-  /// the session joins its group.
+  /// The state to begin from; empty if there is no file. Removes the file that an earlier process of this
+  /// rank left. Call before the session joins its group.
   result<std::vector<std::byte>> read();
   /// The paths that are written.
   [[nodiscard]] std::vector<std::string> places() const;
 
-  /// While the session runs.
+  /// Call while the session runs.
   result<void> save(const Session& session);
-  /// After its end. Rank 0 waits up to 5 s for the last positions of the others, unless it is in a hurry.
+  /// Call after its end. Rank 0 waits up to 5 s for the last positions of the other ranks, unless in a hurry.
   result<void> finish(const Session& session, bool in_a_hurry);
 
  private:
   result<bool> save_own(const Session& session);
   void wait_for_last_states();
   result<void> save_of_group(bool ended_together);
-  /// Of all ranks, by rank; nothing while one has written none.
+  /// The states of all ranks, in rank order; empty until every rank has written one.
   std::optional<std::vector<schedule::stream_state>> states_of_ranks();
   [[nodiscard]] std::string path_of(std::uint32_t rank) const;
 
   std::string path_;
   std::optional<sharing_rank> rank_;
-  std::vector<std::byte> own_;    // as the file has it
-  std::vector<std::byte> group_;  // the same of rank 0's file of the group
-  bool delivered_ = false;        // something since the beginning: then all ranks have joined
+  std::vector<std::byte> own_;    // contents of the own file
+  std::vector<std::byte> group_;  // contents of the group's file, in rank 0
+  bool delivered_ = false;        // whether this run has delivered anything: then all ranks have joined
   std::uint32_t incomplete_ = 0;  // how many times in a row a rank's state was missing
 };
 

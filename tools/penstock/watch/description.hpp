@@ -1,4 +1,4 @@
-// What describe tells about one target of a live session. Pure: JSON in, JSON or text out.
+// What describe shows about one target of a live session. Pure: JSON in, JSON or text out.
 #pragma once
 
 #include "tools/penstock/targets.hpp"

@@ -18,7 +18,7 @@ int read_events(const session_choice& choice, const std::filesystem::path& socke
     const bool waiting = follow && after > 0;
     const auto deadline = waiting ? std::nullopt : std::optional(answer_deadline);
     const auto got = ask(socket, {{"verb", "events"}, {"after", after}, {"follow", waiting}}, deadline);
-    // When the session ends, so do its events.
+    // A session's events end with the session.
     if (!got && waiting) return exit_ok;
     if (!got) return refuse_unreached(choice, got.error());
     const session_answer told = understand(choice, *got);

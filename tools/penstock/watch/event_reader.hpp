@@ -1,4 +1,5 @@
-// Reads a session's events over its control socket, or from the record of one that has ended. Used by events and trace.
+// Reads a session's events over its control socket, or from the record of an ended one. Used by events and
+// trace.
 #pragma once
 
 #include "tools/penstock/session_link.hpp"
@@ -10,7 +11,7 @@
 
 namespace penstock::cli {
 
-/// All events, page by page, until there are no more; with `follow`, until the session ends. Returns the exit code.
+/// Reads all events page by page; with `follow`, until the session ends. Returns the exit code.
 int read_events(const session_choice& choice, const std::filesystem::path& socket, bool follow,
                 const std::function<void(const nlohmann::ordered_json&)>& each);
 

@@ -9,7 +9,8 @@
 
 namespace penstock::cli {
 
-/// "10m", "14:05", "2026-11-20T14:05:00Z" in the journal's UTC format, for comparison as text; empty for empty.
+/// Converts "10m", "14:05" or "2026-11-20T14:05:00Z" to the journal's UTC format, for comparison as text;
+/// empty stays empty.
 result<std::string> since_of(const std::string& text, std::chrono::system_clock::time_point now);
 
 /// "2026-11-20T14:04:18.123456Z".

@@ -38,7 +38,7 @@ sigset_t signals_of_interest() {
 
 /// The guard process: sleeps until the other end of the pipe closes. A byte on the pipe means a normal exit.
 [[noreturn]] void guard(int lifeline, const termios& before) {
-  // The shell may have taken the terminal back already; and signals for the program are not for us.
+  // The shell may already have taken the terminal back, and signals to the program are not for us.
   for (const int s : {SIGTTOU, SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(s, SIG_IGN);
   char word = 0;
   ssize_t bytes = 0;
@@ -98,7 +98,8 @@ screen_size full_screen::size() const {
 }
 
 void full_screen::show(const std::vector<std::string>& lines) {
-  // One write, clearing the rest of each line: no flicker. No line end after the last line: it would scroll.
+  // Use one write and clear the rest of each line, to avoid flicker. No line feed after the last line: it
+  // would scroll.
   std::string text = "\x1b[H";
   for (std::size_t i = 0; i < lines.size(); ++i) {
     text += lines[i] + "\x1b[K";

@@ -1,5 +1,5 @@
-// Full-screen mode of the terminal: alternate screen, no cursor, keys as they are pressed. It is restored
-// however the program ends, even by SIGKILL: a guard process waits for that. Used by top.
+// Full-screen mode of the terminal: alternate screen, no cursor, unbuffered keys. A guard process restores
+// the terminal however the program ends, even by SIGKILL. Used by top.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -17,7 +17,7 @@ namespace penstock::cli {
 
 class full_screen {
  public:
-  /// Takes over the terminal of stdin and stdout. Call it before starting threads: it forks.
+  /// Takes over the terminal of stdin and stdout. Call before starting threads: this forks.
   static result<full_screen> take();
   full_screen(full_screen&& other) noexcept;
   full_screen& operator=(full_screen&&) = delete;
@@ -31,7 +31,7 @@ class full_screen {
     int signal = 0;  ///< SIGINT, SIGTERM, SIGHUP: end; SIGWINCH: the size changed
     bool closed = false;
   };
-  /// The next key or signal; nothing after this time.
+  /// The next key or signal; empty after this time.
   input wait(std::chrono::milliseconds longest);
 
  private:

@@ -1,4 +1,4 @@
-// logs: what a session's processes wrote.
+// logs: the output of a session's processes.
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/control/session_record.hpp"
@@ -26,11 +26,12 @@ struct log_options {
   std::optional<std::uint32_t> tail;
 };
 
-/// How lines of one session are printed. Each is one write, so that sessions can be followed at once.
+/// How to print the lines of one session. Each line is one write, so that several sessions can be followed at
+/// once.
 struct log_style {
   bool as_json = false;
   bool with_source = false;
-  std::optional<std::uint32_t> rank{};  // of a group
+  std::optional<std::uint32_t> rank{};  // in a group
 };
 
 void tell(const json& line, const log_style& how) {
@@ -57,7 +58,7 @@ int follow(const std::filesystem::path& socket, json question, json seen, const 
   while (true) {
     question["after"] = seen;
     const auto answer = ask(socket, question, std::nullopt);
-    if (!answer || !answer->value("ok", false)) return exit_ok;  // the session is over
+    if (!answer || !answer->value("ok", false)) return exit_ok;  // the session has ended
     const json& result = answer->at("result");
     for (const json& line : result.at("lines")) tell(line, how);
     if (result.at("seen") == seen && result.at("lines").empty()) return exit_ok;
@@ -65,7 +66,7 @@ int follow(const std::filesystem::path& socket, json question, json seen, const 
   }
 }
 
-/// What there is, and with --follow what comes.
+/// Prints existing lines and, with --follow, new ones.
 int logs_of(const log_options& o, const std::filesystem::path& socket, const json& question,
             const log_style& how) {
   const session_answer first = request(o.choice, socket, question);
@@ -89,7 +90,7 @@ int logs_of_group(const log_options& o, const live_group& group, const json& que
       const int refused = logs_of(o, r.session.socket, question, of_rank);
       if (refused != exit_ok) code = refused;
     };
-    // Rank by rank; all at once where none ends.
+    // Rank by rank; with --follow all at once, because no rank's output ends.
     o.follow ? static_cast<void>(readers.emplace_back(read)) : read();
   }
   for (std::thread& reader : readers) reader.join();

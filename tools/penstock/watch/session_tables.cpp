@@ -47,7 +47,7 @@ std::string counted_of(const json& jobs, const char* key) {
   return counted(jobs.at(key).get<std::uint64_t>(), "job");
 }
 
-/// What a worker is running, and for how long.
+/// What a worker is running, and since when.
 std::string work_of(const json& worker) {
   if (worker.at("current_sample").is_null()) return "-";
   const json& seconds = worker.at("current_sample_seconds");
@@ -58,8 +58,8 @@ std::string work_of(const json& worker) {
              : text_of(worker.at("current_sample"));
 }
 
-/// NVML's list: in a container its pids may belong to another pid namespace; then the owner's is not among
-/// them.
+/// NVML's list. In a container its pids may belong to another pid namespace; the owner's is then missing from
+/// it.
 std::string processes_on_gpu(const json& gpu) {
   std::string list;
   bool owner_is_there = false;
@@ -133,7 +133,8 @@ std::string seconds_in_words(double seconds) {
   return duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(std::ceil(seconds))));
 }
 
-/// "34 %  1200 samples/s  3 min left  up for 12 min  photos.toml". Sessions of older versions report none of this.
+/// "34 %  1200 samples/s  3 min left  up for 12 min  photos.toml". Sessions of older versions report none of
+/// this.
 std::string progress_for_people(const json& s) {
   std::vector<std::string> parts;
   const auto number = [&](const char* key) { return s.value(key, json()); };
@@ -203,7 +204,7 @@ void add_gpu(std::string& out, const json& gpu, std::size_t width) {
     out += fitted(processes_on_gpu(gpu), width) + "\n";
 }
 
-/// `all`: leaves out a worker that is not needed.
+/// `all`: the target names no single worker; omits a worker that is not needed.
 void add_workers(std::string& out, const json& s, bool all, std::size_t width) {
   const bool pool = is_pool(s);
   bool starred = false;
@@ -235,7 +236,7 @@ std::string status_for_people(const json& s, const target& meant, std::size_t wi
   std::string out;
   const bool pool = is_pool(s);
   if (meant.means(target_kind::scheduler)) pool ? add_pool(out, s, width) : add_stream(out, s, width);
-  // A pool has no GPU of its own, unless it is asked for.
+  // A pool shows its GPU only if the target names it.
   if (meant.means(target_kind::gpu) && (!pool || meant.kind == target_kind::gpu))
     add_gpu(out, s.at("gpu"), width);
   add_workers(out, s, meant.kind != target_kind::worker, width);
@@ -256,15 +257,15 @@ std::string without_year(const std::string& time) {
 }
 
 std::string last_line(const std::string& text) {
-  return text.substr(text.rfind('\n') + 1);  // of npos: all of it
+  return text.substr(text.rfind('\n') + 1);  // npos wraps to 0: the whole text
 }
 
-/// Its last output; describe tells the rest of a process that wrote nothing, as after SIGKILL.
+/// Suggests its last output; or describe, for a process that wrote nothing, as after SIGKILL.
 std::string look_into(const json& death) {
   const bool of_worker = death.contains("worker");
   const std::string target = of_worker ? "worker/" + text_of(death.at("worker")) : "gpu";
   const bool crashed =
-      death.at("cause") == "signal" && death.at("signal") != "SIGKILL";  // and wrote its stack
+      death.at("cause") == "signal" && death.at("signal") != "SIGKILL";  // it wrote its stack
   const bool wrote =
       crashed || !death.at(of_worker ? "last_output" : "last_words").get<std::string>().empty();
   return wrote ? fmt::format("penstock logs {} --previous", target) : "penstock describe " + target;
@@ -273,7 +274,7 @@ std::string look_into(const json& death) {
 }  // namespace
 
 std::string hint_after_status(const json& s) {
-  // What it waits for now comes before what died earlier.
+  // Report what the session waits for now before earlier deaths.
   if (const json stalled = s.value("stalled", json());
       stalled.is_object() && stalled.at("worker").is_number())
     return "penstock describe worker/" + text_of(stalled.at("worker"));

@@ -10,11 +10,11 @@
 
 namespace penstock::cli {
 
-/// A value as people read it: text without quotes, "-" for null.
+/// A value as text: strings without quotes, "-" for null.
 [[nodiscard]] std::string text_of(const nlohmann::ordered_json& value);
-/// "2026-11-24 18:33:44.123", of a time in UTC as answers have it.
+/// "2026-11-24 18:33:44.123", for a UTC time from an answer.
 [[nodiscard]] std::string utc_for_people(const nlohmann::ordered_json& time);
-/// "ready", "backoff 1.5 s", "stopped (..)": of a worker in status.
+/// "ready", "backoff 1.5 s", "stopped (..)": the state of a worker in status.
 [[nodiscard]] std::string state_of(const nlohmann::ordered_json& worker);
 
 [[nodiscard]] std::string status_for_people(const nlohmann::ordered_json& status, const target& meant,
@@ -22,11 +22,11 @@ namespace penstock::cli {
 /// A suggested next command; empty if all is well.
 [[nodiscard]] std::string hint_after_status(const nlohmann::ordered_json& status);
 [[nodiscard]] std::string hint_after_deaths(const nlohmann::ordered_json& deaths);
-/// `of_jobs`: in a pool.
+/// `of_jobs`: for a pool.
 [[nodiscard]] std::string deaths_for_people(const nlohmann::ordered_json& deaths, bool of_jobs,
                                             std::size_t width);
 
-/// Of workers and of GPU owners, oldest first: the answer to "deaths" as one list.
+/// The answer to "deaths" as one list of workers and GPU owners, oldest first.
 [[nodiscard]] nlohmann::ordered_json all_deaths(const nlohmann::ordered_json& answer);
 
 /// Whether it is the status of a pool of jobs.
@@ -34,15 +34,15 @@ namespace penstock::cli {
 /// "40 jobs submitted, 12 waiting, 2 running, 25 ok, 1 failed", from a pool's statistics.
 [[nodiscard]] std::string jobs_for_people(const nlohmann::ordered_json& jobs);
 
-/// "worker/3", "worker/64 (sacrificial)": for an entry of status, or of deaths.
+/// "worker/3", "worker/64 (sacrificial)": for an entry in status or deaths.
 [[nodiscard]] std::string worker_name(const nlohmann::ordered_json& one);
-/// "worker/64*": in a column, whose width it shares with all other workers. `star_explained` says below the table what it means.
+/// "worker/64*": for a column that all workers share. `star_explained` explains the star below the table.
 [[nodiscard]] std::string worker_cell(const nlohmann::ordered_json& one);
 inline constexpr const char* star_explained =
     "* the sacrificial worker: it tries alone what may have killed others";
-/// The sacrificial worker, while nothing has to be tried alone: a row of it would say nothing.
+/// Whether this is the sacrificial worker while nothing must be tried alone: its row would tell nothing.
 [[nodiscard]] bool is_not_needed(const nlohmann::ordered_json& worker);
-/// "8 s, waiting for worker/3, which ...": for how long it is stalled; empty while the stream moves.
+/// "8 s, waiting for worker/3, which ...": how long the stream has stalled; empty while it moves.
 [[nodiscard]] std::string stall_for_people(const nlohmann::ordered_json& status);
 
 /// One event in one line: date and time (UTC), who, what.

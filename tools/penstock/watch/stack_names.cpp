@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 constexpr auto patience = 10s;  // a debug build of a large program takes seconds
 
-/// A program's output, or as much of it as comes in time.
+/// A program's output, as far as it arrives in time.
 std::string output_of(const std::string& program, std::vector<std::string> arguments) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};
@@ -55,7 +55,7 @@ std::vector<std::string> name_frames(const std::vector<std::string>& frames) {
   const auto tool = process::find_program("addr2line");
   if (!tool) return named;
   std::map<std::string, std::vector<std::size_t>> of_module;
-  std::vector<std::string> places;  // without the function that the dying process found itself
+  std::vector<std::string> places;  // without the function name that the dying process found itself
   for (std::size_t i = 0; i < frames.size(); ++i) {
     places.push_back(frames[i].substr(0, frames[i].find(" in ", frames[i].rfind("+0x"))));
     const std::size_t plus = places[i].rfind("+0x");
@@ -66,7 +66,7 @@ std::vector<std::string> name_frames(const std::vector<std::string>& frames) {
     if (::access(module.c_str(), R_OK) != 0) continue;
     std::vector<std::string> arguments{"-C", "-f", "-s", "-e", module};
     for (const std::size_t i : members) arguments.push_back(places[i].substr(module.size() + 1));
-    // Two lines each: the function, then file:line.
+    // addr2line prints two lines per frame: the function, then file:line.
     std::istringstream lines(output_of(*tool, std::move(arguments)));
     for (const std::size_t i : members) {
       std::string function;

@@ -1,5 +1,6 @@
-// Names for the frames of a death record: "module+0x12ab in function" becomes "function at file:line" if addr2line is
-// installed, the module has line tables and has not changed. Done by the reader, never by the session.
+// Finds names for the frames of a death record: "module+0x12ab in function" becomes "function at file:line"
+// if addr2line is installed and the module has line tables and has not changed. The reader does this, never
+// the session.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// status, deaths and sessions: the state of a session, the deaths in it, and the list of sessions.
+// status, deaths and sessions: the state of a session, its deaths, and the list of sessions.
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
@@ -71,7 +71,8 @@ int status(const request_options& o) {
                                                                                       : exit_ok;
 }
 
-/// With function names, which are looked up here: the session must not wait for addr2line.
+/// Prints stacks with function names. They are looked up here, because the session must not wait for
+/// addr2line.
 void print_stacks(const json& deaths) {
   for (const json& d : deaths) {
     if (!d.contains("worker")) continue;  // owners write no stacks
@@ -96,8 +97,8 @@ int deaths(const request_options& o) {
   });
 }
 
-/// The `sessions` entry of a live session. One that does not answer in time is busy or stopped; it is listed
-/// anyway.
+/// The `sessions` entry of a live session. A session that does not answer in time is busy or stopped, and is
+/// still listed.
 json session_facts(const control::found_session& s) {
   json about{{"session", s.name},
              {"socket", s.path.string()},
@@ -110,7 +111,7 @@ json session_facts(const control::found_session& s) {
              {"samples_expected", nullptr},
              {"jobs", nullptr},
              {"stalled", nullptr}};
-  // The socket is as old as the session.
+  // The socket was created with the session.
   std::error_code fault;
   if (const auto made = std::filesystem::last_write_time(s.path, fault); !fault) {
     const std::chrono::duration<double> age = std::filesystem::file_time_type::clock::now() - made;

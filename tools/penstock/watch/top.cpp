@@ -22,7 +22,7 @@ using json = nlohmann::ordered_json;
 
 constexpr auto rates_over = 3s;     // long enough to be steady, short enough to be current
 constexpr auto mean_over = 10s;     // for comparing runs
-constexpr auto first_look = 300ms;  // of --once: rates need two looks
+constexpr auto first_look = 300ms;  // for --once: rates need two samples
 constexpr std::chrono::milliseconds patience = 2s;
 
 /// Polls the session; keeps the samples for rates and the last event.
@@ -64,7 +64,7 @@ class watcher {
 
   std::filesystem::path socket_;
   std::deque<json> seen_;
-  std::size_t recent_ = 0;  // start of the period for rates; the mean's starts at the front
+  std::size_t recent_ = 0;  // start of the period for rates; the mean starts at the front
   std::uint64_t event_ = 0;
   std::string last_event_;
 };
@@ -88,11 +88,11 @@ int print_objects(watcher& watch, const top_options& o, std::chrono::millisecond
     print_json(watch.newest());
     if (o.once) return exit_ok;
     std::this_thread::sleep_for(every);
-    if (!watch.look()) return exit_ok;  // the session is over
+    if (!watch.look()) return exit_ok;  // the session has ended
   }
 }
 
-/// The first worker shown after a key; nothing if the key means something else.
+/// The first worker to show after a key; empty if the key means something else.
 std::optional<std::size_t> scrolled(std::size_t first, char key, std::size_t workers, screen_size size) {
   const std::size_t last = last_first_worker(workers, size);
   const std::size_t page = std::max<std::size_t>(rows_for_workers(size), 1);

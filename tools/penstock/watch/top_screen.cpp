@@ -15,9 +15,10 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// Above the workers: eight lines and the table's head. Below: how many are hidden, the event, the keys.
+// Above the workers: eight lines and the table's head. Below: the number of hidden workers, the event, the
+// keys.
 constexpr std::size_t lines_around_workers = 8 + 1 + 3;
-constexpr std::size_t functions_shown = 3;  // of a pool
+constexpr std::size_t functions_shown = 3;  // for a pool
 constexpr std::ptrdiff_t memory_column = 5;
 constexpr std::size_t narrowest_with_memory = 100;  // columns of the terminal
 
@@ -59,7 +60,7 @@ struct rates {
   double batches = 0;
   double bytes = 0;
   double waited = 0;  // share of the time
-  double jobs = 0;    // of a pool
+  double jobs = 0;    // for a pool
 };
 
 double jobs_ended(const json& status) {
@@ -101,7 +102,7 @@ std::string state_colour(const std::string& state) {
   return "33";
 }
 
-/// The worker that is waited for comes first; one that is not needed does not come.
+/// The worker that the device waits for comes first; one that is not needed is omitted.
 std::vector<json> in_order_of_interest(const json& now) {
   const json& all = now.at("status").at("workers");
   std::vector<json> workers(all.begin(), all.end());
@@ -113,7 +114,7 @@ std::vector<json> in_order_of_interest(const json& now) {
 
 std::vector<std::string> worker_lines(const json& before, const std::vector<json>& workers, double seconds,
                                       bool pool, std::size_t width) {
-  // Decided by the width alone: a column must not come and go with the names of samples.
+  // Depends on the width only: a column must not appear and vanish with the names of samples.
   const bool with_memory = width == 0 || width >= narrowest_with_memory;
   std::vector<std::vector<std::string>> rows;
   for (const json& w : workers) {
@@ -167,7 +168,7 @@ std::string awaited_line(const json& now, std::size_t width, bool colours) {
   return colours ? "\x1b[31;1m" + line + "\x1b[0m" : line;
 }
 
-/// The lines between the head and the table: six.
+/// Adds the six lines between the head and the table.
 void add_stream(std::vector<std::string>& lines, const json& now, const rates& r, const rates& mean,
                 const std::string& awaited, std::size_t width) {
   const json& s = now.at("status");
@@ -188,7 +189,7 @@ void add_stream(std::vector<std::string>& lines, const json& now, const rates& r
                   text_of(s.at("failed")), text_of(s.at("quarantined"))));
 }
 
-/// As many lines: the rate, all jobs, and the functions with the most jobs that have not ended.
+/// Adds as many lines: the rate, all jobs, and the functions with the most unfinished jobs.
 void add_pool(std::vector<std::string>& lines, const json& s, const rates& r, const rates& mean,
               const std::string& awaited, std::size_t width) {
   const auto add = [&](const std::string& line) { lines.push_back(fitted(line, width)); };

@@ -14,21 +14,21 @@ struct screen_size {
   std::size_t rows = 24;
 };
 
-/// Answers to "pipeline". Rates cover the time from `before` to `now`, the mean the time since `long_before`;
-/// there are none if the two are the same.
+/// Answers to "pipeline". Rates cover the time from `before` to `now`, the mean covers the time since
+/// `long_before`; if the two answers are the same, there are none.
 struct top_looks {
   const nlohmann::ordered_json& long_before;
   const nlohmann::ordered_json& before;
   const nlohmann::ordered_json& now;
 };
 
-/// `event` is the last event; `first_worker` how many workers are scrolled off at the top. The worker that
-/// the device waits for always comes first. Never exceeds the lines and columns of the screen, not counting
+/// `event`: the last event; `first_worker`: how many workers are scrolled off at the top. The worker that the
+/// device waits for always comes first. Never exceeds the lines and columns of the screen, not counting
 /// escape sequences.
 [[nodiscard]] std::vector<std::string> top_screen(const top_looks& looks, const std::string& event,
                                                   screen_size size, std::size_t first_worker, bool colours);
 
-/// How many workers the screen lists, with those that are scrolled off: not one that is not needed.
+/// How many workers the screen lists, including those scrolled off but not one that is not needed.
 [[nodiscard]] std::size_t workers_shown(const nlohmann::ordered_json& now);
 /// How many workers fit on a screen.
 [[nodiscard]] std::size_t rows_for_workers(screen_size size) noexcept;

@@ -1,4 +1,4 @@
-// trace: where batches spend their time, of one session or of all ranks of a group.
+// trace: shows where batches spend their time, in one session or in all ranks of a group.
 #include "runtime/base/counted.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/text.hpp"
@@ -41,7 +41,8 @@ struct trace_recording {
   int refused = exit_ok;
 };
 
-/// The journal uses the time of day, the stages the steady clock; one point in time is known in both.
+/// The journal uses the time of day, the stages the steady clock. One point in time, known in both, connects
+/// them.
 std::vector<traced_event> events_between(const session_choice& choice, const std::filesystem::path& socket,
                                          std::int64_t first_ns, std::int64_t last_ns) {
   const auto day = std::chrono::system_clock::now();
@@ -72,7 +73,7 @@ trace_recording record(const session_choice& choice, const std::filesystem::path
     for (bool more = true; more;) {
       const auto answer = control::ask(socket, {{"verb", "trace"}, {"after", after}}, answer_deadline);
       if (!answer || !answer->value("ok", false)) {
-        last = true;  // the session ended; keep what we have
+        last = true;  // the session has ended; keep what we have
         break;
       }
       const json& page = answer->at("result");
@@ -101,7 +102,7 @@ result<void> write_file(const std::string& path, const std::string& text) {
   return {};
 }
 
-/// All at once, so that they are of the same time.
+/// Records all sessions at once, so that the recordings cover the same time.
 std::vector<trace_recording> record_all(const session_choice& choice,
                                         const std::vector<named_session>& sessions, nanoseconds time) {
   std::vector<std::future<trace_recording>> recordings;

@@ -12,7 +12,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// nanoseconds: the width of instantaneous events, so that arrows can attach to them
+// Nanoseconds: the width of instantaneous events, so that arrows can attach to them.
 constexpr std::int64_t moment = 100;
 
 // Tracks, in the order in which a batch passes them. Workers are between scheduler and owner.
@@ -37,7 +37,7 @@ class builder {
                          {"args", {{"sort_index", tid}}}});
     }
   }
-  /// Adds a span to a track, after the existing ones. Returns where it begins.
+  /// Adds a span to a track, after the existing ones. Returns where the span begins.
   std::int64_t span(int tid, const std::string& name, std::int64_t from, std::int64_t to, json args) {
     std::int64_t& free = free_from_[tid];
     from = std::max(from, free);
@@ -59,7 +59,7 @@ class builder {
     if (phase[0] == 'f') e["bp"] = "e";
     events_.push_back(std::move(e));
   }
-  /// Waiting spans, which may overlap.
+  /// Adds a waiting span; these may overlap.
   void wait(const char* what, std::uint64_t id, std::int64_t from, std::int64_t to) {
     if (from == 0 || to <= from) return;
     for (const bool begin : {true, false}) {
@@ -86,7 +86,7 @@ class builder {
  private:
   [[nodiscard]] double us(std::int64_t at) const { return static_cast<double>(at - zero_) / 1000.0; }
 
-  /// Of all sessions. Programs read numbers of 53 bits.
+  /// Unique across all sessions. Programs read numbers of 53 bits.
   [[nodiscard]] std::uint64_t unique(std::uint64_t id) const {
     return pid_ << 40U | (id & ((std::uint64_t{1} << 40U) - 1));
   }
@@ -104,7 +104,7 @@ struct step {
   std::int64_t from;
   std::int64_t to;
   std::uint64_t batch;  // an index
-  std::size_t rank;     // of the batch's steps
+  std::size_t rank;     // within the batch's steps
 };
 
 /// A batch's spans, as far as its timestamps are known.
@@ -144,7 +144,7 @@ std::optional<traced_batch> traced_batch_of(const json& p) {
 
 namespace {
 
-/// Of one session.
+/// The events of one session.
 json events_of(traced_session session, std::int64_t zero, std::uint64_t pid) {
   auto& [name, batches, events] = session;
   std::ranges::sort(batches, {}, &traced_batch::leased);
@@ -162,13 +162,13 @@ json events_of(traced_session session, std::int64_t zero, std::uint64_t pid) {
                      fmt::format("worker/{}", batches[i].worker));
     for (step& s : steps_of(batches[i], i)) steps.push_back(std::move(s));
   }
-  // Process tracks in the order of time, so that spans are moved as little as possible.
+  // Process tracks in time order, so that spans move as little as possible.
   std::ranges::stable_sort(steps, {}, &step::from);
   std::vector<std::vector<std::pair<std::size_t, std::pair<int, std::int64_t>>>> path(batches.size());
   std::vector<std::int64_t> reached(batches.size());
   for (const step& s : steps) {
     const traced_batch& b = batches[s.batch];
-    // Never before the batch's own previous step, which may have been moved.
+    // Never before the batch's own previous step, which may have moved.
     std::int64_t& last = reached[s.batch];
     const std::int64_t from = trace.span(
         s.tid, s.name, std::max(s.from, last), s.to,

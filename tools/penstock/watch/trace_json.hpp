@@ -1,6 +1,6 @@
-// Timestamps of batches as a trace in Chrome's format, for Perfetto and chrome://tracing: one track each for
-// the workers, the scheduler, the owner, the copy stream and the consumer; arrows connect the spans of a
-// batch. Pure; used by `penstock trace`.
+// Converts timestamps of batches to a trace in Chrome's format, for Perfetto and chrome://tracing: one track
+// each for the workers, the scheduler, the owner, the copy stream and the consumer; arrows connect the spans
+// of a batch. Pure; used by `penstock trace`.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,7 +13,7 @@
 
 namespace penstock::cli {
 
-/// Nanoseconds of the session's steady clock; 0: not known.
+/// Nanoseconds of the session's steady clock; 0: unknown.
 struct traced_batch {
   std::uint64_t number = 0;
   std::uint64_t epoch = 0;
@@ -31,13 +31,13 @@ struct traced_batch {
   std::int64_t taken = 0;
   std::int64_t released = 0;
 };
-/// From the session's answer to "trace". Empty if it is not a batch.
+/// Parses an entry of the session's answer to "trace". Empty if it is not a batch.
 [[nodiscard]] std::optional<traced_batch> traced_batch_of(const nlohmann::ordered_json& passage);
 
 /// An event of a worker or the owner: a death, a restart.
 struct traced_event {
   std::int64_t at = 0;
-  std::optional<std::uint32_t> worker;  ///< on its track; else on the scheduler's
+  std::optional<std::uint32_t> worker;  ///< on the worker's track; otherwise on the scheduler's
   std::string kind;
   std::string text;
 };
@@ -48,8 +48,8 @@ struct traced_session {
   std::vector<traced_event> events;
 };
 
-/// Each session is a process of the trace; all are of one machine, and so of one clock. No span is negative and spans of a track
-/// never overlap, even if timestamps of different threads are inconsistent.
+/// Each session is a process in the trace; all run on one machine and share its clock. No span is negative,
+/// and spans of a track never overlap, even if timestamps of different threads are inconsistent.
 [[nodiscard]] nlohmann::ordered_json chrome_trace(std::vector<traced_session> sessions);
 
 }  // namespace penstock::cli

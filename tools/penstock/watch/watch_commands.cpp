@@ -31,7 +31,7 @@ struct events_options {
   std::string since;
 };
 
-/// Those of all ranks in the order of time; with `follow`, as the ranks tell them.
+/// Prints the events of all ranks in time order; with `follow`, as the ranks report them.
 int events_of_group(const events_options& o, const live_group& group, const std::string& since,
                     std::size_t width) {
   struct of_rank {
