@@ -57,8 +57,8 @@ batch_stage batch_passage::reached() const noexcept {
   return batch_stage::leased;
 }
 
-// Fields are atomics because readers run concurrently with writers. `position` tells whether they belong
-// together: it is cleared before the others change and set last.
+// Fields are atomics because readers run concurrently with writers. `position` tells a reader whether they
+// are consistent: it is cleared before the others change and set last.
 struct batch_times::entry {
   std::atomic<stream_position> position{nobody};
   std::atomic<std::uint64_t> number{0};

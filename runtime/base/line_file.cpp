@@ -13,7 +13,7 @@
 namespace penstock {
 namespace {
 
-/// Of a regular file that is open for reading; empty for any other, and for one that is shorter.
+/// For a regular file that is open for reading. Empty for any other file, and for a shorter one.
 std::string last_bytes(int file, std::size_t count) {
   struct stat facts {};
   if (::fstat(file, &facts) != 0 || !S_ISREG(facts.st_mode) || std::cmp_less(facts.st_size, count)) return {};
@@ -47,7 +47,7 @@ int line_file::cut(std::uint64_t bytes) {
   return 0;
 }
 
-/// False if the file does not end with it.
+/// False if the file does not end with `written`.
 bool line_file::take_back(std::string_view written) const {
   struct stat facts {};
   return last_bytes(fd(), written.size()) == written && ::fstat(fd(), &facts) == 0 &&

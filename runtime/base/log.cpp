@@ -46,7 +46,7 @@ spdlog::logger& stderr_logger() {
 }
 
 // A paused terminal or an unread pipe must not stop a session: the thread that logs also reads the workers'
-// output. The first line waits this long; the next ones do not wait until stderr accepts output again.
+// output. The first line waits this long; later lines do not wait until stderr accepts output again.
 constexpr int patience_ms = 100;
 
 class stderr_gate {

@@ -19,7 +19,7 @@ namespace {
 
 constexpr mode_t mode_of_new_files = 0666;  // less the umask
 
-// Names may be left over from killed processes that had the same pid; more than this many are implausible.
+// Names left over from killed processes with the same pid; more than this many are implausible.
 constexpr int names_tried = 100;
 
 struct replaced {
@@ -48,7 +48,7 @@ result<replaced> look_at(const std::string& path) {
   return replaced{real.string(), there.st_mode & 07777};
 }
 
-/// A temporary file beside the one to be replaced; removed with this object unless it was renamed.
+/// A temporary file next to the one to replace; removed with this object unless it was renamed.
 class temporary_file {
  public:
   static result<temporary_file> create(const std::string& beside) {

@@ -32,7 +32,8 @@ std::string parent_of(const std::string& path) {
   return dot == std::string::npos ? std::string() : path.substr(0, dot);
 }
 
-/// The place to show for a missing key: what requires it, else its table, else the beginning of the file.
+/// The place to show for a missing key: the value that requires it, else its table, else the beginning of the
+/// file.
 span place_of_missing(const applied& made, const contradiction& rule, const source& main) {
   if (const auto asking = place_of(made, rule.other)) return asking->value;
   const auto table = made.tables.find(parent_of(rule.key));
@@ -95,7 +96,7 @@ void complain_of_contradictions(const applied& made, const source& main, config_
       one.at = key->value;
       if (other) one.related.push_back(excerpt_of(other->value, "contradicts this"));
     } else {
-      // Only the other one was given: it contradicts a default.
+      // Only the other key was given: it contradicts a default.
       const key_info* const by_default = key_table::get().find(rule.key);
       one.at = other ? other->value : span{&main, 0, 0};
       if (by_default != nullptr) {

@@ -17,7 +17,7 @@ namespace {
 /// Our deepest key has 4 parts (loader.restart.intensity.max). toml++ recurses once per part, so this also
 /// bounds its stack.
 constexpr std::size_t key_parts_max = 16;
-/// Each costs a parse of the whole text.
+/// Each section costs a parse of the whole text.
 constexpr std::size_t sections_max = 8;
 
 /// Converts toml++'s tree into ours. Its positions are lines and columns of a text that starts with `shift`
@@ -59,7 +59,7 @@ class converter {
     std::vector<member> members;
     for (const auto& [name, value] : table) {
       member made{std::string(name.str()), place(name.source()), convert(value)};
-      // A table that is written with a header has the header's place, or the place of its last line.
+      // A table written with a header has the header's place, or the place of its last line.
       if (!inline_value(value)) made.value.at = made.key;
       members.push_back(std::move(made));
     }
@@ -117,7 +117,7 @@ std::string_view kind_of(key_kind kind) {
 complaint complaint_about(const clash& twice, const source& text) {
   complaint made;
   made.at = {&text, twice.again.begin, twice.again.end};
-  // A dotted key makes the tables that it passes through.
+  // A dotted key creates the tables on its path.
   const bool passed = twice.first.path.size() > twice.again.path.size();
   const std::vector<std::string>& path = passed ? twice.again.path : twice.first.path;
   const std::string whole = shown_path(path, path.size());
@@ -157,8 +157,8 @@ std::vector<key_place>::const_iterator next_header(const std::vector<key_place>&
   });
 }
 
-/// Removes from `text` everything that an earlier key forbids. Returns the removed parts that can still be
-/// checked: texts of the same length that contain only one table each.
+/// Removes from `text` everything that conflicts with an earlier key. Returns the removed parts that can
+/// still be checked: texts of the same length that contain only one table each.
 std::vector<std::string> take_out_clashes(std::string& text, const source& from, complaints& found) {
   std::vector<std::string> sections;
   const toml_keys keys = scan_keys(text);

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t file_bytes_max = MiB;  // far larger than a config with every key
 constexpr std::size_t include_depth_max = 16;
-/// Files may be included more than once; this limit stops a chain in which each file includes the next one
+/// A file may be included more than once. This limit stops a chain in which each file includes the next one
 /// twice.
 constexpr std::size_t includes_max = 256;
 

@@ -36,7 +36,7 @@ constexpr value_limits at_least(std::uint64_t low) {
   return {.kind = limit_kind::range, .low = static_cast<double>(low)};
 }
 
-/// The member at the end of a chain of members, from a root that is known by its type alone.
+/// The member at the end of a chain of members, from a root of known type.
 template <class Root, auto... Route>
 void* locate(void* root) {
   return &(*static_cast<Root*>(root).*....*Route);

@@ -33,7 +33,7 @@ tl::expected<loaded_config, rejection> load(const source_request& request) {
   complaints found;
   layer_stack stack;
   reference_values references;
-  // As getenv does, the first of several values of a name.
+  // Like getenv, takes the first of several values of a name.
   for (const auto& [name, value] : request.environment) references.environment.emplace(name, value);
 
   add_files(stack, request, references, found);
@@ -90,8 +90,8 @@ provenance loaded_config::source_of(const std::string& key) const {
   return at == sources.end() ? provenance{} : at->second;
 }
 
-// Here and not beside the public load_config, because the worker library contains this file and must not
-// export that function.
+// Not next to the public load_config, because the worker library contains this file and must not export that
+// function.
 environment_list process_environment() {
   environment_list all;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {

@@ -146,7 +146,7 @@ void check_backoff(const backoff_config& backoff, found_list& found) {
 void check_group(const group_config& group, const gpu_config& gpu, found_list& found) {
   if (group.communicator == communicator_kind::none) return;
   const std::string what = fmt::format("'communicator' \"{}\" in [group]", spelling(group.communicator));
-  // A library that is named may be one for tests, which works on host memory.
+  // PENSTOCK_NCCL may name a library for tests, which works on host memory.
   if (gpu.device == "host" && std::getenv("PENSTOCK_NCCL") == nullptr) {
     found.push_back(
         {.key = "group.communicator",

@@ -15,8 +15,9 @@ constexpr std::array<std::string_view, 8> more_keys{
     "loader.on_bad_sample", "gpu.layout",         "gpu.dtype",       "gpu.mean", "gpu.std",
     "group.communicator",   "group.on_lost_rank", "group.lost_after"};
 
-/// Where the data is differs between hosts: the fingerprint says what it is. Each rank has its own part, a
-/// fault for a test may be meant for one rank, and how long a sample takes does not change it.
+/// Not compared. The path of the data differs between hosts; the fingerprint identifies the data. Each rank
+/// has its own part, a fault for a test may be meant for one rank, and the duration of a sample does not
+/// change the stream.
 constexpr std::array<std::string_view, 6> not_these{"dataset.path", "dataset.faults", "dataset.work",
                                                     "dataset.wait", "sampler.rank",   "sampler.world_size"};
 

@@ -75,11 +75,11 @@ const key_info* key_at(const toml_keys& keys, std::size_t offset) {
   std::string path;
   for (const std::string& part : nearest->path) path = join(path, part);
   const key_info* const key = key_table::get().find(path);
-  // An entry of a table with any names: those of the table.
+  // An entry of a table with arbitrary names: use the table's key.
   return key != nullptr ? key : key_table::get().find(path.substr(0, path.rfind('.')));
 }
 
-/// True, yes, None: values of other languages. Returns whether it is one, and has completed the complaint.
+/// True, yes, None: values of other languages. Returns whether this is one, and then completes the complaint.
 bool is_value_of_another_language(std::string_view written, const key_info* key, complaint& made) {
   const bool wants_text = key != nullptr && key->form.element == scalar::text;
   if (wants_text) return false;

@@ -99,7 +99,7 @@ class scanner {
       std::string name;
       if (here() == '"' || here() == '\'') {
         const std::size_t end = string_end(text_, at_);
-        // Two spellings of a key that differ in escapes count as two keys here; toml++ will see it.
+        // Two spellings of a key that differ in escapes count as two keys here; toml++ finds the duplicate.
         if (end < at_ + 2) return false;
         name = text_.substr(at_ + 1, end - at_ - 2);
         at_ = end;
@@ -249,7 +249,7 @@ std::vector<clash> clashes_of(const toml_keys& found) {
     std::string way;
     // No parent may be a value or, for dotted keys, a table with its own header.
     for (std::size_t length = 1; length < key.path.size() && earlier == nullptr; ++length) {
-      way.append(key.path[length - 1]).push_back('\n');  // no key has a line break in it as it is written
+      way.append(key.path[length - 1]).push_back('\n');  // no key contains a line break as written
       const auto [at, is_new] = made.try_emplace(way, maker{&key, true});
       if (is_new || at->second.passed_through) continue;
       const bool own_table = length + key.dotted <= key.path.size();

@@ -29,7 +29,7 @@ std::string other_tables(std::string_view name) {
   return fmt::format("'{}' belongs to {}{}", name, places[0], places.size() > 1 ? " or " + places[1] : "");
 }
 
-/// What a name from another loader is called in penstock.
+/// The equivalent in penstock of a name from another loader.
 std::string foreign_label(const foreign_name& foreign, std::string_view table, bool from_environment) {
   if (foreign.key.empty()) return "there is no such key";
   const key_info& meant = *key_table::get().find(foreign.key);

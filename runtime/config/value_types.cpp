@@ -17,7 +17,7 @@ bool refers(const node& from) {
   return from.kind == node_kind::text && from.text.find("${") != std::string::npos;
 }
 
-/// The value of a reference is not in the line that is shown, so the message must contain it.
+/// The shown line does not contain the value of a reference, so the message must contain it.
 bool refuse_found(value_reader& reader, const node& from, const std::string& text) {
   return reader.refuse(from.at, reader.expected(),
                        fmt::format("found \"{}\"", printable(shortened(text, 60))));

@@ -22,7 +22,7 @@ std::filesystem::path absolute_below(const std::filesystem::path& folder, const 
   return whole;
 }
 
-/// Makes paths absolute; here, because the file that contains them is known.
+/// Makes paths absolute. It happens here, because here the file that contains them is known.
 void anchor_paths(const key_info& key, const node& from, void* value) {
   if (from.at.in == nullptr) return;
   const std::filesystem::path& folder = from.at.in->folder();
@@ -56,7 +56,7 @@ std::string_view beyond_64_bits(std::string_view text) {
                              : "must be at most 9223372036854775807";
 }
 
-/// What to write instead of a value of the wrong type; empty if unclear, or if that would be refused in turn.
+/// What to write instead of a value of the wrong type. Empty if that is unclear, or would be refused too.
 std::string remedy(const value_form& form, const value_limits& limits, bool element, const node& from) {
   const std::string written(from.at.text());
   const bool single = element || form.count == arity::one || form.count == arity::optional;
