@@ -26,7 +26,7 @@ struct flight_page {
   std::atomic<std::int64_t> since_ns{0};  // steady clock, shared by all processes
   std::atomic<std::int64_t> limit_ns{0};
   std::atomic<std::int64_t> waited_ns{0};       // before the wait in progress
-  std::atomic<std::int64_t> waits_since_ns{0};  // 0: it does not wait
+  std::atomic<std::int64_t> waits_since_ns{0};  // 0: it is not waiting
   std::atomic<std::uint32_t> name_bytes{0};
   std::array<char, name_max> name{};
 };
@@ -82,7 +82,7 @@ result<flight_recorders> flight_recorders::create(std::uint32_t workers) {
 
 namespace {
 
-/// The limit that belongs to the word that was read; 0 if the worker has moved on, because then that work did
+/// The limit that belongs to the word that was read; 0 if the worker has moved on, because that work then did
 /// not exceed it. A reader that got the limit of the next work also sees that the word has changed (publish).
 nanoseconds limit_of(const flight_page& p, const flight_reading& seen) {
   if (seen.state.at != phase::loading) return nanoseconds(0);
@@ -115,7 +115,7 @@ flight_reading flight_recorders::read(std::uint32_t worker) const {
   now.thread = p.thread.load(std::memory_order_relaxed);
   now.rss_bytes = p.rss_bytes.load(std::memory_order_relaxed);
   now.samples_done = p.samples_done.load(std::memory_order_relaxed);
-  // In this order a wait that ends meanwhile is missed, but never counted twice: see wait_ends().
+  // In this order a wait that ends meanwhile may be missed, but is never counted twice: see wait_ends().
   now.waited = nanoseconds(p.waited_ns.load(std::memory_order_acquire));
   if (const std::int64_t since = p.waits_since_ns.load(std::memory_order_relaxed); since != 0)
     now.waits_since = steady_time(nanoseconds(since));

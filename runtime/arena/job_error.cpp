@@ -13,7 +13,7 @@ namespace {
 using length = std::uint32_t;
 constexpr std::size_t texts = 3;
 
-/// Keeps the first and last lines of a traceback, which say most.
+/// Keeps the first and last lines of a traceback, the most informative ones.
 std::string without_middle(const std::string& text, std::size_t most) {
   constexpr std::string_view mark = "\n[...]\n";
   if (text.size() <= most) return text;

@@ -27,7 +27,7 @@ std::unique_ptr<Dataset> open_records(index_view index, const config& settings) 
   return std::make_unique<record_dataset>(std::move(index), settings.dataset.path);
 }
 
-/// A new type of this kind is a line here, its facts in runtime/base/dataset_type.hpp, and a folder.
+/// A new type of this kind needs a line here, its facts in runtime/base/dataset_type.hpp, and a folder.
 constexpr std::array listed_datasets{
     listed_dataset{
         dataset_type::image_folder,
@@ -84,7 +84,7 @@ result<prepared_dataset> prepare_dataset(const config& settings, const listing_p
   if (!sealed) return tl::unexpected(std::move(sealed.error()));
   prepared.index = std::move(*sealed);
   prepared.notices = std::move(listed->notices);
-  // Describe the sealed form, as every worker will, so that the descriptions are equal.
+  // Describe the sealed form, as every worker does, so that the descriptions are equal.
   auto index = index_view::map(prepared.index.get());
   if (!index) return tl::unexpected(std::move(index.error()));
   prepared.description = (*dataset)->describe(*index, settings);

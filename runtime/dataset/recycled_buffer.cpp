@@ -8,7 +8,7 @@
 namespace penstock {
 namespace {
 
-constexpr std::size_t small_enough = 256 * KiB;  // not worth giving back
+constexpr std::size_t small_enough = 256 * KiB;  // not worth returning to the kernel
 constexpr unsigned window = 32;
 
 }  // namespace

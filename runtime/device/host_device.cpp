@@ -92,7 +92,7 @@ void convert(const convert_step& step, const std::byte* slot, std::byte* buffer,
 /// Aligned as device memory is.
 class host_memory {
  public:
-  /// Null when there is not so much.
+  /// Null when there is too little memory.
   static std::byte* take(std::uint64_t bytes) noexcept {
     if (bytes > static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max())) return nullptr;
     return static_cast<std::byte*>(::operator new(bytes, alignment, std::nothrow));
@@ -103,11 +103,11 @@ class host_memory {
   static constexpr std::align_val_t alignment{layout_alignment};
 };
 
-/// Memory of a buffer of the ring: on huge pages where the system gives them, and all of it there from the
+/// Memory of a buffer of the ring: on huge pages if the system provides them, and fully allocated from the
 /// start, so that no copy waits for page faults.
 class host_buffer {
  public:
-  /// Null when there is not so much.
+  /// Null when there is too little memory.
   static std::optional<host_buffer> make(std::uint64_t bytes) {
     if (bytes > static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max()) - huge_page)
       return std::nullopt;

@@ -8,8 +8,8 @@
 namespace penstock::device {
 namespace {
 
-// NVML's structures and constants, copied from its stable interface, because the header is part of the
-// toolkit.
+// NVML's structures and constants, copied from its stable interface, because only the toolkit has the
+// header.
 struct process_info {
   unsigned pid;
   unsigned long long used_bytes;

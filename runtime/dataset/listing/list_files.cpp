@@ -47,8 +47,8 @@ result<void> take_file(listing& list, int folder, const std::string& name, std::
   return {};
 }
 
-/// One file or a folder of files: `what` names the type for a refusal, `wanted` the files of a folder that
-/// count.
+/// One file or a folder of files. `what` names the type in a refusal, `wanted` selects the files of a
+/// folder.
 result<listing> list_files(listing list, const std::string& path, std::string_view wanted_text,
                            bool (*wanted)(std::string_view), const file_taker& take,
                            const listing_progress& progress) {

@@ -10,7 +10,7 @@
 namespace penstock {
 namespace {
 
-/// A rank's part of an epoch that is divided among the ranks from `start` on, and its number of batches.
+/// A rank's part of an epoch whose division among the ranks begins at `start`, and its number of batches.
 struct portion {
   epoch_share share;
   std::uint64_t batches = 0;

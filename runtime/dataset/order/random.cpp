@@ -38,7 +38,7 @@ double random_source::uniform() noexcept {
 
 std::uint32_t random_source::below(std::uint32_t bound) noexcept {
   // Lemire, "Fast random integer generation in an interval" (2019): one multiplication; a division only when
-  // the low half shows that the draw may be one of the few that cause a bias.
+  // the low half shows that the draw may be one of the few that would cause a bias.
   std::uint64_t product = std::uint64_t{(*this)()} * bound;
   if (static_cast<std::uint32_t>(product) < bound) {
     const std::uint32_t threshold = (0U - bound) % bound;

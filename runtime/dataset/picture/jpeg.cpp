@@ -59,7 +59,7 @@ session& session_of(j_common_ptr codec) {
 }
 
 /// Warnings that do not affect pixels. After all others (early end, bad Huffman codes, lost restart markers,
-/// ...) libjpeg continues with grey; we treat them as errors.
+/// ...) libjpeg continues with grey; penstock treats them as errors.
 bool is_harmless(int warning, bool in_header) noexcept {
   switch (warning) {
     case JWRN_ADOBE_XFORM:
@@ -175,7 +175,7 @@ void run(session& s) {
   if (jpeg_input_complete(&codec) != FALSE || codec.unread_marker == JPEG_EOI) return;
   const auto rest = s.file.last(codec.src->bytes_in_buffer);
   constexpr std::array end_of_image{std::byte{0xff}, std::byte{JPEG_EOI}};
-  // Search from the end: in intact files it is there.
+  // Search from the end: intact files have it there.
   if (std::find_end(rest.begin(), rest.end(), end_of_image.begin(), end_of_image.end()) == rest.end()) {
     fail(s, "truncated: no end-of-image marker");
   }

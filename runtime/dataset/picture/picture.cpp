@@ -62,7 +62,7 @@ result<void> picture_loader::render(std::span<const std::byte> file, const pictu
           : decode_jpeg(file,
                         {info.stored, d, window, partly ? decode_rule::window_only : decode_rule::whole_file},
                         rows_, resampler_);
-  // Decoders allocate from the heap, which does not shrink by itself after a huge picture.
+  // Decoders allocate from the heap, which does not shrink on its own after a huge picture.
   constexpr std::uint64_t huge_pixels = 8 * MiB;
   if (std::uint64_t{info.stored.width} * info.stored.height > huge_pixels) ::malloc_trim(0);
   if (!decoded) return decoded;

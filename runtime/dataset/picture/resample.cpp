@@ -62,7 +62,7 @@ void axis_weights::compute(const axis_request& request) {
   const std::uint32_t source = source_end - source_begin;
   const double* exact = exact_.data();
   for (std::uint32_t i = 0; i < request.out; ++i) {
-    // Near the far edge a pixel has fewer weights: put zeros before them, so that reading does not pass the
+    // Near the far edge a pixel has fewer weights: put zeros before them, so that reads do not pass the
     // edge.
     const std::uint32_t over = first[i] + taps > source ? std::min(first[i] + taps - source, first[i]) : 0;
     const std::uint32_t before = std::min(over, taps - count[i]);

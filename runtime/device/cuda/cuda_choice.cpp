@@ -92,7 +92,7 @@ std::string compute_mode_text(int ordinal) {
   }
 }
 
-/// Processes visible to us that have a GPU open: "pid 4127 (python3)". Not from the driver, so only for
+/// Processes visible to us that have a GPU open: "pid 4127 (python3)". Does not ask the driver, so only for
 /// messages.
 std::string who_has_a_gpu_open() {
   std::string holders;
@@ -144,7 +144,7 @@ failure cannot_use(cudaError_t status, int ordinal) {
     return taken_failure(status, ordinal, compute_mode_text(ordinal), who_uses(ordinal));
   cudaDeviceProp facts{};
   if (kind_of(status) == errc::device_image && cudaGetDeviceProperties(&facts, ordinal) == cudaSuccess)
-    return no_image(status, facts);  // the environment may ask for kernels to be loaded with the context
+    return no_image(status, facts);  // the environment may request that kernels are loaded with the context
   return cuda_failure(status, fmt::format("creating a context on cuda:{}", ordinal));
 }
 

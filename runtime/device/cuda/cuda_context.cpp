@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr auto probe_deadline = 1s;
 constexpr auto query_every = 100us;
-constexpr auto queried_at_least_every = 10ms;  // by a thread that is scheduled at all
+constexpr auto queried_at_least_every = 10ms;  // by a thread that gets any CPU time
 
 // The driver API version of these types.
 constexpr unsigned driver_interface = 12000;
@@ -104,7 +104,7 @@ result<void> cuda_context::refuse_during_capture(cudaStream_t stream, std::strin
         "CUDA graph: end the capture first, or name another stream",
         what);
   }
-  // Any other error will be reported by the next call.
+  // The next call will report any other error.
   if (answer != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE) return {};
   return refuse(
       errc::usage,

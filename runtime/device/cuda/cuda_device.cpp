@@ -23,8 +23,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Events tell when copies are done, one event for a group of copies: recording one after each 64 KiB copy
-// would cost as much as launching the copy. A copy as long as a group has its own.
+// Events show when copies are done, one event for a group of copies: recording one after each 64 KiB copy
+// would cost as much as launching the copy. A copy as long as a group has its own event.
 constexpr std::uint64_t group_bytes = 512 * KiB;
 constexpr std::uint32_t group_jobs_max = 8;
 
@@ -176,7 +176,7 @@ class cuda_device final : public device {
     opened_ = false;
     const relaxed_captures relaxed;  // the destructor may run on any thread
     on_progress({});
-    // Errors are not reported here: whoever could act on them has had them from poll().
+    // Errors are not reported here: poll() has already reported them to the code that can act on them.
     for (cudaStream_t s : {copy_stream_, compute_stream_, program_stream_}) {
       if (s == nullptr || wait_for_stream(s, close_deadline) != cudaErrorNotReady) continue;
       log::warn("gpu", "work on {} did not end within {} s: its memory is left to the end of this process",
@@ -213,8 +213,8 @@ class cuda_device final : public device {
     return call(cudaStreamSynchronize(read_stream_), "reading a batch back, at or before");
   }
 
-  // A batch is handed out only after its events have completed, so later work on any stream sees it: nothing
-  // to do.
+  // A batch is handed out only after its events have completed, so later work on any stream sees it: there is
+  // nothing to do.
   result<void> wait(std::uint32_t, stream_handle) override { return {}; }
 
   result<void> release_after(std::uint32_t buffer, std::span<const stream_handle> streams) override {
@@ -293,7 +293,7 @@ class cuda_device final : public device {
     std::size_t pending = 0;          // how many were recorded; passed from consumer to owner with the buffer
     std::size_t pending_on_copy = 0;  // how many the current copy had to wait for
   };
-  // Jobs that share their completion events.
+  // Jobs that share completion events.
   struct group {
     cudaEvent_t copied = nullptr;
     cudaEvent_t ready = nullptr;  // null: ready when copied
