@@ -89,7 +89,7 @@ cancelled job_book::cancel(job_id job, bool only_waiting, bool at_once) {
 }
 
 /// Its worker gets no more leases, and rows that it has not started are revoked, so that killing it affects
-/// this job alone.
+/// only this job.
 void job_book::end_holder(const job_entry& e, bool at_once) {
   worker& w = workers_.at(e.worker);
   if (w.more.ending && (w.more.ending_at_once || !at_once)) return;
@@ -158,7 +158,7 @@ void job_book::enqueue(job_entry& e) {
   } else if (e.request.place) {
     e.where = whereabouts::placed;
     placed_jobs& group = placed_[*e.request.place];
-    if (group.jobs.empty()) group.absent_since.reset();  // it has waited for nobody since
+    if (group.jobs.empty()) group.absent_since.reset();  // restart the wait timer
     group.jobs.emplace(job, &e);
   } else if (e.blamed) {
     e.where = whereabouts::suspected;
@@ -308,7 +308,7 @@ void job_book::worker_drains(worker_ref who, bool after_current_batch) {
   if (after_current_batch) revoke_unbegun(who, *w);
 }
 
-/// The row that the worker had started. If no row reads as started but the next one is unreadable, that one:
+/// The row that the worker had started. If no row reads as started but the next one is unreadable, that row:
 /// a job that overwrites the table and then dies must still be blamed.
 std::optional<job_book::row_place> job_book::row_at_work(const worker& w, worker_ref who,
                                                          const std::vector<lease_reading>& last) const {

@@ -7,7 +7,7 @@
 namespace penstock::schedule {
 namespace {
 
-// A caller that waits in slices is back within this.
+// A caller that waits in slices returns within this time.
 constexpr nanoseconds back_within = std::chrono::seconds(1);
 
 }  // namespace

@@ -37,7 +37,7 @@ std::vector<job_command> job_book::advance(steady_time now) {
   next_look_.reset();
   memory_.lacking = 0;
   if (paused_) {
-    for (auto& [index, group] : placed_) group.absent_since.reset();  // workers come and go unseen
+    for (auto& [index, group] : placed_) group.absent_since.reset();  // workers come and go unnoticed
   }
   if (!paused_ && !jobs_.empty()) {
     loaders_ = 0;
@@ -176,7 +176,7 @@ void job_book::lease_ordinary() {
   }
 }
 
-/// At most `share` jobs. The first of them may begin.
+/// At most `share` jobs. The first of them may start.
 void job_book::lease_bundle(std::uint32_t index, std::uint64_t share) {
   const std::uint64_t rows_max = std::min<std::uint64_t>(share, settings_.rows_max);
   const std::uint64_t arguments_max = arguments_share(settings_.slot_bytes);
@@ -190,7 +190,7 @@ void job_book::lease_bundle(std::uint32_t index, std::uint64_t share) {
     work += expected_of(e);
     const bool table_fits =
         settings_.head_bytes + settings_.row_bytes * (scratch_.bundle.size() + 1) <= settings_.slot_bytes / 4;
-    // What holds its slot wants its result to fit there: it has the slot for itself.
+    // A job that holds its slot needs its result to fit there: it gets the slot for itself.
     const bool fits =
         table_fits && arguments <= arguments_max && work <= settings_.bundle_goal && !e.request.holds_slot;
     if (!scratch_.bundle.empty() && (!fits || !may_begin(e))) break;
@@ -217,7 +217,7 @@ void job_book::lease_fresh(steady_time now) {
 }
 
 /// Replaces as many processes as there are fresh jobs; while other jobs wait, one at a time and only when it
-/// is the fresh job's turn. If no worker is idle, one is reserved: it gets no more leases until it is idle.
+/// is the fresh job's turn. If no worker is idle, reserves one: it gets no more leases until it is idle.
 void job_book::prepare_for_fresh(steady_time now) {
   const bool others = !ordinary_.empty() || !suspected_.empty();
   std::uint64_t wanted = fresh_.empty() ? 0 : fresh_.size();
@@ -252,7 +252,7 @@ void job_book::prepare_for_fresh(steady_time now) {
   }
 }
 
-/// The number of fresh workers to come: being replaced, or waiting for a free slot.
+/// The number of fresh workers on their way: being replaced, or waiting for a free slot.
 std::uint64_t job_book::processes_under_way(steady_time now) const {
   return static_cast<std::uint64_t>(std::ranges::count_if(workers_.all(), [&](const auto& entry) {
     const auto& [index, w] = entry;
@@ -270,7 +270,7 @@ void job_book::refresh(std::uint32_t index, worker& w) {
 
 // ---- space ------------------------------------------------------------------------------------------------
 
-/// A job that this worker could begin, had it a slot.
+/// Whether this worker could start a job if it had a slot.
 bool job_book::something_for(std::uint32_t index, const worker& w, steady_time now) {
   const auto begins = [this](const job_entry* e) { return e != nullptr && may_begin(*e); };
   if (!is_loader(w)) {
@@ -416,7 +416,7 @@ std::optional<steady_time> job_book::restricted_jobs::first_blamed(std::uint32_t
   return first.second->blamed_at;
 }
 
-/// A suspect should run elsewhere than where it killed, in case that place is the cause. But the other
+/// A suspect should not run again where it killed a worker, in case that place is the cause. But the other
 /// workers may be busy for hours.
 job_book::job_entry* job_book::first_of(const restricted_jobs& some, std::uint32_t index,
                                         steady_time now) const {

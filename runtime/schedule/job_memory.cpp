@@ -1,4 +1,4 @@
-// Whether a job may begin: whether [jobs] memory has room for its result.
+// Whether a job may start: whether [jobs] memory has room for its result.
 #include "runtime/schedule/job_book.hpp"
 
 #include <algorithm>
@@ -6,16 +6,17 @@
 namespace penstock::schedule {
 namespace {
 
-// Longer reported run times are cut to this: a worker's number is not trusted, and sums must not overflow.
+// Longer reported run times are cut to this: a worker's number is untrusted, and sums must not overflow.
 constexpr nanoseconds busy_max = std::chrono::hours(1);
-// Of the difference between the largest result of late and a smaller one, what is forgotten at once.
+// Of the difference between the largest recent result and a smaller one, one part in this many is forgotten
+// each time.
 constexpr std::uint64_t forgotten = 16;
-// Of the result of a function that has given none yet.
+// The expected result of a function that has not returned one yet.
 constexpr std::uint64_t first_guess = 1U << 20U;
 
 }  // namespace
 
-/// What a job of this function takes: of time on average, of memory at most.
+/// Learns what a job of this function needs: run time on average, memory at most.
 void job_book::learn(function_entry& f, const row_reading& now) {
   const nanoseconds busy = std::clamp(now.busy, nanoseconds(0), busy_max);
   const bool known = f.typical.count() >= 0;
@@ -26,7 +27,7 @@ void job_book::learn(function_entry& f, const row_reading& now) {
   f.result_bytes = largest - (largest - bytes + forgotten - 1) / forgotten;
 }
 
-/// A guess at first.
+/// A guess until the first result.
 std::uint64_t job_book::result_of(const job_entry& e) const {
   if (e.request.holds_slot) return 0;
   return e.function->result_bytes.value_or(std::min(first_guess, memory_.room / 8));
@@ -47,7 +48,7 @@ bool job_book::may_begin(const job_entry& e) {
   return false;
 }
 
-/// Those that callers keep, and those that they are about to get.
+/// Results that callers hold, and those that they are about to receive.
 std::uint64_t job_book::results_before(job_id job) const {
   std::uint64_t sum = memory_.before(job);
   for (const job_command& c : outbox_) {
@@ -68,7 +69,7 @@ job_id job_book::unrestricted_jobs::first() const {
                   others.empty() ? none : others.begin()->first);
 }
 
-/// There is one.
+/// Requires that a job waits.
 job_id job_book::first_waiting() const {
   job_id first = ordinary_.first();
   for (const restricted_jobs* some : {&suspected_, &fresh_})
@@ -79,7 +80,7 @@ job_id job_book::first_waiting() const {
   return first;
 }
 
-/// Whether all jobs before this one, which waits, are settled. Only asked while memory is short.
+/// Whether all jobs before this waiting one are settled. Called only while memory is short.
 bool job_book::is_first(const job_entry& e) const {
   if (first_waiting() < e.request.job) return false;
   for (const auto& [index, w] : workers_.all()) {

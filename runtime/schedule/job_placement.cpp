@@ -1,11 +1,11 @@
-// Jobs that a certain worker should run, because it has what they need (its iterator, its cache).
+// Jobs with a preferred worker, which has what they need (its iterator, its cache).
 #include "runtime/schedule/job_book.hpp"
 
 #include <iterator>
 
 namespace penstock::schedule {
 
-/// One lease for each job: what has a place is seldom small.
+/// One lease for each job: a job with a preferred worker is seldom small.
 void job_book::lease_placed(steady_time now) {
   for (auto it = placed_.begin(); it != placed_.end();) {
     auto& [index, group] = *it;

@@ -52,7 +52,7 @@ std::vector<command> ledger::advance() {
 }
 
 void ledger::lease_batches() {
-  // Lost leases first, lowest first; then new ones.
+  // First lost leases, in order of position; then new ones.
   for (auto it = waiting_.begin(); it != waiting_.end() && anyone_free();) {
     const stream_position position = *it++;
     try_lease(position);
@@ -95,7 +95,7 @@ bool ledger::eligible(std::uint32_t index, const worker_entry& worker, const bat
   const auto died_of_it = [&](std::uint32_t i) { return std::ranges::find(b.avoid, i) != b.avoid.end(); };
   if (!can_load(worker)) return false;
   if (!died_of_it(index)) return true;
-  // A worker that died of it may retry only when every other one has died of it too.
+  // A worker that died of it may retry it only when every other worker has died of it too.
   return std::ranges::none_of(
       workers_.all(), [&](const auto& entry) { return !died_of_it(entry.first) && can_load(entry.second); });
 }
@@ -116,7 +116,7 @@ std::optional<std::uint32_t> ledger::choose_worker(const batch& b) const {
 
 void ledger::make_room_for_head() {
   // Without this the stream can deadlock: a batch has lost its lease, and all slots hold finished later
-  // batches that must be uploaded after it.
+  // batches that cannot be uploaded before it.
   const stream_position head = next_upload_;
   if (!waiting_.contains(head)) return;
   resolve_samples(head);
@@ -222,7 +222,7 @@ arrival ledger::loaded(const load_report& report) {
     return how;
   };
   if (standing == lease_standing::gone) return dropped(arrival::late);
-  // A lease is reported only once, so a report for a finished one is impossible too.
+  // A lease is reported only once, so a report for a finished one is impossible.
   if (standing != lease_standing::current) return dropped(arrival::impossible);
   const auto [holder, number, generation] = report.lease;
   const std::optional<stream_position> leased = workers_.at(holder.worker).slots[number].use.position;

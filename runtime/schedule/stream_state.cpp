@@ -32,7 +32,7 @@ constexpr std::size_t bytes_beside_quarantine =
     fingerprint_bytes_max + identity_settings_bytes_max;
 static_assert(bytes_beside_quarantine + 64 <= state_bytes_max, "at least a dozen ranges have room");
 
-// Larger than any stream, and small enough that sums and products of counts do not overflow.
+// Larger than any stream, yet small enough that sums and products of counts do not overflow.
 constexpr std::uint64_t count_max = std::uint64_t{1} << 62U;
 
 // Flags. Those of `uneven` are 0 in states of earlier versions, which had only `allow`.
@@ -363,7 +363,7 @@ result<void> check_position(const stream_state& saved, const stream_shape& shape
   const std::uint64_t per_epoch = shape.batches_per_epoch;
   if (per_epoch == 0 && saved.epoch == 0 && saved.next_batch == 0) return {};
   const std::uint64_t batches = shape.batches_of(saved.epoch);
-  // The rest of an entered epoch may be too small for a batch: then the next epoch starts.
+  // The rest of an entered epoch may be too small for a batch: the next epoch then starts.
   const bool behind = saved.next_batch >= batches && (saved.next_batch > 0 || saved.start == 0);
   if (per_epoch == 0 || behind || saved.epoch >= count_max / per_epoch) {
     return refuse(errc::state_mismatch, "the saved state stands at batch {} of epoch {}, but an epoch has {}",
