@@ -68,14 +68,14 @@ std::optional<stat_line> read_stat(pid_t pid) {
 }
 
 /// The living processes of the group that a reaped child of ours led. Empty if its number now belongs to
-/// another process, because the group is then that one's.
+/// another process, because the group is then that process's.
 std::vector<unique_fd> left_of_group(pid_t group) {
   std::vector<unique_fd> members;
   if (::kill(-group, 0) != 0 && errno == ESRCH) return members;  // an empty group, the usual case
   const pid_t our_session = ::getsid(0);
   const auto is_member = [&](pid_t pid) {
     const auto line = read_stat(pid);
-    // A zombie has released its memory and files, but its other threads may not have: its pidfd tells.
+    // A zombie has released its memory and files, but its other threads may not have: its pidfd shows that.
     return line && line->group == group && line->session == our_session && line->state != 'X';
   };
   const std::unique_ptr<DIR, int (*)(DIR*)> all(::opendir("/proc"), &::closedir);
@@ -107,7 +107,7 @@ bool wait_for(const unique_fd& pidfd, std::chrono::steady_clock::time_point unti
   }
 }
 
-/// Whether a process (0: the calling thread) may use one core only. Also answers for a zombie.
+/// Whether a process (0: the calling thread) may use one core only. Works for a zombie too.
 bool has_one_core(pid_t pid) noexcept {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);

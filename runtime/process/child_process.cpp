@@ -18,14 +18,14 @@ namespace {
 
 static_assert(output_tail::lines_shown * output_tail::line_max + stack_bytes_max <= output_tail::kept_bytes);
 
-// A flood must not keep the io_thread from its other work: a turn reads at most reads_a_turn x read_bytes =
-// 64 KiB, which is what a pipe holds.
+// A flood must not keep the io_thread from its other work: one turn reads at most reads_a_turn x read_bytes =
+// 64 KiB, the capacity of a pipe.
 constexpr std::size_t read_bytes = 16 * 1024;
 constexpr int reads_a_turn = 4;
 
-/// Asks the kernel. A wait of Asio's may complete for no reason: an event that is queued for a descriptor
-/// when that one is let go comes to the one that takes its place in Asio. A pidfd has such an event whenever
-/// its process is reaped, and the next child's pidfd is what takes its place.
+/// Asks the kernel, because a wait of Asio's may complete without cause. If a descriptor is released while an
+/// event is queued for it, the event goes to the descriptor that takes its place in Asio. A pidfd has such an
+/// event whenever its process is reaped, and the next child's pidfd takes its place.
 bool is_readable(int descriptor) noexcept {
   pollfd look{descriptor, POLLIN, 0};
   return ::poll(&look, 1, 0) > 0;
@@ -105,8 +105,8 @@ void child_process::wait_for_end() {
   end_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                   [this, alive = std::weak_ptr(alive_)](const boost::system::error_code& status) {
                     if (alive.expired() || status == boost::asio::error::operation_aborted) return;
-                    // A child that lives must not be taken for one that has ended: what ends it is
-                    // reap_ended().
+                    // A living child must not be taken for one that has ended, because reap_ended() would end
+                    // it.
                     is_readable(child_.pidfd.get()) ? let_it_leave() : wait_for_end();
                   });
 }
@@ -201,7 +201,7 @@ void child_process::finish() {
     output_.close();
   }
   tail_.finish(callbacks_.output);
-  // The callback may destroy us.
+  // The callback may destroy this object.
   const auto exited = std::move(callbacks_.exited);
   if (exited) exited(report_, tail_);
 }

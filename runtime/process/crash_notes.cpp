@@ -160,7 +160,7 @@ std::uint64_t interrupted_at(const void* context) {
 void write_stack(int signal, const void* context) {
   const int found = ::backtrace(addresses.data(), static_cast<int>(addresses.size()));
   const std::uint64_t here = interrupted_at(context);
-  // The frames above the interrupted instruction are this handler's.
+  // The frames above the interrupted instruction belong to this handler.
   std::size_t first = 0;
   while (first < static_cast<std::size_t>(found) && reinterpret_cast<std::uint64_t>(addresses[first]) != here)
     ++first;
@@ -170,7 +170,7 @@ void write_stack(int signal, const void* context) {
     frames[count++].address = here;
   }
   for (std::size_t i = first; i < static_cast<std::size_t>(found) && count < stack_frames_max; ++i) {
-    // A return address is that of the instruction after the call; one byte earlier belongs to the caller's
+    // A return address belongs to the instruction after the call; one byte earlier belongs to the caller's
     // line.
     const auto address = reinterpret_cast<std::uint64_t>(addresses[i]);
     frames[count++].address = i == first && address == here ? address : address - 1;
@@ -205,7 +205,7 @@ void on_death(int signal, siginfo_t* info, void* context) {
   const bool from_outside = info->si_code <= 0 && info->si_pid != ::getpid();
   const int worker = worker_thread.load(std::memory_order_relaxed);
   if (from_outside && worker != 0 && worker != this_thread() && !passed_on.exchange(true)) {
-    // The receiving thread is not of interest; the stack of the working thread is.
+    // The receiving thread does not matter; the stack of the working thread does.
     if (::syscall(SYS_tgkill, ::getpid(), worker, signal) == 0) {
       errno = saved;
       return;

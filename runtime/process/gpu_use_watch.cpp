@@ -89,7 +89,7 @@ void gpu_use_watch::look(std::vector<pid_t> leaders) {
       current_.thread->post([all = findings_, at = current_.at] { round::carry_out(*at, *all); });
   if (posted) return;
   hold.lock();
-  current_.at->leaders.clear();  // no thread could be started: the next call tries again
+  current_.at->leaders.clear();  // no thread could be started: the next call retries
 }
 
 std::optional<gpu_user> gpu_use_watch::found_in(pid_t leader) const {

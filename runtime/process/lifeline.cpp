@@ -66,7 +66,7 @@ lifeline_guard::lifeline_guard(int lifeline_fd, std::chrono::milliseconds interv
   ::sigfillset(&action.sa_mask);
   ::sigaction(SIGHUP, &action, nullptr);
   watcher_ = std::thread([=, parent = parent_.get(), stop = stop_.get(), tick = std::move(tick)] {
-    // SIGHUP may be handled on this thread; all other signals are for the program's own threads.
+    // This thread may handle SIGHUP; all other signals are for the program's own threads.
     sigset_t others;
     ::sigfillset(&others);
     ::sigdelset(&others, SIGHUP);

@@ -40,8 +40,8 @@ unclaimed_child::~unclaimed_child() {
 struct spawner::gate {
   std::mutex mutex;
   bool closed = false;
-  // Describes the request being started. Kept here so that a thread that is left behind holds no reference to
-  // the session.
+  // Describes the request being started. Stored here so that an abandoned thread holds no reference to the
+  // session.
   std::string current;
   std::shared_ptr<start_control> control;
   done then;

@@ -23,7 +23,7 @@ struct best_symbol {
 };
 std::array<best_symbol, frames_max> best;
 
-/// False: the file is shorter.
+/// False if the file is shorter.
 template <class T>
 bool read_at(int file, std::uint64_t offset, T& into) noexcept {
   return ::pread(file, &into, sizeof into, static_cast<off_t>(offset)) == static_cast<ssize_t>(sizeof into);

@@ -216,8 +216,8 @@ awaited operator_who_paused(std::string_view what) {
           fmt::format("an operator, who paused the {}; `penstock resume` continues it", what)};
 }
 
-/// A job may run for as long as its function does: only while none runs are those owed that wait, or that
-/// callers wait to submit.
+/// A job may run as long as its function does. So jobs are owed only if none runs, and jobs wait or callers
+/// wait to submit.
 bool are_jobs_owed(const pool_statistics& jobs) {
   return (jobs.waiting > 0 || jobs.callers_wait) && jobs.running == 0;
 }

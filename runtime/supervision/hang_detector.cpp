@@ -38,9 +38,9 @@ std::vector<hang_finding> hang_detector::look(steady_time now, const std::vector
   const nanoseconds shortest =
       std::min({settings_.start_deadline, settings_.heartbeat_timeout, settings_.item_timeout});
   const bool late = last_look_ && now - *last_look_ > settings_.tick() + shortest / 2;
-  const nanoseconds slept = late ? now - *last_look_ : nanoseconds(0);  // it proves nothing
+  const nanoseconds slept = late ? now - *last_look_ : nanoseconds(0);  // silence in this time proves nothing
   last_look_ = now;
-  for (auto& [worker, c] : watched_) {  // also those that are being started, of which there is no sign yet
+  for (auto& [worker, c] : watched_) {  // includes children being started, which have no sign yet
     c.started += slept;
     c.last_heartbeat += slept;
     c.last_work += slept;
@@ -48,7 +48,7 @@ std::vector<hang_finding> hang_detector::look(steady_time now, const std::vector
 
   std::vector<hang_finding> findings;
   std::vector<hang_finding> ordered;  // of items with their own limit
-  std::size_t late_soon = 0;          // or late
+  std::size_t late_soon = 0;          // includes those already late
   for (const child_sign& sign : signs) {
     const auto it = watched_.find(sign.worker);
     if (it == watched_.end()) continue;

@@ -85,7 +85,7 @@ void owner_supervision::start_failed(std::uint32_t incarnation, steady_time now,
   hangs_.forget(the_owner);
   // Retrying helps when the process table is full, but not when the program is missing or cannot be executed.
   if (why.code == errc::worker_program) return fail(why);
-  if (ending_.cause() == death_cause::hang) why.message = ending_.reason();  // given up by the session
+  if (ending_.cause() == death_cause::hang) why.message = ending_.reason();  // the session gave up
   const restart_decision next = policy_.start_failed(now);
   if (next.act == restart_decision::what::restart)
     outbox_.emplace_back(owner_not_started{why, next.at - now});
@@ -212,7 +212,7 @@ void owner_supervision::close(steady_time now, bool whole, nanoseconds patience)
   whole_ = whole;
   if (pid_ && hears()) return say_stop(now);
   // There is no process to stop. If the stream is complete, the starting process will let its sink finish;
-  // else there is nothing to wait for, and it ends with the session.
+  // otherwise there is nothing to wait for, and it ends with the session.
   finishing_ = whole && stage_ != owner_stage::failed;
   if (finishing_) return;
   stage_ = owner_stage::stopped;
@@ -250,8 +250,8 @@ owner_death_report owner_supervision::report_of(const owner_end& end,
   owner_death_report d;
   d.pid = pid_.value_or(0);
   d.incarnation = incarnation_;
-  // A process that was asked to finish but exited before its sink had finished counts as having died by
-  // itself.
+  // A process that was asked to finish but exited before its sink had finished counts as having died on its
+  // own.
   const bool own_end = ending_.cause() == death_cause::stopped && !ending_.killed_here(end.report);
   d.cause = own_end ? termination::own_cause_of(end.report) : ending_.cause_of(end.report);
   if (end.oom_killed) d.cause = death_cause::oom;
@@ -282,7 +282,7 @@ std::optional<failure> owner_supervision::why_no_other_helps(const owner_end& en
                                pid_.value_or(0)),
                    0};
   }
-  // One that was being replaced when the stream ended has had no time: the next one finishes its sink.
+  // A process that was being replaced when the stream ended had no time: the next one finishes its sink.
   if (finishing_ && !operated_ && ending_.killed_here(end.report)) {
     return failure{errc::sink,
                    fmt::format("the sink of the GPU owner (pid {}) did not finish in time", pid_.value_or(0)),
@@ -307,7 +307,8 @@ std::optional<uploads_lost::poison> owner_supervision::decide(const owner_orders
                   loss.suspect->epoch, owner_orders::deaths_that_prove)};
 }
 
-/// For an operator, or by its own will because a group's communicator is lost: no fault of this process.
+/// An operator ended it, or it exited by itself because a group's communicator is lost: no fault of this
+/// process.
 bool owner_supervision::makes_room(const owner_end& end) const {
   return operated_ || end.report.exited_with(exit_codes::temporary);
 }

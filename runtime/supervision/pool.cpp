@@ -18,7 +18,7 @@ std::int64_t in_seconds(nanoseconds time) {
 }
 
 std::string last_line(const std::string& text) {
-  return text.substr(text.rfind('\n') + 1);  // of npos: all of it
+  return text.substr(text.rfind('\n') + 1);  // npos + 1 is 0: the whole text
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ pool::pool(const pool_settings& settings) : settings_(settings) {
 
 pool::place& pool::at(std::uint32_t worker) {
   restart_settings rules = settings_.restart;
-  // Independent of the loaders' restart type: a suspect that waits for this worker holds up the whole stream.
+  // Independent of the loaders' restart type: a suspect that waits for this worker blocks the whole stream.
   if (is_sacrificial(worker)) rules.type = restart_type::permanent;
   return places_.try_emplace(worker, restart_policy(rules, settings_.seed + worker)).first->second;
 }
@@ -116,7 +116,7 @@ void pool::start_failed(worker_ref who, steady_time now, const failure& why) {
   place* p = current(who);
   if (p == nullptr) return;
   if (why.code == errc::worker_program) {
-    // Missing or not executable: the same would happen in any other place.
+    // Missing or not executable: every other place would fail the same way.
     p->state = child_state::failed;
     p->wanted = false;
     fail(why);
@@ -201,7 +201,8 @@ void pool::drain(std::uint32_t worker) {
     if (p.state == child_state::starting || p.state == child_state::ready) replace(p);
     return;
   }
-  // A process that survives SIGKILL was lost before the operator's order: draining its place empties nothing.
+  // A process that survives SIGKILL was lost before the operator's order, so draining its place empties
+  // nothing.
   const bool last = p.wanted && p.state != child_state::unkillable;
   vacate(p, vacancy::drained);
   emptied_by_operator_ |= last && !anybody_comes();
@@ -284,11 +285,11 @@ void pool::start_due_places(steady_time now) {
                      p.restart_at <= now && !p.canary_waits;
     if (!due) continue;
     const bool again = p.incarnation > 0;
-    // The ceiling only delays restarts, it never fails anything; first starts are not restarts.
+    // The ceiling only delays restarts and never fails anything; first starts are not restarts.
     if (again && recent_starts_.size() >= settings_.restarts_per_second_max) continue;
     if (again) {
       recent_starts_.push_back(now);
-      // The sacrificial worker exists only while it is needed: its starts replace nobody.
+      // The sacrificial worker exists only while it is needed: its starts replace no process.
       if (!is_sacrificial(worker)) {
         ++p.restarts;
         ++restarts_;
@@ -341,7 +342,7 @@ void pool::end_canary() {
   for (auto& [worker, p] : places_) p.canary_waits = false;
 }
 
-/// A suspect waits: the sacrificial worker has as long as loaders to become ready.
+/// A suspect waits: the sacrificial worker gets the same time as loaders to become ready.
 void pool::check_sacrificial(steady_time now) {
   const auto it = places_.find(settings_.sacrificial_place);
   if (it == places_.end()) return;
@@ -395,7 +396,7 @@ void pool::check_minimum(steady_time now) {
         0});
 }
 
-/// A loader exists and stays, or will be started.
+/// Whether a loader exists and stays, or will be started.
 bool pool::anybody_comes() const {
   return std::ranges::any_of(places_, [&](const auto& e) {
     const place& p = e.second;
@@ -403,7 +404,7 @@ bool pool::anybody_comes() const {
   });
 }
 
-/// Remembers it for the final error, or for the message that the sacrificial worker was given up.
+/// Keeps it for the final error, or for the message that the sacrificial worker was given up.
 void pool::note_trouble(std::uint32_t worker, const std::string& if_sacrificial,
                         const std::string& if_loader) {
   if (is_sacrificial(worker)) {

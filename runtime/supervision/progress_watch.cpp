@@ -17,8 +17,8 @@ bool progress_watch::moved(const progress_facts& facts) {
   return any;
 }
 
-/// Whether something has become ready that never was before. Each place counts once, so a pool that crashes
-/// and restarts forever cannot hide a stall.
+/// Whether something has become ready for the first time. Each place counts once, so a pool that crashes and
+/// restarts forever cannot hide a stall.
 bool progress_watch::started(const progress_facts& facts) {
   bool any = facts.status.gpu_state == "ready" && !std::exchange(owner_started_, true);
   for (const worker_status& w : facts.status.workers) {

@@ -15,7 +15,7 @@ restart_decision restart_policy::child_died(steady_time now, const death& d) {
   const bool lived_long = ready_since_ != never && now - ready_since_ >= settings_.backoff_reset_after;
   ready_since_ = never;
   if (lived_long || d.ending == death::how::operated) reset();
-  // Its end was ordered in order to replace it.
+  // Its end was ordered so that it can be replaced.
   if (d.ending == death::how::operated) return {act::restart, now};
   if (settings_.type == restart_type::temporary) return {act::stop, now};
   if (d.ending == death::how::no_restart) return {act::fail, now};

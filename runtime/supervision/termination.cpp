@@ -11,7 +11,7 @@
 namespace penstock::supervision {
 
 void termination::begin(death_cause why, std::string reason) {
-  // A child that was asked to finish, and now hangs or breaks the protocol, is ended for that.
+  // A child that was asked to finish, and then hangs or violates the protocol, is ended for the new reason.
   const bool harmless = !cause_ || *cause_ == death_cause::stopped || *cause_ == death_cause::memory;
   if (!harmless) return;
   cause_ = why;

@@ -68,7 +68,7 @@ void worker_supervision::start_refused(worker_ref who, steady_time now, const fa
   const child* c = living(who);
   if (c == nullptr) return;
   failure reason = why;
-  if (c->ending.cause() == death_cause::hang) reason.message = c->ending.reason();  // given up by the session
+  if (c->ending.cause() == death_cause::hang) reason.message = c->ending.reason();  // the session gave up
   hangs_.forget(who.worker);
   children_.erase(who.worker);
   pool_.start_failed(who, now, reason);
@@ -158,7 +158,7 @@ void worker_supervision::fence(worker_ref who, steady_time now, const std::strin
 void worker_supervision::retire(child& c, steady_time now) {
   c.draining = true;
   c.ending.retire(death_cause::stopped);
-  if (c.at != stage::ready) return c.ending.kill(now);  // it holds nothing yet
+  if (c.at != stage::ready) return c.ending.kill(now);  // it holds no leases yet
   // A worker over its memory limit gives up its other leases but finishes the current batch: otherwise a
   // batch that needs more than the limit would never be loaded.
   outbox_.emplace_back(retire_worker{c.who, c.ending.cause() == death_cause::memory});
@@ -191,7 +191,7 @@ death worker_supervision::death_of(const child& c, bool blamed, std::uint64_t sa
   return d;
 }
 
-/// A program that exits successfully before its hello does something else, and would do the same in every
+/// A program that exits successfully before its hello is not a worker program, and would do the same in every
 /// place.
 bool worker_supervision::is_no_worker_program(const child& c) const {
   return c.at == stage::started && c.ended->exited_with(exit_codes::finished) && !closing_ &&
@@ -278,7 +278,7 @@ void worker_supervision::measured(worker_ref who, std::uint64_t private_bytes, s
   }
 }
 
-/// Only the owner may use the GPU; workers and processes started by them may not.
+/// Only the owner may use the GPU; workers and processes that they start may not.
 void worker_supervision::uses_gpu(worker_ref who, steady_time now, const std::string& use) {
   child* c = living(who);
   if (c == nullptr || rules_.exclusive == exclusive_rule::off || std::exchange(c->gpu_use_known, true))
