@@ -34,7 +34,7 @@ void collective_book::replaced(std::uint32_t rank) {
   ranks_.at(rank) = {};
 }
 
-/// Two ranks cannot be in one operation with different ones.
+/// Ranks disagree if their operations of the same number differ.
 void collective_book::compare(std::uint32_t rank) {
   for (const collective_word& own : ranks_[rank].said.words) {
     for (std::uint32_t other = 0; other < ranks_.size(); ++other) {
@@ -57,7 +57,7 @@ void collective_book::complete(std::uint64_t number) {
     result->what = word->what;
     result->values.push_back(word->value);
   }
-  // A coordinator that was started again may find a rank that had a result from the one before.
+  // A restarted coordinator may find a rank with a result from the previous coordinator.
   const std::uint64_t digest = digest_of(*result);
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     const collective_report& said = ranks_[rank].said;
@@ -72,7 +72,7 @@ void collective_book::complete(std::uint64_t number) {
   if (results_.size() > collective_words_max) results_.erase(results_.begin());
 }
 
-/// Whether `other` will never enter the operation in which `waiting` is.
+/// Whether `other` will never enter the operation in which `waiting` waits.
 void collective_book::find_missing_for(std::uint32_t waiting, std::uint32_t other) {
   const collective_word* const in = ranks_[waiting].waits_in();
   const member& m = ranks_[other];

@@ -36,7 +36,7 @@ class reader {
     return static_cast<collective_kind>(number(1, static_cast<std::uint64_t>(collective_kind::all_gather)));
   }
   std::string bytes(std::size_t most) { return std::string(take(number(4, most))); }
-  /// A count of things that have at least `each` bytes.
+  /// A count of elements that have at least `each` bytes.
   std::uint64_t count(std::uint64_t most, std::size_t each) {
     const std::uint64_t many = number(4, most);
     if (many > rest_.size() / each) good_ = false;

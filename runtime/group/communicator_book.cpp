@@ -44,7 +44,7 @@ void communicator_book::abort(std::uint64_t number, steady_time now) {
   unwanted_ = std::max(unwanted_, number);
   if (next_ && next_->number <= unwanted_) next_.reset();
   if (stage_ == stage::none && number >= number_) {
-    // Nothing is left of it, or it never came: the group waits for a word of this.
+    // It is completely gone, or it never arrived: the group waits for a report about this number.
     number_ = number;
     tell(progress::aborted);
   }

@@ -19,7 +19,7 @@ std::vector<coordinator_command> coordinator_driver::advance(steady_time now) {
     } else if (const auto* const draw = std::get_if<draw_communicator_id>(&one)) {
       outbox_.emplace_back(*draw);
     } else {
-      // Every member reports what else happens to the group.
+      // The members report all other events of the group.
       auto& event = std::get<group_event>(one);
       if (event.what == kind::lost) note(coordinator_news::kind::rank_lost, std::move(event.text));
       if (event.what == kind::joined || event.what == kind::back || event.what == kind::replaced)
@@ -30,8 +30,8 @@ std::vector<coordinator_command> coordinator_driver::advance(steady_time now) {
   return std::exchange(outbox_, {});
 }
 
-/// A session that fails at its start leaves before the first report arrives, its own included: it stays for a
-/// while, because the others have to learn why.
+/// A session that fails at its start leaves before the first report arrives, even its own. It stays for a
+/// while, because the others must learn why.
 bool coordinator_driver::find_out_whether_it_may_go() const {
   if (!leaving_since_) return false;
   if (!links_.empty()) return book_.may_leave();
@@ -44,7 +44,7 @@ void coordinator_driver::reported(link_id link, const member_report& report, ste
   book_.heard(report, now);
 }
 
-/// Its process may connect again, and is gone when its last link has closed.
+/// The process may connect again. It is gone when its last link has closed.
 void coordinator_driver::closed(link_id link) {
   const auto process = process_at(link);
   if (!process) return;

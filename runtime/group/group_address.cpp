@@ -69,8 +69,8 @@ result<group_address> address_of(const launcher_place& place, const environment&
                                  std::uint32_t user, const std::string& session) {
   if (const auto given = variables("PENSTOCK_GROUP_ADDR")) {
     auto address = parse_address(*given);
-    // A training and a validation loader have the same variables, and are groups of their own. A port is one
-    // group's.
+    // A training and a validation loader have the same variables, but separate groups. A port belongs to one
+    // group.
     if (address && address->what == group_address::kind::abstract_socket)
       address->name = socket_name(user, address->name, session);
     return address;
@@ -96,7 +96,7 @@ result<group_address> address_of(const launcher_place& place, const environment&
         "{} gives its jobs no name that all hosts know: set PENSTOCK_GROUP to one, the same for all ranks",
         place.launcher);
   }
-  // Below the ports that the kernel gives away by itself, which begin at 32768.
+  // Below the ports that the kernel assigns itself, which begin at 32768.
   constexpr std::uint64_t first_port = 20'000;
   constexpr std::uint64_t ports = 12'000;
   const std::uint64_t place_of_job = fnv1a(fmt::format("{}/{}", place.job, session)) % ports;

@@ -7,7 +7,7 @@
 namespace penstock::group {
 namespace {
 
-/// Nobody needs more answers at once; the link admits fewer connections.
+/// More answers are never needed at once; the link admits fewer connections.
 constexpr std::size_t unknown_peers_max = 256;
 
 std::string name_of(const member_report& r) {
@@ -19,7 +19,7 @@ std::string both(std::string_view what, const member_report& a, std::string_view
   return fmt::format("{} is {} at {} and {} at {}", what, of_a, name_of(a), of_b, name_of(b));
 }
 
-/// Empty: two ranks of one group can be like this.
+/// Empty if two ranks of one group may differ like this.
 std::string difference(const member_report& a, const member_report& b) {
   const rank_card& x = a.card;
   const rank_card& y = b.card;
@@ -75,7 +75,7 @@ std::string group_book::started_twice(const member_report& one, const member_rep
                      one.card.host, other.card.pid, other.card.host);
 }
 
-/// What an earlier coordinator had settled holds on.
+/// The agreements of an earlier coordinator remain valid.
 void group_book::learn(const group_view& known) {
   if (known.outcome != group_outcome::none) end(known.outcome, known.cause);
   if (known.generation == 0 || known.coordinator == settings_.process) return;
@@ -90,8 +90,8 @@ void group_book::learn(const group_view& known) {
   if (known.phase == group_phase::stopping) stop_wanted_ = true;
 }
 
-/// A higher number than any of this coordinator's is from another one. Orders name the highest, so what was
-/// made here cannot be used any more: nobody has a communicator of that number.
+/// A number higher than any of this coordinator's is from another coordinator. Orders name the highest
+/// number, so communicators made here are unusable: no rank has one of that number.
 void group_book::learn_communicator(std::uint64_t number) {
   if (number <= view_.communicator) return;
   view_.communicator = number;
@@ -100,8 +100,8 @@ void group_book::learn_communicator(std::uint64_t number) {
 
 void group_book::update(place& s, const member_report& report, steady_time now) {
   if (s.ended) return refuse(report, s.why_lost);
-  if (report.number <= s.latest->number) return;  // late, or twice
-  // Others may have come while it was away, and were not compared with it.
+  if (report.number <= s.latest->number) return;  // late or repeated
+  // Others may have arrived while it was away, and were not compared with it.
   if (!s.present && !established_ && !fits(report, now)) return;
   s.latest = report;
   s.heard = now;
@@ -112,8 +112,8 @@ void group_book::update(place& s, const member_report& report, steady_time now) 
     s.why_lost.clear();
     note(group_event::kind::back, report.card.rank, fmt::format("{} is back", name_of(report)));
   }
-  // Both are alive: both were heard twice since the second one came, some time apart. A late word proves
-  // nothing.
+  // Both are alive if both reported twice since the second one arrived, some time apart. One late report
+  // proves nothing.
   if (s.other && !s.other->placed_heard) s.other->placed_heard = now;
   if (s.other && !established_ && !takes_over() && s.other->heard - s.other->since >= 2 * settings_.beat() &&
       now - *s.other->placed_heard >= 2 * settings_.beat()) {
@@ -122,7 +122,7 @@ void group_book::update(place& s, const member_report& report, steady_time now) 
   take_word(s);
 }
 
-/// A process claims a rank that another one has, had, or that nobody has had yet.
+/// A process claims a rank that another one has or had, or that has never been taken.
 void group_book::claim(place& s, const member_report& report, steady_time now) {
   if (over()) return claim_after_end(s, report, now);
   if (report.incarnation != 0 && report.incarnation < view_.incarnations[report.card.rank])
@@ -144,7 +144,7 @@ void group_book::claim(place& s, const member_report& report, steady_time now) {
   if (s.present && !waits) {
     lose(s, later ? "was started again" : "is not the process that the group knows", now);
     if (over()) return refuse(report, "the group is over");
-    if (!later && established_) {  // nobody has seen its end, and it may hand out for a while
+    if (!later && established_) {  // its end was not seen, and it may hand out for a while
       s.ended = true;
       s.vacant_from = now + settings_.lost_after;
     }
@@ -159,8 +159,8 @@ void group_book::claim(place& s, const member_report& report, steady_time now) {
   refuse(report, {});
 }
 
-/// Takes the place of a process that is known to be gone, so that it may deliver what its launcher has not
-/// heard of; or of one that may be: if that is alive after all, it has delivered everything.
+/// Gives the place to a process that may deliver what its launcher has not heard of. The previous process is
+/// gone, or may be; if it is alive after all, it has delivered everything.
 void group_book::claim_after_end(place& s, const member_report& report, steady_time now) {
   s.knows_end = s.knows_end || report.view.outcome != group_outcome::none;
   if (s.other && s.other->latest.card.process == report.card.process) s.other.reset();
@@ -199,7 +199,7 @@ void group_book::take(place& s, const member_report& report, steady_time now) {
   take_word(s);
 }
 
-/// What a rank says beside being there.
+/// The contents of a report, apart from the rank's presence.
 void group_book::take_word(place& s) {
   const member_report& said = *s.latest;
   learn_communicator(said.communicator.number);
@@ -219,7 +219,7 @@ bool group_book::fits(const member_report& report, steady_time now) {
     if (!established_ && !takes_over()) {
       fail(report, why);
     } else if (s.incarnation == 0 && report.incarnation != 0) {
-      // The group is as the survivors have it.
+      // The survivors' state of the group counts.
       s.ended = true;
       s.why_lost = why;
       s.present = false;
@@ -269,7 +269,7 @@ void group_book::lose(place& s, const std::string& why, steady_time now) {
   s.why_lost = why;
   note(group_event::kind::lost, rank_of(s), fmt::format("{}: {}", name_of(*s.latest), why));
   break_communicator();
-  // One that has delivered everything has nothing left to be lost.
+  // A rank that has delivered everything has nothing left to lose.
   if (settings_.waits_for_lost || s.latest->stream_over) return;
   fail(*s.latest, why);
 }

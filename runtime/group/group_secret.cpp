@@ -28,7 +28,7 @@ result<group_secret> checked(std::string_view text, const std::string& where) {
 
 result<group_secret> read_secret(const std::string& file) {
   const std::string what = fmt::format("reading the group's secret from '{}'", file);
-  // Not blocking: it may be a pipe that nobody writes to.
+  // Non-blocking: it may be a pipe without a writer.
   const unique_fd from(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat facts {};
   if (!from || ::fstat(from.get(), &facts) != 0) return refuse_os(errc::config, errno, what);
@@ -38,7 +38,7 @@ result<group_secret> read_secret(const std::string& file) {
                   "{}: others than its owner may use it (mode {:04o}); allow only the owner: chmod 600 '{}'",
                   what, facts.st_mode & 07777U, file);
   }
-  // The superuser's files are fine: containers mount secrets so.
+  // Files of the superuser are accepted: containers mount secrets that way.
   if (facts.st_uid != ::geteuid() && facts.st_uid != 0) {
     return refuse(errc::config, "{}: it belongs to user {}, and this process runs as user {}", what,
                   facts.st_uid, ::geteuid());

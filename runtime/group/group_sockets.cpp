@@ -57,7 +57,7 @@ std::optional<socket_address> numeric(const std::string& host, std::uint16_t por
   return std::nullopt;
 }
 
-/// "NAME/0123456789abcdef", with the name shortened to what a socket's name has room for.
+/// "NAME/0123456789abcdef", with NAME shortened to fit a socket's name.
 constexpr std::size_t random_digits = 16;
 
 std::string before_digits(const std::string& name) {
@@ -70,7 +70,7 @@ std::string with_random_digits(const std::string& name) {
   return fmt::format("{}{:08x}{:08x}", before_digits(name), source(), source());
 }
 
-/// Of all users. Nothing where the kernel does not list them.
+/// Names of all users. Empty if the kernel does not list them.
 std::vector<std::string> names_with_digits(const std::string& name) {
   std::vector<std::string> found;
   const std::string begin = before_digits(name);
@@ -80,13 +80,13 @@ std::vector<std::string> names_with_digits(const std::string& name) {
     if (at != std::string::npos && line.size() == at + 2 + begin.size() + random_digits)
       found.push_back(line.substr(at + 2));
   }
-  std::ranges::sort(found);  // a listener has a line for each connection too
+  std::ranges::sort(found);  // each connection also adds a line for its listener
   const auto repeats = std::ranges::unique(found);
   found.erase(repeats.begin(), repeats.end());
   return found;
 }
 
-/// An error, or a connection to whoever listens there.
+/// An error, or a connection to the listener of that name.
 result<local_connection> connect_to(const std::string& name) {
   const socket_address at = abstract(name);
   auto socket = begin_connect(at);
@@ -98,7 +98,7 @@ result<local_connection> connect_to(const std::string& name) {
   return local_connection{std::move(*socket), at, std::move(peer)};
 }
 
-/// Also one that nobody answers at: then it may be anybody's.
+/// Also true if no process answers: the owner is then unknown.
 bool is_taken_by_another(const group_address& address) {
   return address.what == group_address::kind::abstract_socket && !connect_to(address.name);
 }
@@ -108,7 +108,8 @@ std::vector<socket_address> own_addresses(const group_address& address) {
   if (address.name == "localhost") return {*numeric("127.0.0.1", address.port)};
   std::vector<socket_address> all;
   if (const auto given = numeric(address.name, address.port)) all.push_back(*given);
-  // The name may be another's, as of a Kubernetes service; and a host without IPv6 has only the last.
+  // The name may belong to another host, such as that of a Kubernetes service. A host without IPv6 has only
+  // the last address.
   all.push_back(*numeric("::", address.port));
   all.push_back(*numeric("0.0.0.0", address.port));
   return all;
@@ -170,7 +171,7 @@ result<std::vector<socket_address>> resolve(const group_address& address) {
 result<local_connection> connect_locally(const group_address& address) {
   auto here = connect_to(address.name);
   if (here) return here;
-  // Another user may hold any number of such names. Each attempt looks at some of them.
+  // Another user may hold any number of such names. Each attempt examines some of them.
   constexpr std::size_t looked_at = 256;
   const std::vector<std::string> names = names_with_digits(address.name);
   const std::size_t first = names.empty() ? 0 : std::random_device{}() % names.size();

@@ -66,7 +66,7 @@ group_stream::group_stream(boost::asio::io_context& io, unique_fd socket, std::i
       last_heard_(now()) {}
 
 void group_stream::start() {
-  const auto self = shared_from_this();  // a callback may drop the last other one
+  const auto self = shared_from_this();  // a callback may drop the last other reference
   watch(side_->settings.handshake_deadline);
   if (side_->tls) {
     tls_ = std::make_unique<tls_stream>(side_->tls);
@@ -96,14 +96,14 @@ void group_stream::read_more() {
   socket_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                      [self = shared_from_this()](const boost::system::error_code& status) {
                        if (status || self->stage_ == stage::closed) return;
-                       // A flood must not keep the thread from everything else.
+                       // A flood must not keep the thread from its other work.
                        for (int i = 0; i < reads_a_turn && self->read_once(); ++i) {
                        }
                        self->read_more();
                      });
 }
 
-/// False when there is nothing to read now.
+/// False if there is nothing to read now.
 bool group_stream::read_once() {
   if (stage_ == stage::closed) return false;
   std::array<char, read_bytes> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
@@ -161,7 +161,7 @@ void group_stream::take_plain(std::string_view plain) {
 
 // ---- who the peer is -----------------------------------------------------------------------------------------
 
-/// A member begins; the coordinator answers.
+/// A member sends first; the coordinator answers.
 void group_stream::greet() {
   stage_ = stage::greeting;
   if (!side_->listens) next_ = encode(link_hello{side_->settings.protocol, side_->settings.group});
@@ -171,7 +171,7 @@ void group_stream::take_hello(std::string_view payload) {
   const auto hello = decode_hello(payload);
   if (!hello) return fail(unknown_peer_kind::garbage, hello.error().message);
   const link_settings& own = side_->settings;
-  // The peer is told even if it is the wrong one: so it can say why it is alone.
+  // Answers even a wrong peer, so that the peer can say why it has no group.
   if (side_->listens) send(encode(link_hello{own.protocol, own.group}));
   if (hello->group != own.group) {
     return fail(unknown_peer_kind::wrong_group,
@@ -195,7 +195,7 @@ void group_stream::fail(unknown_peer_kind kind, std::string why) {
   if (stage_ == stage::open) return end(std::nullopt, why);
   if (kind == unknown_peer_kind::garbage && !tls_ &&
       (first_.starts_with(tls_record) || first_.starts_with(tls_alert))) {
-    // It understands this, and says the same.
+    // The peer understands this, and reports the same.
     if (side_->listens) send(encode(link_hello{side_->settings.protocol, side_->settings.group}));
     return end(unknown_peer_kind::no_secret, "it has a secret, and this process has none");
   }
@@ -204,7 +204,7 @@ void group_stream::fail(unknown_peer_kind kind, std::string why) {
 
 void group_stream::fail_tls(const tls_failure& failure) {
   if (stage_ != stage::open && first_.find(hello_magic) != std::string::npos) {
-    leaving_.append(tls_handshake_failure);  // what OpenSSL does not say to those who do not speak TLS
+    leaving_.append(tls_handshake_failure);  // OpenSSL does not send this to a peer without TLS
     return end(unknown_peer_kind::no_secret, "it has no secret, and this process has one");
   }
   switch (failure.kind) {
@@ -258,7 +258,7 @@ void group_stream::write_when_possible() {
 
 // ---- the end -------------------------------------------------------------------------------------------------
 
-/// Of the handshake as a whole, then of each silence.
+/// First for the whole handshake, then for each silence.
 void group_stream::watch(nanoseconds at_most) {
   silence_ = patient_deadline(at_most, at_most / looks_a_deadline);
   silence_.restart(now());
@@ -273,7 +273,7 @@ void group_stream::look_later() {
 }
 
 void group_stream::look() {
-  read_once();  // what came while this process stood still was in time
+  read_once();  // bytes that arrived while this process did not run were in time
   if (stage_ == stage::closed) return;
   if (stage_ != stage::open) {
     if (!silence_.is_over(now())) return look_later();
@@ -300,7 +300,7 @@ void group_stream::look() {
 void group_stream::end(std::optional<unknown_peer_kind> kind, const std::string& why) {
   if (stage_ == stage::closed) return;
   const auto self = shared_from_this();
-  flush();  // what TLS, or a greeting, has to tell the peer
+  flush();  // the last bytes of TLS, or of a greeting, for the peer
   if (kind == unknown_peer_kind::too_slow) drop_what_is_left(socket_.native_handle());
   shut_quietly();
   calls_.closed(kind, why);

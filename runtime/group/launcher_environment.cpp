@@ -15,9 +15,10 @@ namespace {
 struct launcher {
   std::string name;  // for people
   std::string rank, size, local_rank, local_size, starts;
-  std::vector<std::string> job;  // the first that is set, and the others behind it
-  std::string also{};            // has to be set too
+  std::vector<std::string> job;  // the first one that is set, followed by the others
+  std::string also{};            // must be set too
   std::string each{};            // set only where each rank runs; without it the program may run once for all
+                                 // ranks
   bool one_at_a_time = false;    // as in launcher_place
 };
 
@@ -64,7 +65,7 @@ const std::array<launcher, 6>& launchers() {
        "SLURM_RESTART_COUNT",
        {"SLURM_JOB_ID", "SLURM_STEP_ID"},
        {},
-       "SLURM_STEP_ID"},  // a batch script has the variables above too, and runs once
+       "SLURM_STEP_ID"},  // a batch script also has the variables above, and runs once
       {"Kubernetes",
        "JOB_COMPLETION_INDEX",
        "WORLD_SIZE",
@@ -96,7 +97,7 @@ result<std::optional<std::uint32_t>> number_if_set(const environment& variables,
   return std::optional(*number);
 }
 
-/// "4(x2),3": how many tasks each node has. The number of node `index`.
+/// "4(x2),3": how many tasks each node has. Returns the number for node `index`.
 std::optional<std::uint32_t> tasks_of_node(std::string_view list, std::uint32_t index) {
   while (!list.empty()) {
     const std::string_view item = list.substr(0, list.find(','));
@@ -128,7 +129,7 @@ result<void> add_local(launcher_place& place, const launcher& by, const environm
     if (!tasks) tasks = variables("SLURM_TASKS_PER_NODE");
     if (node && *node && tasks) place.local_world_size = tasks_of_node(*tasks, **node);
   }
-  // A pod is a host of its own.
+  // Each pod is a host.
   if (by.name == "Kubernetes" && !place.local_rank) {
     place.local_rank = 0;
     place.local_world_size = 1;

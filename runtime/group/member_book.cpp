@@ -44,11 +44,11 @@ void member_book::heard(const group_order& order, steady_time now) {
   clock_.look(now);
   const bool from_another = order.view.coordinator != view_.coordinator;
   if (order.view.generation == 0) {
-    // A new coordinator that has not heard enough, or one that never will.
+    // A new coordinator that does not know enough yet, or never will.
     heard_at_ = clock_.ran();
     note_coordinator(order);
-    // A right that has lapsed may have gone to another process of this rank: only who has heard from that one
-    // knows.
+    // A lapsed right may have passed to another process of this rank; only a coordinator that has heard from
+    // that process knows.
     if (now < may_until_) prolong(order.heard);
     if (order.view.outcome != group_outcome::none && view_.outcome == group_outcome::none) {
       view_.outcome = order.view.outcome;
@@ -70,20 +70,20 @@ void member_book::follow(const group_order& order) {
   note_coordinator(order);
   told_.number = order.number;
   if (order.standing == rank_standing::refused) {
-    // Of a group that is over it still learns how it ended.
+    // A rank that is refused still learns how a group that is over ended.
     if (order.view.outcome == group_outcome::none) own_end_ = mine(order.refusal);
   }
-  // At once: the next coordinator has to find in the reports what this one had settled.
+  // At once: the next coordinator must find in the reports what this one had settled.
   changed_ = changed_ || view_ != order.view;
   const group_outcome known = view_.outcome;
   const std::optional<group_cause> cause = view_.cause;
   view_ = order.view;
-  if (known != group_outcome::none) {  // the first one holds
+  if (known != group_outcome::none) {  // the first outcome is final
     view_.outcome = known;
     view_.cause = cause;
   }
   if (order.standing == rank_standing::waiting || order.standing == rank_standing::refused) {
-    may_until_ = {};  // another process has the rank, whoever had given it to this one
+    may_until_ = {};  // another process has the rank, even if another coordinator gave it to this one
     return;
   }
   prolong(order.heard);
@@ -94,8 +94,8 @@ void member_book::follow(const group_order& order) {
 }
 
 void member_book::note_coordinator(const group_order& order) {
-  // Silence after the end does not take the place from one that delivers the rest by itself; another process
-  // does.
+  // After the end, a process that delivers the rest alone keeps its place despite silence; only another
+  // process takes the place.
   const bool keeps_place = delivers_the_rest() && order.standing == rank_standing::lost;
   told_.counted = order.heard > 0 || keeps_place;
   for (const sent_report& one : sent_) {
@@ -139,7 +139,7 @@ std::optional<end_rank> member_book::find_end() {
   const bool alone = delivers_the_rest();
   if (view_.outcome != group_outcome::none && !alone) {
     const bool stays = knows_since_ && now - *knows_since_ < settings_.end_grace && !everybody_knows_;
-    // A failure needs nobody's consent: the report that goes out with this says that it knows.
+    // A failure needs no confirmation: the report sent with this says that the rank knows.
     if (view_.outcome != group_outcome::failed && stays) return std::nullopt;
     return end_rank{view_.outcome, view_.cause};
   }
@@ -149,7 +149,7 @@ std::optional<end_rank> member_book::find_end() {
   if (alone) return std::nullopt;
   if (view_.generation == 0) {
     const bool hears = heard_at_ && now - *heard_at_ <= settings_.lost_after;
-    // Rank 0 names who is missing; this rank gives it the time to say so.
+    // Rank 0 names the missing ranks; this rank gives it the time to do so.
     const nanoseconds patience = settings_.join_timeout + (hears ? 2 * settings_.lost_after : nanoseconds(0));
     if (now - since_ <= patience) return std::nullopt;
     return give_up(unreachable());
@@ -160,15 +160,15 @@ std::optional<end_rank> member_book::find_end() {
   return give_up(was_missed() ? mine(std::move(cause)) : of_rank_0(std::move(cause)));
 }
 
-/// The last report says why: the others report the same cause.
+/// The last report contains the reason, so the others report the same cause.
 end_rank member_book::give_up(group_cause cause) {
   said_.failed = std::move(cause);
   changed_ = true;
   return {group_outcome::failed, said_.failed};
 }
 
-/// This process stood still for so long that the others took it for lost: none has answered it since, and
-/// rank 0 has closed the link. A link that is only silent is of a rank 0 that stands still as well.
+/// This process did not run for so long that the others declared it lost: none has answered it since, and
+/// rank 0 has closed the link. If the link is only silent, rank 0 is not running either.
 bool member_book::was_missed() const {
   return link_closed_ &&
          clock_.stood_still() - stood_still_answered_ > settings_.lost_after - 2 * settings_.beat();
@@ -182,7 +182,7 @@ group_cause member_book::of_rank_0(std::string cause) const {
   return {0, rank_0_.host, rank_0_.pid, std::move(cause)};
 }
 
-/// With the reason, as far as this rank knows it.
+/// With the reason, if this rank knows it.
 group_cause member_book::unreachable() const {
   const std::string within = duration_as_config(settings_.join_timeout);
   const std::string& why = no_address_.empty() ? no_link_ : no_address_;
@@ -287,7 +287,7 @@ void member_book::communicator_aborted(std::uint64_t number) {
 }
 
 bool member_book::delivers_the_rest() const noexcept {
-  // Where steps need all ranks there is nobody to take them with.
+  // If steps need all ranks, there is none left to take them with.
   return view_.outcome == group_outcome::finished && told_.counted && !said_.stream_over &&
          !settings_.communicator && !settings_.needs_others;
 }
@@ -307,7 +307,7 @@ std::optional<hand_out_right> member_book::right() const {
   if (ended_ || own_end_ || said_.failed || said_.left || said_.stream_over) return std::nullopt;
   if (delivers_the_rest()) return hand_out_right{never, std::nullopt};
   if (!told_.go || view_.outcome != group_outcome::none) return std::nullopt;
-  // What is agreed needs no other rank: a process that is started anew only counts it.
+  // Agreed steps need no other rank: a restarted process only counts them.
   if (settings_.communicator && !may_communicate() && view_.phase == group_phase::running &&
       said_.steps < view_.agreed)
     return hand_out_right{may_until_, view_.agreed};

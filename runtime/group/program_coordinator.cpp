@@ -108,7 +108,7 @@ void program_coordinator::hear_collectives(link_id link, const std::string& byte
     collectives_.heard(p.rank, *p.said, p.leaves);
 }
 
-/// The group's book says which process has a rank: only its words count.
+/// The group's book says which process has a rank; reports of other processes do not count.
 void program_coordinator::follow(send_over_link order) {
   const auto found = peers_.find(order.process);
   if (found == peers_.end()) return;
@@ -130,7 +130,7 @@ void program_coordinator::send(peer& p) {
   listener_->send(p.told->link, p.told->order, encode(answer));
 }
 
-/// A communicator needs all ranks: where one has left, no other is made.
+/// A communicator needs all ranks: once one has left, no other is made.
 void program_coordinator::draw_unless_one_leaves() {
   if (!to_draw_) return;
   for (const std::uint64_t process : processes_) {
@@ -140,7 +140,7 @@ void program_coordinator::draw_unless_one_leaves() {
   communicator_->draw(*std::exchange(to_draw_, std::nullopt));
 }
 
-/// Results leave at once, with the order that their rank had last.
+/// Results are sent at once, with the last order of their rank.
 void program_coordinator::answer() {
   for (std::uint32_t rank = 0; rank < processes_.size(); ++rank) {
     const auto found = peers_.find(processes_[rank]);

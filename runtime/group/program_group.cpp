@@ -16,7 +16,7 @@
 namespace penstock::group {
 namespace {
 
-// That could not be made, one after the other: the next one will not do better.
+// After this many communicators in a row that could not be made, the next would fail too.
 constexpr std::uint32_t fruitless_communicators_max = 5;
 
 steady_time now() {
@@ -42,7 +42,7 @@ class program_group::body final : public std::enable_shared_from_this<body>, pri
   }
 
   void begin() {
-    rank_.book().described({});  // there is no stream: all have the same one
+    rank_.book().described({});  // there is no stream: the description is the same in all ranks
     timer_.emplace(io_);
     if (setup_.communicator) setup_.communicator->report_to(this);
     if (setup_.member.card.rank == 0) {
@@ -92,7 +92,7 @@ class program_group::body final : public std::enable_shared_from_this<body>, pri
     if (coordinator_) coordinator_->leave();
     step();
   }
-  /// Before the I/O thread ends.
+  /// Call before the I/O thread ends.
   void stop() {
     stopped_ = true;
     if (setup_.communicator) setup_.communicator->report_to(nullptr);
@@ -120,7 +120,7 @@ class program_group::body final : public std::enable_shared_from_this<body>, pri
     step();
   }
 
-  // The communicator: called on its own thread, and on that of the links.
+  // The communicator's reports, made on its own thread and on that of the links.
 
   void communicator_changed(const communicator_state& state) override {
     boost::asio::post(io_, [self = shared_from_this(), state] {
@@ -141,7 +141,7 @@ class program_group::body final : public std::enable_shared_from_this<body>, pri
     boost::asio::post(io_, [self = shared_from_this(), why] { self->fail(why); });
   }
 
-  /// When what ends a program's use is published: the use says why it ends.
+  /// Runs after the cause that ends a program's use is published: the use reports that cause.
   void carry_out(const std::vector<member_command>& orders) {
     for (const member_command& one : orders) {
       if (const auto* const make = std::get_if<make_communicator>(&one))

@@ -45,8 +45,8 @@ bool rank_driver::find_out_whether_it_may_go() const {
   if (refusal_) return true;
   if (end_) return book_.ran() - ended_at_ >= linger;
   const member_settings& settings = setup_.member;
-  // Under "wait" a new process of rank 0 would look for it. Work of other programs may still need this rank's
-  // communicator.
+  // Under "wait" a new process of rank 0 would look for this rank. Work of other programs may still need this
+  // rank's communicator.
   const bool is_needed = settings.waits_for_lost || (settings.communicator && settings.needs_others);
   if (is_needed || !last_word_) return false;
   return heard_.heard >= *last_word_ || book_.ran() - *leaving_since_ >= patience_with_answer;
@@ -91,7 +91,7 @@ void rank_driver::communicator_changed(const communicator_state& state) {
     book_.fail(fmt::format("no communicator could be made, {} times: {}", fruitless_, state.cause));
 }
 
-/// Other programs that still wait for this rank's part have waited long enough.
+/// Other programs have waited long enough for this rank's part.
 void rank_driver::give_up_communicator() {
   if (!setup_.member.needs_others || !leaving_since_ || made_ == 0 ||
       book_.ran() - *leaving_since_ < setup_.member.lost_after)
@@ -102,19 +102,19 @@ void rank_driver::give_up_communicator() {
 void rank_driver::leave(steady_time now) {
   if (leaving_since_) return;
   leaving_since_ = book_.look(now);
-  // What failed waits for the group's end instead: until then nobody else knows why.
+  // A failed rank waits for the group's end instead: until then no other rank knows why.
   if (!book_.stream_over() && !book_.failed() && !end_) book_.leave();
 }
 
 void rank_driver::stop() {
   book_.want_stop();
-  if (!linked_ && !book_.failed()) book_.leave();  // there is nobody to agree with
+  if (!linked_ && !book_.failed()) book_.leave();  // there is no coordinator to agree with
 }
 
 std::string rank_driver::waits_for(bool hands_out) const {
   if (end_ || (hands_out && !book_.stream_over())) return {};
   if (!linked_) return fmt::format("rank 0 at {}{}", setup_.where, trouble_.empty() ? "" : ": " + trouble_);
-  // Later a rank that is not there has finished.
+  // After joining, a missing rank has finished.
   if (!joined_ && !lost().empty()) return ranks_text(lost()) + " to arrive";
   switch (book_.view().phase) {
     case group_phase::gathering: return "an answer of rank 0";

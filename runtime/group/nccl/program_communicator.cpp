@@ -177,7 +177,7 @@ void program_communicator::settle(int status, const char* what) {
   } catch (const error&) {
     {
       const std::lock_guard hold(mutex_);
-      if (book_.usable()) throw;  // a call that NCCL does not take
+      if (book_.usable()) throw;  // NCCL rejected the call; the communicator is intact
       told_lost_ = used_;
     }
     wake();

@@ -9,7 +9,7 @@
 namespace penstock::group {
 namespace {
 
-// Of cuda.h.
+// Values from cuda.h.
 constexpr int success = 0;
 constexpr int relaxed_captures = 2;
 struct gpu_uuid {
@@ -35,7 +35,7 @@ struct driver {
                library.find("cuCtxGetCurrent", current) && library.find("cuCtxSetCurrent", make_current) &&
                library.find("cuCtxGetDevice", device_of_current);
     if (!library) return;
-    // The second one names the instance of a partitioned GPU.
+    // The second version names the instance of a partitioned GPU.
     if (!library.find("cuDeviceGetUuid_v2", uuid)) static_cast<void>(library.find("cuDeviceGetUuid", uuid));
     static_cast<void>(library.find("cuThreadExchangeStreamCaptureMode", exchange_capture_mode));
   }

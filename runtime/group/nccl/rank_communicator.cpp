@@ -13,12 +13,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How often the library is asked.
+// How often the library is polled.
 constexpr nanoseconds while_it_moves = 2ms;
 constexpr nanoseconds while_it_works = 50ms;
 constexpr auto while_a_call_is_taken = 50us;
 
-// NCCL's errors that say that the caller is wrong, not that something broke.
+// NCCL's errors that blame the caller: nothing is broken.
 constexpr int invalid_argument = 4;
 constexpr int invalid_usage = 5;
 
@@ -58,7 +58,7 @@ void rank_communicator::check_deadlines(steady_time now) {
 
 // ---- the keeper's thread ------------------------------------------------------------------------------------
 
-/// With mutex_ held, so that what is told stays in order.
+/// Call with mutex_ held, so that states are reported in order.
 void rank_communicator::collect(steady_time now) {
   for (communicator_command& c : book_.advance(clock_.look(now))) {
     if (const auto* one = std::get_if<tell_communicator>(&c)) {
@@ -143,7 +143,7 @@ bool rank_communicator::is_lost(std::uint64_t number) const {
 
 Communicator::entry rank_communicator::enter() {
   std::unique_lock hold(mutex_);
-  // Of a group that is about to have one.
+  // For a group that is about to have one.
   const auto decided = [&] { return ended_ || book_.usable() || (book_.number() != 0 && !book_.pending()); };
   if (!changed_.wait_for(hold, limits_.make_timeout, decided) || !book_.open_scope())
     throw_lost(book_.number());
@@ -161,7 +161,7 @@ void* rank_communicator::function(const char* name) {
   throw error({errc::sink, fmt::format("{} has no function {}", library_->path(), name), 0});
 }
 
-/// In an open scope, so the communicator stays.
+/// Within an open scope, so the communicator stays.
 void rank_communicator::settle(int status, const char* what) {
   if (status == invalid_argument || status == invalid_usage)
     throw error({errc::sink, fmt::format("{}: {}", what, library_->text_of(status)), 0});

@@ -5,8 +5,8 @@
 namespace penstock::group {
 namespace {
 
-/// A program may have an OpenSSL of another version linked into it, under the same names. Programs with
-/// sanitizers cannot do it.
+/// A program may have another version of OpenSSL linked in, under the same names. Programs with sanitizers
+/// cannot prefer the library's own symbols.
 int own_symbols_first() {
   const bool sanitized =
       ::dlsym(RTLD_DEFAULT, "__asan_init") != nullptr || ::dlsym(RTLD_DEFAULT, "__tsan_init") != nullptr;
@@ -45,7 +45,7 @@ result<tls_library> tls_library::open(const char* name) {
 result<const tls_library*> tls_library::get() {
   static const result<tls_library> library = [] {
     auto opened = open("libssl.so.3");
-    // Threads may still run when the program calls exit(): OpenSSL is not to take its data away then.
+    // Threads may still run when the program calls exit(): OpenSSL must not free its data then.
     if (opened) opened->OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, nullptr);
     return opened;
   }();

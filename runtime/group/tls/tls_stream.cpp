@@ -17,7 +17,7 @@ constexpr std::size_t key_bytes = 48;  // of SHA-384
 
 using key = std::array<unsigned char, key_bytes>;
 
-/// The secret may be a sentence; the key is bound to what it is for.
+/// The secret may be a sentence; the key is bound to its purpose.
 bool derive(const tls_library& ssl, std::string_view secret, const std::string& identity, key& made) {
   const std::string purpose = "penstock group link 1: " + identity;
   unsigned length = 0;
@@ -37,7 +37,7 @@ std::string reason_of(const tls_library& ssl, unsigned long code) {
 struct tls_context::body {
   const tls_library* ssl = nullptr;
   SSL_CTX* context = nullptr;
-  SSL_SESSION* session = nullptr;  // what the secret says about a connection
+  SSL_SESSION* session = nullptr;  // the properties of a connection with this secret
   tls_role role = tls_role::client;
   std::string identity;
 
@@ -49,7 +49,7 @@ struct tls_context::body {
     if (context != nullptr) ssl->SSL_CTX_free(context);
   }
 
-  /// OpenSSL's callbacks get no argument of ours but through the connection.
+  /// OpenSSL's callbacks get our arguments only through the connection.
   static const body& of(SSL* connection) {
     const tls_library& library = **tls_library::get();  // it is there: the connection is
     return *static_cast<const body*>(library.SSL_CTX_get_ex_data(library.SSL_get_SSL_CTX(connection), 0));
@@ -78,7 +78,7 @@ int tls_context::body::find(SSL* connection, const unsigned char* identity, std:
   *session = nullptr;
   if (length != its.identity.size() || std::memcmp(identity, its.identity.data(), length) != 0) {
     if (auto* const other = static_cast<bool*>(its.ssl->SSL_get_ex_data(connection, 0))) *other = true;
-    return 1;  // goes on without, and fails: there is no certificate
+    return 1;  // continues without a session, and fails: there is no certificate
   }
   if (its.ssl->SSL_SESSION_up_ref(its.session) != 1) return 0;
   *session = its.session;
@@ -95,7 +95,7 @@ bool tls_context::body::configure() {
   control(SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, nullptr);
   control(SSL_CTRL_MODE, SSL_MODE_RELEASE_BUFFERS, nullptr);
   if (role == tls_role::client) {
-    // A server that shows a certificate instead of knowing the secret fails: nobody signs for it.
+    // A server that shows a certificate instead of proving the secret fails: no authority is trusted.
     ssl->SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
     ssl->SSL_CTX_set_psk_use_session_callback(context, &offer);
   } else {
@@ -192,7 +192,7 @@ tls_failure tls_stream::failure_now(int status) const {
   ssl.ERR_clear_error();
   const int reason = ERR_GET_REASON(code);
   if (body_->other_identity) return {tls_trouble::wrong_identity, "it is of another group"};
-  // The alert is what a server says to a client whose secret it does not have.
+  // A server sends this alert to a client whose secret differs.
   if (reason == SSL_R_BINDER_DOES_NOT_VERIFY || reason == SSL_R_TLSV1_ALERT_DECRYPT_ERROR ||
       reason == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER)
     return {tls_trouble::wrong_secret, "its secret is another one"};
