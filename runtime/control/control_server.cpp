@@ -83,7 +83,7 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
  private:
-  /// Makes room for a new connection: drops the one that has been quiet longest, preferring those that have
+  /// Makes room for a new connection: drops the one that has been quiet longest, preferring connections that
   /// never sent a request. So stalling clients cannot lock operators out.
   void end_the_quietest() {
     const auto quietest = std::ranges::min_element(
@@ -122,7 +122,7 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
       owner_.connections_.erase(shared_from_this());
     }
 
-    /// The session ends: clients that wait get their answer.
+    /// The session ends: waiting clients get their answer.
     void last_call() {
       if (over_) return;
       if (waiting_) {
@@ -185,15 +185,15 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
       timer_.expires_after(request_deadline);
       timer_.async_wait([self = shared_from_this()](const boost::system::error_code& status) {
         const auto late = std::chrono::steady_clock::now() - self->timer_.expiry();
-        // The timer was set again meanwhile: there was progress.
+        // The timer was set again meanwhile, because there was progress.
         if (status || self->over_ || late < 0s) return;
-        // This thread did not run: what the client sent in the meantime has not been read yet.
+        // This thread did not run: it has not read yet what the client sent meanwhile.
         if (late > late_look) return self->expect_progress();
         self->end();
       });
     }
 
-    listener& owner_;  // outlives us: it closes its connections first
+    listener& owner_;  // outlives this connection: it closes its connections first
     stream_protocol::socket peer_;
     boost::asio::steady_timer timer_;
     std::string received_;  // at most request_bytes_max

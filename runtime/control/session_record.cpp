@@ -22,7 +22,7 @@ using std::chrono::milliseconds;
 
 constexpr std::string_view record_suffix = ".record";
 constexpr std::string_view unfinished_suffix = ".record.new";  // of a rewrite
-constexpr int names_tried = 100;                               // sessions that begin in the same millisecond
+constexpr int names_tried = 100;                               // sessions that start in the same millisecond
 
 std::string id_of(const std::string& session, int pid, std::chrono::system_clock::time_point started) {
   const auto since = std::chrono::floor<milliseconds>(started.time_since_epoch()).count();
@@ -46,7 +46,7 @@ result<unique_fd> new_file(const fs::path& path) {
   return file;
 }
 
-/// Somebody holds the writer's lock.
+/// A process holds the writer's lock.
 bool is_written(const fs::path& path) {
   const unique_fd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   return file && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -156,7 +156,7 @@ std::size_t prune_records() {
         ++of_name[r.session] <= records_kept_of_a_name && kept <= records_kept && bytes <= records_bytes_kept;
     if (!stays && ::unlink(r.path.c_str()) == 0) ++removed;
   }
-  // A process that was killed in the middle of a rewrite.
+  // Left by a process that was killed in the middle of a rewrite.
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(socket_folder(), ignored)) {
     if (entry.path().native().ends_with(unfinished_suffix) && !is_written(entry.path()))

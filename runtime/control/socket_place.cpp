@@ -141,7 +141,7 @@ result<bound_socket> bind_session_socket(const std::string& name, int pid,
   auto listener = new_socket();
   if (!listener) return tl::unexpected(std::move(listener.error()));
   ::unlink(bound.path.c_str());
-  // Before anybody can find the session.
+  // Written before the session can be found.
   if (auto ok = write_note(bound.path, rank); !ok) return tl::unexpected(std::move(ok.error()));
   if (::bind(listener->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
       ::chmod(bound.path.c_str(), 0600) != 0 || ::listen(listener->get(), backlog) != 0) {

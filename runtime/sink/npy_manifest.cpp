@@ -62,8 +62,8 @@ std::string stream_part(const config& c) {
   return text;
 }
 
-/// The shape of a sample as JSON. Null for an axis that varies from batch to batch, which is the case for a
-/// tensor with a NAME_length beside it.
+/// The shape of a sample as JSON. Null for an axis that varies from batch to batch: that of a tensor with a
+/// NAME_length next to it.
 std::string sample_shape(const tensor_view& t, const std::set<std::string, std::less<>>& names) {
   std::string shape;
   const bool varies = names.contains(std::string(t.name) + "_length");

@@ -120,7 +120,7 @@ void event_caller::stop(std::chrono::milliseconds patience) noexcept {
   work_->last = work_->journal->events_after(0, 0).last;
   work_->journal->give_up();
   if (from_within) {
-    thread_.detach();  // it exits when the callback returns
+    thread_.detach();  // the thread exits when the callback returns
   } else {
     thread_.join();
   }

@@ -73,7 +73,7 @@ void add_stall(page& p, const session_status& s) {
 }
 
 void add_workers(page& p, const metrics_facts& f) {
-  // The sacrificial worker has a place all the time; it is no stopped worker while it is not needed.
+  // The sacrificial worker always has a place; while it is not needed, it is not a stopped worker.
   std::vector<worker_status> workers = f.status.workers;
   std::erase_if(workers, [](const worker_status& w) { return w.why_stopped == "not needed"; });
   std::map<std::string, std::uint64_t> by_state;
