@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from penstock import _errors
 from penstock._errors import *  # noqa: F401,F403
+from penstock._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from penstock._batch import Batch as Batch
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from penstock._seeds import sample_rng as sample_rng
     from penstock._session import Epoch as Epoch
     from penstock._session import Session as Session
-
-__version__ = "0.1.0"
 
 # Loaded on first use: worker processes import penstock too, and do not need these modules.
 _PARTS = {

@@ -25,6 +25,13 @@ CONSUMER = os.path.join(STAGE, "consumer")
 OF_THE_MACHINE = re.compile(
     r"^(linux-vdso|ld-linux-x86-64|lib(c|m|pthread|dl|rt|resolv|gcc_s|stdc\+\+))\.so|^/lib64/ld-linux")
 
+def version_of_the_project():
+    with open(os.path.join(HERE, "..", "..", "CMakeLists.txt")) as file:
+        return re.search(r"project\(penstock VERSION ([0-9.]+)", file.read()).group(1)
+
+
+VERSION = version_of_the_project()
+
 WORKER_FILES = ["libexec/penstock/penstock-worker", "lib/libpenstock_worker.so"]
 
 
@@ -150,6 +157,36 @@ class Packages(unittest.TestCase):
         self.assertEqual([line for line in outside if " -> /opt/penstock/" not in line], [])
 
 
+class Version(unittest.TestCase):
+    def test_every_part_names_the_version_of_the_project(self):
+        self.assertIn("penstock %s " % VERSION, run(in_tree("bin/penstock"), "version")[0])
+        self.assertEqual(json.loads(run(in_tree("bin/penstock"), "version", "--json")[0])["version"], VERSION)
+        with open(in_tree("share/man/man1/penstock.1")) as page:
+            self.assertRegex(page.read(), r'\.TH .*"penstock %s"' % re.escape(VERSION))
+        with open(in_tree("lib/cmake/penstock/penstockConfigVersion.cmake")) as file:
+            self.assertIn('set(PACKAGE_VERSION "%s")' % VERSION, file.read())
+        self.assertTrue(os.path.exists(in_tree("lib/libpenstock.so." + VERSION)))
+        with open(os.path.join(BUILD, "CPackConfig.cmake")) as file:
+            self.assertIn('set(CPACK_PACKAGE_VERSION "%s")' % VERSION, file.read())
+
+    def test_the_changelog_s_newest_section_is_the_version_or_what_follows_it(self):
+        with open(os.path.join(HERE, "..", "..", "CHANGELOG.md")) as file:
+            sections = re.findall(r"^## \[([^\]]+)\]", file.read(), re.M)
+        self.assertEqual(sections[0], "Unreleased")
+        self.assertEqual(sections[1:2], [VERSION])
+
+    def test_no_file_repeats_the_version(self):
+        top = os.path.join(HERE, "..", "..")
+        said = re.compile(r"""(?:VERSION|version|__version__)["']?\s*[=:]?\s*["'(]?%s\b""" % re.escape(VERSION))
+        found = []
+        for name in ["CMakeLists.txt", "pyproject.toml", *glob.glob("python/**/*.py", root_dir=top, recursive=True),
+                     *glob.glob("cmake/**/*.cmake", root_dir=top, recursive=True), *glob.glob("**/CMakeLists.txt", root_dir=top, recursive=True)]:
+            if not name.startswith("build/"):
+                with open(os.path.join(top, name)) as file:
+                    found += [name for line in file if said.search(line)]
+        self.assertEqual(set(found), {"CMakeLists.txt"})
+
+
 class Workers(unittest.TestCase):
     def test_a_worker_has_no_cuda_and_no_session_in_it(self):
         for path in [*map(in_tree, WORKER_FILES), in_consumer("counting-worker")]:
@@ -175,7 +212,7 @@ class PkgConfig(unittest.TestCase):
             run("g++", program + ".o", "-o", program, *self.flags("--libs", package))
         out, _ = run(os.path.join(STAGE, "pkg-config-penstock"), os.path.join(STAGE, "pkg-config-penstock-worker"))
         self.assertIn("rows 63 ", out)
-        self.assertEqual(run("pkg-config", "--modversion", "penstock-worker", PKG_CONFIG_PATH=in_tree("lib/pkgconfig"))[0], "0.1.0\n")
+        self.assertEqual(run("pkg-config", "--modversion", "penstock-worker", PKG_CONFIG_PATH=in_tree("lib/pkgconfig"))[0], VERSION + "\n")
 
 
 class Headers(unittest.TestCase):
