@@ -15,6 +15,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <chrono>
 #include <future>
 #include <thread>
 
@@ -22,6 +23,7 @@ namespace penstock::cli {
 namespace {
 
 using namespace std::chrono_literals;
+using std::chrono::nanoseconds;
 using json = nlohmann::ordered_json;
 
 struct trace_options {
