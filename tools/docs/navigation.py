@@ -58,6 +58,9 @@ def title_of(path):
     with open(path, encoding="utf-8") as file:
         for line in file:
             if line.startswith("# "):
+                number = re.match(r"(\d{4})-", os.path.basename(path))  # of a decision
+                if number:
+                    line = "# %d. %s" % (int(number[1]), re.sub(r"^[\d.]+ +", "", line[2:]))
                 return re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", line[2:].strip())
     return os.path.basename(path)
 
