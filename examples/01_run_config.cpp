@@ -14,11 +14,11 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    // The second argument corresponds to `--set` of `penstock run`. On a machine with a GPU, leave it out.
+    // The second argument corresponds to `--set` of `penstock run`. Omit it on a machine with a GPU.
     penstock::Session session(penstock::load_config(argv[1], {"gpu.device=host"}));
 
-    // The first batch starts the worker processes. `batch` owns a buffer of the device until it is released
-    // or goes out of scope; then the buffer is reused.
+    // The first batch starts the worker processes. `batch` owns a device buffer until it is released or goes
+    // out of scope; the buffer is then reused.
     for (const penstock::Batch& batch : session.epoch(0)) {
       std::printf("batch %llu: %zu samples;", static_cast<unsigned long long>(batch.sequence()),
                   batch.rows());
@@ -27,8 +27,8 @@ int main(int argc, char** argv) {
                     static_cast<int>(name_of(tensor.type).size()), name_of(tensor.type).data());
         for (const std::uint64_t extent : tensor.shape)
           std::printf(" %llu", static_cast<unsigned long long>(extent));
-        // Readable here because the device is the host; on a GPU `data` is for kernels, and
-        // batch.read_back(name) copies.
+        // Readable here because the device is the host; on a GPU, kernels use `data`, and
+        // batch.read_back(name) copies it to the host.
         unsigned sum = 0;
         for (const std::byte b : std::span(static_cast<const std::byte*>(tensor.data), tensor.bytes()))
           sum += std::to_integer<unsigned>(b);
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
         report.failures.size());
     return 0;
   } catch (const penstock::error& e) {
-    // code() is the kind of error, for programs; what() the message, for people.
+    // code() is the kind of error, for programs; what() is the message, for people.
     std::fprintf(stderr, "%s: %s\n", penstock::name_of(e.code()), e.what());
     return 1;
   }

@@ -19,7 +19,7 @@ constexpr std::uint32_t longest_line = 256;
 class lines final : public penstock::Dataset {
  public:
   explicit lines(const std::string& file) : file_(file), text_(file, std::ios::binary) {
-    // Where each line begins. An exception here or in describe() ends the run with its message.
+    // Find where each line begins. An exception here or in describe() ends the run with its message.
     if (!text_) throw std::runtime_error("cannot open " + file);
     for (std::string line; std::getline(text_, line);) {
       begins_.push_back(end_);
@@ -32,7 +32,7 @@ class lines final : public penstock::Dataset {
     penstock::dataset_description d;
     d.type = "lines";
     d.samples = begins_.size();
-    // Lines differ in length: each batch is padded with zeros to its longest one, and has a tensor
+    // Lines differ in length: each batch is padded with zeros to its longest line, and has a tensor
     // "text_length".
     d.tensors = {{"text",
                   penstock::dtype::uint8,
@@ -49,12 +49,12 @@ class lines final : public penstock::Dataset {
     std::string line;
     text_.clear();
     text_.seekg(static_cast<std::streamoff>(begins_[sample.index]));
-    // An exception costs only this sample: it is reported by name and left out of its batch.
+    // An exception costs only this sample: the run reports it by name and leaves it out of its batch.
     if (!std::getline(text_, line)) throw std::runtime_error("cannot be read");
     if (line.size() > longest_line)
       throw std::runtime_error("the line has " + std::to_string(line.size()) + " bytes");
     // Upper or lower case, at random. sample.random depends only on seed, epoch and sample, so this line is
-    // the same in any worker, and when it is loaded again because a worker died.
+    // the same in every worker, even when it is loaded again because a worker died.
     if (sample.random.uniform() < 0.5)
       std::ranges::transform(line, line.begin(), [](unsigned char c) { return std::toupper(c); });
     // Write directly to the memory that the device reads.

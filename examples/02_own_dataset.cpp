@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
     settings.name = "own-dataset";
     settings.dataset.type = penstock::dataset_type::custom;
     settings.dataset.options["file"] = argv[1];     // any options that your dataset needs
-    settings.loader.command = {"02_lines_worker"};  // looked up beside this program, then in PATH
+    settings.loader.command = {"02_lines_worker"};  // looked up next to this program, then in PATH
     settings.loader.workers = 2;
     settings.sampler.batch_size = 4;
     settings.gpu.device = "host";

@@ -12,7 +12,7 @@ struct softmax_step {
   int rows, inputs, classes;   // at most 16 classes
   float* weights;              // [inputs, classes]
   float* error;                // [rows, classes]: scratch
-  float* loss;                 // the loss of all rows is added to it
+  float* loss;                 // receives the sum of all rows' losses, in addition
   float rate;
 };
 

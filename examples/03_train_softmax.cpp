@@ -21,8 +21,8 @@ void check(cudaError_t status) {
   if (status != cudaSuccess) throw std::runtime_error(cudaGetErrorString(status));
 }
 
-/// The program's own memory and stream. Made when the first batch is there: by then the session has opened the device, and
-/// what is wrong with the driver or the GPU was said in plain words.
+/// The program's own memory and stream. Created when the first batch has arrived: by then the session has
+/// opened the device and reported any problem with the driver or the GPU in plain words.
 struct softmax {
   softmax(int classes, std::size_t rows_max) {
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));

@@ -1,5 +1,5 @@
-// A run that can be interrupted at any time and continues where it was: press Ctrl-C, start it again. It may
-// continue with a different number of workers; the stream of batches is the same.
+// A run that can be interrupted at any time and continues where it stopped: press Ctrl-C, start it again. The
+// number of workers may change; the stream of batches stays the same.
 //
 //   04_resume CONFIG STATE_FILE
 #include <penstock/session.hpp>
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
     while (interrupted == 0) {
       std::optional<penstock::Batch> batch = session.next();
       if (!batch) break;
-      // Your training step goes here. The state is taken after it, so it covers only finished steps.
+      // Your training step goes here. Save the state after it, so that the state covers only finished steps.
       std::printf("epoch %llu batch %llu digest %016llx\n", static_cast<unsigned long long>(batch->epoch()),
                   static_cast<unsigned long long>(batch->sequence()),
                   static_cast<unsigned long long>(batch->digest()));

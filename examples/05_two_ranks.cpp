@@ -1,6 +1,6 @@
-// Two processes share an epoch, like the ranks of a distributed training: each loads its half, together they
-// see every sample once. Started by hand, this program is the launcher and starts itself twice with RANK and
-// WORLD_SIZE set, as torchrun, srun and mpirun do.
+// Two processes share an epoch, like the ranks of a distributed training: each loads its half, and together
+// they see every sample once. Started by hand, this program acts as the launcher and starts itself twice with
+// RANK and WORLD_SIZE set, as torchrun, srun and mpirun do.
 //
 //   05_two_ranks CONFIG
 #include <penstock/session.hpp>
@@ -26,7 +26,7 @@ int be_a_rank(const char* file) {
   penstock::config settings =
       penstock::load_config(file, {"sampler.rank=auto", "gpu.device=host", "sampler.uneven=allow"});
   settings.name +=
-      "-" + std::to_string(*settings.sampler.rank);  // `penstock status --session NAME` tells them apart
+      "-" + std::to_string(*settings.sampler.rank);  // lets `penstock status --session NAME` tell them apart
   penstock::Session session(settings);
   for (const penstock::Batch& batch : session.epoch(0)) {
     for (const std::uint64_t sample : batch.samples())

@@ -1,5 +1,5 @@
 // Workers die here on purpose, and the stream continues. The program prints each death and each bad sample
-// when it happens, and at the end that nothing was lost but the bad samples.
+// when it happens, and at the end shows that only the bad samples were lost.
 //
 //   06_watch_events
 #include <penstock/session.hpp>
@@ -16,10 +16,8 @@ int main() {
     settings.dataset.samples = 2000;
     settings.dataset.bytes_per_sample = penstock::byte_size{16 << 10};
     settings.dataset.faults = {
-        {.sample = 100,
-         .kind = fault_kind::segv,
-         .times = 1},  // crashes once: loaded again by another worker
-        {.sample = 200, .kind = fault_kind::kill, .times = 1},   // like the kernel's OOM killer
+        {.sample = 100, .kind = fault_kind::segv, .times = 1},  // crashes once: another worker loads it again
+        {.sample = 200, .kind = fault_kind::kill, .times = 1},  // like the kernel's OOM killer
         {.sample = 300, .kind = fault_kind::raise, .times = 0},  // throws: a bad file
         {.sample = 400,
          .kind = fault_kind::abort,
@@ -31,7 +29,7 @@ int main() {
     settings.log.level = penstock::log_level::off;  // the program prints everything itself
 
     penstock::session_options options;
-    // Called on a separate thread. However long it takes, no worker and no batch waits for it.
+    // Runs on a separate thread. However long it takes, no worker and no batch waits for it.
     options.on_event = [](const penstock::event& what) {
       switch (what.kind) {
         case event_kind::worker_died:

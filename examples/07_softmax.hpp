@@ -1,4 +1,5 @@
-// What 07_softmax_ranks computes: softmax regression on the GPU, or on the host device; kept as simple as possible.
+// The computation of 07_softmax_ranks: softmax regression on the GPU or the host device, kept as simple as
+// possible.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace softmax {
 inline constexpr int classes_max = 16;
 inline constexpr float rate = 2e-3F;
 
-/// What a step works on: of one rank, until the gradients are summed.
+/// The data of one rank's step, until the gradients are summed.
 struct step_data {
   const float* images = nullptr;  // [rows, inputs]
   const std::int64_t* labels = nullptr;
@@ -34,8 +35,8 @@ struct step_data {
 #ifdef __CUDACC__
 inline constexpr int threads = 256;
 
-/// One block per row: logits = x W, p = softmax(logits), error = p - one_hot(label), loss = -log p[label]. All sums have a
-/// fixed order, unlike those of atomicAdd, so that a run that was disturbed has the bits of one that was not.
+/// One block per row: logits = x W, p = softmax(logits), error = p - one_hot(label), loss = -log p[label].
+/// Sums in a fixed order, unlike atomicAdd, so that a disturbed run has the same bits as an undisturbed one.
 __global__ void forward(step_data s) {
   __shared__ float parts[threads];
   __shared__ float logits[classes_max];
@@ -67,7 +68,7 @@ __global__ void forward(step_data s) {
   }
 }
 
-/// One thread per input: the gradient x^T error. The first one sums the losses, too.
+/// One thread per input: the gradient x^T error. The first thread also sums the losses.
 __global__ void gradient(step_data s) {
   const int i = blockIdx.x * threads + threadIdx.x;
   if (i == 0) {
@@ -122,7 +123,7 @@ inline void update_on_host(const step_data& s) {
   for (int i = 0; i < count; ++i) s.weights[i] -= rate / std::max(s.sums[count + 1], 1.0F) * s.sums[i];
 }
 
-/// Memory where the batches are.
+/// Memory on the device that holds the batches.
 class memory {
  public:
   explicit memory(bool on_host) : on_host_(on_host) {}
@@ -139,7 +140,7 @@ class memory {
 #endif
     return made;
   }
-  /// After all work that was queued before.
+  /// Copies after all work queued before.
   void to_host(void* to, const void* from, std::size_t bytes) const {
     if (on_host_) std::memcpy(to, from, bytes);
 #ifdef __CUDACC__
@@ -163,7 +164,7 @@ class memory {
   bool on_host_;
 };
 
-/// The gradient of this rank's rows, queued on the legacy default stream.
+/// Computes the gradient of this rank's rows, queued on the legacy default stream.
 inline void run_forward(const step_data& s, bool on_host) {
   if (on_host) return forward_on_host(s);
 #ifdef __CUDACC__

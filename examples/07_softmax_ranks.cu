@@ -1,10 +1,12 @@
-// A device program for the ranks of a group: data-parallel softmax regression on a folder of images. Each rank computes the
-// gradient of its part of the samples, the gradients are summed over all ranks, and so all have the same weights after
-// each step. Kill a rank: the others go back to the last step that all have kept, it comes back, and training goes on.
+// A device program for the ranks of a group: data-parallel softmax regression on a folder of images. Each
+// rank computes the gradient of its share of the samples. The sum over all ranks gives every rank the same
+// weights after each step. Kill a rank: the others go back to the last step that all have kept, the rank
+// restarts, and training continues.
 //
 //   penstock launch 07_softmax_ranks.toml --gpus all --sink plugin:./07_softmax_ranks.so
 //
-// SOFTMAX_CLASSES: the number of folders (16). SOFTMAX_LOG=DIR: each rank adds a line for each step to DIR/rank-R.txt.
+// SOFTMAX_CLASSES: the number of folders (16). SOFTMAX_LOG=DIR: each rank appends a line per step to
+// DIR/rank-R.txt.
 #include "07_softmax.hpp"
 
 #include <penstock/device_program.hpp>
@@ -33,7 +35,7 @@ class softmax_ranks final : public penstock::DeviceProgram {
     {
       const penstock::communicator_use group(*batch.communicator);
       group.all_reduce(step_.sums, step_.sums, weights() + 2, penstock::reduction::sum, stream);
-    }  // the use ends here, the work on the stream goes on
+    }  // the use ends here; the work on the stream continues
     softmax::run_update(step_, batch.on_host);
     ++steps_;
     not_logged_ = true;
@@ -74,7 +76,7 @@ class softmax_ranks final : public penstock::DeviceProgram {
       memory_->from_host(step_.weights, restored_.data(), restored_.size());
   }
 
-  /// With a new communicator: a rank that was started anew gets the weights of one that has them.
+  /// After a new communicator: a restarted rank gets the weights of a rank that has them.
   void share_state(penstock::Communicator& with, penstock::stream_handle stream) {
     const std::uint32_t ranks = with.world_size();
     if (all_steps_ == nullptr) all_steps_ = static_cast<std::uint64_t*>(memory_->zeros((ranks + 1) * sizeof steps_));
@@ -86,18 +88,18 @@ class softmax_ranks final : public penstock::DeviceProgram {
       group.all_gather(all_steps_ + ranks, all_steps_, 1, stream);
     }
     std::vector<std::uint64_t> steps(ranks);
-    memory_->to_host(steps.data(), all_steps_, ranks * sizeof steps_);  // waits, outside of a use
+    memory_->to_host(steps.data(), all_steps_, ranks * sizeof steps_);  // waits, outside a use
     const auto most = std::max_element(steps.begin(), steps.end());
     const penstock::communicator_use group(with);
     group.broadcast(step_.weights, weights(), static_cast<std::uint32_t>(most - steps.begin()), stream);
     steps_ = *most;
   }
 
-  /// The last step's work is done when the next one comes, or a snapshot is asked for.
+  /// Logs the last step when the next one starts or a snapshot is due: the step's work is done by then.
   void log_last() {
     const char* const folder = std::getenv("SOFTMAX_LOG");
     if (!std::exchange(not_logged_, false) || folder == nullptr) return;
-    float sums[2] = {};  // the loss of all rows of all ranks, and their number
+    float sums[2] = {};  // the loss of all rows of all ranks, and the number of rows
     memory_->to_host(sums, step_.sums + weights(), sizeof sums);
     const std::string path = std::string(folder) + "/rank-" + std::to_string(rank_) + ".txt";
     if (std::FILE* file = std::fopen(path.c_str(), "a")) {
@@ -112,7 +114,7 @@ class softmax_ranks final : public penstock::DeviceProgram {
   std::vector<std::byte> restored_;
   std::uint64_t* all_steps_ = nullptr;
   std::uint64_t steps_ = 0;
-  std::uint64_t shared_with_ = 0;  // the communicator with which the state was made equal
+  std::uint64_t shared_with_ = 0;  // the communicator over which the ranks last shared their state
   std::uint32_t rank_ = 0;
   bool not_logged_ = false;
 };

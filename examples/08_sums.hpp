@@ -1,4 +1,5 @@
-// Sums over all ranks for 08_train_ranks.cpp: by NCCL where the ranks have GPUs, else over the links of the group.
+// Sums over all ranks for 08_train_ranks.cpp: with NCCL if the ranks have GPUs, otherwise over the group's
+// links.
 #pragma once
 
 #include <penstock/group.hpp>
@@ -16,7 +17,7 @@
 #include <stdexcept>
 #include <vector>
 
-/// The sum over all ranks, in the order of the ranks: bit for bit the same everywhere.
+/// The sum over all ranks, in rank order: bit for bit the same on every rank.
 inline std::vector<double> sum_by_links(penstock::Group& group, const std::vector<double>& own) {
   std::vector<double> sum(own.size());
   for (const auto& bytes : group.all_gather(std::as_bytes(std::span(own)), std::chrono::seconds(60))) {
@@ -37,7 +38,7 @@ inline bool gpu_is_there() {
   return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
 
-/// The same in the order that NCCL likes; it is the same everywhere, too.
+/// The same in NCCL's order, which is also the same on every rank.
 inline std::vector<double> sum_by_nccl(penstock::Group& group, const std::vector<double>& own) {
   static double* const memory = [&] {
     double* made = nullptr;
@@ -51,7 +52,7 @@ inline std::vector<double> sum_by_nccl(penstock::Group& group, const std::vector
     const penstock::communicator_use use(*group.communicator());  // throws if a rank is lost
     number = use.number();
     use.all_reduce(memory, memory, own.size(), penstock::reduction::sum, penstock::stream_handle{});
-  }  // the use ends here, the work on the stream goes on
+  }  // the use ends here; the work on the stream continues
   std::vector<double> sum(own.size());
   check(cudaMemcpy(sum.data(), memory, sum.size() * sizeof(double), cudaMemcpyDeviceToHost));
   if (group.communicator()->is_lost(number)) {

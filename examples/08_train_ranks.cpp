@@ -1,14 +1,14 @@
-// Data-parallel training in your own program: softmax regression on a folder of images. Each rank has its part of every
-// epoch from its session; after each step the ranks add their gradients, so all have the same weights. A rank that is
-// lost ends the others, which say which one it was.
+// Data-parallel training in your own program: softmax regression on a folder of images. Each rank gets its
+// share of every epoch from its session. After each step the ranks add their gradients, so all have the same
+// weights. If a rank is lost, the other ranks end and report which one it was.
 //
 //   penstock launch --gpus host:4 -- 08_train_ranks FOLDER        (each folder in it is a class)
-//   penstock launch --gpus all -- 08_train_ranks FOLDER           (NCCL: a GPU for each rank)
+//   penstock launch --gpus all -- 08_train_ranks FOLDER           (NCCL: one GPU per rank)
 //   mpirun -n 4 08_train_ranks FOLDER
 //
-// Gradients are computed on the CPU here, to keep it short. Where the ranks have GPUs they are added there, by NCCL's
-// all-reduce: what a real model needs. Without GPUs (or with CUDA_VISIBLE_DEVICES= ) they travel by Group::all_gather, which
-// is made for control: it suits models of a few thousand weights.
+// To keep the example short, gradients are computed on the CPU. If the ranks have GPUs, NCCL's all-reduce
+// adds the gradients there, as a real model needs. Without GPUs (or with CUDA_VISIBLE_DEVICES= ) they travel
+// through Group::all_gather, which is made for control messages: it suits models of a few thousand weights.
 #include "08_sums.hpp"
 
 #include <penstock/group.hpp>
@@ -34,7 +34,7 @@ std::size_t count_folders(const char* path) {
   return folders;
 }
 
-/// Sums over the rows of a batch: the gradient, then the loss, then the number of rows.
+/// Sums over the rows of a batch: the gradient, the loss, and the number of rows.
 std::vector<double> sums_of(const penstock::Batch& batch, const std::vector<double>& weights,
                             std::size_t classes) {
   std::vector<double> sums(inputs * classes + 2);
@@ -66,13 +66,13 @@ void train(const char* folder) {
   settings.dataset.path = folder;  // an image folder by default
   settings.image.size = {side, side};
   settings.image.augment = penstock::augment_kind::none;
-  settings.sampler.batch_size = 16;  // of each rank
+  settings.sampler.batch_size = 16;  // per rank
   settings.sampler.epochs = 5;
   settings.gpu.device = "host";
   settings.gpu.dtype = penstock::dtype::float32;
   const std::size_t classes = count_folders(folder);
 
-  // All ranks have to be there, and to train the same thing.
+  // All ranks must be present and train the same thing.
   penstock::group_options options{.name = "train-ranks", .agree = {{"classes", std::to_string(classes)}}};
   if (gpu_is_there()) options.settings.communicator = penstock::communicator_kind::nccl;
   penstock::Group group(options);

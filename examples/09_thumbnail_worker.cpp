@@ -21,8 +21,8 @@ struct picture {
   std::vector<unsigned char> rgb;
 };
 
-// libjpeg's errors are not handled: on a broken file it prints why and calls exit(1). In your own program
-// that would end everything; here it ends one worker and is blamed on one job.
+// libjpeg's errors are not handled: on a broken file it prints the reason and calls exit(1). That would end
+// your own program; here it ends one worker and is blamed on one job.
 picture decode(std::FILE* file) {
   jpeg_error_mgr errors;
   jpeg_decompress_struct jpeg;
@@ -56,7 +56,7 @@ void thumbnail(penstock::JobCall& call) {
   const std::size_t width = std::max<std::size_t>(1, whole.width / box);
   const std::size_t height = std::max<std::size_t>(1, whole.height / box);
   const std::string head = "P6 " + std::to_string(width) + " " + std::to_string(height) + " 255\n";
-  // Written directly where the caller reads it: no copy.
+  // Write directly to where the caller reads it: no copy.
   const std::span<std::byte> result = call.result(head.size() + width * height * 3);
   std::memcpy(result.data(), head.data(), head.size());
   std::byte* out = result.data() + head.size();

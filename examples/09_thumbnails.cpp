@@ -1,5 +1,5 @@
-// Thumbnails of all JPEG files of a folder, made by worker processes that run 09_thumbnail_worker. Files that
-// kill the workers that decode them are named at the end; all others get their thumbnails.
+// Makes thumbnails of all JPEG files in a folder, in worker processes that run 09_thumbnail_worker. Names the
+// files that kill their workers at the end; all others get their thumbnails.
 //
 //   09_thumbnails FOLDER OUT
 #include <penstock/pool.hpp>
@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
     fs::create_directories(out);
     penstock::config settings;
     settings.name = "thumbnails";
-    settings.loader.command = {"09_thumbnail_worker"};  // looked up beside this program, then in PATH
+    settings.loader.command = {"09_thumbnail_worker"};  // looked up next to this program, then in PATH
     settings.loader.workers = 2;
     settings.log.level = penstock::log_level::off;  // the program prints everything itself
     penstock::Pool pool(settings);

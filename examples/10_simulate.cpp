@@ -1,6 +1,6 @@
-// Simulations in worker processes, evaluated on the GPU: each job's result, a million places of a random walk, goes from
-// where its worker wrote it straight to the device, and the device program `moments` answers with its mean and variance.
-// One process uses the GPU, whatever the number of workers.
+// Simulations in worker processes, evaluated on the GPU. Each job's result, a million places of a random
+// walk, goes to the device straight from where its worker wrote it, and the device program `moments` answers
+// with mean and variance. One process uses the GPU, whatever the number of workers.
 //
 //   10_simulate JOBS PROGRAM [DEVICE]       PROGRAM: device_programs/moments.so; DEVICE: auto, host, cuda:0, ...
 #include <penstock/pool.hpp>
@@ -16,10 +16,9 @@ int main(int argc, char** argv) {
   try {
     penstock::config settings;
     settings.name = "simulate";
-    settings.loader.command = {"10_simulate_worker"};  // looked up beside this program, then in PATH
+    settings.loader.command = {"10_simulate_worker"};  // looked up next to this program, then in PATH
     settings.loader.workers = 2;
-    settings.loader.slot_bytes =
-        penstock::byte_size{2U << 20U};  // a result for the device has to fit its slot
+    settings.loader.slot_bytes = penstock::byte_size{2U << 20U};  // a result for the device must fit its slot
     settings.jobs.programs = {{"moments", argv[2]}};
     settings.gpu.device = argc == 4 ? argv[3] : "auto";
     settings.gpu.placement = penstock::placement_rule::process;  // a program that crashes costs only its job

@@ -1,4 +1,5 @@
-// The worker program of 10_simulate: a random walk, as a job. Its result stays large: every place that the walk has visited.
+// The worker program of 10_simulate: a random walk as a job. Its result is large: every place that the walk
+// visits.
 #include <penstock/job.hpp>
 
 #include <cstddef>
@@ -7,13 +8,13 @@
 
 namespace {
 
-/// Argument: "SEED STEPS". Result: one byte for each step, the place modulo 256.
+/// Argument: "SEED STEPS". Result: one byte per step, the place modulo 256.
 void walk(penstock::JobCall& call) {
   std::size_t gap = 0;
   const std::string text(call.text());
   const auto seed = std::stoull(text, &gap);
   const auto steps = std::stoull(text.substr(gap));
-  const auto places = call.result(steps);  // where the GPU owner reads it: nobody copies it on the host
+  const auto places = call.result(steps);  // where the GPU owner reads it: no copy on the host
   std::uint64_t state = seed * 2 + 1;
   unsigned place = 128;
   for (std::byte& one : places) {

@@ -1,4 +1,4 @@
-"""Loads a folder of photographs as batches, in Python; prints what happens to workers, none of which loses a batch.
+"""Loads a folder of photographs as batches, in Python, and prints what happens to workers; no batch is lost.
 
     python 11_python_photos.py FOLDER [EPOCHS]      each folder directly in FOLDER is a class
 

@@ -1,4 +1,4 @@
-"""A pool that no job breaks: one job crashes, one hangs, one raises; all others are done, and the guilty are named.
+"""A pool that no job breaks: one job crashes, one hangs, one raises. All others finish; the program names the three.
 
     python 12_python_pool.py
 """

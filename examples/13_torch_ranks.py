@@ -1,4 +1,4 @@
-"""Data-parallel training with torch: each rank's loader has its part of the dataset and belongs to a group.
+"""Data-parallel training with torch: each rank's loader has its share of the dataset and belongs to a group.
 
     torchrun --nproc_per_node 2 13_torch_ranks.py
     penstock launch --gpus host:2 -- python 13_torch_ranks.py
@@ -17,7 +17,7 @@ from penstock.torch import DataLoader
 
 
 class Points(Dataset[tuple[torch.Tensor, torch.Tensor]]):
-    """y = 3 x + 2, with noise that depends on the point alone."""
+    """y = 3 x + 2, with noise that depends only on the point."""
 
     def __len__(self) -> int:
         return 512
@@ -46,7 +46,7 @@ def main() -> None:
             for x, y in loader:
                 loss = torch.nn.functional.mse_loss(model(x), y)
                 weight, bias = torch.autograd.grad(loss, [model.weight, model.bias])
-                # Two numbers: for models of weight, torch.distributed has all_reduce.
+                # Fine for two numbers; for real models use torch.distributed's all_reduce.
                 all_of_them = [struct.unpack("dd", each) for each in group.all_gather(struct.pack("dd", weight.item(), bias.item()))]
                 with torch.no_grad():
                     model.weight -= 0.3 * sum(each[0] for each in all_of_them) / group.world_size

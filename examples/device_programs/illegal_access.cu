@@ -1,5 +1,5 @@
-// A device program that breaks its process on a chosen sample, to show what a session does then: on a GPU by
-// an illegal memory access, after which a process can never use the GPU again; on the host device by a
+// A device program that breaks its process on a chosen sample, to show how a session reacts. On a GPU it
+// makes an illegal memory access, after which the process can never use the GPU again; on the host device, a
 // segmentation fault.
 //
 //   PENSTOCK_ILLEGAL_SAMPLE=17 penstock run photos.toml --sink plugin:./illegal_access.so

@@ -1,10 +1,10 @@
 // A device program: computes on the GPU the mean and variance of all values in a dataset's first
-// floating-point or uint8 tensor. It keeps state and gives snapshots, so the GPU owner may die and nothing is
-// counted twice or lost.
+// floating-point or uint8 tensor. It keeps state and gives snapshots, so that no value is lost or counted
+// twice if the GPU owner dies.
 //
 //   penstock run photos.toml --set gpu.dtype=float32 --sink plugin:./mean_variance.so
 //
-// Without nvcc it is built only for the host device.
+// Without nvcc it is built for the host device only.
 #include <penstock/device_program.hpp>
 
 #include <cstdio>

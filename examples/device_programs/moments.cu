@@ -1,7 +1,7 @@
-// A device program for jobs: the mean and variance of the bytes of a job's result, as one line of JSON. Kept on the GPU, a
-// megabyte of picture comes back as sixty bytes. Used by example 10.
+// A device program for jobs: computes the mean and variance of the bytes of a job's result, as one line of
+// JSON. The result stays on the GPU: a megabyte of pixels comes back as sixty bytes. Used by example 10.
 //
-// Without nvcc it is built only for the host device.
+// Without nvcc it is built for the host device only.
 #include <penstock/job_program.hpp>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// A device program that never returns from a chosen sample, to show how a session ends it: on a GPU its
+// A device program that never returns from a chosen sample, to show how a session ends it. On a GPU its
 // kernel spins forever, on the host device its thread waits forever. [gpu.hang] batch_timeout limits that.
 //
 //   PENSTOCK_ENDLESS_SAMPLE=17 penstock run photos.toml --sink plugin:./never_ends.so --set gpu.hang.batch_timeout=5s

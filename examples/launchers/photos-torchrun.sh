@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One session for each GPU of this host, started by torchrun; on several hosts give its --nnodes, --node-rank and
+# One session per GPU of this host, started by torchrun. For several hosts pass --nnodes, --node-rank and
 # --rdzv-endpoint as for a training script:
 #   photos-torchrun.sh [options of torchrun]
 set -euo pipefail

@@ -16,7 +16,8 @@ config_file::excerpt place_of(const config_file::provenance& from, std::string_v
   config_file::excerpt where;
   where.origin = from.origin;
   if (from.line == 0) return where;
-  // An origin is spelled as in the including file: relative to the main file's folder, or to the current one.
+  // An origin is spelled as in the including file: relative to the main file's folder, or to the working
+  // folder.
   std::ifstream text(from.origin);
   if (!text) text.open(file.parent_path() / from.origin);
   std::string line;

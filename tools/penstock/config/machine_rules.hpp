@@ -1,5 +1,5 @@
-// Checks of a config that need more than its keys: whether its slots fit in this machine's memory, whether its data is
-// here, and whether its stream has batches. Used by check-config.
+// Checks of a config that need more than its keys: whether its slots fit in this machine's memory, whether
+// its data is here, and whether its stream has batches. Used by check-config.
 #pragma once
 
 #include "runtime/config/load.hpp"
@@ -8,17 +8,17 @@
 
 namespace penstock::cli {
 
-/// An error at [loader] slot_bytes if the slots of all workers do not fit in this machine's memory. Nothing
-/// if the size is "auto": it then depends on the dataset (`penstock run --dry-run`).
+/// An error at [loader] slot_bytes if the slots of all workers do not fit in this machine's memory. Empty if
+/// the size is "auto": it then depends on the dataset (`penstock run --dry-run`).
 [[nodiscard]] std::optional<config_file::diagnostic> slots_beyond_memory(
     const config_file::loaded_config& loaded, const std::filesystem::path& file);
 
-/// A warning at [dataset] path if there is nothing: the file may be meant for another machine.
+/// A warning at [dataset] path if nothing is there: the file may be meant for another machine.
 [[nodiscard]] std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_config& loaded,
                                                                    const std::filesystem::path& file);
 
-/// An error at [sampler] if no rank ever has a batch. Nothing if only the data says how many samples there are: `penstock
-/// run` refuses it then.
+/// An error at [sampler] if no rank ever has a batch. Empty if only the data tells the number of samples:
+/// `penstock run` then refuses it.
 [[nodiscard]] std::optional<config_file::diagnostic> nothing_to_deliver(
     const config_file::loaded_config& loaded, const std::filesystem::path& file);
 

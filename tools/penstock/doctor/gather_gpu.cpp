@@ -278,7 +278,7 @@ gpu_facts look_at_gpu(const gather_options& options) {
 deep_facts go_deep(const std::string& device, const config& settings, std::uint32_t workers,
                    std::uint64_t slot_bytes) {
   const std::uint64_t bytes = slot_bytes * settings.loader.slots_per_worker * workers;
-  // Reserving and page-locking take about half a second per GiB; a driver that hangs takes forever.
+  // Reserving and page-locking take about half a second per GiB; with a hung driver they never return.
   const auto deadline = std::chrono::milliseconds(60'000 + bytes / GiB * 2'000);
   const probed p = probe({"deep", device == "auto" ? "cuda" : device, std::to_string(workers),
                           std::to_string(settings.loader.slots_per_worker), std::to_string(slot_bytes)},

@@ -26,7 +26,7 @@ std::optional<std::string> variable(const std::string& name) {
   return std::string(value);
 }
 
-/// 0, or the error of connecting; ETIMEDOUT if nothing comes back.
+/// 0, or the error of connecting; ETIMEDOUT if there is no answer.
 int connect_within_deadline(const addrinfo& to) {
   const unique_fd link(::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!link) return errno;

@@ -10,7 +10,7 @@
 namespace penstock::doctor {
 namespace {
 
-// Read by numeric libraries; if they are unset, a worker uses every core for one sample.
+// Numeric libraries read these; if they are unset, a worker uses every core for one sample.
 constexpr const char* thread_variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"};
 
 void count_threads(const config& settings, job_facts& job) {

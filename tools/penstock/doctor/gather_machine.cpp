@@ -83,7 +83,7 @@ std::vector<process_entry> all_processes(const fs::path& root) {
   return all;
 }
 
-/// Whether it maps penstock's memory: a session maps the arena.
+/// Whether the process maps penstock's memory: a session maps the arena.
 bool is_a_session(const fs::path& root, std::int32_t pid) {
   std::error_code fault;
   for (const auto& fd : fs::directory_iterator(root / fmt::format("proc/{}/fd", pid), fault)) {
@@ -145,7 +145,8 @@ std::string try_seals() {
   return {};
 }
 
-/// A child whose parent dies must die too. It holds one end of a pipe; the other end shows that.
+/// Checks that a child dies with its parent. The child holds one end of a pipe; the other end shows its
+/// death.
 std::string try_parent_death() {
   const auto program = process::find_program("penstock-probe");
   if (!program) return program.error().message;
