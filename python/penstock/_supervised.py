@@ -1,5 +1,6 @@
 """What a penstock.torch.DataLoader does: it iterates with passes over worker processes, and knows its position. Its arguments are in torch.py."""
 
+import copy
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -51,8 +52,9 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what belongs to this process."""
-        return {**self.__dict__, "_workers": None, "_iterator": None, "_quarantine": None}
+        """For copies and pickles: without what belongs to this process, and with a position of its own."""
+        own = {"_position": copy.copy(self._position), "_membership": copy.copy(self._membership)}
+        return {**self.__dict__, **own, "_workers": None, "_iterator": None, "_quarantine": None}
 
     # ---- position -------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """What libraries do with a loader beside iterating over it: they make loaders from its attributes, and ask for its worker processes."""
 
+import copy
 import inspect
 import multiprocessing
 import pickle
@@ -37,6 +38,13 @@ class LoaderCopiesTest(LoaderCase):
             warnings.simplefilter("error")
             again = self.made_again(DataLoader(Squares(12), batch_size=3))
         self.assertEqual(len(list(again)), 4)
+
+    def test_a_copy_of_a_loader_has_a_position_of_its_own(self):
+        loader = DataLoader(Squares(12), batch_size=3, shuffle=True, seed=4)
+        epochs = [[batch["index"].tolist() for batch in loader] for _ in range(2)]
+        again = DataLoader(Squares(12), batch_size=3, shuffle=True, seed=4)
+        self.assertEqual([batch["index"].tolist() for batch in copy.copy(again)], epochs[0])
+        self.assertEqual([[batch["index"].tolist() for batch in again] for _ in range(2)], epochs)
 
     def test_the_multiprocessing_context_is_what_was_given_in_all_but_name(self):
         loader = DataLoader(Squares(), num_workers=1, multiprocessing_context="spawn")
