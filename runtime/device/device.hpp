@@ -69,8 +69,8 @@ class device {
   /// Whether the oldest job in flight cannot start because the consumer's stream has not reached the release
   /// of its buffer. Distinguishes a slow consumer from a copy that never ends.
   [[nodiscard]] virtual bool waits_for_consumer() const { return false; }
-  /// Called from any thread when poll() has news. `waker` may only send a message. Set it before the first
-  /// submit; when this returns, the previous waker is no longer called.
+  /// Called from any thread when poll() has progress to report. `waker` may only send a message. Set it
+  /// before the first submit; when this returns, the previous waker is no longer called.
   virtual void on_progress(std::function<void()> waker) = 0;
   /// Waits for jobs in flight, for a limited time, and frees everything. Memory of a hung or poisoned device
   /// is freed only when the process ends. Idempotent. Call before destruction, on the owner's thread.

@@ -71,7 +71,7 @@ class coordinator_driver {
   [[nodiscard]] const group_view& view() const noexcept { return book_.view(); }
   /// The process that reported over this link. Empty: the link is closed, or nothing has arrived yet.
   [[nodiscard]] std::optional<std::uint64_t> process_at(link_id link) const;
-  /// Nothing that it could still send would reach a rank; after leave().
+  /// No rank can receive anything more from it; after leave().
   [[nodiscard]] bool may_go() const noexcept { return may_go_; }
 
  private:

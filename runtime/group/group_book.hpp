@@ -30,9 +30,8 @@
 // the next: then there is no other process. If no survivor knows of an earlier coordinator, and the launcher
 // does not count, the group starts over at once.
 //
-// A running_clock measures waiting: what the ranks sent while this process did not run (rule G23) was not
-// heard, which is not their silence. If the others declared this process lost meanwhile, it is the first
-// cause itself.
+// A running_clock measures waiting: time in which this process did not run (rule G23) does not count as
+// silence of the ranks. If the others declared this process lost meanwhile, it is the first cause itself.
 //
 // Bounds. One place for each rank, one competitor for each place; advance() is O(ranks).
 #pragma once

@@ -26,7 +26,7 @@
 // Time. A member that has heard nothing for half of lost_after connects again, so that a connection that the
 // network has dropped does not cost its rank; both sides send every beat, four times as often. The member
 // keeps the silent link until the new one is open, and still sends its reports over it: if the coordinator's
-// process was only stopped, it finds them there, and in the last one why the rank has left. Likewise the
+// process was only stopped, it finds the reports there, and the last one says why the rank left. Likewise the
 // coordinator keeps a silent link for two lost_after, so a rank that was stopped finds its last order there.
 // Time in which this process did not run is not counted. Nor is the silence of a process that a debugger
 // holds, where the kernel knows the peer (on one host).

@@ -36,7 +36,6 @@ struct ended_child {
 /// threads may use, they get no time for seconds: with sched_autogroup_enabled, an exiting thread changes its
 /// scheduling group and may fall far behind all others. So they get time before we reap: 20 ms if the child
 /// or we may use one core only, zero if both may use several.
-/// time first: 20 ms if the child or we may use one core only, zero if both may use several.
 [[nodiscard]] std::chrono::milliseconds time_to_leave(const child& dead) noexcept;
 
 /// For a child whose pidfd has been readable for time_to_leave(): kills the rest of its group while the child

@@ -16,6 +16,7 @@
 //
 // Rules J1-J14 and J17. Suspicion, probations and poisoning work as for samples (suspicion.hpp): after the
 // second death a job runs alone in the sacrificial worker; the third death poisons it.
+//
 // Order. Jobs are leased in the order of their numbers, so a retried job precedes all jobs that were never
 // leased. Idle workers are served first. After that, each worker may have one lease queued behind its current
 // one, and more while its leases together are less work than `bundle_goal`. When no job waits, or none has

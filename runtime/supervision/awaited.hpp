@@ -33,7 +33,7 @@ struct progress_facts {
 enum class stall_kind : std::uint8_t {
   sample,     ///< "sample": a worker has been loading one for a while; in a pool: running jobs
   worker,     ///< "worker": it is starting, waits for its restart, or has not started its batch
-  probation,  ///< "trial": a suspect has to be loaded alone first
+  probation,  ///< "trial": a suspect must be loaded alone first
   nobody,     ///< "nobody": no worker is left
   gpu_owner,  ///< "gpu": it is starting, being replaced, or copying
   consumer,   ///< "consumer": it takes or releases no batch, or, as the sink of another process, works on one

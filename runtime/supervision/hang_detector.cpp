@@ -68,7 +68,7 @@ std::vector<hang_finding> hang_detector::look(steady_time now, const std::vector
   const bool together =
       signs.size() >= pool_size_for_joint_misses && late_soon * 2 > signs.size() && !findings.empty();
   if (!together) {
-    // Those that recover more slowly than the others get half a timeout to follow.
+    // Children that recover more slowly than the others get another half timeout.
     if (std::exchange(held_since_, std::nullopt)) {
       for (const hang_finding& v : std::exchange(findings, {})) give_half(watched_.at(v.worker), v.kind, now);
     }

@@ -95,7 +95,7 @@ class pool {
   /// The session is ending: no more starts.
   void close();
 
-  // Events of processes. Those of an earlier incarnation are ignored.
+  // Events of processes. Ignored if they are from an earlier incarnation.
 
   void child_ready(worker_ref who, steady_time now);
   /// The process is reaped. `last_words` becomes part of the error if this fails the run.

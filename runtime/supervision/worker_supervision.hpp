@@ -84,7 +84,7 @@ struct memory_exceeded {
   pid_t pid = -1;
   std::uint64_t bytes = 0;
 };
-/// It, or a process that it started, uses the GPU, and the rule is to report it.
+/// The worker, or a process that it started, uses the GPU, and the config says to report that.
 struct gpu_use_reported {
   worker_ref who;
   std::string use;
@@ -131,8 +131,8 @@ class worker_supervision {
   void start_refused(worker_ref who, steady_time now, const failure& why);
   /// `refusal`: why the session cannot work with this program; empty: it can.
   void greeted(worker_ref who, steady_time now, const std::string& refusal);
-  /// It reported what it serves: a dataset, or the functions of a pool. False: the message is out of order;
-  /// ignore it.
+  /// The worker reported what it serves: a dataset, or the functions of a pool. False: the message is out of
+  /// order; ignore it.
   [[nodiscard]] bool described(worker_ref who, steady_time now);
   /// False: do not send it its slots.
   [[nodiscard]] bool prepared(worker_ref who, steady_time now, bool has_memory);

@@ -41,7 +41,7 @@ class program_communicator final : public rank_communicator,
   static result<std::shared_ptr<program_communicator>> open(surroundings around);
   ~program_communicator() override = default;
 
-  /// Of its GPU, "GPU-..."; empty: unknown, or host memory.
+  /// The UUID of its GPU, "GPU-..."; empty: unknown, or host memory.
   [[nodiscard]] const std::string& device() const noexcept { return gpu_.uuid(); }
   /// After close(): waits until the communicator is completely gone, or until an abort's time limit has
   /// passed. False: `until` came first; call again to continue.

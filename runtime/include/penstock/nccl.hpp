@@ -22,7 +22,7 @@
 // Programs that embed penstock: when the work is done (wait for the stream), check is_lost() before you use
 // its results. A loss is thrown once (errc::group_failed): by the use that notices it, or by the next one.
 // Catch it if the group continues ([group] on_lost_rank = "wait", or an error of NCCL): the next use waits
-// for the next communicator, which has a higher number(), and in it all ranks agree which of them continue
+// for the next communicator, which has a higher number(). Through it the ranks agree which of them continue
 // from where, as above. Queued work uses its memory until it is done, even after a loss: wait for the stream
 // before you free the memory. A use that stays open for abort_timeout ends the group on all ranks.
 #pragma once

@@ -48,7 +48,6 @@ struct session_options {
   /// the settings that differs from the launcher's; next() and run_for() throw errc::group_failed with the
   /// first cause. A file, folder or port given to all ranks becomes the rank's own: journal:PATH-rank1,
   /// DIR/rank1, [metrics] listen + 1.
-  /// rank's own: journal:PATH-rank1, DIR/rank1, [metrics] listen + 1.
   bool join_group = false;
   /// With join_group: why this process cannot begin. The session then joins only to report it, and next() and
   /// run_for() throw it. All other ranks end with this cause, instead of waiting for a rank that never
