@@ -1,4 +1,4 @@
-// Returning buffers to the ring when the device refuses to record releases.
+// Returning buffers to the ring while the device refuses to record releases.
 #include "actors/gpu_owner/batch_body.hpp"
 #include "runtime/device/host_device.hpp"
 #include "tests/runtime/device/faulty_device.hpp"

@@ -53,7 +53,7 @@ class stage final : owner_news {
     system_.await_all_actors_done();
   }
 
-  /// For results of jobs: slots hold plain bytes, and the ring comes with the first one.
+  /// For job results: slots hold plain bytes, and the first result creates the ring.
   void begin_for_jobs() {
     plan_ = std::make_shared<const penstock::device::transfer_plan>(
         penstock::device::plan_of_results(shape.slot_bytes));

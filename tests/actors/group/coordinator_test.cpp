@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Rank 0 with its coordinator, and rank 1. Links have the number of their rank.
+/// Rank 0 with its coordinator, and rank 1. Each link has the number of its rank.
 class group_stage {
  public:
   explicit group_stage(rank_card second = card(1)) : one(world, std::move(second)) {
@@ -33,7 +33,7 @@ class group_stage {
     caf::anon_send(actor, std::move(message));
     world.deliver();
   }
-  /// Carries everything that is on its way, until nothing is.
+  /// Delivers messages until none is in transit.
   void carry() {
     for (int quiet = 0; quiet < 3; ++quiet) {
       for (auto* rank : {&zero, &one}) {

@@ -1,4 +1,4 @@
-// The gate between a group and who hands out its batches.
+// The gate between a group and the code that hands out its batches.
 #include "actors/protocol/local/hand_over_gate.hpp"
 
 #include <catch2/catch_test_macros.hpp>

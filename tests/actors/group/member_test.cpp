@@ -1,4 +1,4 @@
-// The member actor as a script: orders of the coordinator come in, reports go out, and the gate follows.
+// The member actor as a script: the coordinator's orders come in, reports go out, and the gate follows.
 #include "support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -24,7 +24,7 @@ struct running_rank : lone_rank {
   }
 };
 
-/// Where ranks are replaced.
+/// A rank of a group that replaces lost ranks.
 struct replaceable_rank : running_rank {
   replaceable_rank() : running_rank(true) {}
 };

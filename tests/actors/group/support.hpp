@@ -1,4 +1,4 @@
-// A group on the test's clock: the actors' links are lists, and the test is the network between them.
+// A group on the test's clock: the actors' links are lists, and the test acts as the network between them.
 #pragma once
 
 #include "actors/group/coordinator.hpp"
@@ -28,7 +28,7 @@ class fake_coordinator_wire final : public coordinator_wire {
   bool stopped = false;
 };
 
-/// What an actor has told its session.
+/// What an actor has reported to its session.
 struct told final : group_news {
   void group_changed(const group_status& now) override { status = now; }
   void group_event(event_kind what, std::string text) override { events.emplace_back(what, std::move(text)); }

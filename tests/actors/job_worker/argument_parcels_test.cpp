@@ -1,4 +1,4 @@
-// Large arguments in a worker: which are kept until their row starts, and which are freed.
+// Large arguments in a worker: which ones are kept until their row starts, and which are freed.
 #include "actors/job_worker/argument_parcels.hpp"
 
 #include "runtime/base/mapping.hpp"

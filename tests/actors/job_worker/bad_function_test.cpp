@@ -22,7 +22,7 @@ using outcome = job_worker::job_runner::outcome;
 
 namespace {
 
-/// The signal that kills a process that runs `work`, 0 if none does.
+/// The signal that kills a process that runs `work`; 0 if none does.
 template <class Work>
 int signal_of(Work work) {
   const pid_t child = ::fork();
@@ -184,7 +184,7 @@ TEST_CASE("nothing that a job changes about its process reaches the next one") {
 TEST_CASE("a process that cannot be set back runs no more jobs") {
   one_worker w({{"close all",
                  [](JobCall& call) {
-                   ::close_range(200, 400, 0);  // where the working directory is kept
+                   ::close_range(200, 400, 0);  // the working directory's descriptor is in this range
                    call.give("done");
                  }},
                 {"echo", echo}});

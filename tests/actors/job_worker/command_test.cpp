@@ -54,7 +54,7 @@ class commands : public fake_pool {
     return done;
   }
   [[nodiscard]] std::string folder() const { return folder_.string(); }
-  /// Of a file that a command writes; waits for it.
+  /// The numbers in a file that a command writes; waits for the file.
   static std::vector<int> numbers_in(const std::string& file) {
     while (!std::filesystem::exists(file)) std::this_thread::yield();
     std::ifstream in(file);
@@ -73,7 +73,7 @@ bool is_alive(pid_t pid) {
          std::string_view("ZX").find(state[name_end + 2]) == std::string_view::npos;
 }
 
-/// Whether it comes to its end, which may be a moment away.
+/// Whether the process ends, possibly after a moment.
 bool ends(pid_t pid) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (is_alive(pid) && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
@@ -147,7 +147,7 @@ TEST_CASE("what a command leaves running in the background keeps nobody waiting,
 
 TEST_CASE("a command that signals its process group reaches itself and what it started, not its worker") {
   commands pool;
-  // The signal must not come before the shell's child has become sleep.
+  // The signal must not arrive before the shell's child has become sleep.
   const auto done =
       pool.outcome_of({"sh", "-c",
                        "trap 'echo heard' USR1; sleep 1000 & until grep -q sleep /proc/$!/comm; do :; "
@@ -204,7 +204,7 @@ TEST_CASE("a worker whose watching process was killed has another one before tha
   const auto pids = pool.numbers_in(file);
   REQUIRE(pids.size() == 1);
   ::kill(before[0], SIGKILL);
-  // Until the new one has its name.
+  // Wait until the new one has its name.
   while (watchers().empty() || watchers() == before) std::this_thread::yield();
   ::kill(pool.pid(), SIGKILL);
   CHECK(pool.end_of_process().ended_by(SIGKILL));
@@ -266,7 +266,7 @@ TEST_CASE(
 
 TEST_CASE("a command that comes to use more memory than it may is ended with all that it has started") {
   commands pool;
-  // The grandchild uses it.
+  // The grandchild uses the memory.
   const std::string script =
       "sleep 1000 & echo $! >&2; sh -c 'x=$(head -c 100000000 /dev/zero | tr \"\\0\" x); sleep 1000'; true";
   protocol::command_job job{{"sh", "-c", script}};
@@ -277,7 +277,7 @@ TEST_CASE("a command that comes to use more memory than it may is ended with all
   INFO(row.error.text);
   CHECK(row.error.text.starts_with("the command used "));
   CHECK(row.error.text.ends_with("; the limit is 64.0 MiB"));
-  // The worker has adopted them; zombies aside. What was killed may be a moment away from its end.
+  // The worker has adopted them. Ignores zombies; killed processes may take a moment to end.
   int found = 0;
   for (int tries = 0; tries < 1000 && found == 0; ++tries)
     found = pool.outcome_of({"sh", "-c", "pgrep -r R,S,T,D -P $PPID sleep"}).exit_code;
@@ -297,7 +297,7 @@ TEST_CASE("what a worker is running is told as the command") {
   const auto order = pool.lease({{protocol::command_function, as_argument({{"sleep", "1000"}})}});
   pool.say(order);
   pool.wait_for(0, row_state::begun);
-  // Very soon.
+  // Must happen very soon.
   while (pool.flights.read(0).sample_name != "sleep 1000 (job 1)") std::this_thread::yield();
 }
 

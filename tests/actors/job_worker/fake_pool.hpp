@@ -45,7 +45,7 @@ class fake_pool : public session_side {
   protocol::run_jobs lease(const std::vector<job>& jobs, std::uint32_t slot = 0) {
     return session_side::lease(functions, jobs, slot);
   }
-  /// Sends a lease and waits until all of its rows are over.
+  /// Sends a lease and waits until all of its rows have ended.
   std::vector<read_row> run(const std::vector<job>& jobs);
   read_row run_one(const job& one) { return run({one}).at(0); }
 
@@ -53,10 +53,10 @@ class fake_pool : public session_side {
   void wait_for(std::uint32_t slot, arena::row_state state) const;
 
   process::exit_report end_of_process();
-  /// Everything that it wrote to stdout and stderr (the last 64 KiB); after end_of_process().
+  /// Everything that the worker wrote to stdout and stderr (the last 64 KiB); after end_of_process().
   [[nodiscard]] const std::string& output() const { return output_; }
   void signal(int number);
-  /// Of the worker, until its end.
+  /// The worker's pid, until it exits.
   [[nodiscard]] pid_t pid() const;
 
   std::uint64_t elsewhere_max;

@@ -1,5 +1,5 @@
 // A worker process of a pool with a fake session: its messages, its exit, and the table that remains after a
-// job killed it.
+// job has killed the worker.
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/process/crash_notes.hpp"
 #include "tests/actors/job_worker/fake_pool.hpp"
@@ -45,8 +45,7 @@ class gate {
   std::filesystem::path path_;
 };
 
-/// The reason that the worker gives; checks that the exit code in its message and that of the process are
-/// equal.
+/// The worker's reason for giving up; checks that the exit codes of its message and of the process are equal.
 std::string reason_given(fake_pool& pool, int exit_code) {
   const auto last = pool.hear_a<protocol::worker_gives_up>();
   CHECK(last.exit_code == exit_code);

@@ -1,5 +1,5 @@
-// Outcomes of jobs in a worker, without a process or a session. Jobs that do not fit their slots: job_size_test.cpp; functions
-// that do what they should not: bad_function_test.cpp.
+// Outcomes of jobs in a worker, without a process or a session. Jobs that do not fit their slots:
+// job_size_test.cpp; misbehaving functions: bad_function_test.cpp.
 #include "tests/actors/job_worker/one_worker.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -77,7 +77,7 @@ TEST_CASE("a function that writes its result in place makes no copy, and may giv
   CHECK(rows[2].state == row_state::finished);
   CHECK(rows[2].result.empty());
   CHECK(rows[3].result == std::string(500, 'r'));
-  // The space that was given back is used for the next result.
+  // The next result uses the space that was given back.
   CHECK(w.table().read(1)->result_offset < w.table().read(0)->result_offset + 1000);
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("a function that there is not is its job's error") {
 
 TEST_CASE("a lease of no slot is a breach of protocol; a table that jobs have written over is not") {
   one_worker w({{"echo", echo}, {"scribble", [](JobCall& call) {
-                                   // The table is before the arguments.
+                                   // The table precedes the arguments.
                                    auto* const argument = const_cast<std::byte*>(call.argument().data());
                                    std::memset(argument - 256, 0xff, 256);
                                  }}});

@@ -1,4 +1,4 @@
-// Results and arguments that do not fit their slots, on a worker's side.
+// Results and arguments that do not fit their slots, on the worker's side.
 #include "tests/actors/job_worker/one_worker.hpp"
 
 #include <penstock/error.hpp>
@@ -99,7 +99,7 @@ TEST_CASE(
                                  1 << 20,
                                  [&](const protocol::jobs_done& rows) {
                                    w.reports.push_back(rows);
-                                   if (rows.rows % 50 == 0) context_reports();  // late, as a busy session is
+                                   if (rows.rows % 50 == 0) context_reports();  // late, like a busy session
                                  },
                                  [] { return false; }});
   std::vector<job> all(jobs, {"big"});

@@ -12,7 +12,7 @@
 
 namespace penstock::testing {
 
-/// A function that gives back its argument.
+/// A function that returns its argument.
 inline void echo(JobCall& call) {
   call.give(call.argument());
 }

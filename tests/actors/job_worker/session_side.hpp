@@ -19,7 +19,7 @@ namespace penstock::testing {
 struct job {
   std::string function;
   std::string argument{};
-  bool argument_elsewhere = false;  ///< an empty one is not sent at all
+  bool argument_elsewhere = false;  ///< an empty one is not sent
   nanoseconds limit{0};
 };
 
@@ -38,8 +38,8 @@ class session_side {
 
   explicit session_side(std::uint64_t slot_bytes);
 
-  /// Writes a table and sends large arguments; jobs are numbered from 1 on over all leases. A function that
-  /// is not in `functions` gets an invalid index.
+  /// Writes a table and sends large arguments; numbers jobs from 1 across all leases. A function that is not
+  /// in `functions` gets an invalid index.
   protocol::run_jobs lease(const std::vector<std::string>& functions, const std::vector<job>& jobs,
                            std::uint32_t slot);
   read_row read(const protocol::run_jobs& order, std::uint32_t row) const;

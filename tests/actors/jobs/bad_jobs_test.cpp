@@ -1,4 +1,4 @@
-// Misbehaving functions: each gets a typed error, other jobs are not affected, and nothing is left behind.
+// Misbehaving functions: each gets a typed error, other jobs are unaffected, and nothing is left behind.
 #include "tests/actors/jobs/support.hpp"
 
 #include <catch2/catch_test_macros.hpp>

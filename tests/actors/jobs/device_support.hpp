@@ -1,5 +1,5 @@
-// What tests of pools with a GPU owner share. They run on the host device; on a machine with a GPU, with
-// PENSTOCK_TEST_DEVICE=cuda, on that.
+// Shared by tests of pools with a GPU owner. They run on the host device; with PENSTOCK_TEST_DEVICE=cuda on a
+// machine with a GPU, they run on that.
 #pragma once
 
 #include "tests/actors/jobs/support.hpp"
@@ -17,7 +17,7 @@
 
 namespace penstock::testing {
 
-/// A file of the tests: beside this program, wherever it was taken, or in a folder there.
+/// A file of the tests: next to this program, wherever that was copied, or in a folder there.
 inline std::string beside(const std::string& name) {
   const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   for (const auto& candidate : {folder / name, folder / "device_programs" / name}) {
@@ -77,14 +77,15 @@ inline job_failure failure_of(Job job) {
   return {job_status::ok, {}, "it has a result", {}, {}, 0};
 }
 
-/// Ends one process. 0 and negative numbers mean groups: kill(0) would end ctest and the shell that started it.
+/// Kills one process. 0 and negative numbers mean groups: kill(0) would end ctest and the shell that started
+/// it.
 inline void kill_process(std::int32_t pid) {
   if (pid <= 1) throw std::invalid_argument("pid " + std::to_string(pid) + " is no process of a test's");
   if (::kill(pid, SIGKILL) != 0)
     throw std::system_error(errno, std::generic_category(), "killing " + std::to_string(pid));
 }
 
-/// A path that does not exist; what was made there goes with it.
+/// A path that does not exist; the destructor removes whatever is created there.
 class signal_file {
  public:
   signal_file() {
@@ -92,7 +93,7 @@ class signal_file {
     folder_ = ::mkdtemp(name);
   }
   ~signal_file() {
-    give();  // whoever waits for it ends
+    give();  // ends waits for it
     std::error_code ignored;
     std::filesystem::remove_all(folder_, ignored);
   }
@@ -100,7 +101,7 @@ class signal_file {
   signal_file& operator=(const signal_file&) = delete;
   [[nodiscard]] std::string path() const { return folder_ + "/go"; }
   void give() const { std::ofstream(path()) << "go"; }
-  /// Until a program waits for it.
+  /// Waits until a program waits for it.
   void await_begin() const {
     await([this] { return std::filesystem::exists(path() + ".begun"); });
   }

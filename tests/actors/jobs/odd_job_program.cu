@@ -1,5 +1,5 @@
-// A device program for tests of pools: what it does is the first word of the job's result. Built without nvcc it is for the
-// host device alone.
+// A device program for tests of pools: the first word of the job's result selects what it does. Without nvcc
+// it is built for the host device only.
 #include <penstock/job_program.hpp>
 
 #include <fcntl.h>
@@ -123,7 +123,7 @@ class odd_job_program final : public penstock::JobProgram {
 #endif
   }
 
-  /// More than any device has.
+  /// Requests more memory than any device has.
   static void allocate(penstock::DeviceJob& job, bool says_so) {
     if (job.on_host()) {
       if (!says_so) return give(job, "left");

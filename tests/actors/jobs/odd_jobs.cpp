@@ -1,4 +1,4 @@
-// Functions for tests of pools: well-behaved ones, and one for each kind of misbehaviour.
+// Functions for tests of pools: well-behaved ones, and one per kind of misbehaviour.
 #include <penstock/job.hpp>
 
 #include <fcntl.h>
@@ -34,7 +34,7 @@ void note_begin(const JobCall& call) {
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-/// In a memory cgroup.
+/// Runs in a memory cgroup.
 [[noreturn]] void take_memory_until_killed() {
   while (true) std::memset(new char[32U << 20U], 1, 32U << 20U);
 }
@@ -67,7 +67,7 @@ void change_everything() {
   ::umask(0777);
 }
 
-/// A job of the soak test: its argument starts with the fault that it commits in its first attempt.
+/// A job of the soak test: its argument begins with the fault that it causes in its first attempt.
 void odd(JobCall& call) {
   const std::string fault(call.text().substr(0, call.text().find(' ')));
   if (fault == "always_kill") ::raise(SIGKILL);

@@ -1,4 +1,4 @@
-// How arguments get into slots: at once, or by other threads.
+// How arguments get into slots: at once, or copied by other threads.
 #include "actors/jobs/place_slots.hpp"
 
 #include "actors/jobs/argument_copiers.hpp"
@@ -134,7 +134,7 @@ TEST_CASE("the works of a place run in order, and those of another place meanwhi
     });
     copiers.add(0, [&] { order.push_back(2); });
     copiers.add(1, [&] { other.set_value(); });
-    copiers.add(2, [&] { order.push_back(3); });  // the thread of place 0, too
+    copiers.add(2, [&] { order.push_back(3); });  // also on the thread of place 0
   }
   CHECK(order == std::vector{1, 2, 3});
 }

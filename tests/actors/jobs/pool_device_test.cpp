@@ -1,5 +1,5 @@
-// Jobs whose results go to the device: device programs, results that stay there, and everything that can go wrong with
-// either. In both placements where that makes no difference.
+// Jobs whose results go to the device: device programs, results that stay there, and everything that can go
+// wrong with either. Runs in both placements where that makes no difference.
 #include "tests/actors/jobs/device_support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -26,7 +26,7 @@ unsigned long long sum_of_filled(std::size_t bytes) {
   return sum;
 }
 
-/// A worker program's "fill" makes bytes of which the first is 0: the program adds them up.
+/// A worker program's "fill" makes bytes, the first of which is 0: the device program adds them up.
 Job sum(Pool& pool, std::size_t bytes) {
   return pool.submit("fill", std::to_string(bytes), to_odd());
 }
@@ -371,7 +371,7 @@ TEST_CASE("a pool that is closed while results are at the device ends them all, 
   {
     Pool pool(with_programs(placement), quietly());
     jobs.push_back(odd(pool, "wait " + go.path()));
-    go.await_begin();  // the device is taken: what comes now ends at the close
+    go.await_begin();  // the device is busy: later jobs end at the close
     for (int i = 0; i < 20; ++i) jobs.push_back(sum(pool, 1000));
     await([&] { return pool.statistics().running > 1; });
     pool.close();

@@ -1,6 +1,6 @@
-// A hundred thousand jobs under faults: a fault injector kills and stops workers from outside, functions kill,
-// crash, exit, leak and hang, and three jobs kill every worker that tries them. Every other job must return
-// its own result, once; those three must be named; nothing may hang.
+// A hundred thousand jobs under faults: a fault injector kills and stops workers from outside, functions
+// kill, crash, exit, leak and hang, and three jobs kill every worker that tries them. Every other job must
+// return its own result, once; those three must be named; nothing may hang.
 //
 //   PENSTOCK_TEST_SEED=... PENSTOCK_SOAK_JOBS=100000
 #include "tests/actors/jobs/support.hpp"
@@ -32,7 +32,7 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   return text != nullptr ? std::stoull(text) : otherwise;
 }
 
-/// This process and those that it will start, in a memory cgroup of 512 MiB, where the test may make one.
+/// Puts this process and its future children into a memory cgroup of 512 MiB, where the test may create one.
 class memory_cgroup {
  public:
   memory_cgroup() {
@@ -53,7 +53,7 @@ class memory_cgroup {
       std::filesystem::remove(folder, no);
     }
   }
-  /// All others have ended.
+  /// All other processes have ended.
   ~memory_cgroup() {
     if (!made()) return;
     say(home_, std::to_string(::getpid()));
@@ -82,7 +82,8 @@ class memory_cgroup {
   std::filesystem::path home_;
 };
 
-/// The fault of a job's first attempt; "always_kill": of every attempt. The first word of its argument.
+/// The fault of a job's first attempt, or "always_kill": of every attempt. The first word of the job's
+/// argument.
 std::string fault_of(std::uint64_t number, const std::set<std::uint64_t>& killers, bool oom,
                      std::mt19937_64& random) {
   if (killers.contains(number)) return "always_kill";
@@ -121,7 +122,7 @@ class fault_injector {
  private:
   void run() {
     while (!over_) {
-      // Now and then long enough for a job that hangs to reach its time limit.
+      // Occasionally long enough for a hanging job to reach its time limit.
       const std::uint64_t pause = random_() % 25 == 0 ? 2500 : 20 + random_() % 60;
       std::this_thread::sleep_for(std::chrono::milliseconds(pause));
       const session_status status = pool_.status();
@@ -165,7 +166,7 @@ TEST_CASE(
   c.loader.restart.backoff.base = 1ms;
   c.loader.restart.backoff.max = 5ms;
   c.quarantine.max_attempts =
-      100;  // the fault injector may hit one job several times; the killers are identified by their number
+      100;  // the fault injector may hit one job several times; the killers are identified by their numbers
   Pool pool(c, quietly());
 
   std::map<std::uint64_t, std::string> faults;

@@ -102,7 +102,7 @@ TEST_CASE("borrowed argument bytes are let go when the job has ended") {
 }
 
 TEST_CASE("the argument of a job that is refused at once is not let go by the thread that submits it") {
-  // That thread may hold a lock which whoever frees the argument takes.
+  // That thread may hold a lock that is also taken when the argument is freed.
   Pool pool(odd_jobs(1), quietly());
   pool.submit("nothing", {}).get();
   for (int i = 0; i < 100; ++i) {
@@ -357,7 +357,7 @@ TEST_CASE("results of jobs behind a slow one stay within [jobs] memory, and all 
   };
   await([&] { return filled() && pool.statistics().running == 1; });
   for (int i = 0; i < 200; ++i, std::this_thread::sleep_for(1ms))
-    filled();  // what begins now would exceed it
+    filled();  // any further job would exceed it
   CHECK(most <= 8U << 20U);
   CHECK(pool.statistics().running == 1);
   jobs[0].kill();

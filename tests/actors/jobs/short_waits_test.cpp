@@ -6,7 +6,7 @@ using penstock::jobs::short_waits;
 
 namespace {
 
-/// How many of `waits` poll, if each poll ends so.
+/// How many of `waits` poll, if each poll ends like this.
 int polls_in(short_waits& pool, int waits, bool in_time) {
   int polls = 0;
   for (int i = 0; i < waits; ++i) {

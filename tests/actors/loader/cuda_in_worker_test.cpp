@@ -48,7 +48,7 @@ outcome run_with_cuda_in_a_worker(bool throws) {
   o.control_socket = false;
   o.on_event = [&](const event& e) {
     const std::lock_guard hold(mutex);
-    // Use events: the status may be read when the worker is gone already.
+    // Use events: the worker may be gone by the time the status is read.
     if (e.kind == event_kind::worker_ready && e.pid) seen.pids.insert(*e.pid);
     if (e.kind == event_kind::sample_failed && told == 0ns)
       told = std::chrono::steady_clock::now().time_since_epoch();
@@ -79,7 +79,7 @@ void check(const outcome& seen) {
   CHECK(f.error.find("only the GPU owner uses the GPU") != std::string::npos);
   CHECK(seen.until_told >= 0ns);
   CHECK(seen.until_told < 1s);
-  // That worker is replaced; the others are not affected.
+  // That worker is replaced; the others are unaffected.
   for (const death_report& d : seen.report.deaths) {
     CHECK(d.pid == std::stoi(parts[2]));
     CHECK(d.code == 75);

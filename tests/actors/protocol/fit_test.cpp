@@ -1,4 +1,4 @@
-// Messages as large as the settings allow still fit frames.
+// Even the largest messages that the settings allow fit frames.
 #include "actors/protocol/fit.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -17,9 +17,15 @@ std::vector<wire_upload> uploads_of(std::size_t count, std::size_t samples) {
 
 }  // namespace
 
-TEST_CASE("uploads of more than a frame leave in several messages, in order, each of which the peer accepts") {
-  for (const auto& [count, samples] : {std::pair<std::size_t, std::size_t>{0, 0}, {1, 65536}, {7, 65536}, {9, 65536},
-                                       {64, 65536}, {100'000, 1}, {100'000, 0}}) {
+TEST_CASE(
+    "uploads of more than a frame leave in several messages, in order, each of which the peer accepts") {
+  for (const auto& [count, samples] : {std::pair<std::size_t, std::size_t>{0, 0},
+                                       {1, 65536},
+                                       {7, 65536},
+                                       {9, 65536},
+                                       {64, 65536},
+                                       {100'000, 1},
+                                       {100'000, 0}}) {
     std::uint64_t next = 1;
     std::size_t messages = 0;
     for (upload_slots& part : split_to_fit(uploads_of(count, samples))) {
@@ -62,7 +68,9 @@ TEST_CASE("a report of 65536 failures with long reasons is cut to fit, a usual o
   REQUIRE(append_frame(bytes, from_worker(std::move(report))));
 }
 
-TEST_CASE("a message that is larger than a frame is refused by its sender, with its size, and leaves nothing behind") {
+TEST_CASE(
+    "a message that is larger than a frame is refused by its sender, with its size, and leaves nothing "
+    "behind") {
   std::vector<char> bytes;
   const auto no = append_frame(bytes, from_owner(worker_gives_up{79, 0, std::string(5 << 20, 'x')}));
   REQUIRE_FALSE(no);

@@ -67,7 +67,7 @@ void send_raw(int socket, std::string_view content, const std::vector<int>& file
   REQUIRE(::sendmsg(socket, &message, MSG_NOSIGNAL) >= 0);
 }
 
-/// The bytes of an honest packet.
+/// The bytes of a valid packet.
 std::string packet_of(const parcel_label& label) {
   pair_of_ends ends;
   const unique_fd file = sealed_file(std::string(label.bytes, 'x'));

@@ -99,7 +99,7 @@ TEST_CASE("a vector that announces more elements than there are bytes allocates 
     auto changed = bytes;
     changed[i] = static_cast<char>(0xff);
     frame_reader<from_worker> one;
-    // any outcome but a crash or an allocation of 4 GB
+    // Any outcome is fine except a crash or an allocation of 4 GB.
     static_cast<void>(one.feed(changed, [](from_worker&&) {}));
   }
 }
@@ -162,7 +162,7 @@ TEST_CASE("messages of a stream that follow each other closely are gathered; tho
   CHECK(arrived() > 0);
   session->send(run_jobs{2, 1, 1});
   CHECK(arrived() > 0);
-  session->send(load_batch{3, 1, 0, {{7, 1}}});  // the first one: none went before it
+  session->send(load_batch{3, 1, 0, {{7, 1}}});  // written at once: no message precedes it
   CHECK(arrived() > 0);
   session->send(load_batch{4, 1, 0, {{8, 1}}});
   CHECK(arrived() == -1);

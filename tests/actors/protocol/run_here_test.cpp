@@ -16,7 +16,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Notes on which thread it gets each number, and whether run_here ran it; a promise in `holds` stops it.
+/// Records the thread on which it gets each number, and whether run_here ran it; a promise in `holds` blocks
+/// it.
 struct notes {
   struct one {
     int number = 0;

@@ -15,7 +15,7 @@ constexpr std::uint32_t batch_size = 2;
 
 class stage final : scheduler::scheduler_news {
  public:
-  /// `gate`: of a group; uploads pass it.
+  /// `gate`: the gate of a group, for uploads.
   explicit stage(std::uint64_t samples = 20, std::shared_ptr<group::hand_over_gate> gate = nullptr) {
     const auto leases = std::make_shared<scheduler::lease_counts>(4);
     actor = scheduler::spawn_scheduler(world.system, {leases, nullptr, this, std::move(gate), true});

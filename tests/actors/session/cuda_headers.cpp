@@ -1,4 +1,5 @@
-// Compiled where CUDA's headers are: the types that <penstock/cuda.hpp> names are the toolkit's.
+// Compiled where CUDA's headers are installed: the types that <penstock/cuda.hpp> names must be the
+// toolkit's.
 #include <penstock/cuda.hpp>
 
 #include <cuda.h>
@@ -18,7 +19,7 @@ static_assert(sizeof(cuda::device_span<__half>) == 2 * sizeof(void*));
 static_assert(cuda::dtype_of<__half>::value == dtype::float16);
 static_assert(cuda::dtype_of<__nv_bfloat16>::value == dtype::bfloat16);
 
-/// Never called: overloads are found for what programs have in hand.
+/// Never called: checks that overloads accept the arguments that programs have.
 [[maybe_unused]] std::size_t as_programs_write_it(Batch& batch, cudaStream_t runtime, CUstream driver) {
   cuda::wait(batch, runtime);
   const cuda::batch_on_stream use(batch, driver);

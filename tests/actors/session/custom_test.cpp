@@ -247,9 +247,9 @@ TEST_CASE("the report of a stream that has ended lists a death of which the supe
   std::atomic<bool> told = false;
   log::set_sink([&](log::level, std::string_view part, std::string_view line) {
     if (part != "supervisor" || line.find("ended: SIGSEGV") == line.npos || told.exchange(true)) return;
-    // The other worker loads the sample meanwhile, if it had begun before.
+    // If the other worker had already begun, it loads the sample meanwhile.
     delivered.get_future().wait_for(5s);
-    reported.get_future().wait_for(200ms);  // does not come first: the end waits for us
+    reported.get_future().wait_for(200ms);  // must time out: the end waits for us
   });
   {
     Session session(c, quietly());
@@ -267,7 +267,8 @@ TEST_CASE("the report of a stream that has ended lists a death of which the supe
 TEST_CASE("a length beyond the declared maximum, or one that was not declared, is the sample's failure") {
   const run_report longer = run(odd({{"length", "batch"}, {"too_long", "13"}}));
   REQUIRE(longer.failures.size() == 1);
-  CHECK(longer.failures[0].error == "std::out_of_range: it has 11 entries, but describe() declares at most 10");
+  CHECK(longer.failures[0].error ==
+        "std::out_of_range: it has 11 entries, but describe() declares at most 10");
   const run_report undeclared = run(odd({{"too_long", "13"}}));
   REQUIRE(undeclared.failures.size() == 1);
   CHECK(undeclared.failures[0].path == "page-13");
@@ -362,6 +363,6 @@ TEST_CASE(
   const run_report r = run(all_may);
   CHECK(r.outcome == run_outcome::finished);
   CHECK(r.epochs.at(0).failed == 60);
-  // A few are always allowed.
+  // A small number is always allowed.
   CHECK(run(odd({{"throw_all", "1"}, {"samples", "32"}})).epochs.at(0).failed == 32);
 }

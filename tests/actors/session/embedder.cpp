@@ -1,6 +1,5 @@
-// A program that does to a session what embedding programs do: exit, fork, block signals, end threads.
-// embedding_test.py runs it, one mode per test, and has the expectations. EMBEDDER_DEVICE=cuda does the same
-// with a GPU.
+// Does to a session what embedding programs do: exit, fork, block signals, end threads. embedding_test.py
+// runs it, one mode per test, and contains the expectations. EMBEDDER_DEVICE=cuda does the same on a GPU.
 #include <penstock/session.hpp>
 
 #include <sys/time.h>
@@ -67,7 +66,7 @@ void finish() {
   std::fflush(stdout);
 }
 
-/// The exit code of a child of ours; -1 if a signal ended it.
+/// The exit code of our child; -1 if a signal ended it.
 int code_of(pid_t child) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0) {
@@ -169,7 +168,7 @@ int blocks_all_signals() {
   begin();
   take(3);
   say_workers();
-  // While a worker starts its threads it blocks signals for a moment.
+  // A worker briefly blocks signals while it starts its threads.
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   for (const worker_status& w : the_session->status().workers) {
     std::string blocked;

@@ -26,7 +26,7 @@ struct ear {
     std::ranges::copy_if(heard, std::back_inserter(some), [&](const event& e) { return e.kind == kind; });
     return some;
   }
-  /// A worker that is still beginning when a run ends is news after that.
+  /// The last event, ignoring workers that become ready after the run has ended.
   [[nodiscard]] event_kind last_but_for_workers() const {
     const auto is_of_worker = [](const event& e) {
       return e.kind == event_kind::worker_started || e.kind == event_kind::worker_ready ||
@@ -65,7 +65,8 @@ TEST_CASE("an undisturbed run tells its beginning, its workers, each epoch and i
   };
   Session session(small(2), options);
   REQUIRE(session.next());
-  // The run is so short that one worker can do all of it: without waiting, news of the other may follow the end.
+  // The run is so short that one worker can do all of it: without waiting, the other worker's events may
+  // follow the end.
   REQUIRE(eventually([&] { return ready == 2; }));
   while (session.next()) {
   }
@@ -120,7 +121,7 @@ TEST_CASE("a failed and a quarantined sample are each told once, by name") {
   REQUIRE(e.of(event_kind::sample_quarantined).size() == 1);
   CHECK(e.of(event_kind::sample_quarantined)[0].sample == 6);
   CHECK(e.of(event_kind::worker_died).size() == 3);
-  // Not necessarily the last one: the replacement of a worker may start while the session ends.
+  // Not necessarily the last event: a worker's replacement may start while the session ends.
   CHECK(e.of(event_kind::run_finished).size() == 1);
 }
 

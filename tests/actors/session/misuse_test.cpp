@@ -118,8 +118,8 @@ TEST_CASE("of two threads in next() one is refused") {
   Session session(c, quietly());
   auto held = session.next();
   REQUIRE(held);
-  // No batch arrives before `held` is released, so both threads are in next() at once; one of them gets the
-  // error.
+  // No batch arrives before `held` is released, so both threads are in next() at once; one of them must get
+  // the error.
   std::atomic<int> refused_ones = 0;
   const auto take = [&] {
     try {
@@ -195,7 +195,7 @@ TEST_CASE("the state of another dataset is refused with the difference named") {
 }
 
 TEST_CASE("a session that joins no group is refused a communicator, which nobody would make") {
-  ::setenv("PENSTOCK_NCCL", "/no/such/library", 1);  // a host device may have one for tests
+  ::setenv("PENSTOCK_NCCL", "/no/such/library", 1);  // the host device may have a stand-in for tests
   config c = small();
   c.group.communicator = communicator_kind::nccl;
   CHECK(refused(c).code == errc::config);

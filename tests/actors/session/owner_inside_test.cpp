@@ -1,4 +1,4 @@
-// The GPU owner as threads of this process, as its keeper sees it, with the stand-in of NCCL.
+// The GPU owner as threads of this process, as its keeper sees it, with a stand-in for NCCL.
 #include "actors/session/owner_inside.hpp"
 
 #include "actors/protocol/config_bytes.hpp"
@@ -48,7 +48,7 @@ class keeper {
     ::unsetenv("PENSTOCK_FAKE_NCCL");
   }
 
-  /// The first news that fits, once it is there.
+  /// The first matching news; waits for it.
   template <class News, class Fits>
   News wait_for(Fits fits) {
     std::unique_lock hold(mutex_);
@@ -71,7 +71,7 @@ class keeper {
     return std::get<Message>(news.message);
   }
 
-  /// Until its device is open.
+  /// Returns when the device is open.
   std::shared_ptr<protocol::owner_link> start(std::uint32_t incarnation) {
     owner_->start(incarnation);
     const auto started = wait_for<supervisor::owner_started>(
@@ -89,7 +89,7 @@ class keeper {
     wait_for_words<protocol::owner_opened>(incarnation, [](const auto&) { return true; });
     return started.link;
   }
-  /// Of a group of one.
+  /// Makes the communicator of a group of one.
   void make_communicator(std::uint32_t incarnation, protocol::owner_link& link) {
     link.send(protocol::wire_communicate{static_cast<std::uint32_t>(act::draw_id), 1, {}, 0});
     const auto drawn = wait_for_words<protocol::communicator_changed>(

@@ -1,4 +1,4 @@
-// What a session's record holds at each moment, with a made-up session.
+// The contents of a session's record at each moment, with a made-up session.
 #include "actors/session/record_keeper.hpp"
 
 #include "actors/session/control_verbs.hpp"
@@ -131,7 +131,7 @@ TEST_CASE("a record that grows too large is written again, with the newest of ev
   CHECK(largest > limit / 2);
   const auto events = made_up::lines("event");
   CHECK(events.back().at("number") == 4000);
-  CHECK(events.front().at("number") > 1000);  // the oldest ones made room
+  CHECK(events.front().at("number") > 1000);  // the oldest ones were dropped
   CHECK(made_up::lines("record").size() == 1);
   CHECK(made_up::lines("ended").size() == 1);
 }

@@ -78,7 +78,7 @@ TEST_CASE("a batch larger than the dataset needs no more memory than the dataset
   const auto batch = session.next();
   REQUIRE(batch);
   CHECK(batch->rows() == 10);
-  // Of two ranks each has half of it.
+  // Each of two ranks has half of it.
   c.sampler.rank = 1;
   c.sampler.world_size = 2;
   CHECK(Session::dry_run(c).slot_bytes < 6U << 20U);
@@ -419,7 +419,7 @@ TEST_CASE(
     };
     Session session(small(), options);
     asked = &session;
-    states.push_back(session.state());  // nothing was started
+    states.push_back(session.state());  // nothing had started
     REQUIRE(session.next());
   }
   REQUIRE(states.size() == 2);

@@ -132,7 +132,8 @@ TEST_CASE(
 TEST_CASE("everything is taken only at the end of the last epoch of the config, wherever the range ends") {
   open_cursor c({0, 3});
   c.take(3);
-  CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);  // the next call learns that there are no more
+  CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);  // only the next call learns that no more
+                                                               // follow
   CHECK_FALSE(c.cursor.everything_taken());
   open_cursor whole;
   whole.cursor.reach_end();

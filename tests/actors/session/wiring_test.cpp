@@ -1,4 +1,4 @@
-// What a session passes on to its supervisor.
+// The settings that a session passes to its supervisor.
 #include "actors/session/wiring.hpp"
 
 #include <catch2/catch_test_macros.hpp>

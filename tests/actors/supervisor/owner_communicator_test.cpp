@@ -1,4 +1,4 @@
-// What the keeper of the GPU owner's process does about a communicator, event by event.
+// How the keeper of the GPU owner's process handles a communicator, event by event.
 #include "actors/supervisor/owner_communicator.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -56,7 +56,7 @@ TEST_CASE(
   CHECK(told[1].at == progress::aborted);
   in_use finishes;
   CHECK(finishes.one.ended(true).told.empty());
-  // It is not made to wait for an abort, should others lose theirs.
+  // It need not wait for an abort if other ranks lose theirs.
   const auto abort = finishes.one.ordered(order(communicate::act::abort, 1), begin_of_time);
   REQUIRE(abort.told.size() == 1);
   CHECK(abort.told[0].at == progress::aborted);

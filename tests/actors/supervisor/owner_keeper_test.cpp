@@ -75,7 +75,7 @@ class stage final : supervisor::keeper_news, supervisor::job_upload_news {
   int times_reopened = 0;
   std::vector<gpu_owner::attached_partition> attachments;
   int closed = 0;
-  nanoseconds waited{0};  // its sink, for batches
+  nanoseconds waited{0};  // by its sink, for batches
   bool waits = false;
   std::vector<jobs::device_answer> answers;
   std::vector<jobs::device_lost> losses;
