@@ -12,8 +12,7 @@ inline constexpr int failed = 1;    ///< anything without a code of its own
 // From sysexits.h, where the meaning fits.
 inline constexpr int temporary = 75;      ///< a new process may succeed: restart, not counted
 inline constexpr int permission = 77;     ///< a restart would end the same way
-inline constexpr int configuration = 78;  ///< a restart would not help: the config, or a program it names, is
-                                          ///< wrong
+inline constexpr int configuration = 78;  ///< the config, or a program that it names, is wrong
 
 inline constexpr int poisoned = 79;     ///< the device's context is lost: only a new process can use it
 inline constexpr int hardware = 80;     ///< the device itself is broken

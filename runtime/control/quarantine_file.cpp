@@ -70,8 +70,7 @@ result<void> check_regular(int fd, const std::filesystem::path& file) {
 }
 
 result<std::string> content_of(const std::filesystem::path& file) {
-  unique_fd in(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // refuses a FIFO instead of waiting
-                                                                          // for it
+  unique_fd in(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // does not wait for a FIFO
   const auto no = [&] {
     return refuse_os(errc::io, errno,
                      fmt::format("reading the quarantine file '{}'", printable(file.string())));

@@ -82,8 +82,7 @@ class coordinator_driver {
   std::string group_;
   group_book book_;
   std::map<std::uint64_t, link_id> links_;      // by process: the link of its last report
-  std::map<link_id, std::uint64_t> processes_;  // for links that are open, or whose process can still be seen
-                                                // to end
+  std::map<link_id, std::uint64_t> processes_;  // links that are open, or whose process is watched
   bool address_taken_by_others_ = false;
   bool may_go_ = false;
   std::optional<steady_time> leaving_since_;  // by the book's clock

@@ -139,8 +139,7 @@ class group_book {
     member_report latest;
     steady_time since{};                        // when its first report arrived
     steady_time heard{};                        // and its last
-    std::optional<steady_time> placed_heard{};  // the first report since then of the process that has the
-                                                // rank
+    std::optional<steady_time> placed_heard{};  // next report of the process with the rank
   };
   struct place {
     std::optional<member_report> latest;  // of the process that has it, or had it last

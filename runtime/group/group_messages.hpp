@@ -22,8 +22,7 @@ struct rank_card {
   std::uint32_t rank = 0;
   std::uint32_t world_size = 0;
   std::uint64_t process = 0;   ///< drawn at its start; distinguishes two processes of one rank
-  std::uint32_t starts = 0;    ///< how often its launcher had started this rank before, if the launcher says
-                               ///< so
+  std::uint32_t starts = 0;    ///< earlier starts of this rank, if its launcher counts them
   bool one_at_a_time = false;  ///< its launcher ends a process of this rank before it starts the next
   std::string host{};
   std::int32_t pid = 0;
@@ -74,8 +73,7 @@ struct group_view {
   group_phase phase = group_phase::gathering;
   std::vector<std::uint32_t> incarnations{};  ///< by rank
   std::optional<stream_facts> facts{};
-  std::optional<std::uint64_t> limit{};  ///< stopping: all deliver up to this step. It may grow, but never
-                                         ///< shrink
+  std::optional<std::uint64_t> limit{};  ///< stopping: all deliver up to this step. It never shrinks
   std::uint64_t communicator = 0;        ///< the last number given to a communicator
   /// Steps that no rank repeats: all ranks had a snapshot that contains them. Never shrinks.
   std::uint64_t agreed = 0;

@@ -17,8 +17,7 @@ struct launcher {
   std::string rank, size, local_rank, local_size, starts;
   std::vector<std::string> job;  // the first one that is set, followed by the others
   std::string also{};            // must be set too
-  std::string each{};            // set only where each rank runs; without it the program may run once for all
-                                 // ranks
+  std::string each{};            // set only in each rank; without it the program may run once for all
   bool one_at_a_time = false;    // as in launcher_place
 };
 

@@ -35,8 +35,7 @@ struct launcher_place {
                                                     ///< starts the next
   /// False: this may be a script that runs once for all ranks and also has their variables.
   bool runs_in_each_rank = true;
-  std::string job{};                  ///< distinguishes groups of one user; empty: groups cannot be
-                                      ///< distinguished
+  std::string job{};                  ///< distinguishes groups of one user; empty: nothing does
   std::string rank_variable{};        ///< the variable with the rank
   std::string size_variable{};        ///< the variable with the world size
   std::string local_rank_variable{};  ///< the variable that would have the local rank

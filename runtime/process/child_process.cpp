@@ -105,8 +105,7 @@ void child_process::wait_for_end() {
   end_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                   [this, alive = std::weak_ptr(alive_)](const boost::system::error_code& status) {
                     if (alive.expired() || status == boost::asio::error::operation_aborted) return;
-                    // A living child must not be taken for one that has ended, because reap_ended() would end
-                    // it.
+                    // Check again, because reap_ended() would kill a living child.
                     is_readable(child_.pidfd.get()) ? let_it_leave() : wait_for_end();
                   });
 }

@@ -14,8 +14,8 @@
 // lost, the communicator is aborted on all ranks, after every use has ended; the abort ends work that waits
 // for the lost rank. Discard what such work has written.
 //
-// Device programs: let the exception of a loss pass. A use that stays open for [group] abort_timeout costs
-// the owner. After a loss, programs return to their snapshot of the last step that all ranks have. A
+// Device programs: let the exception of a loss pass. A use that stays open for [group] abort_timeout ends the
+// owner's process. After a loss, programs return to their snapshot of the last step that all ranks have. A
 // restarted rank has none: in the first step with a new `number()`, let a rank that has state `broadcast` it
 // to those that have none.
 //
