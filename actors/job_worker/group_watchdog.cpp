@@ -32,7 +32,7 @@ std::span<entry> entries_in(const mapping& table) noexcept {
   ::sigfillset(&all);
   ::sigprocmask(SIG_BLOCK, &all, nullptr);
   ::dup2(worker_end, 0);
-  ::syscall(SYS_close_range, 1U, ~0U, 0U);
+  ::syscall(__NR_close_range, 1U, ~0U, 0U);
   char byte = 0;
   while (::read(0, &byte, 1) < 0 && errno == EINTR) {
   }

@@ -80,7 +80,7 @@ int child_main(void* argument) {
     if (null < 0 || ::dup2(null, 0) < 0) give_up(l, "opening /dev/null");
   }
   // The embedding program's descriptors may lack close-on-exec; none of them may survive in a worker.
-  if (::syscall(SYS_close_range, static_cast<unsigned>(l.highest_target + 1), ~0U, 0U) != 0) {
+  if (::syscall(__NR_close_range, static_cast<unsigned>(l.highest_target + 1), ~0U, 0U) != 0) {
     give_up(l, "close_range");
   }
 

@@ -15,6 +15,7 @@
 
 #include <array>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -145,6 +146,14 @@ TEST_CASE("how a process ended is reported") {
   const exit_report segv = reap_now(*killed);
   CHECK(segv.ending == exit_report::how::signalled);
   CHECK(signal_name(segv.code) == "SIGSEGV");
+}
+
+TEST_CASE("signals have the names that the C library gives them") {
+  for (int signal = 1; signal < SIGRTMIN; ++signal) {
+    const char* name = ::sigabbrev_np(signal);
+    CHECK(signal_name(signal) == (name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(signal)));
+  }
+  CHECK(signal_name(SIGRTMIN) == "signal " + std::to_string(SIGRTMIN));
 }
 
 TEST_CASE("a child has no descriptor but those handed over") {
