@@ -110,7 +110,8 @@ void write(level severity, std::string_view part, std::string_view line) {
     (*taker)(severity, part, line);
   } else if (gate().opens()) {
     if (const auto dropped = gate().take_dropped(); dropped > 0) {
-      stderr_logger().log(spdlog::level::warn, "log: dropped {}: nobody read them", counted(dropped, "line"));
+      stderr_logger().log(spdlog::level::warn, "log: dropped {}: stderr was not read",
+                          counted(dropped, "line"));
     }
     stderr_logger().log(to_spdlog(severity), "{}: {}", part, line);
   }

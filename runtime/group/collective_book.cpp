@@ -17,8 +17,8 @@ void collective_book::heard(std::uint32_t rank, const collective_report& report,
   if (const collective_word* const in = m.waits_in()) {
     if (results_.size() == collective_words_max && in->number < results_.begin()->first) {
       return disagree(rank,
-                      fmt::format("is in collective operation {}, {}, and the group has done {}: a program "
-                                  "that is started again says how many it has done",
+                      fmt::format("is in collective operation {}, {}, and the group has done {}: a restarted "
+                                  "program must say how many it has done",
                                   in->number, name_of(in->what), results_.rbegin()->first));
     }
   }
@@ -81,7 +81,7 @@ void collective_book::find_missing_for(std::uint32_t waiting, std::uint32_t othe
     const std::uint64_t at = m.said.words.empty() ? m.said.done : m.said.words.back().number;
     return disagree(waiting,
                     fmt::format("is in collective operation {}, {}, and rank {} is past it, at {}: a "
-                                "program that is started again says how many it has done",
+                                "restarted program must say how many it has done",
                                 in->number, name_of(in->what), other, at));
   }
   if (m.leaves) {

@@ -110,7 +110,7 @@ result<collective_report> decode_collective_report(std::string_view bytes, std::
     word.what = from.kind();
     word.value = from.bytes(collective_bytes_max(world_size));
   }
-  if (!from.done()) return refuse(errc::protocol, "what it says of its collective operations is corrupt");
+  if (!from.done()) return refuse(errc::protocol, "its report on collective operations is corrupt");
   return report;
 }
 

@@ -22,8 +22,7 @@ std::string first_node(std::string_view list) {
 
 result<group_address> parse_address(std::string_view text) {
   const auto refused = [text] {
-    return refuse(errc::config,
-                  "PENSTOCK_GROUP_ADDR is '{}'; it has to be host:port, [address]:port or @name",
+    return refuse(errc::config, "PENSTOCK_GROUP_ADDR is '{}'; it must be host:port, [address]:port or @name",
                   printable(shortened(text, 60)));
   };
   constexpr std::string_view scheme = "unix:";

@@ -130,7 +130,7 @@ void group_stream::take(std::string_view bytes) {
     handshake_bytes_ += bytes.size();
     if (handshake_bytes_ > coordinator_listener::handshake_bytes_max)
       return fail(unknown_peer_kind::garbage,
-                  fmt::format("{} bytes and no word of who it is", handshake_bytes_));
+                  fmt::format("{} bytes, but none that say who it is", handshake_bytes_));
   }
   if (!tls_) return take_plain(bytes);
   std::string plain;

@@ -199,8 +199,7 @@ result<void> read_chain(reader& in, stream_state& s) {
 result<void> check_counts(const stream_state& s) {
   const stream_identity& id = s.identity;
   if (id.batch_size == 0)
-    return not_a_state(
-        "its batch size is 0 (was it saved before its stream was open?); begin anew without it");
+    return not_a_state("its batch size is 0 (was it saved before its stream was open?); start without it");
   if (id.fingerprint.size() > fingerprint_bytes_max || id.settings.size() > identity_settings_bytes_max)
     return not_a_state("its fingerprint or its settings are longer than any");
   if (id.world_size == 0 || id.rank >= id.world_size)

@@ -144,7 +144,7 @@ result<void> claim_npy_folder(const fs::path& folder, const config& settings) {
   for (const auto& entry : fs::directory_iterator(folder, status)) {
     if (!is_of_a_batch(entry.path().filename().native())) continue;
     return refuse(errc::sink,
-                  "'{}' holds batches ({}) but no {} that says of which run; choose another --out, or remove "
+                  "'{}' holds batches ({}) but no {} that names their run; choose another --out, or remove "
                   "the folder",
                   shown, printable(entry.path().filename().native()), manifest_name);
   }

@@ -404,10 +404,9 @@ void owner_supervision::end_process(steady_time now) {
       continue;
     }
     fail({errc::device_unavailable,
-          fmt::format(
-              "the GPU owner (pid {}) survives SIGKILL: it waits in the kernel ({}), and what it holds of "
-              "the device is not free",
-              *pid_, wait_channel_),
+          fmt::format("the GPU owner (pid {}) survives SIGKILL: it waits in the kernel ({}), and its device "
+                      "memory is still allocated",
+                      *pid_, wait_channel_),
           0});
   }
 }

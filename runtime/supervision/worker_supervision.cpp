@@ -96,7 +96,7 @@ bool worker_supervision::described(worker_ref who, steady_time now) {
   child* c = living(who);
   if (c == nullptr || c->ending.fenced()) return false;
   if (c->at != stage::introduced) {
-    c->ending.violate(now, "it described what it serves at the wrong time");
+    c->ending.violate(now, "it sent its description at the wrong time");
     return false;
   }
   c->at = stage::described;
