@@ -83,7 +83,8 @@ class PackageTest(PenstockTest):
         for line in process.stdout:
             if line.startswith(word):
                 return line[len(word):].strip()
-        self.fail("it ended without saying %s: %s" % (word, process.stderr.read()))
+        err = process.stderr.read()
+        self.fail("it ended with %s without saying %s: %s" % (process.wait(10), word, err))
 
     def no_children_left(self, but=frozenset):
         self.wait_until(lambda: set(children_of(os.getpid())) <= but(), "the end of all workers", seconds=3)
