@@ -69,11 +69,10 @@ class made_up_session {
 
 }  // namespace
 
-TEST_CASE("a child program that no session started says what it is, and ends as misconfigured") {
+TEST_CASE("a child program started without a session says what it is and exits as misconfigured") {
   made_up_session s(false);
   s.start("live");
-  CHECK(s.line() ==
-        "This is a child of the tests. A penstock session starts it; see `penstock help run`.");
+  CHECK(s.line() == "This is a child of the tests. A penstock session starts it; see `penstock help run`.");
   CHECK(s.end().exited_with(exit_codes::configuration));
 }
 
@@ -83,7 +82,7 @@ TEST_CASE("what a child starts inherits none of the session's descriptors") {
   CHECK(s.line() == "end");
 }
 
-TEST_CASE("a child beats on the first page that it is told, with its memory, and on no other") {
+TEST_CASE("a child sends heartbeats, with its memory, on its first page and on no other") {
   made_up_session s;
   s.start("live");
   REQUIRE(s.line() == "alive");
@@ -95,7 +94,7 @@ TEST_CASE("a child beats on the first page that it is told, with its memory, and
   CHECK(s.end().ended_by(SIGKILL));
 }
 
-TEST_CASE("a child leaves when its last message is sent, with what it printed, and runs no destructors") {
+TEST_CASE("a child exits once its last message is sent, keeps what it printed, and runs no destructors") {
   made_up_session s;
   s.start("leave");
   CHECK(s.line() == "not flushed");
@@ -104,7 +103,7 @@ TEST_CASE("a child leaves when its last message is sent, with what it printed, a
   CHECK(s.end().exited_with(7));
 }
 
-TEST_CASE("a child whose last message nobody takes leaves all the same") {
+TEST_CASE("a child exits even if its last message is never received") {
   made_up_session s;
   s.start("leave-unheard");
   CHECK(s.end().exited_with(8));

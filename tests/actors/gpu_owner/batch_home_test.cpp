@@ -37,7 +37,7 @@ struct ring {
 
 }  // namespace
 
-TEST_CASE("a release that cannot be recorded is thrown, and neither the batch nor its buffer is let go") {
+TEST_CASE("a release that cannot be recorded throws, and the caller keeps batch and buffer") {
   ring r;
   Batch batch = r.batch(2);
   r.device->refuse_releases(1);
@@ -80,7 +80,7 @@ TEST_CASE("a batch that is destroyed while its release cannot be recorded gives 
 }
 
 TEST_CASE(
-    "whoever waits for a batch gets it though its buffer was parked and can be released only meanwhile") {
+    "a waiting consumer gets its batch even if the buffer is parked and can be released only meanwhile") {
   ring r;
   hand_over queue;
   r.home->open(
@@ -92,7 +92,7 @@ TEST_CASE(
   CHECK(std::get<ready_batch>(taken).buffer == 3);
 }
 
-TEST_CASE("whoever waits while all buffers stay parked is told so instead of waiting for ever") {
+TEST_CASE("a consumer that waits while all buffers stay parked gets an error instead of waiting forever") {
   ring r;
   hand_over queue;
   r.home->open(
@@ -115,9 +115,7 @@ TEST_CASE("whoever waits while all buffers stay parked is told so instead of wai
   CHECK(r.given_back.size() == 2);
 }
 
-TEST_CASE(
-    "a host that looks after signals is called while a batch is waited for, and what it throws loses "
-    "nothing") {
+TEST_CASE("the host's callback runs while a batch is awaited, and an exception from it loses nothing") {
   ring r;
   hand_over queue;
   int calls = 0;

@@ -161,7 +161,8 @@ void use_batches_inside(Session& session, Batch& held, const captured_step& step
 }  // namespace
 
 TEST_CASE(
-    "300 captured and replayed steps leave the session and their captures alone, in each capture mode") {
+    "300 captured and replayed steps do not disturb the session, nor it their captures, in each capture "
+    "mode") {
   const auto mode =
       GENERATE(cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed);
   // Batches that are destroyed are released on the legacy default stream, which is ordered with blocking
@@ -186,7 +187,8 @@ TEST_CASE(
   CHECK(session.report().outcome == run_outcome::running);
 }
 
-TEST_CASE("a consumer on one thread and captures on another leave each other alone, in each capture mode") {
+TEST_CASE(
+    "a consumer on one thread and captures on another do not disturb each other, in each capture mode") {
   const auto mode =
       GENERATE(cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed);
   CAPTURE(mode);
@@ -234,7 +236,7 @@ TEST_CASE("a session that starts during a capture on another thread opens its de
   step.end_and_replay();
 }
 
-TEST_CASE("batches that are destroyed inside a capture of a blocking stream come back after it") {
+TEST_CASE("buffers of batches destroyed inside a capture of a blocking stream return after it") {
   captured_step step(cudaStreamDefault);
   config few = uploading();
   few.gpu.buffers = 2;

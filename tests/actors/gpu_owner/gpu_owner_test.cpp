@@ -157,7 +157,7 @@ TEST_CASE("a slot is reported as copied before its batch is ready, and both in t
   CHECK(s.in_order);
 }
 
-TEST_CASE("when the consumer keeps all buffers, uploads wait and their slots with them") {
+TEST_CASE("while the consumer keeps all buffers, uploads wait and keep their slots") {
   stage s(2);
   s.begin();
   for (std::uint32_t i = 0; i < 8; ++i) s.upload(i + 1, 0, i);
@@ -193,7 +193,7 @@ TEST_CASE("a batch that does not lie in the arena is refused by name") {
   CHECK(std::get<failure>(taken).message.starts_with(expected));
 }
 
-TEST_CASE("an error of any call is told once, and what comes later is ignored") {
+TEST_CASE("an error of any call is reported once, and later messages are ignored") {
   for (const bool sticky : {false, true}) {
     for (const char* call : {"open", "allocate", "attach", "submit", "poll"}) {
       for (const int number : {1, 2, 5}) {
@@ -225,7 +225,7 @@ TEST_CASE("an error of any call is told once, and what comes later is ignored") 
   }
 }
 
-TEST_CASE("a device without memory for the buffers is refused as such, whatever comes after it") {
+TEST_CASE("a device without memory for the buffers is refused with that reason, whatever follows") {
   stage s(2);
   device_test::fault fault{"allocate", 1};
   fault.why = {errc::device_out_of_memory, "allocating 2 buffers (asked 1 GiB, free 2 MiB of 3 GiB)", 2};
@@ -269,8 +269,8 @@ TEST_CASE("a job's result outside of its slot is an error, not a read") {
 }
 
 TEST_CASE(
-    "when the device has no memory for the ring, the job that needed it is refused, and the next one has "
-    "it") {
+    "when the device has no memory for the ring, the job that needs it is refused, and the next one may "
+    "succeed") {
   stage s(2);
   device_test::fault fault{"allocate", 1};
   fault.why = {errc::device_out_of_memory, "allocating 2 buffers (asked 1 GiB, free 2 MiB of 3 GiB)", 2};
@@ -291,7 +291,7 @@ TEST_CASE(
   s.release(std::get<ready_batch>(taken).buffer);
 }
 
-TEST_CASE("a device that somebody else holds is refused as such, with the device's own words") {
+TEST_CASE("a device held by another process is refused with that reason, in the device's own words") {
   stage s(2);
   device_test::fault fault{"open", 1};
   fault.why = {errc::device_busy,
@@ -307,7 +307,7 @@ TEST_CASE("a device that somebody else holds is refused as such, with the device
   CHECK(s.device->calls("allocate") == 0);
 }
 
-TEST_CASE("a copy that never ends meets the deadline, and its batch is named") {
+TEST_CASE("a copy that never ends fails at the deadline, and the error names its batch") {
   stage s(2);
   s.flight_deadline = 100ms;
   s.device->hang();
@@ -320,8 +320,7 @@ TEST_CASE("a copy that never ends meets the deadline, and its batch is named") {
         std::string::npos);
 }
 
-TEST_CASE(
-    "an owner that stood still for longer than the deadline does not take that for a device that hangs") {
+TEST_CASE("an owner suspended for longer than the deadline does not report a hung device") {
   stage s(2);
   s.flight_deadline = 100ms;
   s.device->hang_and_stand_still();
@@ -338,7 +337,7 @@ TEST_CASE(
   s.release(std::get<ready_batch>(batch).buffer);
 }
 
-TEST_CASE("a copy that waits for the consumer's stream may take as long as that takes") {
+TEST_CASE("a copy may wait for the consumer's stream for any time") {
   stage s(2);
   s.flight_deadline = 20ms;
   s.device->hang();
@@ -351,7 +350,7 @@ TEST_CASE("a copy that waits for the consumer's stream may take as long as that 
   CHECK(std::holds_alternative<failure>(s.consumer->take()));
 }
 
-TEST_CASE("an idle owner does not look at its device") {
+TEST_CASE("an idle owner does not poll its device") {
   stage s(2);
   s.flight_deadline = 20ms;
   s.begin();

@@ -103,7 +103,7 @@ TEST_CASE("two ranks meet, agree, deliver and end") {
   CHECK(group.one.news.outcome != group_outcome::failed);
 }
 
-TEST_CASE("ranks whose settings differ all fail, and both values are named") {
+TEST_CASE("ranks with different settings all fail, and the error names both values") {
   rank_card other = card(1);
   other.settings = {{"sampler.seed", "8"}};
   group_stage group(std::move(other));
@@ -119,7 +119,7 @@ TEST_CASE("ranks whose settings differ all fail, and both values are named") {
   }
 }
 
-TEST_CASE("a process that is known to have ended ends the others at once") {
+TEST_CASE("a process known to have exited ends the other ranks at once") {
   group_stage group;
   group.begin();
   group.say(member_process_ended{1});
@@ -134,7 +134,7 @@ TEST_CASE("a process that is known to have ended ends the others at once") {
   CHECK(told);
 }
 
-TEST_CASE("the last words of a process count although its end is known first") {
+TEST_CASE("the final report of a process counts even if its exit is known first") {
   group_stage group;
   group.begin();
   group.one.say(session_failed{"no sample is left"});
@@ -145,7 +145,7 @@ TEST_CASE("the last words of a process count although its end is known first") {
   CHECK(group.zero.news.cause->cause == "no sample is left");
 }
 
-TEST_CASE("a rank that is not heard of is lost after lost_after") {
+TEST_CASE("a silent rank is lost after lost_after") {
   group_stage group;
   group.begin();
   group.cut.insert(&group.one);
@@ -188,8 +188,7 @@ TEST_CASE("stopping one rank stops both at the same step") {
   CHECK(group.zero.gate->handed_out() == group.one.gate->handed_out());
 }
 
-TEST_CASE(
-    "a coordinator that nobody has reported to goes after a while, at once if the address is not its own") {
+TEST_CASE("a coordinator without reports exits after a while, and at once if the address is not its own") {
   group_stage group;
   SECTION("the address is its own") {
     group.say(leave_group{});
@@ -205,7 +204,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("why rank 0 failed before anybody had reported is told to all") {
+TEST_CASE("all ranks learn why rank 0 failed before the first report") {
   group_stage group;
   group.zero.say(session_failed{"there is no dataset"});
   group.zero.say(leave_group{});

@@ -17,7 +17,7 @@ TEST_CASE("a new gate is shut") {
   CHECK_FALSE(gate.begun());
 }
 
-TEST_CASE("batches pass while the right lasts, and not later") {
+TEST_CASE("batches pass the gate while the permission lasts, and not later") {
   hand_over_gate gate;
   CHECK(gate.open(start + 10s, {}) == 0);
   CHECK(gate.hand_out_next(start) == gate_answer::go);
@@ -26,7 +26,7 @@ TEST_CASE("batches pass while the right lasts, and not later") {
   CHECK(gate.handed_out() == 2);
 }
 
-TEST_CASE("shutting it says how many have passed, and no other passes") {
+TEST_CASE("shutting the gate returns how many have passed, and no further batch passes") {
   hand_over_gate gate;
   gate.open(start + 10s, {});
   CHECK(gate.hand_out_next(start) == gate_answer::go);
@@ -34,7 +34,7 @@ TEST_CASE("shutting it says how many have passed, and no other passes") {
   CHECK(gate.hand_out_next(start) == gate_answer::wait);
 }
 
-TEST_CASE("exactly as many as the limit pass, and the last one is told") {
+TEST_CASE("exactly as many batches as the limit pass, and the last one is reported") {
   int told = 0;
   hand_over_gate gate([&] { ++told; });
   gate.open(start + 10s, 2);
@@ -48,7 +48,7 @@ TEST_CASE("exactly as many as the limit pass, and the last one is told") {
   CHECK(told == 2);
 }
 
-TEST_CASE("a step that has passed may pass again: its receiver has died") {
+TEST_CASE("a step that has passed may pass again, because its receiver may have died") {
   hand_over_gate gate;
   gate.open(start + 10s, 1);
   CHECK(gate.hand_out(1, start) == gate_answer::go);

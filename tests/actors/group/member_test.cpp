@@ -89,7 +89,7 @@ TEST_CASE_METHOD(replaceable_rank, "a rank that has finished stays until the end
   CHECK(rank.news.gone == 0);
 }
 
-TEST_CASE("a rank that comes when its group has finished delivers the rest, and needs nobody for it") {
+TEST_CASE("a rank that arrives after its group has finished delivers the rest alone") {
   lone_rank it(true);
   auto& [world, rank] = it;
   rank.say(join_group{""});

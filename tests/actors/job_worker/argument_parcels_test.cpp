@@ -42,7 +42,7 @@ TEST_CASE("arguments are taken in any order of rows and leases, each once") {
   CHECK(p.arguments.kept() == 1);
 }
 
-TEST_CASE("what came for a lease that is over is given back, before and after it was seen") {
+TEST_CASE("arguments of an ended lease are freed, whether they arrive before or after its end") {
   post p;
   p.send(0, 7, 0);
   p.send(0, 7, 1);
@@ -60,7 +60,7 @@ TEST_CASE("what came for a lease that is over is given back, before and after it
   CHECK(p.arguments.kept() == 0);
 }
 
-TEST_CASE("generations that wrap around are still ahead") {
+TEST_CASE("generations that wrap around still count as later") {
   post p;
   p.arguments.lease_over({0, generation_mask, 1});
   p.send(0, 0, 0);

@@ -41,7 +41,7 @@ int signal_of(Work work) {
 
 }  // namespace
 
-TEST_CASE("a function that writes beyond its result fails, with both numbers, and harms nobody else's") {
+TEST_CASE("a function that writes beyond its result fails, with both numbers, and harms no other job") {
   for (const std::uint64_t beyond : {std::uint64_t{1}, std::uint64_t{8}}) {
     one_worker w(
         {{"overrun", [&](JobCall& call) { std::memset(call.result(100).data(), 'x', 100 + beyond); }},
@@ -55,7 +55,7 @@ TEST_CASE("a function that writes beyond its result fails, with both numbers, an
   }
 }
 
-TEST_CASE("outside of the slot, too, a byte too many is an error and a page too many a SIGSEGV") {
+TEST_CASE("outside the slot too, a byte too many is an error and a page too many a SIGSEGV") {
   one_worker w({{"overrun", [](JobCall& call) { std::memset(call.result(100'000).data(), 'x', 100'001); }},
                 {"far", [](JobCall& call) { std::memset(call.result(100'000).data(), 'x', 110'000); }}},
                16'384);
@@ -88,9 +88,7 @@ TEST_CASE("a function that forks and returns twice returns once for the session"
   CHECK(w.flights.read(0).samples_done == 4);
 }
 
-TEST_CASE(
-    "what a forked process writes to a result, in a slot or elsewhere, nobody sees; its argument it can "
-    "read") {
+TEST_CASE("a forked process can read its argument, but its writes to a result have no effect") {
   std::vector<pid_t> left;
   for (const std::uint64_t bytes : {std::uint64_t{1000}, std::uint64_t{100'000}}) {
     one_worker w({{"fork",
@@ -127,12 +125,12 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a function that ends its thread ends the process, and not quietly") {
+TEST_CASE("a function that ends its thread ends the process, with a message") {
   one_worker w({{"end", [](JobCall&) { ::pthread_exit(nullptr); }}});
   CHECK(signal_of([&] { static_cast<void>(w.runner.run(w.lease({{"end"}}))); }) == SIGABRT);
 }
 
-TEST_CASE("nothing that a job changes about its process reaches the next one") {
+TEST_CASE("no change that a job makes to its process reaches the next job") {
   const std::string home = std::filesystem::current_path();
   ::setenv("PENSTOCK_TEST_KEPT", "kept", 1);
   ::unsetenv("PENSTOCK_TEST_NEW");
@@ -181,7 +179,7 @@ TEST_CASE("nothing that a job changes about its process reaches the next one") {
   for (const std::size_t row : {1U, 3U, 5U, 7U}) CHECK(rows[row].state == row_state::finished);
 }
 
-TEST_CASE("a process that cannot be set back runs no more jobs") {
+TEST_CASE("a process whose settings cannot be restored runs no more jobs") {
   one_worker w({{"close all",
                  [](JobCall& call) {
                    ::close_range(200, 400, 0);  // the working directory's descriptor is in this range
@@ -196,7 +194,7 @@ TEST_CASE("a process that cannot be set back runs no more jobs") {
   CHECK(w.reports.back().rows == 2);
 }
 
-TEST_CASE("a job that loads CUDA fails by the rule's name, and its process runs no more jobs") {
+TEST_CASE("a job that loads CUDA fails and names the rule, and its process runs no more jobs") {
   void* library = nullptr;
   one_worker w({{"cuda",
                  [&](JobCall& call) {
@@ -214,8 +212,7 @@ TEST_CASE("a job that loads CUDA fails by the rule's name, and its process runs 
   CHECK(rows[2].state == row_state::waiting);
 }
 
-TEST_CASE(
-    "a job may load a library that is linked to CUDA; one that initialises it fails by the rule's name") {
+TEST_CASE("a job may load a library linked to CUDA; a job that initialises CUDA fails and names the rule") {
   void* library = nullptr;
   one_worker w({{"load",
                  [&](JobCall& call) {

@@ -16,7 +16,7 @@ std::string refusal(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-TEST_CASE("a function is named, behind what belongs to the program itself") {
+TEST_CASE("by-hand options follow the program's own arguments and name a function") {
   for (const auto& arguments : {std::vector<std::string>{"--run", "thumbnail"},
                                 {"--run=thumbnail"},
                                 {"--model", "x.onnx", "--run", "thumbnail"}}) {
@@ -32,7 +32,7 @@ TEST_CASE("a function is named, behind what belongs to the program itself") {
   CHECK_FALSE(parse_by_hand({"--model", "x.onnx"})->asked);
 }
 
-TEST_CASE("what cannot be meant by hand is refused with what to write instead") {
+TEST_CASE("invalid by-hand options are refused with what to write instead") {
   CHECK(refusal({"--run"}) == "--run needs a value");
   CHECK(refusal({"--run="}) == "which function? --run NAME; --list names them");
   CHECK(refusal({"--run", "a", "--run", "b"}) == "--run is given twice; one function is run at a time");

@@ -88,7 +88,7 @@ std::string name_of(pid_t pid) {
 
 }  // namespace
 
-TEST_CASE("a command's exit code and what it writes come back, each descriptor by itself") {
+TEST_CASE("a command's exit code and its output come back, each descriptor separately") {
   commands pool;
   CHECK(pool.outcome_of({"true"}) == protocol::command_outcome{});
   CHECK(pool.outcome_of({"false"}).exit_code == 1);
@@ -113,7 +113,7 @@ TEST_CASE("a command reads nothing, inherits no descriptor, and finds no signal 
   }
 }
 
-TEST_CASE("of a flood of output the beginning is kept, and how much there was is said") {
+TEST_CASE("of a flood of output the beginning and the total size are kept") {
   commands pool;
   const auto flood = pool.outcome_of({"head", "-c", "5000000", "/dev/zero"});
   CHECK(flood.exit_code == 0);
@@ -121,7 +121,7 @@ TEST_CASE("of a flood of output the beginning is kept, and how much there was is
   CHECK(flood.out.kept.size() == 1 << 20);
 }
 
-TEST_CASE("a program that is not there, or is none, is an error that names it; the next command runs") {
+TEST_CASE("a missing or non-executable program is an error that names it, and the next command runs") {
   commands pool;
   const auto missing = pool.row_of({"no-such-program-here", "x"});
   CHECK(missing.state == row_state::failed);
@@ -135,7 +135,7 @@ TEST_CASE("a program that is not there, or is none, is an error that names it; t
   CHECK(pool.outcome_of({"true"}).exit_code == 0);
 }
 
-TEST_CASE("what a command leaves running in the background keeps nobody waiting, and ends with its worker") {
+TEST_CASE("processes left in the background do not delay a command, and end with its worker") {
   commands pool;
   const pid_t left = std::stoi(pool.outcome_of({"sh", "-c", "sleep 1000 >&2 & echo $!"}).out.kept);
   CHECK(pool.outcome_of({"true"}).exit_code == 0);
@@ -145,7 +145,7 @@ TEST_CASE("what a command leaves running in the background keeps nobody waiting,
   CHECK(ends(left));
 }
 
-TEST_CASE("a command that signals its process group reaches itself and what it started, not its worker") {
+TEST_CASE("a command that signals its process group reaches itself and its children, but not its worker") {
   commands pool;
   // The signal must not arrive before the shell's child has become sleep.
   const auto done =
@@ -184,7 +184,7 @@ TEST_CASE("however its worker ends, a command and its process group end with it"
   }
 }
 
-TEST_CASE("a worker whose watching process was killed has another one before that is needed") {
+TEST_CASE("a worker whose watching process was killed starts another before it needs one") {
   commands pool;
   const auto watchers = [&pool] {
     std::vector<pid_t> found;
@@ -226,7 +226,7 @@ TEST_CASE("a script without #! is run by the shell, and a program of another mac
   CHECK(pool.outcome_of({script}).exit_code == 0);
 }
 
-TEST_CASE("the program's own name is the one that was given") {
+TEST_CASE("a command's argv[0] is the name as given") {
   commands pool;
   CHECK(pool.outcome_of({"sh", "-c", "tr '\\0' ' ' < /proc/self/cmdline; tr '\\0' ' ' < /proc/$$/cmdline"})
             .out.kept.ends_with("sh -c tr '\\0' ' ' < /proc/self/cmdline; tr '\\0' ' ' < /proc/$$/cmdline "));
@@ -241,7 +241,7 @@ TEST_CASE("a command's environment is the worker's with the job's changes") {
 }
 
 TEST_CASE(
-    "output goes to files byte for byte and whole, those of an earlier attempt are replaced, and its "
+    "output goes to files completely and byte for byte, replaces an earlier attempt's files, and its "
     "beginning comes back") {
   commands pool;
   const std::string prefix = pool.folder() + "/7";
@@ -264,7 +264,7 @@ TEST_CASE(
             .error.text.starts_with("creating '" + job.output_files + ".stdout' for '"));
 }
 
-TEST_CASE("a command that comes to use more memory than it may is ended with all that it has started") {
+TEST_CASE("a command that exceeds its memory limit is killed with all processes that it has started") {
   commands pool;
   // The grandchild uses the memory.
   const std::string script =
@@ -285,14 +285,14 @@ TEST_CASE("a command that comes to use more memory than it may is ended with all
   CHECK(pool.outcome_of({"true"}).exit_code == 0);
 }
 
-TEST_CASE("a command within its memory is left alone") {
+TEST_CASE("a command within its memory limit keeps running") {
   commands pool;
   protocol::command_job job{{"sleep", "0.2"}};
   job.memory_bytes_max = 64U << 20U;
   CHECK(pool.run_one({protocol::command_function, as_argument(job)}).state == row_state::finished);
 }
 
-TEST_CASE("what a worker is running is told as the command") {
+TEST_CASE("a worker's current work is shown as the command line") {
   commands pool;
   const auto order = pool.lease({{protocol::command_function, as_argument({{"sleep", "1000"}})}});
   pool.say(order);

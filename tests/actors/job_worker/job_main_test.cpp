@@ -70,7 +70,7 @@ by_hand run_by_hand(const std::string& arguments) {
 
 }  // namespace
 
-TEST_CASE("a worker of a pool says which functions it serves, runs them, and leaves when it is told") {
+TEST_CASE("a pool's worker lists its functions, runs them, and exits when asked to") {
   fake_pool pool(odd);
   pool.introduce();
   CHECK(std::ranges::is_sorted(pool.functions));
@@ -86,7 +86,7 @@ TEST_CASE("a worker of a pool says which functions it serves, runs them, and lea
   CHECK(pool.end_of_process().exited_with(exit_codes::finished));
 }
 
-TEST_CASE("what does not fit a slot comes and goes in memory files") {
+TEST_CASE("arguments and results that do not fit a slot travel in memory files") {
   fake_pool pool(odd, 64 * 1024);
   pool.introduce();
   const std::string large(3'000'000, 'l');
@@ -97,7 +97,7 @@ TEST_CASE("what does not fit a slot comes and goes in memory files") {
   CHECK(rows[2].state == row_state::too_large);
 }
 
-TEST_CASE("leases are worked off in the order in which they come") {
+TEST_CASE("leases run in the order of arrival") {
   fake_pool pool(odd);
   pool.introduce();
   const auto first = pool.lease({{"echo", "a"}, {"echo", "b"}}, 1);
@@ -111,7 +111,7 @@ TEST_CASE("leases are worked off in the order in which they come") {
   CHECK(pool.table(0).read(0)->begun > pool.table(1).read(1)->begun);
 }
 
-TEST_CASE("being told to stop overtakes the rows and leases that wait") {
+TEST_CASE("a request to stop overtakes waiting rows and leases") {
   for (const bool with_a_row_behind : {true, false}) {
     fake_pool pool(odd);
     gate door;
@@ -139,7 +139,7 @@ TEST_CASE("being told to stop overtakes the rows and leases that wait") {
   }
 }
 
-TEST_CASE("the recorder names the job that is being run, with its limit") {
+TEST_CASE("the flight recorder names the running job and its limit") {
   fake_pool pool(odd);
   gate door;
   pool.introduce();
@@ -154,7 +154,7 @@ TEST_CASE("the recorder names the job that is being run, with its limit") {
   CHECK(pool.hear_a<protocol::jobs_done>().rows == 1);
 }
 
-TEST_CASE("a job that ends its process leaves those before it finished and those behind it unbegun") {
+TEST_CASE("after a job ends its process, earlier jobs are finished and later ones have not started") {
   struct fatal {
     const char* function;
     process::exit_report::how how;
@@ -182,8 +182,7 @@ TEST_CASE("a job that ends its process leaves those before it finished and those
   }
 }
 
-TEST_CASE(
-    "what is no reason to end ends nothing: odd exceptions, closed descriptors, forks, floods of output") {
+TEST_CASE("odd exceptions, closed descriptors, forks and floods of output do not end a worker") {
   fake_pool pool(odd);
   pool.introduce();
   const auto rows = pool.run({{"number"}, {"close the link"}, {"fork"}, {"print"}, {"echo", "still here"}});
@@ -198,7 +197,7 @@ TEST_CASE(
   CHECK(pool.output().find("an unfinished line") != std::string::npos);
 }
 
-TEST_CASE("a worker whose link a job has closed ends, and the job's result is there") {
+TEST_CASE("a worker whose link was closed by a job exits, and the job's result is kept") {
   fake_pool pool(odd);
   pool.introduce();
   const auto order = pool.lease({{"echo", "before"}, {"close everything"}, {"echo", "behind"}});
@@ -217,7 +216,7 @@ TEST_CASE("a job worker without its session ends") {
   CHECK(pool.end_of_process().exited_with(exit_codes::parent_lost));
 }
 
-TEST_CASE("what makes no sense is answered with a reason and exit 82") {
+TEST_CASE("a nonsensical message is answered with a reason and exit 82") {
   {
     fake_pool pool(odd);
     pool.hear_a<protocol::hello>();
@@ -262,7 +261,7 @@ TEST_CASE("what makes no sense is answered with a reason and exit 82") {
   }
 }
 
-TEST_CASE("a lease whose table is another's ends the process, which another may do better") {
+TEST_CASE("a lease with another lease's table ends the process, and a new process may run it") {
   fake_pool pool(odd);
   pool.introduce();
   auto order = pool.lease({{"echo", "x"}});
@@ -272,7 +271,7 @@ TEST_CASE("a lease whose table is another's ends the process, which another may 
   CHECK(pool.output().find("the table of slot 0 is damaged") != std::string::npos);
 }
 
-TEST_CASE("a program without functions, or with a name that is too long, says so and is not tried again") {
+TEST_CASE("a program without functions, or with too long a name, reports that and is not retried") {
   {
     fake_pool pool({PENSTOCK_ODD_JOB_WORKER, "--no-functions"});
     pool.hear_a<protocol::hello>();
@@ -297,7 +296,7 @@ TEST_CASE("by hand a function reads stdin and writes its result, and nothing els
   CHECK(print.out.empty());
 }
 
-TEST_CASE("by hand an exception is told with its type, and a name that is nearly right is suggested") {
+TEST_CASE("by hand an exception is printed with its type, and a similar function name is suggested") {
   const auto number = run_by_hand("--run number 2>&1 < /dev/null");
   CHECK(number.exit_code == exit_codes::failed);
   CHECK(number.out.find("number threw int: an exception that is not a std::exception") != std::string::npos);
@@ -307,7 +306,7 @@ TEST_CASE("by hand an exception is told with its type, and a name that is nearly
         std::string::npos);
 }
 
-TEST_CASE("by hand a worker program lists its functions, and explains itself when nothing is asked") {
+TEST_CASE("by hand a worker program lists its functions, and explains itself when run without options") {
   CHECK(run_by_hand("--list").out.starts_with("abort\nattempt\n"));
   const auto nothing = run_by_hand("2>&1");
   CHECK(nothing.exit_code == exit_codes::configuration);

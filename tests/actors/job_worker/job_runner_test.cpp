@@ -50,7 +50,7 @@ TEST_CASE("jobs run in order, and each result lies in its row where the session 
   for (std::uint32_t row = 0; row < rows.size(); ++row) CHECK(w.table().read(row)->result_offset % 64 == 0);
 }
 
-TEST_CASE("a function that writes its result in place makes no copy, and may give back room") {
+TEST_CASE("a function that writes its result in place makes no copy, and may return unused space") {
   one_worker w({{"half",
                  [](JobCall& call) {
                    const auto first = call.result(10);
@@ -81,8 +81,7 @@ TEST_CASE("a function that writes its result in place makes no copy, and may giv
   CHECK(w.table().read(1)->result_offset < w.table().read(0)->result_offset + 1000);
 }
 
-TEST_CASE(
-    "bytes of a result that are given as the result arrive whole, from its slot and from a file beside it") {
+TEST_CASE("result bytes passed as the result arrive complete, from the slot and from a memory file") {
   const auto give_again = [](std::uint64_t bytes, std::uint64_t from) {
     return [=](JobCall& call) {
       const auto first = call.result(bytes);
@@ -114,7 +113,7 @@ TEST_CASE("a hundred jobs in one lease all have their own results, and are repor
   CHECK(w.flights.read(0).state.at == arena::phase::idle);
 }
 
-TEST_CASE("results that take long are not kept back for those behind them") {
+TEST_CASE("finished results are not delayed by slow jobs after them") {
   one_worker w({{"slow", [](JobCall&) { work_for(1100us); }}, {"echo", echo}});
   w.run({{"slow"}, {"echo", "a"}, {"slow"}, {"echo", "b"}});
   REQUIRE(w.reports.size() == 3);
@@ -133,7 +132,7 @@ TEST_CASE("the time that a job took is its own") {
 
 // ---- rows that do not run ---------------------------------------------------------------------------------
 
-TEST_CASE("a revoked job is left out, and counts as over") {
+TEST_CASE("a revoked job is skipped and counts as done") {
   int ran = 0;
   one_worker w({{"count", [&](JobCall&) { ++ran; }}});
   const auto order = w.lease({{"count"}, {"count"}, {"count"}});
@@ -144,7 +143,7 @@ TEST_CASE("a revoked job is left out, and counts as over") {
   CHECK(w.reports.back().rows == 3);
 }
 
-TEST_CASE("who is told to stop finishes the job at hand and begins no other") {
+TEST_CASE("a runner asked to stop finishes its current job and starts no other") {
   one_worker* told = nullptr;
   one_worker w({{"stop", [&](JobCall& call) {
                    told->stop = true;
@@ -159,7 +158,7 @@ TEST_CASE("who is told to stop finishes the job at hand and begins no other") {
   CHECK(w.reports.back().rows == 1);
 }
 
-TEST_CASE("a function that there is not is its job's error") {
+TEST_CASE("a nonexistent function is an error of its job") {
   one_worker w({{"echo", echo}});
   const auto rows = w.run({{"missing"}, {"echo", "still"}});
   CHECK(rows[0].state == row_state::failed);
@@ -167,7 +166,7 @@ TEST_CASE("a function that there is not is its job's error") {
   CHECK(rows[1].result == "still");
 }
 
-TEST_CASE("a lease of no slot is a breach of protocol; a table that jobs have written over is not") {
+TEST_CASE("a lease of a nonexistent slot is a protocol violation; a table overwritten by jobs is not") {
   one_worker w({{"echo", echo}, {"scribble", [](JobCall& call) {
                                    // The table precedes the arguments.
                                    auto* const argument = const_cast<std::byte*>(call.argument().data());
@@ -219,7 +218,7 @@ TEST_CASE("whatever a function throws is its job's error, with its type and text
   CHECK(rows[7].result == "after");
 }
 
-TEST_CASE("what a function had given before it threw is not its result") {
+TEST_CASE("a result given before the function threw does not count") {
   one_worker w({{"both", [](JobCall& call) {
                    call.give("half a result");
                    throw std::runtime_error("and then not");
@@ -229,7 +228,7 @@ TEST_CASE("what a function had given before it threw is not its result") {
   CHECK(row.error.text == "and then not");
 }
 
-TEST_CASE("an error is told when the slot is full of arguments, elsewhere or cut") {
+TEST_CASE("an error is delivered even if the slot is full, in a memory file or shortened") {
   const auto raise = [](JobCall&) { throw std::runtime_error(std::string(3000, 'x')); };
   constexpr std::uint64_t slot_bytes = 8192;
   const std::string argument(slot_bytes - 4096, 'a');  // leaves less room than the error needs

@@ -14,7 +14,7 @@ using namespace penstock::testing;
 using arena::row_state;
 using outcome = job_worker::job_runner::outcome;
 
-TEST_CASE("a result that does not fit its slot travels in a memory file, and is told at once") {
+TEST_CASE("a result that does not fit its slot travels in a memory file and is reported at once") {
   one_worker w({{"big",
                  [](JobCall& call) {
                    const auto room = call.result(100'000);
@@ -32,9 +32,7 @@ TEST_CASE("a result that does not fit its slot travels in a memory file, and is 
   CHECK(std::ranges::any_of(w.reports, [](const protocol::jobs_done& r) { return r.rows == 2; }));
 }
 
-TEST_CASE(
-    "a result beyond all bounds is too large, and says so in numbers; one who asks for less afterwards gets "
-    "it") {
+TEST_CASE("a result beyond every limit is too large, with numbers; a smaller request afterwards succeeds") {
   one_worker w({{"huge", [](JobCall& call) { static_cast<void>(call.result(200'000)); }},
                 {"modest",
                  [](JobCall& call) {
@@ -77,7 +75,8 @@ TEST_CASE("a result beyond the limit on file sizes is an error, not a signal") {
 }
 
 TEST_CASE(
-    "more results elsewhere than the socket holds: the rows before are told, so that somebody makes room") {
+    "when results in files exceed the socket's capacity, earlier rows are reported so that the session frees "
+    "some") {
   constexpr std::uint32_t jobs = 600;
   one_worker w({{"big", [](JobCall& call) { static_cast<void>(call.result(20'000)); }}}, 65'536);
   // Like the session, which reads parcels when rows are reported.
@@ -117,9 +116,7 @@ TEST_CASE(
   CHECK(elsewhere > jobs - 4);
 }
 
-TEST_CASE(
-    "an argument that does not fit its slot is read where it came, and those of revoked jobs are passed "
-    "over") {
+TEST_CASE("an argument that does not fit its slot is read in place, and those of revoked jobs are skipped") {
   one_worker w({{"size",
                  [](JobCall& call) {
                    call.give(std::to_string(call.argument().size()) + std::string(call.text().substr(0, 1)));
@@ -137,9 +134,7 @@ TEST_CASE(
   CHECK(rows[3].result == "70000c");
 }
 
-TEST_CASE(
-    "a job whose argument has not come yet waits for it, unless it is revoked or the worker is told to "
-    "stop") {
+TEST_CASE("a job waits for its argument unless it is revoked or the worker is asked to stop") {
   one_worker w({{"echo", echo}});
   // Empty arguments are not sent, so the rows wait.
   auto order = w.lease({{"echo", "", true}, {"echo", "next"}});
@@ -159,8 +154,7 @@ TEST_CASE(
   CHECK(rows[0].state == row_state::waiting);
 }
 
-TEST_CASE(
-    "an argument that came before its turn is there when its row is, and what nobody wants is given back") {
+TEST_CASE("an argument that arrives early is kept for its row, and unneeded ones are freed") {
   one_worker w({{"size", [](JobCall& call) { call.give(std::to_string(call.argument().size())); }}});
   // The argument of the first row is never sent; the following ones are, including that of the other slot's
   // lease.

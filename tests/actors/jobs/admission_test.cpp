@@ -28,7 +28,7 @@ TEST_CASE("jobs enter until the queue is full, and again when some have begun") 
   CHECK(a.now().argument_bytes == 3);
 }
 
-TEST_CASE("arguments and kept results share the memory, and begun jobs still count until they have ended") {
+TEST_CASE("arguments and kept results share the memory, and started jobs count until they have ended") {
   admission a(100, 100);
   CHECK(a.try_enter(60).value());
   a.begun(1);
@@ -56,7 +56,7 @@ TEST_CASE("a deadline that passes says what is full") {
   CHECK(refused.error().message.find("1 of 1 jobs wait") != std::string::npos);
 }
 
-TEST_CASE("whoever waits enters when there is room, and hears why when it closes") {
+TEST_CASE("a waiting caller enters when there is room, and gets the reason when the pool closes") {
   admission a(1, 100);
   REQUIRE(a.try_enter(0).value());
   std::thread waiting([&] { CHECK(a.enter(0, soon())); });

@@ -64,7 +64,7 @@ TEST_CASE("an exception comes back with its type and text") {
   CHECK(pool.status().workers_ended_unexpectedly == 0);
 }
 
-TEST_CASE("the error of a job arrives whole where its slot has no room for it") {
+TEST_CASE("a job's error arrives complete even if its slot has no room for it") {
   config c = odd_jobs(1);
   c.loader.slot_bytes = byte_size{4096};
   Pool pool(c, quietly());
@@ -90,7 +90,7 @@ TEST_CASE("a job that kills every worker that tries it is poisoned, with its cau
   }
 }
 
-TEST_CASE("a death is blamed on the job at hand alone, and what it had finished keeps its results") {
+TEST_CASE("a death is blamed only on the running job, and finished jobs keep their results") {
   Pool pool(odd_jobs(2), quietly());
   const bystanders others(pool);
   Job job = pool.submit("kill_once", {});
@@ -101,7 +101,7 @@ TEST_CASE("a death is blamed on the job at hand alone, and what it had finished 
   CHECK(twice.attempts() == 3);
 }
 
-TEST_CASE("large and small arguments in turn each reach their own job, whoever dies meanwhile") {
+TEST_CASE("alternating large and small arguments each reach their own job, whoever dies meanwhile") {
   for (const std::uint32_t workers : {1U, 2U}) {
     config c = odd_jobs(workers);
     c.loader.limits.max = 4;
@@ -138,7 +138,7 @@ TEST_CASE("a job that is not idempotent is never begun twice") {
   std::filesystem::remove(file);
 }
 
-TEST_CASE("a worker that stops itself is found by its heartbeat and its job is tried again") {
+TEST_CASE("a worker that stops itself is detected by its heartbeat, and its job is retried") {
   config c = odd_jobs(2);
   c.loader.hang.heartbeat_timeout = 300ms;
   Pool pool(c, quietly());
@@ -148,20 +148,20 @@ TEST_CASE("a worker that stops itself is found by its heartbeat and its job is t
   CHECK(job.why()->causes.size() == 3);
 }
 
-TEST_CASE("a function that closes its worker's link is blamed with what comes of it") {
+TEST_CASE("a function that closes its worker's link is blamed for the consequences") {
   Pool pool(odd_jobs(2), quietly());
   const bystanders others(pool);
   Job job = pool.submit("close_link", {});
   REQUIRE(job.wait_for(20s));
 }
 
-TEST_CASE("a child that a function forks off does not go on as a second worker") {
+TEST_CASE("a child forked by a function does not continue as a second worker") {
   Pool pool(odd_jobs(2), quietly());
   const bystanders others(pool);
   CHECK(pool.submit("fork", {}).get().text() == "parent");
 }
 
-TEST_CASE("what a function changes of its process is as it was for the next one") {
+TEST_CASE("a function's changes to its process are undone for the next function") {
   Pool pool(odd_jobs(1), quietly());
   const std::string before(pool.submit("surroundings", {}).get().text());
   CHECK(pool.submit("change_everything", {}).get().bytes().empty());
@@ -169,13 +169,13 @@ TEST_CASE("what a function changes of its process is as it was for the next one"
   CHECK(pool.status().workers.at(0).incarnation == 1);
 }
 
-TEST_CASE("a function that prints much more than anyone keeps holds nobody up") {
+TEST_CASE("a function that prints more than is kept does not block the pool") {
   Pool pool(odd_jobs(2), quietly());
   const bystanders others(pool);
   CHECK(pool.submit("print", "20000").get().text() == "printed");
 }
 
-TEST_CASE("writing past a result's room is the error of that job alone, with both numbers") {
+TEST_CASE("writing past a result is an error of that job only, with both numbers") {
   Pool pool(odd_jobs(1), quietly());
   const bystanders others(pool);
   Job job = pool.submit("overrun", {});
@@ -186,7 +186,7 @@ TEST_CASE("writing past a result's room is the error of that job alone, with bot
   CHECK(longer.why()->text.find("11") != std::string::npos);
 }
 
-TEST_CASE("a worker that writes over its slot's table harms itself alone") {
+TEST_CASE("a worker that overwrites its slot's table harms no other worker") {
   Pool pool(odd_jobs(2), quietly());
   const bystanders others(pool);
   Job job = pool.submit("scribble", std::string(100, 'a'));

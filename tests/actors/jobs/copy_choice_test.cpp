@@ -29,21 +29,22 @@ TEST_CASE("arguments are copied plainly while that takes about as long as stream
   CHECK(streaming_of(choice, 640, 70us, 60us) <= 11);
 }
 
-TEST_CASE("arguments are streamed while plain copies are slow, and plain ones are still tried now and then") {
+TEST_CASE(
+    "arguments are streamed while plain copies are slow, and a plain copy is still tried now and then") {
   copy_choice choice;
   const int streaming = streaming_of(choice, 640, 290us, 60us);
   CHECK(streaming >= 628);
   CHECK(streaming < 640);
 }
 
-TEST_CASE("one slow copy decides for no longer than until the next retry") {
+TEST_CASE("one slow copy affects the choice only until the next retry") {
   copy_choice choice;
   choice.took(choice.next(), megabyte, 900us);  // plain: the pages of a new slot
   streaming_of(choice, 64, 70us, 60us);
   CHECK(streaming_of(choice, 640, 70us, 60us) <= 11);
 }
 
-TEST_CASE("the choice follows when threads come to run on other cores, and back") {
+TEST_CASE("the choice adapts when threads move to other cores and back") {
   copy_choice choice;
   streaming_of(choice, 1000, 70us, 60us);
   CHECK(streaming_of(choice, 640, 290us, 60us) >= 620);

@@ -9,12 +9,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST_CASE("a pool without jobs has notified everybody") {
+TEST_CASE("a pool without jobs has no callers left to notify") {
   job_counts counts;
   CHECK(counts.wait_until_all_notified(0ns));
 }
 
-TEST_CASE("a job that has ended is waited for until its caller has been notified") {
+TEST_CASE("waiting for all notifications includes jobs that have ended but whose callers do not know") {
   job_counts counts;
   CHECK(counts.submit() == 1);
   CHECK(counts.submit() == 2);
@@ -29,7 +29,7 @@ TEST_CASE("a job that has ended is waited for until its caller has been notified
   notifies.join();
 }
 
-TEST_CASE("jobs that no actor had count as failed and keep nobody waiting") {
+TEST_CASE("jobs that no actor received count as failed and delay no wait") {
   job_counts counts;
   counts.submit();
   counts.submit();

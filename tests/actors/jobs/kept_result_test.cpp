@@ -72,7 +72,7 @@ TEST_CASE("a result that is destroyed gives back its slot, its loan and its memo
   CHECK(slots.gone.size() == 1);
 }
 
-TEST_CASE("a result that counts as something else has given its slot or copy back") {
+TEST_CASE("a result that counts as a fixed size has freed its slot or copy") {
   three_slots slots;
   auto lent = slots.result(0);
   CHECK(!lent->bytes().empty());

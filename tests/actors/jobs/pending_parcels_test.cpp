@@ -40,7 +40,7 @@ lease_ref slot_of(std::uint32_t slot) {
 
 }  // namespace
 
-TEST_CASE("parcels that are taken in the order of their rows never lie on the shelf") {
+TEST_CASE("parcels taken in row order are never stored") {
   const sender from;
   pending_parcels shelf(3, 256);
   for (std::uint32_t row = 0; row < 50; ++row) REQUIRE(from.send(0, row));
@@ -51,7 +51,7 @@ TEST_CASE("parcels that are taken in the order of their rows never lie on the sh
   CHECK(!shelf.take(slot_of(0), 50, from.session.get()));
 }
 
-TEST_CASE("parcels that are taken in another order wait on the shelf until the worker is forgotten") {
+TEST_CASE("parcels taken in another order are stored until the worker is forgotten") {
   const sender from;
   pending_parcels shelf(3, 256);
   for (std::uint32_t row = 0; row < 5; ++row) REQUIRE(from.send(2, row));
@@ -84,7 +84,7 @@ TEST_CASE("a worker with many slots loses no parcel, in whatever order its rows 
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &files) == 0);
 }
 
-TEST_CASE("a worker that sends more parcels than it has rows makes the shelf no larger") {
+TEST_CASE("a worker that sends more parcels than it has rows takes no more memory") {
   const sender from;
   pending_parcels shelf(2, 4);
   for (std::uint32_t row = 0; row < 20; ++row) REQUIRE(from.send(0, row));

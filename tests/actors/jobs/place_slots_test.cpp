@@ -44,7 +44,7 @@ lease_ref lease_of(std::uint32_t slot, std::uint32_t generation) {
 
 }  // namespace
 
-TEST_CASE("small arguments are written at once, large ones are not, nor what does not fit the slot") {
+TEST_CASE("small arguments are written at once, but not large ones or those that do not fit the slot") {
   const two_slots there;
   const auto of_bytes = [](std::size_t bytes) { return job_with(1, std::string(bytes, 'a')); };
   for (const auto& [bytes, at_once] : {std::pair<std::size_t, bool>{0, true},
@@ -58,7 +58,7 @@ TEST_CASE("small arguments are written at once, large ones are not, nor what doe
   }
 }
 
-TEST_CASE("while a lease of the place is delivered, nothing is written at once: leases keep their order") {
+TEST_CASE("while a lease of the place is being delivered, later leases wait to keep their order") {
   two_slots there;
   const auto large = job_with(1, std::string(500'000, 'a'));
   const auto small = job_with(2, std::string("b"));
@@ -71,7 +71,7 @@ TEST_CASE("while a lease of the place is delivered, nothing is written at once: 
   CHECK(there.place.written_at_once(second));
 }
 
-TEST_CASE("a delivered lease can be revoked before its arguments are there, and has them after copy") {
+TEST_CASE("a lease can be revoked before its arguments arrive, and has them after copy()") {
   two_slots there;
   const auto a = job_with(1, std::string(300'000, 'a'));
   const auto b = job_with(2, std::string(300'001, 'b'));
@@ -86,7 +86,7 @@ TEST_CASE("a delivered lease can be revoked before its arguments are there, and 
   CHECK(there.slot(1).read(1)->attempt == 2);
 }
 
-TEST_CASE("an argument is held while it is delivered, even if its job ends meanwhile, and let go by copy") {
+TEST_CASE("an argument is kept until copy() has delivered it, even if its job ends meanwhile") {
   two_slots there;
   auto held = std::make_shared<std::string>(500'000, 'x');
   const std::weak_ptr<std::string> watch = held;
@@ -123,7 +123,7 @@ TEST_CASE("a slot gets no new lease while an argument of an earlier one is copie
   CHECK(there.argument_in(0, 0) == std::string(500'000, 'n'));
 }
 
-TEST_CASE("the works of a place run in order, and those of another place meanwhile") {
+TEST_CASE("work for one place runs in order, while work for another place runs in parallel") {
   std::vector<int> order;
   {
     std::promise<void> other;  // outlives the threads

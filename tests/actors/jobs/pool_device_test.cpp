@@ -33,8 +33,7 @@ Job sum(Pool& pool, std::size_t bytes) {
 
 }  // namespace
 
-TEST_CASE(
-    "a device program gives the caller what it makes of a job's result, of any size that fits the slot") {
+TEST_CASE("a device program answers with its own result for every job result that fits the slot") {
   Pool pool(with_programs(either_placement()), quietly());
   for (const std::size_t bytes : {1UL, 63UL, 64UL, 4096UL, 16384UL, 16385UL, 700'000UL, 1'000'000UL}) {
     CAPTURE(bytes);
@@ -45,7 +44,7 @@ TEST_CASE(
   CHECK(odd(pool, "text that comes back").get().text() == "text that comes back");
 }
 
-TEST_CASE("a thousand jobs with device programs each give their own result, once, beside jobs without") {
+TEST_CASE("a thousand jobs with device programs each return their own result once, next to jobs without") {
   Pool pool(with_programs(either_placement()), quietly());
   std::vector<Job> at_device;
   std::vector<Job> plain;
@@ -113,7 +112,7 @@ TEST_CASE("a result stays on the device if that was asked for, with or without a
   CHECK(code_of([&] { static_cast<void>(plain.tensor()); }) == errc::usage);
 }
 
-TEST_CASE("results on the device come as fast as they are let go, however many there are") {
+TEST_CASE("device results arrive as fast as the caller frees them, however many there are") {
   Pool pool(with_programs(placement_rule::embedded), quietly());
   std::vector<Job> jobs;
   for (int i = 0; i < 200; ++i)
@@ -121,7 +120,7 @@ TEST_CASE("results on the device come as fast as they are let go, however many t
   for (int i = 0; i < 200; ++i) CHECK(jobs[i].get().read_back().size() == 1000U + i);
 }
 
-TEST_CASE("a result on the device is unusable once the pool is closed, says so, and can be destroyed") {
+TEST_CASE("a device result throws after the pool is closed, and can still be destroyed") {
   std::optional<Result> kept;
   {
     Pool pool(with_programs(placement_rule::embedded), quietly());
@@ -134,8 +133,7 @@ TEST_CASE("a result on the device is unusable once the pool is closed, says so, 
 }
 
 TEST_CASE(
-    "who keeps all device buffers is told that the next job waits for them, and gets it when he lets one "
-    "go") {
+    "a caller that keeps all device buffers is told that the next job waits, which runs when one is freed") {
   config c = with_programs(placement_rule::embedded);
   c.gpu.buffers = 2;
   std::vector<std::string> told;
@@ -168,7 +166,7 @@ TEST_CASE(
 
 // ---- what fails one job -------------------------------------------------------------------------------------------
 
-TEST_CASE("what a program throws, or asks for in vain, fails its job alone") {
+TEST_CASE("an exception or an impossible request of a program fails only its own job") {
   Pool pool(with_programs(either_placement()), quietly());
   const job_failure thrown = failure_of(odd(pool, "throw up"));
   CHECK(thrown.status == job_status::device);
@@ -184,7 +182,7 @@ TEST_CASE("what a program throws, or asks for in vain, fails its job alone") {
   CHECK(pool.statistics().failed == 5);
 }
 
-TEST_CASE("a CUDA error that a program leaves behind is its job's, not the next one's") {
+TEST_CASE("a CUDA error left by a program fails its own job, not the next one") {
   if (tested_device() == "host") SKIP("there are no such errors");
   Pool pool(with_programs(either_placement()), quietly());
   const job_failure left = failure_of(odd(pool, "leave_error"));
@@ -201,13 +199,14 @@ TEST_CASE("a result that does not fit its slot is too large for the device, and 
   CHECK(number_in(sum(pool, 5000).get()) == sum_of_filled(5000));
 }
 
-TEST_CASE("a function that fails does not reach the device, and a worker's death costs no job its device") {
+TEST_CASE(
+    "a failed function does not reach the device, and a worker's death costs no job its device result") {
   Pool pool(with_programs(either_placement()), quietly());
   CHECK(failure_of(pool.submit("throws", "x", to_odd())).status == job_status::exception);
   CHECK(pool.submit("kill_once", {}, to_odd()).get().text() == "alive");
 }
 
-TEST_CASE("what a pool's device cannot do is refused when it is submitted") {
+TEST_CASE("a request that the pool's device cannot fulfil is refused at submission") {
   Pool without(odd_jobs(1), quietly());
   CHECK(code_of([&] { without.submit("echo", "x", to_odd()); }) == errc::usage);
   CHECK(code_of([&] { without.submit("echo", "x", kept_on_device()); }) == errc::usage);
@@ -221,7 +220,7 @@ TEST_CASE("what a pool's device cannot do is refused when it is submitted") {
   CHECK(code_of([&] { Pool(missing, quietly()); }) == errc::config);
 }
 
-TEST_CASE("a shared library that is no device program fails the jobs that name it") {
+TEST_CASE("a shared library without a device program fails the jobs that name it") {
   config c = with_programs(either_placement());
   c.jobs.programs["wrong"] = beside("odd-jobs");
   Pool pool(c, quietly());
@@ -233,7 +232,7 @@ TEST_CASE("a shared library that is no device program fails the jobs that name i
 
 // ---- owners that die ----------------------------------------------------------------------------------------------
 
-TEST_CASE("an owner that dies while a hundred results are on their way loses none, and none comes twice") {
+TEST_CASE("an owner that dies with a hundred results in transit loses none, and none arrives twice") {
   config c = with_programs(placement_rule::process);
   c.gpu.restart.intensity.max = 100;
   Pool pool(c, quietly());
@@ -261,9 +260,7 @@ TEST_CASE("an owner that dies while a hundred results are on their way loses non
   CHECK(pool.report().owner_deaths.size() == 3);
 }
 
-TEST_CASE(
-    "a job that kills two owners is poisoned and named with both deaths; its neighbours and the next ones "
-    "work") {
+TEST_CASE("a job that kills two owners is poisoned with both deaths; its neighbours and later jobs succeed") {
   config c = with_programs(placement_rule::process);
   Pool pool(c, quietly());
   std::vector<Job> before;
@@ -282,13 +279,14 @@ TEST_CASE(
   CHECK(number_in(sum(pool, 3000).get()) == sum_of_filled(3000));
 }
 
-TEST_CASE("a job that kills one owner and spares the next has its result") {
+TEST_CASE("a job that kills only its first owner still gets its result") {
   const signal_file file;
   Pool pool(with_programs(placement_rule::process), quietly());
   CHECK(odd(pool, "crash_once " + file.path()).get().text() == "alive");
 }
 
-TEST_CASE("a program that never ends is a hang of its owner, and poisoned after the second") {
+TEST_CASE(
+    "a program that never ends counts as a hang of its owner, and its job is poisoned after the second") {
   config c = with_programs(placement_rule::process);
   c.gpu.hang.batch_timeout = tested_device() == "host" ? 300ms : 3s;
   Pool pool(c, quietly());
@@ -315,7 +313,7 @@ TEST_CASE("a job that is not idempotent does not reach a second owner") {
   CHECK(failure_of(job).status == job_status::worker_lost);
 }
 
-TEST_CASE("an owner that cannot come back fails the jobs that want it, and no others") {
+TEST_CASE("an owner that cannot restart fails the jobs that need the device, and no others") {
   config c = with_programs(placement_rule::process);
   c.gpu.restart.intensity.max = 1;
   Pool pool(c, quietly());
@@ -327,7 +325,7 @@ TEST_CASE("an owner that cannot come back fails the jobs that want it, and no ot
   CHECK(pool.submit("double", "21").get().text() == "42");
 }
 
-TEST_CASE("a device that is not there fails the jobs that want it, and no others") {
+TEST_CASE("a missing device fails the jobs that need it, and no others") {
   config c = with_programs(either_placement());
   c.gpu.device = "uuid:GPU-00000000-0000-0000-0000-000000000000";
   std::optional<Pool> pool;
@@ -343,9 +341,7 @@ TEST_CASE("a device that is not there fails the jobs that want it, and no others
 
 // ---- cancelling, and the end --------------------------------------------------------------------------------------
 
-TEST_CASE(
-    "a job whose result is at the device can be cancelled, in hand or behind another one, and its slot "
-    "serves again") {
+TEST_CASE("a job whose result is on the device can be cancelled, in use or queued, and its slot is reused") {
   config c = with_programs(either_placement(), 1);
   Pool pool(c, quietly());
   const signal_file go;
@@ -363,7 +359,7 @@ TEST_CASE(
   for (int i = 0; i < 20; ++i) CHECK(number_in(sum(pool, 500'000 + i).get()) == sum_of_filled(500'000 + i));
 }
 
-TEST_CASE("a pool that is closed while results are at the device ends them all, in good time") {
+TEST_CASE("a pool closed while results are on the device ends them all in time") {
   const placement_rule placement = either_placement();
   const signal_file go;
   std::vector<Job> jobs;
@@ -380,7 +376,7 @@ TEST_CASE("a pool that is closed while results are at the device ends them all, 
   CHECK(std::chrono::steady_clock::now() - begun < 20s);
 }
 
-TEST_CASE("finish waits for results at the device too") {
+TEST_CASE("finish() also waits for results on the device") {
   Pool pool(with_programs(either_placement()), quietly());
   const signal_file go;
   Job job = odd(pool, "wait " + go.path());

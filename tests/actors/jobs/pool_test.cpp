@@ -47,7 +47,7 @@ TEST_CASE("a worker whose bundled jobs take longer than expected may report each
   CHECK(pool.report().deaths.empty());
 }
 
-TEST_CASE("a job of a bundle ends for its caller though the next one takes long") {
+TEST_CASE("a job of a bundle ends for its caller even if the next one takes long") {
   Pool pool(odd_jobs(1), quietly());
   for (int i = 0; i < 50; ++i) pool.submit("sleep", "0").get();  // teach the pool that the function is quick
   pool.pause();
@@ -78,7 +78,7 @@ TEST_CASE("arguments and results of any size arrive whole, in the slot or outsid
   }
 }
 
-TEST_CASE("many quick jobs with arguments that do not fit their slot all get them") {
+TEST_CASE("many quick jobs all get their arguments that do not fit a slot") {
   config c = odd_jobs(1);
   c.loader.slot_bytes = byte_size{65'536};
   Pool pool(c, quietly());
@@ -91,7 +91,7 @@ TEST_CASE("many quick jobs with arguments that do not fit their slot all get the
   CHECK(pool.report().deaths.empty());
 }
 
-TEST_CASE("borrowed argument bytes are let go when the job has ended") {
+TEST_CASE("borrowed argument bytes are released when the job has ended") {
   Pool pool(odd_jobs(1), quietly());
   auto held = std::make_shared<std::string>("borrowed");
   const std::weak_ptr<std::string> watch = held;
@@ -101,7 +101,7 @@ TEST_CASE("borrowed argument bytes are let go when the job has ended") {
   CHECK(watch.expired());
 }
 
-TEST_CASE("the argument of a job that is refused at once is not let go by the thread that submits it") {
+TEST_CASE("the submitting thread does not free the argument of a job that is refused at once") {
   // That thread may hold a lock that is also taken when the argument is freed.
   Pool pool(odd_jobs(1), quietly());
   pool.submit("nothing", {}).get();
@@ -149,7 +149,7 @@ TEST_CASE("jobs that several threads submit one at a time, while the pool is clo
   }
 }
 
-TEST_CASE("a caller who keeps all results stops nobody") {
+TEST_CASE("a caller who keeps all results blocks no other job") {
   config c = odd_jobs(1);
   Pool pool(c, quietly());
   std::vector<Result> kept;
@@ -165,7 +165,7 @@ TEST_CASE("a caller who keeps all results stops nobody") {
   }
 }
 
-TEST_CASE("results that nobody takes leave their slots when others need them") {
+TEST_CASE("unclaimed results leave their slots when other jobs need them") {
   Pool pool(odd_jobs(1), quietly());
   std::vector<Job> jobs;
   for (int i = 0; i < 40; ++i) jobs.push_back(pool.submit("fill", "200000"));
@@ -191,7 +191,7 @@ TEST_CASE("a result outlives its pool") {
   CHECK(job->get().text() == "8");
 }
 
-TEST_CASE("a result is taken once, and an error can be asked for again") {
+TEST_CASE("a result can be taken once, an error any number of times") {
   Pool pool(odd_jobs(1), quietly());
   Job job = pool.submit("double", "4");
   CHECK(job.get().text() == "8");
@@ -237,7 +237,7 @@ TEST_CASE("map_unordered gives each outcome once, the quick ones first") {
   CHECK(std::set<std::uint64_t>(order.begin(), order.end()).size() == 20);
 }
 
-TEST_CASE("a mapping that is dropped cancels what is under way") {
+TEST_CASE("destroying a mapping cancels its running jobs") {
   Pool pool(odd_jobs(2), quietly());
   {
     auto outcomes = pool.map(
@@ -389,7 +389,7 @@ TEST_CASE("a slow job whose worker dies is tried again though later results fill
   }
 }
 
-TEST_CASE("callbacks may submit while results whose callbacks have yet to run fill the memory") {
+TEST_CASE("callbacks may submit while results with pending callbacks fill the memory") {
   config c = odd_jobs(2);
   c.jobs.memory = {8U << 20U};
   c.jobs.queue = 4;
@@ -408,7 +408,7 @@ TEST_CASE("callbacks may submit while results whose callbacks have yet to run fi
 }
 
 TEST_CASE(
-    "a caller that keeps all outcomes of a mapping is told after 5 s, gets an error, and goes on when it "
+    "a caller that keeps all outcomes of a mapping is warned after 5 s, gets an error, and continues once it "
     "frees some") {
   config c = odd_jobs(2);
   c.jobs.memory = {8U << 20U};
@@ -446,7 +446,7 @@ TEST_CASE(
   CHECK(all == 20);
 }
 
-TEST_CASE("an urgent job begins before those that wait, and a full queue does not stop it") {
+TEST_CASE("an urgent job starts before waiting ones, and a full queue does not block it") {
   config c = odd_jobs(1);
   c.jobs.queue = 3;
   Pool pool(c, quietly());
@@ -460,7 +460,7 @@ TEST_CASE("an urgent job begins before those that wait, and a full queue does no
   CHECK(jobs.back().get().text() == "4");
 }
 
-TEST_CASE("a job that exceeds its time-out is ended and named, and its sibling goes on") {
+TEST_CASE("a job that exceeds its timeout is ended and named, and its sibling continues") {
   Pool pool(odd_jobs(2), quietly());
   Job slow = pool.submit("hang", {}, {.timeout = 300ms});
   std::vector<Job> others;
@@ -475,8 +475,8 @@ TEST_CASE("a job that exceeds its time-out is ended and named, and its sibling g
 }
 
 TEST_CASE(
-    "a waiting job that is cancelled never begins, a running one loses its worker, an ended one stays as it "
-    "is") {
+    "a cancelled job never starts if it waits, loses its worker if it runs, and stays as it is if it has "
+    "ended") {
   Pool pool(odd_jobs(1), quietly());
   Job running = pool.submit("hang", {});
   Job waiting = pool.submit("double", "1");
@@ -505,7 +505,7 @@ TEST_CASE("kill ends a running job without waiting for its worker's stack") {
   CHECK(std::chrono::steady_clock::now() - begun < 1500ms);
 }
 
-TEST_CASE("callbacks hear of each job once, may submit, and never run on the caller's thread") {
+TEST_CASE("a callback runs once per job, may submit, and never runs on the caller's thread") {
   Pool pool(odd_jobs(2), quietly());
   std::atomic<int> heard = 0;
   std::atomic<bool> here = false;
@@ -548,7 +548,7 @@ TEST_CASE("many threads may submit at once") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("finish waits for what is there and takes nothing more") {
+TEST_CASE("finish() waits for submitted jobs and accepts no more") {
   Pool pool(odd_jobs(2), quietly());
   std::vector<Job> jobs;
   for (int i = 0; i < 20; ++i) jobs.push_back(pool.submit("sleep", "10"));
@@ -557,7 +557,7 @@ TEST_CASE("finish waits for what is there and takes nothing more") {
   CHECK(code_of([&] { pool.submit("double", "1"); }) == errc::stopped);
 }
 
-TEST_CASE("a pool that is destroyed with jobs under way cancels them, within a second") {
+TEST_CASE("destroying a pool cancels its running jobs within a second") {
   std::vector<Job> jobs;
   std::chrono::steady_clock::time_point begun;
   {
@@ -582,7 +582,7 @@ TEST_CASE("a pool may be destroyed from a job's callback") {
   CHECK(job.get().text() == "2");
 }
 
-TEST_CASE("a callback that is asked for after the pool was closed is called once, before then() returns") {
+TEST_CASE("a callback requested after the pool was closed runs once, before then() returns") {
   std::optional<Job> ended;
   std::optional<Job> cut_short;
   int calls = 0;
@@ -602,7 +602,7 @@ TEST_CASE("a callback that is asked for after the pool was closed is called once
   CHECK(calls == 3);
 }
 
-TEST_CASE("a job for a worker that the pool does not have is refused at once, with their number") {
+TEST_CASE("a job for a nonexistent worker is refused at once, with the number of workers") {
   Pool pool(odd_jobs(2), quietly());
   try {
     pool.submit("double", "1", {.worker = 1'000'000});
@@ -649,7 +649,7 @@ TEST_CASE("a pool can be scaled while it works") {
   for (Job& job : jobs) CHECK(job.get().text() == "awake");
 }
 
-TEST_CASE("a fresh job runs in a process that has run nothing else") {
+TEST_CASE("a fresh job runs in a process that has run no other job") {
   Pool pool(odd_jobs(1), quietly());
   CHECK(pool.submit("count_runs", {}).get().text() == "1");
   CHECK(pool.submit("count_runs", {}).get().text() == "2");
@@ -657,7 +657,7 @@ TEST_CASE("a fresh job runs in a process that has run nothing else") {
   CHECK(pool.submit("count_runs", {}, {.fresh = true}).get().text() == "1");
 }
 
-TEST_CASE("a config that is no pool's is refused with its key") {
+TEST_CASE("a config that is not for a pool is refused with its key") {
   config c = odd_jobs(1);
   c.jobs.queue = 0;
   try {

@@ -24,7 +24,7 @@ TEST_CASE("where jobs end in time every wait polls") {
   CHECK(polls_in(pool, 100, true) == 100);
 }
 
-TEST_CASE("where jobs take longer, waits poll ever less, down to one in 65") {
+TEST_CASE("where jobs take longer, waits poll less and less, down to one in 65") {
   short_waits pool(2);
   // 1 + 1, 1 + 2, 1 + 4, ... 1 + 64 waits
   CHECK(polls_in(pool, 134, false) == 7);
@@ -40,7 +40,7 @@ TEST_CASE("one job that ends in time makes every wait poll again") {
   CHECK(polls_in(pool, 10, true) == 10);
 }
 
-TEST_CASE("one job that takes longer leaves out one wait") {
+TEST_CASE("after one slow job, one wait does not poll") {
   short_waits pool(2);
   polls_in(pool, 1000, true);
   CHECK(pool.next());

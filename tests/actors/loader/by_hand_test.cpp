@@ -27,7 +27,8 @@ TEST_CASE("samples are given one by one, as ranges, and by several options") {
   CHECK(parsed->sets == std::vector<std::string>{"a.b=1"});
 }
 
-TEST_CASE("arguments before the first option of ours are the program's; none of ours asks for nothing") {
+TEST_CASE(
+    "arguments before our first option belong to the program; without our options nothing is requested") {
   const auto parsed = parse_by_hand({"--shard", "3", "--config", "c.toml", "--setup-only"});
   REQUIRE(parsed);
   CHECK(parsed->setup_only);
@@ -36,7 +37,7 @@ TEST_CASE("arguments before the first option of ours are the program's; none of 
   CHECK(parse_by_hand({"--help"})->help);
 }
 
-TEST_CASE("what cannot be meant is refused with what to write instead") {
+TEST_CASE("invalid options are refused with what to write instead") {
   CHECK(refusal({"--load", "7"}) == "which config? --config FILE");
   CHECK(refusal({"--config", "c.toml"}) ==
         "which samples? --load 7, --load 3,7,10-20, or --setup-only for none");

@@ -92,11 +92,11 @@ void check(const outcome& seen) {
 
 }  // namespace
 
-TEST_CASE("a dataset that loads CUDA is told within a second: which worker, which pid, which rule") {
+TEST_CASE("a dataset that loads CUDA is reported within a second with worker, pid and rule") {
   check(run_with_cuda_in_a_worker(false));
 }
 
-TEST_CASE("an exception after CUDA was loaded names the rule first, then what the library said") {
+TEST_CASE("an exception after loading CUDA names the rule first, then the library's message") {
   const outcome seen = run_with_cuda_in_a_worker(true);
   check(seen);
   const std::string& error = seen.report.failures.front().error;

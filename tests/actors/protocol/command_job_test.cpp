@@ -19,7 +19,7 @@ TEST_CASE("a command line and its outcome come back as they were") {
     CHECK(command_outcome_from(as_bytes(one)).value() == one);
 }
 
-TEST_CASE("a command line that could not be executed as it is, is refused") {
+TEST_CASE("a command line that could not be executed unchanged is refused") {
   CHECK(command_job_from(as_bytes(command_job{{}})).error().message == "a command line without a program");
   CHECK_FALSE(command_job_from(as_bytes(command_job{{""}})));
   CHECK(command_job_from(as_bytes(command_job{{"x", std::string("a\0b", 3)}}))
@@ -37,7 +37,7 @@ TEST_CASE("an outcome that keeps more than was written is refused") {
   CHECK_FALSE(command_outcome_from(as_bytes(command_outcome{0, {"four", 3}, {}})));
 }
 
-TEST_CASE("cut, stray and changed bytes are refused or read as something whole") {
+TEST_CASE("truncated, extra and changed bytes are refused or parsed as something valid") {
   std::mt19937 random(20261122);
   const auto job = as_bytes(command_job{{"prog", "argument", "another"}, 1, 2, {"A=b"}, "/x"});
   const auto outcome = as_bytes(command_outcome{1, {"out", 3}, {"err", 30}});

@@ -24,7 +24,7 @@ config unusual() {
 
 }  // namespace
 
-TEST_CASE("a config arrives as it was sent, to the last bit") {
+TEST_CASE("a config arrives bit for bit as it was sent") {
   CHECK(config_from_bytes(config_as_bytes(config())) == config());
   CHECK(config_from_bytes(config_as_bytes(unusual())) == unusual());
 }

@@ -52,7 +52,7 @@ TEST_CASE("acknowledgements of more copies than a frame holds are split") {
   CHECK(next == uploads.size());
 }
 
-TEST_CASE("a report of 65536 failures with long reasons is cut to fit, a usual one is left alone") {
+TEST_CASE("a report of 65536 failures with long reasons is shortened to fit; an ordinary one is unchanged") {
   batch_loaded usual{1, 2, 3, {{0, "a.jpg", "truncated"}}, 4};
   cut_to_fit(usual);
   CHECK(usual.failures[0].reason == "truncated");

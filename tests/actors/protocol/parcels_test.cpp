@@ -108,7 +108,7 @@ TEST_CASE("a parcel arrives with its label and its contents, in order and in bot
   CHECK(text_in(**receive_parcel(ends.session.get())) == "result");
 }
 
-TEST_CASE("no parcel yet is no error, whether one waits for it or not") {
+TEST_CASE("the absence of a parcel is no error, with or without waiting") {
   const pair_of_ends ends;
   CHECK(receive_parcel(ends.worker.get()).value() == std::nullopt);
   const auto begin = std::chrono::steady_clock::now();
@@ -116,7 +116,7 @@ TEST_CASE("no parcel yet is no error, whether one waits for it or not") {
   CHECK(std::chrono::steady_clock::now() - begin >= 20ms);
 }
 
-TEST_CASE("who waits for a parcel gets it when it comes") {
+TEST_CASE("a waiting receiver gets a parcel when it arrives") {
   const pair_of_ends ends;
   std::thread sender([&] {
     static_cast<void>(send_parcel(ends.session.get(), {0, 1, 0, 4}, sealed_file("late").get()));
@@ -127,7 +127,7 @@ TEST_CASE("who waits for a parcel gets it when it comes") {
   CHECK(text_in(**got) == "late");
 }
 
-TEST_CASE("a sender that meets a full socket is told so, and goes on when somebody reads") {
+TEST_CASE("a full socket is reported to the sender, which continues after the receiver has read") {
   const pair_of_ends ends;
   const unique_fd file = sealed_file("x");
   std::uint32_t sent = 0;
@@ -142,7 +142,7 @@ TEST_CASE("a sender that meets a full socket is told so, and goes on when somebo
   reader.join();
 }
 
-TEST_CASE("the end of the other side is told apart from silence") {
+TEST_CASE("a closed peer is distinguished from a silent one") {
   pair_of_ends ends;
   REQUIRE(send_parcel(ends.worker.get(), {0, 1, 0, 4}, sealed_file("last").get()).value());
   ends.worker.reset();
@@ -151,7 +151,7 @@ TEST_CASE("the end of the other side is told apart from silence") {
   CHECK(send_parcel(ends.session.get(), {0, 1, 0, 1}, sealed_file("x").get()).error().code == errc::system);
 }
 
-TEST_CASE("what a worker sent before its death arrives, also if it left parcels unread") {
+TEST_CASE("parcels sent before a worker's death arrive, even if it left parcels unread") {
   pair_of_ends ends;
   REQUIRE(send_parcel(ends.session.get(), {0, 2, 0, 6}, sealed_file("unread").get()).value());
   REQUIRE(send_parcel(ends.worker.get(), {0, 1, 0, 5}, sealed_file("first").get()).value());
@@ -185,7 +185,7 @@ TEST_CASE("a size that is not the file's is refused") {
   }
 }
 
-TEST_CASE("what is no parcel is refused, and leaves no descriptor open") {
+TEST_CASE("an invalid parcel is refused and leaves no descriptor open") {
   const pair_of_ends ends;
   const unique_fd file = sealed_file("apple");
   const std::string honest = packet_of({0, 1, 2, 5});

@@ -30,7 +30,7 @@ const std::vector<from_worker> conversation{
 
 }  // namespace
 
-TEST_CASE("messages survive their way as bytes, in any pieces") {
+TEST_CASE("messages survive serialisation, in any pieces") {
   const std::vector<char> bytes = frames(conversation);
   for (const std::size_t piece : {std::size_t{1}, std::size_t{3}, std::size_t{64}, bytes.size()}) {
     frame_reader<from_worker> reader;
@@ -104,7 +104,7 @@ TEST_CASE("a vector that announces more elements than there are bytes allocates 
   }
 }
 
-TEST_CASE("random bytes and random changes are answered, never followed blindly") {
+TEST_CASE("random bytes and changes are handled without a crash") {
   std::mt19937 random(20261120);
   const std::vector<char> good = frames(conversation);
   for (int i = 0; i < 20'000; ++i) {
@@ -151,7 +151,7 @@ TEST_CASE("what one end of a link sends the other receives, in order") {
   for (std::uint32_t i = 0; i < 1000; ++i) CHECK(received[i] == i);
 }
 
-TEST_CASE("messages of a stream that follow each other closely are gathered; those of jobs never wait") {
+TEST_CASE("stream messages in quick succession are gathered; job messages never wait") {
   boost::asio::io_context io;
   auto ends = make_link_pair();
   REQUIRE(ends);
@@ -180,7 +180,7 @@ TEST_CASE("messages of a stream that follow each other closely are gathered; tho
   CHECK(slots == std::vector<std::uint32_t>{4, 5});
 }
 
-TEST_CASE("messages of a stream with a pause between them do not wait for the io thread") {
+TEST_CASE("stream messages with a pause between them do not wait for the io thread") {
   boost::asio::io_context io;
   auto ends = make_link_pair();
   REQUIRE(ends);
@@ -193,7 +193,7 @@ TEST_CASE("messages of a stream with a pause between them do not wait for the io
   }
 }
 
-TEST_CASE("the end of the peer is reported once") {
+TEST_CASE("a closed peer is reported once") {
   boost::asio::io_context io;
   auto ends = make_link_pair();
   REQUIRE(ends);
@@ -211,7 +211,7 @@ TEST_CASE("the end of the peer is reported once") {
   CHECK(closed == 1);
 }
 
-TEST_CASE("a peer that writes nonsense is cut off with the reason") {
+TEST_CASE("a peer that sends nonsense is disconnected with the reason") {
   boost::asio::io_context io;
   auto ends = make_link_pair();
   REQUIRE(ends);
@@ -224,7 +224,7 @@ TEST_CASE("a peer that writes nonsense is cut off with the reason") {
   CHECK(reason.find("announces") != std::string::npos);
 }
 
-TEST_CASE("the last messages of a peer are drained though somebody else holds its socket open") {
+TEST_CASE("a peer's last messages are drained even if another process holds its socket open") {
   boost::asio::io_context io;
   auto ends = make_link_pair();
   REQUIRE(ends);

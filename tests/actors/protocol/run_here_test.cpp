@@ -86,12 +86,12 @@ class world {
 
 }  // namespace
 
-TEST_CASE("an actor that waits for messages handles one on the thread that sends it") {
+TEST_CASE("an idle actor handles a message on the thread that sends it") {
   world w;
   CHECK(w.send_until_it_waits().thread == std::this_thread::get_id());
 }
 
-TEST_CASE("an actor that is running gets the message where it runs") {
+TEST_CASE("a running actor handles the message on its current thread") {
   world w;
   caf::anon_send(w.actor_, world::stops_at);
   w.stopped_.get_future().wait();
@@ -103,7 +103,7 @@ TEST_CASE("an actor that is running gets the message where it runs") {
   CHECK(!seen.by_sender);
 }
 
-TEST_CASE("what an actor sends to itself is not handled on the sender's thread") {
+TEST_CASE("an actor's message to itself is not handled on the sender's thread") {
   world w;
   w.send_until_it_waits();
   while (true) {
@@ -117,7 +117,7 @@ TEST_CASE("what an actor sends to itself is not handled on the sender's thread")
   }
 }
 
-TEST_CASE("an actor that has ended takes no message, and none runs it") {
+TEST_CASE("an actor that has ended handles no message, on any thread") {
   world w;
   caf::anon_send_exit(w.actor_, caf::exit_reason::user_shutdown);
   w.system_.await_all_actors_done();

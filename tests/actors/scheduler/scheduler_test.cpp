@@ -104,7 +104,7 @@ TEST_CASE("a worker gets as many leases as it has slots, and another one when th
   CHECK(worker.all<protocol::load_batch>().size() == 3);
 }
 
-TEST_CASE("a report about no lease of its own has the supervisor fence the worker") {
+TEST_CASE("a report on a lease that the worker does not hold makes the supervisor fence it") {
   stage s;
   told_worker worker;
   s.say(scheduler::worker_joined{first, 1, schedule::worker_kind::loader, worker.link});
@@ -115,7 +115,7 @@ TEST_CASE("a report about no lease of its own has the supervisor fence the worke
   CHECK(fences[0].reason.find("slot 9 generation 9") != std::string::npos);
 }
 
-TEST_CASE("the death of a worker is decided, and its leases go to another one") {
+TEST_CASE("a worker's death is decided, and its leases go to another worker") {
   stage s;
   told_worker a;
   told_worker b;
@@ -133,15 +133,14 @@ TEST_CASE("the death of a worker is decided, and its leases go to another one") 
   CHECK(again[0].samples.at(1).attempt == 2);
 }
 
-TEST_CASE(
-    "a sample that has killed twice is tried alone: the supervisor is asked for the sacrificial worker") {
+TEST_CASE("a sample that has killed twice is tried alone in the sacrificial worker") {
   stage s;
   s.lose_two_workers();
   REQUIRE(s.supervisor.all<supervisor::want_sacrificial>().size() == 1);
   CHECK(s.supervisor.all<supervisor::want_sacrificial>()[0].wanted);
 }
 
-TEST_CASE("a quarantined sample is told as news, and to the session actor, which remembers it") {
+TEST_CASE("a quarantined sample is reported as news and to the session actor, which records it") {
   stage s;
   s.lose_two_workers();
   CHECK(s.session.all<session::sample_quarantined>().empty());
@@ -152,7 +151,7 @@ TEST_CASE("a quarantined sample is told as news, and to the session actor, which
   CHECK(s.quarantined == std::vector<std::uint64_t>{0});
 }
 
-TEST_CASE("a draining worker finishes its leases, then is told to stop, and the supervisor hears of it") {
+TEST_CASE("a draining worker finishes its leases, then gets stop_work, and the supervisor is notified") {
   stage s;
   told_worker worker;
   s.say(scheduler::worker_joined{first, 2, schedule::worker_kind::loader, worker.link});
@@ -174,7 +173,7 @@ TEST_CASE("a draining worker finishes its leases, then is told to stop, and the 
   CHECK(worker.all<protocol::load_batch>().size() == 2);
 }
 
-TEST_CASE("after the loss of the owner what is not delivered is uploaded again under the new era") {
+TEST_CASE("after the owner is lost, undelivered batches are uploaded again under the new era") {
   stage s;
   told_worker worker;
   s.say(scheduler::worker_joined{first, 2, schedule::worker_kind::loader, worker.link});
@@ -190,7 +189,7 @@ TEST_CASE("after the loss of the owner what is not delivered is uploaded again u
   CHECK(again[2].era == 1);
 }
 
-TEST_CASE("a paused stream gives no leases; the end of the stream is told once") {
+TEST_CASE("a paused stream gives no leases; its end is reported once") {
   stage s(2);  // one batch
   told_worker worker;
   s.say(scheduler::pause_stream{true});
@@ -231,7 +230,7 @@ TEST_CASE("uploads to another process wait at the group's gate, and pass in orde
   CHECK(gate->shut() == 2);
 }
 
-TEST_CASE("batches that had passed the gate pass it again for the next owner, the others once") {
+TEST_CASE("batches that passed the gate pass it again for the next owner; others pass once") {
   const auto gate = std::make_shared<group::hand_over_gate>();
   gate->begin();
   gate->open(steady_time::max(), 2);

@@ -8,7 +8,7 @@
 using namespace penstock;
 using namespace penstock::testing;
 
-TEST_CASE("a tensor comes as a span of its own element type, and as no other") {
+TEST_CASE("a tensor is accessible as a span of its own element type and of no other") {
   Session session(small(), quietly());
   auto batch = session.next();
   REQUIRE(batch);
@@ -24,7 +24,7 @@ TEST_CASE("a tensor comes as a span of its own element type, and as no other") {
   }
 }
 
-TEST_CASE("a batch on a stream is given back at the end of the scope, also when it was released before") {
+TEST_CASE("a batch on a stream is returned at the end of the scope, even if released before") {
   config c = small();
   c.gpu.buffers = 1;
   Session session(c, quietly());
