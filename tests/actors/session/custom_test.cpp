@@ -65,7 +65,7 @@ constexpr std::uint64_t length_of(std::uint64_t sample) {
 
 }  // namespace
 
-TEST_CASE("an exception is a failure of its sample, with its name and its words") {
+TEST_CASE("an exception is a failure of its sample, with the sample's name and the exception's text") {
   const run_report r = run(odd({{"throw", "13"}, {"throw_odd", "14"}}));
   REQUIRE(r.failures.size() == 2);
   CHECK(r.failures[0].sample == 13);
@@ -135,7 +135,7 @@ TEST_CASE("a hang in user code is blamed on the sample by name") {
   CHECK(std::ranges::all_of(r.deaths, [](const death_report& d) { return d.cause == death_cause::hang; }));
 }
 
-TEST_CASE("CUDA in a worker is the failure of the sample that brought it, naming worker, pid and rule") {
+TEST_CASE("CUDA in a worker is a failure of the sample that loaded it, naming worker, pid and rule") {
   const run_report r = run(odd({{"cuda", "13"}, {"fake_cuda", PENSTOCK_FAKE_CUDA}}));
   REQUIRE(r.failures.size() == 1);
   CHECK(r.failures[0].path == "page-13");
@@ -145,13 +145,13 @@ TEST_CASE("CUDA in a worker is the failure of the sample that brought it, naming
   CHECK(r.epochs.at(0).delivered == 59);
 }
 
-TEST_CASE("CUDA brought in before the first sample ends the run with the same rule") {
+TEST_CASE("CUDA loaded before the first sample ends the run with the same rule") {
   const auto why = failure_of(odd({{"cuda_in", "setup"}, {"fake_cuda", PENSTOCK_FAKE_CUDA}}));
   REQUIRE(why);
   CHECK(why->message.find("only the GPU owner uses the GPU") != std::string::npos);
 }
 
-TEST_CASE("a dataset that cannot be made, described or set up ends the run with its own words") {
+TEST_CASE("a dataset that cannot be made, described or set up ends the run with its own error text") {
   const std::map<std::string, std::string> words{
       {"constructor", "no such archive"}, {"describe", "the archive has no index"}, {"setup", "no licence"}};
   for (const auto& [where, expected] : words) {
@@ -162,7 +162,7 @@ TEST_CASE("a dataset that cannot be made, described or set up ends the run with 
   }
 }
 
-TEST_CASE("the worker program of a pool is no dataset's, and the run that meets it says so") {
+TEST_CASE("a pool's worker program in a run ends the run, and the error says that it has no dataset") {
   config c = odd();
   c.loader.command = {PENSTOCK_WORKER, "--commands"};
   const auto why = failure_of(c);
@@ -233,7 +233,7 @@ TEST_CASE("a stream of variable size is the same for any number of workers and a
   CHECK(digest_of(odd({{"length", "fixed"}})) != digest_of(odd({{"length", "batch"}})));
 }
 
-TEST_CASE("the report of a stream that has ended lists a death of which the supervisor is still telling") {
+TEST_CASE("the report of an ended stream lists a death that the supervisor is still reporting") {
   config c = odd();
   std::size_t batches = 0;
   {
@@ -274,7 +274,7 @@ TEST_CASE("a length beyond the declared maximum, or one that was not declared, i
   CHECK(undeclared.failures[0].path == "page-13");
 }
 
-TEST_CASE("a batch all of whose samples failed has no rows and no length") {
+TEST_CASE("a batch whose samples all failed has no rows and no length") {
   config c = odd({{"length", "batch"}, {"throw", "13"}});
   c.sampler.batch_size = 1;
   Session session(c, quietly());
@@ -288,7 +288,7 @@ TEST_CASE("a batch all of whose samples failed has no rows and no length") {
   CHECK(seen);
 }
 
-TEST_CASE("collate sees every row of its batch, and draws the same whoever runs it") {
+TEST_CASE("collate sees every row of its batch and draws the same numbers in any worker") {
   config c = odd({{"collate", "mark"}});
   {
     Session session(c, quietly());
@@ -320,7 +320,7 @@ TEST_CASE("a collate that crashes is blamed on the last sample of its batch, and
   CHECK(r.epochs.at(0).complete);
 }
 
-TEST_CASE("datasets whose author gives no fingerprint are told apart by their samples and tensors") {
+TEST_CASE("datasets without their author's fingerprint are distinguished by their samples and tensors") {
   std::vector<std::byte> state;
   {
     Session session(odd({{"nameless", "1"}}), quietly());
@@ -348,8 +348,7 @@ TEST_CASE("datasets whose author gives no fingerprint are told apart by their sa
   }
 }
 
-TEST_CASE(
-    "a run of which more than half the samples fail fails, and says which reason is the most frequent") {
+TEST_CASE("a run fails when more than half of its samples fail, and names the most frequent reason") {
   const auto why = failure_of(odd({{"throw_all", "1"}}));
   REQUIRE(why);
   CHECK(why->code == errc::dataset);

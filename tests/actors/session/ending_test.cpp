@@ -29,7 +29,7 @@ TEST_CASE("a stop with less time shortens the end, one with more does not length
   CHECK(e.shares().items == 2s);
 }
 
-TEST_CASE("who waits for the pool or the owner is woken when it is gone") {
+TEST_CASE("a wait for the pool or the owner ends when it is gone") {
   ending e(1h);
   std::jthread pool([&] { e.wait_for_pool(); });
   std::jthread owner([&] { e.wait_for_owner(); });
@@ -41,7 +41,7 @@ TEST_CASE("who waits for the pool or the owner is woken when it is gone") {
   SUCCEED("all came back");
 }
 
-TEST_CASE("a stop shortens the time of those who wait already") {
+TEST_CASE("a stop shortens waits in progress") {
   ending e(1h);
   const auto begin = std::chrono::steady_clock::now();
   std::jthread pool([&] { e.wait_for_pool(); });

@@ -55,7 +55,7 @@ ear heard_from(const config& c) {
 
 }  // namespace
 
-TEST_CASE("an undisturbed run tells its beginning, its workers, each epoch and its end, in this order") {
+TEST_CASE("an undisturbed run reports its start, its workers, each epoch and its end, in this order") {
   ear e;
   std::atomic<int> ready = 0;
   session_options options = quietly();
@@ -93,7 +93,7 @@ TEST_CASE("an undisturbed run tells its beginning, its workers, each epoch and i
   for (std::size_t i = 0; i < e.heard.size(); ++i) CHECK(e.heard[i].number == i + 1);
 }
 
-TEST_CASE("a death is told with its sample, then the replacement") {
+TEST_CASE("a death is reported with its sample, then the replacement") {
   config c = small(2);
   c.sampler.epochs = 1;
   c.dataset.faults = {{17, fault_kind::segv, 1, 1.0}};
@@ -111,7 +111,7 @@ TEST_CASE("a death is told with its sample, then the replacement") {
   CHECK(replacements[0].pid != deaths[0].pid);
 }
 
-TEST_CASE("a failed and a quarantined sample are each told once, by name") {
+TEST_CASE("a failed and a quarantined sample are each reported once, by name") {
   config c = small(2);
   c.sampler.epochs = 1;
   c.dataset.faults = {{5, fault_kind::raise, 0, 1.0}, {6, fault_kind::abort, 0, 1.0}};
@@ -125,7 +125,7 @@ TEST_CASE("a failed and a quarantined sample are each told once, by name") {
   CHECK(e.of(event_kind::run_finished).size() == 1);
 }
 
-TEST_CASE("a run that fails tells why, once") {
+TEST_CASE("a failed run reports its reason once") {
   config c = small(1);
   c.dataset.faults = {{5, fault_kind::raise, 0, 1.0}};
   c.loader.on_bad_sample = bad_sample_rule::fail;
@@ -134,7 +134,7 @@ TEST_CASE("a run that fails tells why, once") {
   CHECK(e.of(event_kind::run_failed)[0].text.find("sample 5") != std::string::npos);
 }
 
-TEST_CASE("a callback that never returns until the stream is over does not hold it up") {
+TEST_CASE("a callback that does not return before the end of the stream does not block it") {
   std::promise<void> over;
   std::uint64_t batches = 0;
   session_options options = quietly();
@@ -165,7 +165,7 @@ TEST_CASE("a callback may stop its session") {
   session.close();
 }
 
-TEST_CASE("pausing, resuming and stopping are told, and only when they change something") {
+TEST_CASE("pausing, resuming and stopping are reported only when they change something") {
   ear e;
   session_options options = quietly();
   options.on_event = e.listen();
@@ -184,7 +184,7 @@ TEST_CASE("pausing, resuming and stopping are told, and only when they change so
   CHECK(e.of(event_kind::run_stopped).size() == 1);
 }
 
-TEST_CASE("a session that is left alone at its end, or in the middle, was not told to stop") {
+TEST_CASE("a session destroyed at its end, or in the middle, reports no stop order") {
   for (const int batches : {3, 13, 26}) {
     ear e;
     session_options options = quietly();

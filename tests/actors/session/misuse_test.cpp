@@ -36,7 +36,7 @@ failure refused(const config& c) {
 
 }  // namespace
 
-TEST_CASE("a config built in code keeps the rules of config files, and errors name the keys") {
+TEST_CASE("a config built in code must follow the rules of config files, and errors name the keys") {
   config c = small();
   c.loader.workers = 0;
   CHECK(refused(c).code == errc::config);
@@ -58,7 +58,7 @@ TEST_CASE("a config built in code keeps the rules of config files, and errors na
   CHECK(thrown_by([&] { static_cast<void>(Session::dry_run(c)); }).code == errc::config);
 }
 
-TEST_CASE("a rank that is to come from the launcher is taken from the environment, also in code") {
+TEST_CASE("an automatic rank comes from the launcher's environment also in code") {
   config c = small(1);
   c.sampler.epochs = 1;
   c.sampler.rank = std::nullopt;
@@ -76,7 +76,7 @@ TEST_CASE("a rank that is to come from the launcher is taken from the environmen
   CHECK(session.report().samples == 25);
 }
 
-TEST_CASE("a Session that was moved from says so, and its end does nothing") {
+TEST_CASE("a moved-from Session reports that, and its destructor does nothing") {
   Session a(small(), quietly());
   REQUIRE(a.next());
   Session::Epoch range = a.epoch(1);
@@ -90,7 +90,7 @@ TEST_CASE("a Session that was moved from says so, and its end does nothing") {
   CHECK(b.next()->sequence() == 1);
 }
 
-TEST_CASE("of two iterations of a session only the one that was begun last goes on") {
+TEST_CASE("of two iterations of a session only the newer one continues") {
   Session session(small(), quietly());
   Session::Epoch first = session.epoch(0);
   REQUIRE(first.next());
@@ -164,7 +164,7 @@ TEST_CASE("after close() nothing can be taken, and closing again is nothing") {
   CHECK(thrown_by([&] { never.next(); }).code == errc::usage);
 }
 
-TEST_CASE("a batch that is kept beyond stop() can still be read and given back") {
+TEST_CASE("a batch kept beyond stop() can still be read and returned") {
   Session session(small(), quietly());
   auto held = session.next();
   REQUIRE(held);
@@ -194,7 +194,7 @@ TEST_CASE("the state of another dataset is refused with the difference named") {
   CHECK(thrown_by([&] { session.next(); }).code == errc::state_mismatch);
 }
 
-TEST_CASE("a session that joins no group is refused a communicator, which nobody would make") {
+TEST_CASE("a session outside any group is refused a communicator") {
   ::setenv("PENSTOCK_NCCL", "/no/such/library", 1);  // the host device may have a stand-in for tests
   config c = small();
   c.group.communicator = communicator_kind::nccl;
@@ -208,7 +208,7 @@ TEST_CASE("an epoch that cannot be counted is refused") {
   CHECK(thrown_by([&] { session.epoch(~std::uint64_t{0}).next(); }).code == errc::usage);
 }
 
-TEST_CASE("the pool is scaled, and a worker replaced, while the stream goes on") {
+TEST_CASE("the pool is scaled, and a worker replaced, while the stream continues") {
   config c = small(1);
   c.dataset.samples = 2000;
   c.loader.limits.max = 4;
@@ -236,7 +236,7 @@ TEST_CASE("the pool is scaled, and a worker replaced, while the stream goes on")
   CHECK(session.report().samples == 4000);
 }
 
-TEST_CASE("a run for ever lasts until the stream is over, and one for less than no time returns at once") {
+TEST_CASE("an endless run lasts until the stream ends, and one of negative duration returns at once") {
   Session session(small(), quietly());
   CHECK_FALSE(session.run_for(std::chrono::milliseconds::min()));
   CHECK(session.run_for(std::chrono::milliseconds::max()));
@@ -258,14 +258,14 @@ config hungry(double share) {
 
 }  // namespace
 
-TEST_CASE("the memory of the sacrificial worker is counted before the first worker has its own") {
+TEST_CASE("the sacrificial worker's memory is counted before the first worker has its own") {
   Session session(hungry(0.6), quietly());
   const failure why = thrown_by([&] { session.next(); });
   CHECK(why.code == errc::out_of_memory);
   CHECK(why.message.find("1 worker + 1 sacrificial, each 1 slot x ") != std::string::npos);
 }
 
-TEST_CASE("workers that are asked for while the session starts are counted too") {
+TEST_CASE("workers requested while the session starts are counted too") {
   // The worker describes its dataset only after scale() was called.
   namespace fs = std::filesystem;
   const fs::path ordered = fs::temp_directory_path() / ("penstock-scaled-" + std::to_string(::getpid()));

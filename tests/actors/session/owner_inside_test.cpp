@@ -121,7 +121,7 @@ class keeper {
 
 }  // namespace
 
-TEST_CASE("an owner inside leaves when a signal asks it, and the next one opens a device of its own") {
+TEST_CASE("an owner inside ends after a signal, and the next one opens its own device") {
   keeper k;
   static_cast<void>(k.start(1));
   k.signal(1, SIGCONT);
@@ -130,7 +130,7 @@ TEST_CASE("an owner inside leaves when a signal asks it, and the next one opens 
   static_cast<void>(k.start(2));
 }
 
-TEST_CASE("an owner inside that has to leave aborts its communicator first and says that it is broken") {
+TEST_CASE("an owner inside that must end first aborts its communicator and reports it as broken") {
   keeper k;
   const auto link = k.start(1);
   k.make_communicator(1, *link);
@@ -142,7 +142,7 @@ TEST_CASE("an owner inside that has to leave aborts its communicator first and s
   k.make_communicator(2, *next);
 }
 
-TEST_CASE("an owner inside whose session closes the link lets go of its communicator") {
+TEST_CASE("an owner inside releases its communicator when the session closes the link") {
   keeper k;
   const auto link = k.start(1);
   k.make_communicator(1, *link);
@@ -151,8 +151,7 @@ TEST_CASE("an owner inside whose session closes the link lets go of its communic
   CHECK(std::chrono::steady_clock::now() - begin < 2s);
 }
 
-TEST_CASE(
-    "an abort that hangs leaves the owner's threads behind after abort_timeout, with a failure for good") {
+TEST_CASE("a hanging abort leaves the owner's threads behind after abort_timeout, with a permanent failure") {
   keeper k("abort-hangs");
   const auto link = k.start(1);
   k.make_communicator(1, *link);
@@ -168,7 +167,7 @@ TEST_CASE(
   k.shut_down();
 }
 
-TEST_CASE("a session whose device program has a communicator gives its batches to nobody else, and says so") {
+TEST_CASE("a session whose device program has a communicator refuses to give batches to its own program") {
   const keeper names_the_library;
   // A group of one rank, as torchrun would start it.
   const std::map<const char*, const char*> launcher{{"RANK", "0"},

@@ -19,7 +19,7 @@ TEST_CASE("a session beats when its scheduler answers, and not while it does not
 }
 
 TEST_CASE(
-    "in a group a session beats when both its scheduler and its member work, and not for one of them alone") {
+    "in a group a session beats when both its scheduler and its member work, and not for one of them only") {
   pulse p;
   p.begins();
   p.member_stepped();
@@ -33,7 +33,7 @@ TEST_CASE(
   CHECK(p.beats() == 2);
 }
 
-TEST_CASE("a member that has ended is not missed") {
+TEST_CASE("a session beats without a member that has ended") {
   pulse p;
   p.begins();
   p.member_stepped();

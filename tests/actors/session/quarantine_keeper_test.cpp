@@ -51,7 +51,7 @@ std::size_t entries_in(const std::string& file) {
 
 }  // namespace
 
-TEST_CASE("what is kept is in the file when the keeper is closed, and the next one knows it") {
+TEST_CASE("kept samples are in the file after the keeper is closed, and the next keeper finds them") {
   const place here;
   quarantine_keeper keeper(here.file(), "photos");
   REQUIRE(keeper.open("abc"));
@@ -66,7 +66,7 @@ TEST_CASE("what is kept is in the file when the keeper is closed, and the next o
   CHECK(known->front().sample == 8);
 }
 
-TEST_CASE("a quarantine file that another process has locked holds up neither the session nor its end") {
+TEST_CASE("a quarantine file locked by another process delays neither the session nor its end") {
   const place here;
   std::ofstream(here.file()).flush();
   const unique_fd holder(::open(here.file().c_str(), O_RDWR | O_CLOEXEC));
@@ -83,7 +83,7 @@ TEST_CASE("a quarantine file that another process has locked holds up neither th
   CHECK(entries_in(here.file()) == 0);
 }
 
-TEST_CASE("a FIFO in the place of the quarantine file is refused and not waited for") {
+TEST_CASE("a FIFO in place of the quarantine file is refused without waiting") {
   const place here;
   REQUIRE(::mkfifo(here.file().c_str(), 0600) == 0);
   quarantine_keeper keeper(here.file(), "photos");

@@ -96,7 +96,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "a rank's own state goes on with its own layout only, a group's with any, also from an entered epoch") {
+    "a rank's own state resumes only with its own layout, a group's with any, also from an entered epoch") {
   std::map<std::pair<std::uint64_t, std::uint64_t>, int> times;
   const auto state = run_group({1, 8}, {}, 5, times).state;
   std::vector<std::byte> own;
@@ -143,7 +143,7 @@ TEST_CASE("the epoch that a group's state entered begins there again, and in ful
   CHECK(count(1) == 101);
 }
 
-TEST_CASE("ranks that stand at different steps have no common state") {
+TEST_CASE("ranks at different steps have no common state") {
   std::vector<std::vector<std::byte>> states;
   for (const std::uint32_t rank : {0U, 1U}) {
     session_options options = quietly();

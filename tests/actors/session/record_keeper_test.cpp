@@ -111,7 +111,7 @@ TEST_CASE("the end writes everything that happened until then, once") {
   CHECK_FALSE(control::find_records().at(0).live);
 }
 
-TEST_CASE("a record that grows too large is written again, with the newest of everything") {
+TEST_CASE("a record that grows too large is rewritten with the newest of everything") {
   constexpr std::size_t limit = 256 * 1024;
   made_up s;
   session::record_keeper keeper(s.source(limit));

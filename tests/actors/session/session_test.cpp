@@ -99,7 +99,8 @@ TEST_CASE("the first demand starts exactly the configured number of workers") {
   CHECK(eventually([] { return children().size() == 3; }));
 }
 
-TEST_CASE("leaving the loop after one batch has prepared no more than the prefetch bound, and nobody stays") {
+TEST_CASE(
+    "leaving the loop after one batch leaves no process behind and at most the prefetch bound prepared") {
   config c = small(2);
   c.dataset.samples = 10'000;
   c.loader.slots_per_worker = 2;
@@ -195,7 +196,7 @@ TEST_CASE("an epoch can be iterated with for, again, and out of order, and is al
   CHECK(samples_of(session.epoch(1)) != first);
 }
 
-TEST_CASE("several sessions live side by side and do not notice each other") {
+TEST_CASE("several sessions run at the same time without affecting each other") {
   config other = small();
   other.sampler.seed = 7;
   const auto expected = digests_of(small());
@@ -212,7 +213,7 @@ TEST_CASE("several sessions live side by side and do not notice each other") {
   CHECK(b.report().epochs[1].digest == expected_other[1]);
 }
 
-TEST_CASE("one session leaves nothing behind for the next: no descriptor, thread, child or memory of it") {
+TEST_CASE("a closed session leaves no descriptor, thread, child or memory behind") {
   const auto expected = digests_of(small());
   const std::size_t descriptors = entries_of("/proc/self/fd");
   const std::size_t threads = entries_of("/proc/self/task");
@@ -241,7 +242,7 @@ TEST_CASE("a running session is destroyed within half a second, also when its wo
   CHECK(children().empty());
 }
 
-TEST_CASE("the program's signal handlers, mask and SIGCHLD are left alone") {
+TEST_CASE("a session does not change the program's signal handlers, mask or SIGCHLD") {
   static volatile std::sig_atomic_t hits = 0;
   struct sigaction mine {};
   mine.sa_handler = [](int) { hits = hits + 1; };
@@ -276,7 +277,7 @@ TEST_CASE("a child of the program's own is not reaped by the library") {
   CHECK(WEXITSTATUS(status) == 42);
 }
 
-TEST_CASE("a program that ignores SIGCHLD gets its stream all the same; deaths have no known cause") {
+TEST_CASE("a program that ignores SIGCHLD still gets its stream; deaths have no known cause") {
   const auto old = ::signal(SIGCHLD, SIG_IGN);
   config c = small(2);
   c.dataset.faults = {{5, fault_kind::segv, 1, 1.0}};
@@ -309,7 +310,7 @@ TEST_CASE("stop from another thread ends the loop, and the report says stopped")
   CHECK(session.report().batches == batches);
 }
 
-TEST_CASE("after the end there is nothing more, again and again") {
+TEST_CASE("after the end of the stream every further request returns nothing") {
   Session session(small(), quietly());
   while (session.next()) {
   }
@@ -330,7 +331,7 @@ TEST_CASE("a batch that is used the wrong way says so") {
   CHECK_THROWS_AS(batch->rows(), error);
 }
 
-TEST_CASE("a batch that outlives its session is empty of memory and says so") {
+TEST_CASE("a batch that outlives its session has no memory and reports that") {
   std::optional<Batch> batch;
   {
     Session session(small(), quietly());
@@ -378,7 +379,7 @@ TEST_CASE("a state taken in the middle resumes exactly there, in another session
   CHECK(report.epochs[0].digest == whole[1]);
 }
 
-TEST_CASE("nonsense given as a state is refused at construction") {
+TEST_CASE("a nonsensical state is refused at construction") {
   const std::vector<std::byte> nonsense(100, std::byte{7});
   session_options options = quietly();
   options.state = nonsense;
@@ -443,7 +444,7 @@ TEST_CASE("a resumed session that never opens its stream gives back the state th
   CHECK(session.state() == saved);
 }
 
-TEST_CASE("a scheduler that does not answer makes state() an error, and what follows is right again") {
+TEST_CASE("state() fails while the scheduler does not answer, and later calls are right again") {
   config c = small(1);
   c.log.level = log_level::warn;
   c.dataset.faults = {{3, fault_kind::raise, 0, 1.0}};
@@ -476,7 +477,8 @@ TEST_CASE("a scheduler that does not answer makes state() an error, and what fol
 }
 
 TEST_CASE(
-    "a thread that asks for state and report while the session closes gets answers, the last one for ever") {
+    "a thread that requests state and report while the session closes gets answers, the last one "
+    "permanently") {
   for (int round = 0; round < 20; ++round) {
     Session session(small(), quietly());
     for (int i = 0; i < 3; ++i) REQUIRE(session.next());
@@ -506,7 +508,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "an epoch that was left and is iterated again is reported whole, and resumes from its second pass") {
+    "an epoch iterated again after an early exit is reported complete, and resumes from its second pass") {
   const auto whole = digests_of(small());
   std::vector<std::byte> state;
   {

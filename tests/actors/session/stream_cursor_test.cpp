@@ -31,7 +31,7 @@ constexpr schedule::stream_range epoch_1{5, 10};
 
 }  // namespace
 
-TEST_CASE("an epoch that follows is gone on with, another one is sought, and each ends at its end") {
+TEST_CASE("the next epoch continues the stream, any other one seeks, and each ends at its end") {
   open_cursor c;
   CHECK(c.cursor.step_in(epoch_0, true) == next_step::take);
   CHECK(c.cursor.step_in(epoch_1, true) == next_step::seek);
@@ -45,7 +45,7 @@ TEST_CASE("an epoch that follows is gone on with, another one is sought, and eac
   CHECK(c.cursor.everything_taken());
 }
 
-TEST_CASE("who waits for the first epoch may be called away, and waits again") {
+TEST_CASE("a wait for the first epoch can be interrupted and repeated") {
   stream_cursor cursor(2);
   int calls = 0;
   const auto look = [&] {
@@ -57,7 +57,7 @@ TEST_CASE("who waits for the first epoch may be called away, and waits again") {
   CHECK(calls == 3);
 }
 
-TEST_CASE("an epoch that was left in the middle begins at its first batch when it is begun again") {
+TEST_CASE("an epoch left in the middle starts at its first batch when iterated again") {
   open_cursor c;
   c.take(3);
   CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);
@@ -74,7 +74,7 @@ TEST_CASE("an epoch that was left in the middle begins at its first batch when i
   CHECK_FALSE(c.cursor.end());
 }
 
-TEST_CASE("an epoch behind those of the config is prepared to its own end") {
+TEST_CASE("an epoch after the config's last one is prepared to its own end") {
   open_cursor c;
   const auto order = c.cursor.begin_seek({20, 25});
   CHECK(order.range.first == 20);
@@ -84,8 +84,7 @@ TEST_CASE("an epoch behind those of the config is prepared to its own end") {
   CHECK(c.cursor.step_in({20, 25}, false) == next_step::stream_over);
 }
 
-TEST_CASE(
-    "a stream that entered an epoch in its middle begins it there, and forgets that when it goes back") {
+TEST_CASE("a stream that entered an epoch in the middle starts it there, but not after seeking back") {
   // 20 samples in batches of 4; epoch 1 is entered at position 10: batches 2, 3 and 4 are left of it.
   plan_settings settings{.samples = 20, .seed = 1, .batch_size = 4};
   settings.entered_epoch = 1;
@@ -103,7 +102,7 @@ TEST_CASE(
   CHECK(cursor.begin_seek(*cursor.wait_for_epoch(0)).plan == nullptr);
 }
 
-TEST_CASE("only the range that was begun last may go on") {
+TEST_CASE("only the newest range may continue") {
   open_cursor c;
   std::uint64_t one = 0;
   std::uint64_t other = 0;
@@ -115,8 +114,7 @@ TEST_CASE("only the range that was begun last may go on") {
   CHECK_THROWS_AS(c.cursor.enter(1, other), error);
 }
 
-TEST_CASE(
-    "who waits for a stream that never opens is let go, and who waits for one that does gets its epoch") {
+TEST_CASE("a wait for a stream that never opens ends, and one for a stream that opens gets its epoch") {
   stream_cursor never(2);
   std::optional<schedule::stream_range> range = epoch_0;
   std::jthread waiting([&] { range = never.wait_for_epoch(0); });
@@ -129,7 +127,7 @@ TEST_CASE(
   CHECK_THROWS_AS(c.cursor.wait_for_epoch(~std::uint64_t{0}), error);
 }
 
-TEST_CASE("everything is taken only at the end of the last epoch of the config, wherever the range ends") {
+TEST_CASE("everything has been taken only at the end of the config's last epoch, wherever the range ends") {
   open_cursor c({0, 3});
   c.take(3);
   CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);  // only the next call learns that no more

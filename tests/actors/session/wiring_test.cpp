@@ -6,7 +6,7 @@
 using namespace penstock;
 using namespace std::chrono_literals;
 
-TEST_CASE("workers are not too few while they may still be starting") {
+TEST_CASE("workers that may still be starting do not count as too few") {
   config c;
   CHECK(session::supervisor_settings_of(c, 2).rules.pool.min_ready_within == 60s);
   c.loader.hang.start_deadline = 5min;

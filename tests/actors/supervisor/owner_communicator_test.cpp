@@ -48,7 +48,7 @@ struct in_use {
 }  // namespace
 
 TEST_CASE(
-    "other ranks lose a communicator with a process that dies, not with one whose program has finished") {
+    "a process that dies costs other ranks their communicator, one whose program has finished does not") {
   in_use dies;
   const auto told = dies.one.ended(false).told;
   REQUIRE(told.size() == 2);
@@ -62,7 +62,7 @@ TEST_CASE(
   CHECK(abort.told[0].at == progress::aborted);
 }
 
-TEST_CASE("a delivery counts when its step is agreed, and its snapshot is kept then") {
+TEST_CASE("a delivery counts once its step is agreed, and its snapshot is then kept") {
   in_use rank;
   const auto first = rank.one.delivered(16, news_with("at 16"));
   CHECK(first.agreed.empty());
@@ -74,7 +74,7 @@ TEST_CASE("a delivery counts when its step is agreed, and its snapshot is kept t
   CHECK(agreed.held == steps{32});
 }
 
-TEST_CASE("a process that ends leaves its snapshots, and nothing that it delivered counts any more") {
+TEST_CASE("a process's snapshots outlive it, but its deliveries no longer count") {
   in_use rank;
   static_cast<void>(rank.one.delivered(16, news_with("at 16")));
   const auto lost = rank.one.ended(false);
@@ -116,7 +116,7 @@ TEST_CASE("a process that was started with an earlier snapshot than the agreed o
   CHECK(rank.one.introduced() == 16);
 }
 
-TEST_CASE("a process of a rank that was started anew counts what the group has agreed, without a snapshot") {
+TEST_CASE("a restarted rank's process counts what the group has agreed on, without a snapshot") {
   owner_communicator one(10s);
   static_cast<void>(one.introduced());
   static_cast<void>(one.ready());
@@ -128,7 +128,7 @@ TEST_CASE("a process of a rank that was started anew counts what the group has a
   CHECK(one.delivered(33, news_with("at 33")).agreed.empty());
 }
 
-TEST_CASE("an id is drawn by a process that lives to use it") {
+TEST_CASE("an id is drawn by the process that will use it") {
   in_use rank;
   static_cast<void>(rank.one.ordered(order(communicate::act::abort, 1), begin_of_time));
   static_cast<void>(rank.one.told({1, progress::aborted, {}}));
@@ -144,7 +144,7 @@ TEST_CASE("an id is drawn by a process that lives to use it") {
   CHECK(sends(make, communicate::act::make));
 }
 
-TEST_CASE("an id whose process is gone is given back: the group draws another") {
+TEST_CASE("an id whose process is gone is reported as broken, and the group draws another") {
   owner_communicator one(10s);
   static_cast<void>(one.introduced());
   static_cast<void>(one.ready());
@@ -162,7 +162,7 @@ TEST_CASE("an id whose process is gone is given back: the group draws another") 
   CHECK(sends(one.ordered(order(communicate::act::make, 2), begin_of_time), communicate::act::make));
 }
 
-TEST_CASE("a process that drew an id and has to go back before it is used gives it back") {
+TEST_CASE("an id is reported as broken if its process must be replaced before using it") {
   in_use rank;
   static_cast<void>(rank.one.delivered(16, news_with("at 16")));
   static_cast<void>(rank.one.ended(false));
@@ -178,7 +178,7 @@ TEST_CASE("a process that drew an id and has to go back before it is used gives 
   CHECK_FALSE(sends(rank.one.ready(), communicate::act::make));
 }
 
-TEST_CASE("an abort of what no process has is answered at once") {
+TEST_CASE("an abort of a communicator that no process has is answered at once") {
   owner_communicator one(10s);
   const auto answer = one.ordered(order(communicate::act::abort, 7), begin_of_time);
   REQUIRE(answer.told.size() == 1);
@@ -193,7 +193,7 @@ TEST_CASE("a process that does not answer an abort is replaced after three times
   CHECK_FALSE(rank.one.look(begin_of_time + 31s).replace);
 }
 
-TEST_CASE("when the group is over, everything that was delivered counts") {
+TEST_CASE("when the group has ended, every delivery counts") {
   in_use rank;
   static_cast<void>(rank.one.delivered(16, news_with("at 16")));
   const auto free = rank.one.ordered(order(communicate::act::free, 0), begin_of_time);

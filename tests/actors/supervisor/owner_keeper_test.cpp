@@ -104,7 +104,7 @@ class stage final : supervisor::keeper_news, supervisor::job_upload_news {
 
 }  // namespace
 
-TEST_CASE("an owner is told the config first, then its partitions, then the uploads") {
+TEST_CASE("an owner gets the config first, then its partitions, then the uploads") {
   stage s;
   told_owner owner;
   s.say(gpu_owner::attach_partition{3, nullptr, {}});
@@ -190,7 +190,7 @@ TEST_CASE("acknowledgements reach the scheduler in order; one out of order fence
   CHECK(s.failures.empty());
 }
 
-TEST_CASE("closing a whole stream tells the owner to finish and says when it is gone") {
+TEST_CASE("closing a complete stream makes the owner finish and reports when it is gone") {
   stage s;
   told_owner owner;
   s.be_ready(1, owner);
@@ -205,7 +205,7 @@ TEST_CASE("closing a whole stream tells the owner to finish and says when it is 
   CHECK(s.deaths.empty());
 }
 
-TEST_CASE("in a pool the owner gets results of jobs, and its answers go to the pool in order") {
+TEST_CASE("in a pool the owner gets job results, and its answers reach the pool in order") {
   stage s(stage::of::pool);
   told_owner owner;
   s.be_ready(1, owner);
@@ -231,7 +231,7 @@ TEST_CASE("in a pool the owner gets results of jobs, and its answers go to the p
   CHECK(s.scheduler.all<scheduler::slots_released>().empty());
 }
 
-TEST_CASE("an answer that an owner cannot have for a job yet fences it") {
+TEST_CASE("an impossible answer for a job fences the owner") {
   stage s(stage::of::pool);
   told_owner owner;
   s.be_ready(1, owner);
@@ -243,7 +243,7 @@ TEST_CASE("an answer that an owner cannot have for a job yet fences it") {
   CHECK(s.process->signals == std::vector{SIGKILL});
 }
 
-TEST_CASE("a job that kills two owners is named to the pool with both deaths, and the pool goes on") {
+TEST_CASE("a job that kills two owners is reported to the pool with both deaths, and the pool continues") {
   stage s(stage::of::pool);
   for (std::uint32_t incarnation = 1; incarnation <= 2; ++incarnation) {
     told_owner owner;
@@ -267,7 +267,7 @@ TEST_CASE("a job that kills two owners is named to the pool with both deaths, an
   CHECK(s.process->started.size() == 3);
 }
 
-TEST_CASE("what the owner's process says of page-locking is passed on") {
+TEST_CASE("the owner's report on page-locking is forwarded") {
   stage keeper;
   told_owner owner;
   keeper.be_ready(1, owner);

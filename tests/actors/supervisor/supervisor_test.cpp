@@ -91,7 +91,7 @@ constexpr auto signalled = process::exit_report::how::signalled;
 
 }  // namespace
 
-TEST_CASE("a worker is told its dataset, then its slots, and is handed to the scheduler when it is ready") {
+TEST_CASE("a worker gets its dataset, then its slots, and joins the scheduler when it is ready") {
   stage s;
   told_worker worker;
   REQUIRE(s.processes->started == std::vector{first});
@@ -103,7 +103,7 @@ TEST_CASE("a worker is told its dataset, then its slots, and is handed to the sc
   CHECK(s.scheduler.all<scheduler::worker_joined>()[0].slots == 2);
 }
 
-TEST_CASE("a worker that serves functions is announced with their names, and gets its slots like any other") {
+TEST_CASE("a worker with functions is announced with their names, and gets its slots like any other") {
   stage s;
   told_worker worker;
   s.spawned(first, worker);
@@ -122,7 +122,7 @@ TEST_CASE("a worker that serves functions is announced with their names, and get
   CHECK(s.processes->signals.at(0) == std::pair(first, SIGKILL));
 }
 
-TEST_CASE("jobs that are done where none are run end the worker") {
+TEST_CASE("a report of finished jobs from a dataset's worker ends the worker") {
   stage s;
   told_worker worker;
   s.be_ready(first, worker);
@@ -130,7 +130,7 @@ TEST_CASE("jobs that are done where none are run end the worker") {
   CHECK(s.processes->signals.at(0) == std::pair(first, SIGKILL));
 }
 
-TEST_CASE("a place is filled again only when the scheduler has decided the death") {
+TEST_CASE("a place is refilled only after the scheduler has decided the death") {
   stage s;
   told_worker worker;
   s.be_ready(first, worker);
@@ -144,7 +144,7 @@ TEST_CASE("a place is filled again only when the scheduler has decided the death
   CHECK(s.deaths.at(0).last_output == "last output");
 }
 
-TEST_CASE("a worker whose heart does not beat gets SIGABRT and SIGCONT, and SIGKILL 2 s later") {
+TEST_CASE("a worker without heartbeats gets SIGABRT and SIGCONT, and SIGKILL 2 s later") {
   stage s;
   told_worker worker;
   s.be_ready(first, worker);
@@ -158,7 +158,7 @@ TEST_CASE("a worker whose heart does not beat gets SIGABRT and SIGCONT, and SIGK
   CHECK(s.processes->signals.back() == std::pair(first, SIGKILL));
 }
 
-TEST_CASE("what an earlier incarnation says is not heard") {
+TEST_CASE("messages of an earlier incarnation are ignored") {
   stage s;
   told_worker worker;
   s.be_ready(first, worker);
@@ -168,7 +168,7 @@ TEST_CASE("what an earlier incarnation says is not heard") {
   CHECK(s.processes->signals.empty());
 }
 
-TEST_CASE("a worker that the scheduler fences is killed and its death is told as a breach of protocol") {
+TEST_CASE("a worker fenced by the scheduler is killed, and its death is reported as a protocol violation") {
   stage s;
   told_worker worker;
   s.be_ready(first, worker);
@@ -179,7 +179,7 @@ TEST_CASE("a worker that the scheduler fences is killed and its death is told as
   CHECK(s.deaths.at(0).cause == death_cause::protocol);
 }
 
-TEST_CASE("closing tells workers to stop and says once that all are gone") {
+TEST_CASE("closing makes workers stop and reports once that all are gone") {
   stage s(2);
   told_worker a;
   told_worker b;
@@ -198,7 +198,8 @@ TEST_CASE("closing tells workers to stop and says once that all are gone") {
   CHECK(s.processes->started.size() == 2);
 }
 
-TEST_CASE("a start that is refused because the program is missing ends the run; another one is tried again") {
+TEST_CASE(
+    "a start that fails because the program is missing ends the run; any other failed start is retried") {
   stage s;
   s.say(supervisor::start_refused{first, {errc::system, "no descriptors", 24}});
   s.world.pass(1s);
@@ -207,7 +208,7 @@ TEST_CASE("a start that is refused because the program is missing ends the run; 
   CHECK(s.failures.at(0).message == "no such program");
 }
 
-TEST_CASE("the sacrificial worker is started when the scheduler wants it, and joins as one") {
+TEST_CASE("the sacrificial worker starts when the scheduler requests it, and joins as one") {
   stage s;
   told_worker alone;
   s.say(supervisor::want_sacrificial{true});

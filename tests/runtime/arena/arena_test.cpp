@@ -38,7 +38,7 @@ int signal_of_write(volatile std::byte* where) {
 
 }  // namespace
 
-TEST_CASE("slots lie behind each other with a page between them") {
+TEST_CASE("slots lie one after another with a page between them") {
   STATIC_REQUIRE(small.slot_mapped_bytes() == 12'288);
   STATIC_REQUIRE(small.slot_offset(1) == 16'384);
   STATIC_REQUIRE(small.partition_offset(1) == 3 * 16'384);
@@ -73,7 +73,7 @@ TEST_CASE("a sealed arena can be neither shrunk nor grown") {
   CHECK(::ftruncate(memory.fd(), 1 << 20) == -1);
 }
 
-TEST_CASE("the arena does not leak into programs that are executed") {
+TEST_CASE("executed programs do not inherit the arena") {
   auto memory = sealed(small);
   CHECK((::fcntl(memory.fd(), F_GETFD) & FD_CLOEXEC) != 0);
 }

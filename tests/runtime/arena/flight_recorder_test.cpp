@@ -10,7 +10,7 @@
 using namespace penstock;
 using namespace penstock::arena;
 
-TEST_CASE("a flight state survives its way through one word") {
+TEST_CASE("a flight state survives encoding in one word") {
   for (const flight_state s :
        {flight_state{}, flight_state{phase::loading, 1023, 1'048'575, generation_mask},
         flight_state{phase::checking, 1, 0, 1}, flight_state{phase::setup, 0, 77, 12345}}) {
@@ -30,7 +30,7 @@ TEST_CASE("the session reads what the worker published last, with the sample's n
   CHECK(all->read(1).state == flight_state{});
 }
 
-TEST_CASE("a new phase keeps the sample, rest forgets it") {
+TEST_CASE("a new phase keeps the sample, rest() clears it") {
   auto all = flight_recorders::create(1);
   REQUIRE(all);
   auto worker = flight_writer::map(all->fd(), 0);
@@ -98,7 +98,7 @@ TEST_CASE("a name of any length is kept as far as it fits") {
   CHECK(all->read(0).sample_name == std::string(500, 'x'));
 }
 
-TEST_CASE("a cleared recorder says nothing about the incarnation before") {
+TEST_CASE("a cleared recorder shows nothing of the previous incarnation") {
   auto all = flight_recorders::create(2);
   REQUIRE(all);
   auto worker = flight_writer::map(all->fd(), 1);
@@ -110,7 +110,7 @@ TEST_CASE("a cleared recorder says nothing about the incarnation before") {
   CHECK(all->read(1).heartbeats == 0);
 }
 
-TEST_CASE("a wait in progress counts, and one that is over counts once") {
+TEST_CASE("a wait in progress counts, and a finished one counts once") {
   using namespace std::chrono_literals;
   auto all = flight_recorders::create(1);
   REQUIRE(all);
@@ -128,7 +128,7 @@ TEST_CASE("a wait in progress counts, and one that is over counts once") {
   CHECK(all->read(0).waited_until(start + 30s) == 0ns);
 }
 
-TEST_CASE("no wait is counted twice, whenever a reader looks") {
+TEST_CASE("no wait is counted twice, whenever it is read") {
   using namespace std::chrono_literals;
   auto all = flight_recorders::create(1);
   REQUIRE(all);

@@ -31,7 +31,7 @@ TEST_CASE("type, text and traceback come back as they were") {
   }
 }
 
-TEST_CASE("what is too long is cut and says so; of a traceback the middle goes") {
+TEST_CASE("overlong texts are cut and marked; a traceback loses its middle") {
   std::string trace;
   for (int i = 0; i < 20'000; ++i) trace += "frame " + std::to_string(i) + "\n";
   const job_exception_text whole{std::string(10'000, 't'), std::string(100'000, 'x'), trace};
@@ -44,7 +44,7 @@ TEST_CASE("what is too long is cut and says so; of a traceback the middle goes")
   CHECK(read.traceback.find("[...]") != std::string::npos);
 }
 
-TEST_CASE("an error takes no more room than there is, and gives up its traceback first") {
+TEST_CASE("an error fits the available space and loses its traceback first") {
   const job_exception_text whole{"std::runtime_error", std::string(300, 'x'), std::string(500, 'b')};
   for (std::size_t room = 0; room < 1000; ++room) {
     const auto written = as_bytes(whole, room);
@@ -57,7 +57,7 @@ TEST_CASE("an error takes no more room than there is, and gives up its traceback
   CHECK(job_exception_from({})->text == "it failed, and there was no room left to say how");
 }
 
-TEST_CASE("cut, overlong and stray bytes are refused") {
+TEST_CASE("truncated, overlong and extra bytes are refused") {
   const auto good = as_bytes({"T", "text", ""}, plenty);
   for (std::size_t cut = 1; cut < good.size(); ++cut)
     CHECK_FALSE(job_exception_from(std::span(good).first(cut)));
@@ -71,7 +71,7 @@ TEST_CASE("cut, overlong and stray bytes are refused") {
   CHECK_FALSE(job_exception_from(long_type));
 }
 
-TEST_CASE("random bytes are answered") {
+TEST_CASE("random bytes are parsed or refused without a crash") {
   std::mt19937 random(20261122);
   const auto good = as_bytes({"std::logic_error", "an argument", "somewhere"}, plenty);
   for (int i = 0; i < 50'000; ++i) {

@@ -55,7 +55,7 @@ constexpr steady_time noon{12h};
 
 }  // namespace
 
-TEST_CASE("the worker reads what the session has written, each argument at a multiple of 64 bytes") {
+TEST_CASE("the worker reads what the session wrote, each argument at a multiple of 64 bytes") {
   slot_memory memory(4096);
   const job_slot slot = memory.slot();
   slot.write(7, std::vector<job_order>{
@@ -77,7 +77,7 @@ TEST_CASE("the worker reads what the session has written, each argument at a mul
   for (const std::uint32_t row : {0U, 1U, 2U}) CHECK(slot.read(row)->argument_offset % job_alignment == 0);
 }
 
-TEST_CASE("the session reads how a row went, and when") {
+TEST_CASE("the session reads a row's outcome and times") {
   slot_memory memory(4096);
   const job_slot slot = memory.slot();
   slot.write(1, orders(3));
@@ -98,7 +98,7 @@ TEST_CASE("the session reads how a row went, and when") {
   CHECK(slot.read(2)->state == row_state::waiting);
 }
 
-TEST_CASE("a lease takes the bytes that were counted before, and results begin behind them") {
+TEST_CASE("a lease takes the number of bytes computed in advance, and results begin after them") {
   for (const std::uint32_t rows : {1U, 2U, 7U, 256U}) {
     std::vector<std::uint64_t> sizes;
     std::vector<std::string> arguments;
@@ -122,14 +122,14 @@ TEST_CASE("a lease takes the bytes that were counted before, and results begin b
   }
 }
 
-TEST_CASE("a table of no rows is one, and results begin behind its header") {
+TEST_CASE("a table without rows is valid, and results begin after its header") {
   slot_memory memory(256);
   memory.slot().write(3, {});
   CHECK(memory.slot().rows(3).value() == 0);
   CHECK(memory.slot().first_result(0).value() == job_table_bytes(0));
 }
 
-TEST_CASE("a revoked row never begins, and one that has begun is not revoked") {
+TEST_CASE("a revoked row never starts, and a started row cannot be revoked") {
   slot_memory memory(1024);
   const job_slot slot = memory.slot();
   slot.write(1, orders(2));
@@ -144,7 +144,7 @@ TEST_CASE("a revoked row never begins, and one that has begun is not revoked") {
   CHECK(slot.read(1)->state == row_state::finished);
 }
 
-TEST_CASE("a session that revokes while a worker begins: each row is won by one of them") {
+TEST_CASE("when a session revokes a row that its worker starts, exactly one of them succeeds") {
   constexpr std::uint32_t rows = 256;
   slot_memory memory(64 * 1024);
   const job_slot slot = memory.slot();
@@ -177,7 +177,7 @@ TEST_CASE("a session that revokes while a worker begins: each row is won by one 
   }
 }
 
-TEST_CASE("a result is there when its row says so") {
+TEST_CASE("a result is complete when its row says so") {
   slot_memory memory(4096);
   const job_slot slot = memory.slot();
   for (std::uint32_t round = 1; round <= 2000; ++round) {
@@ -196,7 +196,7 @@ TEST_CASE("a result is there when its row says so") {
   }
 }
 
-TEST_CASE("a guard word behind a result shows how far it was overrun") {
+TEST_CASE("a guard word after a result shows how far it was overrun") {
   slot_memory memory(2048);
   const job_slot slot = memory.slot();
   constexpr std::uint64_t place = 1024;
@@ -214,7 +214,7 @@ TEST_CASE("a guard word behind a result shows how far it was overrun") {
   }
 }
 
-TEST_CASE("a result may fill the slot up to its guard word, and the next one begins behind that") {
+TEST_CASE("a result may fill the slot up to its guard word, and the next one begins after that") {
   slot_memory memory(2048);
   const job_slot slot = memory.slot();
   CHECK(slot.room_from(1024) == 1024 - job_guard_bytes);
@@ -274,7 +274,7 @@ TEST_CASE("a result that does not lie within the slot is refused, whatever the s
   }
 }
 
-TEST_CASE("a state that no row has is refused") {
+TEST_CASE("an invalid row state is refused") {
   slot_memory memory(1024);
   const job_slot slot = memory.slot();
   slot.write(1, orders(1));

@@ -68,7 +68,7 @@ TEST_CASE("a v1 memory controller is read too, and its no-limit number is none")
   CHECK(limits[0].available == MiB);
 }
 
-TEST_CASE("a machine that says nothing sets no limit") {
+TEST_CASE("a machine that reports nothing sets no limit") {
   const fake_root root;
   CHECK(memory_limits(root.path()).empty());
   CHECK(check_memory(need(1), {}));
@@ -87,7 +87,7 @@ TEST_CASE("too little memory is refused with both numbers, the limit's name and 
         "lower [loader] workers");
 }
 
-TEST_CASE("a limit on file sizes is an error before it is a signal") {
+TEST_CASE("a limit on file sizes causes an error rather than a signal") {
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   rlimit tight = before;

@@ -25,7 +25,7 @@ void pass(batch_times& times, stream_position position, std::chrono::millisecond
 
 }  // namespace
 
-TEST_CASE("a batch that was released is read back with all its stamps, in the order of releases") {
+TEST_CASE("released batches are read back with all their timestamps, in the order of release") {
   batch_times times(16);
   pass(times, 12, 0ms);
   pass(times, 11, 20ms);
@@ -42,7 +42,7 @@ TEST_CASE("a batch that was released is read back with all its stamps, in the or
   CHECK(times.under_way().empty());
 }
 
-TEST_CASE("a batch under way is where its last stamp says, and a new lease begins its way again") {
+TEST_CASE("a batch in progress is at its last timestamp's stage, and a new lease restarts it") {
   batch_times times(16);
   times.lease(batch(5), at(0ms));
   CHECK(times.under_way().at(0).reached() == batch_stage::leased);
@@ -63,7 +63,7 @@ TEST_CASE("the ring forgets the oldest batches and ignores stamps of forgotten o
   CHECK(times.released() == 10);
 }
 
-TEST_CASE("a worker that says it took longer than it had the lease is believed as far as it can be true") {
+TEST_CASE("a worker's busy time longer than its lease is limited to the lease") {
   batch_times times(4);
   times.lease(batch(0), at(10ms));
   times.note_loaded(0, 24h, at(15ms));

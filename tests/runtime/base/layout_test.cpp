@@ -27,7 +27,7 @@ TEST_CASE("tensors do not overlap and begin on aligned offsets") {
   }
 }
 
-TEST_CASE("the largest tensor lies last, so that a short batch is a short copy") {
+TEST_CASE("the largest tensor is last, so that a short batch is a short copy") {
   const auto layout = lay_out(std::vector{image, label, crop}, 100);
   REQUIRE(layout);
   CHECK(layout->tensors[0].offset > layout->tensors[1].offset);
@@ -59,7 +59,7 @@ TEST_CASE("a description that cannot be a batch is refused with the reason") {
         std::string::npos);
 }
 
-TEST_CASE("a tensor with lengths brings a tensor of lengths behind those of the description") {
+TEST_CASE("a tensor with lengths adds a tensor of lengths after those of the description") {
   const tensor_spec tokens{"tokens", dtype::uint16, {10, 2}, tensor_role::data, length_rule::batch_maximum};
   const auto layout = lay_out(std::vector{tokens, label}, 5);
   REQUIRE(layout);

@@ -63,7 +63,7 @@ class files_of_at_most {
 
 }  // namespace
 
-TEST_CASE("wherever a full disk cuts a line off, nothing of it stays and later lines are whole") {
+TEST_CASE("wherever a full disk cuts a line, none of it remains and later lines are complete") {
   const std::string line = "the second line\n";
   for (std::size_t fits = 0; fits < line.size(); ++fits) {
     const lines_on_disk disk;
@@ -79,7 +79,7 @@ TEST_CASE("wherever a full disk cuts a line off, nothing of it stays and later l
   }
 }
 
-TEST_CASE("half a line that cannot be taken back is ended before the next one") {
+TEST_CASE("an incomplete line that cannot be removed is ended before the next one") {
   const lines_on_disk disk;
   // Not open for reading: it cannot see whether the end of the file is its own.
   line_file lines(disk.open(O_WRONLY));
@@ -93,7 +93,7 @@ TEST_CASE("half a line that cannot be taken back is ended before the next one") 
   CHECK(disk.text() == "firs\nsecond\nthird\n");
 }
 
-TEST_CASE("half a line that a crash left is ended before the first line of the next process") {
+TEST_CASE("an incomplete line left by a crash is ended before the next process's first line") {
   const lines_on_disk disk;
   disk.write("whole\nha");
   line_file lines(disk.open());
@@ -103,7 +103,7 @@ TEST_CASE("half a line that a crash left is ended before the first line of the n
   CHECK(empty_at_first.append("x\n") == 0);
 }
 
-TEST_CASE("a file that was cut after a whole line goes on with the next one") {
+TEST_CASE("a file cut after a complete line continues with the next one") {
   const lines_on_disk disk;
   disk.write("whole\nha");
   line_file lines(disk.open());
@@ -112,7 +112,7 @@ TEST_CASE("a file that was cut after a whole line goes on with the next one") {
   CHECK(disk.text() == "whole\nnext\n");
 }
 
-TEST_CASE("a pipe takes lines as they are") {
+TEST_CASE("a pipe gets lines unchanged") {
   std::array<int, 2> ends{};
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
   const unique_fd read_end(ends[0]);

@@ -42,7 +42,7 @@ TEST_CASE("a file with sealed contents can be read and not written") {
   CHECK(read.bytes()[3] == std::byte{'d'});
 }
 
-TEST_CASE("what is written to a copy-on-write mapping stays out of the file") {
+TEST_CASE("writes to a copy-on-write mapping do not reach the file") {
   const auto file = create_memory_file("test", "a file");
   REQUIRE(file);
   REQUIRE(::write(file->get(), "abcd", 4) == 4);
@@ -56,7 +56,7 @@ TEST_CASE("what is written to a copy-on-write mapping stays out of the file") {
   CHECK(others.bytes()[0] == std::byte{'a'});
 }
 
-TEST_CASE("only a memory file can be sealed, and the refusal says what was being sealed") {
+TEST_CASE("only a memory file can be sealed, and the error says what was being sealed") {
   const unique_fd file(::open("/dev/null", O_RDWR | O_CLOEXEC));
   const auto refused = seal_memory_file(file.get(), seal::size, "the dataset's index");
   REQUIRE_FALSE(refused);
@@ -66,7 +66,7 @@ TEST_CASE("only a memory file can be sealed, and the refusal says what was being
   CHECK_FALSE(is_sealed(-1, seal::size));
 }
 
-TEST_CASE("a mapping that was moved from is empty, and the memory stays with the new one") {
+TEST_CASE("a moved-from mapping is empty, and the new one keeps the memory") {
   mapping first = map_anonymous(4096);
   REQUIRE(first);
   first.bytes()[0] = std::byte{1};

@@ -18,7 +18,7 @@ bool look(patient_deadline& watched, steady_time from, int times) {
 
 }  // namespace
 
-TEST_CASE("a deadline that is watched in time is over when its time is, and not before") {
+TEST_CASE("a deadline polled in time expires at its time and not before") {
   patient_deadline watched(30s, 1s);
   watched.restart(begin);
   CHECK_FALSE(look(watched, begin, 30));
@@ -26,7 +26,7 @@ TEST_CASE("a deadline that is watched in time is over when its time is, and not 
   CHECK(watched.counted() == 31s);
 }
 
-TEST_CASE("a watcher that slept for longer than the limit does not take that for the limit") {
+TEST_CASE("a poller that slept for longer than the limit does not count that time") {
   for (const nanoseconds pause : {nanoseconds(33s), nanoseconds(1h), nanoseconds(1000h)}) {
     patient_deadline watched(30s, 1s);
     watched.restart(begin);
@@ -39,7 +39,7 @@ TEST_CASE("a watcher that slept for longer than the limit does not take that for
   }
 }
 
-TEST_CASE("a watcher that is a little late each time counts all of the time") {
+TEST_CASE("a poller that is slightly late each time counts all of the time") {
   patient_deadline watched(30s, 1s);
   watched.restart(begin);
   int looks = 1;
@@ -47,7 +47,7 @@ TEST_CASE("a watcher that is a little late each time counts all of the time") {
   CHECK(looks == 16);  // 15 x 1.9 s = 28.5 s
 }
 
-TEST_CASE("what moves begins anew") {
+TEST_CASE("progress restarts the deadline") {
   patient_deadline watched(30s, 1s);
   watched.restart(begin);
   CHECK_FALSE(look(watched, begin, 30));
@@ -56,7 +56,7 @@ TEST_CASE("what moves begins anew") {
   CHECK(watched.is_over(begin + 61s));
 }
 
-TEST_CASE("a time that goes back counts as none") {
+TEST_CASE("a time that goes backwards counts as zero") {
   patient_deadline watched(30s, 1s);
   watched.restart(begin);
   CHECK_FALSE(watched.is_over(begin - 100s));

@@ -47,7 +47,7 @@ void put(const std::string& path, std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("a replaced file has the new contents, the old permissions, and no other file stays beside it") {
+TEST_CASE("a replaced file has the new contents and the old permissions, and no temporary file remains") {
   const scratch_folder folder;
   const std::string path = folder.file("state");
   REQUIRE(replace_file(path, "first"));
@@ -64,7 +64,7 @@ TEST_CASE("a replaced file has the new contents, the old permissions, and no oth
   CHECK(folder.entries() == 1);
 }
 
-TEST_CASE("a link that somebody laid where the temporary file would lie is not followed") {
+TEST_CASE("a link planted at the temporary file's path is not followed") {
   const scratch_folder folder;
   const std::string precious = folder.file("precious");
   put(precious, "mine");
@@ -77,7 +77,7 @@ TEST_CASE("a link that somebody laid where the temporary file would lie is not f
   CHECK(text_of(folder.file("state")) == "new");
 }
 
-TEST_CASE("a path that is a link replaces the file that it leads to, and stays a link") {
+TEST_CASE("replacing through a link replaces its target and keeps the link") {
   const scratch_folder folder;
   put(folder.file("real"), "old");
   fs::create_symlink("real", folder.file("link"));
@@ -86,8 +86,7 @@ TEST_CASE("a path that is a link replaces the file that it leads to, and stays a
   CHECK(text_of(folder.file("real")) == "new");
 }
 
-TEST_CASE(
-    "what is no regular file is refused, and so is a folder that is not there, before anything is written") {
+TEST_CASE("a non-regular file or a missing folder is refused before anything is written") {
   const scratch_folder folder;
   const auto device = replace_file("/dev/null", "text");
   REQUIRE_FALSE(device);
@@ -100,7 +99,7 @@ TEST_CASE(
   CHECK(folder.entries() == 0);
 }
 
-TEST_CASE("a file that cannot be written leaves the old one and no temporary file") {
+TEST_CASE("a failed write leaves the old file and no temporary one") {
   const scratch_folder folder;
   put(folder.file("state"), "old");
   // A name that is valid, but too long for the temporary file's suffix.
@@ -111,7 +110,7 @@ TEST_CASE("a file that cannot be written leaves the old one and no temporary fil
   CHECK(folder.entries() == 2);
 }
 
-TEST_CASE("threads that replace one file at the same time leave it whole, as one of them wrote it") {
+TEST_CASE("threads that replace one file at the same time leave one thread's complete version") {
   const scratch_folder folder;
   const std::string path = folder.file("state");
   {

@@ -11,7 +11,7 @@ constexpr steady_time first_look{1h};
 
 }  // namespace
 
-TEST_CASE("a running clock counts all time of a process that looks often enough") {
+TEST_CASE("a running clock counts all time of a process that reads it often enough") {
   running_clock clock(first_look, 100ms);
   steady_time now = first_look;
   for (int i = 0; i < 100; ++i) clock.look(now += 150ms);
@@ -19,7 +19,7 @@ TEST_CASE("a running clock counts all time of a process that looks often enough"
   CHECK(clock.stood_still() == 0s);
 }
 
-TEST_CASE("a running clock counts two intervals of the time in which its process stood still") {
+TEST_CASE("a running clock counts two intervals of the time in which its process was suspended") {
   running_clock clock(first_look, 100ms);
   CHECK(clock.look(first_look + 1h) == first_look + 200ms);
   CHECK(clock.stood_still() == 1h - 200ms);

@@ -22,7 +22,7 @@ TEST_CASE("long text is cut between characters") {
   CHECK(shortened("ééééé", 8) == "éé...");
 }
 
-TEST_CASE("the nearest name is offered only when it is near") {
+TEST_CASE("the nearest name is suggested only when it is close") {
   constexpr std::array<std::string_view, 3> names{"workers", "slots_per_worker", "start"};
   CHECK(nearest_name("worker", names) == "workers");
   CHECK(nearest_name("wokrers", names) == "workers");

@@ -28,7 +28,7 @@ std::string text_of_what(Throw act) {
 
 }  // namespace
 
-TEST_CASE("an exception is named with its type, unless its text was written for people") {
+TEST_CASE("an exception is described with its type, unless its text was written for people") {
   CHECK(text_of_what([] { throw std::out_of_range("map::at"); }) == "std::out_of_range: map::at");
   CHECK(text_of_what([] { throw torn_page("page 7"); }).ends_with("torn_page: page 7"));
   CHECK(text_of_what([] { throw std::runtime_error("the line has 300 bytes"); }) == "the line has 300 bytes");
@@ -38,13 +38,13 @@ TEST_CASE("an exception is named with its type, unless its text was written for 
         "std::logic_error: an exception without a message");
 }
 
-TEST_CASE("what is no std::exception is named with its type, and with its text if it is one") {
+TEST_CASE("a thrown non-exception is described with its type, and with its text if it is one") {
   CHECK(text_of_what([] { throw 7; }) == "int: an exception that is not a std::exception");
   CHECK(text_of_what([] { throw std::string("no such page"); }) == "no such page");
   CHECK(text_of_what([] { throw "no such book"; }) == "no such book");
 }
 
-TEST_CASE("nested exceptions are told from the outermost to the innermost") {
+TEST_CASE("nested exceptions are described from the outermost to the innermost") {
   const auto act = [] {
     try {
       throw std::runtime_error("no such file");

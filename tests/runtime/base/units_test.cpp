@@ -33,7 +33,7 @@ TEST_CASE("a size without a number, a unit or room is refused with what to write
         "'x' is not a unit of a duration: one of d, h, m, s, ms, us, ns");
 }
 
-TEST_CASE("what is printed for a config file reads back as the same value") {
+TEST_CASE("a value printed for a config file reads back unchanged") {
   for (const std::uint64_t bytes :
        {0ULL, 1ULL, 1023ULL, 1024ULL, 64ULL << 20U, 3ULL << 29U, 12345678901ULL}) {
     CHECK(parse_bytes(bytes_as_config(bytes)) == bytes);
@@ -44,7 +44,7 @@ TEST_CASE("what is printed for a config file reads back as the same value") {
   }
 }
 
-TEST_CASE("people read sizes and times in the unit that fits") {
+TEST_CASE("sizes and times are printed for people in a fitting unit") {
   CHECK(bytes_for_people(812) == "812 B");
   CHECK(bytes_for_people(1536) == "1.50 KiB");
   CHECK(bytes_for_people(64 * MiB) == "64.0 MiB");

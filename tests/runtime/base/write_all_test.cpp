@@ -32,7 +32,7 @@ void do_nothing(int) {}
 
 }  // namespace
 
-TEST_CASE("what does not fit into a pipe at once arrives whole, though signals interrupt the writing") {
+TEST_CASE("text larger than a pipe arrives complete even if signals interrupt the write") {
   struct sigaction action {};
   action.sa_handler = do_nothing;  // without SA_RESTART: a blocked write returns early, or with EINTR
   struct sigaction before {};
@@ -60,7 +60,7 @@ TEST_CASE("what does not fit into a pipe at once arrives whole, though signals i
   ::sigaction(SIGUSR1, &before, nullptr);
 }
 
-TEST_CASE("what does not fit into a pipe arrives whole also if somebody has made it non-blocking") {
+TEST_CASE("text larger than a pipe arrives complete even if the pipe is non-blocking") {
   pipe_ends pipe = make_pipe();
   REQUIRE(::fcntl(pipe.write_end.get(), F_SETFL, O_NONBLOCK) == 0);
   const std::string sent(std::size_t{1} << 20U, 'x');
@@ -78,7 +78,7 @@ TEST_CASE("what does not fit into a pipe arrives whole also if somebody has made
   CHECK(got == sent.size());
 }
 
-TEST_CASE("a write that fails gives its errno, and writing nothing succeeds") {
+TEST_CASE("a failed write returns its errno, and writing nothing succeeds") {
   CHECK(write_all(-1, "x") == EBADF);
   CHECK(write_all(-1, "") == 0);
   const unique_fd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
