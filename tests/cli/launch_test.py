@@ -275,6 +275,15 @@ class LaunchTest(PenstockTest):
                          [("slow-rank0", {"stopped": True}), ("slow-rank1", {"stopped": True})])
         self.assertEqual(self.report_of(process)["outcome"], "stopped")
 
+    def test_a_stopped_group_exits_with_the_code_that_a_script_asked_for(self):
+        config = self.write("endless.toml", synthetic(samples=100_000, dataset='wait = "2ms"'))
+        process = self.start("launch", config, "--gpus", "host:2", "--quiet", "--json", "--stopped-exit-code", 75)
+        self.assertEqual(self.penstock("wait", "--session", "endless-rank0", "--timeout", "60s")[0], EXIT_OK)
+        self.assertEqual(self.penstock("stop", "--session", "endless-rank0")[0], EXIT_OK)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 75, err)
+        self.assertEqual(json.loads(out)["outcome"], "stopped")
+
     def test_stop_wait_returns_when_the_launcher_has_written_its_report(self):
         report = os.path.join(self.folder, "report.json")
         self.start_sessions(self.slow_stream(samples=4000), "--report", report, ranks=2)

@@ -51,6 +51,7 @@ struct launch_options {
   bool json = false;
   bool quiet = false;
   bool no_prefix = false;
+  int stopped_exit_code = exit_ok;
 
   /// A single argument that is not a program: a config file.
   [[nodiscard]] bool is_file() const { return words.size() == 1 && words[0].ends_with(".toml"); }
@@ -231,7 +232,8 @@ int tell_end(const launch_options& o, const launch_work& work, const launch_resu
   }
   if (r.outcome == launch_outcome::failed) return exit_failed;
   if (r.outcome == launch_outcome::stopped) return signal == SIGINT ? exit_interrupted : exit_terminated;
-  return exit_ok;
+  // All ranks exited 0, but an order ended them early.
+  return report["outcome"] == "stopped" && !o.batches ? o.stopped_exit_code : exit_ok;
 }
 
 int launch(launch_options o) {
@@ -325,6 +327,12 @@ void add_launch_command(verb_table& verbs) {
   verb->add_option("--slots", o->source.slots, "for each session: slots of each worker")->type_name("N");
   takes_whole_number(verb->add_option("--batches", o->batches, "each session stops after N batches"),
                      {0, count_max});
+  takes_whole_number(
+      verb->add_option(
+          "--stopped-exit-code", o->stopped_exit_code,
+          "the exit code if `penstock stop` ended the sessions before they had delivered everything"),
+      {0, 255})
+      ->capture_default_str();
   verb->add_flag("--digest", o->digest, "each session hashes every batch as it is on the device");
   verb->add_option("--sink", o->sink, "where each session's batches go: null, npy, journal:PATH")
       ->type_name("SINK");
