@@ -33,7 +33,8 @@ progress_watch::news progress_watch::look(steady_time now, const progress_facts&
   if (!stalled_ && first_ready) last_movement_ = now;
   if (any || last_movement_ == never || !is_owed(facts)) {
     last_movement_ = now;
-    return std::exchange(stalled_, std::nullopt) ? news::moves_again : news::none;
+    const bool was_stalled = std::exchange(stalled_, std::nullopt).has_value();
+    return was_stalled && any ? news::moves_again : news::none;
   }
   if (now - last_movement_ < patience_) return news::none;
   const awaited why = find_blocker(facts);

@@ -67,7 +67,7 @@ class page {
 
 void add_stall(page& p, const session_status& s) {
   p.begin("penstock_stalled_seconds", "gauge",
-          "Time without progress, by what is waited for; 0 while there is progress, or none is due.");
+          "Time without progress, by what is waited for; 0 until 5 s, and while no progress is due.");
   for (const std::string_view kind : stall_kinds)
     p.value("waits_for", kind, s.stalled && s.stalled->kind == kind ? s.stalled->seconds : 0.0);
 }

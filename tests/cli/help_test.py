@@ -52,6 +52,12 @@ class HelpTest(PenstockTest):
             names = {n for o in verb["options"] for n in o["names"].split(",")}
             self.assertIn("--json", names, verb["verb"])
 
+    def test_topics_can_be_had_as_json(self):
+        for topic, word in (("targets", "worker"), ("exit-codes", "SIGTERM"), ("run", "batches")):
+            code, out, err = self.penstock("help", topic, "--json")
+            self.assertEqual(code, EXIT_OK, err)
+            self.assertIn(word, json.loads(out)["help"])
+
     def test_usage_errors_are_json_when_json_was_asked_for(self):
         for verb in self.table()["verbs"]:
             code, out, _ = self.penstock(verb["verb"], "--json", "--no-such-option")

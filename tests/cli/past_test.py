@@ -56,6 +56,8 @@ class PastTest(PenstockTest):
                          ("crash", "ended", "finished", 200))
         self.assertRegex(status["ended"], r"^20\d\d-\d\d-\d\dT")
         self.assertEqual(status["progress"], 1)
+        self.assertEqual({worker["state"] for worker in status["workers"] if worker["why_stopped"] != "not needed"}, {"ended"})
+        self.assertEqual(self.penstock("status", "--check", "--last")[0], EXIT_OK)
         self.assertEqual(self.answer("describe", "worker/%d" % death["worker"], "--last")["workers"][0]["last_death"]["sample"], 17)
 
     def test_people_read_it_as_they_read_a_live_session(self):

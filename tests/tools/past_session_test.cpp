@@ -61,6 +61,29 @@ TEST_CASE("the last status counts, and says when the session ended") {
   CHECK(past.summary().at("pid") == 17);
 }
 
+TEST_CASE("workers of an ended session have ended, and keep the pid and the counts that they had") {
+  session_status running;
+  running.outcome = run_outcome::running;
+  running.workers.resize(1);
+  running.workers[0].state = "ready";
+  running.workers[0].pid = 99;
+  running.workers[0].samples = 41;
+  session_status over = running;
+  over.outcome = run_outcome::finished;
+  over.workers[0].state = "backoff";
+  over.workers[0].pid.reset();
+  over.workers[0].samples = 0;
+  over.workers[0].next_restart_seconds = 0.0;
+  const cli::past_session past(
+      {header, line_of("status", telemetry::as_json(running)), line_of("status", telemetry::as_json(over))},
+      "");
+  const json worker = result_of(past, {{"verb", "status"}}).at("workers").at(0);
+  CHECK(worker.at("state") == "ended");
+  CHECK(worker.at("pid") == 99);
+  CHECK(worker.at("samples") == 41);
+  CHECK(worker.at("next_restart_seconds").is_null());
+}
+
 TEST_CASE("a session without an end died, at the time of its last line") {
   const cli::past_session past({header, status_line(7, run_outcome::running)}, "2026-11-24T02:00:00.000000Z");
   const json status = result_of(past, {{"verb", "status"}});
@@ -93,8 +116,7 @@ TEST_CASE("events are read after a number, and following ends at once") {
   CHECK(result_of(past, {{"verb", "events"}, {"after", 6}, {"follow", true}}).at("events").empty());
 }
 
-TEST_CASE(
-    "logs are those of the target; previous ones are of processes that died or that another one followed") {
+TEST_CASE("logs are those of the target; previous ones are of the process before the last one") {
   death_report death;
   death.worker = 1;
   death.incarnation = 1;
@@ -114,6 +136,11 @@ TEST_CASE(
   CHECK(texts({{"target", "worker/0"}, {"previous", true}}) == "a");
   CHECK(texts({{"target", "worker/1"}, {"previous", true}}) == "d");
   CHECK(texts({{"target", "all"}, {"tail", 2U}}) == "cd");
+  death.incarnation = 2;  // the one before the last of worker/1 wrote nothing
+  const cli::past_session silent(
+      {header, log_line("worker/1", 1, "d"), event_line(2, event_kind::worker_died, death)}, "");
+  const json found = result_of(silent, {{"verb", "logs"}, {"target", "worker/1"}, {"previous", true}});
+  CHECK(found.at("lines").empty());
   CHECK(texts({{"target", "all"}, {"follow", true}, {"after", json::object()}}).empty());
 }
 

@@ -41,6 +41,11 @@ int no_such_target(const session_choice& choice, const std::string& why) {
 }
 
 std::string not_a_target(const std::string& word) {
+  for (const auto& s : control::find_sessions()) {
+    if (s.alive && s.name == word)
+      return fmt::format("'{}' is a session, not a target: write --session {}", printable(word),
+                         printable(word));
+  }
   return fmt::format("'{}' is not a target; there are: {}", printable(word), targets_text);
 }
 

@@ -31,6 +31,17 @@ TEST_CASE("a stall is told once, with its age in every look, and its end is told
   CHECK(watch.look(start + 8s, f) == news::none);
 }
 
+TEST_CASE("a stall that ends because nothing is due any more is not reported as movement") {
+  progress_watch watch;
+  progress_facts f = asking();
+  f.under_way = {batch_at(0, batch_stage::begun)};
+  watch.look(start, f);
+  CHECK(watch.look(start + 5s, f) == news::stalled);
+  f.status.outcome = run_outcome::stopped;
+  CHECK(watch.look(start + 6s, f) == news::none);
+  CHECK_FALSE(watch.stalled());
+}
+
 TEST_CASE("a finished sample and a batch that passes a stage are movement; a restart is none") {
   progress_facts f = asking();
   f.under_way = {batch_at(0, batch_stage::leased)};

@@ -321,7 +321,7 @@ void add_stream_verbs(verb_table& verbs) {
        verb_group::operate,
        "end a session cleanly",
        "Workers finish their current sample, batches on the device are delivered, and `run` writes its "
-       "report and state.",
+       "report and state. A worker that needs more than 10 s for its sample is killed.",
        {{"penstock stop", "within the deadline of [supervisor] shutdown"},
         {"penstock stop --wait --timeout 60s", "and return once it is gone"},
         {"penstock stop --group photos", "all ranks of a group"},

@@ -252,7 +252,7 @@ void add_doctor_command(verb_table& verbs) {
   CLI::App& verb = verbs.add(
       {"doctor",
        verb_group::look,
-       "find what is wrong with this machine, its GPU or a job",
+       "find what is wrong with this machine, its GPU or a config",
        "Checks driver, libraries, GPU, memory, limits and leftovers; with FILE also the job's dataset and "
        "worker program. Every result has an id, what was observed, what was expected, and a remedy. The "
        "driver is queried in separate processes, so even one that hangs gives a result.\n\n"

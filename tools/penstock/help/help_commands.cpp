@@ -65,14 +65,15 @@ int help(const verb_table& table, const help_options& o) {
     return exit_ok;
   }
   const verb_table::entry* verb = table.find(o.verb);
-  std::string text = o.verb.empty()    ? help_of_all(table, colours)
-                     : verb != nullptr ? help_of_verb(*verb, colours)
-                                       : help_of_topic(o.verb, colours);
+  const bool coloured = colours && !o.as_json;
+  const std::string text = o.verb.empty()    ? help_of_all(table, coloured)
+                           : verb != nullptr ? help_of_verb(*verb, coloured)
+                                             : help_of_topic(o.verb, coloured);
   if (text.empty()) {
     return refuse_with(exit_usage, {errc::usage, no_such_verb(table, o.verb), 0}, o.as_json);
   }
   if (o.as_json) {
-    print_json({{"help", help_of_verb(*verb, false)}});
+    print_json({{"help", text}});
   } else {
     print_raw(text);
   }

@@ -63,15 +63,35 @@ past_session::past_session(const std::vector<std::string>& lines, std::string la
     }
     if (!what.is_object()) continue;
     if (kind == "record") header_ = std::move(what);
-    if (kind == "status") status_ = std::move(what);
+    if (kind == "status") {
+      note_workers(what);
+      status_ = std::move(what);
+    }
     if (kind == "event") events_.push_back(std::move(what));
     if (kind == "log") logs_.push_back(std::move(what));
+  }
+}
+
+void past_session::note_workers(const json& status) {
+  for (const json& w : status.value("workers", json::array())) {
+    if (w.value("pid", json()).is_number()) last_seen_[w.value("id", std::uint64_t{0})] = w;
   }
 }
 
 json past_session::status() const {
   json s = status_;
   s["state"] = "ended";
+  // A worker that has exited has neither pid nor counts: report what it had before.
+  for (json& w : s["workers"]) {
+    const auto seen = last_seen_.find(w.value("id", std::uint64_t{0}));
+    if (seen != last_seen_.end() && w.value("pid", json()).is_null()) {
+      for (const char* key : {"pid", "incarnation", "samples", "rss_bytes"})
+        w[key] = seen->second.value(key, json());
+    }
+    const std::string state = text_in(w, "state");
+    if (state != "failed" && state != "stopped" && state != "unkillable") w["state"] = "ended";
+    w["next_restart_seconds"] = nullptr;
+  }
   if (died_) s["outcome"] = "died";
   s["ended"] = ended_;
   for (const char* key : {"rate", "eta_seconds"}) s[key] = nullptr;
@@ -129,8 +149,7 @@ json past_session::events_after(const json& question) const {
   return {{"events", std::move(found)}, {"lost", 0}, {"last", last}};
 }
 
-/// All kept output of a source; with `previous`, only that of processes that died or were followed by another
-/// one.
+/// All kept output of a source; with `previous`, only that of the process before its last one.
 json past_session::logs(const json& question) const {
   const std::string target = question.value("target", "all");
   const bool previous = question.value("previous", false);
@@ -142,8 +161,8 @@ json past_session::logs(const json& question) const {
     const std::string source = text_in(line, "source");
     const bool meant =
         target == "all" || target == source || (target == "workers" && source.starts_with("worker/"));
-    const bool is_over = line.value("incarnation", std::uint64_t{0}) < last.at(source);
-    if (meant && (!previous || is_over)) lines.push_back(line);
+    const bool is_previous = line.value("incarnation", std::uint64_t{0}) + 1 == last.at(source);
+    if (meant && (!previous || is_previous)) lines.push_back(line);
   }
   if (const json tail = question.value("tail", json());
       tail.is_number_unsigned() && lines.size() > tail.get<std::size_t>())

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@ class past_session {
   [[nodiscard]] std::optional<control::rank_note> rank() const;
 
  private:
+  void note_workers(const nlohmann::ordered_json& status);
   [[nodiscard]] nlohmann::ordered_json status() const;
   [[nodiscard]] nlohmann::ordered_json deaths() const;
   [[nodiscard]] nlohmann::ordered_json events_after(const nlohmann::ordered_json& question) const;
@@ -38,6 +40,8 @@ class past_session {
 
   nlohmann::ordered_json header_ = nlohmann::ordered_json::object();
   nlohmann::ordered_json status_;  // null: the session ended before there was one
+  std::map<std::uint64_t, nlohmann::ordered_json>
+      last_seen_;  // by worker: in the last status in which it ran
   std::vector<nlohmann::ordered_json> events_;
   std::vector<nlohmann::ordered_json> logs_;
   std::string ended_;

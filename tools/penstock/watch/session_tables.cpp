@@ -182,10 +182,14 @@ std::string group_for_people(const json& g) {
   return text;
 }
 
+std::string state_of_stream(const json& s) {
+  return text_of(s.at("state")) + (s.value("stalled", json()).is_object() ? ", stalled" : "");
+}
+
 void add_stream(std::string& out, const json& s, std::size_t width) {
   const auto line = [&](const std::string& text) { out += fitted(text, width) + "\n"; };
-  line(fmt::format("{}  {}  pid {}  epoch {}  {}, {} delivered", text_of(s.at("session")),
-                   text_of(s.at("state")), text_of(s.at("pid")), text_of(s.at("epoch")),
+  line(fmt::format("{}  {}  pid {}  epoch {}  {}, {} delivered", text_of(s.at("session")), state_of_stream(s),
+                   text_of(s.at("pid")), text_of(s.at("epoch")),
                    counted(s.at("batches_delivered").get<std::uint64_t>(), "batch", "batches"),
                    counted(s.at("samples_delivered").get<std::uint64_t>(), "sample")));
   add_progress(out, s, width);

@@ -64,11 +64,14 @@ int status(const request_options& o) {
     if (s.at("state") == "ended") {
       say(end_in_words(s));
     } else if (const std::string next = hint_after_status(s); !next.empty()) {
-      say("next: " + next);
+      say("next: " + next + (o.choice.session.empty() ? "" : " --session " + o.choice.session));
     }
   }
-  return o.check && (s.at("state") != "ok" || s.value("stalled", json()).is_object()) ? exit_not_met
-                                                                                      : exit_ok;
+  if (!o.check) return exit_ok;
+  const bool good = s.at("state") == "ended"
+                        ? s.at("outcome") == "finished"
+                        : s.at("state") == "ok" && !s.value("stalled", json()).is_object();
+  return good ? exit_ok : exit_not_met;
 }
 
 /// Prints stacks with function names. They are looked up here, because the session must not wait for
@@ -226,7 +229,9 @@ void add_status(verb_table& verbs) {
       status);
   add_group_choice(verb, o->choice);
   add_past_choice(verb, o->choice);
-  verb.add_flag("--check", o->check, "exit 3 unless the state is ok and the stream is not stalled");
+  verb.add_flag("--check", o->check,
+                "exit 3 unless the state is ok and the stream is not stalled; of an ended session, unless it "
+                "has finished");
   verb.add_option("TARGET", o->target, "worker/N, workers, gpu, scheduler or all");
 }
 
@@ -252,7 +257,7 @@ void add_sessions(verb_table& verbs) {
       verbs,
       {"sessions",
        verb_group::look,
-       "list live sessions, and those that have ended",
+       "list live sessions; with --ended, those that have ended",
        "Name, state, pid, age, progress and control socket of each. With --ended also the last sessions of "
        "this "
        "user that have ended, with the ID by which status, describe, deaths, events and logs read what "
