@@ -233,8 +233,8 @@ testing::model<act, world_settings> model_that_counts(world_tally& tally) {
 }  // namespace
 
 TEST_CASE(
-    "all ranks get the same result of each collective operation, whatever is lost, late, repeated or started "
-    "again") {
+    "all ranks get the same result of each collective operation, whatever is lost, late, repeated or "
+    "restarted") {
   world_tally tally;
   testing::explore(model_that_counts(tally));
   for (const std::uint64_t often : {tally.done, tally.restarts, tally.takeovers, tally.repeated})
@@ -243,7 +243,7 @@ TEST_CASE(
   CHECK(tally.past < tally.takeovers);
 }
 
-TEST_CASE("the model of collective operations finds that a rank begins anew") {
+TEST_CASE("the model of collective operations finds a rank that starts over") {
   world_settings planted{3, 40, true, true};
   world_tally tally;
   CHECK(testing::finds_a_mistake(model_that_counts(tally), planted));
@@ -262,7 +262,7 @@ TEST_CASE("a rank that leaves is named by those that wait for it") {
         "has left the group after 0 collective operations, and rank 0 is in number 1, a barrier");
 }
 
-TEST_CASE("two ranks in different operations under one number are told so") {
+TEST_CASE("two ranks in different operations with one number both get an error") {
   collective_book book(2);
   collective_member a(4);
   collective_member b(4);
@@ -274,7 +274,7 @@ TEST_CASE("two ranks in different operations under one number are told so") {
   CHECK(book.wrong()->what == "its collective operation 5 is an all_gather, and that of rank 0 is a barrier");
 }
 
-TEST_CASE("a rank that enters an operation again with other bytes gets the result that the others have") {
+TEST_CASE("a rank that repeats an operation with other bytes gets the result of the other ranks") {
   collective_book book(2);
   collective_member a(0);
   collective_member b(0);
@@ -290,7 +290,7 @@ TEST_CASE("a rank that enters an operation again with other bytes gets the resul
   CHECK(book.answer_for(1)->values == std::vector<std::string>{"a", "b"});
 }
 
-TEST_CASE("a result that would differ from the one a rank has, from the coordinator before, ends the group") {
+TEST_CASE("a result that differs from one given by an earlier coordinator ends the group") {
   collective_book before(2);
   collective_member a(0);
   collective_member b(0);
@@ -309,8 +309,7 @@ TEST_CASE("a result that would differ from the one a rank has, from the coordina
 }
 
 TEST_CASE(
-    "what is said of collective operations survives the wire, and what is cut off, or left over, is "
-    "refused") {
+    "messages of collective operations survive serialisation, and truncated or overlong ones are refused") {
   collective_report report{
       7, 3, {{7, collective_kind::barrier, {}}, {8, collective_kind::all_gather, std::string(100, 'x')}}};
   const std::string bytes = encode(report);

@@ -44,7 +44,7 @@ communicator_book made_one(std::uint64_t number = 1) {
 
 }  // namespace
 
-TEST_CASE("a communicator can be used once it is made, and not before") {
+TEST_CASE("a communicator is usable once it is made, and not before") {
   communicator_book book(limits);
   CHECK_FALSE(book.open_scope());
   book.make(1, "id", begin_of_time);
@@ -58,7 +58,7 @@ TEST_CASE("a communicator can be used once it is made, and not before") {
   CHECK(book.was_used());
 }
 
-TEST_CASE("an abort waits for open scopes, and no new one is opened") {
+TEST_CASE("an abort waits for open scopes, and no new scope opens") {
   communicator_book book = made_one();
   REQUIRE(book.open_scope());
   book.abort(1, begin_of_time);
@@ -110,7 +110,7 @@ TEST_CASE("an order to make another one aborts the present one first") {
   CHECK(only<begin_making>(book.advance(begin_of_time)).at(0).number == 2);
 }
 
-TEST_CASE("words about an earlier communicator are dropped") {
+TEST_CASE("messages about an earlier communicator are dropped") {
   communicator_book book = made_one(5);
   book.make(4, "late", begin_of_time);
   book.abort(4, begin_of_time);
@@ -120,7 +120,7 @@ TEST_CASE("words about an earlier communicator are dropped") {
   CHECK(book.usable());
 }
 
-TEST_CASE("an order to abort one that never came is answered, and the late order to make it is dropped") {
+TEST_CASE("an order to abort an unknown communicator is answered, and the late order to make it is dropped") {
   communicator_book book(limits);
   book.abort(3, begin_of_time);
   const auto told = only<tell_communicator>(book.advance(begin_of_time));

@@ -8,7 +8,7 @@ using namespace penstock::group;
 using namespace penstock::testing;
 using namespace std::chrono_literals;
 
-TEST_CASE("a communicator is aborted everywhere when a rank is lost, and made anew with a higher number") {
+TEST_CASE("when a rank is lost, all ranks abort the communicator and make a new one with a higher number") {
   small_group g(3, true, true);
   g.begin();
   g.run();
@@ -53,7 +53,7 @@ TEST_CASE(
   for (const auto& m : g.members) CHECK(m->may_communicate());
 }
 
-TEST_CASE("a rank that has finished and is gone fails a group of common steps, and no other one") {
+TEST_CASE("a finished rank that exits fails a group of common steps, and no other group") {
   for (const bool common : {true, false}) {
     small_group g(2, false, true);
     g.settings.common_steps = common;
@@ -72,8 +72,7 @@ TEST_CASE("a rank that has finished and is gone fails a group of common steps, a
   }
 }
 
-TEST_CASE(
-    "a rank whose program finishes slowly is not failed by the others, which have finished and are gone") {
+TEST_CASE("finished ranks that exit do not fail a rank whose program finishes slowly") {
   small_group g(2, false, true);
   g.begin();
   g.run();
@@ -105,8 +104,7 @@ TEST_CASE("an asynchronous error of one rank's communicator aborts it on all") {
 }
 
 TEST_CASE(
-    "the first rank that is through takes no communicator away from the others, which need none any more "
-    "either") {
+    "the first rank to finish does not end the communicator of the others, even if they need none either") {
   small_group g(2, true, true);
   g.begin();
   g.run();
@@ -128,7 +126,7 @@ TEST_CASE(
   CHECK(g.ends[0]->how == group_outcome::finished);
 }
 
-TEST_CASE("a step is agreed when every rank has a snapshot of it, and stays agreed") {
+TEST_CASE("a step is agreed once every rank has a snapshot of it, and stays agreed") {
   small_group g(3, true, true);
   g.begin();
   g.run();
@@ -146,7 +144,7 @@ TEST_CASE("a step is agreed when every rank has a snapshot of it, and stays agre
 }
 
 TEST_CASE(
-    "while a communicator is made anew nothing is agreed, except what a rank that comes back had "
+    "while a new communicator is made no step is agreed, except those that a returning rank had "
     "acknowledged") {
   small_group g(2, true, true);
   g.begin();
@@ -167,7 +165,7 @@ TEST_CASE(
   CHECK(g.handing_out() == ranks{0, 1});
 }
 
-TEST_CASE("what is agreed is handed out again without a communicator") {
+TEST_CASE("agreed steps are handed out again without a communicator") {
   small_group g(2, true, true);
   g.begin();
   g.run();

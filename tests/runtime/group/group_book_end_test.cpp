@@ -38,7 +38,7 @@ TEST_CASE("a rank that leaves before the others is lost at its step") {
   CHECK(g.ends[0]->cause->cause == "left at step 6");
 }
 
-TEST_CASE("a group has finished when all streams are over, and nobody goes before all know") {
+TEST_CASE("a group has finished when all streams have ended, and no rank leaves before all know") {
   small_group g(2);
   g.begin();
   g.members[0]->stream_ended();
@@ -51,7 +51,7 @@ TEST_CASE("a group has finished when all streams are over, and nobody goes befor
   CHECK(g.book->may_leave());
 }
 
-TEST_CASE("a rank that is lost when it has delivered everything comes back before the group has finished") {
+TEST_CASE("a rank lost after its last delivery restarts before the group has finished") {
   small_group g(3, true);
   g.begin();
   for (std::uint32_t r = 0; r < 3; ++r) g.deliver(r, 3);
@@ -74,7 +74,7 @@ TEST_CASE("a rank that is lost when it has delivered everything comes back befor
   CHECK(g.all_finished());
 }
 
-TEST_CASE("a rank that is lost when its group has just finished delivers the rest, and nobody waits for it") {
+TEST_CASE("a rank lost just after its group has finished delivers the rest, and no rank waits for it") {
   small_group g(3, true);
   g.begin();
   for (std::uint32_t r = 0; r < 3; ++r) {
@@ -105,8 +105,7 @@ TEST_CASE("a rank that is lost when its group has just finished delivers the res
 }
 
 TEST_CASE(
-    "a rank whose process ends unnoticed when it has delivered everything is replaced after the group has "
-    "finished") {
+    "a rank whose process exits unnoticed after its last delivery is replaced after the group has finished") {
   small_group g(3, true);
   g.begin();
   for (std::uint32_t r = 0; r < 3; ++r) g.deliver(r, 3);
@@ -133,7 +132,7 @@ TEST_CASE(
   CHECK(g.all_finished());
 }
 
-TEST_CASE("a process that was replaced does not get its rank back when the group has finished") {
+TEST_CASE("a replaced process does not get its rank back when the group has finished") {
   small_group g(2, true);
   g.begin();
   g.run();
@@ -166,7 +165,7 @@ TEST_CASE("a process that was replaced does not get its rank back when the group
   CHECK_FALSE(first->delivers_the_rest());
 }
 
-TEST_CASE("a rank that delivers the rest goes on when the coordinator hears nothing of it for a while") {
+TEST_CASE("a rank that delivers the rest continues when the coordinator does not hear from it for a while") {
   small_group g(2, true);
   g.begin();
   g.run();

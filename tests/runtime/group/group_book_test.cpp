@@ -9,7 +9,7 @@ using namespace penstock::group;
 using namespace penstock::testing;
 using namespace std::chrono_literals;
 
-TEST_CASE("nobody hands out before all ranks are there and have described the same dataset") {
+TEST_CASE("no rank hands out batches before all have joined and described the same dataset") {
   small_group g(3);
   g.start(0);
   g.start(2);
@@ -98,7 +98,7 @@ TEST_CASE("GPUs that are shared on purpose may be shared") {
   CHECK(g.book->view().phase == group_phase::describing);
 }
 
-TEST_CASE("a rank that does not arrive is named, with who has") {
+TEST_CASE("a missing rank is named, as are the ranks that have arrived") {
   small_group g(3);
   g.start(0);
   g.start(2);
@@ -107,7 +107,7 @@ TEST_CASE("a rank that does not arrive is named, with who has") {
       "rank 1 did not arrive within 2m; arrived: rank 0 (host0, pid 1000), rank 2 (host2, pid 1002)"));
 }
 
-TEST_CASE("a rank that was started twice is named also when the time to arrive is short") {
+TEST_CASE("a rank started twice is named even if the time to arrive is short") {
   small_group g(3);
   g.settings.join_timeout = 2s;
   g.book = std::make_unique<group_book>(g.settings, g.now);
@@ -124,7 +124,7 @@ TEST_CASE("a rank that was started twice is named also when the time to arrive i
                         "rank 2 did not arrive within 2s; arrived: rank 0"));
 }
 
-TEST_CASE("a rank that fails at its start ends the start of all, and all report its cause") {
+TEST_CASE("a rank that fails at startup ends the startup of all ranks, and all report its cause") {
   small_group g(3, true);
   g.start_all();
   g.run();
@@ -134,7 +134,7 @@ TEST_CASE("a rank that fails at its start ends the start of all, and all report 
   CHECK(g.ends[0]->cause == group_cause{2, "host2", 1002, "out of device memory"});
 }
 
-TEST_CASE("a rank that arrives when the start has just failed is told why before the coordinator goes") {
+TEST_CASE("a rank that arrives just after the startup has failed learns why before the coordinator exits") {
   small_group g(3);
   g.start(0);
   g.start(1);
@@ -166,7 +166,7 @@ TEST_CASE("under fail the loss of a rank ends all with that cause, and the first
   CHECK(g.book->may_leave());
 }
 
-TEST_CASE("under wait the others go on, and the next process of a lost rank takes its place") {
+TEST_CASE("under wait the other ranks continue, and the next process of a lost rank takes its place") {
   small_group g(3, true);
   g.begin();
   g.deliver(1, 5);
@@ -194,8 +194,7 @@ TEST_CASE("a lost rank that does not come back fails the group after rejoin_time
   CHECK(g.all_failed_with("killed by SIGKILL, and not back within 10m"));
 }
 
-TEST_CASE(
-    "a rank that is cut off stops before anybody takes it for lost, and goes on if it was not replaced") {
+TEST_CASE("a disconnected rank stops before it counts as lost, and continues if it was not replaced") {
   small_group g(2, true);
   g.begin();
   g.cut.insert(1);
@@ -276,7 +275,7 @@ TEST_CASE("under fail the loss of rank 0 is reported with its host and pid, howe
   }
 }
 
-TEST_CASE("a new coordinator does not let a new process go while the one before may still hand out") {
+TEST_CASE("a new coordinator lets no new process run while its predecessor may still hand out batches") {
   small_group g(3, true);
   g.begin();
   g.cut.insert(1);
@@ -306,7 +305,7 @@ TEST_CASE("a new coordinator does not let a new process go while the one before 
   }
 }
 
-TEST_CASE("a new process of rank 0 hears from the others how the group has ended") {
+TEST_CASE("a new process of rank 0 learns from the other ranks how the group has ended") {
   small_group g(3, true);
   g.begin();
   g.cut.insert(2);
@@ -326,7 +325,7 @@ TEST_CASE("a new process of rank 0 hears from the others how the group has ended
   CHECK(g.book->view().outcome == group_outcome::finished);
 }
 
-TEST_CASE("the next process of a rank does not go on with another dataset") {
+TEST_CASE("the next process of a rank does not continue with another dataset") {
   small_group g(2, true);
   g.begin();
   g.kill(1);
@@ -339,8 +338,7 @@ TEST_CASE("the next process of a rank does not go on with another dataset") {
   CHECK(g.ends[1]->cause->cause == "its dataset has the fingerprint xyz, that of the group abc");
 }
 
-TEST_CASE(
-    "ranks that are all started again at once go on where each of them was, but only with one dataset") {
+TEST_CASE("ranks that all restart at once continue where each of them was, but only with one dataset") {
   const auto start_again = [](small_group& g, const std::string& fingerprint_of_last) {
     g.begin();
     for (const std::uint32_t r : {2U, 1U, 0U}) g.kill(r);
@@ -367,7 +365,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a report that comes twice or late changes nothing") {
+TEST_CASE("a repeated or late report changes nothing") {
   small_group g(2);
   g.start_all();
   member_report early;
@@ -384,7 +382,7 @@ TEST_CASE("a report that comes twice or late changes nothing") {
   CHECK(g.book->view().outcome == group_outcome::failed);  // rank 1 was silent all the time
 }
 
-TEST_CASE("a new coordinator that does not know the group yet gives nobody back a right that has lapsed") {
+TEST_CASE("a new coordinator that does not know the group yet returns no lapsed permission") {
   small_group g(3, true);
   g.begin();
   g.run();
@@ -399,7 +397,7 @@ TEST_CASE("a new coordinator that does not know the group yet gives nobody back 
   CHECK(g.handing_out() == ranks{2});
 }
 
-TEST_CASE("a right that has lapsed comes back at once where a launcher never has two processes of a rank") {
+TEST_CASE("a lapsed permission returns at once if a launcher never has two processes of a rank") {
   const bool one_at_a_time = GENERATE(false, true);
   small_group g(2, true);
   for (auto& rank : g.cards) rank.card.one_at_a_time = one_at_a_time;
@@ -418,8 +416,7 @@ TEST_CASE("a right that has lapsed comes back at once where a launcher never has
   CHECK(g.handing_out() == ranks{0, 1});
 }
 
-TEST_CASE(
-    "a place is left by the process that had it before the one that the group knows better gets it back") {
+TEST_CASE("a process leaves its place before the process that the group knows better gets it back") {
   small_group g(3, true);
   g.begin();
   g.run();
@@ -443,7 +440,7 @@ TEST_CASE(
   CHECK(g.book->missing().empty());
 }
 
-TEST_CASE("a rank whose place another process has stops at once and says so to the next coordinator") {
+TEST_CASE("a rank whose place another process has taken stops at once and tells the next coordinator") {
   small_group g(2, true);
   g.begin();
   g.run();
@@ -463,7 +460,7 @@ TEST_CASE("a rank whose place another process has stops at once and says so to t
   CHECK(says_so);
 }
 
-TEST_CASE("rank 0 that hears late of an earlier group is not taken for a replaced process of it") {
+TEST_CASE("rank 0 that learns late of an earlier group does not count as a replaced process of it") {
   small_group g(2, true);
   g.begin();
   member_report earlier;  // it was cut off when that group's coordinator ended

@@ -80,7 +80,7 @@ class flood {
 
 }  // namespace
 
-TEST_CASE("thousands of unknown peers neither keep a group from gathering nor take its memory") {
+TEST_CASE("thousands of unknown peers neither prevent a group from gathering nor use up its memory") {
   group_over_links all(link_kind::secret, {.ranks = 4});
   const std::size_t before = resident_kib();
   std::size_t pending_max = 0;
@@ -125,7 +125,7 @@ TEST_CASE("thousands of unknown peers neither keep a group from gathering nor ta
 
 // They count as proven until their handshake stops, and are dropped after all others. That is no help to whoever repeats them: a
 // member's handshake takes one round trip, and the oldest of the proven ones is dropped first.
-TEST_CASE("one recorded hello, repeated by the thousand, keeps no rank out") {
+TEST_CASE("a recorded hello, repeated a thousand times, keeps no rank out") {
   group_over_links all(link_kind::secret, {.ranks = 4});
   std::optional<own_time> began;
   std::optional<std::chrono::milliseconds> joined;

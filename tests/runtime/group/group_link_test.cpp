@@ -50,7 +50,7 @@ TEST_CASE("a member connects again when the coordinator's process was replaced, 
   CHECK(member.connected == 2);
 }
 
-TEST_CASE("members may come before the coordinator, and an address that is taken is taken when it is free") {
+TEST_CASE("members may connect before the coordinator listens, which retries an address in use") {
   const link_kind kind = GENERATE(link_kind::local, link_kind::insecure);
   boost::asio::io_context io;
   auto first = std::make_unique<test_coordinator>(io, link_settings_for(kind));
@@ -64,7 +64,7 @@ TEST_CASE("members may come before the coordinator, and an address that is taken
   CHECK_FALSE(second.where.empty());
 }
 
-TEST_CASE("a member with another secret is refused, both sides say so, and others join") {
+TEST_CASE("a member with another secret is refused, both sides report that, and others join") {
   boost::asio::io_context io;
   test_coordinator coordinator(io, link_settings_for(link_kind::secret));
   link_settings settings = coordinator.for_members();
@@ -79,7 +79,7 @@ TEST_CASE("a member with another secret is refused, both sides say so, and other
   CHECK(coordinator.listener->links() == 1);
 }
 
-TEST_CASE("a secret on one side only is named as that on both sides") {
+TEST_CASE("both sides report a secret that only one of them has") {
   const bool member_has_it = GENERATE(true, false);
   boost::asio::io_context io;
   test_coordinator coordinator(io,
@@ -162,7 +162,7 @@ TEST_CASE("unknown peers who send garbage, too much or too slowly are closed and
   run_until(io, [&] { return member.connected == 1; });
 }
 
-TEST_CASE("a member that breaks the protocol loses its link, and the reason is told") {
+TEST_CASE("a member that violates the protocol loses its link, and the reason is reported") {
   boost::asio::io_context io;
   test_coordinator coordinator(io, link_settings_for(link_kind::local));
   const link_settings settings = coordinator.for_members();
@@ -184,7 +184,7 @@ TEST_CASE("a member that breaks the protocol loses its link, and the reason is t
   CHECK(coordinator.news.empty());
 }
 
-TEST_CASE("a member that does not read gets the newest order later, and not those between") {
+TEST_CASE("a member that did not read gets the newest order later, and none of those between") {
   boost::asio::io_context io;
   test_coordinator coordinator(io, link_settings_for(link_kind::local));
   const link_settings settings = coordinator.for_members();
@@ -210,7 +210,7 @@ TEST_CASE("a member that does not read gets the newest order later, and not thos
   CHECK(got < sent / 2);
 }
 
-TEST_CASE("a member that hears nothing makes another link, and the silent one ends") {
+TEST_CASE("a member that receives nothing makes another link, and the silent one closes") {
   boost::asio::io_context io;
   link_settings quick = link_settings_for(link_kind::insecure);
   quick.lost_after = 200ms;
@@ -223,8 +223,7 @@ TEST_CASE("a member that hears nothing makes another link, and the silent one en
   CHECK(both.find("nothing was heard for 100 ms") != std::string::npos);
 }
 
-TEST_CASE(
-    "a coordinator that stood still finds the last report of a rank, which had tried to connect again") {
+TEST_CASE("a suspended coordinator finds the last report of a rank that had tried to reconnect") {
   boost::asio::io_context io;
   link_settings settings = link_settings_for(link_kind::local);
   settings.lost_after = 200ms;
@@ -249,7 +248,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a coordinator that does not answer, and a name that nobody knows, are told as that") {
+TEST_CASE("a silent coordinator and an unknown host name are reported as such") {
   boost::asio::io_context io;
   link_settings quick = link_settings_for(link_kind::insecure);
   quick.handshake_deadline = 200ms;
@@ -277,7 +276,7 @@ TEST_CASE("a host's name is looked up before connecting") {
   run_until(io, [&] { return member.connected == 1; });
 }
 
-TEST_CASE("links are refused before they begin where they could never work") {
+TEST_CASE("links that could never work are refused before they connect") {
   boost::asio::io_context io;
   const auto refusal = [&](link_settings settings) {
     const auto prepared = prepare_links(settings);
@@ -305,7 +304,7 @@ TEST_CASE("links are refused before they begin where they could never work") {
   CHECK(member.link->send(large).error().code == errc::config);
 }
 
-TEST_CASE("callbacks may stop and destroy what calls them") {
+TEST_CASE("callbacks may stop and destroy their caller") {
   boost::asio::io_context io;
   const link_kind kind = GENERATE(link_kind::local, link_kind::secret);
   std::unique_ptr<coordinator_listener> listener;

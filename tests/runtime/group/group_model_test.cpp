@@ -98,7 +98,7 @@ testing::model<group_act, group_world_settings> model_that_counts(group_world_ta
 
 }  // namespace
 
-TEST_CASE("a group agrees, survives or ends as one, whatever dies, is cut off, or comes late") {
+TEST_CASE("a group agrees, survives or ends as a whole, whatever dies, is disconnected or arrives late") {
   group_world_tally tally;
   testing::explore(model_that_counts(tally));
   using group::group_outcome;
@@ -110,7 +110,7 @@ TEST_CASE("a group agrees, survives or ends as one, whatever dies, is cut off, o
     CHECK(testing::is_tried(often, 50));
 }
 
-TEST_CASE("in a group whose processes stand still whoever ran is never blamed, and all name the same one") {
+TEST_CASE("in a group with suspended processes no running rank is blamed, and all ranks name the same one") {
   group_world_tally tally;
   auto model = model_that_counts(tally);
   model.name = "group model, pauses";
@@ -123,7 +123,7 @@ TEST_CASE("in a group whose processes stand still whoever ran is never blamed, a
     CHECK(testing::is_tried(often, 200));
 }
 
-TEST_CASE("the model of groups finds that a rank which is cut off goes on") {
+TEST_CASE("the model of groups finds a disconnected rank that continues") {
   group_world_settings planted;
   planted.ranks = 3;
   planted.batches = 40;

@@ -25,7 +25,7 @@ TEST_CASE("ranks join over real links within two seconds, and deliver their stre
   CHECK(all.coordinator->news.empty());
 }
 
-TEST_CASE("a group goes on when rank 0's process was replaced, and no other rank begins again") {
+TEST_CASE("a group continues after rank 0's process is replaced, and no other rank starts over") {
   const link_kind kind = GENERATE(link_kind::local, link_kind::secret);
   group_over_links all(kind, {.ranks = 4});
   all.start_all();
@@ -45,7 +45,7 @@ TEST_CASE("a group goes on when rank 0's process was replaced, and no other rank
   }
 }
 
-TEST_CASE("a rank that falls silent ends a group that does not wait for it, after the time that it has") {
+TEST_CASE("a silent rank ends a group that does not wait for it, after its time") {
   group_over_links all(link_kind::secret, {.ranks = 4, .waits = false, .lost_after = 3s});
   all.start_all();
   all.deliver_to(5);
@@ -59,7 +59,7 @@ TEST_CASE("a rank that falls silent ends a group that does not wait for it, afte
   }
 }
 
-TEST_CASE("a replaced rank goes on in a group that waits for it") {
+TEST_CASE("a replaced rank continues in a group that waits for it") {
   group_over_links all(link_kind::secret, {.ranks = 4});
   all.start_all();
   all.deliver_to(10);

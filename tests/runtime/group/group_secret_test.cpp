@@ -80,7 +80,7 @@ TEST_CASE("a secret that is too short, too long or not there is refused, and nev
   CHECK(says(find_secret("/tmp", with_secret(std::nullopt)), "not a regular file"));
 }
 
-TEST_CASE("ranks on several hosts need a secret, unless anybody may come in") {
+TEST_CASE("ranks on several hosts need a secret, unless any peer may join") {
   const group_address host{group_address::kind::tcp, "node0", 5000};
   const group_address here{group_address::kind::abstract_socket, "penstock-group/0/1/train", 0};
   CHECK(check_secret(here, false, false));
@@ -95,8 +95,7 @@ TEST_CASE("ranks on several hosts need a secret, unless anybody may come in") {
         "reaches that port");
 }
 
-TEST_CASE(
-    "over the network a secret that somebody may remember is stretched, and one that was drawn is not") {
+TEST_CASE("over the network a passphrase is stretched and a generated secret is not") {
   const group_address host{group_address::kind::tcp, "node0", 5000};
   const group_address here{group_address::kind::abstract_socket, "penstock-group/0/1/train", 0};
   const auto secret = [](const group_address& where, const std::string& text, const std::string& group) {

@@ -87,7 +87,7 @@ class certificate_server {
 
 }  // namespace
 
-TEST_CASE("two sides with one secret hear each other, however the bytes are cut") {
+TEST_CASE("two sides with one secret exchange messages, however the bytes are split") {
   for (const std::size_t piece : {1UL, 2UL, 5UL, 100UL, 100'000UL}) {
     end_of_tls client(context(tls_role::client));
     end_of_tls server(context(tls_role::server));
@@ -126,7 +126,7 @@ TEST_CASE("a client that has the secret has proven it with its first message") {
   CHECK_FALSE(again.stream.established());
 }
 
-TEST_CASE("a wrong secret ends the handshake on both sides, which say so") {
+TEST_CASE("a wrong secret ends the handshake on both sides, and both report it") {
   end_of_tls client(context(tls_role::client, "another secret"));
   end_of_tls server(context(tls_role::server));
   exchange(client, server);
@@ -161,7 +161,7 @@ TEST_CASE("a server that shows a certificate instead of knowing the secret is re
   CHECK_FALSE(client.stream.established());
 }
 
-TEST_CASE("bytes that are no TLS end the handshake, and none confuse it") {
+TEST_CASE("bytes other than TLS end the handshake and cause no fault") {
   std::mt19937_64 random(1);
   std::string first;
   tls_stream(context(tls_role::client)).take(first);
@@ -185,7 +185,7 @@ TEST_CASE("bytes that are no TLS end the handshake, and none confuse it") {
   CHECK(server.failure->text == "TLS: http request");
 }
 
-TEST_CASE("a byte that was changed on its way ends the connection") {
+TEST_CASE("a byte changed in transit ends the connection") {
   end_of_tls client(context(tls_role::client));
   end_of_tls server(context(tls_role::server));
   exchange(client, server);

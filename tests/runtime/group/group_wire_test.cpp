@@ -102,7 +102,7 @@ std::uint64_t seed_of_this_run() {
 
 }  // namespace
 
-TEST_CASE("reports and orders arrive as they were sent") {
+TEST_CASE("reports and orders arrive unchanged") {
   const member_report r = decode_report(as_bytes(full_report()), world).value();
   const member_report was = full_report();
   CHECK(r.card.protocol == was.card.protocol);
@@ -143,7 +143,7 @@ TEST_CASE("reports and orders arrive as they were sent") {
   CHECK(as_bytes(decode_order(as_bytes(group_order{}), world).value()) == as_bytes(group_order{}));
 }
 
-TEST_CASE("every truncation of a message is refused, and every byte too many") {
+TEST_CASE("every truncated message is refused, and every extra byte") {
   for (const std::string& whole : {as_bytes(full_report()), as_bytes(full_order())}) {
     const bool report = decode_report(whole, world).has_value();
     const auto refused = [&](const std::string& bytes) {
@@ -162,7 +162,7 @@ TEST_CASE("every truncation of a message is refused, and every byte too many") {
   CHECK_FALSE(decode_hello(hello + "x"));
 }
 
-TEST_CASE("no bytes confuse what reads messages") {
+TEST_CASE("the reader of messages handles any bytes") {
   std::mt19937_64 random(seed_of_this_run());
   const std::string seeds[] = {as_bytes(full_report()), as_bytes(full_order()),
                                payload_of(encode(link_hello{}))};
@@ -214,7 +214,7 @@ TEST_CASE("sizes, enumerators and truth values are not trusted") {
   CHECK_FALSE(decode_report(with_value(settings_bytes_max - 12), world));
 }
 
-TEST_CASE("texts for people are cut, and what would have to be cut otherwise is refused by name") {
+TEST_CASE("texts are shortened, and any other overlong field is refused by name") {
   member_report report = full_report();
   report.failed = group_cause{2, "node7", 4711, std::string(100'000, 'f')};
   report.view.cause->cause = std::string(100'000, 'c');
@@ -267,7 +267,7 @@ TEST_CASE("the largest messages fit a frame") {
   CHECK(payload_of(encode(link_hello{1, std::string(group_name_max, 'g')})).size() == hello_bytes_max);
 }
 
-TEST_CASE("frames come out of a connection's bytes however those are cut") {
+TEST_CASE("frames are the same however a connection's bytes are split") {
   const std::string stream =
       encode(link_hello{1, "g"}) + encode(full_report()).value() + encode(full_order()).value();
   for (const std::size_t piece : {1UL, 2UL, 3UL, 7UL, 1000UL, stream.size()}) {

@@ -182,7 +182,7 @@ TEST_CASE("ranks of several hosts meet at the first one, at a port that torch do
   CHECK(address_of(place(taken), of(taken), 0, "train").value().port != port);
 }
 
-TEST_CASE("an address that is given is taken, and one that cannot be found is asked for") {
+TEST_CASE("a given address is used, and a missing one is requested") {
   const auto at = [](const char* given) {
     return address_of(place(openmpi), of(with(openmpi, {{"PENSTOCK_GROUP_ADDR", given}})), 0, "train");
   };
@@ -205,7 +205,7 @@ TEST_CASE("an address that is given is taken, and one that cannot be found is as
         std::string::npos);
 }
 
-TEST_CASE("two sessions of one program meet at two sockets, also where the socket is given") {
+TEST_CASE("two sessions of one program meet at two sockets, even if the socket is given") {
   const auto at = [](const char* session) {
     return address_of(place(openmpi), of(with(openmpi, {{"PENSTOCK_GROUP_ADDR", "@mine"}})), 0, session)
         .value();

@@ -45,7 +45,7 @@ constexpr ::uid_t nobody = 65534;
 
 }  // namespace
 
-TEST_CASE("links on one host load no OpenSSL, even if there is a secret") {
+TEST_CASE("links on one host load no OpenSSL, even with a secret") {
   boost::asio::io_context io;
   link_settings settings = link_settings_for(link_kind::local);
   settings.secret = group_secret{"a secret of the whole group"};
@@ -118,7 +118,8 @@ TEST_CASE("another user of the host can neither join nor be taken for the coordi
   CHECK(member.connected == 0);
 }
 
-TEST_CASE("a group whose name another user has taken meets beside it, whatever else that user holds") {
+TEST_CASE(
+    "a group whose name another user has taken meets at another address, whatever else that user holds") {
   if (::geteuid() != 0) SKIP("needs root, to become another user");
   const link_settings settings = link_settings_for(link_kind::local);
   const bool listens = GENERATE(true, false);

@@ -15,7 +15,7 @@ TEST_CASE("ranks that are given the same names have files, folders and ports of 
   CHECK(address_of_rank(":9464", 0) == ":9464");
 }
 
-TEST_CASE("what no rank has for itself stays as it is") {
+TEST_CASE("paths that ranks share stay unchanged") {
   CHECK(file_of_rank("", 2).empty());
   CHECK(folder_of_rank("", 2).empty());
   for (const char* const sink : {"null", "npy", "plugin:/lib/device.so"})
@@ -24,7 +24,7 @@ TEST_CASE("what no rank has for itself stays as it is") {
   CHECK(address_of_rank("", 2).empty());
 }
 
-TEST_CASE("a path that a script has given the rank's number stays as it is") {
+TEST_CASE("a path to which a script has added the rank's number stays unchanged") {
   for (const char* const path :
        {"reports/rank3.json", "states/3", "report-3", "report-003.json", "log.3", "a/b_3.tar"}) {
     CHECK(names_rank(path, 3));
@@ -34,7 +34,7 @@ TEST_CASE("a path that a script has given the rank's number stays as it is") {
     CHECK_FALSE(names_rank(path, 3));
 }
 
-TEST_CASE("to name a rank's file twice changes nothing") {
+TEST_CASE("adding the rank to a path twice changes nothing") {
   for (const std::uint32_t rank : {0U, 1U, 12U}) {
     const std::string file = file_of_rank("report.json", rank);
     CHECK(file_of_rank(file, rank) == file);

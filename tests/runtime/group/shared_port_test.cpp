@@ -9,7 +9,7 @@
 using namespace penstock;
 using namespace penstock::group;
 
-TEST_CASE("the first message says for which group a connection asks") {
+TEST_CASE("the first message names the group that a connection wants") {
   const std::string hello = encode(link_hello{group_protocol, "job/train"});
   CHECK(asks_for(hello, "job/train"));
   CHECK_FALSE(asks_for(hello, "job/trai"));
@@ -18,7 +18,7 @@ TEST_CASE("the first message says for which group a connection asks") {
   CHECK_FALSE(asks_for({}, "job/train"));
 }
 
-TEST_CASE("groups of one process meet at one port, and the next one takes it when the first has ended") {
+TEST_CASE("groups of one process share a port, and the next group takes it when the first has ended") {
   for (const testing::link_kind kind : {testing::link_kind::secret, testing::link_kind::insecure}) {
     boost::asio::io_context io;
     link_settings first = testing::link_settings_for(kind, 1);

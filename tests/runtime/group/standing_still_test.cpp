@@ -49,7 +49,7 @@ TEST_CASE("a pause while ranks arrive does not count as waiting for the missing 
   CHECK(g.book->view().phase == group_phase::describing);
 }
 
-TEST_CASE("a rank that gives up says why in its last report, and rank 0 reports the same cause") {
+TEST_CASE("a rank that gives up sends the reason in its last report, and rank 0 reports the same cause") {
   small_group g(3);
   g.begin();
   std::optional<member_report> last;
@@ -68,7 +68,7 @@ TEST_CASE("a rank that gives up says why in its last report, and rank 0 reports 
   CHECK(g.ends[0]->cause == silent_rank_0);
 }
 
-TEST_CASE("a process that had the rank before ends nobody's group by giving up") {
+TEST_CASE("a replaced process that gives up does not end the group") {
   small_group g(2, true);
   g.begin();
   g.cut.insert(1);
@@ -89,7 +89,7 @@ TEST_CASE("a process that had the rank before ends nobody's group by giving up")
   CHECK(g.handing_out() == ranks{0, 1});
 }
 
-TEST_CASE("a rank that stood still names itself if the group has closed its link meanwhile") {
+TEST_CASE("a suspended rank names itself if the group has closed its link meanwhile") {
   small_group g(2);
   g.begin();
   g.now += 1h;
@@ -113,7 +113,7 @@ TEST_CASE("a rank that stood still names itself if the group has closed its link
   CHECK(end->cause == expected);
 }
 
-TEST_CASE("rank 0 that stood still names itself for ranks that have gone without a word") {
+TEST_CASE("a suspended rank 0 names itself for ranks that have gone without a message") {
   small_group g(3);
   g.begin();
   g.now += 1h;

@@ -16,7 +16,7 @@
 using namespace penstock;
 using namespace penstock::process;
 
-TEST_CASE("a child is not taken for dead when an event of a descriptor that was closed comes to its own") {
+TEST_CASE("an event of a closed descriptor that reaches a child's descriptor does not count as its death") {
   boost::asio::io_context io;
   // A pipe that the kernel goes on telling events of when Asio has let it go: to the place in Asio that the child's
   // descriptor gets next. An event that is queued in that moment takes the same way, but cannot be made at will.

@@ -20,7 +20,7 @@ using strings = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("a place shows what its process writes, and as previous what the one before it wrote") {
+TEST_CASE("a place shows its process's output, and as previous that of the process before") {
   log_book book;
   book.begin("worker/0", 1);
   book.wrote("worker/0", 1, "first", {}, 5);
@@ -50,7 +50,7 @@ TEST_CASE("lines of several places come in the order in which they were written"
   CHECK(texts(book.read({"worker/1", false, {}, {}})) == strings{"a", "c"});
 }
 
-TEST_CASE("a flood keeps its last 64 KiB, and who follows is told how much was dropped") {
+TEST_CASE("of a flood the last 64 KiB are kept, and followers learn how much was dropped") {
   log_book book;
   book.begin("worker/0", 1);
   book.wrote("worker/0", 1, "begin", {}, 0);
@@ -66,7 +66,7 @@ TEST_CASE("a flood keeps its last 64 KiB, and who follows is told how much was d
   CHECK(bytes < log_book::kept_bytes);
 }
 
-TEST_CASE("who follows sees the last words of a process and the first of its successor") {
+TEST_CASE("followers see the last output of a process and the first of its successor") {
   log_book book;
   book.begin("worker/0", 1);
   const auto cursor = book.read({}).seen;

@@ -53,7 +53,7 @@ TEST_CASE("OOM kills are counted in memory.events of version 2 and in memory.oom
   CHECK_FALSE(oom_watch(v1.evidence()).explains_death({}));
 }
 
-TEST_CASE("an OOM kill of somebody else is not held against a later death") {
+TEST_CASE("an OOM kill of another process does not explain a later death") {
   const fake_tree tree;
   tree.write("cgroup", "0::/\n");
   tree.write("fs/memory.events", "oom_kill 0\n");

@@ -151,12 +151,13 @@ TEST_CASE("how a process ended is reported") {
 TEST_CASE("signals have the names that the C library gives them") {
   for (int signal = 1; signal < SIGRTMIN; ++signal) {
     const char* name = ::sigabbrev_np(signal);
-    CHECK(signal_name(signal) == (name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(signal)));
+    CHECK(signal_name(signal) ==
+          (name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(signal)));
   }
   CHECK(signal_name(SIGRTMIN) == "signal " + std::to_string(SIGRTMIN));
 }
 
-TEST_CASE("a child has no descriptor but those handed over") {
+TEST_CASE("a child has only the descriptors passed to it") {
   const unique_fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const unique_fd leaky(
       ::fcntl(null.get(), F_DUPFD, 77));  // not close-on-exec, as an embedding program may have them
@@ -166,7 +167,7 @@ TEST_CASE("a child has no descriptor but those handed over") {
   CHECK(listing == "/proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 /proc/self/fd/3\n");
 }
 
-TEST_CASE("descriptors arrive under the numbers that were asked for, also when they are swapped") {
+TEST_CASE("descriptors arrive under the requested numbers, even if they are swapped") {
   pipe_ends a = make_pipe();
   pipe_ends b = make_pipe();
   spawn_request request = shell("echo first >&4; echo second >&3");
@@ -247,7 +248,7 @@ TEST_CASE("a child that may use one core only gets time to leave before it is re
   CHECK(reap_now(*started).ending == exit_report::how::signalled);
 }
 
-TEST_CASE("when the program ignores SIGCHLD the end is noticed, its cause is unknown") {
+TEST_CASE("if the program ignores SIGCHLD, a child's end is detected and its cause is unknown") {
   const auto old = ::signal(SIGCHLD, SIG_IGN);
   auto started = spawn(shell("exit 7"));
   REQUIRE(started);
@@ -299,7 +300,7 @@ TEST_CASE("the death of the session kills its children, stopped ones and grandch
   CHECK(group_is_gone(child));
 }
 
-TEST_CASE("an end is noticed on the io thread with the last words of the process") {
+TEST_CASE("a child's end is reported on the io thread with its last output") {
   io_thread io;
   pipe_ends out = make_pipe();
   spawn_request request = shell("echo one; echo two >&2; printf three; exit 3");
@@ -322,8 +323,7 @@ TEST_CASE("an end is noticed on the io thread with the last words of the process
   CHECK(lines == std::vector<std::string>{"one", "two", "three"});
 }
 
-TEST_CASE(
-    "a process that was given the number of a child that the program had reaped gets none of its signals") {
+TEST_CASE("a process that reuses the pid of a child reaped by the program gets none of its signals") {
   const auto old = ::signal(SIGCHLD, SIG_IGN);  // the kernel reaps at once
   auto gone = spawn(shell("exit 0")).value();
   pollfd end{gone.pidfd.get(), POLLIN, 0};
@@ -344,7 +344,7 @@ TEST_CASE(
   ::signal(SIGCHLD, old);
 }
 
-TEST_CASE("what a child started dies with it although the program ignores SIGCHLD") {
+TEST_CASE("processes started by a child die with it even if the program ignores SIGCHLD") {
   const auto old = ::signal(SIGCHLD, SIG_IGN);
   pipe_ends out = make_pipe();
   spawn_request request = shell("sleep 1000 & echo started");
@@ -358,7 +358,7 @@ TEST_CASE("what a child started dies with it although the program ignores SIGCHL
   CHECK(states_of(started.pid).empty());
 }
 
-TEST_CASE("the end of a child is reported when nothing that it started can write any more") {
+TEST_CASE("the end of a child is reported once no process that it started can write any more") {
   io_thread io;
   pipe_ends said = make_pipe();
   pipe_ends held = make_pipe();  // held only by the grandchild, until its memory is freed
@@ -386,7 +386,7 @@ TEST_CASE("the end of a child is reported when nothing that it started can write
   dropped.get_future().get();
 }
 
-TEST_CASE("a child that is dropped while it runs is killed") {
+TEST_CASE("destroying the handle of a running child kills it") {
   io_thread io;
   std::promise<pid_t> started;
   std::promise<void> dropped;
@@ -401,7 +401,7 @@ TEST_CASE("a child that is dropped while it runs is killed") {
   CHECK(::kill(pid, 0) == -1);
 }
 
-TEST_CASE("output is kept up to a bound, and lines are cut where they are endless") {
+TEST_CASE("output is kept up to a limit, and endless lines are cut") {
   output_tail tail;
   std::size_t lines = 0;
   std::size_t longest = 0;

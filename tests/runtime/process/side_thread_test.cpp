@@ -45,13 +45,13 @@ TEST_CASE("tasks of a side thread run in order, all of them before it is idle") 
   CHECK_FALSE(thread.post([] {}));
 }
 
-TEST_CASE("a side thread that never began is idle and stops at once") {
+TEST_CASE("a side thread that never started is idle and stops at once") {
   side_thread thread("test");
   CHECK(thread.wait_until_idle(0ms));
   CHECK(thread.stop_within(0ms));
 }
 
-TEST_CASE("a side thread whose task hangs is left behind, and what had not begun is dropped") {
+TEST_CASE("a side thread with a hung task is left behind, and its waiting tasks are dropped") {
   const auto what = std::make_shared<obstacle>();
   const auto ran = std::make_shared<bool>(false);
   side_thread thread("test");
@@ -66,8 +66,7 @@ TEST_CASE("a side thread whose task hangs is left behind, and what had not begun
 }
 
 TEST_CASE(
-    "a process that hangs while it is looked at holds up nobody who asks, and hides no other for longer than "
-    "two steps") {
+    "a process that hangs while being examined blocks no caller and hides others for at most two steps") {
   const auto what = std::make_shared<obstacle>();
   const auto looks_at_7 = std::make_shared<std::atomic<int>>(0);
   gpu_use_watch watch([=](pid_t leader) -> std::optional<gpu_user> {
@@ -89,7 +88,7 @@ TEST_CASE(
   while (watch.found_in(8)) watch.look({9, 7});  // it is no longer in the list
 }
 
-TEST_CASE("a watch is destroyed although looks hang") {
+TEST_CASE("a watch is destroyed even if its examinations hang") {
   const auto removed = std::make_shared<std::promise<void>>();
   const auto gone = std::make_shared<std::atomic<int>>(0);
   const auto until = removed->get_future().share();

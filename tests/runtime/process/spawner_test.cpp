@@ -75,7 +75,7 @@ TEST_CASE("the spawner starts programs by name and says why it cannot") {
   CHECK(no_descriptor.get_future().get() == errc::system);
 }
 
-TEST_CASE("a child that nobody takes is killed and reaped") {
+TEST_CASE("an unclaimed child is killed and reaped") {
   pid_t pid = 0;
   {
     auto made = spawn({"/bin/sleep", {"1000"}, {}, {}});
@@ -87,8 +87,7 @@ TEST_CASE("a child that nobody takes is killed and reaped") {
 }
 
 TEST_CASE(
-    "a start that does not return can be given up; starts that wait for it are refused when their turn "
-    "comes") {
+    "a start that does not return can be cancelled; starts queued behind it fail when their turn comes") {
   slow_program program;
   if (!program.held()) {
     WARN("not tried: no lease on files of /tmp");
@@ -116,7 +115,7 @@ TEST_CASE(
   behind->give_up();  // too late, and harmless
 }
 
-TEST_CASE("a program whose file system does not answer holds up neither signals nor the end of the session") {
+TEST_CASE("a program on an unresponsive file system delays neither signals nor the end of the session") {
   slow_program program;
   if (!program.held()) {
     WARN("not tried: no lease on files of /tmp");

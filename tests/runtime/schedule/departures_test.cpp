@@ -16,7 +16,7 @@ std::vector<worker_ref> due(departures& d, std::size_t leases) {
 
 }  // namespace
 
-TEST_CASE("a worker that drains is told to stop once, when it holds no lease any more") {
+TEST_CASE("a draining worker is asked to stop once, when it holds no more leases") {
   departures d;
   CHECK(due(d, 0).empty());
   d.drains(first, false);
@@ -27,8 +27,7 @@ TEST_CASE("a worker that drains is told to stop once, when it holds no lease any
   CHECK(due(d, 0).empty());
 }
 
-TEST_CASE(
-    "a worker that after_current_batch is told to stop after the batch at hand, whatever else it holds") {
+TEST_CASE("a worker drained with after_current_batch stops after its current batch, whatever else it holds") {
   departures d;
   d.finished_a_batch(first);
   d.drains(first, true);
@@ -39,7 +38,7 @@ TEST_CASE(
   CHECK(due(d, 1) == std::vector{first});
 }
 
-TEST_CASE("a worker that is asked to hurry later goes with its next batch") {
+TEST_CASE("a draining worker that must hurry later stops after its next batch") {
   departures d;
   d.drains(first, false);
   d.finished_a_batch(first);
@@ -49,7 +48,7 @@ TEST_CASE("a worker that is asked to hurry later goes with its next batch") {
   CHECK(due(d, 2) == std::vector{first});
 }
 
-TEST_CASE("whoever is gone is not told, and its successor in the same place begins anew") {
+TEST_CASE("an exited worker is not asked to stop, and its successor in the same place starts afresh") {
   departures d;
   d.drains(first, true);
   d.finished_a_batch(first);

@@ -33,7 +33,7 @@ TEST_CASE("jobs for the device are ordered once, in the order of their numbers")
   CHECK(queue.take_orders().empty());
 }
 
-TEST_CASE("kept results are ordered as far as there is room, and the first of all besides") {
+TEST_CASE("kept results are ordered as far as there is room, plus the very first one") {
   device_queue queue;
   for (const std::uint64_t job : {3, 4, 5, 6}) queue.add(job, true, job != 5);
   CHECK(jobs_of(queue.take_orders(1, 2)) == std::vector<std::uint64_t>{3, 5});
@@ -43,7 +43,7 @@ TEST_CASE("kept results are ordered as far as there is room, and the first of al
   CHECK(jobs_of(queue.take_orders(2, 5)) == std::vector<std::uint64_t>{6});
 }
 
-TEST_CASE("an answer counts once; one that nobody ordered, or a second one, is late") {
+TEST_CASE("an answer counts once; an unordered or repeated one is late") {
   device_queue queue;
   queue.add(3, true);
   static_cast<void>(queue.take_orders());
@@ -54,7 +54,7 @@ TEST_CASE("an answer counts once; one that nobody ordered, or a second one, is l
   CHECK(queue.size() == 0);
 }
 
-TEST_CASE("what a dead owner had is ordered again under the new era, and its answers are late") {
+TEST_CASE("a dead owner's jobs are ordered again under the new era, and its answers are late") {
   device_queue queue;
   queue.add(3, true);
   queue.add(4, true);
@@ -66,7 +66,7 @@ TEST_CASE("what a dead owner had is ordered again under the new era, and its ans
   CHECK(queue.answered(3));
 }
 
-TEST_CASE("a job that two owners have died of is poisoned with both causes, and its neighbours go on") {
+TEST_CASE("a job that has killed two owners is poisoned with both causes, and its neighbours continue") {
   device_queue queue;
   queue.add(3, true);
   queue.add(4, true);
@@ -81,7 +81,7 @@ TEST_CASE("a job that two owners have died of is poisoned with both causes, and 
   CHECK(jobs_of(queue.take_orders()) == std::vector<std::uint64_t>{4});
 }
 
-TEST_CASE("a job that is not idempotent is lost with the owner that was given it, and only then") {
+TEST_CASE("a job that is not idempotent is lost with the owner that had it, and only then") {
   device_queue queue;
   queue.add(3, false);
   CHECK(queue.owner_lost(1, std::nullopt).empty());
@@ -109,7 +109,7 @@ TEST_CASE(
   CHECK_FALSE(gone->wanted);
 }
 
-TEST_CASE("when there is no device any more, everything is gone at once") {
+TEST_CASE("when the device is lost, all jobs leave at once") {
   device_queue queue;
   queue.add(3, true);
   static_cast<void>(queue.take_orders());

@@ -35,7 +35,7 @@ TEST_CASE("a chained digest is the digest of the whole, after every batch") {
   CHECK(chain.count() == 3000);
 }
 
-TEST_CASE("a chain that is saved and restored after any batch goes on to the same digest") {
+TEST_CASE("a chain saved and restored after any batch reaches the same digest") {
   std::vector<std::uint64_t> all;
   for (std::uint64_t i = 0; i < 400; ++i) all.push_back(digest_of(i));
   const std::string whole = in_one_piece(all);

@@ -127,7 +127,7 @@ TEST_CASE("a resumed epoch reports the whole epoch") {
   CHECK(e.digest == digest_of({103, 104, 105}));
 }
 
-TEST_CASE("an epoch that is left and begun again is counted anew, and so is a state of its second pass") {
+TEST_CASE("an epoch left early and restarted is counted from zero, as is a state of its second pass") {
   epoch_book book = fresh(10, 40);
   for (stream_position p = 0; p < 5; ++p) book.delivered(full(p));
   book.begin_at(0);
@@ -228,7 +228,7 @@ TEST_CASE("a hundred scattered quarantined samples of a million fit into a state
   CHECK(back->quarantined_samples == state.quarantined_samples);
 }
 
-TEST_CASE("a state of the first version is gone on with, digests and all") {
+TEST_CASE("a state of the first version resumes, digests and all") {
   stream_state saved = half_way();
   saved.quarantined_samples = {7};
   const auto back = parse_state(of_the_first_version(saved, {103, 104}));
@@ -261,7 +261,7 @@ TEST_CASE("a state that was cut, changed or never was one is refused") {
   CHECK_FALSE(parse_state(std::vector<std::byte>(64)));
 }
 
-TEST_CASE("a state whose checksum is right and whose counts cannot be is refused with what it says") {
+TEST_CASE("a state with a right checksum and impossible counts is refused with its contents") {
   const auto refusal = [](auto change) {
     stream_state s = half_way();
     change(s);
@@ -288,7 +288,7 @@ TEST_CASE("a state whose checksum is right and whose counts cannot be is refused
         }).find("2 digests of 1 batches") != std::string::npos);
 }
 
-TEST_CASE("a state that stands behind the end of an epoch is refused") {
+TEST_CASE("a state past the end of an epoch is refused") {
   stream_state s = half_way();
   CHECK(check_position(s, shape_of(3)));
   CHECK_FALSE(check_position(s, shape_of(2)));
@@ -312,8 +312,7 @@ TEST_CASE("a state of another stream is refused with each difference named") {
         "image.size was 8x8 and is 9x9, image.augment was unset and is none");
 }
 
-TEST_CASE(
-    "a state that was taken before the dataset was described goes on with any dataset of the same plan") {
+TEST_CASE("a state taken before the dataset was described resumes with any dataset of the same plan") {
   stream_identity early = ours;
   early.fingerprint.clear();
   early.settings.clear();

@@ -44,7 +44,7 @@ TEST_CASE("the failure of a run names the most frequent reason, whatever the sam
       "most frequent reason (20 of 33 failures so far): opening '...': Permission denied");
 }
 
-TEST_CASE("a thousand different reasons are told apart no further than memory allows") {
+TEST_CASE("different reasons are counted separately only as far as memory allows") {
   failure_limit limit(0);
   for (int i = 0; i < 1000; ++i) limit.note("", "reason " + std::to_string(i));
   const auto no = limit.check(with_failures(1000, 1000));
@@ -52,7 +52,7 @@ TEST_CASE("a thousand different reasons are told apart no further than memory al
   CHECK(no->message.find("(936 of 1000 failures so far): other reasons") != std::string::npos);
 }
 
-TEST_CASE("a resumed epoch that had failed before is told without a reason that nobody knows") {
+TEST_CASE("a resumed epoch that had failed before is reported without its unknown reason") {
   const auto no = failure_limit(0.5).check(with_failures(33, 40));
   REQUIRE(no);
   CHECK(no->message.ends_with("allows"));

@@ -33,7 +33,7 @@ std::string refusal(const std::vector<stream_state>& states) {
 
 }  // namespace
 
-TEST_CASE("a group's state stands at the position that all ranks have reached") {
+TEST_CASE("a group's state is at the position that all ranks have reached") {
   auto states = of_ranks(3);
   states[0].quarantined_samples = {3, 9};
   states[2].quarantined_samples = {1, 9};
@@ -52,7 +52,7 @@ TEST_CASE("a group's state stands at the position that all ranks have reached") 
   CHECK(serialise(*group).size() <= state_bytes_max);
 }
 
-TEST_CASE("ranks that began at a group's state count on from there") {
+TEST_CASE("ranks that resume a group's state continue its counts") {
   auto states = of_ranks(2);
   for (stream_state& s : states) s.start = 60;
   CHECK(group_state(states)->start == 60 + 5 * 4 * 2);
@@ -91,7 +91,7 @@ TEST_CASE(
   CHECK_FALSE(check_same_stream(of_rank(0, 3).identity, of_rank(1, 3).identity));
 }
 
-TEST_CASE("states that are not those of all ranks at one step make no group's state") {
+TEST_CASE("states other than those of all ranks at one step make no group's state") {
   CHECK(refusal({}) == "there is no state of any rank");
   auto states = of_ranks(3);
   states.pop_back();

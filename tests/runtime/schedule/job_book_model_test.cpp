@@ -73,7 +73,7 @@ testing::model<job_act, job_world_settings> model_that_counts(job_world_tally& t
 
 }  // namespace
 
-TEST_CASE("every job is settled once and runs once at a time, whatever dies, is cancelled or comes late") {
+TEST_CASE("every job is settled once and runs once at a time, whatever dies, is cancelled or arrives late") {
   job_world_tally tally;
   testing::explore(model_that_counts(tally));
   CHECK(tally.ends.size() == 7);

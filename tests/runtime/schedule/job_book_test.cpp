@@ -29,7 +29,7 @@ TEST_CASE("a finished row settles its job once, and says where the result lies")
   CHECK(p.book.unsettled() == 1);
 }
 
-TEST_CASE("exceptions and results that are too large are ends like any other, with their row") {
+TEST_CASE("exceptions and oversized results settle their jobs, with their row") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 2);
   auto table = table_of(order, 2);
@@ -58,7 +58,7 @@ TEST_CASE("a reading may leave out the rows that were read before") {
 
 // ---- late and impossible messages -------------------------------------------------------------------------
 
-TEST_CASE("news of a dead incarnation is late, and so is news of a lease that is over") {
+TEST_CASE("reports of a dead incarnation are late, as are reports of an ended lease") {
   small_pool p;
   p.book.worker_joined(a1, 1);
   p.submit_many(2);
@@ -73,7 +73,7 @@ TEST_CASE("news of a dead incarnation is late, and so is news of a lease that is
   CHECK(p.book.unsettled() == 1);
 }
 
-TEST_CASE("a living worker that names what it never had says what cannot be") {
+TEST_CASE("a report of a living worker about something that it never had is impossible") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 2);
   lease_jobs other = order;
@@ -91,7 +91,7 @@ TEST_CASE("a living worker that names what it never had says what cannot be") {
   CHECK(p.book.unsettled() == 2);
 }
 
-TEST_CASE("a row that goes backwards cannot be, and nothing of such a reading is believed") {
+TEST_CASE("a row that goes backwards is impossible, and its whole reading is discarded") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 3);
   REQUIRE(p.book.reported(table_of(order, 1, row_at::begun)) == job_arrival::accepted);
@@ -114,7 +114,7 @@ TEST_CASE("a row that goes backwards cannot be, and nothing of such a reading is
   CHECK(p.book.unsettled() == 2);
 }
 
-TEST_CASE("a row that was revoked is none that its worker may have begun") {
+TEST_CASE("a revoked row does not count as one that its worker may have started") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 2);
   p.book.row_revoked(order.lease, 1);
@@ -124,7 +124,7 @@ TEST_CASE("a row that was revoked is none that its worker may have begun") {
 
 // ---- cancelling -------------------------------------------------------------------------------------------
 
-TEST_CASE("cancelling a job that waits removes it; twice is too late") {
+TEST_CASE("cancelling a waiting job removes it; a second time is too late") {
   small_pool p;
   p.submit();
   CHECK(p.book.cancel(1) == cancelled::before_it_began);
@@ -138,7 +138,7 @@ TEST_CASE("cancelling a job that waits removes it; twice is too late") {
   CHECK(p.go().empty());
 }
 
-TEST_CASE("a leased job that its worker has not begun is revoked, then cancelled like one that waits") {
+TEST_CASE("a leased job that has not started is revoked, then cancelled like a waiting one") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 2);
   const auto row = p.book.revocable(3);
@@ -153,7 +153,7 @@ TEST_CASE("a leased job that its worker has not begun is revoked, then cancelled
   CHECK_FALSE(end.never_leased);
 }
 
-TEST_CASE("cancelling a job that runs ends its worker and takes from it what it has not begun") {
+TEST_CASE("cancelling a running job ends its worker and revokes the jobs that it has not started") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 3);
   REQUIRE(p.book.seen(table_of(order, 0, row_at::begun)) == job_arrival::accepted);
@@ -180,7 +180,7 @@ TEST_CASE("cancelling a job that runs ends its worker and takes from it what it 
   CHECK(end.attempts == 1);
 }
 
-TEST_CASE("who runs when its worker is ended for another job is blamed nothing") {
+TEST_CASE("a running job is not blamed when its worker is ended for another job") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 2);
   CHECK(p.book.cancel(2) == cancelled::running);

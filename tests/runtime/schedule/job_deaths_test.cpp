@@ -12,7 +12,7 @@ using jobs = std::vector<job_id>;
 using causes = std::vector<std::string>;
 
 TEST_CASE(
-    "a death keeps what is finished, blames what was begun, and gives the rest back ahead of the queue") {
+    "a death keeps finished jobs, blames the started one, and returns the rest to the head of the queue") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 4);
   p.submit();
@@ -34,7 +34,7 @@ TEST_CASE(
   CHECK(orders[1].rows[0].attempt == 1);
 }
 
-TEST_CASE("a death between two rows is blamed on nobody") {
+TEST_CASE("a death between two rows is blamed on no job") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 2);
   CHECK_FALSE(p.die(order, 1, row_at::waiting));
@@ -42,7 +42,7 @@ TEST_CASE("a death between two rows is blamed on nobody") {
   CHECK(p.lease().rows[0].attempt == 1);
 }
 
-TEST_CASE("a death that has nothing to do with its job leaves the job untouched") {
+TEST_CASE("a death unrelated to its job does not affect the job") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 1);
   CHECK_FALSE(p.die(order, 0, row_at::begun, false));
@@ -70,7 +70,7 @@ TEST_CASE("a suspect runs on another worker, even if it has to wait for that one
   CHECK(jobs_of(again) == jobs{2});
 }
 
-TEST_CASE("a suspect that no other worker comes to run in time runs where it has killed") {
+TEST_CASE("a suspect that no other worker can run in time runs where it has killed") {
   small_pool p;
   p.book.worker_joined(b1, 2);
   p.submit();
@@ -92,7 +92,7 @@ TEST_CASE("a suspect that no other worker comes to run in time runs where it has
   CHECK(again.rows[0].attempt == 2);
 }
 
-TEST_CASE("a suspect that waits for another worker is begun where it has killed when time is up") {
+TEST_CASE("a suspect that waits for another worker starts where it has killed when its time is up") {
   small_pool p;
   p.book.worker_joined(b1, 1);
   p.submit();
@@ -156,7 +156,7 @@ TEST_CASE("a job that kills three workers is poisoned, the third time alone, wit
   CHECK(p.book.unsettled() == 0);
 }
 
-TEST_CASE("a suspect that finishes alone has its result, and the deaths are told") {
+TEST_CASE("a suspect that finishes alone keeps its result, and the deaths are reported") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.submit();
@@ -171,7 +171,7 @@ TEST_CASE("a suspect that finishes alone has its result, and the deaths are told
   CHECK_FALSE(p.book.wants_sacrificial());
 }
 
-TEST_CASE("a sacrificial worker that is ended by an operator says nothing about its job") {
+TEST_CASE("a sacrificial worker ended by an operator proves nothing about its job") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.submit();
@@ -184,7 +184,7 @@ TEST_CASE("a sacrificial worker that is ended by an operator says nothing about 
   CHECK(p.lease().rows[0].attempt == 3);
 }
 
-TEST_CASE("what cannot be tried alone is poisoned and says why; a probation under way goes on") {
+TEST_CASE("jobs that cannot be tried alone are poisoned with the reason; a probation in progress continues") {
   small_pool p;
   p.book.worker_joined(a1, 1);
   p.submit_many(2);
