@@ -49,20 +49,20 @@ TEST_CASE("wherever an owner is killed in a line, the line is no batch and the n
   CHECK(at_its_end->torn == 1);
 }
 
-TEST_CASE("half a line in an owner's life, and an owner that nobody announced, are refused") {
+TEST_CASE("an incomplete line in an owner's life, and an unannounced owner, are refused") {
   CHECK_FALSE(read_journal(first_owner + "{\"owner\":7,\"ep\n" + first_batch));
   CHECK_FALSE(read_journal(first_owner + next_batch));
   CHECK_FALSE(read_journal(first_batch));
   CHECK_FALSE(read_journal(first_owner + "{\"owner\":7,\"batch\":1}\n"));
 }
 
-TEST_CASE("what an owner that was replaced still writes keeps the number of that owner") {
+TEST_CASE("lines of a replaced owner keep that owner's number") {
   const auto got = read_journal(first_owner + second_owner + first_batch);
   REQUIRE(got);
   CHECK(got->batches.at(0).owner == 1);
 }
 
-TEST_CASE("a pid that comes back is another owner") {
+TEST_CASE("a reused pid is another owner") {
   CHECK(read_journal(first_owner + second_owner + first_owner + first_batch)->batches.at(0).owner == 3);
 }
 

@@ -29,7 +29,7 @@ std::string gpu_lines(const session_status& s) {
 
 }  // namespace
 
-TEST_CASE("the processes on the GPU are told with pid and memory, and null when nobody could say") {
+TEST_CASE("the processes on the GPU are shown with pid and memory, and null when they are unknown") {
   const auto known =
       telemetry::as_json(status_with({{{4127, 1U << 30U}, {77, 0}}})).at("gpu").at("processes");
   REQUIRE(known.size() == 2);
@@ -39,7 +39,7 @@ TEST_CASE("the processes on the GPU are told with pid and memory, and null when 
   CHECK(telemetry::as_json(status_with(std::vector<gpu_process>())).at("gpu").at("processes").empty());
 }
 
-TEST_CASE("people see which of the GPU's processes is the owner") {
+TEST_CASE("the owner is marked among the GPU's processes") {
   const std::string text = gpu_lines(status_with({{{4127, 1U << 30U}, {77, 512U << 20U}}}));
   CHECK(text.find("pid 4127, the owner (1.00 GiB), pid 77 (512 MiB)") != std::string::npos);
   CHECK(text.find("namespace") == std::string::npos);
@@ -78,7 +78,7 @@ TEST_CASE("deaths of workers and of GPU owners are one list in the order in whic
   CHECK(cli::deaths_for_people(all, false, 0).find("  gpu  ") != std::string::npos);
 }
 
-TEST_CASE("after a death people are sent to the logs only if the dead process can have written something") {
+TEST_CASE("after a death the hint names the logs only if the dead process can have written to them") {
   const auto hint = [](const auto& death) {
     return cli::hint_after_deaths(nlohmann::ordered_json::array({telemetry::as_json(death)}));
   };
@@ -135,7 +135,7 @@ session_status pool_status() {
 
 }  // namespace
 
-TEST_CASE("the status of a pool tells its jobs, by function and by worker, and nothing of batches or a GPU") {
+TEST_CASE("the status of a pool shows its jobs, by function and by worker, and neither batches nor a GPU") {
   const std::string text = cli::status_for_people(telemetry::as_json(pool_status()), {}, 200);
   INFO(text);
   CHECK(text.starts_with("thumbs  ok  pid 77  40 jobs submitted, 12 waiting, 2 running, 25 ok, 1 failed\n"));

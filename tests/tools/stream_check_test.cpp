@@ -89,7 +89,7 @@ std::vector<delivered_batch> with_two_owners(std::size_t taken, std::size_t agai
 
 }  // namespace
 
-TEST_CASE("a second owner may deliver again what nobody had been promised") {
+TEST_CASE("a second owner may repeat batches that had not been promised") {
   for (std::size_t taken = 0; taken <= good().size(); ++taken) {
     for (std::size_t again = 0; again <= taken; ++again) {
       const auto batches = with_two_owners(taken, again);
@@ -161,7 +161,7 @@ TEST_CASE("an owner that delivers when the next one has begun is stale") {
   CHECK(found.duplicated == 1);
 }
 
-TEST_CASE("a batch that was promised before anybody had it is lost, even if it comes later") {
+TEST_CASE("a batch promised before any owner had it is lost, even if it comes later") {
   CHECK(stream_check(good()).check(good(), {{2, 3}}).lost == 1);
   CHECK(stream_check(good()).check(good(), {{2, 2}, {6, 6}}).none());
   auto batches = good();

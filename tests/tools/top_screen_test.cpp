@@ -96,7 +96,7 @@ TEST_CASE("workers beyond the screen are reached by scrolling, to the last one a
   CHECK_FALSE(has(top_screen({look(0, 0, 3), look(0, 0, 3), look(0, 0, 3)}, "", size, 0, false), " of 3:"));
 }
 
-TEST_CASE("a screen of any size is never overrun") {
+TEST_CASE("the screen never exceeds its size") {
   const json now = look(0, 0, 40, 3);
   for (const std::size_t rows : {1U, 2U, 5U, 11U, 12U, 13U, 24U}) {
     for (const std::size_t columns : {1U, 20U, 80U}) {
@@ -120,7 +120,7 @@ TEST_CASE("without a width nothing on the screen is cut") {
   CHECK(has(screen, "worker"));
 }
 
-TEST_CASE("the screen of a pool tells jobs a second and the functions with the most to do") {
+TEST_CASE("the screen of a pool shows jobs per second and the functions with the most to do") {
   const auto pool = [](std::int64_t seconds, std::uint64_t done) {
     json all = look(seconds, done, 1);
     json functions = json::array();

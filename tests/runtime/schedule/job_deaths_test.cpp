@@ -250,8 +250,7 @@ TEST_CASE("a table that its worker has overwritten is blamed on the row whose tu
   CHECK(blamed->job == 3);
 }
 
-TEST_CASE(
-    "a table that was not read counts as overwritten; nothing in it that is not idempotent runs again") {
+TEST_CASE("an unread table counts as overwritten; no job in it that is not idempotent runs again") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 1);
   p.submit({.idempotent = false});
@@ -276,7 +275,7 @@ TEST_CASE("a worker dies once") {
 
 // ---- drains -----------------------------------------------------------------------------------------------
 
-TEST_CASE("a worker that drains finishes what it has and gets nothing new") {
+TEST_CASE("a draining worker finishes its jobs and gets no new ones") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.submit();
@@ -290,7 +289,7 @@ TEST_CASE("a worker that drains finishes what it has and gets nothing new") {
   CHECK(p.lease().lease.holder == b1);
 }
 
-TEST_CASE("a worker that drains in a hurry gives back what it has not begun") {
+TEST_CASE("a worker that drains in a hurry returns the jobs that it has not started") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 3);
   p.book.worker_drains(a1, true);

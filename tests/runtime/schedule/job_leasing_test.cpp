@@ -11,7 +11,7 @@ using jobs = std::vector<job_id>;
 
 // ---- bundles ----------------------------------------------------------------------------------------------
 
-TEST_CASE("while nobody knows how long a function takes, each of its jobs travels alone") {
+TEST_CASE("while a function's duration is unknown, each of its jobs travels alone") {
   small_pool p;
   p.submit_many(5);
   p.book.worker_joined(a1, 4);
@@ -23,7 +23,7 @@ TEST_CASE("while nobody knows how long a function takes, each of its jobs travel
   CHECK(p.book.rows_of(0) == 2);
 }
 
-TEST_CASE("short jobs travel in bundles of at most the expected work that is the goal") {
+TEST_CASE("short jobs travel in bundles of at most the target amount of work") {
   small_pool p;
   p.teach(300us);
   p.book.worker_joined(a1, 1);
@@ -31,7 +31,7 @@ TEST_CASE("short jobs travel in bundles of at most the expected work that is the
   CHECK(jobs_of(p.lease()) == jobs{2, 3, 4});
 }
 
-TEST_CASE("a bundle has at most so many rows as a lease may have") {
+TEST_CASE("a bundle has at most as many rows as a lease may have") {
   small_pool p;
   p.teach(1us);
   p.book.worker_joined(a1, 1);
@@ -39,7 +39,7 @@ TEST_CASE("a bundle has at most so many rows as a lease may have") {
   CHECK(p.lease().rows.size() == small_slots.rows_max);
 }
 
-TEST_CASE("a long job neither joins a bundle nor is joined") {
+TEST_CASE("a long job is never bundled") {
   small_pool p;
   p.teach(10us, 0);
   p.teach(5ms, 1);
@@ -53,7 +53,8 @@ TEST_CASE("a long job neither joins a bundle nor is joined") {
   CHECK(jobs_of(orders[1]) == jobs{4});
 }
 
-TEST_CASE("a job whose result stays in the slot has it for itself, until the result is gone, however small") {
+TEST_CASE(
+    "a job whose result stays in the slot has the slot alone, until the result is gone, however small") {
   small_pool p;
   p.teach(10us);
   p.book.worker_joined(a1, 2);
@@ -89,7 +90,7 @@ TEST_CASE("arguments of a bundle take an eighth of the slot at most; a job alone
   CHECK(jobs_of(p.lease()) == jobs{5});
 }
 
-TEST_CASE("a few jobs are split evenly among the workers that are idle") {
+TEST_CASE("a few jobs are split evenly among the idle workers") {
   small_pool p;
   p.teach(1us);
   p.book.worker_joined(a1, 1);
@@ -101,7 +102,7 @@ TEST_CASE("a few jobs are split evenly among the workers that are idle") {
   CHECK(orders[1].rows.size() == 2);
 }
 
-TEST_CASE("an idle worker is served before anybody gets a lease ahead") {
+TEST_CASE("idle workers get leases before any worker gets one ahead") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.submit();
@@ -111,7 +112,7 @@ TEST_CASE("an idle worker is served before anybody gets a lease ahead") {
   CHECK(p.lease().lease.holder == b1);
 }
 
-TEST_CASE("a worker gets more leases ahead while all that it has is less work than the goal") {
+TEST_CASE("a worker gets more leases ahead while its work is less than the target") {
   small_pool p;
   p.teach(50us);
   p.book.worker_joined(a1, 4);
@@ -119,7 +120,7 @@ TEST_CASE("a worker gets more leases ahead while all that it has is less work th
   CHECK(p.leases().size() == 3);  // 8 rows of 50 us each: the third passes 1 ms
 }
 
-TEST_CASE("the estimate of a function follows what its jobs take") {
+TEST_CASE("the estimate of a function follows the duration of its jobs") {
   small_pool p;
   p.teach(5ms);
   p.book.worker_joined(a1, 1);
@@ -135,7 +136,7 @@ TEST_CASE("the estimate of a function follows what its jobs take") {
   CHECK(largest > 1);
 }
 
-TEST_CASE("a paused book leases nothing, and goes on where it was") {
+TEST_CASE("a paused book leases nothing, and continues where it stopped") {
   small_pool p;
   p.book.worker_joined(a1, 1);
   p.book.set_paused(true);
@@ -147,7 +148,8 @@ TEST_CASE("a paused book leases nothing, and goes on where it was") {
 
 // ---- moving work ------------------------------------------------------------------------------------------
 
-TEST_CASE("when nothing waits, an idle worker takes over the later half of what another has not begun") {
+TEST_CASE(
+    "when no job waits, an idle worker takes over the later half of the rows that another has not started") {
   small_pool p;
   p.teach(1us);
   p.book.worker_joined(a1, 1);
@@ -169,7 +171,7 @@ TEST_CASE("when nothing waits, an idle worker takes over the later half of what 
   CHECK(p.book.rows_of(0) == 4);
 }
 
-TEST_CASE("rows of leases ahead are moved before those of the lease at work") {
+TEST_CASE("rows of leases ahead are moved before those of the current lease") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.submit_many(2);
@@ -183,7 +185,7 @@ TEST_CASE("rows of leases ahead are moved before those of the lease at work") {
   CHECK(p.lease().lease.holder == b1);
 }
 
-TEST_CASE("no row is asked for twice, and a worker's only row is left to it") {
+TEST_CASE("no row is requested twice, and a worker keeps its only row") {
   small_pool p;
   p.teach(1us);
   p.book.worker_joined(a1, 1);
@@ -194,7 +196,7 @@ TEST_CASE("no row is asked for twice, and a worker's only row is left to it") {
   CHECK(p.go().empty());
 }
 
-TEST_CASE("nothing is moved while something waits") {
+TEST_CASE("no row is moved while a job waits") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.submit_many(2);
@@ -204,7 +206,7 @@ TEST_CASE("nothing is moved while something waits") {
   CHECK(only<revoke_row>(p.go()).empty());
 }
 
-TEST_CASE("a slot whose last rows were revoked is leased again only when its worker has passed them") {
+TEST_CASE("a slot with revoked last rows is leased again only when its worker has passed them") {
   small_pool p;
   p.teach(1us);
   p.book.worker_joined(a1, 1);
@@ -241,9 +243,7 @@ TEST_CASE("a slot with kept results is leased again when the last one is gone") 
   CHECK(p.book.reported(table_of(next, 1)) == job_arrival::accepted);
 }
 
-TEST_CASE(
-    "a worker that could work and has no free slot has one emptied, once, and the next one if that was "
-    "vain") {
+TEST_CASE("a worker without a free slot has one emptied, once, and the next one if that was in vain") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.submit_many(2);
@@ -267,7 +267,7 @@ TEST_CASE(
   CHECK(p.lease().lease.slot == orders[1].lease.slot);
 }
 
-TEST_CASE("nobody is asked for a slot whose results are let go in time") {
+TEST_CASE("no slot is emptied whose results are freed in time") {
   small_pool p;
   p.book.worker_joined(a1, 1);
   p.submit();
@@ -305,7 +305,7 @@ TEST_CASE("kept results survive their worker, and their slots are not its succes
 
 // ---- fresh jobs -------------------------------------------------------------------------------------------
 
-TEST_CASE("a fresh job goes to a process that was given nothing, alone") {
+TEST_CASE("a fresh job goes alone to a process that has had no other job") {
   small_pool p;
   p.teach(1us);
   p.book.worker_joined(a1, 2);
@@ -317,8 +317,7 @@ TEST_CASE("a fresh job goes to a process that was given nothing, alone") {
   CHECK(jobs_of(orders[1]) == jobs{3});
 }
 
-TEST_CASE(
-    "where every process has run something, an idle one is replaced, once, and gets nothing meanwhile") {
+TEST_CASE("if every process has run a job, an idle one is replaced, once, and gets no job meanwhile") {
   small_pool p;
   p.book.worker_joined(a1, 1);
   p.book.worker_joined(b1, 1);
@@ -339,7 +338,7 @@ TEST_CASE(
   CHECK(jobs_of(p.lease()) == jobs{3});
 }
 
-TEST_CASE("a process that was to be replaced and does not come back is waited for ten seconds") {
+TEST_CASE("the book waits ten seconds for a replaced process that does not return") {
   small_pool p;
   p.book.worker_joined(a1, 1);
   p.book.worker_joined(b1, 1);
@@ -358,7 +357,7 @@ TEST_CASE("a process that was to be replaced and does not come back is waited fo
 }
 
 TEST_CASE(
-    "if nobody is idle, a worker becomes so for the fresh job whose turn it is, and for no more than one") {
+    "if no worker is idle, one is emptied for the fresh job whose turn it is, and for no more than one") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.book.worker_joined(b1, 2);
@@ -437,7 +436,7 @@ TEST_CASE("a job with a place that killed its worker is tried by the replacement
   CHECK(jobs_of(again) == jobs{job});
 }
 
-TEST_CASE("a job whose place takes no work for the patience goes elsewhere") {
+TEST_CASE("a job whose place takes no work for its patience goes elsewhere") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.book.worker_joined(b1, 2);

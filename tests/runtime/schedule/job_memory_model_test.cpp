@@ -437,7 +437,8 @@ testing::model<act, memory_settings> model_that_counts(memory_tally& tally) {
 }  // namespace
 
 TEST_CASE(
-    "results stay within [jobs] memory, and only a caller that keeps them stops its jobs, and hears of it") {
+    "results stay within [jobs] memory, and only a caller that keeps them blocks its jobs, and learns of "
+    "it") {
   memory_tally tally;
   testing::explore(model_that_counts(tally));
   for (const std::uint64_t often : {tally.held_back, tally.first_begun, tally.woken, tally.urgent,

@@ -54,7 +54,7 @@ TEST_CASE("a worker gets as many leases as it has slots, in the order of the pla
   }
 }
 
-TEST_CASE("batches are uploaded in order though they are loaded out of order") {
+TEST_CASE("batches loaded out of order are uploaded in order") {
   const small_plan plan(4, 1);
   ledger books({}, plan, {0, 4});
   books.worker_joined(a1, 2);
@@ -116,7 +116,7 @@ TEST_CASE("a batch that was finished when its worker died is uploaded, not loade
   CHECK(only<load_command>(commands).empty());
 }
 
-TEST_CASE("a death is blamed on the sample in the flight recorder, not to its batch mates") {
+TEST_CASE("a death is blamed on the sample in the flight recorder, not on the rest of its batch") {
   const small_plan plan(3, 3);
   ledger books({}, plan, {0, 1});
   books.worker_joined(a1, 2);
@@ -129,7 +129,8 @@ TEST_CASE("a death is blamed on the sample in the flight recorder, not to its ba
   CHECK(again.samples == std::vector<planned_sample>{{0, 1}, {1, 2}, {2, 1}});
 }
 
-TEST_CASE("the work of a worker that cannot be killed goes to others, and its end later changes nothing") {
+TEST_CASE(
+    "the work of a worker that cannot be killed goes to other workers, and its later end changes nothing") {
   const small_plan plan(8, 2);
   ledger books({}, plan, {0, 4});
   books.worker_joined(a1, 1);
@@ -145,7 +146,7 @@ TEST_CASE("the work of a worker that cannot be killed goes to others, and its en
   CHECK(only<load_command>(books.advance()).empty());
 }
 
-TEST_CASE("a death with a flight mark of an earlier lease is blamed on nobody") {
+TEST_CASE("a death with a flight mark of an earlier lease is blamed on no sample") {
   const small_plan plan(2, 1);
   ledger books({}, plan, {0, 2});
   books.worker_joined(a1, 2);
@@ -175,7 +176,7 @@ TEST_CASE("with one worker the second attempt runs on its next incarnation") {
   CHECK(only<load_command>(books.advance()).at(0).lease.holder == a2);
 }
 
-TEST_CASE("the third attempt runs alone in the sacrificial worker; the others go on meanwhile") {
+TEST_CASE("the third attempt runs alone in the sacrificial worker; other workers continue meanwhile") {
   const small_plan plan(4, 2);
   ledger books({}, plan, {0, 2});
   books.worker_joined(a1, 2);
@@ -246,7 +247,7 @@ TEST_CASE("a lost batch takes the slot of the highest finished one when none is 
   CHECK(only<load_command>(commands)[0].samples[0].attempt == 1);
 }
 
-TEST_CASE("what a dead worker said last is dropped and counted") {
+TEST_CASE("late messages of a dead worker are dropped and counted") {
   const small_plan plan(2, 1);
   ledger books({}, plan, {0, 2});
   books.worker_joined(a1, 1);
@@ -256,7 +257,7 @@ TEST_CASE("what a dead worker said last is dropped and counted") {
   CHECK(books.stale_dropped() == 1);
 }
 
-TEST_CASE("a living worker that reports what cannot be is found out") {
+TEST_CASE("an impossible report of a living worker is detected") {
   const small_plan plan(4, 2);
   ledger books({}, plan, {0, 2});
   books.worker_joined(a1, 2);
@@ -354,7 +355,7 @@ TEST_CASE("more quarantined samples than the cap end the run") {
   CHECK(only<load_command>(commands).empty());
 }
 
-TEST_CASE("attempts are counted anew in each epoch, quarantine is not") {
+TEST_CASE("attempts are counted per epoch, quarantine is permanent") {
   const small_plan plan(2, 1);
   ledger books({}, plan, {0, 4});
   books.quarantine_known(0);
@@ -406,7 +407,7 @@ TEST_CASE("after the owner's death everything unacknowledged is uploaded again, 
   CHECK(books.stale_dropped() == 1);
 }
 
-TEST_CASE("a draining worker finishes what it holds and gets nothing new") {
+TEST_CASE("a draining worker finishes its leases and gets no new ones") {
   const small_plan plan(4, 1);
   ledger books({}, plan, {0, 4});
   books.worker_joined(a1, 1);
@@ -420,7 +421,7 @@ TEST_CASE("a draining worker finishes what it holds and gets nothing new") {
   CHECK(only<load_command>(books.advance()).empty());
 }
 
-TEST_CASE("a paused ledger leases nothing and still uploads what is finished") {
+TEST_CASE("a paused ledger leases nothing but uploads finished batches") {
   const small_plan plan(4, 1);
   ledger books({}, plan, {0, 4});
   books.worker_joined(a1, 1);
@@ -434,7 +435,7 @@ TEST_CASE("a paused ledger leases nothing and still uploads what is finished") {
   CHECK(only<load_command>(books.advance()).size() == 1);
 }
 
-TEST_CASE("after a seek the old leases and copies end unheard and their slots serve the new place") {
+TEST_CASE("after a seek old leases and copies are ignored, and their slots serve the new position") {
   const small_plan plan(8, 1);
   ledger books({}, plan, {0, 4});
   books.worker_joined(a1, 3);
@@ -485,7 +486,7 @@ TEST_CASE("a batch that kills owners is delivered with 0 rows, whatever becomes 
   }
 }
 
-TEST_CASE("a batch that is left out changes no other batch, so a run that is resumed behind it is the same") {
+TEST_CASE("a skipped batch changes no other batch, so a run resumed after it is the same") {
   // The first replacement tried is always sample 0.
   class first_sample_replaces final : public small_plan {
    public:
@@ -523,7 +524,7 @@ TEST_CASE("a batch that is left out changes no other batch, so a run that is res
   CHECK(second_batch(resumed) == with_a_replacement);
 }
 
-TEST_CASE("when the sacrificial worker does not come up, the suspect is quarantined and its batch goes on") {
+TEST_CASE("when the sacrificial worker cannot start, the suspect is quarantined and its batch continues") {
   const small_plan plan(2, 2);
   ledger books({}, plan, {0, 1});
   books.worker_joined(a1, 2);

@@ -24,7 +24,7 @@ void isolate(suspicion& s, const suspect& who) {
 
 }  // namespace
 
-TEST_CASE("nobody is suspected before a death") {
+TEST_CASE("no sample is suspected before a death") {
   const suspicion s(3);
   CHECK(s.attempt_of(tom) == 1);
   CHECK_FALSE(s.last_worker(tom));
@@ -76,7 +76,7 @@ TEST_CASE("a death in the probation quarantines with every cause, oldest first")
   CHECK_FALSE(s.anybody_isolated());
 }
 
-TEST_CASE("a sample that is loaded alone is no suspect any more") {
+TEST_CASE("a sample that loads alone is no longer a suspect") {
   suspicion s(3);
   isolate(s, tom);
   s.begin_probation(tom, lease);
@@ -100,7 +100,7 @@ TEST_CASE("a sample that was cleared twice and kills again is quarantined withou
   CHECK(lost->attempts == 2);
 }
 
-TEST_CASE("a probation whose worker is gone without a blame is the next one again") {
+TEST_CASE("a probation whose worker exits without blame is repeated next") {
   suspicion s(3);
   isolate(s, tom);
   s.begin_probation(tom, lease);
@@ -113,7 +113,7 @@ TEST_CASE("a probation whose worker is gone without a blame is the next one agai
   CHECK(s.probation_under(next_lease)->attempt == 3);
 }
 
-TEST_CASE("deaths of one epoch are none of the next, and a quarantine ends the probations of all") {
+TEST_CASE("deaths do not count in the next epoch, and a quarantine ends the probations of all epochs") {
   suspicion s(3);
   isolate(s, tom);
   CHECK(s.attempt_of(tom_later) == 1);
@@ -126,7 +126,7 @@ TEST_CASE("deaths of one epoch are none of the next, and a quarantine ends the p
   CHECK_FALSE(s.blame_death(tom_later, batch, false, 2, "SIGSEGV"));
 }
 
-TEST_CASE("what cannot be tried alone is quarantined, all of it, and says so") {
+TEST_CASE("samples that cannot be tried alone are all quarantined, with the reason") {
   suspicion s(3);
   isolate(s, ann);
   isolate(s, tom);
@@ -142,7 +142,7 @@ TEST_CASE("what cannot be tried alone is quarantined, all of it, and says so") {
   CHECK(s.quarantine_isolated("again").empty());
 }
 
-TEST_CASE("a released sample starts afresh; releasing what is not quarantined changes nothing") {
+TEST_CASE("a released sample starts afresh; releasing a sample not in quarantine changes nothing") {
   suspicion s(3);
   isolate(s, ann);
   s.release(4);
@@ -155,7 +155,7 @@ TEST_CASE("a released sample starts afresh; releasing what is not quarantined ch
   CHECK(s.attempt_of(tom) == 1);
 }
 
-TEST_CASE("an epoch that is over takes its suspects along, quarantine stays") {
+TEST_CASE("the end of an epoch clears its suspects, quarantine stays") {
   suspicion s(3);
   s.quarantine_known(9);
   isolate(s, tom);
@@ -179,7 +179,7 @@ TEST_CASE("causes are those of the deaths on record, oldest first") {
   CHECK(s.causes_of(tom).empty());
 }
 
-TEST_CASE("of a suspect that is forgotten nothing remains, whether it was isolated, tried or quarantined") {
+TEST_CASE("forgetting a suspect removes every trace of it, whether it was isolated, tried or quarantined") {
   suspicion s(3);
   isolate(s, tom);
   isolate(s, ann);

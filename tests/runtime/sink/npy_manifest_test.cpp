@@ -41,7 +41,7 @@ std::vector<manifest_tensor> tensors(std::uint64_t rows, const std::string& seco
 
 }  // namespace
 
-TEST_CASE("a folder that was claimed is taken again by the same stream, also by a batch with fewer rows") {
+TEST_CASE("a claimed folder is reused by the same stream, even by a batch with fewer rows") {
   const folder place;
   REQUIRE(claim_npy_folder(place.path, settings()));
   REQUIRE(write_npy_manifest(place.path, settings(), tensors(128)));
@@ -78,7 +78,7 @@ TEST_CASE("a folder with the batches of another stream is refused with the diffe
   CHECK(other.error().message.find("\"name\": \"label\"") != std::string::npos);
 }
 
-TEST_CASE("a folder with batches that nobody describes is refused") {
+TEST_CASE("a folder with batches but no manifest is refused") {
   const folder place;
   fs::create_directories(place.path);
   std::ofstream(place.path / "e0-b000000.image.npy") << "x";
@@ -88,7 +88,7 @@ TEST_CASE("a folder with batches that nobody describes is refused") {
         std::string::npos);
 }
 
-TEST_CASE("a tensor that is called like the file of indices is refused before anything is written") {
+TEST_CASE("a tensor named like the file of indices is refused before anything is written") {
   const folder place;
   REQUIRE(claim_npy_folder(place.path, settings()));
   const auto refused = write_npy_manifest(place.path, settings(), tensors(128, "index"));

@@ -93,7 +93,7 @@ TEST_CASE("an npy header is padded to 64 bytes and says type and shape as NumPy 
   }
 }
 
-TEST_CASE("a written file is whole and replaces the one before") {
+TEST_CASE("a written file is complete and replaces the previous one") {
   const folder place;
   std::vector<std::int32_t> values(6);
   std::iota(values.begin(), values.end(), 1);
@@ -106,7 +106,7 @@ TEST_CASE("a written file is whole and replaces the one before") {
   CHECK(std::distance(fs::directory_iterator(place.path), fs::directory_iterator()) == 1);
 }
 
-TEST_CASE("a place that cannot be written is refused by name and leaves nothing behind") {
+TEST_CASE("an unwritable path is refused by name and leaves no file behind") {
   const folder place;
   std::vector<std::uint8_t> bytes(1 << 20);
   const tensor_view tensor{"x", dtype::uint8, {bytes.size()}, bytes.data()};

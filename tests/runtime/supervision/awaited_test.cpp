@@ -10,7 +10,7 @@ using namespace penstock;
 using namespace penstock::supervision;
 using namespace penstock::testing;
 
-TEST_CASE("a sample that takes long is named with its worker, its batch and where it stands") {
+TEST_CASE("a slow sample is named with its worker, its batch and where it waits") {
   progress_facts f = asking();
   f.under_way = {batch_at(17, batch_stage::begun, 3), batch_at(18, batch_stage::loaded)};
   f.status.workers.push_back(worker_in(3, "ready"));
@@ -34,7 +34,7 @@ TEST_CASE("a sample that takes long is named with its worker, its batch and wher
   }
 }
 
-TEST_CASE("a worker that has the next batch and works on nothing is named") {
+TEST_CASE("an idle worker that has the next batch is named") {
   progress_facts f = asking();
   f.under_way = {batch_at(2, batch_stage::leased)};
   CHECK(find_blocker(f).text == "worker/0, which has batch 2 of epoch 0 and is not working on a sample");
@@ -42,7 +42,7 @@ TEST_CASE("a worker that has the next batch and works on nothing is named") {
   CHECK(find_blocker(f).text == "worker/0, which has batch 2 of epoch 0 and is unkillable");
 }
 
-TEST_CASE("a consumer that takes no batch is named before whatever is behind it") {
+TEST_CASE("a consumer that takes no batch is named before anything behind it") {
   progress_facts f = asking();
   f.consumer_waits = false;
   f.status.state = "paused";
@@ -82,7 +82,7 @@ TEST_CASE("a slow sink is the consumer wherever the owner lives") {
   }
 }
 
-TEST_CASE("a stream that owes nothing waits for the consumer's next demand, or is over") {
+TEST_CASE("a stream that owes no batch waits for the consumer's next demand, or has ended") {
   progress_facts f = asking();
   f.consumer_waits = false;
   f.under_way = {batch_at(0, batch_stage::taken)};
@@ -112,7 +112,7 @@ TEST_CASE("the GPU owner is named while it is not ready, and while it has a batc
   CHECK(find_blocker(f).kind == stall_kind::gpu_owner);
 }
 
-TEST_CASE("an operator who paused the session or drained every worker is reminded how to go on") {
+TEST_CASE("after pausing the session or draining every worker the operator is told how to continue") {
   progress_facts f = asking();
   SECTION("paused") {
     f.status.state = "paused";
@@ -141,7 +141,7 @@ TEST_CASE("a suspect that has to be loaded alone is what its batch waits for") {
   CHECK(find_blocker(f).text.find("which has been loading sample 'tom.jpg' for 6 s") != std::string::npos);
 }
 
-TEST_CASE("without anybody at work the worker that comes next is named, or that nobody comes") {
+TEST_CASE("without a working worker the next one to start is named, or that none will") {
   progress_facts f = asking();
   f.status.workers = {worker_in(0, "backoff"), worker_in(1, "backoff"), worker_in(2, "failed")};
   f.status.workers[0].next_restart_seconds = 12;
@@ -168,7 +168,7 @@ TEST_CASE("without anybody at work the worker that comes next is named, or that 
   }
 }
 
-TEST_CASE("a group that is not complete is named before everything in this process") {
+TEST_CASE("an incomplete group is named before everything in this process") {
   progress_facts f = asking();
   f.under_way = {batch_at(0, batch_stage::ordered)};
   group_status group;
@@ -186,7 +186,7 @@ TEST_CASE("a group that is not complete is named before everything in this proce
   }
 }
 
-TEST_CASE("jobs that wait while none runs wait for whom the pool lacks") {
+TEST_CASE("jobs that wait while none runs wait for what the pool lacks") {
   progress_facts f;
   f.status.state = "ok";
   f.status.workers = {worker_in(0, "stopped"), worker_in(1, "stopped")};

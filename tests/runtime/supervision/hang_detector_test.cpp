@@ -48,7 +48,7 @@ class watcher {
 
 }  // namespace
 
-TEST_CASE("a worker that beats and rests is left alone") {
+TEST_CASE("an idle worker with heartbeats is not a hang") {
   watcher w(1);
   CHECK(w.pass(1h / 60).empty());
 }
@@ -61,7 +61,7 @@ TEST_CASE("a worker without a heartbeat is found within 1.3 timeouts") {
   CHECK(findings[0].since >= 1s);
 }
 
-TEST_CASE("a worker that beats and does not get on with its sample is found within 1.3 timeouts") {
+TEST_CASE("a worker with heartbeats but a stuck sample is found within 1.3 timeouts") {
   watcher w(1);
   w.signs[0].busy = true;
   w.signs[0].work_mark = 5;
@@ -79,7 +79,7 @@ TEST_CASE("many samples, each within its time, are no hang") {
   }
 }
 
-TEST_CASE("a job's own time-out counts instead of the item timeout, shorter or longer") {
+TEST_CASE("a job's own timeout replaces the item timeout, shorter or longer") {
   watcher w(2);
   for (child_sign& s : w.signs) s.busy = true;
   w.signs[0].limit = 300ms;
@@ -92,7 +92,7 @@ TEST_CASE("a job's own time-out counts instead of the item timeout, shorter or l
   CHECK(w.pass(1s).size() == 1);
 }
 
-TEST_CASE("jobs that all exceed their own time-outs at once are no sign of a busy machine") {
+TEST_CASE("jobs that exceed their own timeouts at the same time do not indicate a busy machine") {
   watcher w(8);
   for (child_sign& s : w.signs) {
     s.busy = true;
@@ -109,7 +109,7 @@ TEST_CASE("a child that is not ready by its deadline is found, though its heartb
   CHECK(findings[0].kind == hang::start);
 }
 
-TEST_CASE("nobody is blamed for the time in which the supervisor itself did not look") {
+TEST_CASE("no child is blamed for time in which the supervisor itself did not poll") {
   watcher w(1);
   w.signs[0].busy = true;
   w.signs[0].work_mark = 1;
@@ -120,9 +120,7 @@ TEST_CASE("nobody is blamed for the time in which the supervisor itself did not 
   CHECK(w.pass(1300ms, false).size() == 1);
 }
 
-TEST_CASE(
-    "time in which nobody looked does not count for a child that is being started, nor before the first "
-    "look") {
+TEST_CASE("time without polls does not count for a starting child, nor before the first poll") {
   const hang_settings clocks{1s, 1s, 1s};
   hang_detector detector(clocks);
   steady_time now{};
@@ -141,14 +139,14 @@ TEST_CASE(
   CHECK(detector.look(now, starting).size() == 1);
 }
 
-TEST_CASE("a child under a debugger may stand still") {
+TEST_CASE("a child under a debugger may be stopped for any time") {
   watcher w(1);
   w.signs[0].busy = true;
   w.signs[0].traced = true;
   CHECK(w.pass(1h / 60, false).empty());
 }
 
-TEST_CASE("the time under a debugger counts against nobody afterwards") {
+TEST_CASE("time under a debugger does not count afterwards") {
   for (const bool ready : {true, false}) {
     watcher w(1);
     w.signs[0].ready = ready;
@@ -161,7 +159,7 @@ TEST_CASE("the time under a debugger counts against nobody afterwards") {
   }
 }
 
-TEST_CASE("when over half of four or more miss together, fire is held for one further timeout only") {
+TEST_CASE("when over half of four or more miss together, the decision is delayed by one timeout only") {
   watcher w(4);
   w.signs[3].busy = false;
   CHECK(w.pass(1800ms, false).empty());
@@ -192,7 +190,7 @@ TEST_CASE("of four that stopped together, one that recovers after the others has
   CHECK(found[0].worker == 3);
 }
 
-TEST_CASE("fire is held for the timeout that was missed, not for a shorter one") {
+TEST_CASE("the decision is delayed by the missed timeout, not by a shorter one") {
   watcher w(4, {1s, 1s, 4s});
   for (child_sign& sign : w.signs) sign.busy = true;
   CHECK(w.pass(7s).empty());  // all miss their item at 4 s

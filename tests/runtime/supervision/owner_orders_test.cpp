@@ -34,7 +34,7 @@ TEST_CASE("uploads are sent once, in order, and forgotten when they are delivere
   CHECK(o.outstanding() == 0);
 }
 
-TEST_CASE("copies and deliveries that were not ordered, come twice or out of order are lies") {
+TEST_CASE("copies and deliveries that are unordered, repeated or out of order are violations") {
   owner_orders o = with_uploads(3);
   CHECK(o.copied(9) == "it acknowledged a copy of upload 9, which it was not asked to copy");
   CHECK(o.delivered(1) == "it acknowledged delivery of upload 1, which it has not copied");
@@ -48,7 +48,7 @@ TEST_CASE("copies and deliveries that were not ordered, come twice or out of ord
   CHECK(o.copied(4).has_value());  // not sent to it yet
 }
 
-TEST_CASE("a death begins another era, forgets what was ordered, and drops orders of before") {
+TEST_CASE("a death starts another era, forgets earlier orders, and drops orders of the old era") {
   owner_orders o = with_uploads(2);
   const auto loss = o.lose_owner(suspicion_rule::none, 1);
   CHECK(loss.era == 1);
@@ -60,7 +60,7 @@ TEST_CASE("a death begins another era, forgets what was ordered, and drops order
   CHECK(o.take_unsent().size() == 1);
 }
 
-TEST_CASE("a batch that two owners died of in hand is proven, one that was delivered between is not") {
+TEST_CASE("a batch in work at two owners' deaths is proven, one delivered in between is not") {
   owner_orders o = with_uploads(2);
   auto loss = o.lose_owner(suspicion_rule::in_hand, 2);
   REQUIRE(loss.suspect);
@@ -69,7 +69,9 @@ TEST_CASE("a batch that two owners died of in hand is proven, one that was deliv
   o.order(upload(3, 0, 1));
   o.order(upload(4, 1, 1));
   static_cast<void>(o.take_unsent());
-  SECTION("twice") { CHECK(o.lose_owner(suspicion_rule::in_hand, 4).proven); }
+  SECTION("twice") {
+    CHECK(o.lose_owner(suspicion_rule::in_hand, 4).proven);
+  }
   SECTION("delivered between") {
     for (const std::uint64_t u : {3, 4}) {
       REQUIRE_FALSE(o.copied(u));
@@ -81,7 +83,7 @@ TEST_CASE("a batch that two owners died of in hand is proven, one that was deliv
   }
 }
 
-TEST_CASE("after a lost context the oldest batch that is not done is suspected, else only what was in hand") {
+TEST_CASE("after a lost context the oldest unfinished batch is suspected, otherwise only the one in work") {
   CHECK(with_uploads(3).lose_owner(suspicion_rule::in_hand_or_oldest, std::nullopt).suspect->upload == 1);
   CHECK(with_uploads(3).lose_owner(suspicion_rule::in_hand_or_oldest, 3).suspect->upload == 3);
   CHECK_FALSE(with_uploads(3).lose_owner(suspicion_rule::in_hand, std::nullopt).suspect);

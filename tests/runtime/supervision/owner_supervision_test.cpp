@@ -93,8 +93,7 @@ struct stage {
 
 }  // namespace
 
-TEST_CASE(
-    "uploads that are ordered before the owner can hear are sent when it is introduced, in order, once") {
+TEST_CASE("uploads ordered before the owner's introduction are sent afterwards in order, once") {
   stage s;
   s.owner.order(upload(1, 0));
   s.owner.order(upload(2, 1));
@@ -120,7 +119,7 @@ TEST_CASE(
   CHECK(s.all<owner_failed>().empty());
 }
 
-TEST_CASE("an owner that the kernel's OOM killer takes again and again is given up") {
+TEST_CASE("an owner repeatedly killed by the kernel's OOM killer is given up") {
   stage s;
   owner_end end = signalled(SIGKILL);
   end.oom_killed = true;
@@ -133,7 +132,7 @@ TEST_CASE("an owner that the kernel's OOM killer takes again and again is given 
   CHECK(s.all<owner_died>()[0].report.cause == death_cause::oom);
 }
 
-TEST_CASE("an owner that crashes without a batch more often than allowed ends the run with its last words") {
+TEST_CASE("an owner that crashes without a batch too often ends the run with its last output") {
   stage s;
   for (int i = 0; i < 4; ++i) {
     s.be_ready();
@@ -178,7 +177,7 @@ TEST_CASE("starts of the owner that fail one after another are counted like deat
         "creating the pipe: too many open files; all the retries that [gpu.restart] allows have failed");
 }
 
-TEST_CASE("a start of the owner that does not return is given up, and the error names the program") {
+TEST_CASE("an owner start that does not return is cancelled, and the error names the program") {
   stage s;
   s.waits_in = "executing '/mnt/penstock-gpu'";
   s.now += 1h;  // no poll in between
@@ -258,9 +257,7 @@ TEST_CASE("acknowledgements out of order fence the owner; the batches go to the 
   CHECK(s.all<uploads_lost>().at(0).era == 1);
 }
 
-TEST_CASE(
-    "a sink that never comes back from a batch is ended with SIGABRT, then SIGKILL, and the batch is "
-    "suspected") {
+TEST_CASE("a sink that hangs on a batch gets SIGABRT, then SIGKILL, and the batch is suspected") {
   stage s;
   s.be_ready();
   s.owner.order(upload(1, 4));
@@ -280,7 +277,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "closing a whole stream lets the sink finish; an owner that dies before it has is replaced for that") {
+    "closing a complete stream lets the sink finish; an owner that dies before that is replaced to finish "
+    "it") {
   stage s;
   s.be_ready();
   s.owner.close(s.now, true, 8s);
@@ -373,7 +371,7 @@ TEST_CASE("an owner that survives SIGKILL ends the run: its device memory does n
 }
 
 TEST_CASE(
-    "a session that was stopped for an hour takes nobody for hanging, unkillable or late when it goes on") {
+    "a session suspended for an hour reports no child as hanging, unkillable or late when it continues") {
   stage s;
   s.be_ready();
   s.pass(1s);
@@ -387,7 +385,7 @@ TEST_CASE(
   CHECK(s.all<owner_died>().at(0).report.cause == death_cause::stopped);
 }
 
-TEST_CASE("exit codes that another process would end with as well are not tried again") {
+TEST_CASE("exit codes that another process would repeat are not retried") {
   for (const int code :
        {exit_codes::permission, exit_codes::configuration, exit_codes::protocol, exit_codes::hardware}) {
     stage s;

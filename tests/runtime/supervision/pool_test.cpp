@@ -93,7 +93,7 @@ TEST_CASE(
   CHECK(w.children.restarts() == 1);
 }
 
-TEST_CASE("news of an incarnation that is gone changes nothing") {
+TEST_CASE("reports of a gone incarnation change nothing") {
   world w(with_workers(1));
   w.start_all();
   w.kill({0, 1}, fruitful_crash);
@@ -103,7 +103,7 @@ TEST_CASE("news of an incarnation that is gone changes nothing") {
   CHECK(w.state(0) == child_state::ready);
 }
 
-TEST_CASE("a place that dies fruitlessly too often fails, and the pool goes on degraded") {
+TEST_CASE("a place whose workers die fruitlessly too often fails, and the pool continues degraded") {
   world w(with_workers(2));
   w.start_all();
   for (std::uint32_t i = 1; i <= 6; ++i) {
@@ -118,7 +118,7 @@ TEST_CASE("a place that dies fruitlessly too often fails, and the pool goes on d
   CHECK_FALSE(w.failed());
 }
 
-TEST_CASE("when no place is left the run fails with the last words of a worker") {
+TEST_CASE("when no place is left the run fails with a worker's last output") {
   world w(with_workers(1));
   for (std::uint32_t i = 1; i <= 6; ++i) {
     w.started();
@@ -131,7 +131,7 @@ TEST_CASE("when no place is left the run fails with the last words of a worker")
   CHECK(w.failed()->message.find("cannot open shared object") != std::string::npos);
 }
 
-TEST_CASE("when the restart type brings nobody back, the last death ends the run") {
+TEST_CASE("when the restart type restarts no worker, the last death ends the run") {
   auto settings = with_workers(2);
   settings.restart.type = restart_type::temporary;
   world w(settings);
@@ -207,7 +207,8 @@ TEST_CASE("more than fifty restarts a second are delayed, not refused") {
 }
 
 TEST_CASE(
-    "when half the pool dies fruitlessly at once, one tries first and the rest follow when it is ready") {
+    "when half the pool dies fruitlessly at once, one worker starts first and the rest follow when it is "
+    "ready") {
   world w(with_workers(4));
   w.start_all();
   w.kill({0, 1});
@@ -267,7 +268,7 @@ TEST_CASE("a worker that an operator restarts, or that is recycled, comes back w
   }
 }
 
-TEST_CASE("a pool that an operator has emptied waits for him; it is not below its minimum") {
+TEST_CASE("a pool emptied by an operator waits for a new order and is not below its minimum") {
   world w(with_workers(2));
   w.start_all();
   w.children.drain(0);
@@ -283,8 +284,7 @@ TEST_CASE("a pool that an operator has emptied waits for him; it is not below it
   CHECK(w.started() == std::vector<worker_ref>{{1, 2}});
 }
 
-TEST_CASE(
-    "a worker that survives SIGKILL is in nobody's hands: when the others were sent away, the run fails") {
+TEST_CASE("when every other worker was drained, a worker that survives SIGKILL fails the run") {
   world w(with_workers(2));
   w.start_all();
   w.children.scale(1, w.now);
@@ -341,7 +341,7 @@ TEST_CASE("a restart that an operator asks for drains first and never counts") {
   }
 }
 
-TEST_CASE("a drained place stays empty until somebody wants it again") {
+TEST_CASE("a drained place stays empty until an operator fills it") {
   world w(with_workers(2));
   w.start_all();
   w.children.drain(0);
@@ -355,7 +355,7 @@ TEST_CASE("a drained place stays empty until somebody wants it again") {
   CHECK(w.started() == std::vector<worker_ref>{{0, 2}});
 }
 
-TEST_CASE("the sacrificial worker comes when it is wanted and goes when it is not") {
+TEST_CASE("the sacrificial worker starts when it is wanted and stops when it is not") {
   world w(with_workers(1));
   w.start_all();
   w.children.want_sacrificial(true, w.now);
@@ -423,7 +423,8 @@ TEST_CASE("a sacrificial worker whose setup fails again and again is given up, o
   CHECK(w.started() == std::vector<worker_ref>{{64, 7}});
 }
 
-TEST_CASE("a sacrificial worker that would end the same way again is given up at once, and the run goes on") {
+TEST_CASE(
+    "a sacrificial worker that would fail the same way again is given up at once, and the run continues") {
   world w(with_workers(1));
   w.start_all();
   w.children.want_sacrificial(true, w.now);
@@ -436,7 +437,7 @@ TEST_CASE("a sacrificial worker that would end the same way again is given up at
   CHECK_FALSE(w.children.degraded());
 }
 
-TEST_CASE("a sacrificial worker that is not ready in time is given up, and goes") {
+TEST_CASE("a sacrificial worker that is not ready in time is given up and stopped") {
   world w(with_workers(1));
   w.start_all();
   w.children.want_sacrificial(true, w.now);
@@ -452,7 +453,7 @@ TEST_CASE("a sacrificial worker that is not ready in time is given up, and goes"
   CHECK(w.given_up.size() == 1);
 }
 
-TEST_CASE("an operator can have another sacrificial worker, but neither none nor an idle one") {
+TEST_CASE("an operator can replace the sacrificial worker, but not one that does not run or is idle") {
   world w(with_workers(1));
   w.start_all();
   w.children.restart(64, w.now);
@@ -467,7 +468,7 @@ TEST_CASE("an operator can have another sacrificial worker, but neither none nor
   CHECK(w.started() == std::vector<worker_ref>{{64, 2}});
 }
 
-TEST_CASE("a stopped place says who emptied it, and a restart fills it") {
+TEST_CASE("a stopped place shows why it is empty, and a restart fills it") {
   auto settings = with_workers(3);
   settings.restart.type = restart_type::temporary;
   world w(settings);
@@ -487,7 +488,7 @@ TEST_CASE("a stopped place says who emptied it, and a restart fills it") {
   CHECK(why(0) == vacancy::none);
 }
 
-TEST_CASE("draining what is left of a pool in which places have failed is no failure; losing it is one") {
+TEST_CASE("draining the rest of a pool with failed places is no failure; losing it is one") {
   world w(with_workers(2));
   w.start_all();
   for (std::uint32_t i = 1; i <= 6; ++i) {

@@ -17,7 +17,7 @@ const steady_time start = steady_time{} + 1h;
 
 }  // namespace
 
-TEST_CASE("a stall is told once, with its age in every look, and its end is told once") {
+TEST_CASE("a stall is reported once, with its age at every poll, and its end is reported once") {
   progress_watch watch;
   progress_facts f = asking();
   f.under_way = {batch_at(0, batch_stage::begun)};
@@ -66,7 +66,7 @@ TEST_CASE("a finished sample and a batch that passes a stage are movement; a res
   }
 }
 
-TEST_CASE("nothing has to move while no batch is owed to anybody") {
+TEST_CASE("no progress is required while no batch is owed") {
   progress_watch watch;
   progress_facts f = asking();
   f.consumer_waits = false;
@@ -87,7 +87,7 @@ TEST_CASE("nothing has to move while no batch is owed to anybody") {
   CHECK_FALSE(watch.stalled());
 }
 
-TEST_CASE("another thing that is waited for is another stall") {
+TEST_CASE("a change in what is awaited is another stall") {
   progress_watch watch;
   progress_facts f = asking();
   f.status.gpu_state = "starting";
@@ -99,7 +99,7 @@ TEST_CASE("another thing that is waited for is another stall") {
   CHECK(watch.look(start + 7s, f) == news::none);
 }
 
-TEST_CASE("a stall says how long nothing has moved and who is waited for") {
+TEST_CASE("a stall names its duration and what is awaited") {
   progress_watch watch;
   progress_facts f = asking();
   f.under_way = {batch_at(2, batch_stage::leased)};

@@ -48,7 +48,7 @@ TEST_CASE("the restart types treat each kind of end as the table says") {
   }
 }
 
-TEST_CASE("a worker that got something done is restarted at once, for ever") {
+TEST_CASE("a worker that made progress is always restarted at once") {
   auto policy = policy_of(restart_type::permanent);
   for (int i = 0; i < 1000; ++i) {
     const auto next = policy.child_died(start, fruitful_crash);

@@ -20,7 +20,7 @@ TEST_CASE("the shares of any end add up to it") {
   }
 }
 
-TEST_CASE("an end at once leaves nobody time, but waits for the kernel") {
+TEST_CASE("an immediate shutdown gives no part time, but waits for the kernel") {
   const shutdown_shares shares = shares_of(0s);
   CHECK(shares.items == 0s);
   CHECK(shares.owner == 0s);

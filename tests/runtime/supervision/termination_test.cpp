@@ -64,7 +64,7 @@ TEST_CASE(
   CHECK(t.next_deadline() == never);
 }
 
-TEST_CASE("a child that breaks the protocol is killed at once and what it says counts no more") {
+TEST_CASE("a child that violates the protocol is killed at once, and its messages are ignored") {
   termination t({}, begin);
   t.violate(begin, "it sent message 3 at the wrong time");
   CHECK(t.fenced());
@@ -75,7 +75,7 @@ TEST_CASE("a child that breaks the protocol is killed at once and what it says c
   CHECK(t.cause_of(exited(0)) == death_cause::protocol);  // whatever it did then
 }
 
-TEST_CASE("a child that would hear no other signal is killed at once, for the reason that was given") {
+TEST_CASE("a child that cannot handle another signal is killed at once, for the given reason") {
   termination t({}, begin);
   t.kill(begin, death_cause::hang, "executing '/mnt/worker' has not returned for 30 s");
   const auto commands = t.advance(begin);
@@ -103,7 +103,7 @@ TEST_CASE(
   CHECK(t.reason() == "executing '/mnt/worker' has not returned for 30 s: its file system does not answer");
 }
 
-TEST_CASE("a start that has returned has no deadline any more") {
+TEST_CASE("a start that has returned has no deadline") {
   steady_time now = begin;
   termination t({}, now);
   t.starting(now, 30s);
@@ -161,7 +161,7 @@ TEST_CASE("a child that the OOM killer took died of that, although its exit took
   }
 }
 
-TEST_CASE("a child that was told to stop has its time, and less when somebody loses patience, never more") {
+TEST_CASE("a child asked to stop has its time, which later orders may shorten but never extend") {
   steady_time now = begin;
   termination t({}, now);
   t.stop(now, 10s);
@@ -176,7 +176,7 @@ TEST_CASE("a child that was told to stop has its time, and less when somebody lo
   CHECK_FALSE(t.left_as_told(signalled(SIGSEGV)));  // it crashed during its exit
 }
 
-TEST_CASE("the time in which nobody looked is not counted: the session was stopped, or the machine slept") {
+TEST_CASE("time without polls is not counted: the session was stopped, or the machine slept") {
   steady_time now = begin;
   termination t({}, now);
   t.stop(now, 4s);
@@ -190,7 +190,7 @@ TEST_CASE("the time in which nobody looked is not counted: the session was stopp
   CHECK_FALSE(t.written_off());
 }
 
-TEST_CASE("an order that comes after nobody looked for long is not put off") {
+TEST_CASE("an order that comes after a long time without polls is not delayed") {
   termination t({}, begin);
   t.stop(begin + 1h, 0s);
   CHECK(signals_in(t.advance(begin + 1h)) == std::vector{SIGKILL});
@@ -207,7 +207,7 @@ TEST_CASE("the first fault stays the reason, though later events bring the end f
   CHECK(t.cause_text(signalled(SIGABRT)) == "hang");
 }
 
-TEST_CASE("a worker that is to go when it is done and then hangs died of the hang") {
+TEST_CASE("a worker that hangs while finishing before its stop died of the hang") {
   termination t({}, begin);
   t.retire(death_cause::memory);
   CHECK(t.cause() == death_cause::memory);

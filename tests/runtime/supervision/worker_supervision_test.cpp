@@ -125,7 +125,7 @@ TEST_CASE("a sacrificial worker that cannot be started is given up with its reas
   CHECK(s.signals().empty());
 }
 
-TEST_CASE("a worker that speaks out of turn is killed, and nothing more of it is heeded") {
+TEST_CASE("a worker with an unexpected message is killed, and its later messages are ignored") {
   const worker_ref w{0, 1};
   const auto breaches = {+[](worker_supervision& s, worker_ref who, steady_time now) {
                            static_cast<void>(s.described(who, now));
@@ -160,7 +160,7 @@ TEST_CASE("a worker of another version is killed and ends the run") {
   CHECK(s.signals() == std::vector{SIGKILL});
 }
 
-TEST_CASE("a worker that never says hello is asked whether its main calls worker_main") {
+TEST_CASE("the error of a worker without hello asks whether its main calls worker_main") {
   stage s;
   s.workers.started(s.who(), 7);
   s.pass(31s);
@@ -272,7 +272,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "a worker that outgrows its memory goes with the batch at hand, blames no sample and is not counted") {
+    "a worker over its memory limit stops after its current batch, blames no sample and is not counted") {
   worker_rules rules = usual();
   rules.memory_max_bytes = 1000;
   stage s(rules);
@@ -306,7 +306,7 @@ TEST_CASE("a process that uses the GPU is reported once, or killed, as the rule 
   }
 }
 
-TEST_CASE("closing stops everybody, kills who stays, starts nobody and is told once") {
+TEST_CASE("closing stops every worker, kills those that stay, starts none and is reported once") {
   stage s(usual(2));
   s.be_ready(0);
   s.workers.close(s.now, 10s);
@@ -329,8 +329,7 @@ TEST_CASE("closing stops everybody, kills who stays, starts nobody and is told o
 }
 
 TEST_CASE(
-    "workers that are not ready fail the run after a minute of looking, not after an hour in which nobody "
-    "looked") {
+    "workers that are not ready fail the run after a minute of polling, not after an hour without polls") {
   stage s;
   s.workers.started(s.who(), 7);
   s.now += 1h;

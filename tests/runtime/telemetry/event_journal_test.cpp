@@ -65,7 +65,7 @@ TEST_CASE("a callback hears every event once, in order, also those of before it"
   for (std::size_t i = 0; i < heard.size(); ++i) CHECK(heard[i] == i + 1);
 }
 
-TEST_CASE("a callback that stands still holds up nobody, and hears afterwards how much it missed") {
+TEST_CASE("a blocked callback delays nothing, and learns afterwards how many events it missed") {
   auto journal = std::make_shared<event_journal>(8);
   std::promise<void> entered;
   std::promise<void> go_on;
@@ -104,7 +104,7 @@ TEST_CASE("what a callback throws is logged, and the next event comes") {
   CHECK(logged.find("my own fault") != std::string::npos);
 }
 
-TEST_CASE("no call comes after stop, and impatience leaves untold what waits") {
+TEST_CASE("no call follows stop(), and a short patience drops the waiting events") {
   auto journal = std::make_shared<event_journal>();
   std::promise<void> entered;
   std::promise<void> go_on;
@@ -125,7 +125,7 @@ TEST_CASE("no call comes after stop, and impatience leaves untold what waits") {
   CHECK(calls == told);
 }
 
-TEST_CASE("a callback that ends its own caller is not waited for") {
+TEST_CASE("stop() does not wait for a callback that called it") {
   auto journal = std::make_shared<event_journal>();
   std::promise<void> done;
   auto calls = std::make_shared<std::atomic<int>>(0);

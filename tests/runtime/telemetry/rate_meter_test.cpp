@@ -31,7 +31,7 @@ TEST_CASE("the rate is that of the last ten seconds") {
   CHECK(meter.per_second() == 0.0);
 }
 
-TEST_CASE("a total that falls begins again") {
+TEST_CASE("a falling total restarts the rate") {
   rate_meter meter;
   meter.add(start, 1000);
   meter.add(start + 1s, 1100);

@@ -365,7 +365,7 @@ TEST_CASE("every documented code of cuInit fails its row alone, with a remedy of
   }
 }
 
-TEST_CASE("a broken GPU under a working loader is told as that") {
+TEST_CASE("a broken GPU with a working loader is reported as such") {
   facts f = healthy();
   f.gpu.cuda.init_code = 999;
   f.gpu.cuda.devices.clear();
@@ -430,7 +430,7 @@ TEST_CASE("GPUs that are hidden on purpose are one warning with auto and one fai
   CHECK(by_id(f).at("gpu.cuinit").is == status::fail);
 }
 
-TEST_CASE("the driver's word about the link counts more than the bus's") {
+TEST_CASE("the driver's report on the link takes precedence over the bus's") {
   facts f = healthy();
   f.gpu.pci[0].link_width = 1;
   nvml_device_facts& d = managed(f);
@@ -471,7 +471,7 @@ facts machine_with(const std::vector<std::vector<std::string>>& topology,
 
 }  // namespace
 
-TEST_CASE("the ways between GPUs are named, and whether they reach each other's memory") {
+TEST_CASE("the connections between GPUs are listed, with whether they reach each other's memory") {
   SECTION("one GPU has nobody to reach") {
     const row links = by_id(machine_with({{"X"}})).at("gpu.links");
     CHECK(links.is == status::ok);

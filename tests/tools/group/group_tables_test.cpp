@@ -31,7 +31,7 @@ json group_of(std::initializer_list<json> ranks) {
 
 }  // namespace
 
-TEST_CASE("a group is a line for each rank, with its rate since the last look") {
+TEST_CASE("a group has one line per rank, with its rate since the last poll") {
   const json before = group_of({rank(0, 100), rank(1, 100)});
   const json now = group_of({rank(0, 200), rank(1, 150)});
   CHECK("\n" + group_for_people(now, before, 2, 200) == R"(
@@ -42,13 +42,13 @@ RANK  STATE  PID  EPOCH  BATCHES  DONE  SAMPLES  WORKERS  WAITS FOR
 )");
 }
 
-TEST_CASE("a rank that was started again has done what was delivered before it, too") {
+TEST_CASE("a restarted rank's progress includes earlier deliveries") {
   json again = rank(1, 100);
   again["status"]["samples_before"] = 400U;
   CHECK_THAT(group_for_people(group_of({again}), nullptr, 0, 200), ContainsSubstring("62 %"));
 }
 
-TEST_CASE("a rank that was started again has no rate, and one that does not answer is said to be so") {
+TEST_CASE("a restarted rank has no rate, and an unresponsive one is marked") {
   json again = rank(0, 10);
   again["status"]["pid"] = 999U;
   json silent = rank(1, 0);

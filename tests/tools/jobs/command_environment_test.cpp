@@ -17,7 +17,7 @@ TEST_CASE("commands get the GPUs and cores that workers of a pool do not, and no
   CHECK(settings.gpu.exclusive == exclusive_rule::off);
 }
 
-TEST_CASE("what the caller does not have, commands have neither") {
+TEST_CASE("commands lack the variables that the caller lacks") {
   config settings;
   CHECK(give_callers_environment({}, {}, settings) == strings{"CUDA_VISIBLE_DEVICES"});
 }

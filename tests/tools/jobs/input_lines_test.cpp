@@ -109,7 +109,7 @@ TEST_CASE("a line that has come through a pipe is there before the next one is w
   CHECK((*source)->next()->value().text == "second");
 }
 
-TEST_CASE("whoever waits for a line that does not come is woken by an interruption") {
+TEST_CASE("an interruption ends the wait for a line") {
   const pipe_pair pipe;
   const auto source = line_source::open("/proc/self/fd/" + std::to_string(pipe.out.get()), 100);
   REQUIRE(source);

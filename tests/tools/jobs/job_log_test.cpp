@@ -39,7 +39,7 @@ TEST_CASE("a command's line in the job log tells when it ended, how, how long it
                                   {"signal", nullptr}});
 }
 
-TEST_CASE("what a job has not, is null in the job log") {
+TEST_CASE("facts that a job lacks are null in the job log") {
   job_outcome outcome;
   outcome.status = job_status::poisoned;
   outcome.text = "it killed 3 workers";
@@ -59,7 +59,7 @@ TEST_CASE("a job log that cannot be written says so by its name") {
   CHECK((*full)->add("x\n").error().message == "writing the job log '/dev/full': No space left on device");
 }
 
-TEST_CASE("half a line that an earlier run left in the job log is ended before the next one") {
+TEST_CASE("an incomplete line left in the job log by an earlier run is ended before the next one") {
   std::string path = (std::filesystem::temp_directory_path() / "penstock-log-XXXXXX").string();
   const unique_fd made(::mkstemp(path.data()));
   REQUIRE(::write(made.get(), R"({"time":"2027)", 13) == 13);

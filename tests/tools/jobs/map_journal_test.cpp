@@ -50,7 +50,7 @@ std::unique_ptr<map_journal> opened(const folder& f) {
 
 }  // namespace
 
-TEST_CASE("what was journaled is found by the next run, as its line of the output") {
+TEST_CASE("a journaled job is found by the next run, as its output line") {
   const folder f;
   {
     const auto journal = opened(f);
@@ -82,8 +82,7 @@ TEST_CASE("the later line of a job counts") {
   CHECK(journal->find(0)->value().output == line_of(0, "2"));
 }
 
-TEST_CASE(
-    "wherever a crash cuts the last line off, the lines before it are known and the next run can go on") {
+TEST_CASE("wherever a crash cuts the last line, earlier lines are known and the next run continues") {
   const folder f;
   REQUIRE(opened(f)->append(1, line_of(0)));
   const std::string before = f.text();
@@ -176,7 +175,7 @@ TEST_CASE("lines longer than what is read at a time are found") {
   CHECK(journal->find(1)->value().output == line_of(1));
 }
 
-TEST_CASE("a line that finds no room on the disk leaves the journal as it was") {
+TEST_CASE("a line that does not fit on the disk leaves the journal unchanged") {
   const folder f;
   const auto journal = opened(f);
   REQUIRE(journal->append(1, line_of(0)));

@@ -31,7 +31,7 @@ TEST_CASE("where the input's size is not known there is no share and no time lef
   CHECK(map_progress_line(now, after(0, 0), 1, 200, true) == "1 job  1 job/s  0 workers");
 }
 
-TEST_CASE("failed jobs, skipped lines, restarts and the pool's state are told") {
+TEST_CASE("failed jobs, skipped lines, restarts and the pool's state are shown") {
   map_status now = after(5, 1000);
   now.counts.jobs = 7;
   now.counts.by_status[2] = 2;

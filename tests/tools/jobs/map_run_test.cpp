@@ -235,7 +235,7 @@ TEST_CASE("results that come in any order from any thread are written in the ord
   }
 }
 
-TEST_CASE("no more lines are read than may be under way, until the first of them has ended") {
+TEST_CASE("no more lines are read than may be in progress, until the first of them has ended") {
   bench b;
   b.input("a\nb\nc\nd\ne\n");
   map_rules rules;
@@ -346,7 +346,7 @@ TEST_CASE("bad lines are skipped by number where that is wanted, and leave a gap
   CHECK(b.told[1].find("line 3 ") == 0);
 }
 
-TEST_CASE("of thousands of bad lines a few are told, and all are counted") {
+TEST_CASE("of thousands of bad lines a few are reported, and all are counted") {
   bench b;
   std::string text;
   for (int i = 0; i < 2000; ++i) text += "x\n";
@@ -377,7 +377,7 @@ TEST_CASE("a line that is too long is a job that is too large, and the others ru
   CHECK(run.counts().of(job_status::too_large) == 1);
 }
 
-TEST_CASE("a job that fails is told by its line, and is no end of the run") {
+TEST_CASE("a failed job is reported with its line and does not end the run") {
   bench b;
   b.input("a\nb\nc\n");
   map_run& run = b.make({}, [](const auto& line, const auto& settled) -> result<void> {
@@ -390,7 +390,7 @@ TEST_CASE("a job that fails is told by its line, and is no end of the run") {
   CHECK(b.told[0] == "line 2: poisoned: it killed three workers");
 }
 
-TEST_CASE("a job is tried again as often as was asked for, and its attempts add up") {
+TEST_CASE("a job is retried as often as requested, and its attempts add up") {
   bench b;
   b.input("works the third time\nnever works\nkills\n");
   map_rules rules;
@@ -411,7 +411,7 @@ TEST_CASE("a job is tried again as often as was asked for, and its attempts add 
   CHECK(tries["kills"] == 1);
 }
 
-TEST_CASE("a run that was interrupted goes on where it was, and its output is whole") {
+TEST_CASE("an interrupted run continues where it stopped, and its output is complete") {
   bench b;
   std::string text;
   for (int i = 0; i < 100; ++i) text += std::to_string(i) + "\n";
@@ -454,7 +454,7 @@ TEST_CASE("a run that was interrupted goes on where it was, and its output is wh
   for (const auto& [name, times] : finished) CHECK(times == 1);
 }
 
-TEST_CASE("what a stop cancelled stands in the output, but is run again by the next run") {
+TEST_CASE("a job cancelled by a stop is in the output, but runs again in the next run") {
   bench b;
   b.input("a\nb\n");
   b.journal();
@@ -482,7 +482,7 @@ TEST_CASE("a line that has changed since it was journaled is refused by its numb
   CHECK(refused.error().message.find("line 2 of ") != std::string::npos);
 }
 
-TEST_CASE("an input that has become shorter is told, since the output lacks what is in the journal") {
+TEST_CASE("a shortened input is reported, since the output lacks journaled jobs") {
   bench b;
   b.input("a\nb\nc\n");
   b.journal();
@@ -524,8 +524,7 @@ TEST_CASE("failed jobs are run again if that is asked for, and only they") {
   CHECK(b.column("result") == strings{"a", "B", "c"});
 }
 
-TEST_CASE(
-    "nothing can be begun any more: the run ends with the reason, and every line that was begun is written") {
+TEST_CASE("if no more jobs can start, the run ends with the reason, and every started line is written") {
   bench b;
   b.input("a\nb\nc\n");
   const auto ended = b.make({}, [](const auto& line, const auto& settled) -> result<void> {
@@ -537,7 +536,7 @@ TEST_CASE(
   CHECK(b.column("status") == strings{"ok", "cancelled"});
 }
 
-TEST_CASE("what would come of every job ends the run, and is not journaled") {
+TEST_CASE("an outcome that every job would have ends the run and is not journaled") {
   bench b;
   b.input("a\nb\n");
   b.journal();
@@ -557,7 +556,7 @@ TEST_CASE("what would come of every job ends the run, and is not journaled") {
   CHECK(b.column("status") == strings{"ok", "ok"});
 }
 
-TEST_CASE("an output that nobody reads any more ends the run") {
+TEST_CASE("a closed output ends the run") {
   bench b;
   int ends[2];
   REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
@@ -614,7 +613,7 @@ TEST_CASE(
   CHECK(b.passed_on() == "a\tEa\nb\tEb\nc\tEc\n");
 }
 
-TEST_CASE("a run ends with the failure that is one too many, and says so") {
+TEST_CASE("a run ends with the failure that exceeds the limit, and reports it") {
   bench b;
   b.input("bad\na\nbad\nnever\n");
   map_rules rules;
@@ -643,7 +642,7 @@ TEST_CASE("files of a result that cannot be written end the run") {
   CHECK(b.abandoned);
 }
 
-TEST_CASE("a run whose output nobody reads ends when it is told to hurry") {
+TEST_CASE("a run whose output is not read ends when it must hurry") {
   bench b;
   b.input(std::string(200, 'x') + "\n" + std::string(200, 'y') + "\n");
   std::array<int, 2> ends{};

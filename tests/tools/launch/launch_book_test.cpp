@@ -130,7 +130,7 @@ TEST_CASE(
   CHECK(g.book.ranks()[1].starts == 2);
 }
 
-TEST_CASE("the user's signal is passed on once; the second one kills; nothing is started again") {
+TEST_CASE("the user's first signal is passed on; the second kills; no rank restarts") {
   group g({.ranks = 2, .max_restarts = 5});
   g.begin();
   g.book.stop(SIGINT, false, g.now);
@@ -173,7 +173,7 @@ TEST_CASE("a rank whose start is reported after the user's signal gets that sign
   CHECK(g.signals() == std::vector<int>{0, SIGINT});
 }
 
-TEST_CASE("a process that survives SIGKILL is left behind, and no other round begins beside it") {
+TEST_CASE("a process that survives SIGKILL is left behind, and no other round starts") {
   group g({.ranks = 2, .max_restarts = 3});
   g.begin();
   g.exit(0, exit_code(1));
@@ -198,7 +198,7 @@ launch_rules one_by_one(std::uint32_t ranks) {
 
 }  // namespace
 
-TEST_CASE("a session that is killed is started again by itself, at once if it had delivered") {
+TEST_CASE("a killed session restarts alone, at once if it had delivered") {
   group g(one_by_one(3));
   g.begin();
   g.hear(1, 5);
@@ -272,7 +272,7 @@ TEST_CASE("a SIGKILL from outside does not count towards giving up; the OOM kill
   CHECK_FALSE(die(oom_killer::did_it));
 }
 
-TEST_CASE("a session that fails in its own words ends the group, and one that was stopped alone stops it") {
+TEST_CASE("a session that fails with its own error ends the group, and one stopped alone stops the group") {
   group failing(one_by_one(2));
   failing.begin();
   failing.exit(0, exit_code(1));
@@ -287,7 +287,7 @@ TEST_CASE("a session that fails in its own words ends the group, and one that wa
   CHECK(stopping.book.outcome() == launch_outcome::stopped);
 }
 
-TEST_CASE("a session that sends nothing any more is aborted like every child, and started again") {
+TEST_CASE("a silent session is aborted like every child, and restarts") {
   group g(one_by_one(2));
   g.begin();
   g.look();
@@ -345,7 +345,7 @@ TEST_CASE("a start that does not return is given up at the start deadline, of a 
   }
 }
 
-TEST_CASE("while the launcher or the whole job stood still nobody has been silent") {
+TEST_CASE("while the launcher or the whole job is suspended no rank counts as silent") {
   for (const nanoseconds pause : std::vector<nanoseconds>{4s, 5s, 9s, 11s, 60s, 1h}) {
     group g(one_by_one(4));
     g.begin();
@@ -359,7 +359,7 @@ TEST_CASE("while the launcher or the whole job stood still nobody has been silen
   }
 }
 
-TEST_CASE("a rank that a debugger holds is not silent, and has its time again when it is let go") {
+TEST_CASE("a rank held by a debugger is not silent, and has its full time again afterwards") {
   group g(one_by_one(2));
   g.begin();
   g.hear(0);
@@ -414,7 +414,7 @@ TEST_CASE("a rank that hangs and survives SIGKILL ends the group: its successor 
   CHECK(g.book.over());
 }
 
-TEST_CASE("time in which the launcher stood still is not taken from the ranks' time to end") {
+TEST_CASE("time in which the launcher was suspended does not shorten the ranks' time to end") {
   group g({.ranks = 1});
   g.begin();
   g.book.stop(SIGINT, false, g.now);
@@ -460,7 +460,7 @@ TEST_CASE("a rank that is lost when its group has finished is started to deliver
   CHECK(g.book.outcome() == launch_outcome::finished);
 }
 
-TEST_CASE("a rank that knows how its group ended has the time it takes to end by itself") {
+TEST_CASE("a rank that knows how its group ended may take any time to exit") {
   group g(one_by_one(2));
   g.begin();
   g.book.group_over(0, launch_outcome::finished, g.now);
@@ -510,8 +510,7 @@ TEST_CASE("a rank that waits for its restart is not started after the user's sig
   CHECK(g.book.over());
 }
 
-TEST_CASE(
-    "whatever happens, a group ends, nobody is signalled who does not run, and no restart is one too many") {
+TEST_CASE("whatever happens, a group ends, only running ranks get signals, and no restart is one too many") {
   const unsigned seed = std::random_device{}();
   std::mt19937_64 random(seed);
   const auto below = [&](std::uint64_t bound) { return random() % bound; };

@@ -372,9 +372,8 @@ const testing::model<act, world_settings> model{.name = "launch model",
 }  // namespace
 
 TEST_CASE(
-    "whatever stands still, no rank that works is killed, each that hangs is replaced in time, and nothing "
-    "is "
-    "started after a stop") {
+    "whatever is suspended, no working rank is killed, each hung one is replaced in time, and none starts "
+    "after a stop") {
   testing::explore(model);
 }
 

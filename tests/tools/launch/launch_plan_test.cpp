@@ -61,7 +61,7 @@ TEST_CASE("ranks share the cores near their GPUs, in whole cores and without ove
   CHECK(two[1].cores == cores(0, 8));
 }
 
-TEST_CASE("only cores that we may use are shared; nobody is bound when there are too few or only one rank") {
+TEST_CASE("only cores that we may use are shared; no rank is bound with too few cores or only one rank") {
   const auto places = plan_places({gpu_choice::kind::host, {}, 3}, {}, {1, 3, 5, 7}).value();
   CHECK(places[0].cores == std::vector<int>{1, 3});
   CHECK(places[1].cores == std::vector<int>{5});

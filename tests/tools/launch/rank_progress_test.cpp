@@ -29,7 +29,7 @@ rank_progress at(std::uint64_t number, std::uint64_t batch, std::vector<ordered_
 
 }  // namespace
 
-TEST_CASE("what a rank says arrives as it was said") {
+TEST_CASE("a rank's messages arrive unchanged") {
   const rank_progress said = at(1, 3, {epoch(0, 0, 10), epoch(1, 0, 3)});
   const std::string line = line_of(said);
   CHECK(line.ends_with('\n'));
@@ -77,7 +77,7 @@ TEST_CASE("a rank that was killed resumes from its last state, and its epochs be
   CHECK(report["epochs"][1] == epoch(1, 0, 10, 1.25));
 }
 
-TEST_CASE("what a killed rank had begun after its last state does not count: it is delivered again") {
+TEST_CASE("work of a killed rank after its last state does not count and is delivered again") {
   rank_history history;
   history.heard({9, state_at(0, 9), {epoch(0, 0, 10), epoch(1, 0, 1)}});
   history.begin_again();
@@ -98,7 +98,7 @@ TEST_CASE("a rank that is given up without a report has the epochs that it told"
   CHECK(report["epochs"][1]["batches"] == 6);
 }
 
-TEST_CASE("a rank that was never started again has its own report") {
+TEST_CASE("a rank that never restarted keeps its own report") {
   rank_history history;
   history.heard(at(0, 4, {epoch(0, 0, 4)}));
   ordered_json report{{"epochs", {epoch(0, 0, 10)}}, {"samples", 79}};

@@ -66,7 +66,7 @@ TEST_CASE("a session's own words are the cause") {
     CHECK(cause_in(nothing).text.empty());
 }
 
-TEST_CASE("a session that ends with its group tells the group's first cause") {
+TEST_CASE("a session that ends with its group reports the group's first cause") {
   const reported_cause why =
       cause_in(R"({"error":"rank 2 (node7, pid 4711): no such folder",)"
                R"("group":{"first_cause":{"rank":2,"host":"node7","pid":4711,"cause":"no such folder"}}})");
@@ -75,7 +75,7 @@ TEST_CASE("a session that ends with its group tells the group's first cause") {
   CHECK(why.pid == 4711);
 }
 
-TEST_CASE("a rank that never came is told in the words of one that waited for it") {
+TEST_CASE("a rank that never came is reported with the error of one that waited for it") {
   const reported_cause why = cause_in(
       R"({"error":"rank 1 did not arrive within 2m",)"
       R"("group":{"first_cause":{"rank":1,"host":"","pid":0,"cause":"rank 1 did not arrive within 2m"}}})");
