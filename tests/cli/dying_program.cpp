@@ -1,8 +1,8 @@
 // A device program that kills its process: SIGKILL in finish(), for the first PENSTOCK_TEST_DEATHS processes,
-// which are counted in the file PENSTOCK_TEST_COUNT. Its snapshots have PENSTOCK_TEST_SNAPSHOT_BYTES, if that
-// is set. With PENSTOCK_TEST_AFTER_THE_END its thread does not end: a destructor waits for ever. With
-// PENSTOCK_TEST_STEP each batch takes this many seconds. Used by owner_process_test.py, communicator_test.py and
-// pause_test.py.
+// which the file PENSTOCK_TEST_COUNT counts. If PENSTOCK_TEST_SNAPSHOT_BYTES is set, its snapshots have that
+// size. With PENSTOCK_TEST_AFTER_THE_END its thread never ends: a destructor waits forever. With
+// PENSTOCK_TEST_STEP each batch takes this many seconds. Used by owner_process_test.py, communicator_test.py
+// and pause_test.py.
 #include <penstock/device_program.hpp>
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// A device program whose step takes 100 ms, so that its device has enough to do. Used by alerts_test.py.
+// A device program with steps of 100 ms, which keep its device busy. Used by alerts_test.py.
 #include <penstock/device_program.hpp>
 
 #include <chrono>

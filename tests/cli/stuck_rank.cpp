@@ -1,8 +1,8 @@
 // Loaded (LD_PRELOAD) into the ranks of `penstock launch FILE` by pause_test.py. In the first process of rank
 // PENSTOCK_TEST_STUCK_RANK:
 //   PENSTOCK_TEST_STUCK_AT = "start"    it hangs before its first line
-//   PENSTOCK_TEST_STUCK_AT = "actors"   its actors' threads stop at their next wait, once the file PENSTOCK_TEST_STUCK_FILE is
-//                                       there; all other threads go on
+//   PENSTOCK_TEST_STUCK_AT = "actors"   its actors' threads stop at their next wait, once the file PENSTOCK_TEST_STUCK_FILE
+//                                       exists; all other threads continue
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/prctl.h>
@@ -20,7 +20,7 @@ bool is_chosen(const char* place) {
   const char* const starts = std::getenv("PENSTOCK_GROUP_STARTS");
   return at != nullptr && chosen != nullptr && rank != nullptr && starts != nullptr &&
          std::strcmp(at, place) == 0 && std::strcmp(chosen, rank) == 0 && std::strcmp(starts, "0") == 0 &&
-         std::getenv("PENSTOCK_LAUNCH_CHANNEL") != nullptr;  // the session's process, none of its children
+         std::getenv("PENSTOCK_LAUNCH_CHANNEL") != nullptr;  // the session's process, but not its children
 }
 
 bool actors_stop = false;  // set before there is a second thread

@@ -2,10 +2,10 @@
 // operations, on host memory, over sockets. Opened through PENSTOCK_NCCL, by the same code that opens NCCL. It is not NCCL:
 // operations run on a thread of each rank instead of a stream, and are over when the communicator's state says so.
 //
-// Like NCCL, it leaves a rank waiting for ever if another one is gone; only an abort ends that.
+// Like NCCL, it leaves a rank waiting forever if another one is gone; only an abort ends the wait.
 //
-// PENSTOCK_FAKE_NCCL makes trouble: "init-hangs", "abort-hangs", "error-at:N" (an asynchronous error at the Nth operation).
-// With PENSTOCK_FAKE_NCCL_ONCE=FILE it does so only in the process that could remove FILE.
+// PENSTOCK_FAKE_NCCL causes faults: "init-hangs", "abort-hangs", "error-at:N" (an asynchronous error at the
+// Nth operation). With PENSTOCK_FAKE_NCCL_ONCE=FILE, only in the process that could remove FILE.
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -41,7 +41,7 @@ enum class kind : std::uint32_t { hello, all_reduce, broadcast, all_gather };
 struct header {
   kind what = kind::hello;
   std::uint32_t rank = 0;
-  std::uint32_t type = 0;  // of elements
+  std::uint32_t type = 0;  // type of the elements
   std::uint32_t how = 0;   // the reduction, or the root
   std::uint64_t count = 0;
 };
@@ -108,7 +108,8 @@ sockaddr_un address_of(const unique_id& id, socklen_t& length) {
   return address;
 }
 
-/// One operation of all ranks, at the process that drew the id. False: a rank is gone; the others wait for ever.
+/// One operation of all ranks, in the process that drew the id. False: a rank is gone, and the others wait
+/// forever.
 bool serve(const std::vector<int>& ranks) {
   header first;
   std::vector<char> result;
@@ -131,7 +132,8 @@ bool serve(const std::vector<int>& ranks) {
   return true;
 }
 
-/// Of one communicator, for the life of the process: sockets of ranks that are gone stay open, so nobody notices.
+/// The state of one communicator, for the life of the process: sockets of ranks that are gone stay open, so
+/// other ranks do not notice.
 void meet(int listener) {
   std::vector<int> ranks;
   std::size_t there = 0;
@@ -193,7 +195,7 @@ struct ncclComm {
       hold.lock();
       has_next = false;
       if (!ended) {
-        // The peer is gone: NCCL would not say so.
+        // The peer is gone; NCCL would not report that.
         changed.wait(hold, [&] { return over; });
         return;
       }

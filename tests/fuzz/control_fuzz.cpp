@@ -1,5 +1,5 @@
-// Requests on the control socket: any JSON is answered with a result object, and only well-formed orders
-// reach the session.
+// Requests on the control socket: any JSON gets an answer that is a result object, and only well-formed
+// orders reach the session.
 #include "actors/session/control_verbs.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 

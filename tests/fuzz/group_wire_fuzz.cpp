@@ -1,5 +1,5 @@
-// What an unknown peer may send to the ranks of a group: bytes in any pieces are cut into the same frames, or refused; a payload
-// that is accepted can be sent again and comes back as it was.
+// Bytes that an unknown peer may send to the ranks of a group: however they are split, they yield the same
+// frames or are refused. An accepted payload can be sent again and arrives unchanged.
 #include "runtime/group/group_wire.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 

@@ -1,6 +1,6 @@
-// The collective operations of a group against a small world: ranks that enter them, reports and orders that are lost, late
-// or repeated, ranks that are started again, and a coordinator that is started again and knows nothing. A script that
-// fails is shrunk and printed.
+// The collective operations of a group in a small world: ranks that enter them, reports and orders that are
+// lost, late or repeated, ranks that restart, and a coordinator that restarts without any knowledge. A
+// failing script is shrunk and printed.
 #include "runtime/group/collective_book.hpp"
 #include "runtime/group/collective_member.hpp"
 #include "tests/runtime/schedule/random_scripts.hpp"
@@ -64,7 +64,7 @@ class world {
     check();
   }
 
-  /// No more accidents: everybody gets through, unless the programs are out of step.
+  /// No more faults: every rank finishes, unless the programs are out of step.
   void finish() {
     for (std::uint64_t turn = 0; turn < 4 * settings_.operations + 8 && !over_; ++turn) {
       for (rank& r : ranks_) enter(r);
@@ -82,9 +82,9 @@ class world {
   struct rank {
     explicit rank(std::uint32_t own) : number(own) {}
     std::uint32_t number = 0;
-    std::uint32_t process = 0;  // which of its processes
+    std::uint32_t process = 0;  // number of its current process
     collective_member member{0};
-    std::uint64_t most_done = 0;  // by any of its processes
+    std::uint64_t most_done = 0;  // maximum over its processes
     std::deque<shared_collective_result> down{}, old{};
   };
 
@@ -101,7 +101,7 @@ class world {
     offered_[next][r.number].insert(value);
     r.member.enter(kind_of(next), value);
   }
-  /// The coordinator hears what the rank has to say now. Of older reports it is told nothing (group_book).
+  /// The coordinator receives the rank's current report. It never learns of older ones (group_book).
   void carry_up(rank& r) {
     book_.heard(r.number, r.member.report(), false);
     if (auto answer = book_.answer_for(r.number)) r.down.push_back(std::move(answer));
@@ -115,7 +115,7 @@ class world {
   void take(rank& r, const shared_collective_result& result) {
     if (!r.member.heard(result)) return;
     ++tally_.done;
-    // Where nobody is left who has a result, another one is no contradiction.
+    // If no process with the old result is left, a different result is no contradiction.
     for (const rank& other : ranks_) {
       const shared_collective_result& theirs = other.member.result();
       if (theirs && theirs->number == result->number && *theirs != *result)
@@ -143,7 +143,7 @@ class world {
   void hear_late(rank& r) {
     if (!r.old.empty()) take(r, r.old.front());
   }
-  /// A new process of a rank: with all that it had done, or with one less.
+  /// A new process of a rank, with all of its progress, or one operation less.
   void restart(rank& r, std::uint32_t pick) {
     r.most_done = std::max(r.most_done, r.member.done());
     const std::uint64_t kept = r.most_done - (r.most_done > 0 && pick % 2 == 0 ? 1 : 0);
@@ -164,7 +164,7 @@ class world {
   }
   void check() {
     if (const auto& wrong = book_.wrong()) {
-      // Only where results, and the bytes for them, are gone with rank 0's process.
+      // Only if the results, and the bytes for them, are gone with rank 0's process.
       if (!taken_over_ || !restarted_) throw violation{fmt::format("rank {}: {}", wrong->rank, wrong->what)};
       ++tally_.past;
       over_ = true;

@@ -1,5 +1,6 @@
-// One rank's communicator, event by event, and ranks in a made-up world in which libraries fail, hang and answer late,
-// programs hold on to their scopes, and orders overtake each other. A script that fails is named by its seed.
+// One rank's communicator, event by event; and ranks in a made-up world in which libraries fail, hang and
+// answer late, programs keep scopes open, and orders overtake each other. A failing script is named by its
+// seed.
 #include "runtime/group/communicator_book.hpp"
 
 #include "tests/runtime/group/communicator_world.hpp"
@@ -135,7 +136,7 @@ TEST_CASE("an order to abort an unknown communicator is answered, and the late o
 TEST_CASE(
     "in a world of faults no rank uses a communicator that is being aborted, and no order is left "
     "unanswered") {
-  // Longer with PENSTOCK_TEST_STEPS.
+  // PENSTOCK_TEST_STEPS makes it longer.
   const std::uint64_t wanted = communicator_world::steps_wanted(1'000'000);
   communicator_world::totals all;
   std::uint64_t seed = communicator_world::first_seed();

@@ -1,6 +1,7 @@
-// A program that is one rank of a group with a communicator, for communicator_program_test.py: takes steps, each with an
-// all-reduce whose result depends on all steps before, and agrees with the others after a loss. Prints what came out. On host
-// memory with the stand-in of tests/fake_nccl, on a GPU with NCCL. Not a test by itself.
+// One rank of a group with a communicator, for communicator_program_test.py: takes steps, each with an
+// all-reduce whose result depends on all earlier steps, and agrees with the other ranks after a loss. Prints
+// the result. Uses host memory with the stand-in of tests/fake_nccl, or a GPU with NCCL. Not a test by
+// itself.
 //
 //   communicator_program STEPS [--wait] [--abort-timeout MS] [--patience MS] [--none] [--die RANK:STEP] [--odd RANK:WHAT:STEP] [--log DIR]
 //
@@ -70,7 +71,7 @@ wanted parse(int count, char** arguments) {
   return w;
 }
 
-/// Numbers where the communicator works: in GPU memory, by the driver, or in plain memory beside the stand-in.
+/// Numbers in the communicator's memory: GPU memory, through the driver, or plain memory for the stand-in.
 class numbers {
  public:
   numbers(std::size_t count, bool on_gpu) : host_(memory_of(count)) {
@@ -86,7 +87,7 @@ class numbers {
     host_[at] = value;
     if (gpu_ != 0) must(to_gpu_(gpu_ + at * sizeof value, &value, sizeof value));
   }
-  /// After the work that was queued before.
+  /// Copies after the work queued before.
   [[nodiscard]] double read(std::size_t at) {
     double value = host_[at];
     if (gpu_ != 0) must(from_gpu_(&value, gpu_ + at * sizeof value, sizeof value));
@@ -97,7 +98,7 @@ class numbers {
   static void must(int status) {
     if (status != 0) throw std::runtime_error(fmt::format("copying: error {} of the driver", status));
   }
-  /// Never freed: work that was queued before a loss may read it until the communicator is aborted.
+  /// Never freed: queued work may read it after a loss, until the communicator is aborted.
   static std::vector<double>& memory_of(std::size_t count) {
     static auto* const made = new std::vector<double>(count);
     return *made;
@@ -134,7 +135,7 @@ class training {
         share();
         take_step();
       } catch (const penstock::error& why) {
-        // A group that is over says so again, and ends the program.
+        // A group that has ended throws again, and so ends the program.
         if (why.code() != penstock::errc::group_failed) throw;
         group_.check();
         ++losses_;
@@ -148,14 +149,15 @@ class training {
   }
 
  private:
-  /// "RANK:WHAT:STEP", or "RANK:STEP" for no `what`: whether that is this rank, and now, in its first process.
+  /// "RANK:WHAT:STEP", or "RANK:STEP" without `what`: whether this rank, in its first process, must act at
+  /// this step.
   [[nodiscard]] bool is_me(const std::string& whom, const std::string& what) const {
     const char* const starts = std::getenv("PENSTOCK_GROUP_STARTS");
     if (starts != nullptr && std::string(starts) != "0") return false;
     return whom == fmt::format("{}:{}{}", group_.rank(), what.empty() ? "" : what + ":", step_);
   }
 
-  /// With a new communicator all go on from where the one is that is furthest.
+  /// After a new communicator, all ranks continue from the state of the one that is furthest ahead.
   void share() {
     penstock::Communicator& with = *group_.communicator();
     const std::uint32_t ranks = group_.world_size();
@@ -190,7 +192,7 @@ class training {
   void take_step() {
     penstock::Communicator& with = *group_.communicator();
     std::uint64_t number = 0;
-    // Depends on the step, the rank and all steps before.
+    // Depends on the step, the rank and all earlier steps.
     memory_.write(0, value_ * 0.25 + static_cast<double>(step_ * (group_.rank() + 1) % 97));
     {
       const penstock::communicator_use use(with);
@@ -207,7 +209,8 @@ class training {
     ++step_;
   }
 
-  /// Not before the one that is to keep its use open has opened it: it would hear of the loss instead.
+  /// Waits until the rank that keeps its use open has opened it; otherwise that rank would see the loss
+  /// instead.
   void die() const {
     const std::string holder = w_.odd.substr(0, w_.odd.find(':'));
     const bool awaited = w_.odd.starts_with(holder + ":holds:") || w_.odd.starts_with(holder + ":returns:");
@@ -228,7 +231,7 @@ class training {
   void say(const std::string& what) const {
     std::ofstream(fmt::format("{}/{}-{}", w_.log, what, group_.rank())) << what;
   }
-  /// For each number that the rank has seen, in the file of the rank.
+  /// Writes a line to the rank's file for each number that the rank has seen.
   void note(std::uint64_t number) {
     if (!seen_.insert(number).second || w_.log.empty()) return;
     std::ofstream(fmt::format("{}/numbers-{}", w_.log, group_.rank()), std::ios::app) << number << '\n';
@@ -239,7 +242,7 @@ class training {
   numbers memory_;  // own; own copy; of all ranks
   std::uint64_t step_ = 0;
   double value_ = 1;
-  std::uint64_t shared_ = 0;  // the communicator with which all were brought to one step
+  std::uint64_t shared_ = 0;  // the communicator over which all ranks last shared their state
   std::uint64_t losses_ = 0;
   bool held_ = false;
   std::set<std::uint64_t> seen_;
@@ -258,7 +261,7 @@ int run(const wanted& w) {
   options.settings.rejoin_timeout = 60s;
   options.settings.abort_timeout = w.abort_timeout;
   penstock::Group group(std::move(options));
-  if (on_gpu) select_gpu(group.local_rank());  // for this program's memory
+  if (on_gpu) select_gpu(group.local_rank());  // selects the GPU for this program's memory
   training one(w, group, on_gpu);
   one.run();
   fmt::print("{}\n", one.text());

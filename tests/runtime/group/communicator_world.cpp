@@ -104,7 +104,7 @@ void communicator_world::lose_session(std::uint32_t r) {
   book_->gone(s.process, "its process has ended", now_);
 }
 
-/// The process ends; its session tells the group so, and starts another.
+/// The process exits; its session reports that to the group and starts another one.
 void communicator_world::lose_owner(rank_state& s, const char* why) {
   ++tally_.owners_lost;
   const std::uint64_t number = s.ordered;
@@ -158,7 +158,7 @@ void communicator_world::move_member(std::uint32_t r) {
       s.reports.push_back(std::move(report->report));
     } else if (auto* make = std::get_if<make_communicator>(&c)) {
       must(ids_.at(make->number) == make->id, "a communicator is made with the id of another");
-      // All go back to what is agreed; a process that has used one before is replaced for that.
+      // All ranks go back to the agreed step; a process that has used a communicator is replaced for that.
       const std::uint64_t base = s.member->view().agreed;
       must(s.settled == base || base == 0, "ranks go back to different steps");
       if (s.step != base) ++tally_.back;
@@ -175,7 +175,7 @@ void communicator_world::move_member(std::uint32_t r) {
 void communicator_world::follow_agreement(rank_state& s) {
   const std::uint64_t agreed = s.member->view().agreed;
   if (agreed <= s.settled) return;
-  // A rank that has just been started learns what others have settled; every other one has to have a snapshot.
+  // A rank that has just restarted learns what others have settled; every other one needs a snapshot.
   must(s.held.contains(agreed) || s.step <= agreed, "a step is agreed of which a rank has no snapshot");
   s.settled = agreed;
   s.step = std::max(s.step, agreed);
@@ -214,7 +214,7 @@ void communicator_world::move_library(rank_state& s) {
   if (s.library_makes && chance(3)) {
     const std::uint64_t number = std::exchange(s.library_makes, std::nullopt)->number;
     if (!quiet_ && chance(20)) return s.owner->failed(number, "cannot connect");
-    if (!quiet_ && chance(50)) return;  // it never comes: the deadline finds it
+    if (!quiet_ && chance(50)) return;  // never finishes: the deadline detects it
     ++tally_.made;
     s.owner->made(number);
   } else if (s.library_aborts && chance(3)) {
@@ -233,14 +233,14 @@ void communicator_world::move_program(std::uint32_t r) {
   rank_state& s = ranks_[r];
   if (!s.session) return;
   if (s.scopes > 0) {
-    if (!quiet_ && chance(200)) now_ += 11s;  // it holds on to it
+    if (!quiet_ && chance(200)) now_ += 11s;  // keeps its scope open
     if (!chance(3)) return;
     s.owner->close_scope();
     --s.scopes;
     return;
   }
   if (!s.member->may_communicate() || s.held.size() >= held_max) return;
-  // A step is taken together: nobody is more than one ahead.
+  // A step needs all ranks, so no rank is more than one ahead.
   const auto behind = [&](const rank_state& o) { return !o.session || o.step + 1 < s.step + 1; };
   if (std::ranges::any_of(ranks_, behind)) return;
   if (!s.owner->open_scope()) {

@@ -1,6 +1,6 @@
-// Ranks with a real group_book, member_books and communicator_books over links that deliver late, in a world whose
-// libraries fail, hang and answer late, whose programs keep scopes open, and whose processes are killed at any step. It
-// knows by itself what may be: a script that breaks a rule throws.
+// Ranks with a real group_book, member_books and communicator_books, over links that deliver late, in a world
+// whose libraries fail, hang and answer late, whose programs keep scopes open, and whose processes are killed
+// at any step. The world knows independently what is allowed: a script that breaks a rule throws.
 #pragma once
 
 #include "runtime/group/communicator_book.hpp"
@@ -30,7 +30,7 @@ class communicator_world {
   };
 
   explicit communicator_world(std::uint64_t seed);
-  /// Throws std::logic_error that says what was broken.
+  /// Throws std::logic_error with the broken rule.
   totals run();
 
   static std::uint64_t steps_wanted(std::uint64_t by_default);
@@ -38,12 +38,12 @@ class communicator_world {
   static std::uint64_t first_seed();
 
  private:
-  /// A rank: its session, and the process that has its GPU.
+  /// A rank: its session, and the process that uses its GPU.
   struct rank_state {
     std::unique_ptr<member_book> member;
     std::unique_ptr<communicator_book> owner;
-    std::deque<group_order> orders;     // on their way to it
-    std::deque<member_report> reports;  // on their way to the coordinator
+    std::deque<group_order> orders;     // in transit to it
+    std::deque<member_report> reports;  // in transit to the coordinator
     std::deque<communicator_command>
         to_owner;  // begin_making, begin_abort of the member: as orders of the group
     std::deque<communicator_state> from_owner;
@@ -53,9 +53,9 @@ class communicator_world {
     std::uint32_t scopes = 0;
     std::uint32_t starts = 0;
     std::uint64_t process = 0;
-    std::uint64_t step = 0;     // of the program
+    std::uint64_t step = 0;     // the program's step
     std::uint64_t settled = 0;  // acknowledged
-    std::uint64_t ordered = 0;  // the communicator that its owner was told to make
+    std::uint64_t ordered = 0;  // the communicator that its owner was ordered to make
     std::set<std::uint64_t> held;
     bool session = false;
   };
@@ -82,7 +82,7 @@ class communicator_world {
   std::uint64_t processes_ = 100;
   std::uint64_t agreed_ = 0;
   std::uint64_t steps_of_script_ = 0;
-  bool quiet_ = false;  // no faults any more: everything has to come to rest
+  bool quiet_ = false;  // no more faults: everything must settle
   totals tally_;
 };
 

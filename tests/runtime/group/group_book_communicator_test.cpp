@@ -1,4 +1,4 @@
-// The books of a group: communicators, and the steps that are agreed with them.
+// The books of a group: communicators, and the steps agreed with them.
 #include "tests/runtime/group/small_group.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -19,7 +19,7 @@ TEST_CASE("when a rank is lost, all ranks abort the communicator and make a new 
   g.kill(1);
   g.run(1s);
   CHECK(g.aborted == std::vector<std::pair<std::uint32_t, std::uint64_t>>{{0, first}, {2, first}});
-  CHECK(g.handing_out().empty());  // nobody can take a step alone
+  CHECK(g.handing_out().empty());  // no rank can take a step alone
   g.replace(1);
   g.run();
   g.members[1]->described({"abc", 0, 0});
@@ -37,7 +37,7 @@ TEST_CASE(
   g.run();
   REQUIRE(g.made.size() == 3);
   const std::uint64_t first = g.made[0].second;
-  member_report stray;  // of a process that was cut off, and had another coordinator meanwhile
+  member_report stray;  // from a process that was disconnected and had another coordinator meanwhile
   stray.card = g.cards[1].card;
   stray.card.process = 77;
   stray.number = 1;
@@ -116,7 +116,7 @@ TEST_CASE(
   g.members[1]->stream_ended();
   g.run(1s);
   CHECK(g.members[0]->may_communicate());
-  // None is made anew: for whom, without that rank?
+  // No new one is made without that rank.
   g.members[0]->communicator_broken(first, "remote error");
   g.run(1s);
   CHECK(g.made.size() == 2);
@@ -183,7 +183,7 @@ TEST_CASE("two coordinators that each began a group give their communicators dif
   std::vector<std::uint64_t> numbers;
   for (int i = 0; i < 2; ++i) {
     small_group g(2, true, true);
-    if (i == 1) g.replace(0);  // nobody is in reach who knows of the other group
+    if (i == 1) g.replace(0);  // no reachable rank knows the other group
     g.begin();
     g.run();
     REQUIRE(g.book->view().generation == 1);

@@ -1,4 +1,4 @@
-// The books of a group: how it stops, finishes, and what becomes of ranks that are lost meanwhile.
+// The books of a group: how it stops and finishes, and what happens to ranks that are lost meanwhile.
 #include "tests/runtime/group/small_group.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -62,7 +62,7 @@ TEST_CASE("a rank lost after its last delivery restarts before the group has fin
   g.run(1s);
   CHECK(g.book->view().outcome == group_outcome::none);
   CHECK_FALSE(g.book->may_leave());
-  g.replace(1, 2);  // its launcher had not heard of the last batch
+  g.replace(1, 2);  // its launcher did not know of the last batch
   g.run();
   g.members[1]->described({"abc", 0, 0});
   g.run();
@@ -83,13 +83,13 @@ TEST_CASE("a rank lost just after its group has finished delivers the rest, and 
   }
   g.cut.insert(1);
   for (const auto& report : g.members[1]->advance(g.now))
-    g.book->heard(std::get<send_report>(report).report, g.now);  // its last words
+    g.book->heard(std::get<send_report>(report).report, g.now);  // its final report
   g.run();
   CHECK(g.book->view().outcome == group_outcome::finished);
   g.kill(1);
   g.cut.clear();
   g.run(1s);
-  CHECK_FALSE(g.book->may_leave());  // its next process would find nobody
+  CHECK_FALSE(g.book->may_leave());  // its next process would find no rank
   g.replace(1, 2);
   g.run();
   CHECK(g.book->may_leave());
@@ -111,7 +111,7 @@ TEST_CASE(
   for (std::uint32_t r = 0; r < 3; ++r) g.deliver(r, 3);
   g.members[1]->stream_ended();
   g.run();
-  g.members[1].reset();            // its link does not tell
+  g.members[1].reset();            // its link does not report the exit
   constexpr bool counted = false;  // nor does its launcher count starts
   SECTION("its next process comes before the group has finished") {
     g.replace(1, 2, counted);
@@ -169,7 +169,7 @@ TEST_CASE("a rank that delivers the rest continues when the coordinator does not
   small_group g(2, true);
   g.begin();
   g.run();
-  g.cut = {1};  // when it died, its launcher had not heard of its last batches
+  g.cut = {1};  // when it died, its launcher did not know of its last batches
   g.deliver(1);
   for (const std::uint32_t r : {0, 1}) g.members[r]->stream_ended();
   g.cut.clear();

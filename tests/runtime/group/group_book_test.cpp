@@ -1,4 +1,5 @@
-// The books of a group, one story each: ranks that meet, are lost and come back. group_model_test.cpp tries everything at once.
+// The books of a group, one scenario each: ranks that meet, are lost and return. group_model_test.cpp covers
+// combinations.
 #include "tests/runtime/group/small_group.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -389,9 +390,9 @@ TEST_CASE("a new coordinator that does not know the group yet returns no lapsed 
   REQUIRE(g.handing_out() == ranks{0, 1, 2});
   g.cut = {1};
   g.run(11s);
-  REQUIRE(g.handing_out() == ranks{0, 2});  // another process may have got the rank of the silent one
+  REQUIRE(g.handing_out() == ranks{0, 2});  // another process may have taken the silent one's rank
   g.kill(0);
-  g.cut = {2};  // this one could say so
+  g.cut = {2};  // this rank could report that
   g.replace(0);
   g.run(3s);
   CHECK(g.handing_out() == ranks{2});
@@ -403,7 +404,7 @@ TEST_CASE("a lapsed permission returns at once if a launcher never has two proce
   for (auto& rank : g.cards) rank.card.one_at_a_time = one_at_a_time;
   g.begin();
   g.run();
-  g.cut = {0, 1};  // the coordinator's process stands still
+  g.cut = {0, 1};  // the coordinator's process is suspended
   g.run(11s);
   REQUIRE(g.handing_out().empty());
   g.kill(0);
@@ -421,7 +422,7 @@ TEST_CASE("a process leaves its place before the process that the group knows be
   g.begin();
   g.run();
   const nanoseconds lost_after = g.settings.lost_after;
-  member_report newer;  // it replaced that process under another coordinator
+  member_report newer;  // from a process that replaced that one under another coordinator
   newer.card = g.cards[1].card;
   newer.card.process = 77;
   newer.incarnation = 2;
@@ -435,7 +436,7 @@ TEST_CASE("a process leaves its place before the process that the group knows be
   };
   report_for(lost_after - 2s);
   REQUIRE(g.ends[1]);
-  CHECK(g.book->missing() == ranks{1});  // a rank that is cut off would still hand out
+  CHECK(g.book->missing() == ranks{1});  // a disconnected rank would still hand out
   report_for(4s);
   CHECK(g.book->missing().empty());
 }
@@ -445,7 +446,7 @@ TEST_CASE("a rank whose place another process has taken stops at once and tells 
   g.begin();
   g.run();
   REQUIRE(g.handing_out() == ranks{0, 1});
-  group_order of_another;  // of a group that was begun anew while this rank was out of reach
+  group_order of_another;  // from a group that began while this rank was unreachable
   of_another.view = g.book->view();
   of_another.view.coordinator = 4711;
   of_another.view.generation = 2;
@@ -463,7 +464,7 @@ TEST_CASE("a rank whose place another process has taken stops at once and tells 
 TEST_CASE("rank 0 that learns late of an earlier group does not count as a replaced process of it") {
   small_group g(2, true);
   g.begin();
-  member_report earlier;  // it was cut off when that group's coordinator ended
+  member_report earlier;  // its rank was disconnected when that group's coordinator ended
   earlier.card = g.cards[1].card;
   earlier.card.process = 77;
   earlier.incarnation = 1;

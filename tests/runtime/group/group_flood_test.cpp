@@ -1,4 +1,4 @@
-// Unknown peers at a group's address, by the thousand: PENSTOCK_UNKNOWN_PEERS is set by CMakeLists.txt.
+// Thousands of unknown peers at a group's address: CMakeLists.txt sets PENSTOCK_UNKNOWN_PEERS.
 #include "runtime/group/tls/tls_stream.hpp"
 #include "tests/runtime/group/group_over_links.hpp"
 
@@ -45,14 +45,14 @@ std::string first_words(const std::string& secret) {
   return words;
 }
 
-/// What unknown peers say first.
+/// The first message of an unknown peer.
 std::vector<std::string> words_of_all_kinds(const link_settings& at) {
-  const std::string repeated = first_words(at.secret->bytes);  // overheard, and said again
+  const std::string repeated = first_words(at.secret->bytes);  // recorded and replayed
   return {"GET / HTTP/1.1\r\n\r\n", "\x16", "", first_words("another secret, longer than sixteen bytes"),
           repeated};
 }
 
-/// Unknown peers, from a thread of their own, as fast as they can.
+/// Connects unknown peers from a separate thread, as fast as possible.
 class flood {
  public:
   flood(const link_settings& at, std::size_t how_many, std::vector<std::string> words)
@@ -115,7 +115,7 @@ TEST_CASE("thousands of unknown peers neither prevent a group from gathering nor
              peers, counted, joined->count(), grown);
   CHECK(*joined < 2s);
   CHECK(pending_max <= coordinator_listener::pending_max);
-#ifndef __SANITIZE_ADDRESS__  // which keeps what is freed
+#ifndef __SANITIZE_ADDRESS__  // which keeps freed memory
   CHECK(grown < 32 * 1024);
 #endif
   CHECK(all.coordinator->news.size() < 60);

@@ -1,5 +1,5 @@
-// One rank of a group, and rank 0's coordinator with it, for group_hosts_test.py: it delivers a batch every `pace` and prints
-// what happens, one line each: seconds of the monotonic clock, a word, details.
+// One rank of a group, and rank 0's coordinator with it, for group_hosts_test.py: it delivers a batch every
+// `pace` and prints each event on a line: seconds of the monotonic clock, a word, details.
 //
 //   group_host RANK RANKS ADDRESS PORT BATCHES PACE_MS fail|wait      (the secret: PENSTOCK_GROUP_SECRET)
 #include "tests/runtime/group/group_over_links.hpp"

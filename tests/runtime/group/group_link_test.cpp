@@ -204,7 +204,7 @@ TEST_CASE("a member that did not read gets the newest order later, and none of t
       ++got;
       last = decode_order(next->payload, 4).value().number;
     }
-    boost::asio::post(io, [] {});  // goes on reading
+    boost::asio::post(io, [] {});  // continues reading
     return last == sent;
   });
   CHECK(got < sent / 2);
@@ -218,7 +218,7 @@ TEST_CASE("a member that receives nothing makes another link, and the silent one
   test_member member(io, coordinator.for_members());
   REQUIRE(member.link->send(numbered_report(1)));
   run_until(io, [&] { return !coordinator.closed.empty() && !member.reasons.empty(); });
-  // Whoever is first; the other sees the end, or finds the same.
+  // Either side may be first; the other sees the close, or finds the same error.
   const std::string both = coordinator.closed.begin()->second + " | " + member.reasons.at(0);
   CHECK(both.find("nothing was heard for 100 ms") != std::string::npos);
 }
@@ -252,7 +252,7 @@ TEST_CASE("a silent coordinator and an unknown host name are reported as such") 
   boost::asio::io_context io;
   link_settings quick = link_settings_for(link_kind::insecure);
   quick.handshake_deadline = 200ms;
-  // The kernel accepts for it; nobody ever reads.
+  // The kernel accepts the connection; no process ever reads.
   const unique_fd silent = listen_at(quick.address, 1s).value();
   quick.address = listening_at(silent.get(), quick.address);
   test_member member(io, quick);

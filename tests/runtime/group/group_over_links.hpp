@@ -1,4 +1,5 @@
-// A whole group in one process: the books of rank 0 and of every rank, over real links, by the real clock. For tests.
+// A whole group in one process, for tests: the books of rank 0 and of every rank, over real links and with
+// the real clock.
 #pragma once
 
 #include "runtime/group/group_book.hpp"
@@ -20,7 +21,7 @@ namespace penstock::testing {
 
 struct group_over_links_settings {
   std::uint32_t ranks = 4;
-  std::uint64_t batches = 20;  ///< of the stream
+  std::uint64_t batches = 20;  ///< in the stream
   bool waits = true;
   nanoseconds lost_after = std::chrono::seconds(10);
 };
@@ -29,7 +30,7 @@ inline steady_time real_now() {
   return std::chrono::steady_clock::now();
 }
 
-/// Calls `what` now and every beat.
+/// Calls `what` now and at every beat.
 class beating {
  public:
   beating(boost::asio::io_context& io, nanoseconds beat, std::function<void()> what)
@@ -76,7 +77,7 @@ class rank_over_links {
     beat_.emplace(io, settings_of(of, card).beat(), [this] { advance(); });
   }
 
-  /// The next batch, if it may be handed out. Ask again while the group lives.
+  /// The next batch, if it may be handed out. Call repeatedly while the group lives.
   bool deliver() {
     if (end || steps_ >= of_.batches || !book_.may_hand_out(real_now())) return false;
     book_.delivered(++steps_);
@@ -175,7 +176,7 @@ class coordinator_over_links {
   std::optional<beating> beat_;
 };
 
-/// Rank 0's side, and all ranks.
+/// Rank 0's coordinator, and all ranks.
 class group_over_links {
  public:
   group_over_links(link_kind kind, const group_over_links_settings& of)
@@ -193,7 +194,7 @@ class group_over_links {
     coordinator = std::make_unique<coordinator_over_links>(io, link_, of_, ++processes_);
     coordinators_process_ = processes_;
   }
-  /// Again, if it had been started: with what its launcher has of its state.
+  /// Starts the rank, again if necessary, with its state as known to its launcher.
   void start_rank(std::uint32_t rank, std::uint64_t steps = 0) {
     group::rank_card card;
     card.rank = rank;

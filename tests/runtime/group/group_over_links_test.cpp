@@ -34,7 +34,7 @@ TEST_CASE("a group continues after rank 0's process is replaced, and no other ra
   for (const auto& [number, rank] : all.ranks) incarnations[number] = rank->incarnation();
   all.ranks.erase(0);
   all.coordinator.reset();
-  // It is started again where its launcher had it last.
+  // It restarts at the last position known to its launcher.
   all.start_coordinator();
   all.start_rank(0, 8);
   all.deliver_to(20);
@@ -49,7 +49,7 @@ TEST_CASE("a silent rank ends a group that does not wait for it, after its time"
   group_over_links all(link_kind::secret, {.ranks = 4, .waits = false, .lost_after = 3s});
   all.start_all();
   all.deliver_to(5);
-  all.ranks.erase(2);  // over TCP, the end of its connection proves nothing
+  all.ranks.erase(2);  // over TCP, a closed connection proves nothing
   const own_time clock;
   run_until(all.io, [&] { return all.all_ended(); });
   CHECK(clock.passed() < 3s + 5s);

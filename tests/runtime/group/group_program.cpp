@@ -1,5 +1,5 @@
-// A program that is one rank of a group, for group_program_test.py: enters collective operations, each with bytes that
-// depend on what came out of all before, and prints a digest of everything at the end. Not a test by itself.
+// One rank of a group, for group_program_test.py: enters collective operations, each with bytes that depend
+// on all earlier results, and prints a digest of everything at the end. Not a test by itself.
 //
 //   group_program ROUNDS [--wait] [--state FILE] [--die RANK:ROUND] [--odd RANK:WHAT] [--pause MS] [--large BYTES] [--beside NAME]
 //                [--lost-after MS] [--join MS] [--deadline MS]
@@ -36,9 +36,9 @@ struct wanted {
   std::chrono::milliseconds pause{0};
   std::optional<std::chrono::milliseconds> lost_after{};
   std::chrono::milliseconds join = 20s;
-  std::chrono::milliseconds deadline = 30s;  // of each operation
+  std::chrono::milliseconds deadline = 30s;  // for each operation
   std::size_t large = 0;
-  std::string beside{};  // the name of another group, in which every round has a barrier
+  std::string beside{};  // the name of another group, which has a barrier in every round
 };
 
 wanted parse(int count, char** arguments) {

@@ -20,7 +20,7 @@ std::shared_ptr<const tls_context> context(tls_role role, const std::string& its
   return tls_context::make(role, identity, its_secret).value();
 }
 
-/// One end: what it has read, and how it failed.
+/// One end: the bytes that it has read, and how it failed.
 struct end_of_tls {
   explicit end_of_tls(std::shared_ptr<const tls_context> its) : stream(std::move(its)) {}
   tls_stream stream;
@@ -33,7 +33,7 @@ struct end_of_tls {
   }
 };
 
-/// Carries bytes both ways, in pieces of at most this size, until nothing moves.
+/// Carries bytes both ways, in pieces of at most this size, until none are left.
 void exchange(end_of_tls& a, end_of_tls& b, std::size_t piece = 100'000) {
   for (bool moved = true; moved;) {
     moved = false;
@@ -47,7 +47,7 @@ void exchange(end_of_tls& a, end_of_tls& b, std::size_t piece = 100'000) {
   }
 }
 
-/// A server as the rest of the world has them: with a certificate, that it has signed itself.
+/// An ordinary server, with a self-signed certificate.
 class certificate_server {
  public:
   certificate_server() {
@@ -117,7 +117,7 @@ TEST_CASE("a client that has the secret has proven it with its first message") {
   server.feed(first);
   CHECK(server.stream.proven());
   CHECK_FALSE(server.stream.established());
-  // Whoever has only seen it can repeat it, and gets no further.
+  // A peer that has only recorded it can replay it, and gets no further.
   end_of_tls again(context(tls_role::server));
   again.feed(first);
   CHECK(again.stream.proven());

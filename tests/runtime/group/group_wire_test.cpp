@@ -81,7 +81,7 @@ std::string as_bytes(const group_order& order) {
   return payload_of(encode(order).value());
 }
 
-/// Whatever was accepted means something: it can be sent again and comes back as it was.
+/// Every accepted message is meaningful: it can be sent again and arrives unchanged.
 void decode_anything(const std::string& bytes) {
   if (const auto report = decode_report(bytes, world)) {
     CHECK(as_bytes(decode_report(as_bytes(*report), world).value()) == as_bytes(*report));
@@ -194,13 +194,13 @@ TEST_CASE("sizes, enumerators and truth values are not trusted") {
   CHECK_FALSE(with_byte(16, 5));       // the phase
   CHECK_FALSE(with_byte(17, 6));       // six incarnations of five ranks
   CHECK_FALSE(with_byte(20, '\x7f'));  // two thousand million
-  CHECK_FALSE(with_byte(21, 2));       // facts: neither there nor not
+  CHECK_FALSE(with_byte(21, 2));       // facts: neither present nor absent
   CHECK_FALSE(decode_order(whole, world).value().go);
   group_order large;
   large.view.incarnations.resize(world + 1);
   CHECK_FALSE(decode_order(as_bytes(large), world));
   CHECK(decode_order(as_bytes(large), world + 1));
-  // Longer settings than may be sent, with all that belongs to them.
+  // Settings longer than allowed, in an otherwise consistent message.
   member_report settings;
   settings.card.settings = {{"n", ""}};
   const std::string one = as_bytes(settings);

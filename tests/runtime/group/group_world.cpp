@@ -13,10 +13,10 @@ namespace {
 
 constexpr nanoseconds lost_after = 800ms;
 constexpr nanoseconds patience = 60s;   // join_timeout and rejoin_timeout
-constexpr nanoseconds long_away = 20s;  // nobody is away for so long unless a script says so
+constexpr nanoseconds long_away = 20s;  // no rank is away this long unless a script says so
 constexpr nanoseconds beat = 100ms;
-constexpr nanoseconds end_grace = 500ms;          // of the coordinator
-constexpr nanoseconds left_behind_after = 200ms;  // of a launcher that hears how the group ended
+constexpr nanoseconds end_grace = 500ms;          // for the coordinator
+constexpr nanoseconds left_behind_after = 200ms;  // for a launcher that learns how the group ended
 
 void must(bool holds, const std::string& otherwise) {
   if (!holds) throw violation{otherwise};
@@ -46,7 +46,7 @@ group_world::process* group_world::any(std::uint32_t pick) {
   return alive_.empty() ? nullptr : alive_[pick % alive_.size()].get();
 }
 
-/// Whoever misses the group's end is no matter: the launcher sees to it.
+/// A rank that misses the group's end is not a fault: the launcher handles it.
 bool group_world::launcher_settles_the_end() const {
   return settings_.launcher_hears_end && settings_.waits && told_at_ != never;
 }
@@ -56,7 +56,7 @@ bool group_world::starts_again(std::uint32_t rank) {
   if (newest(rank) != nullptr || r.over || (!settings_.waits && r.starts > 0)) return false;
   if (told_at_ == never) return true;
   if (launcher_settles_the_end()) finish_alone(rank);
-  // Another launcher does not know; where the group has failed or was stopped it does no harm.
+  // Other launchers do not know it; if the group has failed or was stopped, that does no harm.
   return !settings_.launcher_hears_end && settings_.waits && told_ == group_outcome::finished;
 }
 
@@ -124,7 +124,7 @@ group_world::process& group_world::start(std::uint32_t rank) {
 void group_world::kill(process& p, bool loses_words) {
   launched_rank& launched = ranks_[p.rank];
   if (!settings_.waits) may_fail_ = true;
-  // The next process may find nobody who could say so.
+  // The next process may find no rank that could tell it.
   if (decided_at_ != never && (!settings_.launcher_hears_end || !settings_.waits))
     may_fail_ = may_differ_ = true;
   launched.stop_disturbed = true;
@@ -132,7 +132,7 @@ void group_world::kill(process& p, bool loses_words) {
   if (!p.up.empty()) last_words_.push_back(p.up.back());
   if (p.coordinator) {
     may_differ_ = true;
-    last_words_.clear();  // they were on their way to it
+    last_words_.clear();  // they were in transit to it
     for (auto& other : alive_) {
       other->up.clear();
       other->down.clear();
@@ -145,7 +145,7 @@ void group_world::kill(process& p, bool loses_words) {
   std::erase_if(alive_, [&](const auto& one) { return one.get() == &p; });
 }
 
-/// One that has delivered everything: it waits for the others, or ends.
+/// A rank that has delivered everything waits for the others, or ends.
 void group_world::kill_whole(std::uint32_t pick) {
   std::vector<process*> whole;
   for (auto& p : alive_) {
@@ -154,7 +154,7 @@ void group_world::kill_whole(std::uint32_t pick) {
   if (!whole.empty()) kill(*whole[pick % whole.size()], pick % 3 == 0);
 }
 
-/// A host is cut off, and its rank is started again on another one.
+/// A host is disconnected, and its rank restarts on another one.
 void group_world::twin(std::uint32_t rank) {
   process* const old = newest(rank);
   if (rank == 0 || old == nullptr || settings_.counts_starts || alive_.size() > settings_.ranks + 2UL) return;
@@ -174,12 +174,12 @@ void group_world::hear(process& c, link_id link, const member_report& report) {
     const std::uint64_t group = group_of_.at(known.coordinator);
     const bool two = known.generation == c.known_generation && group != c.known_group;
     c.known_generation = known.generation;
-    c.known_group = two ? c.token : group;  // what it makes of two is neither
+    c.known_group = two ? c.token : group;  // a mix of two groups is neither
   }
   c.coordinator->reported(link, report, now_);
 }
 
-/// At once, or when its process goes on.
+/// At once, or when its process continues.
 void group_world::tell_coordinator(link_id link, std::optional<member_report> report) {
   process* const c = coordinator();
   if (c == nullptr) return;
@@ -192,7 +192,7 @@ void group_world::tell_rank(process& p, std::optional<group_order> order) {
   if (!stands_still(p)) wake(p);
 }
 
-/// It hears what has come.
+/// Receives the messages that have arrived.
 void group_world::wake(process& p) {
   while (!p.reports.empty()) {
     const auto [link, report] = std::move(p.reports.front());
@@ -217,7 +217,7 @@ void group_world::wake(process& p) {
   }
 }
 
-/// Of a group that the present one knows nothing of.
+/// A message of a group unknown to the present one.
 bool group_world::former(const process& p) const {
   const group_view& known = p.book().view();
   return known.generation > 0 && group_of_.at(known.coordinator) != group_;
@@ -262,7 +262,7 @@ void group_world::hand_over(process& p) {
   ranks_[p.rank].delivered = std::max(ranks_[p.rank].delivered, steps);
   if (steps == settings_.batches) p.book().stream_ended();
   if (newest(p.rank) == &p && tokens_ % 2 == 0)
-    ranks_[p.rank].steps = steps;  // else the launcher hears of it later
+    ranks_[p.rank].steps = steps;  // otherwise the launcher learns it later
 }
 
 void group_world::do_nccl(process& p) {
@@ -329,7 +329,8 @@ void group_world::ended(process& p) {
   launched_rank& launched = ranks_[p.rank];
   if (newest(p.rank) == &p) launched.steps = std::max(launched.steps, p.book().steps());
   if (p.end->how == group_outcome::finished) {
-    // Another process of this rank may have delivered it: where steps need all ranks, the one before; else a twin.
+    // Another process of this rank may have delivered it: the previous one if steps need all ranks, otherwise
+    // a twin.
     const bool another = settings_.communicator || launched.twins;
     const bool whole = (another ? launched.delivered : p.book().steps()) == settings_.batches;
     must(whole, "a group has finished, and a rank has not delivered everything");
@@ -346,17 +347,17 @@ void group_world::ended(process& p) {
       told_at_ = now_;
       told_ = known.outcome;
     }
-    // Rank 0 died in that moment, and its next process asks ranks that are not there any more.
+    // Rank 0 died at that moment, and its next process asks ranks that are gone.
     const process* c = coordinator();
     const bool unknown = c == nullptr || c->coordinator->view().outcome == group_outcome::none;
     if (unknown && !launcher_settles_the_end()) may_fail_ = may_differ_ = true;
   } else {
     const bool alone = told_ == group_outcome::finished && p.end->cause &&
                        p.end->cause->cause.starts_with("cannot be reached");
-    // Where a rank had two processes at once, the group may finish with one while a third replaces the other.
+    // If a rank had two processes at once, the group may finish with one while a third replaces the other.
     must(!alone || may_fail_ || launched.twins,
          "a rank was started again, and there is no group any more that it could join");
-    // Refused, replaced, or cut off: its launcher may start it again.
+    // Refused, replaced or disconnected: its launcher may restart it.
     launched.over = launched.over || !settings_.waits || left_ || alone;
     if (newest(p.rank) == &p) launched.away_since = std::min(launched.away_since, now_);
   }
@@ -374,7 +375,7 @@ void group_world::remove_ended() {
       ++i;
       continue;
     }
-    // Who has not heard the end by then will not hear it.
+    // A rank that does not know the end by then will not learn it.
     const bool late = now_ - decided_at_ >= end_grace && !launcher_settles_the_end();
     if (p.coordinator && p.coordinator->view().outcome != group_outcome::none && late)
       may_fail_ = may_differ_ = true;
@@ -383,7 +384,7 @@ void group_world::remove_ended() {
   }
 }
 
-/// What it has sent arrives before its connection ends.
+/// Its messages arrive before its connection closes.
 void group_world::exits(process& p) {
   const bool coordinates = coordinator() == &p;
   for (auto& other : alive_) {
@@ -400,7 +401,9 @@ void group_world::exits(process& p) {
 
 void group_world::advance() {
   for (auto& p : alive_) {
-    if (!stands_still(*p) && p->token % 2 == 0) wake(*p);  // others see first that time has passed
+    if (!stands_still(*p) && p->token % 2 == 0)
+      wake(*p);  // other processes notice first that time has
+                 // passed
   }
   if (process* c = coordinator(); c != nullptr && !stands_still(*c)) {
     advance_coordinator(*c);
@@ -419,7 +422,7 @@ void group_world::advance() {
 void group_world::check() {
   std::map<std::pair<std::uint32_t, std::uint64_t>, int> handing;
   for (const auto& p : alive_) {
-    // After the end a coordinator goes, and the next one cannot know who delivers what was left.
+    // After the end a coordinator exits, and the next one cannot know which rank delivers the rest.
     const bool rest = ranks_[p->rank].twins && p->book().delivers_the_rest();
     const std::uint64_t by = rest ? p->let_in_by : 0;
     if (!former(*p) && hands_out(*p) && ++handing[{p->rank, by}] > 1)
@@ -436,13 +439,13 @@ void group_world::check() {
   for (const auto& p : alive_) {
     const nanoseconds on_the_way = now_ - std::min(p->up_since, p->down_since);
     if (on_the_way > lost_after) ranks_[p->rank].stop_disturbed = true;
-    // So does waiting long for the first order that says something.
+    // The same applies to a long wait for the first meaningful order.
     const bool outside = !p->end && p->book().view().generation == 0 && now_ - p->started > long_away;
     if (on_the_way > long_away || outside) may_fail_ = may_differ_ = true;
   }
 }
 
-/// Where silence is a loss, the group may end, and names nobody else.
+/// If silence counts as a loss, the group may end, naming only the silent rank.
 void group_world::pause_one(process& p, nanoseconds time) {
   if (stands_still(p)) return;
   p.stands_still_until = now_ + time;
@@ -451,9 +454,9 @@ void group_world::pause_one(process& p, nanoseconds time) {
   if (!settings_.waits && time > lost_after - 6 * beat) paused_.insert(p.rank);
 }
 
-/// As a suspended job: no process runs for a while, and they do not go on in one moment.
+/// A suspended job: no process runs for a while, and they do not all continue at the same moment.
 void group_world::pause_all(std::uint32_t pick) {
-  if (now_ - paused_at_ < lost_after) return;  // one rank could be late twice
+  if (now_ - paused_at_ < lost_after) return;  // otherwise one rank could be late twice
   const nanoseconds time = nanoseconds(100ms) * (1 + pick % 60);
   now_ += time;
   paused_at_ = now_;
@@ -476,7 +479,7 @@ void group_world::pause_all(std::uint32_t pick) {
 
 void group_world::pass(nanoseconds time) {
   now_ += time;
-  // Where silence ends a group, chance alone must not make it.
+  // If silence ends a group, chance alone must not cause it.
   if (!settings_.waits && now_ - exchanged_ > beat) exchange();
   for (auto& p : alive_) {
     if (newest(p->rank) == p.get()) ranks_[p->rank].steps = p->book().steps();
@@ -504,7 +507,7 @@ void group_world::accident(group_act what, std::uint32_t pick) {
   if (p == nullptr) return;
   switch (what) {
     case group_act::lose:
-      if (!settings_.waits) may_fail_ = may_differ_ = true;  // often enough, and it is silence
+      if (!settings_.waits) may_fail_ = may_differ_ = true;  // often enough, this counts as silence
       if (pick % 2 == 0 && !p->up.empty()) p->up.pop_front();
       if (pick % 2 == 1 && !p->down.empty()) p->down.pop_front();
       break;

@@ -1,6 +1,7 @@
-// A world for the drivers of a group and their books: processes that launchers start and kill, that stand still and go on,
-// links that lose, hold up and repeat messages, clocks that move, streams that are delivered, communicators. It knows by itself
-// what may be, and throws a violation where the drivers do otherwise. Used by group_model_test.cpp.
+// A world for the drivers of a group and their books: processes that launchers start and kill, and that are
+// suspended and resumed; links that lose, delay and repeat messages; clocks that advance; streams and
+// communicators. The world knows independently what is allowed, and throws a violation when the drivers do
+// otherwise. Used by group_model_test.cpp.
 #pragma once
 
 #include "runtime/group/coordinator_driver.hpp"
@@ -29,18 +30,18 @@ static_assert(std::size(group_act_names) == static_cast<std::size_t>(group_act::
 
 struct group_world_settings {
   std::uint32_t ranks = 2;
-  std::uint64_t batches = 20;  ///< of the stream
+  std::uint64_t batches = 20;  ///< in the stream
   bool waits = true;
   bool communicator = false;
   bool counts_starts = true;           ///< the launcher says how often it has started a rank
-  bool deaths_seen = true;             ///< a link says at once that its process is gone
-  bool launcher_hears_end = false;     ///< as `penstock launch` does; others only see how processes end
+  bool deaths_seen = true;             ///< a link reports at once that its process is gone
+  bool launcher_hears_end = false;     ///< as `penstock launch` does; others only see processes exit
   std::optional<std::uint32_t> odd{};  ///< this rank has another seed
   std::optional<std::uint32_t> odd_data{};
-  bool goes_on_when_cut_off = false;  ///< a planted mistake: nobody asks whether he may hand out
+  bool goes_on_when_cut_off = false;  ///< a planted bug: ranks hand out without asking for permission
 };
 
-/// How often a world came by what there is to come by, over all scripts.
+/// Coverage: how often each situation occurred, over all scripts.
 struct group_world_tally {
   std::map<group::group_outcome, std::uint64_t> outcomes;
   std::uint64_t replaced = 0, takeovers = 0, back = 0, cut_off = 0, communicators = 0, aborts = 0,
@@ -51,7 +52,7 @@ class group_world {
  public:
   group_world(const group_world_settings& settings, group_world_tally& tally);
   void perform(step<group_act> s);
-  /// No more accidents: the group has to end now, in a bounded time.
+  /// No more faults: the group must end now, within a bounded time.
   void finish();
 
  private:
@@ -59,27 +60,27 @@ class group_world {
     std::uint64_t token = 0;
     std::uint32_t rank = 0;
     std::unique_ptr<group::rank_driver> driver{};
-    std::unique_ptr<group::coordinator_driver> coordinator{};  // of rank 0
+    std::unique_ptr<group::coordinator_driver> coordinator{};  // in rank 0
     steady_time started{};
     steady_time stands_still_until{};
-    /// What came meanwhile. Without anything: the link has ended, with the process at its other end.
+    /// Messages that arrived meanwhile. Empty: the link has closed, with the process at its other end.
     std::deque<std::pair<group::link_id, std::optional<group::member_report>>> reports{};
     std::deque<std::optional<group::group_order>> orders{};
     [[nodiscard]] group::member_book& book() const { return driver->book(); }
     std::optional<group::end_rank> end{};
-    bool cut_up = false;          // nothing gets through to the coordinator
-    bool cut_down = false;        // nothing comes from there
+    bool cut_up = false;          // no message reaches the coordinator
+    bool cut_down = false;        // no message arrives from there
     std::uint64_t let_in_by = 0;  // the last coordinator that counted it
     // Of a coordinator: the newest of the groups that earlier coordinators had, by the reports that it has heard.
     std::uint64_t known_generation = 0;
     std::uint64_t known_group = 0;
-    steady_time up_since{};    // its oldest report on the way was sent, or later
-    steady_time down_since{};  // and the oldest order to it
+    steady_time up_since{};    // its oldest report in transit was sent then, or later
+    steady_time down_since{};  // the same for the oldest order to it
     bool described = false;
     bool handed_out = false;
     std::deque<group::member_report> up{};
     std::deque<group::group_order> down{};
-    std::deque<group::group_order> old_orders{};  // delivered before; may come again
+    std::deque<group::group_order> old_orders{};  // delivered before; may arrive again
     std::uint64_t made = 0;                       // the communicator that it has
     std::string made_id{};
     std::optional<group::make_communicator> to_make{};
@@ -87,11 +88,11 @@ class group_world {
   };
   struct launched_rank {
     std::uint32_t starts = 0;
-    std::uint64_t steps = 0;      // what its launcher has of its state
+    std::uint64_t steps = 0;      // its position as known to its launcher
     std::uint64_t delivered = 0;  // by any of its processes
-    bool over = false;            // it ended by itself: it is not started again
+    bool over = false;            // it ended by itself, and does not restart
     bool stop_disturbed = false;
-    bool twins = false;  // there were two processes of it at once
+    bool twins = false;  // it had two processes at once
     steady_time away_since = never;
   };
 
@@ -136,25 +137,25 @@ class group_world {
   steady_time now_{std::chrono::hours(1)};
   std::vector<std::unique_ptr<process>> alive_;  // in the order of their starts
   std::vector<launched_rank> ranks_;
-  std::vector<group::end_rank> ends_;                       // by the group's word
-  std::vector<group::member_report> last_words_;            // of the dead
+  std::vector<group::end_rank> ends_;                       // as reported by the group
+  std::vector<group::member_report> last_words_;            // final reports of the dead
   std::map<std::string, std::set<std::uint32_t>> made_by_;  // communicators, by id
   steady_time exchanged_{};                                 // when all messages were last delivered
   steady_time decided_at_ = never;                          // a coordinator knew how the group ended
-  steady_time told_at_ = never;                             // a rank that ended said how the group did
+  steady_time told_at_ = never;                             // a rank that ended reported how the group did
   group::group_outcome told_ = group::group_outcome::none;
-  // Where nobody is left, or in reach, who knew of a group, the next coordinator begins another one.
+  // If no reachable process knew of a group, the next coordinator begins another one.
   std::map<std::uint64_t, std::uint64_t> group_of_;  // by the coordinator's token
-  std::uint64_t group_ = 0;                          // the one that was established last
+  std::uint64_t group_ = 0;                          // the most recently established one
   std::uint64_t tokens_ = 0;
   std::uint64_t draws_ = 0;
   std::uint64_t coordinators_ = 0;
   bool stopped_ = false;
   bool left_ = false;
-  steady_time paused_at_{};         // all
-  std::set<std::uint32_t> paused_;  // ranks that stood still for so long, where silence is a loss
-  bool may_fail_ = false;           // something else happened that a group need not survive
-  bool may_differ_ = false;         // and that keeps ranks from hearing the same end
+  steady_time paused_at_{};         // all ranks
+  std::set<std::uint32_t> paused_;  // ranks suspended for so long that silence counts as a loss
+  bool may_fail_ = false;           // another event happened that a group need not survive
+  bool may_differ_ = false;         // and that keeps ranks from learning the same end
 };
 
 }  // namespace penstock::testing

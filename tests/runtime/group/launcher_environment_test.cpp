@@ -122,7 +122,7 @@ TEST_CASE("mpirun and mpiexec inside a Slurm allocation are believed, not the al
       {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "0"}, {"SLURM_JOB_ID", "1"}};
   CHECK(place(with(script, openmpi)).rank == 3);
   CHECK(place(with(script, hydra)).rank == 1);
-  // srun --mpi=pmi2 sets PMI_RANK as well, and says how many ranks a host has by its own variables only.
+  // srun --mpi=pmi2 also sets PMI_RANK; only its own variables tell how many ranks a host has.
   CHECK(place(with(slurm, {{"PMI_RANK", "6"}, {"PMI_SIZE", "7"}})).launcher == "srun");
 }
 

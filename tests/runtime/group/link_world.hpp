@@ -56,7 +56,8 @@ inline void run_until(boost::asio::io_context& io, const std::function<bool()>& 
   }
 }
 
-/// Time that passed for this thread: without that in which it could have run and the machine was busy with others.
+/// Time that passed for this thread, excluding time in which it could have run while the machine was busy
+/// with others.
 class own_time {
  public:
   [[nodiscard]] std::chrono::milliseconds passed() const {
@@ -76,7 +77,7 @@ class own_time {
   std::chrono::nanoseconds held_up_ = held_up();
 };
 
-/// Runs what is ready now.
+/// Runs everything that is ready now.
 inline void run_ready(boost::asio::io_context& io) {
   io.restart();
   io.poll();
@@ -109,7 +110,7 @@ struct test_coordinator {
   test_coordinator(const test_coordinator&) = delete;
   test_coordinator& operator=(const test_coordinator&) = delete;
 
-  /// With its port.
+  /// The address with its port.
   group::link_settings for_members() {
     run_until(io, [this] { return !where.empty(); });
     group::link_settings s = settings;
@@ -156,7 +157,7 @@ inline group::group_order numbered_order(std::uint64_t number) {
   return o;
 }
 
-/// A connection of somebody who is no member.
+/// A connection of a peer that is no member.
 inline unique_fd connect_raw(const group::link_settings& to) {
   unique_fd made = group::begin_connect(*group::address_without_asking(to.address)).value();
   return made;
@@ -166,7 +167,7 @@ inline void send_raw(const unique_fd& to, std::string_view bytes) {
   static_cast<void>(::send(to.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
-/// Everything that has come; none: the peer has closed the connection.
+/// All bytes that have arrived; none: the peer has closed the connection.
 inline std::optional<std::string> receive_raw(const unique_fd& from) {
   std::string bytes(64 * 1024, '\0');
   const ssize_t got = ::recv(from.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);

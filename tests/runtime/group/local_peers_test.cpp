@@ -1,5 +1,5 @@
-// Links between processes of one host: who the kernel says they are, and that they have ended. A program of its own, in which
-// nothing else has loaded OpenSSL.
+// Links between processes of one host: the kernel identifies them and reports that they have exited. A
+// program of its own, in which nothing else has loaded OpenSSL.
 #include "runtime/group/group_sockets.hpp"
 #include "tests/runtime/group/link_world.hpp"
 
@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Runs `what` in a child, which ends with it; killed at the latest when the test ends.
+/// Runs `what` in a child, which then exits; killed at the latest when the test ends.
 class child {
  public:
   explicit child(const std::function<void()>& what) : pid_(::fork()) {

@@ -1,4 +1,4 @@
-// What the programs of these tests that are ranks of a group have in common: how they end.
+// Shared by the test programs that are ranks of a group: how they end.
 #pragma once
 
 #include <penstock/error.hpp>
@@ -9,10 +9,11 @@
 
 namespace penstock::testing {
 
-/// For main(): what `run` returns; 3 and the name of the code for an error of penstock, 4 for another one.
+/// For main(): returns the result of `run`; 3 after an error of penstock, whose code it prints; 4 after any
+/// other.
 template <class Run>
 int rank_main(Run&& run) {
-  // A launcher that ends the others sends it at once; the test wants to see what this rank says by itself.
+  // A launcher that ends the other ranks does so at once; the test wants to see this rank's own output.
   static_cast<void>(std::signal(SIGTERM, SIG_IGN));
   try {
     return run();

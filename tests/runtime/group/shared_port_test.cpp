@@ -1,4 +1,4 @@
-// Several groups of one process at one port.
+// Several groups in one process share a port.
 #include "runtime/group/shared_port.hpp"
 
 #include "runtime/group/group_wire.hpp"
@@ -31,7 +31,7 @@ TEST_CASE("groups of one process share a port, and the next group takes it when 
                                          .listening = [&](const std::string& now) { where = now; }})
           .value();
     };
-    // A port that is free: of a listener that is gone again.
+    // A free port: one whose listener has closed.
     auto probe = listen(first);
     testing::run_until(io, [&] { return !where.empty(); });
     first.address.port = static_cast<std::uint16_t>(std::stoi(where.substr(where.rfind(':') + 1)));

@@ -1,4 +1,4 @@
-// A group of books for tests: its members, its coordinator, and links that lose nothing.
+// A group of books for tests: its members, its coordinator, and links that lose no message.
 #pragma once
 
 #include "runtime/group/group_book.hpp"
@@ -17,7 +17,7 @@
 
 namespace penstock::testing {
 
-/// A group on links that lose nothing. Rank r is process 100 + r, or what replaced it.
+/// A group on links that lose no message. Rank r is process 100 + r, or its replacement.
 struct small_group {
   explicit small_group(std::uint32_t ranks, bool waits = false, bool communicator = false) {
     settings.world_size = ranks;
@@ -48,13 +48,13 @@ struct small_group {
   void start_all() {
     for (std::uint32_t r = 0; r < settings.world_size; ++r) start(r);
   }
-  /// All ranks are there, and have described one dataset.
+  /// All ranks are present and have described one dataset.
   void begin() {
     start_all();
     run();
     describe();
   }
-  /// Everything that is said is heard, for so long.
+  /// Delivers every message, for this long.
   void run(nanoseconds time = nanoseconds(0)) {
     const steady_time until = now + time;
     do {
@@ -63,7 +63,7 @@ struct small_group {
                                    std::max<nanoseconds>(until - now, nanoseconds(1)));
     } while (now < until);
   }
-  /// With one more process that reports, and hears nothing.
+  /// The same with one more process, which reports but receives nothing.
   void run_beside(group::member_book& another, nanoseconds time) {
     for (const steady_time until = now + time; now < until; run(std::chrono::milliseconds(100))) {
       for (group::member_command& c : another.advance(now)) {
@@ -117,7 +117,7 @@ struct small_group {
     return true;
   }
 
-  /// Every rank that is there has ended because the group has finished.
+  /// Every present rank has ended because the group has finished.
   [[nodiscard]] bool all_finished() const {
     return std::ranges::all_of(
         ends, [](const auto& end) { return end && end->how == group::group_outcome::finished; });
@@ -157,7 +157,7 @@ struct small_group {
   std::vector<std::unique_ptr<group::member_book>> members;
   std::vector<std::optional<group::end_rank>> ends;
   std::unique_ptr<group::group_book> book;
-  std::set<std::uint32_t> cut;  // ranks whose link carries nothing
+  std::set<std::uint32_t> cut;  // ranks whose links carry nothing
   std::vector<std::pair<std::uint32_t, std::uint64_t>> made;
   std::vector<std::pair<std::uint32_t, std::uint64_t>> aborted;
   steady_time now{std::chrono::hours(1)};

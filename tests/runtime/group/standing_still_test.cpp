@@ -1,5 +1,5 @@
-// The books of a group whose processes stand still, one story each (rules G23-G26). group_model_test.cpp tries everything at once,
-// group_pauses_test.py real processes.
+// The books of a group with suspended processes, one scenario each (rules G23-G26). group_model_test.cpp
+// covers combinations, group_pauses_test.py real processes.
 #include "tests/runtime/group/small_group.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -13,7 +13,7 @@ namespace {
 
 const group_cause silent_rank_0{0, "host0", 1000, "nothing heard of it for 10s"};
 
-/// What a rank reports next.
+/// A rank's next report.
 std::optional<member_report> next_report(member_book& rank, steady_time now) {
   std::optional<member_report> last;
   for (member_command& c : rank.advance(now)) {
@@ -59,7 +59,7 @@ TEST_CASE("a rank that gives up sends the reason in its last report, and rank 0 
   }
   CHECK(last->failed == silent_rank_0);
   CHECK(g.members[1]->ended());
-  // The book's process stood still meanwhile.
+  // The book's process was suspended meanwhile.
   g.book->heard(*last, g.now);
   g.book->gone(g.cards[1].card.process, "its process has ended", g.now);
   g.run(1s);
@@ -141,7 +141,7 @@ TEST_CASE("a process that a debugger holds is not lost") {
   }
   CHECK(g.book->missing().empty());
   CHECK_FALSE(g.ends[1]);
-  CHECK(g.handing_out() == ranks{0});  // it may not hand out what it was not allowed to
+  CHECK(g.handing_out() == ranks{0});  // it may not hand out without permission
   g.cut.clear();
   g.run(2s);
   CHECK(g.handing_out() == ranks{0, 1});

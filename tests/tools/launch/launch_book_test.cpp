@@ -44,7 +44,7 @@ struct group {
       sent[s.rank] = sent[s.rank] == 0 ? s.signal : sent[s.rank];
     return sent;
   }
-  /// The same after this time, in which the launcher polls.
+  /// The same after this time, during which the launcher polls.
   std::vector<int> signals_after(nanoseconds time) {
     std::vector<int> sent(ranks, 0);
     for (const steady_time until = now + time; now < until;) {
@@ -351,7 +351,7 @@ TEST_CASE("while the launcher or the whole job is suspended no rank counts as si
     g.begin();
     for (std::uint32_t r = 0; r < 3; ++r) g.hear(r);  // rank 3 has not sent its first line
     CHECK(g.signals_after(500ms) == std::vector<int>(4, 0));
-    g.now += pause;  // the timer comes before what the ranks have sent
+    g.now += pause;  // the timer fires before the ranks' messages are read
     CHECK(g.signals_after(250ms) == std::vector<int>(4, 0));
     CHECK(g.signals_after(3s) == std::vector<int>(4, 0));
     for (std::uint32_t r = 0; r < 4; ++r) g.hear(r);
@@ -439,7 +439,7 @@ TEST_CASE("a rank that is lost when its group has finished is started to deliver
   CHECK(said[0].alone);
   g.book.started(2, 202);
   g.exit(0, exit_code(0));
-  // Rank 1 may have come too late to hear it: then it would look for the group for minutes.
+  // Rank 1 may have come too late to learn it; it would then look for the group for minutes.
   g.now += 1s;
   CHECK(g.signals() == std::vector<int>{0, 0, 0});
   CHECK(g.book.next_deadline() == g.now + 1s);
@@ -489,7 +489,7 @@ TEST_CASE(
     for (const signal_rank& one : only<signal_rank>(said)) sent.push_back(one);
   }
   REQUIRE(sent.size() == 1);
-  CHECK(sent[0].rank == 3);  // it has not heard of it
+  CHECK(sent[0].rank == 3);  // it does not know the end
   g.exit(3, by_signal(SIGKILL));
   g.exit(0, exit_code(0));
   (void)g.go();
@@ -535,8 +535,7 @@ TEST_CASE("whatever happens, a group ends, only running ranks get signals, and n
           failed = failed && start->rank != 0;
         } else if (const auto* sent = std::get_if<signal_rank>(&c)) {
           if (just_ended[sent->rank]) continue;
-          if (world[sent->rank] == process_state::starting &&
-              sent->signal == SIGKILL) {  // gives the start up
+          if (world[sent->rank] == process_state::starting && sent->signal == SIGKILL) {  // cancels the start
             g.book.start_failed(sent->rank, "given up", g.now);
             world[sent->rank] = process_state::none;
             continue;

@@ -1,6 +1,6 @@
-// The launcher's decisions under random orders of events; launch_book_test.cpp has the single ones. The world has ranks that
-// work, hang in every way, are stopped and are held in a debugger; a launcher that stands still alone, and a job that stands
-// still as a whole.
+// The launcher's decisions under random orders of events; launch_book_test.cpp has the single ones. The ranks
+// of this world work, hang in every way, are suspended, and are held in a debugger. The launcher may be
+// suspended alone, or with the whole job.
 #include "tests/runtime/schedule/random_scripts.hpp"
 #include "tools/penstock/launch/launch_book.hpp"
 
@@ -42,7 +42,7 @@ constexpr nanoseconds lost_after = 2s;
 constexpr nanoseconds start_deadline = 5s;
 constexpr nanoseconds left_behind_after = 2s;
 constexpr nanoseconds killing = 5s;
-// A longer pause of the launcher is known as one.
+// A longer pause of the launcher is recognised as one.
 constexpr nanoseconds late_look = 1s;
 // The hang detector holds its decision for one more timeout where over half of the ranks seem to hang together, and then gives
 // half a timeout to those that recover after the others.
@@ -69,17 +69,17 @@ class world {
     std::uint64_t beats = 0;
     bool stalled = false;  // its start returns only when it is killed
     bool mute = false;     // hangs before its first line
-    bool hung = false;     // its lines come, its session does not answer
+    bool hung = false;     // its lines arrive, but its session does not answer
     bool frozen = false;   // SIGSTOP
     bool traced = false;
     bool hard = false;  // survives SIGKILL
-    bool lame = false;  // does not know that the group is over
+    bool lame = false;  // does not know that the group has ended
     bool aborted = false;
     bool killed = false;
-    bool asked = false;      // to end, with the round
-    nanoseconds sick{0};     // how long the launcher could have seen that it hangs
+    bool asked = false;      // asked to end, with the round
+    nanoseconds sick{0};     // how long the launcher could have seen the hang
     nanoseconds dying{0};    // the same since SIGKILL
-    nanoseconds outside{0};  // how long it could have learned that the group is over
+    nanoseconds outside{0};  // how long it could have learned that the group has ended
     [[nodiscard]] bool is_sick() const { return stalled || mute || hung || frozen; }
     [[nodiscard]] bool speaks() const { return running && !mute && !frozen && awake >= speaks_after; }
   };
@@ -103,7 +103,7 @@ class world {
 
   // ---- time -----------------------------------------------------------------------------------------------
 
-  /// The ranks run for this long.
+  /// Lets the ranks run for this long.
   void live(nanoseconds time) {
     for (auto& [rank, r] : here_) {
       if (!r.running || r.frozen) continue;
@@ -125,7 +125,7 @@ class world {
     }
     book_.look(now_, signs, "executing '/mnt/penstock'");
   }
-  /// Sockets and timers come in any order.
+  /// Sockets and timers arrive in any order.
   void poll(bool lines_first) {
     if (lines_first) read_sockets();
     look();
@@ -231,7 +231,7 @@ class world {
       case act::count: return;
     }
   }
-  /// The launcher stands still, and with it the ranks, or not. Everything runs for a moment before the next pause.
+  /// Suspends the launcher, with or without the ranks. Everything runs for a moment before the next pause.
   void pause(nanoseconds time, bool ranks_run, bool lines_first) {
     now_ += time;
     if (ranks_run) live(time);
@@ -287,7 +287,7 @@ class world {
   }
   void carry_out(clear_round&) { require(here_.empty(), "the round was over with a process left"); }
 
-  /// What the signals did, as it is noticed a moment later.
+  /// The effects of the signals, noticed a moment later.
   void notice_ends() {
     for (const auto& [rank, signal] : std::exchange(due_, {})) {
       if (!here_.contains(rank)) continue;
@@ -302,7 +302,7 @@ class world {
 
   // ---- the end --------------------------------------------------------------------------------------------
 
-  /// No more faults: all ranks that have not finished work again, or the group ends.
+  /// No more faults: all unfinished ranks work again, or the group ends.
   void finish() {
     for (auto& [rank, r] : here_) r.traced = false;
     for (int i = 0; i < 600; ++i) {

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A program whose execution waits until release(): what a file server that does not answer does, by a lease.
+/// A program whose execution waits until release(), as on an unresponsive file server; uses a file lease.
 class held_program {
  public:
   held_program()
