@@ -1,4 +1,4 @@
-"""The alerts of docs/alerts.yml, evaluated by promtool on what real sessions have exposed: one that stalls, one whose processes
+"""The alerts of docs/alerts.yml, evaluated by promtool on the metrics of real sessions: one that stalls, one whose processes
 and samples fail, and one that is well."""
 
 import http.client

@@ -1,4 +1,4 @@
-"""Bad input gets a clear error: what, about which thing, why; nothing is lost and nothing hangs."""
+"""Bad input gets a clear error: what failed, for which input, and why; nothing is lost and nothing hangs."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Worker programs that break the protocol: each is fenced, named and counted, its work is done by others, and the
+"""Worker programs that violate the protocol: each is fenced, named and counted, other workers do its work, and the
 stream is the undisturbed one. The session's memory stays bounded."""
 
 import os

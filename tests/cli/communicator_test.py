@@ -1,4 +1,4 @@
-"""Data-parallel training in a group of ranks that is disturbed (example 07), with a communicator.
+"""Data-parallel training in a disturbed group of ranks (example 07), with a communicator.
 
 On the host device it is the stand-in of tests/fake_nccl; with PENSTOCK_TEST_GPUS=N it is NCCL on N GPUs.
 """

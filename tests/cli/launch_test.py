@@ -1,4 +1,4 @@
-"""penstock launch: one process for each rank, with torchrun's environment; they end together and leave nothing behind."""
+"""penstock launch: one process per rank, with torchrun's environment; the processes end together and leave nothing behind."""
 
 import socketserver
 import threading

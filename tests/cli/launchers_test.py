@@ -1,4 +1,4 @@
-"""Sessions under launchers that are not ours: the real mpirun and torchrun. What each sets in the environment decides the rank."""
+"""Sessions under other launchers: the real mpirun and torchrun. The variables that each sets decide the rank."""
 
 from harness import *
 

@@ -1,4 +1,4 @@
-"""Ranks of `penstock launch FILE` that are killed at any moment. PENSTOCK_TEST_KILLS says how many (500 in the soak)."""
+"""Ranks of `penstock launch FILE` that are killed at any moment. PENSTOCK_TEST_KILLS: how many kills (500 in the soak)."""
 
 from harness import *
 

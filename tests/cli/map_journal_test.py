@@ -1,4 +1,4 @@
-"""The journal of penstock map: an interrupted run goes on where it was."""
+"""The journal of penstock map: an interrupted run continues where it stopped."""
 
 from map_case import *
 

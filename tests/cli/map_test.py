@@ -1,4 +1,4 @@
-"""penstock map: a job for each line, results in the order of the lines, whatever dies."""
+"""penstock map: one job per line, results in the order of the lines, whatever dies."""
 
 import random
 import re

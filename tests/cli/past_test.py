@@ -1,4 +1,4 @@
-"""What remains of a session: its events, deaths, output and last status, read after its end, however it ended."""
+"""The record of a session: its events, deaths, output and last status, read after its end, however it ended."""
 
 import glob
 import re

@@ -1,4 +1,4 @@
-"""A job of `penstock launch FILE` that stands still: as a whole, the launcher alone, one rank alone, in a debugger; and ranks that hang.
+"""A suspended job of `penstock launch FILE`: the whole job, only the launcher, only one rank, or one in a debugger; and ranks that hang.
 
 With PENSTOCK_TEST_PAUSES=N: N pauses of 5 to 60 s with the usual time limits (the soak).
 """

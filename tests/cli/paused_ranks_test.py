@@ -1,4 +1,4 @@
-"""Sessions as ranks of a group, under a launcher that replaces none (torchrun, mpirun): all of them stand still, or one. Whoever ran is
+"""Sessions as ranks of a group, under a launcher that replaces none (torchrun, mpirun): all of them are suspended, or one. A running rank is
 never blamed. pause_test.py has the same under `penstock launch`, group_pauses_test.py (tests/runtime/group) for programs."""
 
 from harness import *
@@ -54,7 +54,7 @@ class PausedRanksTest(PenstockTest):
 
     def pause(self, ranks, seconds):
         self.signal(ranks, signal.SIGSTOP)
-        time.sleep(seconds)  # how long they stand still is what is tested
+        time.sleep(seconds)  # the test is about this time
         self.signal(ranks, signal.SIGCONT)
 
     def check_all_name(self, lost, ranks):

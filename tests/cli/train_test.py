@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The training loop among the examples, on a machine with a GPU."""
+"""The example with a training loop, on a machine with a GPU."""
 
 import os
 import re

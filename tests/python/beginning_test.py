@@ -1,4 +1,4 @@
-"""The first of a loader's workers begins before the others, whatever becomes of it. Needs no torch: what would import it is a stand-in."""
+"""The first of a loader's workers starts before the others, however it ends. Needs no torch: the code that would import it is a stand-in."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""Libraries that take an executor, on penstock.Pool: what they touch of ProcessPoolExecutor is there, and a killed worker costs nothing.
+"""Libraries that take an executor, on penstock.Pool: the parts of ProcessPoolExecutor that they use exist, and a killed worker costs nothing.
 
 Each test is skipped without its library (tools/python-venv installs dask).
 """

@@ -1,4 +1,4 @@
-"""What libraries do with a loader beside iterating over it: they make loaders from its attributes, and ask for its worker processes."""
+"""What libraries do with a loader besides iterating over it: they make loaders from its attributes, and look up its worker processes."""
 
 import copy
 import inspect

@@ -1,4 +1,4 @@
-"""What the tests of penstock.torch.DataLoader share: datasets, and what is true after each of them. Without torch they are skipped."""
+"""Shared by the tests of penstock.torch.DataLoader: datasets, and the conditions that hold after each test. Without torch they are skipped."""
 
 import collections
 import ctypes

@@ -1,4 +1,4 @@
-"""What torch's loader cannot do: workers and samples may die, hang or be left out, and no other sample notices."""
+"""What torch's loader cannot do: workers and samples may die, hang or be left out, and no other sample is affected."""
 
 import fcntl
 import hashlib

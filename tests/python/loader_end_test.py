@@ -1,4 +1,4 @@
-"""A loader's end, and that of its program: nothing stays behind, and nothing grows."""
+"""The end of a loader and of its program: nothing is left behind, and nothing grows."""
 
 import gc
 

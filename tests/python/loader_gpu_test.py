@@ -1,4 +1,4 @@
-"""A DataLoader with device="cuda": what it gives lies on the GPU, and stays right however long it is kept.
+"""A DataLoader with device="cuda": its batches are on the GPU, and stay right however long they are kept.
 
 Needs a GPU and torch (label gpu).
 """

@@ -1,4 +1,4 @@
-"""A loader goes on from its state, with any number of workers, and nothing is loaded to be dropped."""
+"""A loader resumes from its state, with any number of workers, and loads no sample only to drop it."""
 
 import random
 

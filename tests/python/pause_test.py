@@ -1,4 +1,4 @@
-"""Programs that stand still as a whole (SIGSTOP of the program, its workers and all ranks; later SIGCONT) lose no process, and compute the
+"""Programs suspended as a whole (SIGSTOP of the program, its workers and all ranks; later SIGCONT) lose no process, and compute the
 same. Sessions under the launchers: pause_test.py and paused_ranks_test.py in tests/cli.
 
 PENSTOCK_TEST_PAUSES: how many pauses instead of two, each of 5 to 60 s and against the usual time limits.
@@ -109,7 +109,7 @@ class PauseTest(PackageTest):
         for pause in range(PAUSES or 2):
             seconds = random.uniform(5, 60) if PAUSES else 2.5 * limit
             self.signal(programs, signal.SIGSTOP)
-            time.sleep(seconds)  # how long they stand still is what is tested
+            time.sleep(seconds)  # the test is about this time
             self.signal(programs, signal.SIGCONT)
             time.sleep(random.uniform(0.1, 0.6))  # and when
             self.assertEqual([one.poll() for one in programs], [None] * len(programs), "after the pause of %.1f s" % seconds)

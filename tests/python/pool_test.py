@@ -1,4 +1,4 @@
-"""Pools: an executor of the standard library that no job breaks; who is guilty is named, and nobody else notices."""
+"""Pools: an executor of the standard library that no job breaks; the faulty job is named, and no other job is affected."""
 
 import asyncio
 import concurrent.futures

@@ -1,4 +1,4 @@
-"""Programs that work as they should print nothing but what they print themselves."""
+"""Correct programs print nothing but their own output."""
 
 from package import *
 

@@ -1,4 +1,4 @@
-"""A session in Python delivers what `penstock run` delivers, whatever happens to it, and reports what it has done."""
+"""A session in Python delivers what `penstock run` delivers, whatever happens to it, and reports its work."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""`pip wheel .` from a checkout, installed into a fresh environment: the package, the command, and all that they need.
+"""`pip wheel .` from a checkout, installed into a fresh environment: the package, the command, and everything that they need.
 
 Slow unless the compiler's cache knows the build (label soak). Set by ctest: PENSTOCK_WHEEL_OPTIONS, how the build tree is
 compiled, so that the cache helps; PENSTOCK_BASE_PYTHON, the interpreter. By hand: PENSTOCK_WHEELS, a folder that the wheel is

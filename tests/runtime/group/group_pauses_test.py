@@ -1,5 +1,5 @@
-"""Programs as ranks of a group (penstock/group.hpp) whose processes stand still: all of them, as with `scontrol suspend`, a container's
-freezer or a suspended machine, one of them, or one that a debugger holds. Whoever ran is never blamed."""
+"""Programs as ranks of a group (penstock/group.hpp) with suspended processes: all of them, as with `scontrol suspend`, a container's
+freezer or a suspended machine, one of them, or one that a debugger holds. A running rank is never blamed."""
 
 import ctypes
 import json

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over its debugging pipe: opens pages, evaluates scripts, and collects what the console says."""
+"""A headless Chromium, driven over its debugging pipe: opens pages, evaluates scripts, and collects the console's messages."""
 
 import json
 import os
