@@ -44,7 +44,7 @@ class Recorder(threading.Thread):
         try:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
             connection.connect()
-            if connection.sock.getsockname() == connection.sock.getpeername():  # nobody listens yet: it has met itself
+            if connection.sock.getsockname() == connection.sock.getpeername():  # no process listens yet: it has connected to itself
                 connection.close()
                 return {}
             connection.request("GET", "/metrics")

@@ -57,7 +57,7 @@ abort_timeout = "2s"
                           "plugin:" + os.path.join(BIN, "device_programs", "07_softmax_ranks.so"), *options, **popen)
 
     def steps_of(self, rank):
-        """By step: the loss, as it was taken last. And the numbers of communicators."""
+        """The loss by step, as last computed, and the numbers of communicators."""
         losses, numbers = {}, set()
         try:
             with open(os.path.join(self.log, "rank-%d.txt" % rank)) as file:
@@ -169,7 +169,7 @@ class CommunicatorTest(Training):
         self.assertEqual(process.returncode, EXIT_OK, err.decode() + out.decode())
         report = json.loads(out)
         self.assertGreaterEqual(report["restarts"], RANKS)
-        # Every batch counts once, and the programs, which began anew, have taken the same steps since.
+        # Every batch counts once, and the programs, which restarted, have taken the same steps since.
         for rank, before in zip(report["ranks"], undisturbed["ranks"]):
             self.assertEqual([epoch["digest"] for epoch in rank["epochs"]], [epoch["digest"] for epoch in before["epochs"]])
         since = [self.steps_since_the_last_beginning(rank) for rank in range(RANKS)]

@@ -46,7 +46,7 @@ class LostRanksTest(PenstockTest):
         return status.get("batches_delivered", 0) if status.get("pid") == pid else 0
 
     def wait_for_return(self, process, rank, killed):
-        """Seconds until the rank delivers again; None if the group is over."""
+        """Seconds until the rank delivers again; None if the group has ended."""
         begin = time.monotonic()
         while process.poll() is None and time.monotonic() - begin < 60:
             pid = self.rank_pids(process).get(rank)
@@ -57,7 +57,7 @@ class LostRanksTest(PenstockTest):
         return None
 
     def disturb(self, process, random_of, kills):
-        """Kills ranks until the group is over or there were enough; returns how many, and the times until they were back."""
+        """Kills ranks until the group has ended or there were enough kills; returns their number and the times until recovery."""
         done, back = 0, []
         while done < kills and process.poll() is None:
             time.sleep(random_of.uniform(0, PAUSE))  # the moment is what is tested: also before a rank has joined
@@ -79,7 +79,7 @@ class LostRanksTest(PenstockTest):
             if seconds is not None and delivers:
                 back.append(seconds)
             now = self.rank_pids(process)
-            for r, (pid, children) in others.items():  # at the end they are gone, but nobody is replaced
+            for r, (pid, children) in others.items():  # at the end they are gone, but no rank is replaced
                 self.assertEqual(now.get(r, pid), pid, "rank %d was not touched" % r)
                 self.assertLessEqual(set(children_of(pid)), set(children), "workers of rank %d" % r)
         return done, back

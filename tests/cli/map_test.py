@@ -82,7 +82,7 @@ class CommandTest(MapTest):
         with open(self.path("pid")) as file:
             self.assertFalse(alive(int(file.read())))
 
-    # Starts a process in a session of its own, and one that has lost its parent as well; their pids are in the files below.
+    # Starts a process in its own session, and one that has also lost its parent; their pids are in the files below.
     LEAVE = ("setsid sh -c 'echo $$ > with-parent; exec sleep 1000.25' & "
              "(setsid sh -c 'echo $$ > orphan; exec sleep 1000.25' &) ; "
              "until test -s with-parent && test -s orphan; do sleep 0.02; done; ")

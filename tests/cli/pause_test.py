@@ -77,7 +77,7 @@ class PauseTest(PenstockTest):
         """SIGSTOP and, after this time, SIGCONT, in any order."""
         for pid in random.sample(pids, len(pids)):
             signal_process(pid, signal.SIGSTOP)
-        time.sleep(seconds)  # how long it stands still is what is tested
+        time.sleep(seconds)  # the test is about this time
         for pid in random.sample(pids, len(pids)):
             signal_process(pid, signal.SIGCONT)
 
@@ -106,7 +106,7 @@ class PauseTest(PenstockTest):
 
     def test_a_launcher_that_stands_still_alone_loses_nobody(self):
         self.check_pauses(lambda process: [process.pid], [1.5 * LOST_AFTER, 0.6 * LOST_AFTER, 2 * LOST_AFTER],
-                          samples=4000)  # the ranks go on meanwhile
+                          samples=4000)  # the ranks continue meanwhile
 
     def test_ranks_that_all_stand_still_for_less_than_twice_their_time_are_not_lost(self):
         self.check_pauses(lambda process: list(self.rank_pids(process).values()), [2.6 * LOST_AFTER], lost_after=2 * LOST_AFTER)

@@ -66,7 +66,7 @@ class OwnFilesTest(NamesTest):
 
     @staticmethod
     def free_ports(count):
-        """The first of so many that nobody uses now."""
+        """The first of this many consecutive ports that are free now."""
         while True:
             first = random.randrange(20000, 30000)
             sockets = [socket.socket() for _ in range(count)]

@@ -5,7 +5,7 @@ import resource
 from harness import *
 
 ROUNDS = 3
-KERNEL_SECONDS = 1.0  # used there by two groups, from start to end: 0.13 if nobody waits; a single thread that did used 6.4
+KERNEL_SECONDS = 1.0  # used there by two groups, from start to end: 0.13 if no thread waits; a single thread that did used 6.4
 
 
 def list_threads(pid):

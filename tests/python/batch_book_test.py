@@ -28,7 +28,7 @@ class Progress:
 
 
 class World:
-    """A dataset, a sampler, and a caller who carries out what the book says.
+    """A dataset, a sampler, and a caller that carries out the book's commands.
 
     Args:
         lengths: the batches of each shard of an iterable dataset; None: one with an index.
@@ -62,7 +62,7 @@ class World:
         assert planned is None or self.lengths is not None or planned.first == index[0]
 
     def step(self):
-        """One batch further; whether the epoch goes on."""
+        """Advances by one batch; returns whether the epoch continues."""
         self.steps += 1
         book = self.book
         planned = book.next()

@@ -17,7 +17,7 @@ class BeginningTest(PackageTest):
         os.mkfifo(self.enough)
 
     def worker(self, number, first=1):
-        """One that imports until it is told that this is enough."""
+        """A worker that keeps importing until the test ends that."""
         self.environment["PENSTOCK_WORKER"] = str(number)
         return self.program("""
             import gc, os, sys, types
@@ -51,7 +51,7 @@ class BeginningTest(PackageTest):
             file.write("\n")
         self.assertEqual(self.said(first, "ready"), "True False")
         self.said(second, "begins")
-        self.said(self.worker(2), "begins")  # at once: somebody is ready
+        self.said(self.worker(2), "begins")  # at once: a worker is ready
 
     def test_as_many_begin_as_may(self):
         self.said(self.worker(1, 2), "begins")

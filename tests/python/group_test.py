@@ -104,7 +104,7 @@ COMMUNICATES = """
     """
 
 
-# Rank 0 closes its group when it is told to; rank 1 waits for that in close(), is interrupted, and closes again or not.
+# Rank 0 closes its group on request; rank 1 waits for that in close(), is interrupted, and closes again or not.
 CLOSES = """
     import signal, sys, threading
     import penstock

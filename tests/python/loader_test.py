@@ -211,7 +211,7 @@ class LoaderTest(LoaderCase):
     def test_large_batches_may_be_kept_and_written_to(self):
         def give(index):
             return torch.full((300_000,), index, dtype=torch.float32)
-        for slot_bytes in ("8MiB", "1MiB"):  # in their slots, and beside them
+        for slot_bytes in ("8MiB", "1MiB"):  # in their slots, and outside them
             batches = list(DataLoader(Values(give, 40), batch_size=4, num_workers=2, pool={"loader": {"slot_bytes": slot_bytes}}))
             for place, batch in enumerate(batches):
                 for row in range(4):
@@ -220,7 +220,7 @@ class LoaderTest(LoaderCase):
                 self.assertEqual(batch.count_nonzero().item(), 0)
 
     def test_batches_that_are_kept_do_not_keep_the_workers(self):
-        for slot_bytes in ("8MiB", "1MiB"):  # in their slots, and beside them
+        for slot_bytes in ("8MiB", "1MiB"):  # in their slots, and outside them
             batches = list(DataLoader(Values(lambda index: torch.full((100_000,), float(index)), 16), batch_size=4, num_workers=1,
                                       pool={"loader": {"slot_bytes": slot_bytes}}))
             gc.collect()
@@ -248,7 +248,7 @@ class LoaderTest(LoaderCase):
                 return size, own, total
         for size, own, total in DataLoader(Large(), batch_size=None, num_workers=2):
             self.assertGreater(size, 128 << 10)  # kilobytes
-            self.assertLess(size, 129 << 10)  # `part` has no memory of its own
+            self.assertLess(size, 129 << 10)  # `part` does not own its memory
             self.assertLess(own, 1 << 10)  # but for the pages that were written to
             self.assertEqual(total, 1)
 

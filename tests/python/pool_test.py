@@ -146,7 +146,7 @@ class PoolTest(PackageTest):
             self.assertEqual(asyncio.run(main(pool)), [25, 36])
 
     def test_jobs_use_the_proxies_of_a_manager(self):
-        # A program of its own: multiprocessing leaves a process behind.
+        # A separate program: multiprocessing leaves a process behind.
         self.assertEqual(self.ran("""
             import multiprocessing, penstock
             with multiprocessing.get_context("spawn").Manager() as manager, penstock.Pool(1, control_socket=False) as pool:
@@ -544,7 +544,7 @@ class PoolTest(PackageTest):
     def test_a_forked_child_that_exits_says_nothing_about_the_pool(self):
         process = self.program("""
             import os, sys, warnings, penstock
-            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12's, of a fork beside threads
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of a fork with threads
             pool = penstock.Pool(1, control_socket=False)
             pool.submit(abs, -1).result(20)
             child = os.fork()

@@ -64,7 +64,7 @@ class TypingTest(PackageTest):
                 there = {name: each for name, each in vars(importlib.import_module("penstock." + sys.argv[1])).items() if name[0] != "_"}
                 print(json.dumps({name: [member for member in vars(each) if member[0] != "_"] if isinstance(each, type) else None
                                   for name, each in there.items()}))
-                """, name))  # in a process of its own, as they are used
+                """, name))  # in a separate process, as in use
             with open(os.path.join(TOP, "python", "penstock", name + ".pyi")) as file:
                 stub = ast.parse(file.read())
             named = {node.name for node in stub.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}

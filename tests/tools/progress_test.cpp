@@ -1,4 +1,4 @@
-// The words of a run's progress.
+// The texts of a run's progress.
 #include "tools/penstock/run/progress.hpp"
 
 #include <catch2/catch_test_macros.hpp>

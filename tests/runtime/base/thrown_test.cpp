@@ -1,4 +1,4 @@
-// What users' exceptions are called.
+// How users' exceptions are described.
 #include "runtime/base/thrown.hpp"
 
 #include <penstock/error.hpp>

@@ -1,5 +1,5 @@
-// Ten thousand typing errors: one character of a good file replaced, removed or added. Set PENSTOCK_SEED for
-// other ones than the default.
+// Ten thousand typing errors: one character of a valid file replaced, removed or added. PENSTOCK_SEED selects
+// others than the default.
 #include "runtime/config/toml_scan.hpp"
 #include "support.hpp"
 

@@ -1,5 +1,4 @@
-// The contract of every device. Built twice: against the host device, and against the CUDA device (label
-// gpu).
+// The contract of every device. Built twice: for the host device, and for the CUDA device (label gpu).
 #include "runtime/device/device.hpp"
 
 #include "tests/runtime/device/support.hpp"

@@ -1,4 +1,4 @@
-// The opening of NCCL at run time, and communicators that never block, with the stand-in of tests/fake_nccl.
+// Loading NCCL at run time, and communicators that never block, with the stand-in of tests/fake_nccl.
 #include "runtime/device/nccl.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -101,7 +101,8 @@ TEST_CASE("thousands of unknown peers neither prevent a group from gathering nor
         },
         60s);
   }
-  // The kernel has a queue of those that nobody has looked at yet. A fifth has said nothing: it hands them on when they do.
+  // The kernel queues connections that have not been accepted yet. A fifth of them have sent nothing: the
+  // kernel delivers them when they do.
   std::uint64_t counted = 0;
   run_until(all.io, [&] {
     counted = 0;
@@ -123,8 +124,9 @@ TEST_CASE("thousands of unknown peers neither prevent a group from gathering nor
   run_until(all.io, [&] { return all.all_ended(); });
 }
 
-// They count as proven until their handshake stops, and are dropped after all others. That is no help to whoever repeats them: a
-// member's handshake takes one round trip, and the oldest of the proven ones is dropped first.
+// They count as proven until their handshake stops, and are dropped after all others. That does not help a
+// peer that replays them: a member's handshake takes one round trip, and the oldest of the proven ones is
+// dropped first.
 TEST_CASE("a recorded hello, repeated a thousand times, keeps no rank out") {
   group_over_links all(link_kind::secret, {.ranks = 4});
   std::optional<own_time> began;
@@ -149,7 +151,7 @@ TEST_CASE("a recorded hello, repeated a thousand times, keeps no rank out") {
   const auto counted = [&](unknown_peer_kind kind) {
     return all.coordinator->listener->unknown_peers()[static_cast<std::size_t>(kind)];
   };
-  // The kernel has a queue of those that nobody has looked at yet; the last ones have been closed by then.
+  // The kernel queues connections that have not been accepted yet; the last ones have closed by then.
   run_until(all.io, [&] {
     return counted(unknown_peer_kind::crowded_out) + counted(unknown_peer_kind::garbage) > peers * 3 / 5;
   });

@@ -42,7 +42,7 @@ def set_up(interface, address):
 
 
 def become_host(host, channel):
-    """In the child: a network of its own, whose packets go to the relay."""
+    """In the child: its own network, whose packets go to the relay."""
     libc = ctypes.CDLL(None, use_errno=True)
     wanted = CLONE_NEWNET if os.geteuid() == 0 else CLONE_NEWNET | CLONE_NEWUSER
     if libc.unshare(wanted) != 0:
@@ -185,7 +185,7 @@ def check(holds, what):
 
 
 def finishes(world, joined_within):
-    """All join, deliver, and end well; nobody is taken for lost."""
+    """All ranks join, deliver and finish; none counts as lost."""
     begin = time.monotonic()
     world.all_say("go", joined_within)
     print("all joined within %.1f s" % (time.monotonic() - begin))
@@ -228,7 +228,7 @@ def cut_fail(program):
 
 
 def cut_wait(program):
-    """Host 2 is cut off for 30 s, in a group that waits: the others go on; so does host 2 when it is connected again."""
+    """Host 2 is cut off for 30 s, in a group that waits: the others continue, and so does host 2 when it is reconnected."""
     with World(program, batches=500, pace_ms=100, on_lost="wait", delay=0.01) as world:
         cut = world.cut_off_once_it_runs(2)
         world.wait(30)

@@ -70,7 +70,7 @@ class GroupPausesTest(RanksTest):
         self.assertEqual(len({one["digest"] for one in told}), 1)
 
     def check_all_name(self, lost, ranks):
-        """Those that ran have ended; so does the other one when it goes on."""
+        """The running ranks have ended; the suspended one ends when it continues."""
         words = "group_failed: rank %d (%s, pid %d): nothing heard of it for %dms" % (
             lost, os.uname().nodename, ranks[lost].pid, LOST_AFTER * 1000)
         others = [one for number, one in enumerate(ranks) if number != lost]

@@ -18,8 +18,9 @@ using namespace penstock::process;
 
 TEST_CASE("an event of a closed descriptor that reaches a child's descriptor does not count as its death") {
   boost::asio::io_context io;
-  // A pipe that the kernel goes on telling events of when Asio has let it go: to the place in Asio that the child's
-  // descriptor gets next. An event that is queued in that moment takes the same way, but cannot be made at will.
+  // A pipe whose events the kernel still delivers after Asio has released it: they go to the place in Asio
+  // that the child's descriptor gets next. An event queued at that moment takes the same path, but a test
+  // cannot produce one at will.
   std::array<int, 2> ends{};
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);
   const unique_fd write(ends[1]);

@@ -1,5 +1,5 @@
-// Jobs at the device: single rules, then a small world in which owners answer, die of jobs or from outside, and callers
-// cancel, explored by chance.
+// Jobs on the device: single rules, then a small world in which owners answer, die of jobs or from outside,
+// and callers cancel, explored by random scripts.
 #include "runtime/schedule/device_queue.hpp"
 
 #include "tests/runtime/schedule/random_scripts.hpp"
@@ -154,7 +154,7 @@ class world {
     bool cancelled = false;
     bool settled = false;
     std::uint32_t killed = 0;  // owners
-    std::uint32_t begun = 0;   // given to so many owners
+    std::uint32_t begun = 0;   // the number of owners that had it
   };
 
   static void demand(bool holds, const std::string& what) {

@@ -1,4 +1,4 @@
-// Which job goes to which worker, one rule per test. Combinations are tested in job_book_model_test.cpp.
+// Which worker gets which job, one rule per test. Combinations are tested in job_book_model_test.cpp.
 #include "tests/runtime/schedule/job_pool.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -331,7 +331,7 @@ TEST_CASE("if every process has run a job, an idle one is replaced, once, and ge
   CHECK(p.go().empty());
   p.submit();
   const lease_jobs other = p.lease();
-  CHECK(other.lease.holder == b1);  // others go on
+  CHECK(other.lease.holder == b1);  // other workers continue
   p.book.worker_died(a1, {}, "replaced", false, p.now);
   CHECK(p.go().empty());
   p.book.worker_joined(a2, 1);

@@ -1,5 +1,6 @@
-// Model test of [jobs] memory: the job book begins jobs and the bounds admit them while callers take results in order, in any
-// order, keep some of them, try failed jobs again, and workers die. A failing script is shrunk and printed.
+// Model test of [jobs] memory: the job book starts jobs and the bounds admit them while callers take results
+// in any order, keep some of them and retry failed jobs, and workers die. A failing script is shrunk and
+// printed.
 #include "runtime/schedule/job_bounds.hpp"
 #include "tests/runtime/schedule/random_scripts.hpp"
 
@@ -30,7 +31,7 @@ struct memory_settings {
   std::uint64_t queue = 20;
   std::uint32_t largest = 400;  ///< result
   std::uint32_t keeps =
-      0;  ///< percentage of results that the caller keeps for ever, up to an eighth of the memory
+      0;  ///< percentage of results that the caller keeps permanently, up to an eighth of the memory
   consumer how = consumer::in_order;
   std::uint64_t salt = 0;
   bool unlimited = false;     ///< an injected bug: the book does not know the memory
@@ -71,7 +72,7 @@ class memory_world {
     decide();
   }
 
-  /// No more deaths: a caller that frees what it takes gets everything; one that does not is told.
+  /// No more deaths: a caller that frees its results gets everything; one that does not gets an error.
   void finish() {
     const std::size_t bound = 200 + 60 * jobs_.size();
     for (std::size_t i = 0; left() > 0; ++i) {

@@ -392,7 +392,7 @@ TEST_CASE("after the owner's death everything unacknowledged is uploaded again, 
   REQUIRE(only<upload_command>(books.advance()).size() == 3);
   books.slot_released(1);
   books.acknowledged(1);
-  books.slot_released(2);  // on the device, not acknowledged: has to be loaded again
+  books.slot_released(2);  // on the device, not acknowledged: must be loaded again
   books.owner_died();
   auto commands = books.advance();
   REQUIRE(only<load_command>(commands).size() == 1);

@@ -87,8 +87,8 @@ inline std::uint64_t steps_of_this_run() {
   return given != nullptr ? std::strtoull(given, nullptr, 10) : usual;
 }
 
-/// Whether something has happened more than so many times in a million steps: a world in which something
-/// never happens has not tried it.
+/// Whether something has happened more than this many times in a million steps: a world in which it never
+/// happens has not tested it.
 inline bool is_tried(std::uint64_t times, std::uint64_t in_a_million) {
   return times * 1'000'000 > in_a_million * steps_of_this_run();
 }
