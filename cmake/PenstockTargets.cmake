@@ -31,7 +31,7 @@ elseif(PENSTOCK_WERROR)
   message(STATUS "Warnings are no errors: PENSTOCK_WERROR is for GCC 12")
 endif()
 
-option(PENSTOCK_UNITY "Compile up to 32 sources of a target at a time. For tools/test: less than half the time" OFF)
+option(PENSTOCK_UNITY "Compile up to 32 sources of a target at a time: less than half the time" ON)
 
 add_library(penstock_build_options INTERFACE)
 target_include_directories(penstock_build_options INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/runtime/include")
@@ -69,12 +69,16 @@ function(penstock_unity target)
   set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION TRUE)
 endfunction()
 
-# penstock_library(NAME SOURCES ... LINKS ... [ALONE ...]): one folder of runtime/ or actors/ as a static library.
+# penstock_library(NAME [HOT] SOURCES ... LINKS ... [ALONE ...]): one folder of runtime/ or actors/ as a static library. HOT: every
+# byte of a batch, or every job, passes through it, so that it is compiled with -O3 where the rest has -O1 (preset quickstart).
 function(penstock_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINKS;ALONE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "HOT" "" "SOURCES;LINKS;ALONE")
   add_library(${name} STATIC ${arg_SOURCES} ${arg_ALONE})
   target_link_libraries(${name} PUBLIC penstock_build_options ${arg_LINKS})
   penstock_unity(${name} ALONE ${arg_ALONE})
+  if(arg_HOT AND CMAKE_CXX_FLAGS_RELEASE MATCHES "-O1")
+    target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O3>)
+  endif()
 endfunction()
 
 # What tools/test builds under sanitizers: the unit tests and what they need, and none of the programs of other tests.

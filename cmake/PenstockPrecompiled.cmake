@@ -1,0 +1,28 @@
+# Parsing the headers of CAF and Asio, and ours above them, is half of what a source of actors/ takes to compile. With PENSTOCK_PCH they
+# are parsed once for all targets. Each source still includes what it uses: the preset `dev` and tools/includes compile without.
+
+option(PENSTOCK_PCH "Parse the heavy headers once. For builds from nothing" OFF)
+
+# The header that every source of the target then begins with; the targets that use it link Asio, whose macros it holds.
+if(PENSTOCK_PCH AND PENSTOCK_ACTORS)
+  if(PENSTOCK_CCACHE)
+    # Otherwise ccache knows no source that uses a precompiled header.
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${PENSTOCK_CCACHE}")
+  endif()
+  add_library(penstock_precompiled OBJECT "${CMAKE_CURRENT_LIST_DIR}/precompiled/precompiled.cpp")
+  target_link_libraries(penstock_precompiled PRIVATE
+    penstock_build_options penstock_asio CAF::core fmt::fmt tl::expected nlohmann_json::nlohmann_json)
+  target_precompile_headers(penstock_precompiled PRIVATE "${CMAKE_CURRENT_LIST_DIR}/precompiled/heavy.hpp")
+endif()
+
+# penstock_precompile(TARGET...): not for those that are HOT. GCC 12 crashes where a header precompiled with -O1 meets -O3.
+function(penstock_precompile)
+  if(TARGET penstock_precompiled)
+    foreach(target IN LISTS ARGN)
+      target_precompile_headers(${target} REUSE_FROM penstock_precompiled)
+      if(PENSTOCK_CCACHE)
+        target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+      endif()
+    endforeach()
+  endif()
+endfunction()

@@ -1,0 +1,1 @@
+// Nothing: its target exists to precompile heavy.hpp.
