@@ -129,7 +129,7 @@ void tell_drained_to_stop(scheduler_state& s) {
   }
 }
 
-/// Keeps back what may not be handed out yet, and adds what may be by now.
+/// Holds back uploads that may not be handed out yet, and adds those that now may.
 void pass_gate(scheduler_state& s, std::vector<upload_order>& orders, steady_time now) {
   std::move(orders.begin(), orders.end(), std::back_inserter(s.at_gate));
   orders.clear();

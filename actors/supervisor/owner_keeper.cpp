@@ -256,7 +256,7 @@ struct hear {
   }
 };
 
-/// What the group's orders and the process's words mean for others.
+/// Acts on what the group's orders and the process's reports mean for others.
 void follow(self_pointer self, owner_communicator::orders what) {
   keeper_state& s = self->state;
   for (const protocol::batches_delivered& news : what.agreed) hear{self, s.owner->incarnation()}.take(news);

@@ -25,11 +25,11 @@ using boost::system::error_code;
 
 constexpr int accepts_a_turn = 16;
 constexpr auto listen_again = 100ms;
-// An earlier process of this rank may still have the address, and sees whoever asks.
+// An earlier process of this rank may still hold the address, and sees each process that asks.
 constexpr std::uint32_t refusals_before_asking = 20;
 constexpr auto accept_again = 100ms;  // when this process has no descriptors left
 
-/// A rank, a process that takes its place, and both once more, for connections that are not known to be dead yet.
+/// A rank, a process that takes its place, and both again, for dead connections that have not been noticed yet.
 std::size_t links_max(std::uint32_t world_size) {
   return 4 * std::size_t{world_size};
 }
@@ -78,13 +78,13 @@ class coordinator_listener::body : public std::enable_shared_from_this<body> {
   boost::asio::steady_timer again_;
   boost::asio::steady_timer news_;
   steady_time news_at_ = never;
-  std::unique_ptr<shared_port> share_;     // of a host's port
+  std::unique_ptr<shared_port> share_;     // of a port shared on this host
   bool shares_ = false;                    // another listener of this process accepts for it
   std::map<link_id, connection> pending_;  // the oldest first
   std::map<link_id, connection> links_;
   link_id ids_ = 0;
   unknown_peer_tally tally_;
-  std::string why_not_;         // as it was told last
+  std::string why_not_;         // as last reported
   std::uint32_t refusals_ = 0;  // of the address, in a row
   std::size_t watches_ = 0;
   bool stopped_ = false;
@@ -115,7 +115,7 @@ void coordinator_listener::body::listen() {
   if (calls_.listening) calls_.listening(text_of(where));
 }
 
-/// What another listener of this process accepts for this group comes here.
+/// Receives what another listener of this process accepts for this group.
 void coordinator_listener::body::share_port() {
   const group_address& address = side_->settings.address;
   if (address.what != group_address::kind::tcp || address.port == 0) return;
@@ -141,7 +141,7 @@ void coordinator_listener::body::accept_more() {
                         });
 }
 
-/// False: there is nothing to accept for now, and it will go on by itself.
+/// False: nothing to accept for now. It continues by itself.
 bool coordinator_listener::body::accept_one() {
   unique_fd socket(::accept4(listening_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!socket) {

@@ -40,7 +40,7 @@ std::string ranks_text(const std::vector<std::uint32_t>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
-/// `device`: that of the communicator.
+/// `device`: the communicator's.
 group::rank_card card_of(const group_options& options, const group::launcher_place& place,
                          const std::string& device) {
   group::rank_card card;
@@ -68,7 +68,7 @@ group::rank_card card_of(const group_options& options, const group::launcher_pla
 group::program_group_setup setup_of(const group_options& options, const group::launcher_place& place,
                                     std::shared_ptr<group::program_communicator> communicator) {
   const group_config& g = options.settings;
-  // Beside a session of that name, which has a group of its own.
+  // Distinct from a session of that name, which has its own group.
   const std::string name = "program:" + options.name;
   group::program_group_setup setup;
   setup.name = options.name;
@@ -119,7 +119,7 @@ class Group::body {
     try {
       join();
     } catch (const std::exception& why) {
-      // An interrupt, or a failure that the group knows already. The others must not wait for us.
+      // An interrupt, or a failure that the group already knows. The other ranks must not wait for us.
       group_->fail(fmt::format("gave up joining: {}", why.what()));
       leave(at_any_time);
       throw;
@@ -158,7 +158,7 @@ class Group::body {
     enter(what, std::move(value));
     const std::uint64_t number = open_->number;
     const nanoseconds limit = std::min(deadline, at_any_time);
-    patient_deadline waited(limit, looked_every);  // a pause of all ranks blames nobody
+    patient_deadline waited(limit, looked_every);  // a pause of all ranks blames no rank
     waited.restart(now());
     program_group_news news;
     while (true) {
@@ -180,7 +180,7 @@ class Group::body {
     return news.result;
   }
 
-  /// False: others have not left within that time.
+  /// False: other ranks have not left within that time.
   bool close(std::chrono::milliseconds at_most) noexcept {
     const std::lock_guard alone(closing_);
     if (!group_) return true;
@@ -188,7 +188,7 @@ class Group::body {
     if (std::uncaught_exceptions() > exceptions_ && !group_->news().end)
       group_->fail("its program was left by an exception");
     if (!leave(at_most)) return false;
-    // Its place is free for another group of this name. Another thread may just be asking it something.
+    // Free the place for another group of this name. Another thread may still be querying this one.
     const program_group_news last = group_->news();
     const std::lock_guard hold(mutex_);
     last_news_ = last;
@@ -197,13 +197,13 @@ class Group::body {
   }
 
  private:
-  /// Null once it is closed.
+  /// Null after close().
   [[nodiscard]] std::shared_ptr<group::program_group> living() const {
     const std::lock_guard hold(mutex_);
     return group_;
   }
 
-  /// A thread inside a function that allows one.
+  /// Marks a function that only one thread at a time may be in.
   class only_one {
    public:
     only_one(std::atomic<bool>& taken, const char* refusal) : taken_(taken) {
@@ -222,7 +222,7 @@ class Group::body {
     std::string value{};
   };
 
-  /// Null: none is asked for.
+  /// Null: none was requested.
   std::shared_ptr<group::program_communicator> open_communicator() {
     const group_config& g = options_.settings;
     if (g.communicator == communicator_kind::none) return nullptr;
@@ -231,7 +231,7 @@ class Group::body {
     around.world_size = place_.world_size;
     if (const auto local = group::local_rank_of(place_)) around.local_rank = *local;
     around.limits = {g.join_timeout, g.abort_timeout};
-    around.patience = 2 * g.join_timeout;  // also for one that cannot be made: it says why
+    around.patience = 2 * g.join_timeout;  // also if creating one fails: it reports why
     if (g.on_lost_rank == lost_rank_rule::wait) around.patience += g.rejoin_timeout;
     around.check = [this] {
       if (process_.left()) throw_forked(process_);
@@ -278,8 +278,8 @@ class Group::body {
          0});
   }
 
-  /// What the others have to know is said. Rank 0 stays as long as it is needed.
-  /// False after that time: the next call goes on.
+  /// Sends the other ranks what they have to know. Rank 0 stays as long as it is needed.
+  /// False after that time: the next call continues.
   bool leave(std::chrono::milliseconds at_most) noexcept {
     const steady_time until = after(at_most);
     group_->leave();
@@ -296,7 +296,7 @@ class Group::body {
   mutable std::mutex mutex_;  // guards group_'s end and last_news_
   std::mutex closing_;        // close() waits with it, so it comes before mutex_
   std::shared_ptr<group::program_communicator> communicator_;  // null: the group has none
-  std::shared_ptr<group::program_group> group_;                // null once it is closed
+  std::shared_ptr<group::program_group> group_;                // null after close()
   program_group_news last_news_;
   std::optional<open_operation> open_;
   std::atomic<bool> busy_ = false;
@@ -306,7 +306,7 @@ class Group::body {
 Group::Group(group_options options) : body_(std::make_unique<body>(std::move(options))) {}
 
 Group::~Group() {
-  // In a forked child there is no thread that could say anything: leak the body on purpose.
+  // A forked child has no thread that could send anything: leak the body on purpose.
   if (body_ && body_->process().left()) static_cast<void>(body_.release());
   if (body_) body_->close(at_any_time);
 }

@@ -12,13 +12,13 @@ bool said(const std::optional<member_report>& latest, bool member_report::*flag)
   return latest && (*latest).*flag;
 }
 
-/// Nothing of a communicator is left in this rank.
+/// This rank has no part of a communicator any more.
 bool is_clean(const communicator_state& c) {
   return c.at == communicator_state::how::none || c.at == communicator_state::how::aborted;
 }
 
-/// It goes on from where it was, wherever the others are. Where nobody is left who knows that the group had begun, it
-/// begins with such ranks.
+/// It resumes at its own position, whatever the positions of the other ranks. If no rank remembers that the group had begun,
+/// the group begins with such ranks.
 bool was_started_again(const member_report& rank) {
   return rank.card.starts > 0;
 }
@@ -52,7 +52,7 @@ std::vector<group_command> group_book::advance(steady_time real_now) {
 void group_book::find_silent(steady_time now) {
   for (place& s : places_) {
     if (s.other && now - s.other->heard > settings_.lost_after) s.other.reset();
-    // Known from a rank that had heard an earlier coordinator, after this process had reported.
+    // Learned, after this process had reported, from a rank that heard an earlier coordinator.
     std::uint32_t& known = view_.incarnations[rank_of(s)];
     if (s.present && s.incarnation != 0 && s.incarnation < known) {
       if (s.latest->card.process == settings_.process) {  // no process of rank 0 is newer than this one
@@ -60,20 +60,20 @@ void group_book::find_silent(steady_time now) {
         continue;
       }
       s.ended = true;
-      s.vacant_from = now + settings_.lost_after;  // it does not know, and may hand out for a while
+      s.vacant_from = now + settings_.lost_after;  // unaware of that, it may hand out for a while
       lose(s, "was replaced before rank 0 was started again", now);
     }
     if (!s.present || now - s.heard <= settings_.lost_after) continue;
     const std::string why =
         fmt::format("nothing heard of it for {}", duration_as_config(settings_.lost_after));
-    // The words of the others, who could not hear this process.
+    // The reason that the other ranks give, which could not hear this process.
     if (missed_by(s) && !settings_.waits_for_lost && places_.front().latest)
       fail(*places_.front().latest, why);
     lose(s, why, now);
   }
 }
 
-/// This process stood still for so long that the rank took it for lost: it has closed its link, and was not heard since.
+/// This process stood still so long that the rank considered it lost: the rank closed its link and has been silent since.
 bool group_book::missed_by(const place& s) const {
   return s.link_closed && clock_.stood_still() - s.stood_still > settings_.lost_after - 2 * settings_.beat();
 }
@@ -92,7 +92,7 @@ void group_book::gather(steady_time now) {
   const bool all = std::ranges::all_of(places_, &place::present);
   const bool waited = now - since_ >= settings_.lost_after;
   if (takes_over()) {
-    // Another process of the rank, whose predecessor or successor this is, may be cut off from everybody, and hand out.
+    // Another process of the rank, earlier or later than this one, may be cut off from all others and hand out batches.
     const auto uncertain = [&](const place& s) {
       return rank_of(s) != 0 && s.latest && s.latest->card.starts == 0 && !s.latest->card.one_at_a_time &&
              (s.incarnation == 0 || s.latest->lapsed);
@@ -149,10 +149,10 @@ void group_book::establish(steady_time now) {
 
 void group_book::compare_datasets() {
   if (!established_ || over()) return;
-  // A rank that turned up late has told that the group had begun.
+  // A rank that arrived late has reported that the group had begun.
   if (begun() && view_.phase == group_phase::describing) view_.phase = group_phase::running;
   const member_report* first = nullptr;
-  const member_report* first_anew = nullptr;  // the first whose position has to be that of others
+  const member_report* first_anew = nullptr;  // the first whose position must equal that of others
   bool all = true;
   for (place& s : places_) {
     if (!s.present || !s.latest->facts) {
@@ -198,8 +198,8 @@ void group_book::await_lost(steady_time now) {
   for (const place& s : places_) {
     if (s.present) continue;
     const bool whole = said(s.latest, &member_report::stream_over);
-    // It has nothing left to deliver, but others may need it for steps that they take together; and where its launcher
-    // starts it again, it looks for the group.
+    // It has nothing left to deliver, but other ranks may need it for common steps. If its launcher restarts it, it looks
+    // for the group.
     const bool is_needed = settings_.communicator && settings_.common_steps && !is_through(s);
     if (whole && !is_needed && !settings_.waits_for_lost) continue;
     const nanoseconds patience = settings_.waits_for_lost ? timeout
@@ -219,7 +219,7 @@ void group_book::watch_the_end() {
   if (stop_wanted_ && !begun() && (established_ || !takes_over()))
     return end(group_outcome::stopped, std::nullopt);
   if (!established_ || !begun()) return;
-  // A lost rank is started again: were the group over before it is back, it would find nobody.
+  // A lost rank is restarted. If the group ended before its return, it would find no coordinator.
   const auto whole = [&](const place& s) {
     return said(s.latest, &member_report::stream_over) && (s.present || !settings_.waits_for_lost);
   };
@@ -243,9 +243,9 @@ void group_book::freeze() {
   const auto done = [&](const place& s) {
     return !s.present || s.latest->stream_over || s.latest->steps >= most;
   };
-  // Nobody can take the steps that are left, since each of them needs all ranks.
+  // No rank can take the remaining steps: each of them needs all ranks.
   const bool stuck = settings_.communicator && making_ != making::ready;
-  // Steps that need others are over when nobody may go back before them.
+  // Common steps are over when no rank may go back to a step before them.
   const bool kept = !settings_.communicator || view_.agreed >= most;
   if (stuck || (kept && std::ranges::all_of(places_, done))) end(group_outcome::stopped, std::nullopt);
 }
@@ -280,20 +280,20 @@ void group_book::tend_communicator() {
   if (making_ == making::making && complete && std::ranges::all_of(places_, made)) making_ = making::ready;
 }
 
-/// Its program has finished, and all ranks have taken its last step with it: its owner is gone and is not missed.
+/// Its program has finished, and all ranks have taken its last step with it: no rank needs its owner.
 bool group_book::is_through(const place& s) const {
   return settings_.common_steps && said(s.latest, &member_report::stream_over) &&
          s.latest->steps <= view_.agreed;
 }
 
-/// Numbers of two coordinators never meet: an order of the earlier one may still be on its way. They differ in their upper
-/// half, the generation; where a group was begun anew beside one that nobody in reach knew of, in 16 bits of the process.
+/// Two coordinators never use the same number: an order of the earlier one may still be in flight. The upper halves differ (the
+/// generation). If a second group began next to an unreachable one, 16 bits of the process differ.
 std::uint64_t group_book::first_communicator() const {
   return (view_.generation << 32U) + ((settings_.process & 0xFFFFU) << 16U) + 1;
 }
 
-/// What all ranks hold is agreed. Only while they share a communicator: all that go back after a loss go back to one
-/// step, which no report on its way may move.
+/// A step is agreed once all ranks hold its snapshot. Only while they share a communicator: after a loss, all ranks go back to
+/// one step, which a report in flight must not change.
 void group_book::agree_on_snapshot() {
   if (!settings_.communicator || !established_ || !begun() || over()) return;
   for (const place& s : places_) {
@@ -337,7 +337,7 @@ group_order group_book::order_for(const place& s) const {
     order.pid = own->card.pid;
   }
   if (s.present) {
-    // What is not answered does not prolong the rank's right to hand out.
+    // An unanswered report does not extend the rank's right to hand out batches.
     order.heard = s.latest->number;
     order.standing = established_ ? rank_standing::member : rank_standing::waiting;
     order.go = established_ && s.cleared;
@@ -358,7 +358,7 @@ void group_book::write_orders(steady_time now) {
     outbox_.emplace_back(send_order{s.latest->card.process, std::move(order)});
   }
   for (unknown_peer& who : std::exchange(unknown_peers_, {})) {
-    // Who was to wait for a place may get one now: that is decided at its next report.
+    // Waiting processes may now be admitted: their next reports decide that.
     if (over() && who.refusal.empty()) continue;
     group_order order;
     order.view = view_;
@@ -382,10 +382,10 @@ bool group_book::everybody_knows() const {
     if (s.other || s.earlier_may_live) return false;
     const bool said_so = s.latest && s.latest->view.outcome != group_outcome::none;
     if (s.present) return said_so;
-    // Lost when everybody had delivered everything: its next process comes to ask.
+    // Lost after all ranks had delivered everything: its next process will ask.
     if (settings_.waits_for_lost && established_ && view_.outcome == group_outcome::finished)
       return said_so || s.knows_end;
-    // A rank that is only about to arrive would look for the coordinator for as long as join_timeout.
+    // A rank that has not arrived yet would look for the coordinator for all of join_timeout.
     return established_ || s.latest || s.knows_end;
   });
 }

@@ -30,9 +30,9 @@ class writer {
   template <class Enum>
   requires std::is_enum_v<Enum>
   void operator()(const Enum& value, Enum /*last*/) { (*this)(static_cast<std::uint8_t>(value)); }
-  /// For people: it is cut.
+  /// For people: cut to text_max.
   void text(const std::string& value) { put(shortened(value, text_max)); }
-  /// For programs: it has to fit.
+  /// For programs: refused if too long.
   void exact(const std::string& value, std::size_t limit, const char* what) {
     if (value.size() > limit) too_large(what, value.size(), limit);
     put(value);

@@ -31,7 +31,7 @@ constexpr std::chrono::milliseconds rest_max = 1s;
 
 using addresses = result<std::vector<socket_address>>;
 
-/// How the thread that asks for an address reaches the io thread, as long as there is somebody to reach.
+/// How the thread that resolves an address reaches the io thread, for as long as the link exists.
 struct mailbox {
   std::mutex mutex;
   boost::asio::io_context* io = nullptr;
@@ -75,24 +75,24 @@ class member_link::body : public std::enable_shared_from_this<body> {
   boost::asio::io_context& io_;
   std::shared_ptr<const stream_facts_of_side> side_;
   callbacks calls_;
-  boost::asio::steady_timer timer_;  // of the present step
-  std::uint64_t step_ = 0;           // a wait that ended just now may be of an earlier one
+  boost::asio::steady_timer timer_;  // of the current step
+  std::uint64_t step_ = 0;           // a wait that just ended may belong to an earlier one
   process::side_thread names_{"group-names"};
   std::shared_ptr<mailbox> mail_;
-  bool asking_ = false;    // the thread is
-  bool awaiting_ = false;  // its answer, now
-  addresses late_;         // an answer that came when nobody waited
+  bool asking_ = false;    // the thread resolves an address
+  bool awaiting_ = false;  // the link waits for its answer
+  addresses late_;         // an answer that came while the link did not wait
   std::deque<socket_address> to_try_;
   socket_address trying_;
-  boost::asio::posix::stream_descriptor socket_;  // that connects
-  /// The one that is being made, or is open.
+  boost::asio::posix::stream_descriptor socket_;  // while connecting
+  /// The connection that is being made, or is open.
   struct connection {
     std::uint64_t id = 0;
     std::shared_ptr<group_stream> stream;
     unique_fd coordinator;  // its pidfd, on the same host
     bool was_open = false;
   } link_;
-  connection silent_;   // the one before, until the next is open
+  connection silent_;   // the previous one, until the next is open
   std::string report_;  // the newest, as a frame
   std::chrono::milliseconds rest_ = rest_min;
   link_trouble told_;  // the last reason for having no connection
@@ -257,7 +257,7 @@ void member_link::body::ended(std::uint64_t id, const std::string& why) {
   give_up({text, lost.was_open});
 }
 
-/// Another connection is tried; this one may come back to life, and carries reports until then.
+/// Tries another connection. This one may recover, and carries reports until then.
 void member_link::body::fell_silent(std::uint64_t id, const std::string& why) {
   if (stopped_ || id != link_.id) return;
   silent_ = std::exchange(link_, {});
@@ -308,7 +308,7 @@ void member_link::body::tell(const link_trouble& why) {
 }
 
 void member_link::body::rest() {
-  // Ranks that lost the same coordinator do not come back in one moment.
+  // Ranks that lost the same coordinator must not all reconnect at once.
   std::uniform_int_distribution<std::int64_t> spread(rest_.count() * 3 / 4, rest_.count() * 5 / 4);
   timer_.expires_after(std::chrono::milliseconds(spread(random_)));
   rest_ = std::min(rest_ * 2, rest_max);
