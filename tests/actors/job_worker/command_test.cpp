@@ -226,7 +226,7 @@ TEST_CASE("a script without #! is run by the shell, and a program of another mac
   CHECK(pool.outcome_of({script}).exit_code == 0);
 }
 
-TEST_CASE("a command's argv[0] is the name as given") {
+TEST_CASE("a command sees the program name as it was given") {
   commands pool;
   CHECK(pool.outcome_of({"sh", "-c", "tr '\\0' ' ' < /proc/self/cmdline; tr '\\0' ' ' < /proc/$$/cmdline"})
             .out.kept.ends_with("sh -c tr '\\0' ' ' < /proc/self/cmdline; tr '\\0' ' ' < /proc/$$/cmdline "));
