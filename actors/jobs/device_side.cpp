@@ -1,7 +1,7 @@
 #include "actors/jobs/device_side.hpp"
 
 #include "actors/gpu_owner/job_programs.hpp"
-#include "actors/session/session_events.hpp"
+#include "actors/host/run_events.hpp"
 #include "actors/supervisor/owner_keeper.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/signals.hpp"
@@ -218,7 +218,7 @@ void device_side::opened(const device::identity& what) {
   if (what.uuid && device_)
     watch_.emplace(*what.uuid, [this](const std::vector<gpu_process>& seen) { gpu_processes_seen(seen); });
   around_.board->device_opened(what);
-  around_.tell(session::event_of(event_kind::device_opened, what.name));
+  around_.tell(host::event_of(event_kind::device_opened, what.name));
 }
 
 void device_side::progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) {
@@ -226,7 +226,7 @@ void device_side::progressed(std::uint64_t uploads, std::uint64_t bytes, bool pi
 }
 
 void device_side::attached(const gpu_owner::attached_partition& what) {
-  around_.tell(session::event_of(what));
+  around_.tell(host::event_of(what));
 }
 
 void device_side::failed(const failure& why) {
@@ -236,7 +236,7 @@ void device_side::failed(const failure& why) {
   }
   log::error("gpu", "jobs can no longer use the device: {}", why.message);
   around_.board->device_state("failed");
-  around_.tell(session::event_of(event_kind::device_failed, why.message));
+  around_.tell(host::event_of(event_kind::device_failed, why.message));
   to_scheduler(device_failed{why});
 }
 
@@ -244,7 +244,7 @@ void device_side::failed(const failure& why) {
 void device_side::slots_released(std::vector<std::uint64_t> /*uploads*/) {}
 
 void device_side::reopened(pid_t owner) {
-  event again = session::event_of(event_kind::device_opened, fmt::format("{}, reopened by a new GPU owner",
+  event again = host::event_of(event_kind::device_opened, fmt::format("{}, reopened by a new GPU owner",
                                                                          around_.board->status().gpu.name));
   again.pid = owner;
   around_.tell(std::move(again));
@@ -256,7 +256,7 @@ void device_side::owner_changed(const supervisor::owner_facts& facts) {
 
 void device_side::owner_died(const owner_death_report& death) {
   around_.board->owner_died(death);
-  around_.tell(session::event_of(death));
+  around_.tell(host::event_of(death));
 }
 
 void device_side::owner_recovered(std::uint32_t incarnation, double seconds_since_its_end) {

@@ -10,9 +10,9 @@
 #include "actors/jobs/device_result.hpp"
 #include "actors/protocol/local/actors.hpp"
 #include "actors/protocol/local/news.hpp"
-#include "actors/session/board.hpp"
-#include "actors/session/ending.hpp"
-#include "actors/session/process_logs.hpp"
+#include "actors/host/board.hpp"
+#include "actors/host/ending.hpp"
+#include "actors/host/process_logs.hpp"
 #include "actors/supervisor/owner_process.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/device/exclusive_use.hpp"
@@ -36,9 +36,9 @@ class device_side final : gpu_owner::owner_news, supervisor::keeper_news, superv
     arena::geometry shape;
     supervisor::owner_descriptors fds;                 ///< for an owner in its own process
     std::shared_ptr<arena::flight_recorders> flights;  ///< the owner's page follows the workers'
-    session::board* board = nullptr;
-    session::ending* ending = nullptr;
-    session::process_logs* logs = nullptr;
+    host::board* board = nullptr;
+    host::ending* ending = nullptr;
+    host::process_logs* logs = nullptr;
     std::function<void(event)> tell;
   };
 

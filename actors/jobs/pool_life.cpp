@@ -1,11 +1,7 @@
+#include "actors/host/fresh_thread.hpp"
 #include "actors/jobs/pool_body.hpp"
-#include "actors/protocol/log_level.hpp"
-#include "actors/session/pipeline_view.hpp"
 #include "actors/session/sizing.hpp"
-#include "actors/session/wiring.hpp"
 #include "runtime/arena/memory_budget.hpp"
-#include "runtime/base/counted.hpp"
-#include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/config/validate.hpp"
 
@@ -19,42 +15,39 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// For the supervisor and the job scheduler; the host has its own thread.
-constexpr std::size_t actor_threads = 2;
 constexpr std::uint64_t usual_slot_bytes = 1U << 20U;
-constexpr std::chrono::milliseconds end_of_dropped = 500ms;  // for a pool that is destroyed without stop()
 constexpr std::chrono::milliseconds end_of_cancelled = 2s;
-constexpr auto patience_with_callbacks = 200ms;  // for events still queued
 constexpr auto answer_deadline = 2s;
 constexpr nanoseconds longest_wait = std::chrono::hours(24 * 365 * 10);
+
+host::run_kind kind_of(const pool_options& options) {
+  host::run_kind kind;
+  kind.placement = [](const config& settings) -> std::string_view {
+    return jobs::device_side::wanted(settings) && settings.gpu.placement == placement_rule::process
+               ? "process"
+               : "embedded";
+  };
+  kind.progresses = "pool";
+  kind.of_jobs = true;
+  kind.control_socket = options.control_socket;
+  kind.ends = options.ends;
+  kind.on_event = options.on_event;
+  return kind;
+}
 
 }  // namespace
 
 Pool::body::body(config settings, pool_options options)
-    : settings_(value_or_throw(config_file::accept(std::move(settings), config_file::process_environment(),
-                                                   config_file::config_purpose::jobs))),
-      options_(std::move(options)),
-      workers_(session::workers_of(settings_)),
-      admission_(std::make_shared<jobs::admission>(settings_.jobs.queue, settings_.jobs.memory.bytes)),
-      board_(settings_.name,
-             jobs::device_side::wanted(settings_) && settings_.gpu.placement == placement_rule::process
-                 ? "process"
-                 : "embedded"),
-      ending_(settings_.supervisor.shutdown) {
-  board_.configured(workers_);
-  log::set_level(as_log_level(settings_.log.level));
-}
+    : run(value_or_throw(config_file::accept(std::move(settings), config_file::process_environment(),
+                                             config_file::config_purpose::jobs)),
+          kind_of(options)),
+      admission_(std::make_shared<jobs::admission>(settings_.jobs.queue, settings_.jobs.memory.bytes)) {}
 
 void Pool::body::start() {
-  if (!ending_.begin()) return;
-  board_.begun(now_steady());
-  tell(session::event_of(event_kind::run_started,
-                         "the pool starts with " + penstock::counted(workers_.load(), "worker")));
-  if (options_.on_event) listener_ = std::make_unique<telemetry::event_caller>(journal_, options_.on_event);
-  if (options_.control_socket && settings_.log.record) open_record();
+  if (!begin("pool")) return;
   if (auto ok = try_start(); !ok) {
-    board_.ended(run_outcome::failed, ok.error(), now_steady());
-    tell(session::event_of(event_kind::run_failed, ok.error().message));
+    board_.ended(run_outcome::failed, ok.error(), now());
+    tell(host::event_of(event_kind::run_failed, ok.error().message));
     throw error(ok.error());
   }
 }
@@ -68,35 +61,20 @@ arena::geometry Pool::body::shape() const {
 
 result<void> Pool::body::try_start() {
   auto e = std::make_unique<engine>();
-  auto lifeline = process::lifeline::create();
-  if (!lifeline) return tl::unexpected(std::move(lifeline.error()));
-  e->lifeline = std::move(*lifeline);
-  auto memory = arena::arena::create();
-  if (!memory) return tl::unexpected(std::move(memory.error()));
-  e->memory = std::make_shared<arena::arena>(std::move(*memory));
-  if (auto ok =
-          arena::check_memory(session::memory_need_of(settings_, shape(), workers_), arena::memory_limits());
-      !ok)
-    return ok;
-  if (auto ok = e->memory->size_and_seal(shape()); !ok) return ok;
   if (auto ok = jobs::device_side::check(settings_, shape()); !ok) return ok;
   const std::uint32_t owners = jobs::device_side::wanted(settings_) ? 1 : 0;
-  auto flights = arena::flight_recorders::create(shape().partitions + owners);
-  if (!flights) return tl::unexpected(std::move(flights.error()));
-  e->flights = std::make_shared<arena::flight_recorders>(std::move(*flights));
+  if (auto ok = e->create_shared(shape().partitions + owners); !ok) return ok;
+  if (auto ok = check_room(workers_); !ok) return ok;
+  if (auto ok = e->memory->size_and_seal(shape()); !ok) return ok;
   result<void> spawned;
-  session::on_a_fresh_thread([&] {
-    e->settings = std::make_unique<protocol::actor_settings>(actor_threads);
-    e->system = std::make_unique<caf::actor_system>(*e->settings);
+  host::on_a_fresh_thread([&] {
+    e->create_threads();
     e->here = std::make_unique<protocol::run_here>(*e->system);
-    e->io = std::make_unique<process::io_thread>();
     spawned = spawn_actors(*e);
     if (!spawned) e.reset();
   });
   if (!spawned) return spawned;
-  if (options_.control_socket) open_control_socket(*e);
-  if (!settings_.metrics.listen.empty()) open_metrics(*e);
-  watch_progress(*e);
+  open_sockets(*e);
   // Set only now: callbacks from the actors may need the engine.
   const std::lock_guard hold(mutex_);
   engine_ = std::move(e);
@@ -195,7 +173,7 @@ Job Pool::body::submit(std::string_view function, Argument argument, const job_o
                        nanoseconds patience) {
   const jobs::job_rules rules = rules_of(options);
   const auto bounded = std::clamp<nanoseconds>(patience, nanoseconds(0), longest_wait);
-  value_or_throw(admission_->enter(argument.bytes().size(), now_steady() + bounded, submitter_of(rules)));
+  value_or_throw(admission_->enter(argument.bytes().size(), now() + bounded, submitter_of(rules)));
   return enter(function, std::move(argument), rules);
 }
 
@@ -250,45 +228,13 @@ bool Pool::body::finish(nanoseconds at_most) {
 
 // ---- orders -----------------------------------------------------------------------------------------------
 
-void Pool::body::pause(bool paused) {
-  if (board_.paused(paused)) {
-    tell(paused ? session::event_of(event_kind::paused, "no new work is handed out")
-                : session::event_of(event_kind::resumed, "work is handed out again"));
-  }
-  const std::lock_guard hold(mutex_);
-  if (engine_) caf::anon_send(engine_->scheduler, jobs::pause_jobs{paused});
+void Pool::body::pause_scheduler(bool paused) {
+  caf::anon_send(engine_->scheduler, jobs::pause_jobs{paused});
 }
 
-void Pool::body::scale(std::uint32_t workers) {
-  const std::uint32_t most = settings_.loader.limits.max;
-  if (workers < 1 || workers > most) {
-    throw error({errc::usage,
-                 fmt::format("{} workers: it has to be 1 to {} ([loader.limits] max)", workers, most), 0});
-  }
-  const auto there = static_cast<std::uint32_t>(board_.status().workers.size());
-  {
-    const std::lock_guard hold(mutex_);
-    if (workers > there) {
-      value_or_throw(arena::check_memory(session::memory_need_of(settings_, shape(), workers - there),
-                                         arena::memory_limits()));
-    }
-    workers_ = workers;
-    if (engine_) caf::anon_send(engine_->supervisor, supervisor::scale_pool{workers});
-  }
-  board_.configured(workers);
-  tell(session::event_of(event_kind::scaled, "scaled to " + penstock::counted(workers, "worker")));
-}
-
-void Pool::body::restart(std::uint32_t worker) {
-  session::check_worker(board_.status(), worker);
-  const std::lock_guard hold(mutex_);
-  if (engine_) caf::anon_send(engine_->supervisor, supervisor::restart_worker{worker});
-}
-
-void Pool::body::drain(std::uint32_t worker) {
-  session::check_worker(board_.status(), worker);
-  const std::lock_guard hold(mutex_);
-  if (engine_) caf::anon_send(engine_->supervisor, supervisor::drain_worker{worker});
+result<void> Pool::body::check_room(std::uint32_t more_workers) const {
+  return arena::check_memory(session::memory_need_of(settings_, shape(), more_workers),
+                             arena::memory_limits());
 }
 
 // ---- the end ----------------------------------------------------------------------------------------------
@@ -300,47 +246,36 @@ void Pool::body::cancel_everything(const failure& why) {
 }
 
 void Pool::body::gave_up(const failure& why) {
-  if (board_.ended(run_outcome::failed, why, now_steady()))
-    tell(session::event_of(event_kind::run_failed, why.message));
+  if (board_.ended(run_outcome::failed, why, now()))
+    tell(host::event_of(event_kind::run_failed, why.message));
   cancel_everything(why);
-  const std::lock_guard hold(mutex_);
-  if (engine_ && engine_->supervisor)
-    caf::anon_send(engine_->supervisor, supervisor::close_pool{supervision::shares_of(end_of_dropped).items});
+  close_workers(supervision::shares_of(host::end_of_dropped).items);
 }
 
 void Pool::body::stop(std::optional<std::chrono::milliseconds> at_most) noexcept {
-  if (board_.stopping()) tell(session::event_of(event_kind::stopping, "the pool was told to stop"));
+  if (board_.stopping()) tell(host::event_of(event_kind::stopping, "the pool was told to stop"));
   // Every job is cancelled, so nobody waits for what workers are running: they have as long as one that loses its job.
   const nanoseconds allowed = at_most ? nanoseconds(*at_most) : settings_.supervisor.shutdown;
   ending_.stop(std::min<nanoseconds>(allowed, end_of_cancelled));
   cancel_everything({errc::stopped, "the pool was stopped", 0});
-  const std::lock_guard hold(mutex_);
-  if (engine_) caf::anon_send(engine_->supervisor, supervisor::close_pool{ending_.shares().items});
+  close_workers(ending_.shares().items);
 }
 
 void Pool::body::close() noexcept {
   const std::lock_guard one_at_a_time(close_mutex_);
-  if (!ending_.stopped()) ending_.stop(end_of_dropped);
+  if (!ending_.stopped()) ending_.stop(host::end_of_dropped);
   ending_.close();
   cancel_everything({errc::stopped, "the pool was closed", 0});
   engine* e = nullptr;
   {
     const std::lock_guard hold(mutex_);
     e = engine_.get();
-    if (e != nullptr) caf::anon_send(e->supervisor, supervisor::close_pool{ending_.shares().items});
   }
-  if (e != nullptr) {
+  if (close_workers(ending_.shares().items)) {
     ending_.wait_for_pool();
-    if (board_.ended_if_running(run_outcome::finished, now_steady()))
-      tell(session::event_of(event_kind::run_finished, "the pool was closed"));
-    std::promise<void> deaf;
-    boost::asio::post(e->io->context(), [&] {
-      e->server.reset();
-      e->metrics.reset();
-      e->progress.reset();
-      deaf.set_value();
-    });
-    deaf.get_future().wait();
+    if (board_.ended_if_running(run_outcome::finished, now()))
+      tell(host::event_of(event_kind::run_finished, "the pool was closed"));
+    close_sockets(*e);
     e->processes->shut_down();
     if (e->device) e->device->close();
     caf::anon_send(e->scheduler, jobs::stop_jobs{});
@@ -349,12 +284,11 @@ void Pool::body::close() noexcept {
     e->system->await_all_actors_done();
   }
   callbacks_.stop();
-  if (listener_) listener_->stop(patience_with_callbacks);
-  if (record_) record_->stop();
+  stop_readers();
   {
     const std::unique_lock nobody_sends(engine_stays_);
     const std::lock_guard hold(mutex_);
-    if (engine_) session::on_a_fresh_thread([&] { engine_.reset(); });
+    if (engine_) host::on_a_fresh_thread([&] { engine_.reset(); });
   }
   fail_orphans(submissions_->take());
 }
@@ -373,15 +307,8 @@ pool_statistics Pool::body::statistics() const {
   return all;
 }
 
-session_status Pool::body::status() const {
-  session_status known = board_.status();
-  known.jobs = statistics();
-  const std::lock_guard hold(mutex_);
-  return engine_ ? session::look_closer(std::move(known), *engine_->flights, now_steady()) : known;
-}
-
 run_report Pool::body::report() const {
-  run_report all = board_.report({}, now_steady());
+  run_report all = board_.report({}, now());
   all.jobs = statistics();
   return all;
 }

@@ -1,6 +1,6 @@
 // Creates a pool's actors, connects them, and records their reports.
+#include "actors/host/worker_rules.hpp"
 #include "actors/jobs/pool_body.hpp"
-#include "actors/session/wiring.hpp"
 #include "runtime/arena/job_slot.hpp"
 #include "runtime/base/log.hpp"
 
@@ -62,11 +62,11 @@ result<void> Pool::body::spawn_actors(engine& e) {
   if (e.device) scheduling.buffers = e.device->buffers();
   e.scheduler = jobs::spawn_job_scheduler(*e.system, std::move(scheduling));
 
-  auto program = session::program_of_workers(
+  auto program = host::program_of_workers(
       settings_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(), -1});
   program.parcels = true;
   e.processes = std::make_shared<supervisor::worker_processes>(*e.io, std::move(program));
-  auto rules = session::supervisor_settings_of(settings_, workers_);
+  auto rules = host::supervisor_settings_of(settings_, workers_);
   rules.rules.clocks.item_timeout = no_item_timeout;
   rules.pool = true;
   e.supervisor =
@@ -85,54 +85,6 @@ result<void> Pool::body::spawn_actors(engine& e) {
   return {};
 }
 
-void Pool::body::open_record() {
-  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_, options_.ends);
-  controls.status = [this] { return status(); };
-  controls.workers_max = settings_.loader.limits.max;
-  record_ = std::make_unique<session::record_keeper>(session::record_source{
-      settings_.name, settings_.loader.limits.max, true, session::rank_named(settings_.name), journal_,
-      session::make_request_handler(std::move(controls))});
-}
-
-void Pool::body::open_control_socket(engine& e) {
-  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_, options_.ends);
-  controls.status = [this] { return status(); };
-  controls.progress = [this] { return progress_now(); };
-  controls.times = std::make_shared<batch_times>();  // unused: a pool has no batches
-  controls.workers_max = settings_.loader.limits.max;
-  session::open_control_socket(*e.io, settings_.name, std::move(controls), e.server);
-}
-
-void Pool::body::open_metrics(engine& e) {
-  session::open_metrics(
-      *e.io, settings_.metrics.listen,
-      [this] {
-        telemetry::metrics_facts facts = board_.metrics(now_steady());
-        facts.status = status();
-        return facts;
-      },
-      e.metrics);
-}
-
-supervision::progress_facts Pool::body::progress_now() const {
-  supervision::progress_facts facts;
-  facts.status = status();
-  facts.sacrificial_place = settings_.loader.limits.max;
-  facts.worker_start_deadline = settings_.loader.hang.start_deadline;
-  return facts;
-}
-
-void Pool::body::watch_progress(engine& e) {
-  const auto tell_news = [this](supervision::progress_watch::news what,
-                                const std::optional<stall_report>& stalled, double stood,
-                                std::optional<double> rate) {
-    board_.measured(rate);
-    session::announce(what, stalled, stood, "pool", board_, [this](event said) { tell(std::move(said)); });
-  };
-  e.progress = std::make_unique<session::progress_ticker>(
-      *e.io, [this] { return progress_now(); }, tell_news);
-}
-
 /// Starts jobs that lacked memory.
 void Pool::body::memory_freed() {
   const std::lock_guard hold(mutex_);
@@ -148,27 +100,12 @@ void Pool::body::result_left(const lease_ref& lease) {
 std::optional<std::string> Pool::body::who_holds_the_device() const {
   const std::lock_guard hold(mutex_);
   if (!engine_ || !engine_->device || !engine_->device->buffers()) return std::nullopt;
-  return engine_->device->buffers()->held_for(jobs::patience_with_callers, now_steady());
+  return engine_->device->buffers()->held_for(jobs::patience_with_callers, now());
 }
 
 void Pool::body::waits_for_callers(const std::string& what) {
   log::warn("jobs", "{}", what);
-  tell(session::event_of(event_kind::stalled, what));
-}
-
-void Pool::body::workers_changed(const std::vector<worker_status>& workers, bool degraded,
-                                 std::uint32_t started, std::uint32_t restarts) {
-  board_.workers_changed(workers, degraded, started, restarts);
-  for (event& one : watch_.look(workers, degraded)) tell(std::move(one));
-}
-
-void Pool::body::worker_died(const death_report& death) {
-  board_.worker_died(death);
-  tell(session::event_of(death));
-}
-
-void Pool::body::pool_closed() {
-  ending_.pool_gone();
+  tell(host::event_of(event_kind::stalled, what));
 }
 
 void Pool::body::jobs_ended(const tally& some, std::span<const function_counts> functions) {
@@ -190,7 +127,7 @@ void Pool::body::job_failed(std::uint64_t job, const std::string& function, cons
   const std::string text = fmt::format("job {} ({}): {}{}{}", job, function, name_of(why.status),
                                        why.text.empty() ? "" : ": ", why.text);
   log::warn("jobs", "{}", text);
-  tell(session::event_of(event_kind::job_failed, text));
+  tell(host::event_of(event_kind::job_failed, text));
 }
 
 void Pool::body::counted(std::uint64_t running, std::uint64_t stale_dropped) {

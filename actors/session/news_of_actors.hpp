@@ -18,7 +18,6 @@
 namespace penstock {
 
 class Session::body::news_of_actors final : public gpu_owner::owner_news,
-                                            public supervisor::supervisor_news,
                                             public supervisor::keeper_news,
                                             public scheduler::scheduler_news,
                                             public session::stream_news,
@@ -41,7 +40,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     if (what.uuid && !session_.has_keeper())
       watch_.emplace(*what.uuid, [this](const std::vector<gpu_process>& seen) { gpu_processes_seen(seen); });
     board_.device_opened(what);
-    session_.tell(session::event_of(event_kind::device_opened, what.name));
+    session_.tell(host::event_of(event_kind::device_opened, what.name));
     log::debug("gpu", "opened {}", what.name);
     if (session_.group_) {  // allocate and start nothing before all ranks are present
       caf::anon_send(engine_.member, group::join_group{what.uuid.value_or("")});
@@ -57,7 +56,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
   }
 
   void attached(const gpu_owner::attached_partition& what) override {
-    session_.tell(session::event_of(what));
+    session_.tell(host::event_of(what));
   }
 
   void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) override {
@@ -82,7 +81,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   void failed(const failure& why) override {
     board_.device_state("failed");
-    session_.tell(session::event_of(event_kind::device_failed, why.message));
+    session_.tell(host::event_of(event_kind::device_failed, why.message));
     gave_up(why);
   }
 
@@ -90,11 +89,10 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     caf::anon_send(engine_.scheduler, scheduler::slots_released{std::move(uploads)});
   }
 
-  // ---- from the keeper of an owner in another process
-  // -------------------------------------------------------
+  // ---- from the keeper of an owner in another process -----------------------------------------------------
 
   void reopened(pid_t owner) override {
-    event again = session::event_of(event_kind::device_opened,
+    event again = host::event_of(event_kind::device_opened,
                                     fmt::format("{}, reopened by a new GPU owner", board_.status().gpu.name));
     again.pid = owner;
     session_.tell(std::move(again));
@@ -107,7 +105,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   void owner_died(const owner_death_report& death) override {
     board_.owner_died(death);
-    session_.tell(session::event_of(death));
+    session_.tell(host::event_of(death));
   }
 
   void owner_recovered(std::uint32_t incarnation, double seconds_since_its_end) override {
@@ -124,31 +122,16 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   void owner_closed() override { session_.ending_.owner_gone(); }
 
-  // ---- from the supervisor --------------------------------------------------------------------------------
-
-  void workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
-                       std::uint32_t restarts) override {
-    board_.workers_changed(workers, degraded, started, restarts);
-    for (event& one : workers_.look(workers, degraded)) session_.tell(std::move(one));
-  }
-
-  void worker_died(const death_report& death) override {
-    board_.worker_died(death);
-    session_.tell(session::event_of(death));
-  }
-
-  void pool_closed() override { session_.ending_.pool_gone(); }
-
   // ---- from the scheduler ---------------------------------------------------------------------------------
 
   void sample_failed(const scheduler::lost_sample& lost) override {
     board_.sample_failed(lost);
-    warn(session::event_of_failed(lost));
+    warn(host::event_of_failed(lost));
   }
 
   void sample_quarantined(const scheduler::lost_sample& lost) override {
     board_.sample_quarantined(lost);
-    warn(session::event_of_quarantined(lost));
+    warn(host::event_of_quarantined(lost));
   }
 
   void batch_delivered(const schedule::delivery& batch, std::uint64_t epoch) override {
@@ -161,10 +144,10 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
   }
 
   void batch_recovered(std::uint64_t epoch, std::uint64_t sequence) override {
-    session_.tell(session::event_of_recovered(epoch, sequence));
+    session_.tell(host::event_of_recovered(epoch, sequence));
   }
 
-  void epoch_done(const schedule::epoch_account& done) override { session_.tell(session::event_of(done)); }
+  void epoch_done(const schedule::epoch_account& done) override { session_.tell(host::event_of(done)); }
 
   void counted(std::uint64_t stale_dropped, std::uint64_t quarantined) override {
     board_.counted(stale_dropped, quarantined);
@@ -185,7 +168,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
                      group::stream_described{session::facts_of(fingerprint, *order, range), range.first});
     }
     board_.planned(session::samples_in(*order, {0, range.first}), session::samples_in(*order, range));
-    session_.tell(session::event_of(
+    session_.tell(host::event_of(
         event_kind::stream_opened,
         fmt::format("{} per epoch, {}", penstock::counted(order->batches_per_epoch(), "batch", "batches"),
                     penstock::counted(order->expected_samples(), "sample"))));
@@ -204,7 +187,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
   }
 
   void group_event(event_kind what, std::string text) override {
-    session_.tell(session::event_of(what, std::move(text)));
+    session_.tell(host::event_of(what, std::move(text)));
     // The other ranks wait until this one has delivered the common step.
     if (what == event_kind::group_stopping) session_.pause(false);
   }
@@ -240,12 +223,11 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
   }
 
   body& session_;
-  session::board& board_;
+  host::board& board_;
   engine& engine_;
   std::mutex lock_guard_;                           // guards lock_
   std::optional<device::exclusive_use> lock_;       // the lock on the GPU
   std::optional<device::gpu_process_watch> watch_;  // watches the GPU's other processes while we hold it
-  session::worker_watch workers_;                   // called only by the supervisor
 };
 
 }  // namespace penstock

@@ -1,6 +1,6 @@
 #include "actors/session/owner_life.hpp"
 
-#include "actors/session/wiring.hpp"
+#include "actors/host/fresh_thread.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
@@ -44,7 +44,7 @@ void owner_life::run() noexcept {
 }
 
 void owner_life::live() {
-  on_a_fresh_thread([this] {
+  host::on_a_fresh_thread([this] {
     settings_ = std::make_unique<protocol::actor_settings>(1);
     system_ = std::make_unique<caf::actor_system>(*settings_);
   });
@@ -70,7 +70,7 @@ void owner_life::live() {
   if (late) ask_to_leave();
   // Runs the body on a fresh thread and joins it before run() reports the end: destructors of the program's
   // thread_local variables run when their thread exits, and they may hang like the rest of the program.
-  on_a_fresh_thread([this] {
+  host::on_a_fresh_thread([this] {
     ::pthread_setname_np(::pthread_self(), "penstock-gpu");
     body_->run();
   });
@@ -99,7 +99,7 @@ void owner_life::let_go() {
   io_.reset();
   if (!system_) return;
   try {
-    on_a_fresh_thread([this] {
+    host::on_a_fresh_thread([this] {
       system_.reset();
       settings_.reset();
     });

@@ -1,5 +1,5 @@
 #include "actors/session/session_body.hpp"
-#include "actors/session/wiring.hpp"
+#include "actors/host/worker_rules.hpp"
 #include "runtime/config/validate.hpp"
 #include "runtime/process/spawn.hpp"
 #include "runtime/schedule/group_state.hpp"
@@ -103,7 +103,7 @@ std::optional<std::uint64_t> session::beats_of(const Session& session) {
 Session::outline Session::dry_run(const config& given) {
   const config settings = value_or_throw(config_file::accept(given, config_file::process_environment()));
   outline o;
-  o.workers = session::workers_of(settings);
+  o.workers = host::workers_of(settings);
   const auto prepared = value_or_throw(prepare(settings));
   value_or_throw(process::find_program(settings.loader.command.front()));
   if (!prepared) return o;

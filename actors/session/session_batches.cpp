@@ -35,13 +35,15 @@ class only_taker {
 /// Counts the time until its destruction as time spent waiting for a batch.
 class counted_wait {
  public:
-  explicit counted_wait(session::board& where) : where_(where) { where_.wait_begins(now()); }
-  ~counted_wait() { where_.wait_ends(now()); }
+  explicit counted_wait(host::board& where) : where_(where) {
+    where_.wait_begins(std::chrono::steady_clock::now());
+  }
+  ~counted_wait() { where_.wait_ends(std::chrono::steady_clock::now()); }
   counted_wait(const counted_wait&) = delete;
   counted_wait& operator=(const counted_wait&) = delete;
 
  private:
-  session::board& where_;
+  host::board& where_;
 };
 
 }  // namespace

@@ -1,10 +1,6 @@
-#include "actors/protocol/log_level.hpp"
-#include "actors/session/pipeline_view.hpp"
+#include "actors/host/fresh_thread.hpp"
 #include "actors/session/session_body.hpp"
-#include "actors/session/wiring.hpp"
-#include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
-#include "runtime/base/signals.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/config/validate.hpp"
 #include "runtime/process/process_facts.hpp"
@@ -20,14 +16,18 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// For the supervisor and the scheduler. The owner and the session actor may block: they have their own
-// threads.
-constexpr std::size_t actor_threads = 2;
 constexpr auto accounts_deadline = 2s;
-constexpr std::chrono::milliseconds end_of_dropped = 500ms;  // for a session that is destroyed without stop()
 
-std::string_view name_of(placement_rule placement) {
-  return placement == placement_rule::process ? "process" : "embedded";
+host::run_kind kind_of(const session_options& options) {
+  host::run_kind kind;
+  kind.placement = [](const config& settings) -> std::string_view {
+    return settings.gpu.placement == placement_rule::process ? "process" : "embedded";
+  };
+  kind.progresses = "stream";
+  kind.control_socket = options.control_socket;
+  kind.ends = options.ends;
+  kind.on_event = options.on_event;
+  return kind;
 }
 
 /// Checked, and with the rank of its launcher if it joins a group.
@@ -64,52 +64,33 @@ result<std::optional<prepared_dataset>> prepare(const config& settings) {
 }
 
 Session::body::body(config settings, session_options options)
-    : settings_(accepted(std::move(settings), options)),
+    : run(accepted(std::move(settings), options), kind_of(options)),
       options_(kept(options)),
       group_(group_of(settings_, options)),
-      workers_(session::workers_of(settings_)),
-      board_(settings_.name, std::string(name_of(settings_.gpu.placement))),
-      cursor_(settings_.sampler.epochs),
-      ending_(settings_.supervisor.shutdown) {
+      cursor_(settings_.sampler.epochs) {
   if (!options.state.empty()) resumed_ = value_or_throw(schedule::parse_state(options.state));
-  board_.configured(workers_);
   board_.is_rank_of(settings_.sampler);
   board_.read_from(options_.config_file);
-  log::set_level(as_log_level(settings_.log.level));
   if (settings_.loader.start == start_rule::eager) start();
 }
 
 Session::body::~body() {
   // After stop() the shutdown may take the requested time; without it, the shortest.
-  if (!ending_.stopped()) end_within(end_of_dropped);
+  if (!ending_.stopped()) end_within(host::end_of_dropped);
   close();
 }
 
 void Session::body::start() {
-  if (!ending_.begin()) return;
-  begun_ = now();
-  board_.begun(begun_);
-  tell(session::event_of(event_kind::run_started, "the run starts with " + counted(workers_, "worker")));
-  if (options_.on_event) {
-    const all_signals_blocked quiet;
-    listener_ = std::make_unique<telemetry::event_caller>(journal_, options_.on_event);
-  }
-  if (options_.control_socket && settings_.log.record) open_record();
+  const std::optional<steady_time> begun = begin("run");
+  if (!begun) return;
+  begun_ = *begun;
   if (auto ok = try_start(); !ok) fail(ok.error());
 }
 
 result<void> Session::body::try_start() {
   auto e = std::make_unique<engine>();
-  auto lifeline = process::lifeline::create();
-  if (!lifeline) return tl::unexpected(std::move(lifeline.error()));
-  e->lifeline = std::move(*lifeline);
-  auto memory = arena::arena::create();
-  if (!memory) return tl::unexpected(std::move(memory.error()));
-  e->memory = std::make_shared<arena::arena>(std::move(*memory));
   const std::uint32_t places = settings_.loader.limits.max + 1;  // one extra for the sacrificial worker
-  auto flights = arena::flight_recorders::create(places + 1);    // and one for the owner's process
-  if (!flights) return tl::unexpected(std::move(flights.error()));
-  e->flights = std::make_shared<arena::flight_recorders>(std::move(*flights));
+  if (auto ok = e->create_shared(places + 1); !ok) return ok;    // and a recorder for the owner's process
   // In a group the others have to hear of a failure: then the actors start nevertheless.
   std::optional<failure> trouble = options_.cannot_begin;
   auto dataset = trouble ? result<std::optional<prepared_dataset>>() : prepare(settings_);
@@ -133,14 +114,11 @@ result<void> Session::body::try_start() {
   }
 
   const std::uint32_t begun_with = workers_;
-  session::on_a_fresh_thread([&] {
-    e->settings = std::make_unique<protocol::actor_settings>(actor_threads);
-    e->system = std::make_unique<caf::actor_system>(*e->settings);
-    e->io = std::make_unique<process::io_thread>();
+  host::on_a_fresh_thread([&] {
+    e->create_threads();
     spawn_actors(*e);
   });
-  if (options_.control_socket) open_control_socket(*e);
-  if (!settings_.metrics.listen.empty()) open_metrics(*e);
+  open_sockets(*e);
   if (!has_keeper()) {
     home_->open(
         e->device,
@@ -149,7 +127,6 @@ result<void> Session::body::try_start() {
         },
         settings_.gpu.buffers);
   }
-  watch_progress(*e);
   if (!trouble) caf::anon_send(e->owner, gpu_owner::open_device{});
   const std::lock_guard hold(mutex_);
   engine_ = std::move(e);
@@ -165,18 +142,16 @@ result<void> Session::body::try_start() {
 /// which is told of it here, may fail in turn before the consumer has been told.
 void Session::body::fail(const failure& why) {
   if (!board_.ended(run_outcome::failed, why, now())) return;
-  tell(session::event_of(event_kind::run_failed, why.message));
+  tell(host::event_of(event_kind::run_failed, why.message));
   // Before the consumer wakes up and stops the session, which would stop the group.
   tell_group_of_failure(why.message);
   consumer_->fail(why);
   cursor_.give_up();
-  const std::lock_guard hold(mutex_);
-  if (engine_ && engine_->supervisor)
-    caf::anon_send(engine_->supervisor, supervisor::close_pool{supervision::shares_of(end_of_dropped).items});
+  close_workers(supervision::shares_of(host::end_of_dropped).items);
 }
 
 void Session::body::stop(std::optional<std::chrono::milliseconds> at_most) noexcept {
-  if (board_.stopping()) tell(session::event_of(event_kind::stopping, "the session was told to stop"));
+  if (board_.stopping()) tell(host::event_of(event_kind::stopping, "the session was told to stop"));
   if (!at_most && ask_group_to_stop()) return;  // and end with it
   end_within(at_most);
 }
@@ -186,62 +161,32 @@ void Session::body::end_within(std::optional<std::chrono::milliseconds> at_most)
   ending_.stop(at_most);  // before the consumer wakes up and asks for the reason
   consumer_->stop();
   cursor_.give_up();
+  const supervision::shutdown_shares shares = ending_.shares();
+  close_workers(shares.items);
   const std::lock_guard hold(mutex_);
   if (!engine_) return;
-  const supervision::shutdown_shares shares = ending_.shares();
-  caf::anon_send(engine_->supervisor, supervisor::close_pool{shares.items});
   // An owner that was asked earlier now has less time.
   if (const auto whole = ending_.owner_was_told())
     caf::anon_send(engine_->owner, gpu_owner::close_device{*whole, false, shares.owner});
 }
 
-void Session::body::pause(bool paused) {
-  if (board_.paused(paused)) {
-    tell(paused ? session::event_of(event_kind::paused, "no new work is handed out")
-                : session::event_of(event_kind::resumed, "work is handed out again"));
-  }
-  const std::lock_guard hold(mutex_);
-  if (engine_) caf::anon_send(engine_->scheduler, scheduler::pause_stream{paused});
+void Session::body::pause_scheduler(bool paused) {
+  caf::anon_send(engine_->scheduler, scheduler::pause_stream{paused});
 }
 
-void Session::body::scale(std::uint32_t workers) {
-  const std::uint32_t most = settings_.loader.limits.max;
-  if (workers < 1 || workers > most) {
-    throw error({errc::usage,
-                 fmt::format("{} workers: the number must be 1 to {} ([loader.limits] max)", workers, most),
-                 0});
-  }
-  const auto there = static_cast<std::uint32_t>(board_.status().workers.size());
-  {
-    const std::lock_guard hold(mutex_);
-    // Places that have been used keep their memory.
-    if (const auto transfer = cursor_.transfer(); transfer && workers > there) {
-      const auto shape = value_or_throw(session::geometry_of(settings_, transfer->slot, most + 1));
-      value_or_throw(arena::check_memory(session::memory_need_of(settings_, shape, workers - there),
-                                         arena::memory_limits()));
-    }
-    workers_ = workers;
-    if (engine_) caf::anon_send(engine_->supervisor, supervisor::scale_pool{workers});
-  }
-  board_.configured(workers);
-  tell(session::event_of(event_kind::scaled, "scaled to " + counted(workers, "worker")));
-}
-
-void Session::body::restart(std::uint32_t worker) {
-  session::check_worker(board_.status(), worker);
-  const std::lock_guard hold(mutex_);
-  if (engine_) caf::anon_send(engine_->supervisor, supervisor::restart_worker{worker});
-}
-
-void Session::body::drain(std::uint32_t worker) {
-  session::check_worker(board_.status(), worker);
-  const std::lock_guard hold(mutex_);
-  if (engine_) caf::anon_send(engine_->supervisor, supervisor::drain_worker{worker});
+/// Before the dataset has been described, its slots have no size yet.
+result<void> Session::body::check_room(std::uint32_t more_workers) const {
+  const auto transfer = cursor_.transfer();
+  if (!transfer) return {};
+  const auto shape = session::geometry_of(settings_, transfer->slot, settings_.loader.limits.max + 1);
+  if (!shape) return tl::unexpected(shape.error());
+  return arena::check_memory(session::memory_need_of(settings_, *shape, more_workers),
+                             arena::memory_limits());
 }
 
 bool Session::body::lift_quarantine(std::uint64_t sample, bool for_good) {
   // A sample that retry has lifted for this run stays in the file until it is released.
-  using session::quarantine_standing;
+  using host::quarantine_standing;
   const quarantine_standing was = board_.lift_quarantine(sample, for_good);
   if (was == quarantine_standing::none || (was == quarantine_standing::lifted && !for_good)) return false;
   const std::lock_guard hold(mutex_);
@@ -254,12 +199,7 @@ bool Session::body::lift_quarantine(std::uint64_t sample, bool for_good) {
 
 /// Waits until the workers are gone or their share of the time has passed.
 void Session::body::wait_for_pool() {
-  {
-    const std::lock_guard hold(mutex_);
-    if (!engine_) return;
-    caf::anon_send(engine_->supervisor, supervisor::close_pool{ending_.shares().items});
-  }
-  ending_.wait_for_pool();
+  if (close_workers(ending_.shares().items)) ending_.wait_for_pool();
 }
 
 /// Waits until the owner's process has let its sink finish and is gone, or its share of the time has passed.
@@ -311,13 +251,13 @@ void Session::body::close() noexcept {
     const std::lock_guard hold(mutex_);
     gone = std::move(engine_);
   }
-  session::on_a_fresh_thread([&] { gone.reset(); });
+  host::on_a_fresh_thread([&] { gone.reset(); });
 }
 
 void Session::body::tell_ended(run_outcome how) {
   tell(how == run_outcome::finished
-           ? session::event_of(event_kind::run_finished, "everything that was asked for has been delivered")
-           : session::event_of(event_kind::run_stopped, "the run was stopped"));
+           ? host::event_of(event_kind::run_finished, "everything that was asked for has been delivered")
+           : host::event_of(event_kind::run_stopped, "the run was stopped"));
 }
 
 /// Call with mutex_ held, so that the scheduler cannot be ended before it gets the request.
@@ -363,12 +303,6 @@ schedule::stream_state Session::body::state_before_the_stream() const {
   const bool described = engine_ && engine_->dataset;
   beginning.identity = session::identity_of(settings_, described ? &engine_->dataset->description : nullptr);
   return beginning;
-}
-
-session_status Session::body::status() const {
-  session_status known = board_.status();
-  const std::lock_guard hold(mutex_);
-  return engine_ ? session::look_closer(std::move(known), *engine_->flights, now()) : known;
 }
 
 run_report Session::body::report() {

@@ -1,8 +1,8 @@
 #include "actors/gpu_owner/gpu_owner.hpp"
+#include "actors/host/worker_rules.hpp"
 #include "actors/session/news_of_actors.hpp"
-#include "actors/session/pipeline_view.hpp"
 #include "actors/session/session_body.hpp"
-#include "actors/session/wiring.hpp"
+#include "actors/supervisor/owner_rules.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/process/crash_notes.hpp"
 #include "runtime/process/process_facts.hpp"
@@ -82,11 +82,11 @@ void Session::body::spawn_scheduler(engine& e) {
 void Session::body::spawn_supervisor(engine& e) {
   e.processes = std::make_shared<supervisor::worker_processes>(
       *e.io,
-      session::program_of_workers(settings_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(),
+      host::program_of_workers(settings_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(),
                                               e.dataset ? e.dataset->index.get() : -1}));
   e.supervisor = supervisor::spawn_supervisor(
       *e.system,
-      {session::supervisor_settings_of(settings_, workers_), e.processes, e.flights, e.leases, e.news.get()});
+      {host::supervisor_settings_of(settings_, workers_), e.processes, e.flights, e.leases, this});
   e.reports = std::make_unique<scheduler::report_forwarder>(e.scheduler);
   e.processes->report_to({e.supervisor, e.reports.get(), &logs_});
 }
@@ -114,61 +114,28 @@ void Session::body::restart_owner(engine& e) {
   caf::anon_send(e.keeper, supervisor::restart_owner{});
 }
 
-void Session::body::open_record() {
-  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_, options_.ends);
-  controls.status = [this] { return status(); };
-  controls.workers_max = settings_.loader.limits.max;
-  record_ = std::make_unique<session::record_keeper>(session::record_source{
-      settings_.name, settings_.loader.limits.max, false, session::rank_named(settings_.name), journal_,
-      session::make_request_handler(std::move(controls))});
-}
-
-void Session::body::stop_readers() {
-  using namespace std::chrono_literals;
-  constexpr auto patience_with_callbacks = 200ms;  // to deliver the queued events
-  if (listener_) listener_->stop(patience_with_callbacks);
-  if (record_) record_->stop();
-}
-
-void Session::body::open_control_socket(engine& e) {
-  engine* const all = &e;
-  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_, options_.ends);
-  controls.status = [this, all] { return session::look_closer(board_.status(), *all->flights, now()); };
-  controls.progress = [this, all] { return progress_now(*all); };
+void Session::body::add_verbs(host::session_controls& controls, run::engine& of_run) {
+  auto& e = static_cast<engine&>(of_run);
   controls.times = times_;
-  if (e.keeper) controls.restart_owner = [this, all] { restart_owner(*all); };
+  if (e.keeper) controls.restart_owner = [this, &e] { restart_owner(e); };
   controls.lift_quarantine = [this](std::uint64_t sample, bool for_good) {
     return lift_quarantine(sample, for_good);
   };
-  controls.workers_max = settings_.loader.limits.max;
-  session::open_control_socket(*e.io, settings_.name, std::move(controls), e.server);
 }
 
-void Session::body::open_metrics(engine& e) {
-  engine* const all = &e;
-  session::open_metrics(
-      *e.io, settings_.metrics.listen,
-      [this, all] {
-        telemetry::metrics_facts facts = board_.metrics(now());
-        facts.status = session::look_closer(std::move(facts.status), *all->flights, now());
-        facts.under_way = times_->under_way();
-        facts.stages = times_->histograms();
-        return facts;
-      },
-      e.metrics);
+void Session::body::add_to_metrics(telemetry::metrics_facts& facts) const {
+  facts.under_way = times_->under_way();
+  facts.stages = times_->histograms();
 }
 
-/// Also stops the progress check. Any thread but the io thread.
-void Session::body::close_sockets(engine& e) {
-  std::promise<void> closed;
-  boost::asio::post(e.io->context(), [&] {
-    e.server.reset();
-    e.metrics.reset();
-    e.progress.reset();
-    board_.stalled(std::nullopt);  // no batch is due any more
-    closed.set_value();
-  });
-  closed.get_future().wait();
+void Session::body::add_to_progress(supervision::progress_facts& facts, const run::engine& e) const {
+  facts.under_way = times_->under_way();
+  facts.released = times_->released();
+  facts.buffers = settings_.gpu.buffers;
+  facts.owner_start_deadline = supervisor::owner_start_deadline;
+  facts.consumer_waits = taking_;
+  facts.owner_is_elsewhere = has_keeper();
+  facts.standing = host::standing_of(facts.status, *e.flights);
 }
 
 /// Without workers there are no further uploads.

@@ -1,6 +1,6 @@
 // Requests on the control socket: any JSON gets an answer that is a result object, and only well-formed
 // orders reach the session.
-#include "actors/session/control_verbs.hpp"
+#include "actors/host/control_verbs.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 
 #include <nlohmann/json.hpp>
@@ -28,8 +28,8 @@ const process::log_book& some_log() {
   return *book;
 }
 
-session::session_controls controls() {
-  session::session_controls c;
+host::session_controls controls() {
+  host::session_controls c;
   c.status = [] {
     session_status s;
     s.session = "fuzz";
@@ -58,7 +58,7 @@ session::session_controls controls() {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const control::request_handler handle = session::make_request_handler(controls());
+  static const control::request_handler handle = host::make_request_handler(controls());
   const json request = json::parse(data, data + size, nullptr, false);
   if (request.is_discarded() || !request.is_object()) return 0;  // the server refuses it before the verbs
   for (const bool last_call : {false, true}) {

@@ -1,7 +1,7 @@
-#include "actors/session/control_verbs.hpp"
+#include "actors/host/control_verbs.hpp"
 
-#include "actors/session/log_verb.hpp"
-#include "actors/session/pipeline_view.hpp"
+#include "actors/host/log_verb.hpp"
+#include "actors/host/pipeline_view.hpp"
 #include "runtime/telemetry/report_json.hpp"
 
 #include <fmt/core.h>
@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-namespace penstock::session {
+namespace penstock::host {
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -213,4 +213,4 @@ control::request_handler make_request_handler(session_controls controls) {
   };
 }
 
-}  // namespace penstock::session
+}  // namespace penstock::host

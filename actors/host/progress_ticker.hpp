@@ -2,7 +2,7 @@
 // the session's io thread: construct it on any thread, destroy it on that one.
 #pragma once
 
-#include "actors/session/board.hpp"
+#include "actors/host/board.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/process/ticker.hpp"
 #include "runtime/supervision/progress_watch.hpp"
@@ -16,7 +16,7 @@
 #include <string>
 #include <string_view>
 
-namespace penstock::session {
+namespace penstock::host {
 
 /// Where threads that have spent a long time on one sample are waiting. Reads a few small files in /proc per
 /// thread; none of these reads blocks on the process.
@@ -50,4 +50,4 @@ class progress_ticker {
   process::ticker ticker_;  // last: its callback uses the other members
 };
 
-}  // namespace penstock::session
+}  // namespace penstock::host

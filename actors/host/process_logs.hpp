@@ -6,7 +6,7 @@
 #include "actors/protocol/local/news.hpp"
 #include "runtime/process/log_book.hpp"
 
-namespace penstock::session {
+namespace penstock::host {
 
 class process_logs final : public supervisor::output_listener {
  public:
@@ -22,4 +22,4 @@ class process_logs final : public supervisor::output_listener {
   process::log_book book_;
 };
 
-}  // namespace penstock::session
+}  // namespace penstock::host

@@ -1,10 +1,10 @@
-#include "actors/session/board.hpp"
+#include "actors/host/board.hpp"
 
 #include <unistd.h>
 
 #include <algorithm>
 
-namespace penstock::session {
+namespace penstock::host {
 namespace {
 
 constexpr std::size_t deaths_kept = 1000;
@@ -312,4 +312,4 @@ run_report board::report(const std::vector<schedule::epoch_account>& accounts, s
   return r;
 }
 
-}  // namespace penstock::session
+}  // namespace penstock::host

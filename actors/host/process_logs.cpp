@@ -1,4 +1,4 @@
-#include "actors/session/process_logs.hpp"
+#include "actors/host/process_logs.hpp"
 
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
@@ -7,7 +7,7 @@
 
 #include <chrono>
 
-namespace penstock::session {
+namespace penstock::host {
 namespace {
 
 // A line of the session's own log must fit one atomic write to a pipe; see log.cpp.
@@ -39,4 +39,4 @@ void process_logs::ended(const std::string& source) {
   tell_dropped(source, book_.ended(source));
 }
 
-}  // namespace penstock::session
+}  // namespace penstock::host

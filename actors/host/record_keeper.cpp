@@ -1,4 +1,4 @@
-#include "actors/session/record_keeper.hpp"
+#include "actors/host/record_keeper.hpp"
 
 #include "runtime/base/log.hpp"
 #include "runtime/base/signals.hpp"
@@ -14,7 +14,7 @@
 #include <mutex>
 #include <optional>
 
-namespace penstock::session {
+namespace penstock::host {
 namespace {
 
 using namespace std::chrono_literals;
@@ -232,4 +232,4 @@ void record_keeper::stop() noexcept {
   }
 }
 
-}  // namespace penstock::session
+}  // namespace penstock::host

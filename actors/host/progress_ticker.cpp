@@ -1,12 +1,12 @@
-#include "actors/session/progress_ticker.hpp"
+#include "actors/host/progress_ticker.hpp"
 
-#include "actors/session/session_events.hpp"
+#include "actors/host/run_events.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/process/process_facts.hpp"
 
 #include <utility>
 
-namespace penstock::session {
+namespace penstock::host {
 namespace {
 
 using namespace std::chrono_literals;
@@ -57,4 +57,4 @@ void progress_ticker::look() {
   tell_(news, watch_.stalled(), stood, meter_.per_second());
 }
 
-}  // namespace penstock::session
+}  // namespace penstock::host

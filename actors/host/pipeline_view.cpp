@@ -1,4 +1,4 @@
-#include "actors/session/pipeline_view.hpp"
+#include "actors/host/pipeline_view.hpp"
 
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-namespace penstock::session {
+namespace penstock::host {
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -71,4 +71,4 @@ json passages_as_json(const batch_times& times, std::uint64_t after, std::size_t
       {"batches", std::move(batches)}, {"last", last}, {"newest", times.released()}, {"now_ns", as_ns(now)}};
 }
 
-}  // namespace penstock::session
+}  // namespace penstock::host

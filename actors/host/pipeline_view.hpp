@@ -10,7 +10,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-namespace penstock::session {
+namespace penstock::host {
 
 /// Updates the workers' state from their flight recorders; the board has it only as of the supervisor's last
 /// poll.
@@ -25,4 +25,4 @@ namespace penstock::session {
 [[nodiscard]] nlohmann::ordered_json passages_as_json(const batch_times& times, std::uint64_t after,
                                                       std::size_t limit, steady_time now);
 
-}  // namespace penstock::session
+}  // namespace penstock::host

@@ -4,7 +4,7 @@
 #include "runtime/control/control_server.hpp"
 #include "runtime/process/log_book.hpp"
 
-namespace penstock::session {
+namespace penstock::host {
 
 /// {"target": "worker/3"|"gpu"|"workers"|"all", "previous": bool, "tail": N, "follow": bool, "after": {...}}
 /// -> {"lines": [{"source", "incarnation", "number", "time", "text", "dropped"}], "seen": {...}}.
@@ -13,4 +13,4 @@ namespace penstock::session {
 [[nodiscard]] control::answer answer_logs(const nlohmann::ordered_json& request, bool last_call,
                                           const process::log_book& book);
 
-}  // namespace penstock::session
+}  // namespace penstock::host

@@ -1,5 +1,5 @@
 // What `top` and `describe` show of a running session, from made-up facts.
-#include "actors/session/pipeline_view.hpp"
+#include "actors/host/pipeline_view.hpp"
 
 #include "runtime/supervision/progress_watch.hpp"
 #include "tests/runtime/supervision/progress_facts.hpp"
@@ -26,7 +26,7 @@ TEST_CASE("top and a stall name the same one") {
   watch.look(start, f);
   watch.look(start + 5s, f);
   REQUIRE(watch.stalled());
-  const auto answer = session::pipeline_as_json(f, 0, start);
+  const auto answer = host::pipeline_as_json(f, 0, start);
   CHECK("waiting for " + answer.at("waits_for").get<std::string>() == watch.stalled()->text);
   CHECK(answer.at("waits_for_worker").is_null() != watch.stalled()->worker.has_value());
 }

@@ -22,7 +22,7 @@
 #include <string>
 #include <thread>
 
-namespace penstock::session {
+namespace penstock::host {
 
 struct record_source {
   std::string session;
@@ -52,4 +52,4 @@ class record_keeper {
   std::thread thread_;
 };
 
-}  // namespace penstock::session
+}  // namespace penstock::host

@@ -1,11 +1,11 @@
-#include "actors/session/log_verb.hpp"
+#include "actors/host/log_verb.hpp"
 
 #include "runtime/base/text.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-namespace penstock::session {
+namespace penstock::host {
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -60,4 +60,4 @@ control::answer answer_logs(const json& request, bool last_call, const process::
   return control::good_answer({{"lines", std::move(lines)}, {"seen", found.seen}});
 }
 
-}  // namespace penstock::session
+}  // namespace penstock::host

@@ -1,4 +1,4 @@
-#include "actors/session/session_events.hpp"
+#include "actors/host/run_events.hpp"
 
 #include "actors/supervisor/death_record.hpp"
 #include "runtime/base/counted.hpp"
@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace penstock::session {
+namespace penstock::host {
 namespace {
 
 std::string sample_text(std::uint64_t sample, const std::string& name) {
@@ -158,4 +158,4 @@ std::vector<event> worker_watch::look(const std::vector<worker_status>& workers,
   return news;
 }
 
-}  // namespace penstock::session
+}  // namespace penstock::host

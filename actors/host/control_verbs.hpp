@@ -11,7 +11,7 @@
 
 #include <functional>
 
-namespace penstock::session {
+namespace penstock::host {
 
 /// The operations on a session that the verbs need. Called on the io thread; none waits for an actor.
 struct session_controls {
@@ -39,4 +39,4 @@ struct session_controls {
 
 [[nodiscard]] control::request_handler make_request_handler(session_controls controls);
 
-}  // namespace penstock::session
+}  // namespace penstock::host

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <set>
 
-namespace penstock::session {
+namespace penstock::host {
 
 enum class quarantine_standing : std::uint8_t {
   none,  ///< never quarantined, or released
@@ -95,4 +95,4 @@ class board {
   bool stopping_ = false;
 };
 
-}  // namespace penstock::session
+}  // namespace penstock::host

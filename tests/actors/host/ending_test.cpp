@@ -1,11 +1,11 @@
 // The end of a session: a wait for a part lasts at most its share of the time.
-#include "actors/session/ending.hpp"
+#include "actors/host/ending.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
 #include <thread>
 
-using namespace penstock::session;
+using namespace penstock::host;
 using namespace std::chrono_literals;
 
 TEST_CASE("a session begins once, and not after it was stopped") {

@@ -1,8 +1,8 @@
 // The contents of a session's record at each moment, with a made-up session.
-#include "actors/session/record_keeper.hpp"
+#include "actors/host/record_keeper.hpp"
 
-#include "actors/session/control_verbs.hpp"
-#include "actors/session/session_events.hpp"
+#include "actors/host/control_verbs.hpp"
+#include "actors/host/run_events.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
@@ -32,8 +32,8 @@ struct made_up {
   made_up(const made_up&) = delete;
   made_up& operator=(const made_up&) = delete;
 
-  session::record_source source(std::size_t bytes_max = control::record_bytes_max) {
-    session::session_controls controls;
+  host::record_source source(std::size_t bytes_max = control::record_bytes_max) {
+    host::session_controls controls;
     controls.status = [this] {
       session_status s;
       s.session = "photos";
@@ -44,10 +44,10 @@ struct made_up {
       return journal->events_after(after, limit);
     };
     controls.logs = &logs;
-    return {"photos", 8, false, std::nullopt, journal, session::make_request_handler(std::move(controls)),
+    return {"photos", 8, false, std::nullopt, journal, host::make_request_handler(std::move(controls)),
             bytes_max};
   }
-  void tell(const std::string& text) { journal->note(session::event_of(event_kind::scaled, text)); }
+  void tell(const std::string& text) { journal->note(host::event_of(event_kind::scaled, text)); }
   void write(const std::string& text) {
     logs.wrote("worker/0", 1, text, std::chrono::steady_clock::now(), 0);
   }
@@ -84,7 +84,7 @@ struct made_up {
 
 TEST_CASE("events are in the record while the session runs; its status and output soon after") {
   made_up s;
-  session::record_keeper keeper(s.source());
+  host::record_keeper keeper(s.source());
   s.tell("one");
   s.write("a line");
   CHECK(made_up::soon([] { return made_up::lines("event").size() == 1; }));
@@ -96,7 +96,7 @@ TEST_CASE("events are in the record while the session runs; its status and outpu
 
 TEST_CASE("the end writes everything that happened until then, once") {
   made_up s;
-  session::record_keeper keeper(s.source());
+  host::record_keeper keeper(s.source());
   for (int i = 0; i < 700; ++i) s.tell(std::to_string(i));  // more than one answer holds
   s.write("the last line");
   s.delivered = 17;
@@ -114,7 +114,7 @@ TEST_CASE("the end writes everything that happened until then, once") {
 TEST_CASE("a record that grows too large is rewritten with the newest of everything") {
   constexpr std::size_t limit = 256 * 1024;
   made_up s;
-  session::record_keeper keeper(s.source(limit));
+  host::record_keeper keeper(s.source(limit));
   std::uintmax_t largest = 0;
   for (int i = 0; i < 4000; ++i) {
     s.tell(std::to_string(i) + std::string(400, 'x'));
@@ -139,7 +139,7 @@ TEST_CASE("a record that grows too large is rewritten with the newest of everyth
 TEST_CASE("a session whose folder cannot be written runs without a record") {
   made_up s;
   ::setenv("XDG_RUNTIME_DIR", "/nonexistent", 1);
-  session::record_keeper keeper(s.source());
+  host::record_keeper keeper(s.source());
   s.tell("one");
   keeper.stop();
   CHECK(control::find_records().empty());

@@ -10,7 +10,7 @@
 #include <map>
 #include <vector>
 
-namespace penstock::session {
+namespace penstock::host {
 
 [[nodiscard]] event event_of(event_kind kind, std::string text);
 [[nodiscard]] event event_of(const death_report& death);
@@ -37,4 +37,4 @@ class worker_watch {
   bool degraded_ = false;
 };
 
-}  // namespace penstock::session
+}  // namespace penstock::host

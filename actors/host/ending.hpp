@@ -10,7 +10,7 @@
 #include <mutex>
 #include <optional>
 
-namespace penstock::session {
+namespace penstock::host {
 
 class ending {
  public:
@@ -63,4 +63,4 @@ class ending {
   bool limited_ = false;  // a stop() has set a limit
 };
 
-}  // namespace penstock::session
+}  // namespace penstock::host

@@ -1,11 +1,11 @@
-#include "actors/session/ending.hpp"
+#include "actors/host/ending.hpp"
 
 #include "runtime/base/patient_deadline.hpp"
 
 #include <algorithm>
 #include <utility>
 
-namespace penstock::session {
+namespace penstock::host {
 namespace {
 
 constexpr nanoseconds looked_at_every = std::chrono::milliseconds(100);
@@ -108,4 +108,4 @@ void ending::wait_for(const bool& gone, nanoseconds supervision::shutdown_shares
   }
 }
 
-}  // namespace penstock::session
+}  // namespace penstock::host

@@ -1,0 +1,287 @@
+#include "actors/host/run.hpp"
+
+#include "actors/host/fresh_thread.hpp"
+#include "actors/host/pipeline_view.hpp"
+#include "actors/host/worker_rules.hpp"
+#include "actors/protocol/log_level.hpp"
+#include "runtime/base/counted.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/signals.hpp"
+#include "runtime/group/launcher_environment.hpp"
+#include "runtime/group/rank_files.hpp"
+#include "runtime/group/this_process.hpp"
+
+#include <boost/asio/post.hpp>
+#include <caf/actor_system.hpp>
+#include <caf/send.hpp>
+#include <unistd.h>
+
+#include <future>
+
+namespace penstock::host {
+namespace {
+
+using namespace std::chrono_literals;
+
+// For the supervisor and the scheduler. Actors that may block have their own threads.
+constexpr std::size_t actor_threads = 2;
+constexpr auto patience_with_callbacks = 200ms;  // to deliver the events still queued
+
+/// The rank of a session with this name. Also set for a session that does not join: a rank that delivers the
+/// rest of its group is one.
+std::optional<control::rank_note> rank_named(const std::string& name) {
+  const auto place = group::place_in(group::variable_of_this_process).value_or(std::nullopt);
+  if (!place) return std::nullopt;
+  const std::string suffix = group::with_rank("", place->rank);
+  if (!name.ends_with(suffix)) return std::nullopt;
+  return control::rank_note{place->job, name.substr(0, name.size() - suffix.size()), place->rank};
+}
+
+/// What ends together with this run, for the answers of its verbs. A launcher that has exited no longer counts.
+std::function<const char*()> end_of(session_scope scope) {
+  return [scope, parent = ::getppid()] {
+    if (scope == session_scope::parent && ::getppid() == parent) return "parent";
+    return scope == session_scope::session ? "session" : "process";
+  };
+}
+
+}  // namespace
+
+// ---- the engine -------------------------------------------------------------------------------------------
+
+result<void> run::engine::create_shared(std::uint32_t recorders) {
+  auto created_lifeline = process::lifeline::create();
+  if (!created_lifeline) return tl::unexpected(std::move(created_lifeline.error()));
+  lifeline = std::move(*created_lifeline);
+  auto created_memory = arena::arena::create();
+  if (!created_memory) return tl::unexpected(std::move(created_memory.error()));
+  memory = std::make_shared<arena::arena>(std::move(*created_memory));
+  auto created_flights = arena::flight_recorders::create(recorders);
+  if (!created_flights) return tl::unexpected(std::move(created_flights.error()));
+  flights = std::make_shared<arena::flight_recorders>(std::move(*created_flights));
+  return {};
+}
+
+void run::engine::create_threads() {
+  settings = std::make_unique<protocol::actor_settings>(actor_threads);
+  system = std::make_unique<caf::actor_system>(*settings);
+  io = std::make_unique<process::io_thread>();
+}
+
+// ---- start and end ----------------------------------------------------------------------------------------
+
+run::run(config settings, run_kind kind)
+    : settings_(std::move(settings)),
+      kind_(std::move(kind)),
+      workers_(workers_of(settings_)),
+      board_(settings_.name, std::string(kind_.placement(settings_))),
+      ending_(settings_.supervisor.shutdown) {
+  board_.configured(workers_);
+  log::set_level(as_log_level(settings_.log.level));
+}
+
+run::~run() = default;
+
+std::optional<steady_time> run::begin(std::string_view what) {
+  if (!ending_.begin()) return std::nullopt;
+  const steady_time begun = now();
+  board_.begun(begun);
+  tell(event_of(event_kind::run_started,
+                fmt::format("the {} starts with {}", what, counted(workers_.load(), "worker"))));
+  if (kind_.on_event) {
+    const all_signals_blocked quiet;
+    listener_ = std::make_unique<telemetry::event_caller>(journal_, kind_.on_event);
+  }
+  if (kind_.control_socket && settings_.log.record) open_record();
+  return begun;
+}
+
+void run::open_sockets(engine& e) {
+  if (kind_.control_socket) open_control_socket(e);
+  if (!settings_.metrics.listen.empty()) open_metrics(e);
+  watch_progress(e);
+}
+
+void run::close_sockets(engine& e) {
+  std::promise<void> closed;
+  boost::asio::post(e.io->context(), [&] {
+    e.server.reset();
+    e.metrics.reset();
+    e.progress.reset();
+    board_.stalled(std::nullopt);  // nothing is due any more
+    closed.set_value();
+  });
+  closed.get_future().wait();
+}
+
+void run::stop_readers() {
+  if (listener_) listener_->stop(patience_with_callbacks);
+  if (record_) record_->stop();
+}
+
+bool run::close_workers(nanoseconds at_most) {
+  const std::lock_guard hold(mutex_);
+  const engine* e = running();
+  if (e == nullptr || !e->supervisor) return false;
+  caf::anon_send(e->supervisor, supervisor::close_pool{at_most});
+  return true;
+}
+
+// ---- commands ---------------------------------------------------------------------------------------------
+
+void run::pause(bool paused) {
+  if (board_.paused(paused)) {
+    tell(paused ? event_of(event_kind::paused, "no new work is handed out")
+                : event_of(event_kind::resumed, "work is handed out again"));
+  }
+  const std::lock_guard hold(mutex_);
+  if (running() != nullptr) pause_scheduler(paused);
+}
+
+void run::scale(std::uint32_t workers) {
+  check_workers(settings_, workers);
+  const auto there = static_cast<std::uint32_t>(board_.status().workers.size());
+  {
+    const std::lock_guard hold(mutex_);
+    // Places that have been used keep their memory.
+    if (workers > there) value_or_throw(check_room(workers - there));
+    workers_ = workers;
+    if (const engine* e = running()) caf::anon_send(e->supervisor, supervisor::scale_pool{workers});
+  }
+  board_.configured(workers);
+  tell(event_of(event_kind::scaled, "scaled to " + counted(workers, "worker")));
+}
+
+void run::restart(std::uint32_t worker) {
+  check_worker(board_.status(), worker);
+  const std::lock_guard hold(mutex_);
+  if (const engine* e = running()) caf::anon_send(e->supervisor, supervisor::restart_worker{worker});
+}
+
+void run::drain(std::uint32_t worker) {
+  check_worker(board_.status(), worker);
+  const std::lock_guard hold(mutex_);
+  if (const engine* e = running()) caf::anon_send(e->supervisor, supervisor::drain_worker{worker});
+}
+
+// ---- queries ----------------------------------------------------------------------------------------------
+
+session_status run::status() const {
+  session_status known = board_.status();
+  add_to_status(known);
+  const std::lock_guard hold(mutex_);
+  const engine* e = running();
+  return e != nullptr ? look_closer(std::move(known), *e->flights, now()) : known;
+}
+
+/// On the io thread, which must not wait for mutex_: e outlives its sockets.
+session_status run::status_of(const engine& e) const {
+  session_status known = board_.status();
+  add_to_status(known);
+  return look_closer(std::move(known), *e.flights, now());
+}
+
+supervision::progress_facts run::progress_of(const engine& e) const {
+  supervision::progress_facts facts;
+  facts.status = status_of(e);
+  facts.sacrificial_place = settings_.loader.limits.max;
+  facts.worker_start_deadline = settings_.loader.hang.start_deadline;
+  add_to_progress(facts, e);
+  return facts;
+}
+
+/// The verbs with the same meaning for every plug-in.
+session_controls run::controls() {
+  session_controls c;
+  c.ends = end_of(kind_.ends);
+  c.status = [this] { return status(); };
+  c.times = std::make_shared<batch_times>();
+  c.waited_seconds = [this] { return board_.waited_seconds(now()); };
+  c.events = [this](std::uint64_t after, std::size_t limit) { return journal_->events_after(after, limit); };
+  c.deaths = [this] { return board_.report({}, now()).deaths; };
+  c.owner_deaths = [this] { return board_.report({}, now()).owner_deaths; };
+  c.quarantine = [this] { return board_.report({}, now()).quarantine; };
+  c.lift_quarantine = [](std::uint64_t, bool) { return false; };
+  c.stop = [this](bool at_once) {
+    stop(at_once ? std::optional(std::chrono::milliseconds(0)) : std::nullopt);
+  };
+  c.pause = [this](bool paused) { pause(paused); };
+  c.scale = [this](std::uint32_t workers) { scale(workers); };
+  c.restart = [this](std::uint32_t worker) { restart(worker); };
+  c.drain = [this](std::uint32_t worker) { drain(worker); };
+  c.logs = &logs_.book();
+  c.workers_max = settings_.loader.limits.max;
+  return c;
+}
+
+// ---- sockets and record -----------------------------------------------------------------------------------
+
+void run::open_record() {
+  record_ = std::make_unique<record_keeper>(record_source{settings_.name, settings_.loader.limits.max,
+                                                          kind_.of_jobs, rank_named(settings_.name), journal_,
+                                                          make_request_handler(controls())});
+}
+
+/// The server is created, used and destroyed on the io thread. A socket that cannot be created is only a warning: the work does
+/// not depend on it.
+void run::open_control_socket(engine& e) {
+  const std::string& name = settings_.name;
+  auto bound = control::bind_session_socket(name, ::getpid(), rank_named(name));
+  if (!bound) {
+    log::warn("control", "{}; `penstock status` and the other verbs cannot reach this session",
+              bound.error().message);
+    return;
+  }
+  if (bound->renamed) {
+    log::debug("control", "another session named '{}' is running; this one is '{}'", name,
+               bound->path.stem().string());
+  }
+  session_controls answers = controls();
+  answers.status = [this, &e] { return status_of(e); };
+  answers.progress = [this, &e] { return progress_of(e); };
+  add_verbs(answers, e);
+  boost::asio::post(e.io->context(), [&e, answers = std::move(answers),
+                                      socket = std::make_shared<control::bound_socket>(std::move(*bound))] {
+    e.server = std::make_unique<control::control_server>(e.io->context(), std::move(*socket),
+                                                         make_request_handler(answers));
+  });
+}
+
+void run::open_metrics(engine& e) {
+  boost::asio::post(e.io->context(), [this, &e] {
+    auto opened = telemetry::metrics_server::open(e.io->context(), settings_.metrics.listen, [this, &e] {
+      telemetry::metrics_facts facts = board_.metrics(now());
+      facts.status = status_of(e);
+      add_to_metrics(facts);
+      return telemetry::metrics_text(facts, PENSTOCK_VERSION);
+    });
+    if (!opened) return log::warn("metrics", "{}; this session has no metrics", opened.error().message);
+    log::info("metrics", "http://{}/metrics", (*opened)->address());
+    e.metrics = std::move(*opened);
+  });
+}
+
+void run::watch_progress(engine& e) {
+  const auto tell_news = [this](supervision::progress_watch::news what,
+                                const std::optional<stall_report>& stalled, double stood,
+                                std::optional<double> rate) {
+    board_.measured(rate);
+    announce(what, stalled, stood, kind_.progresses, board_, [this](event said) { tell(std::move(said)); });
+  };
+  e.progress = std::make_unique<progress_ticker>(*e.io, [this, &e] { return progress_of(e); }, tell_news);
+}
+
+// ---- from the supervisor ----------------------------------------------------------------------------------
+
+void run::workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
+                          std::uint32_t restarts) {
+  board_.workers_changed(workers, degraded, started, restarts);
+  for (event& one : watch_.look(workers, degraded)) tell(std::move(one));
+}
+
+void run::worker_died(const death_report& death) {
+  board_.worker_died(death);
+  tell(event_of(death));
+}
+
+}  // namespace penstock::host

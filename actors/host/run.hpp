@@ -1,0 +1,146 @@
+// A run of worker processes, as sessions and pools host it: workers under a supervisor, the control socket, the metrics port, the
+// record, the events, and the commands that mean the same for both. Session::body and Pool::body derive from it and add what they
+// feed to the workers.
+//
+// Threads: commands and queries come from any thread. The supervisor calls its listener functions on its own, one at a time.
+#pragma once
+
+#include "actors/host/board.hpp"
+#include "actors/host/control_verbs.hpp"
+#include "actors/host/ending.hpp"
+#include "actors/host/process_logs.hpp"
+#include "actors/host/progress_ticker.hpp"
+#include "actors/host/record_keeper.hpp"
+#include "actors/host/run_events.hpp"
+#include "actors/protocol/actor_settings.hpp"
+#include "actors/protocol/local/actors.hpp"
+#include "actors/protocol/local/lease_counts.hpp"
+#include "actors/protocol/local/news.hpp"
+#include "actors/supervisor/worker_processes.hpp"
+#include "runtime/arena/arena.hpp"
+#include "runtime/base/home_process.hpp"
+#include "runtime/control/control_server.hpp"
+#include "runtime/process/io_thread.hpp"
+#include "runtime/process/lifeline.hpp"
+#include "runtime/telemetry/event_journal.hpp"
+#include "runtime/telemetry/metrics_server.hpp"
+
+#include <penstock/config.hpp>
+#include <penstock/session.hpp>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace penstock::host {
+
+/// The whole shutdown of a run that failed, or is destroyed without stop().
+inline constexpr std::chrono::milliseconds end_of_dropped{500};
+
+/// How a session and a pool differ in the eyes of their readers, and what their options have in common.
+struct run_kind {
+  std::string_view (*placement)(const config& settings) = nullptr;  ///< of the GPU owner: "process" or "embedded"
+  std::string_view progresses;                                      ///< "stream" or "pool": what stalls
+  bool of_jobs = false;                                             ///< a pool
+  bool control_socket = true;
+  session_scope ends = session_scope::session;
+  std::function<void(const event&)> on_event;
+};
+
+class run : public supervisor::supervisor_news {
+ public:
+  run(const run&) = delete;
+  run& operator=(const run&) = delete;
+
+  [[nodiscard]] const home_process& process() const noexcept { return process_; }
+  virtual void stop(std::optional<std::chrono::milliseconds> at_most) noexcept = 0;
+  void pause(bool paused);
+  void scale(std::uint32_t workers);
+  void restart(std::uint32_t worker);
+  void drain(std::uint32_t worker);
+  [[nodiscard]] session_status status() const;
+
+ protected:
+  // Everything that exists only while workers run, in the order of construction; destroyed in reverse. A plug-in's engine
+  // derives from it, so that its handles to actors, and the objects that these share, are destroyed before the actor system.
+  struct engine {
+    process::lifeline lifeline;
+    std::shared_ptr<arena::arena> memory;
+    std::shared_ptr<arena::flight_recorders> flights;
+    std::unique_ptr<protocol::actor_settings> settings;
+    std::unique_ptr<caf::actor_system> system;
+    std::unique_ptr<process::io_thread> io;
+    std::unique_ptr<control::control_server> server;
+    std::unique_ptr<telemetry::metrics_server> metrics;
+    std::unique_ptr<progress_ticker> progress;
+    std::shared_ptr<supervisor::worker_processes> processes;
+    supervisor::supervisor_actor supervisor;
+    std::shared_ptr<scheduler::lease_counts> leases;
+
+    /// The lifeline, the arena, and this number of flight recorders.
+    result<void> create_shared(std::uint32_t recorders);
+    /// The actor system and the io thread. On a fresh thread.
+    void create_threads();
+  };
+
+  [[nodiscard]] static steady_time now() { return std::chrono::steady_clock::now(); }
+
+  run(config settings, run_kind kind);
+  ~run();
+
+  /// Records and announces that the run starts, and opens its record. None: it started before, or was stopped before that.
+  std::optional<steady_time> begin(std::string_view what);
+  void tell(event what) { journal_->note(std::move(what)); }
+  /// The control socket, the metrics port and the watch for stalls.
+  void open_sockets(engine& e);
+  /// On any thread but the io thread.
+  void close_sockets(engine& e);
+  /// Stops the readers of the journal; all events have been noted.
+  void stop_readers();
+  /// Workers have this long to end. False: there are none.
+  bool close_workers(nanoseconds at_most);
+
+  void workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
+                       std::uint32_t restarts) override;
+  void worker_died(const death_report& death) override;
+  void pool_closed() override { ending_.pool_gone(); }
+
+  const home_process process_;
+  const config settings_;
+  const run_kind kind_;
+  std::atomic<std::uint32_t> workers_;  // the number wanted
+  board board_;
+  const std::shared_ptr<telemetry::event_journal> journal_ = std::make_shared<telemetry::event_journal>();
+  process_logs logs_;
+  ending ending_;             // the progress of the shutdown
+  mutable std::mutex mutex_;  // guards a plug-in's engine and the members below
+  std::unique_ptr<telemetry::event_caller> listener_;
+  std::unique_ptr<record_keeper> record_;
+
+ private:
+  // What a plug-in adds.
+  /// Null before the start and after the end. Called with mutex_ held, as the next two are.
+  [[nodiscard]] virtual engine* running() const = 0;
+  virtual void pause_scheduler(bool paused) = 0;
+  /// Refuses when memory does not suffice for so many workers more.
+  [[nodiscard]] virtual result<void> check_room(std::uint32_t more_workers) const = 0;
+  virtual void add_to_status(session_status& /*status*/) const {}
+  virtual void add_to_metrics(telemetry::metrics_facts& /*facts*/) const {}
+  virtual void add_to_progress(supervision::progress_facts& /*facts*/, const engine& /*e*/) const {}
+  virtual void add_verbs(session_controls& /*controls*/, engine& /*e*/) {}
+
+  [[nodiscard]] session_status status_of(const engine& e) const;
+  [[nodiscard]] supervision::progress_facts progress_of(const engine& e) const;
+  [[nodiscard]] session_controls controls();
+  void open_record();
+  void open_control_socket(engine& e);
+  void open_metrics(engine& e);
+  void watch_progress(engine& e);
+
+  worker_watch watch_;  // used only by the supervisor's calls
+};
+
+}  // namespace penstock::host

@@ -1,0 +1,60 @@
+#include "actors/host/worker_rules.hpp"
+
+#include "actors/protocol/config_bytes.hpp"
+#include "runtime/process/process_facts.hpp"
+
+#include <algorithm>
+
+namespace penstock::host {
+
+std::uint32_t workers_of(const config& settings) {
+  const std::uint32_t wanted = settings.loader.workers.value_or(process::usable_cores());
+  return std::clamp<std::uint32_t>(wanted, 1, settings.loader.limits.max);
+}
+
+supervisor::worker_program program_of_workers(const config& settings, const shared_descriptors& fds) {
+  supervisor::worker_program program;
+  program.command = settings.loader.command;
+  program.environment = supervisor::worker_environment(settings.loader.env);
+  program.lifeline = fds.lifeline;
+  program.arena = fds.arena;
+  program.flight = fds.flights;
+  program.index = fds.index;
+  return program;
+}
+
+supervisor::supervisor_settings supervisor_settings_of(const config& settings, std::uint32_t workers) {
+  const loader_config& l = settings.loader;
+  supervisor::supervisor_settings s;
+  s.rules.pool.restart = supervision::settings_of(l.restart);
+  s.rules.pool.workers = workers;
+  s.rules.pool.min_ready = l.limits.min;
+  // Slow-starting workers, such as those that import torch, do not count as too few while they start.
+  s.rules.pool.min_ready_within = std::max<nanoseconds>(s.rules.pool.min_ready_within, l.hang.start_deadline);
+  s.rules.pool.sacrificial_place = l.limits.max;
+  s.rules.pool.seed = settings.sampler.seed;
+  s.rules.clocks = {l.hang.start_deadline, l.hang.heartbeat_timeout, l.hang.item_timeout};
+  s.rules.memory_max_bytes = l.limits.memory.bytes;
+  s.rules.recycle_after_samples = l.limits.recycle_after_samples;
+  s.rules.exclusive = settings.gpu.exclusive;
+  s.slots_per_worker = l.slots_per_worker;
+  s.config = protocol::config_as_bytes(settings);
+  return s;
+}
+
+void check_worker(const session_status& status, std::uint32_t worker) {
+  if (std::ranges::find(status.workers, worker, &worker_status::id) != status.workers.end()) return;
+  throw error({errc::usage,
+               status.workers.empty() ? std::string("no worker has been started yet")
+                                      : fmt::format("there is no worker {}", worker),
+               0});
+}
+
+void check_workers(const config& settings, std::uint32_t workers) {
+  const std::uint32_t most = settings.loader.limits.max;
+  if (workers >= 1 && workers <= most) return;
+  throw error({errc::usage,
+               fmt::format("{} workers: the number must be 1 to {} ([loader.limits] max)", workers, most), 0});
+}
+
+}  // namespace penstock::host

@@ -1,0 +1,34 @@
+// From a config: how many workers run, which program, and the rules by which the supervisor replaces them.
+#pragma once
+
+#include "actors/supervisor/supervisor.hpp"
+#include "actors/supervisor/worker_processes.hpp"
+
+#include <penstock/config.hpp>
+#include <penstock/report.hpp>
+
+#include <cstdint>
+
+namespace penstock::host {
+
+/// The number of workers requested.
+[[nodiscard]] std::uint32_t workers_of(const config& settings);
+
+/// Descriptors that every worker inherits; -1: none.
+struct shared_descriptors {
+  int lifeline = -1;
+  int arena = -1;
+  int flights = -1;
+  int index = -1;
+};
+[[nodiscard]] supervisor::worker_program program_of_workers(const config& settings,
+                                                            const shared_descriptors& fds);
+[[nodiscard]] supervisor::supervisor_settings supervisor_settings_of(const config& settings,
+                                                                     std::uint32_t workers);
+
+/// Throws error (errc::usage) when there is no such worker.
+void check_worker(const session_status& status, std::uint32_t worker);
+/// Throws error (errc::usage) for fewer workers than one, or more than [loader.limits] max.
+void check_workers(const config& settings, std::uint32_t workers);
+
+}  // namespace penstock::host
