@@ -1,12 +1,10 @@
-// A device program for the ranks of a group: data-parallel softmax regression on a folder of images. Each
-// rank computes the gradient of its share of the samples. The sum over all ranks gives every rank the same
-// weights after each step. Kill a rank: the others go back to the last step that all have kept, the rank
-// restarts, and training continues.
+// A device program for the ranks of a group: data-parallel softmax regression on a folder of images. The sum of all
+// ranks' gradients gives every rank the same weights after each step. Kill a rank: the others go back to the last step
+// that all have kept, the rank restarts, and training continues.
 //
 //   penstock launch 07_softmax_ranks.toml --gpus all --sink plugin:./07_softmax_ranks.so
 //
-// SOFTMAX_CLASSES: the number of folders (16). SOFTMAX_LOG=DIR: each rank appends a line per step to
-// DIR/rank-R.txt.
+// SOFTMAX_CLASSES: the number of folders (16). SOFTMAX_LOG=DIR: each rank appends a line per step to DIR/rank-R.txt.
 #include "07_softmax.hpp"
 
 #include <penstock/device_program.hpp>
