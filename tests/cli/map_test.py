@@ -299,7 +299,7 @@ class FunctionTest(MapTest):
             return seen[-1] > 0 and len(set(seen[-8:])) == 1
 
         self.wait_until(moved_before, "the memory to be full", seconds=60)
-        self.assertLess(seen[-1], 40)
+        self.assertLess(seen[-1], 16 * 1024 * 1024 // 300_000)
         with open("/proc/%d/status" % process.pid) as status:
             most = int(status.read().split("VmHWM:")[1].split()[0])
         self.assertLess(most, 120_000)
