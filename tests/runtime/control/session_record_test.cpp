@@ -1,6 +1,7 @@
 #include "runtime/control/session_record.hpp"
 
 #include "runtime/control/socket_place.hpp"
+#include "tests/runtime/control/runtime_folder.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <fcntl.h>
@@ -13,28 +14,10 @@
 
 using namespace penstock;
 using namespace penstock::control;
+using penstock::testing::runtime_folder;
 using namespace std::chrono_literals;
 
 namespace {
-
-class runtime_folder {
- public:
-  runtime_folder() {
-    std::string name = "/tmp/penstock-records-XXXXXX";
-    ::mkdtemp(name.data());
-    path_ = name;
-    ::setenv("XDG_RUNTIME_DIR", name.c_str(), 1);
-  }
-  ~runtime_folder() {
-    ::unsetenv("XDG_RUNTIME_DIR");
-    std::filesystem::remove_all(path_);
-  }
-  runtime_folder(const runtime_folder&) = delete;
-  runtime_folder& operator=(const runtime_folder&) = delete;
-
- private:
-  std::filesystem::path path_;
-};
 
 // 2026-11-24 18:33:44.123 UTC
 const auto start = std::chrono::system_clock::time_point(1795545224123ms);
@@ -75,7 +58,7 @@ TEST_CASE("a torn last line is not read") {
   CHECK(read_record(record.path()).value() == std::vector<std::string>{"one"});
 }
 
-TEST_CASE("a rewritten record has the new lines under the same name, and goes on") {
+TEST_CASE("a rewritten record has the new lines under the same name, and takes more") {
   const runtime_folder here;
   session_record record = made("photos");
   REQUIRE(record.append("one\ntwo\n"));

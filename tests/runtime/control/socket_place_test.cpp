@@ -1,5 +1,7 @@
 #include "runtime/control/socket_place.hpp"
 
+#include "tests/runtime/control/runtime_folder.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -12,30 +14,7 @@
 
 using namespace penstock;
 using namespace penstock::control;
-
-namespace {
-
-/// A private folder for sockets.
-class runtime_folder {
- public:
-  runtime_folder() {
-    std::string name = "/tmp/penstock-sockets-XXXXXX";
-    ::mkdtemp(name.data());
-    path_ = name;
-    ::setenv("XDG_RUNTIME_DIR", name.c_str(), 1);
-  }
-  ~runtime_folder() {
-    ::unsetenv("XDG_RUNTIME_DIR");
-    std::filesystem::remove_all(path_);
-  }
-  runtime_folder(const runtime_folder&) = delete;
-  runtime_folder& operator=(const runtime_folder&) = delete;
-
- private:
-  std::filesystem::path path_;
-};
-
-}  // namespace
+using penstock::testing::runtime_folder;
 
 TEST_CASE("no session takes over the live socket of another one, however many of one name a process has") {
   const runtime_folder here;
