@@ -42,21 +42,18 @@ NOT_OURS = ("annotations", "dates_times", "industrial_language", "lexical_illusi
 # Lists of figures: there, a semicolon or a colon ends a sentence.
 LAB_NOTES = ("benchmarks.md",)
 
-# Text of others, shown as it is, and lists of rules that have a check of their own.
-EXEMPT = ("decisions/", "semantics", "source/", "config.md", "doctor.md", "reference/")
+# Text of others, shown as it is, and pages that are generated or written once.
+EXEMPT = ("decisions/", "source/", "config.md", "doctor.md", "reference/")
 
 
 def check_pages(stage, pages):
-    """One line for each fault of the pages (paths relative to `stage`). Each begins with its purpose; those of the rules may use two lines for it."""
+    """One line for each fault of the pages (paths relative to `stage`). Each begins with its purpose."""
     faults = []
     for page in pages:
         with open(os.path.join(stage, page), encoding="utf-8") as file:
             text = file.read()
-        if page.startswith(EXEMPT):
-            if not page.startswith("semantics"):
-                faults += [f"docs/{page}: {fault}" for fault in purpose_faults(text)]
-            continue
-        faults += [f"docs/{page}: {fault}" for fault in faults_of(text, page in LAB_NOTES)]
+        found = purpose_faults(text) if page.startswith(EXEMPT) else faults_of(text, page in LAB_NOTES)
+        faults += [f"docs/{page}: {fault}" for fault in found]
     return faults + proselint(stage, pages)
 
 
