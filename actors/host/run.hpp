@@ -125,7 +125,7 @@ class run : public supervisor::supervisor_news {
   /// Null before the start and after the end. Called with mutex_ held, as the next two are.
   [[nodiscard]] virtual engine* running() const = 0;
   virtual void pause_scheduler(bool paused) = 0;
-  /// Refuses when memory does not suffice for so many workers more.
+  /// Refuses if there is not enough memory for that many more workers.
   [[nodiscard]] virtual result<void> check_room(std::uint32_t more_workers) const = 0;
   virtual void add_to_status(session_status& /*status*/) const {}
   virtual void add_to_metrics(telemetry::metrics_facts& /*facts*/) const {}

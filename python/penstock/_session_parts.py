@@ -1,4 +1,4 @@
-"""What a Session offers beside its batches: orders to its workers, and its place in a group. Used by _session.py."""
+"""What a Session offers besides its batches: orders to its workers, and its place in a group. Used by _session.py."""
 
 from typing import TYPE_CHECKING, Optional
 

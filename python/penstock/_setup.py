@@ -1,5 +1,5 @@
-"""What every worker of a pool reads at its start: import path, initializer and its arguments; and what they write when that fails. Used by
-_pool.py; the worker side is in worker.py."""
+"""The file that every worker of a pool reads at its start: import path, initializer, arguments. Also reads the reports of workers whose
+initializer failed. Used by _pool.py; the worker side is in worker.py."""
 
 import os
 import pickle

@@ -130,7 +130,7 @@ map_result run_on(Pool& pool, const map_options& o, map_run& run, line_source& i
     pool.close();
     made.counts = run.counts();
     made.by_order = made.trouble && ending.by_order;
-    // By a signal, by an order, or because the pool failed; after the last line nobody was told.
+    // Ended early: by a signal, by an order, or because the pool failed. After the last line there is no error.
     if (!made.trouble && (made.counts.of(job_status::cancelled) > 0 || !run.has_read_all())) {
       made.trouble = pool.report().error;
       made.by_order = !made.trouble;
