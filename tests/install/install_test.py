@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import unittest
 
 BUILD = os.environ.get("PENSTOCK_BUILD", "")
@@ -174,6 +175,10 @@ class Version(unittest.TestCase):
             sections = re.findall(r"^## \[([^\]]+)\]", file.read(), re.M)
         self.assertEqual(sections[0], "Unreleased")
         self.assertEqual(sections[1:2], [VERSION])
+
+    def test_what_pip_reads_is_valid_toml(self):
+        with open(os.path.join(HERE, "..", "..", "pyproject.toml"), "rb") as file:
+            self.assertEqual(tomllib.load(file)["tool"]["scikit-build"]["cmake"]["define"]["PENSTOCK_PYTHON"], "ON")
 
     def test_no_file_repeats_the_version(self):
         top = os.path.join(HERE, "..", "..")
