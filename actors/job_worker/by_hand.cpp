@@ -1,8 +1,6 @@
 #include "actors/job_worker/by_hand.hpp"
 
-#include "actors/child/arguments.hpp"
 #include "actors/job_worker/thrown.hpp"
-#include "runtime/base/exit_codes.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/write_all.hpp"
 
@@ -18,11 +16,8 @@
 namespace penstock::job_worker {
 namespace {
 
-constexpr int exit_usage = 2;
-
-bool is_ours(std::string_view option) {
-  return option == "--run" || option == "--list" || option == "--help";
-}
+using child::complain;
+using child::exit_usage;
 
 /// A separate allocation of exactly the requested size, so that a sanitizer catches the first byte beyond it.
 class private_room final : public JobCall::room {
@@ -44,10 +39,6 @@ class private_room final : public JobCall::room {
  private:
   std::vector<std::byte> memory_;
 };
-
-void complain(std::string_view program, const std::string& what) {
-  fmt::print(stderr, "{}: {}\n", printable(program), printable(what));
-}
 
 result<std::vector<std::byte>> everything_from(int fd) {
   std::vector<std::byte> all;
@@ -75,6 +66,7 @@ int run(const std::vector<named_function>& functions, const std::string& name, s
                                   near.empty() ? "" : fmt::format(", is '{}' meant?", near)));
     return exit_usage;
   }
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // as in a worker that a pool starts
   // The function's own output must not end up in the result.
   const int out = ::dup(STDOUT_FILENO);
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
@@ -107,26 +99,17 @@ int run(const std::vector<named_function>& functions, const std::string& name, s
 
 result<by_hand_request> parse_by_hand(const std::vector<std::string>& arguments) {
   by_hand_request made;
-  child::argument_list left(arguments);
-  while (!left.done() && !is_ours(left.name())) left.skip();
-  while (!left.done()) {
-    made.asked = true;
-    const std::string option = left.name();
-    if (!is_ours(option))
-      return refuse(errc::usage, "'{}' is not known here; --help lists the options", printable(left.whole()));
-    if (option == "--run") {
-      auto value = left.value();
-      if (!value) return tl::unexpected(std::move(value.error()));
-      if (!made.function.empty())
-        return refuse(errc::usage, "--run is given twice; one function is run at a time");
-      if (value->empty()) return refuse(errc::usage, "which function? --run NAME; --list names them");
-      made.function = std::move(*value);
-      continue;
-    }
-    if (left.whole() != option) return refuse(errc::usage, "{} takes no value", option);
-    (option == "--help" ? made.help : made.list) = true;
-    left.skip();
-  }
+  const auto name_function = [&made](const std::string& value) -> result<void> {
+    if (!made.function.empty())
+      return refuse(errc::usage, "--run is given twice; one function is run at a time");
+    if (value.empty()) return refuse(errc::usage, "which function? --run NAME; --list names them");
+    made.function = value;
+    return {};
+  };
+  const auto asked = child::parse_by_hand(
+      arguments, {{"--run", name_function}, {"--list", &made.list}, {"--help", &made.help}});
+  if (!asked) return tl::unexpected(asked.error());
+  made.asked = *asked;
   if (made.list && !made.function.empty())
     return refuse(errc::usage, "--list runs nothing: leave out one of --run and --list");
   return made;
@@ -153,32 +136,16 @@ Exit codes: 0 the function returned, 1 it threw, 2 wrong usage, 78 nothing was a
 }
 
 int run_by_hand(const std::vector<named_function>& functions) {
-  std::vector<std::string> arguments = child::own_arguments();
-  const std::string program = arguments.empty() ? "worker" : arguments.front();
-  if (!arguments.empty()) arguments.erase(arguments.begin());
-  const auto request = parse_by_hand(arguments);
-  if (!request) {
-    complain(program, request.error().message);
-    return exit_usage;
-  }
-  if (request->help) {
-    fmt::print("{}", by_hand_help(program));
-    return exit_codes::finished;
-  }
-  if (!request->asked) {
-    fmt::print(stderr,
-               "This is a job worker of penstock. A pool (penstock::Pool, penstock map) starts it and calls "
-               "its functions.\n"
-               "To run one without a pool, in a debugger for example: {} --run NAME < argument > result\n",
-               printable(program));
-    return exit_codes::configuration;
-  }
-  if (request->list) {
-    for (const named_function& f : functions) fmt::print("{}\n", printable(f.name));
-    return exit_codes::finished;
-  }
-  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // as in a worker that a pool starts
-  return run(functions, request->function, program);
+  return child::start_by_hand(
+      parse_by_hand, by_hand_help,
+      "This is a job worker of penstock. A pool (penstock::Pool, penstock map) starts it and calls its "
+      "functions.\n"
+      "To run one without a pool, in a debugger for example: {} --run NAME < argument > result\n",
+      [&functions](const by_hand_request& request, const std::string& program) {
+        if (!request.list) return run(functions, request.function, program);
+        for (const named_function& f : functions) fmt::print("{}\n", printable(f.name));
+        return static_cast<int>(exit_codes::finished);
+      });
 }
 
 }  // namespace penstock::job_worker

@@ -5,6 +5,7 @@
 //   my-worker --list
 #pragma once
 
+#include "actors/child/by_hand.hpp"
 #include "actors/job_worker/job_runner.hpp"
 #include "runtime/base/result.hpp"
 
@@ -14,16 +15,13 @@
 
 namespace penstock::job_worker {
 
-struct by_hand_request {
-  bool asked = false;  ///< one of our options was present
-  bool help = false;
+struct by_hand_request : child::by_hand_request {
   bool list = false;
   std::string function;  ///< to run; empty: none
 };
 
-/// Parses the program's arguments (without its name). Arguments before the first of our options belong to the
-/// program (`./my-worker --commands --run command`); from there on, all must be our options. Refuses with
-/// errc::usage.
+/// The program's arguments, without its name; those before the first of our options belong to the program
+/// (`./my-worker --commands --run command`). Refuses with errc::usage.
 result<by_hand_request> parse_by_hand(const std::vector<std::string>& arguments);
 
 /// What `--help` prints.

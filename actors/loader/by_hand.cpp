@@ -1,8 +1,6 @@
 #include "actors/loader/by_hand.hpp"
 
-#include "actors/child/arguments.hpp"
 #include "runtime/base/counted.hpp"
-#include "runtime/base/exit_codes.hpp"
 #include "runtime/base/layout.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/thrown.hpp"
@@ -26,7 +24,8 @@
 namespace penstock::loader {
 namespace {
 
-constexpr int exit_usage = 2;
+using child::complain;
+
 constexpr std::size_t values_shown_max = 8;
 
 // ---- arguments
@@ -38,10 +37,8 @@ std::optional<std::uint64_t> number_of(std::string_view text) {
   return value;
 }
 
-result<std::vector<index_range>> ranges_of(std::string_view list) {
-  std::vector<index_range> ranges;
-  std::string_view rest = list;
-  while (true) {
+result<void> take_ranges(by_hand_request& into, std::string_view list) {
+  for (std::string_view rest = list;;) {
     const std::size_t comma = rest.find(',');
     const std::string_view one = rest.substr(0, comma);
     const std::size_t dash = one.find('-');
@@ -54,32 +51,17 @@ result<std::vector<index_range>> ranges_of(std::string_view list) {
     if (*last < *first) {
       return refuse(errc::usage, "--load {}: the range {} ends before it begins", printable(list), one);
     }
-    ranges.push_back({*first, *last});
-    if (comma == std::string_view::npos) return ranges;
+    into.samples.push_back({*first, *last});
+    if (comma == std::string_view::npos) return {};
     rest.remove_prefix(comma + 1);
   }
 }
 
-bool is_ours(std::string_view option) {
-  return option == "--config" || option == "--load" || option == "--setup-only" || option == "--set" ||
-         option == "--epoch" || option == "--help";
-}
-
-result<void> take_value(by_hand_request& into, const std::string& option, const std::string& value) {
-  if (option == "--config") {
-    into.config = value;
-  } else if (option == "--set") {
-    into.sets.push_back(value);
-  } else if (option == "--epoch") {
-    const auto epoch = number_of(value);
-    if (!epoch)
-      return refuse(errc::usage, "--epoch {}: must be a whole number, counted from 0", printable(value));
-    into.epoch = *epoch;
-  } else {
-    auto ranges = ranges_of(value);
-    if (!ranges) return tl::unexpected(std::move(ranges.error()));
-    into.samples.insert(into.samples.end(), ranges->begin(), ranges->end());
-  }
+result<void> take_epoch(by_hand_request& into, std::string_view text) {
+  const auto epoch = number_of(text);
+  if (!epoch)
+    return refuse(errc::usage, "--epoch {}: must be a whole number, counted from 0", printable(text));
+  into.epoch = *epoch;
   return {};
 }
 
@@ -207,11 +189,6 @@ class sample_loader {
   std::size_t name_width_ = 0;
 };
 
-void complain(std::string_view program, const std::string& what) {
-  std::fflush(stdout);
-  fmt::print(stderr, "{}: {}\n", printable(program), printable(what));
-}
-
 result<config> config_of(const by_hand_request& request) {
   config_file::source_request from;
   from.file = request.config;
@@ -238,7 +215,7 @@ int load_samples(Dataset& dataset, const config& settings, const by_hand_request
       if (range.last < described.samples) continue;
       complain(program, fmt::format("--load {}: the dataset has {}, counted from 0", range.last,
                                     counted(described.samples, "sample")));
-      return exit_usage;
+      return child::exit_usage;
     }
     step = "setting up the dataset";
     dataset.setup({0, 1, settings.sampler.seed});
@@ -262,28 +239,45 @@ int load_samples(Dataset& dataset, const config& settings, const by_hand_request
   }
 }
 
+int run(const dataset_factory& make, const by_hand_request& request, const std::string& program) {
+  const auto settings = config_of(request);
+  if (!settings) {
+    fmt::print(stderr, "{}\n", settings.error().message);  // several lines, formatted for people
+    return exit_codes::configuration;
+  }
+  // The environment that a session would give it.
+  for (const auto& [name, value] : settings->loader.env) ::setenv(name.c_str(), value.c_str(), 1);
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  std::unique_ptr<Dataset> dataset;
+  try {
+    dataset = make(*settings);
+    if (!dataset) throw error({errc::dataset, "the worker program made no dataset", 0});
+  } catch (...) {
+    complain(program, fmt::format("opening the dataset: {}", thrown()));
+    return exit_codes::configuration;
+  }
+  return load_samples(*dataset, *settings, request, program);
+}
+
 }  // namespace
 
 result<by_hand_request> parse_by_hand(const std::vector<std::string>& arguments) {
   by_hand_request made;
-  child::argument_list left(arguments);
-  while (!left.done() && !is_ours(left.name())) left.skip();
-  while (!left.done()) {
-    made.asked = true;
-    const std::string option = left.name();
-    if (!is_ours(option))
-      return refuse(errc::usage, "unknown option '{}'; --help lists the options", printable(left.whole()));
-    if (option == "--help" || option == "--setup-only") {
-      if (left.whole() != option) return refuse(errc::usage, "{} takes no value", option);
-      (option == "--help" ? made.help : made.setup_only) = true;
-      left.skip();
-      continue;
-    }
-    auto value = left.value();
-    if (!value) return tl::unexpected(std::move(value.error()));
-    if (auto taken = take_value(made, option, *value); !taken)
-      return tl::unexpected(std::move(taken.error()));
-  }
+  const auto into = [](std::string& text) {
+    return [&text](const std::string& value) -> result<void> {
+      text = value;
+      return {};
+    };
+  };
+  const auto asked = child::parse_by_hand(
+      arguments, {{"--help", &made.help},
+                  {"--setup-only", &made.setup_only},
+                  {"--config", into(made.config)},
+                  {"--set", [&](const std::string& value) { return into(made.sets.emplace_back())(value); }},
+                  {"--load", [&](const std::string& value) { return take_ranges(made, value); }},
+                  {"--epoch", [&](const std::string& value) { return take_epoch(made, value); }}});
+  if (!asked) return tl::unexpected(asked.error());
+  made.asked = *asked;
   if (!made.asked || made.help) return made;
   if (made.config.empty()) return refuse(errc::usage, "which config? --config FILE");
   if (made.samples.empty() && !made.setup_only)
@@ -320,42 +314,13 @@ Exit codes: 0 all samples were loaded, 1 one failed, 2 wrong usage, 78 config or
 }
 
 int run_by_hand(const dataset_factory& make) {
-  std::vector<std::string> arguments = child::own_arguments();
-  const std::string program = arguments.empty() ? "worker" : arguments.front();
-  if (!arguments.empty()) arguments.erase(arguments.begin());
-  const auto request = parse_by_hand(arguments);
-  if (!request) {
-    complain(program, request.error().message);
-    return exit_usage;
-  }
-  if (request->help) {
-    fmt::print("{}", by_hand_help(program));
-    return exit_codes::finished;
-  }
-  if (!request->asked) {
-    fmt::print(stderr,
-               "This is a penstock loader worker. A penstock session starts it; see `penstock help run`.\n"
-               "To load samples without a session, in a debugger for example: {} --config FILE --load 7\n",
-               printable(program));
-    return exit_codes::configuration;
-  }
-  const auto settings = config_of(*request);
-  if (!settings) {
-    fmt::print(stderr, "{}\n", settings.error().message);  // several lines, formatted for people
-    return exit_codes::configuration;
-  }
-  // The environment that a session would give it.
-  for (const auto& [name, value] : settings->loader.env) ::setenv(name.c_str(), value.c_str(), 1);
-  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
-  std::unique_ptr<Dataset> dataset;
-  try {
-    dataset = make(*settings);
-    if (!dataset) throw error({errc::dataset, "the worker program made no dataset", 0});
-  } catch (...) {
-    complain(program, fmt::format("opening the dataset: {}", thrown()));
-    return exit_codes::configuration;
-  }
-  return load_samples(*dataset, *settings, *request, program);
+  return child::start_by_hand(
+      parse_by_hand, by_hand_help,
+      "This is a penstock loader worker. A penstock session starts it; see `penstock help run`.\n"
+      "To load samples without a session, in a debugger for example: {} --config FILE --load 7\n",
+      [&make](const by_hand_request& request, const std::string& program) {
+        return run(make, request, program);
+      });
 }
 
 }  // namespace penstock::loader

@@ -5,6 +5,7 @@
 //   my-worker --config csv.toml --setup-only
 #pragma once
 
+#include "actors/child/by_hand.hpp"
 #include "runtime/base/result.hpp"
 
 #include <penstock/worker.hpp>
@@ -23,9 +24,7 @@ struct index_range {
   bool operator==(const index_range&) const = default;
 };
 
-struct by_hand_request {
-  bool asked = false;  ///< one of our options was present
-  bool help = false;
+struct by_hand_request : child::by_hand_request {
   bool setup_only = false;
   std::string config;
   std::vector<std::string> sets;  ///< KEY=VALUE
@@ -33,8 +32,8 @@ struct by_hand_request {
   std::uint64_t epoch = 0;
 };
 
-/// The program's arguments, without its name. Arguments before the first of our options belong to the program
-/// (`./my-worker --shard 3 --config ...`); from there on, all must be our options. Refuses with errc::usage.
+/// The program's arguments, without its name; those before the first of our options belong to the program
+/// (`./my-worker --shard 3 --config ...`). Refuses with errc::usage.
 result<by_hand_request> parse_by_hand(const std::vector<std::string>& arguments);
 
 /// What `--help` prints.

@@ -38,5 +38,5 @@ TEST_CASE("invalid by-hand options are refused with what to write instead") {
   CHECK(refusal({"--run", "a", "--run", "b"}) == "--run is given twice; one function is run at a time");
   CHECK(refusal({"--list=x"}) == "--list takes no value");
   CHECK(refusal({"--list", "--run", "a"}) == "--list runs nothing: leave out one of --run and --list");
-  CHECK(refusal({"--run", "a", "--verbose"}) == "'--verbose' is not known here; --help lists the options");
+  CHECK(refusal({"--run", "a", "--verbose"}) == "unknown option '--verbose'; --help lists the options");
 }
