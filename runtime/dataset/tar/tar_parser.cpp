@@ -1,0 +1,294 @@
+#include "runtime/dataset/tar/tar_parser.hpp"
+
+#include "runtime/base/check.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+namespace penstock {
+namespace {
+
+using block_view = std::span<const std::byte>;
+
+constexpr std::uint64_t text_max = 1 * MiB;
+constexpr std::uint64_t usual_padding = 64 * KiB;  // GNU tar pads to 10 KiB, some writers to more
+
+struct field {
+  std::size_t at;
+  std::size_t bytes;
+};
+constexpr field name_field{0, 100};
+constexpr field size_field{124, 12};
+constexpr field checksum_field{148, 8};
+constexpr std::size_t type_at = 156;
+constexpr field magic_field{257, 6};
+constexpr field prefix_field{345, 155};
+constexpr std::size_t sparse_continues_at = 482;      // in the header
+constexpr std::size_t sparse_map_continues_at = 504;  // in each block of the map after it
+
+std::string_view text_of(block_view block, field f) noexcept {
+  return {reinterpret_cast<const char*>(block.data()) + f.at, f.bytes};
+}
+
+/// Up to the first NUL.
+std::string_view string_of(block_view block, field f) noexcept {
+  const std::string_view text = text_of(block, f);
+  return text.substr(0, text.find('\0'));
+}
+
+/// Octal digits between blanks and NULs, or GNU's base-256: the first bit set, then big-endian.
+std::optional<std::uint64_t> number_of(block_view block, field f) noexcept {
+  std::string_view text = text_of(block, f);
+  const auto first = static_cast<unsigned char>(text.front());
+  if ((first & 0x80U) != 0) {
+    std::uint64_t value = first & 0x7fU;
+    if ((value & 0x40U) != 0) return std::nullopt;  // negative
+    for (const char c : text.substr(1)) {
+      if (value >> 55U != 0) return std::nullopt;
+      value = value << 8U | static_cast<unsigned char>(c);
+    }
+    return value;
+  }
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\0')) text.remove_prefix(1);
+  std::uint64_t value = 0;
+  while (!text.empty() && text.front() >= '0' && text.front() <= '7') {
+    value = value << 3U | static_cast<std::uint64_t>(text.front() - '0');
+    text.remove_prefix(1);
+  }
+  if (text.find_first_not_of(std::string_view(" \0", 2)) != std::string_view::npos) return std::nullopt;
+  return value;
+}
+
+/// The sum of all bytes with the checksum's own counted as blanks; `historic`: of signed bytes, as some old
+/// programs wrote it.
+std::int64_t checksum_of(block_view block, bool historic) noexcept {
+  std::uint32_t all = 0;
+  std::uint32_t high = 0;
+  for (const std::byte b : block) {
+    all += std::to_integer<std::uint32_t>(b);
+    high += std::to_integer<std::uint32_t>(b) >> 7U;
+  }
+  std::uint32_t own = 0;
+  std::uint32_t own_high = 0;
+  for (const std::byte b : block.subspan(checksum_field.at, checksum_field.bytes)) {
+    own += std::to_integer<std::uint32_t>(b);
+    own_high += std::to_integer<std::uint32_t>(b) >> 7U;
+  }
+  const std::int64_t sum = std::int64_t{all} - own + 8 * ' ';
+  return historic ? sum - 256 * (std::int64_t{high} - own_high) : sum;
+}
+
+bool is_zero(block_view block) noexcept {
+  return block[0] == std::byte{0} && std::memcmp(block.data(), block.data() + 1, block.size() - 1) == 0;
+}
+
+tar_kind kind_of(char type, std::string_view name) noexcept {
+  switch (type) {
+    // Before ustar, a folder was a file whose name ends with a slash.
+    case '\0': return name.ends_with('/') ? tar_kind::folder : tar_kind::file;
+    case '0':
+    case '7': return tar_kind::file;
+    case '5': return tar_kind::folder;
+    case '1':
+    case '2': return tar_kind::link;
+    case 'S': return tar_kind::sparse;
+    default: return tar_kind::other;
+  }
+}
+
+/// Links, devices, folders and FIFOs have no contents, whatever their size says.
+bool has_contents(char type) noexcept {
+  return !(type >= '1' && type <= '6');
+}
+
+}  // namespace
+
+std::optional<tar_range> tar_parser::wanted() const noexcept {
+  switch (state_) {
+    case state::marked_end:
+    case state::ended: return std::nullopt;
+    case state::header: return tar_range{at_, std::min(tar_block, archive_bytes_ - at_)};
+    case state::sparse_map: return tar_range{at_, tar_block};
+    case state::long_name:
+    case state::pax:
+    case state::skipped_text: break;
+  }
+  return tar_range{at_, text_bytes_};
+}
+
+std::uint64_t tar_parser::bytes_after_end() const noexcept {
+  if (state_ != state::marked_end || archive_bytes_ - at_ <= usual_padding) return 0;
+  return archive_bytes_ - at_;
+}
+
+tl::unexpected<failure> tar_parser::wrong(std::string_view what) const {
+  const std::string_view name = next_.name ? std::string_view(*next_.name) : std::string_view(name_);
+  if (name.empty()) return refuse(errc::dataset, "at offset {}: {}", at_, what);
+  return refuse(errc::dataset, "at offset {}, member '{}': {}", at_, printable(shortened(name, 200)), what);
+}
+
+void tar_parser::go_to(std::uint64_t at) noexcept {
+  at_ = at;
+  // Some writers leave out the padding behind the last member.
+  state_ = at >= archive_bytes_ ? state::ended : state::header;
+}
+
+result<std::optional<tar_member>> tar_parser::take(std::span<const std::byte> bytes) {
+  const auto range = wanted();
+  PENSTOCK_CHECK(range && bytes.size() == range->bytes, "{} bytes", bytes.size());
+  if (state_ == state::header) return take_header(bytes);
+  if (state_ == state::sparse_map) {
+    const std::uint64_t next = at_ + tar_block;
+    const bool continues = bytes[sparse_map_continues_at] != std::byte{0};
+    if (!continues) return finish_member(next);
+    if (archive_bytes_ - next < tar_block)
+      return wrong("the archive ends in its map of holes: it was cut short");
+    at_ = next;
+    return std::nullopt;
+  }
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (state_ == state::long_name) {
+    next_.name = text.substr(0, text.find('\0'));
+  } else if (state_ == state::pax) {
+    if (auto ok = take_pax(text, text_is_global_ ? global_ : next_); !ok) return tl::unexpected(ok.error());
+  }
+  const std::uint64_t end = at_ + round_up(text_bytes_, tar_block);
+  if (end > archive_bytes_ || archive_bytes_ - end < tar_block)
+    return wrong("the archive ends before the header that this name or record belongs to: it was cut short");
+  at_ = end;
+  state_ = state::header;
+  return std::nullopt;
+}
+
+result<void> tar_parser::expect_text(state what, std::uint64_t size) {
+  if (size > text_max)
+    return wrong(fmt::format("a name or PAX record of {}: not believed", bytes_for_people(size)));
+  if (size == 0) return wrong("a name or PAX record without contents");
+  const std::uint64_t begin = at_ + tar_block;
+  if (archive_bytes_ - begin < size)
+    return wrong(
+        fmt::format("a name or PAX record of {} bytes, but the archive ends {} bytes after its header: "
+                    "it was cut short",
+                    size, archive_bytes_ - begin));
+  at_ = begin;
+  text_bytes_ = size;
+  state_ = what;
+  return {};
+}
+
+result<std::optional<tar_member>> tar_parser::take_header(std::span<const std::byte> block) {
+  name_.clear();
+  if (block.empty()) return refuse(errc::dataset, "it is empty: not a tar archive");
+  if (block.size() < tar_block)
+    return wrong(fmt::format("the archive ends {} bytes into a header: it was cut short", block.size()));
+  if (is_zero(block)) {
+    if (next_.name || next_.size || next_.sparse)
+      return wrong("the archive ends before the header that a name or record belongs to");
+    at_ += tar_block;
+    state_ = state::marked_end;
+    return std::nullopt;
+  }
+  const auto stated = number_of(block, checksum_field);
+  const std::int64_t sum = checksum_of(block, false);
+  if (!stated || (static_cast<std::int64_t>(*stated) != sum &&
+                  static_cast<std::int64_t>(*stated) != checksum_of(block, true))) {
+    return wrong(
+        stated ? fmt::format("the header says that its checksum is {}, but its bytes add up to {}: damaged, "
+                             "or not the header of a tar member",
+                             *stated, sum)
+               : std::string("the header's checksum is not a number: damaged, or not the header of a tar "
+                             "member"));
+  }
+  const char type = static_cast<char>(block[type_at]);
+  const std::string_view magic = text_of(block, magic_field);
+  if (magic == std::string_view("ustar\0", 6)) {
+    const std::string_view prefix = string_of(block, prefix_field);
+    if (!prefix.empty()) (name_ += prefix) += '/';
+  }
+  name_ += string_of(block, name_field);
+  auto size = number_of(block, size_field);
+  if (!size) return wrong("the header's size is not a number");
+
+  result<void> text;
+  switch (type) {
+    case 'L': text = expect_text(state::long_name, *size); break;
+    case 'K': text = expect_text(state::skipped_text, *size); break;
+    case 'x':
+    case 'X':
+    case 'g':
+      text_is_global_ = type == 'g';
+      text = expect_text(state::pax, *size);
+      break;
+    default: {
+      if (global_.size && !next_.size) next_.size = global_.size;
+      if (global_.name && !next_.name) next_.name = global_.name;
+      if (next_.size) size = next_.size;
+      if (next_.name) name_ = std::move(*next_.name);
+      next_.name.reset();
+      member_ = {name_, kind_of(type, name_), at_, at_ + tar_block, has_contents(type) ? *size : 0};
+      if (next_.sparse && member_.kind == tar_kind::file) member_.kind = tar_kind::sparse;
+      next_ = {};
+      if (type == 'S' && block[sparse_continues_at] != std::byte{0}) {
+        if (archive_bytes_ - member_.data_at < tar_block)
+          return wrong("the archive ends in its map of holes: it was cut short");
+        at_ = member_.data_at;
+        state_ = state::sparse_map;
+        return std::nullopt;
+      }
+      return finish_member(member_.data_at);
+    }
+  }
+  if (!text) return tl::unexpected(text.error());
+  return std::nullopt;
+}
+
+result<std::optional<tar_member>> tar_parser::finish_member(std::uint64_t data_at) {
+  member_.data_at = data_at;
+  const std::uint64_t left = archive_bytes_ - std::min(archive_bytes_, data_at);
+  if (member_.size > left) {
+    at_ = member_.header_at;
+    return wrong(fmt::format("it has {} bytes, but the archive ends after {} of them: it was cut short",
+                             member_.size, left));
+  }
+  // The contents lie within the archive, so this sum cannot overflow.
+  go_to(data_at + round_up(member_.size, tar_block));
+  member_.name = name_;
+  return member_;
+}
+
+/// Records "LENGTH KEY=VALUE\n", where LENGTH counts the whole record.
+result<void> tar_parser::take_pax(std::string_view text, attributes& to) {
+  while (!text.empty() && text.front() != '\0') {
+    std::size_t length = 0;
+    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), length);
+    const auto digits = static_cast<std::size_t>(end - text.data());
+    if (status != std::errc{} || length > text.size() || length < digits + 3 || *end != ' ' ||
+        text[length - 1] != '\n') {
+      return wrong("its PAX record cannot be read");
+    }
+    const std::string_view record = text.substr(digits + 1, length - digits - 2);
+    text.remove_prefix(length);
+    const std::size_t equals = record.find('=');
+    if (equals == std::string_view::npos) return wrong("its PAX record cannot be read");
+    const std::string_view key = record.substr(0, equals);
+    const std::string_view value = record.substr(equals + 1);
+    if (key == "path" || key == "GNU.sparse.name") {
+      // A sparse file's "path" is made up; its own name comes in GNU.sparse.name, before or after it.
+      if (key == "path" && to.sparse && to.name) continue;
+      to.name = value;
+    } else if (key == "size") {
+      std::uint64_t size = 0;
+      const auto [stop, ok] = std::from_chars(value.data(), value.data() + value.size(), size);
+      if (ok != std::errc{} || stop != value.data() + value.size())
+        return wrong(fmt::format("its PAX record has the size '{}'", printable(shortened(value, 40))));
+      to.size = size;
+    }
+    if (key.starts_with("GNU.sparse.")) to.sparse = true;
+  }
+  return {};
+}
+
+}  // namespace penstock

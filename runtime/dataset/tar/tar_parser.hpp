@@ -1,0 +1,85 @@
+// Reads the headers of a tar archive: ustar, GNU and PAX. Pure: it says which bytes it needs next and is given
+// them, so the contents of members are never read. Used by the scan of shards.
+#pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace penstock {
+
+/// Headers and contents begin at multiples of this.
+inline constexpr std::uint64_t tar_block = 512;
+
+enum class tar_kind : std::uint8_t {
+  file,
+  folder,
+  link,    ///< hard or symbolic: its contents are elsewhere
+  sparse,  ///< a file whose holes were left out (GNU, or PAX's GNU.sparse): its bytes are not in one piece
+  other,   ///< a device, a FIFO, or of a type that no standard names
+};
+
+/// One member. The name is any bytes and never used as a path.
+struct tar_member {
+  std::string_view name;  ///< valid until the next call of the parser
+  tar_kind kind = tar_kind::file;
+  std::uint64_t header_at = 0;
+  std::uint64_t data_at = 0;
+  std::uint64_t size = 0;  ///< of the contents as stored; they lie within the archive
+};
+
+struct tar_range {
+  std::uint64_t at = 0;
+  std::uint64_t bytes = 0;
+};
+
+class tar_parser {
+ public:
+  explicit tar_parser(std::uint64_t archive_bytes) : archive_bytes_(archive_bytes) {}
+
+  /// The bytes that take() is to be given next, within the archive: one block (less where the archive ends), or a
+  /// long name or PAX record of at most 1 MiB. None once the archive has ended.
+  [[nodiscard]] std::optional<tar_range> wanted() const noexcept;
+
+  /// Takes the bytes of wanted(). Returns a member when its header is complete. Refuses (errc::dataset, with
+  /// offset and member) a checksum that does not match, a number or PAX record that cannot be read, a header
+  /// or contents that end beyond the archive, and names or records above 1 MiB. After a refusal it is useless.
+  result<std::optional<tar_member>> take(std::span<const std::byte> bytes);
+
+  /// Whether the archive had ended with a block of zeros. Without one it may have been cut between members.
+  [[nodiscard]] bool has_end_marker() const noexcept { return state_ == state::marked_end; }
+  /// Bytes behind the end marker and its usual padding: another archive may have been appended.
+  [[nodiscard]] std::uint64_t bytes_after_end() const noexcept;
+
+ private:
+  enum class state : std::uint8_t { header, long_name, pax, skipped_text, sparse_map, marked_end, ended };
+  struct attributes {
+    std::optional<std::string> name;
+    std::optional<std::uint64_t> size;
+    bool sparse = false;
+  };
+
+  result<std::optional<tar_member>> take_header(std::span<const std::byte> block);
+  result<std::optional<tar_member>> finish_member(std::uint64_t next_at);
+  result<void> take_pax(std::string_view text, attributes& to);
+  result<void> expect_text(state what, std::uint64_t size);
+  void go_to(std::uint64_t at) noexcept;
+  [[nodiscard]] tl::unexpected<failure> wrong(std::string_view what) const;
+
+  std::uint64_t archive_bytes_;
+  std::uint64_t at_ = 0;
+  state state_ = state::header;
+  std::uint64_t text_bytes_ = 0;
+  bool text_is_global_ = false;
+  attributes global_;
+  attributes next_;  ///< from extension headers, for the member that follows them
+  std::string name_;
+  tar_member member_;
+};
+
+}  // namespace penstock
