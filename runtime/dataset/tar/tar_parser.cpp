@@ -181,7 +181,7 @@ result<void> tar_parser::expect_text(state what, std::uint64_t size) {
 
 result<std::optional<tar_member>> tar_parser::take_header(std::span<const std::byte> block) {
   name_.clear();
-  if (block.empty()) return refuse(errc::dataset, "it is empty: not a tar archive");
+  if (block.empty()) return refuse(errc::dataset, "is empty: not a tar archive");
   if (block.size() < tar_block)
     return wrong(fmt::format("the archive ends {} bytes into a header: it was cut short", block.size()));
   if (is_zero(block)) {

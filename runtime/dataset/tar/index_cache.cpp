@@ -1,0 +1,300 @@
+#include "runtime/dataset/tar/index_cache.hpp"
+
+#include "runtime/base/signals.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/dataset/fingerprint.hpp"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace penstock {
+namespace {
+
+using clock = std::chrono::steady_clock;
+constexpr auto told_every = std::chrono::milliseconds(100);
+constexpr auto lock_polled_every = std::chrono::milliseconds(50);
+/// How long to wait for a process that builds the same index before building it here, too.
+constexpr auto lock_patience = std::chrono::minutes(10);
+
+// ---- where an index may be
+
+struct place {
+  std::string folder;
+  std::string file;
+};
+
+std::string cache_folder(const std::string& given) {
+  if (!given.empty()) return given;
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache == '/') return std::string(cache) + "/penstock";
+  const char* const home = std::getenv("HOME");
+  return home != nullptr && *home == '/' ? std::string(home) + "/.cache/penstock" : std::string();
+}
+
+/// Names are hashed so that several lists of shards in one folder, and several folders in one cache, have an index each.
+std::vector<place> places_of(const shard_list& shards, const std::string& cache) {
+  const auto name_with = [&](const std::string& folder) {
+    fingerprint_hash hash("tar index");
+    hash.add_text(folder);
+    for (const std::string& name : shards.names) hash.add_text(name);
+    return fmt::format(".penstock-{}.index", hash.hex().substr(0, 16));
+  };
+  const std::string beside = shards.folder.empty() ? "/" : shards.folder;
+  std::vector<place> all{{beside, beside + "/" + name_with("")}};
+  if (const std::string folder = cache_folder(cache); !folder.empty()) {
+    std::error_code ignored;
+    const std::string absolute = std::filesystem::weakly_canonical(beside, ignored).string();
+    all.push_back({folder, folder + "/" + name_with(absolute)});
+  }
+  return all;
+}
+
+// ---- one that is there
+
+result<void> fits(const tar_index& index, const shard_list& shards) {
+  if (!index.checksum_holds()) return refuse(errc::dataset, "is damaged");
+  if (index.shards() != shards.names.size())
+    return refuse(errc::dataset, "is of {} shards, not {}", index.shards(), shards.names.size());
+  for (std::uint64_t i = 0; i < index.shards(); ++i) {
+    const indexed_shard shard = index.shard(i);
+    if (shard.name != shards.names[i])
+      return refuse(errc::dataset, "has '{}' where '{}' is now", printable(shard.name),
+                    printable(shards.names[i]));
+    struct ::stat facts {};
+    const std::string path = shards.folder + "/" + shards.names[i];
+    if (::stat(path.c_str(), &facts) != 0)
+      return refuse_os(errc::io, errno, fmt::format("the shard '{}' cannot be examined", printable(path)));
+    const std::int64_t modified = std::int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
+    if (shard.bytes != static_cast<std::uint64_t>(facts.st_size))
+      return refuse(errc::dataset, "is older than '{}', which had {} bytes and has {} now",
+                    printable(shard.name), shard.bytes, facts.st_size);
+    if (shard.modified_ns != modified)
+      return refuse(errc::dataset, "is of another version of '{}', which was written at another time",
+                    printable(shard.name));
+  }
+  return {};
+}
+
+/// The index in this place; none if there is no file. Refuses one that does not fit, without naming it.
+result<std::optional<found_index>> open_index(const place& where, const shard_list& shards) {
+  unique_fd file(::open(where.file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+  if (!file) {
+    if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+    return refuse_os(errc::io, errno, "cannot be opened");
+  }
+  auto index = tar_index::map(file.get());
+  if (!index) return refuse(errc::dataset, "cannot be used ({})", index.error().message);
+  if (auto ok = fits(*index, shards); !ok) return tl::unexpected(std::move(ok.error()));
+  return found_index{std::move(file), std::move(*index), where.file, false, {}};
+}
+
+// ---- building one
+
+unsigned threads_for(std::size_t shards) noexcept {
+  ::cpu_set_t usable;
+  const int cores = ::sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : 1;
+  // Reading headers far apart waits for the storage more than it computes: some threads more than cores.
+  constexpr unsigned threads_max = 32;
+  const unsigned wanted = std::clamp(2U * static_cast<unsigned>(cores), 4U, threads_max);
+  return static_cast<unsigned>(std::min<std::size_t>(wanted, shards));
+}
+
+class parallel_reading {
+ public:
+  explicit parallel_reading(const shard_list& shards) : shards_(shards), results_(shards.names.size()) {}
+
+  result<std::vector<shard_index>> run(const std::function<void(const index_progress&)>& told) {
+    index_progress progress{0, bytes_of_all(), false};
+    {
+      std::vector<std::jthread> threads;
+      running_ = threads_for(results_.size());
+      {
+        const all_signals_blocked in_the_new_threads;
+        for (unsigned i = running_; i > 0; --i) threads.emplace_back([this] { work(); });
+      }
+      std::unique_lock lock(mutex_);
+      while (!ended_.wait_for(lock, told_every, [this] { return running_ == 0; })) {
+        progress.bytes = std::min(passed_.load(), progress.all);
+        if (told) told(progress);
+      }
+    }
+    if (told) told({progress.all, progress.all, false});
+    return collect();
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t bytes_of_all() const {
+    std::uint64_t all = 0;
+    struct ::stat facts {};
+    for (const std::string& name : shards_.names)
+      if (::stat((shards_.folder + "/" + name).c_str(), &facts) == 0)
+        all += static_cast<std::uint64_t>(facts.st_size);
+    return all;
+  }
+
+  void work() {
+    for (std::size_t i = next_++; i < results_.size(); i = next_++) {
+      auto shard = read_shard(shards_.folder + "/" + shards_.names[i], shards_.names[i], passed_);
+      if (!shard) ++refused_;
+      results_[i].emplace(std::move(shard));
+      if (refused_ > 0) break;  // shards before this one are being read or have been
+    }
+    const std::lock_guard lock(mutex_);
+    if (--running_ == 0) ended_.notify_all();
+  }
+
+  result<std::vector<shard_index>> collect() {
+    std::vector<shard_index> all;
+    for (auto& one : results_) {
+      if (one && !*one) return tl::unexpected(std::move(one->error()));
+      if (one) all.push_back(std::move(**one));
+    }
+    return all;
+  }
+
+  const shard_list& shards_;
+  std::vector<std::optional<result<shard_index>>> results_;
+  std::atomic<std::size_t> next_{0};
+  std::atomic<std::size_t> refused_{0};
+  std::atomic<std::uint64_t> passed_{0};
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  unsigned running_ = 0;
+};
+
+/// An exclusive lock on a folder. Some network file systems have none: then several processes may build the same
+/// index, and the last rename wins.
+class folder_lock {
+ public:
+  explicit folder_lock(const std::string& folder)
+      : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {}
+
+  /// False: another process has it.
+  bool try_take() {
+    if (held_ || !folder_) return true;
+    held_ = ::flock(folder_.get(), LOCK_EX | LOCK_NB) == 0;
+    return held_ || errno != EWOULDBLOCK;
+  }
+
+ private:
+  unique_fd folder_;
+  bool held_ = false;
+};
+
+/// Writes the index under another name, then gives it its own: a reader sees all of it or none.
+result<found_index> keep(const place& where, std::span<const shard_index> shards) {
+  const std::string new_path = fmt::format("{}.new-{}", where.file, ::getpid());
+  ::unlink(new_path.c_str());  // left by a process with our id that was killed
+  const unique_fd file(::open(new_path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!file) return refuse_os(errc::io, errno, fmt::format("creating '{}'", printable(new_path)));
+  const auto failed = [&](failure why) {
+    ::unlink(new_path.c_str());
+    return tl::unexpected(std::move(why));
+  };
+  if (auto ok = write_tar_index(file.get(), shards); !ok) return failed(std::move(ok.error()));
+  unique_fd reading(::open(new_path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!reading) return failed(os_failure(errc::io, errno, fmt::format("opening '{}'", printable(new_path))));
+  auto index = tar_index::map(reading.get());
+  if (!index) return failed(std::move(index.error()));
+  if (::rename(new_path.c_str(), where.file.c_str()) != 0)
+    return failed(os_failure(errc::io, errno, fmt::format("naming the index '{}'", printable(where.file))));
+  return found_index{std::move(reading), std::move(*index), where.file, true, {}};
+}
+
+result<found_index> keep_in_memory(std::span<const shard_index> shards) {
+  auto file = create_memory_file("penstock-shards", "the index of shards");
+  if (!file) return tl::unexpected(std::move(file.error()));
+  if (auto ok = write_tar_index(file->get(), shards); !ok) return tl::unexpected(std::move(ok.error()));
+  auto index = tar_index::map(file->get());
+  if (!index) return tl::unexpected(std::move(index.error()));
+  return found_index{std::move(*file), std::move(*index), "", true, {}};
+}
+
+/// Waits for another process that builds in this place. Its index, if it fits then.
+std::optional<found_index> wait_for_builder(folder_lock& lock, const place& where, const shard_list& shards,
+                                            const std::function<void(const index_progress&)>& told) {
+  for (const auto until = clock::now() + lock_patience; !lock.try_take() && clock::now() < until;) {
+    if (told) told({0, 0, true});
+    std::this_thread::sleep_for(lock_polled_every);
+  }
+  auto found = open_index(where, shards);
+  return found && *found ? std::move(*found) : std::nullopt;
+}
+
+/// The first index that fits. Notices say why others do not.
+result<std::optional<found_index>> look_for_index(const std::vector<place>& places, const shard_list& shards,
+                                                  std::vector<std::string>& notices) {
+  for (const place& where : places) {
+    auto found = open_index(where, shards);
+    if (found && *found) return found;
+    if (found) continue;
+    if (found.error().code == errc::io && found.error().os_code != EACCES) return found;
+    notices.push_back(
+        fmt::format("the index '{}' {}: building it again", printable(where.file), found.error().message));
+  }
+  return std::nullopt;
+}
+
+result<found_index> find_or_build(const shard_list& shards, const std::vector<place>& places,
+                                  std::vector<std::string>& notices,
+                                  const std::function<void(const index_progress&)>& told) {
+  if (auto found = look_for_index(places, shards, notices); !found || *found) {
+    if (!found) return tl::unexpected(std::move(found.error()));
+    return std::move(**found);
+  }
+  std::string refusals;
+  const auto refused = [&](const std::string& why) { refusals += (refusals.empty() ? "" : "; ") + why; };
+  const place* writable = nullptr;
+  for (const place& where : places) {
+    std::error_code ignored;
+    if (&where != &places.front()) std::filesystem::create_directories(where.folder, ignored);
+    if (::faccessat(AT_FDCWD, where.folder.c_str(), W_OK, AT_EACCESS) == 0) {
+      writable = &where;
+      break;
+    }
+    refused(os_failure(errc::io, errno, fmt::format("'{}'", printable(where.folder))).message);
+  }
+  std::optional<folder_lock> lock;
+  if (writable != nullptr) {
+    lock.emplace(writable->folder);
+    if (auto found = wait_for_builder(*lock, *writable, shards, told)) return std::move(*found);
+  }
+  auto read = parallel_reading(shards).run(told);
+  if (!read) return tl::unexpected(std::move(read.error()));
+  if (writable != nullptr) {
+    auto kept = keep(*writable, *read);
+    if (kept) return kept;
+    refused(kept.error().message);
+  }
+  notices.push_back(fmt::format(
+      "the index of shards could not be kept ({}): set [storage] cache to a folder that can be written "
+      "to, or each start reads the headers of all shards again",
+      refusals));
+  return keep_in_memory(*read);
+}
+
+}  // namespace
+
+result<found_index> find_index(const shard_list& shards, const std::string& cache,
+                               const std::function<void(const index_progress&)>& told) {
+  std::vector<std::string> notices = shards.notices;
+  auto found = find_or_build(shards, places_of(shards, cache), notices, told);
+  if (found) found->notices = std::move(notices);
+  return found;
+}
+
+}  // namespace penstock

@@ -1,0 +1,52 @@
+// How a sample is written in an index of shards: numbers of seven bits a byte, low bits first.
+//
+//   key bytes, key, members, then for each member
+//     extension * 4 + kind        the extension's number in its shard; kind as in tar_kind
+//     gap                         blocks from the end of the member before it (of the shard's beginning) to its header
+//     bytes                       of its contents, which begin a block after the header
+#pragma once
+
+#include "runtime/base/units.hpp"
+#include "runtime/dataset/tar/tar_parser.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace penstock {
+
+inline void append_number(std::string& to, std::uint64_t value) {
+  char bytes[10];
+  std::size_t used = 0;
+  while (value >= 0x80) {
+    bytes[used++] = static_cast<char>(value | 0x80U);
+    value >>= 7U;
+  }
+  bytes[used++] = static_cast<char>(value);
+  to.append(bytes, used);
+}
+
+/// Takes a number off the front; nothing if `from` ends in it or it has more than 64 bits.
+inline std::optional<std::uint64_t> take_number(std::string_view& from) noexcept {
+  std::uint64_t value = 0;
+  for (unsigned shift = 0; shift < 64; shift += 7) {
+    if (from.empty()) return std::nullopt;
+    const auto byte = static_cast<unsigned char>(from.front());
+    from.remove_prefix(1);
+    if (shift == 63 && byte > 1) return std::nullopt;
+    value |= std::uint64_t{byte & 0x7fU} << shift;
+    if (byte < 0x80) return value;
+  }
+  return std::nullopt;
+}
+
+/// The kinds that an index tells apart.
+enum class indexed_kind : std::uint8_t { file, link, sparse, other };
+
+/// Blocks that contents of this size take.
+constexpr std::uint64_t blocks_of(std::uint64_t bytes) noexcept {
+  return bytes / tar_block + (bytes % tar_block != 0 ? 1 : 0);
+}
+
+}  // namespace penstock

@@ -1,0 +1,248 @@
+#include "runtime/dataset/tar/shard_index.hpp"
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/dataset/file_reader.hpp"
+#include "runtime/dataset/tar/member_name.hpp"
+#include "runtime/dataset/tar/record_codec.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <limits>
+
+namespace penstock {
+namespace {
+
+constexpr std::uint32_t samples_max = std::numeric_limits<std::uint32_t>::max() - 1;
+
+indexed_kind kind_in_index(tar_kind kind) noexcept {
+  switch (kind) {
+    case tar_kind::file: return indexed_kind::file;
+    case tar_kind::link: return indexed_kind::link;
+    case tar_kind::sparse: return indexed_kind::sparse;
+    case tar_kind::folder:
+    case tar_kind::other: break;
+  }
+  return indexed_kind::other;
+}
+
+/// Reads pieces of a shard at growing offsets. Where headers are close to each other it reads everything, in large
+/// pieces; where they are far apart, a page at each.
+class header_reader {
+ public:
+  header_reader(int fd, std::uint64_t bytes) : fd_(fd), bytes_(bytes), buffer_(large) {}
+
+  result<std::span<const std::byte>> read(tar_range range) {
+    if (range.at < begin_ || range.at + range.bytes > end_) {
+      if (auto ok = fill(range); !ok) return tl::unexpected(ok.error());
+    }
+    return std::span(buffer_).subspan(range.at - begin_, range.bytes);
+  }
+
+ private:
+  static constexpr std::size_t small = 4 * KiB;
+  static constexpr std::size_t large = 256 * KiB;
+  static constexpr std::uint64_t far = 8 * KiB;  // below this, copying is cheaper than another system call
+
+  result<void> fill(tar_range range) {
+    // The share that was used of what was passed since the last read tells how dense headers are.
+    const std::uint64_t distance = range.at - last_at_;
+    last_at_ = range.at;
+    const bool dense = distance <= end_ - begin_ + far;
+    std::size_t wanted = std::max<std::size_t>(dense ? large : small, range.bytes);
+    wanted = static_cast<std::size_t>(std::min<std::uint64_t>(wanted, bytes_ - range.at));
+    if (buffer_.size() < wanted) buffer_.resize(wanted);
+    std::size_t have = 0;
+    while (have < range.bytes || (have == 0 && wanted > 0)) {
+      const ssize_t got =
+          ::pread(fd_, buffer_.data() + have, wanted - have, static_cast<off_t>(range.at + have));
+      if (got > 0) {
+        have += static_cast<std::size_t>(got);
+      } else if (got == 0) {
+        return refuse(errc::io, "ends at byte {}: it was {} bytes long when it was opened", range.at + have,
+                      bytes_);
+      } else if (errno != EINTR) {
+        return refuse_os(errc::io, errno, "cannot be read");
+      }
+    }
+    begin_ = range.at;
+    end_ = range.at + have;
+    return {};
+  }
+
+  int fd_;
+  std::uint64_t bytes_;
+  std::vector<std::byte> buffer_;
+  std::uint64_t begin_ = 0;
+  std::uint64_t end_ = 0;
+  std::uint64_t last_at_ = 0;
+};
+
+std::int64_t modified_ns_of(const struct ::stat& facts) noexcept {
+  return std::int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
+}
+
+std::string_view compression_by_magic(std::span<const std::byte> start) noexcept {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> magics{
+      {{"\x1f\x8b", "gzip"},
+       {"\x28\xb5\x2f\xfd", "zstd"},
+       {"BZh", "bzip2"},
+       {"\xfd"
+        "7zXZ",
+        "xz"},
+       {"\x04\x22\x4d\x18", "lz4"}}};
+  const std::string_view text(reinterpret_cast<const char*>(start.data()), start.size());
+  for (const auto& [magic, program] : magics)
+    if (text.starts_with(magic)) return program;
+  return {};
+}
+
+result<void> read_headers(int fd, shard_index& shard, std::atomic<std::uint64_t>& progress) {
+  header_reader reader(fd, shard.bytes);
+  shard_grouping grouping;
+  tar_parser parser(shard.bytes);
+  std::uint64_t told = 0;
+  constexpr std::uint64_t told_every = 4 * MiB;
+  while (const auto range = parser.wanted()) {
+    const auto bytes = reader.read(*range);
+    if (!bytes) return tl::unexpected(bytes.error());
+    const auto member = parser.take(*bytes);
+    if (!member) {
+      const std::string_view program = range->at == 0 ? compression_by_magic(*bytes) : std::string_view();
+      if (program.empty()) return tl::unexpected(member.error());
+      return refuse(errc::dataset, "is compressed with {}: compressed shards are not read; decompress it",
+                    program);
+    }
+    if (*member) grouping.add(**member);
+    if (range->at - told >= told_every) {
+      progress += range->at - told;
+      told = range->at;
+    }
+  }
+  progress += shard.bytes - told;
+  shard.has_end_marker = parser.has_end_marker();
+  shard.bytes_after_end = parser.bytes_after_end();
+  return grouping.finish(shard);
+}
+
+result<shard_index> read_shard_file(const std::string& path, std::atomic<std::uint64_t>& progress) {
+  const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file) return refuse_os(errc::io, errno, "cannot be opened");
+  struct ::stat facts {};
+  if (::fstat(file.get(), &facts) != 0) return refuse_os(errc::io, errno, "cannot be examined");
+  if (!S_ISREG(facts.st_mode)) return refuse(errc::dataset, "is {}, not a file", kind_of_file(facts.st_mode));
+  shard_index shard;
+  shard.bytes = static_cast<std::uint64_t>(facts.st_size);
+  shard.modified_ns = modified_ns_of(facts);
+  if (auto ok = read_headers(file.get(), shard, progress); !ok) return tl::unexpected(std::move(ok.error()));
+  if (::fstat(file.get(), &facts) != 0) return refuse_os(errc::io, errno, "cannot be examined");
+  if (static_cast<std::uint64_t>(facts.st_size) != shard.bytes || modified_ns_of(facts) != shard.modified_ns)
+    return refuse(errc::dataset, "changed while it was indexed: start again when it is complete");
+  return shard;
+}
+
+}  // namespace
+
+void shard_grouping::add(const tar_member& member) {
+  if (member.kind == tar_kind::folder) return;
+  const member_name parts = split_member_name(member.name);
+  if (parts.key.empty() || keys_.size() >= samples_max) return;
+  const std::uint32_t extension = extension_of(parts.extension);
+  const auto kind = static_cast<std::uint32_t>(kind_in_index(member.kind));
+  members_.push_back({member.header_at, member.size, sample_of(parts.key), extension << 2U | kind});
+  ++extensions_[extension].members;
+  extensions_[extension].longest = std::max(extensions_[extension].longest, member.size);
+}
+
+std::uint32_t shard_grouping::extension_of(std::string_view extension) {
+  if (const auto known = extension_numbers_.find(extension); known != extension_numbers_.end())
+    return known->second;
+  std::string lower = lower_case(extension);
+  const auto same = extension_numbers_.find(lower);
+  const auto number =
+      same != extension_numbers_.end() ? same->second : static_cast<std::uint32_t>(extensions_.size());
+  if (same == extension_numbers_.end()) {
+    extensions_.push_back({lower, 0, 0});
+    extension_numbers_.emplace(std::move(lower), number);
+  }
+  extension_numbers_.emplace(extension, number);
+  return number;
+}
+
+void shard_grouping::grow_table() {
+  table_.assign(std::max<std::size_t>(64, 4 * keys_.size()), 0);
+  // A power of two: 64, then doubled whenever half full.
+  for (std::size_t i = 0; i < keys_.size(); ++i) {
+    std::size_t at = keys_[i].hash & (table_.size() - 1);
+    while (table_[at] != 0) at = (at + 1) & (table_.size() - 1);
+    table_[at] = static_cast<std::uint32_t>(i + 1);
+  }
+}
+
+std::uint32_t shard_grouping::sample_of(std::string_view key) {
+  if (!keys_.empty() && !members_.empty()) {
+    const std::uint32_t last = members_.back().sample;
+    if (text_of(keys_[last]) == key) return last;
+  }
+  if (2 * keys_.size() >= table_.size()) grow_table();
+  const std::uint64_t hash = std::hash<std::string_view>{}(key);
+  std::size_t at = hash & (table_.size() - 1);
+  for (; table_[at] != 0; at = (at + 1) & (table_.size() - 1)) {
+    const found_key& other = keys_[table_[at] - 1];
+    if (other.hash == hash && text_of(other) == key) return table_[at] - 1;
+  }
+  keys_.push_back({hash, pool_.size(), static_cast<std::uint32_t>(key.size())});
+  pool_ += key;
+  table_[at] = static_cast<std::uint32_t>(keys_.size());
+  return static_cast<std::uint32_t>(keys_.size() - 1);
+}
+
+result<void> shard_grouping::finish(shard_index& to) {
+  if (keys_.size() >= samples_max) return refuse(errc::dataset, "has more than {} samples", samples_max - 1);
+  const auto by_sample = [](const found_member& a, const found_member& b) { return a.sample < b.sample; };
+  if (!std::ranges::is_sorted(members_, by_sample)) std::ranges::stable_sort(members_, by_sample);
+  to.offsets.reserve(keys_.size());
+  to.records.reserve(pool_.size() + 8 * members_.size() + 8 * keys_.size());
+  auto next = members_.begin();
+  for (std::size_t sample = 0; sample < keys_.size(); ++sample) {
+    if (to.records.size() > std::numeric_limits<std::uint32_t>::max())
+      return refuse(errc::dataset, "has keys and members that need more than 4 GiB of index: split it");
+    to.offsets.push_back(static_cast<std::uint32_t>(to.records.size()));
+    const std::string_view key = text_of(keys_[sample]);
+    append_number(to.records, key.size());
+    to.records += key;
+    const auto end =
+        std::find_if(next, members_.end(), [&](const found_member& m) { return m.sample != sample; });
+    append_number(to.records, static_cast<std::uint64_t>(end - next));
+    std::uint64_t block = 0;
+    for (; next != end; ++next) {
+      append_number(to.records, next->extension_and_kind);
+      append_number(to.records, next->header_at / tar_block - block);
+      append_number(to.records, next->size);
+      block = next->header_at / tar_block + 1 + blocks_of(next->size);
+    }
+  }
+  to.members = members_.size();
+  to.extensions = std::move(extensions_);
+  return {};
+}
+
+result<shard_index> read_shard(const std::string& path, const std::string& name,
+                               std::atomic<std::uint64_t>& progress) {
+  auto shard = read_shard_file(path, progress);
+  if (!shard) {
+    shard.error().message = fmt::format("the shard '{}' {}{}", printable(name),
+                                        shard.error().message.starts_with("at offset") ? "is damaged " : "",
+                                        shard.error().message);
+    return shard;
+  }
+  shard->name = name;
+  return shard;
+}
+
+}  // namespace penstock

@@ -1,0 +1,86 @@
+// The samples of one shard: its members grouped by key, in compact form. Built from the shard's headers; many of
+// them make an index (tar_index.hpp). Used while an index is built.
+#pragma once
+
+#include "runtime/base/result.hpp"
+#include "runtime/dataset/tar/tar_parser.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace penstock {
+
+/// An extension that occurs in a shard, in lower case.
+struct shard_extension {
+  std::string text;
+  std::uint64_t members = 0;
+  std::uint64_t longest = 0;  ///< bytes of the largest
+};
+
+struct shard_index {
+  std::string name;  ///< relative to the list's folder
+  std::uint64_t bytes = 0;
+  std::int64_t modified_ns = 0;        ///< since 1970
+  std::vector<std::uint32_t> offsets;  ///< of each sample's record in `records`
+  std::string records;                 ///< see tar_index.cpp
+  std::vector<shard_extension> extensions;
+  std::uint64_t members = 0;
+  bool has_end_marker = true;
+  std::uint64_t bytes_after_end = 0;
+};
+
+/// Groups members by key. Pure. Members of a key need not be neighbours; samples are in the order of their first
+/// member. Members that belong to no sample are left out, and so are folders.
+class shard_grouping {
+ public:
+  void add(const tar_member& member);
+  /// Fills offsets, records, extensions and members of `to`. Refuses (errc::dataset) more than 2^32 - 2 samples, or 4 GiB
+  /// of records. Call it once.
+  result<void> finish(shard_index& to);
+
+ private:
+  struct found_member {
+    std::uint64_t header_at;
+    std::uint64_t size;
+    std::uint32_t sample;
+    std::uint32_t extension_and_kind;
+  };
+  struct found_key {
+    std::uint64_t hash;
+    std::uint64_t at;
+    std::uint32_t size;
+  };
+  std::uint32_t sample_of(std::string_view key);
+  std::uint32_t extension_of(std::string_view extension);
+  void grow_table();
+  [[nodiscard]] std::string_view text_of(const found_key& key) const noexcept {
+    return std::string_view(pool_).substr(key.at, key.size);
+  }
+
+  struct text_hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const noexcept {
+      return std::hash<std::string_view>{}(text);
+    }
+  };
+  std::string pool_;
+  std::vector<found_key> keys_;       // one per sample
+  std::vector<std::uint32_t> table_;  // open addressing: sample + 1, or 0
+  std::vector<found_member> members_;
+  std::vector<shard_extension> extensions_;
+  std::unordered_map<std::string, std::uint32_t, text_hash, std::equal_to<>>
+      extension_numbers_;  // by spelling
+};
+
+/// Reads the headers of a shard and groups its members; contents of larger members are skipped. `path` is opened,
+/// `name` is what the index and messages call it. Adds the bytes that it has passed to `progress`. Refuses
+/// (errc::dataset, errc::io) with the shard's name what the parser refuses, files that cannot be read, are no
+/// regular files or change meanwhile, and compressed shards.
+result<shard_index> read_shard(const std::string& path, const std::string& name,
+                               std::atomic<std::uint64_t>& progress);
+
+}  // namespace penstock

@@ -1,0 +1,96 @@
+// The index of all shards of a tar dataset: where each member of each sample is. A file that is written once,
+// then mapped read-only by every session and worker that uses the shards. Written and found by index_cache.hpp.
+#pragma once
+
+#include "runtime/base/mapping.hpp"
+#include "runtime/base/result.hpp"
+#include "runtime/dataset/tar/record_codec.hpp"
+#include "runtime/dataset/tar/shard_index.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+/// Writes the index of these shards, in this order, to an empty file. Not synced: a reader compares the checksum.
+/// Refuses (errc::io) what the system refuses.
+result<void> write_tar_index(int fd, std::span<const shard_index> shards);
+
+struct indexed_shard {
+  std::string_view name;
+  std::uint64_t bytes = 0;
+  std::int64_t modified_ns = 0;
+  std::uint64_t first_sample = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t members = 0;
+  bool has_end_marker = true;
+  std::uint64_t bytes_after_end = 0;
+};
+
+struct indexed_extension {
+  std::string_view text;  ///< in lower case
+  std::uint64_t members = 0;
+  std::uint64_t longest = 0;
+};
+
+struct indexed_member {
+  std::string_view extension;
+  indexed_kind kind = indexed_kind::file;
+  std::uint64_t header_at = 0;
+  std::uint64_t bytes = 0;
+  [[nodiscard]] std::uint64_t data_at() const noexcept { return header_at + tar_block; }
+};
+
+struct indexed_sample {
+  std::uint64_t shard = 0;
+  std::string_view key;
+  std::vector<indexed_member> members;  ///< in the order of the shard
+};
+
+/// A mapped index. Move-only. What it returns points into the mapping. map() checks the tables of shards and
+/// extensions; records are checked as they are read, so an index of 10^7 samples opens at once, and no content can
+/// make a call misbehave.
+class tar_index {
+ public:
+  /// Refuses (errc::protocol) contents of another format or version or with inconsistent tables. The descriptor
+  /// may be closed afterwards. The file must not be written to while it is mapped; penstock replaces it.
+  static result<tar_index> map(int fd);
+
+  /// Reads everything: some ms per million samples.
+  [[nodiscard]] bool checksum_holds() const noexcept;
+
+  [[nodiscard]] std::uint64_t samples() const noexcept;
+  [[nodiscard]] std::uint64_t shards() const noexcept;
+  [[nodiscard]] std::string_view fingerprint() const noexcept;  ///< 32 hex digits
+  [[nodiscard]] std::uint64_t file_bytes() const noexcept { return memory_.bytes().size(); }
+
+  // i < shards(), sample < samples(): checked.
+  [[nodiscard]] indexed_shard shard(std::uint64_t i) const;
+  [[nodiscard]] std::vector<indexed_extension> extensions(std::uint64_t shard) const;
+  [[nodiscard]] std::uint64_t shard_of(std::uint64_t sample) const;
+  /// Refuses (errc::dataset) a record that cannot be right: the index is damaged.
+  result<void> read(std::uint64_t sample, indexed_sample& to) const;
+  /// Empty if the record cannot be right.
+  [[nodiscard]] std::string_view key(std::uint64_t sample) const;
+
+ private:
+  struct header;
+  struct shard_entry;
+  struct extension_entry;
+  friend result<void> write_tar_index(int fd, std::span<const shard_index> shards);
+
+  explicit tar_index(mapping memory) noexcept : memory_(std::move(memory)) {}
+  [[nodiscard]] const header& head() const noexcept;
+  [[nodiscard]] std::span<const shard_entry> shard_table() const noexcept;
+  [[nodiscard]] std::span<const extension_entry> extension_table() const noexcept;
+  [[nodiscard]] std::string_view text(std::uint64_t at, std::uint64_t bytes) const noexcept;
+  [[nodiscard]] std::string_view record_at(std::uint64_t shard, std::uint64_t sample) const noexcept;
+  [[nodiscard]] bool tables_fit() const noexcept;
+
+  mapping memory_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,79 @@
+#include "runtime/dataset/tar/shard_list.hpp"
+
+#include "tests/runtime/dataset/fixtures.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <fmt/format.h>
+
+using namespace penstock;
+using testing::temporary_folder;
+
+namespace {
+
+using names = std::vector<std::string>;
+
+names expanded(std::string_view pattern) {
+  const auto all = expand_braces(pattern);
+  return all ? *all : names{"refused: " + all.error().message};
+}
+
+}  // namespace
+
+TEST_CASE("braces expand as a shell expands them") {
+  CHECK(expanded("plain") == names{"plain"});
+  CHECK(expanded("t-{000..002}.tar") == names{"t-000.tar", "t-001.tar", "t-002.tar"});
+  CHECK(expanded("{8..11}") == names{"8", "9", "10", "11"});
+  CHECK(expanded("{08..11}") == names{"08", "09", "10", "11"});
+  CHECK(expanded("{3..1}") == names{"3", "2", "1"});
+  CHECK(expanded("{0..9..4}") == names{"0", "4", "8"});
+  CHECK(expanded("{a,b}/{0..1}") == names{"a/0", "a/1", "b/0", "b/1"});
+  CHECK(expanded("{a,b{1..2}}x") == names{"ax", "b1x", "b2x"});
+  CHECK(expanded("{a,}x") == names{"ax", "x"});
+  for (const char* const plain : {"{a}", "{}", "{1..}", "{1..x}", "{-1..2}", "{0..3..0}", "a{b", "a}b"})
+    CHECK(expanded(plain) == names{plain});
+  CHECK(expanded("{0..1000000}") ==
+        names{"refused: '{0..1000000}' stands for 1000001 names: at most 1000000 are read"});
+  CHECK(expanded("{0..9999}{0..9999}") ==
+        names{"refused: '{0..9999}{0..9999}' stands for more than 1000000 shards"});
+}
+
+TEST_CASE("shards are one file, a folder of them, or a pattern in its order") {
+  const temporary_folder folder;
+  for (const char* const name : {"b.tar", "a.tar", "c.TAR", "readme.txt", "x/0.tar", "y/0.tar"})
+    folder.write(name, "");
+  const auto listed = [&](std::string_view path) {
+    const auto list = list_shards(folder.path(path));
+    if (!list) return names{"refused: " + list.error().message};
+    CHECK(list->folder == folder.path());
+    CHECK(shard_folder(folder.path(path)) == list->folder);
+    return list->names;
+  };
+  CHECK(listed("a.tar") == names{"a.tar"});
+  CHECK(listed("") == names{"a.tar", "b.tar", "c.TAR"});
+  CHECK(listed("*.tar") == names{"a.tar", "b.tar"});
+  CHECK(listed("{b,a}.tar") == names{"b.tar", "a.tar"});
+  CHECK(listed("{y,x}/*.tar") == names{"y/0.tar", "x/0.tar"});
+  CHECK(list_shards(folder.path())->notices.size() == 1);
+}
+
+TEST_CASE("a path that exists is taken literally") {
+  const temporary_folder folder;
+  folder.write("t-{0..3}.tar", "");
+  CHECK(list_shards(folder.path("t-{0..3}.tar"))->names == names{"t-{0..3}.tar"});
+}
+
+TEST_CASE("shards that are missing, compressed or listed twice are refused by name") {
+  const temporary_folder folder;
+  const auto refusal = [&](std::string_view path) { return list_shards(folder.path(path)).error().message; };
+  CHECK(refusal("none.tar") == fmt::format("the dataset '{}' does not exist", folder.path("none.tar")));
+  CHECK(refusal("*.tar") == fmt::format("no shard is named '{}'", folder.path("*.tar")));
+  CHECK(refusal("") == fmt::format("no shards (*.tar) in '{}'", folder.path()));
+  folder.write("a.tar.gz", "");
+  CHECK(refusal("") ==
+        fmt::format("'{}' is named as if compressed with gzip: compressed shards are not read; "
+                    "decompress them",
+                    folder.path("a.tar.gz")));
+  folder.write("a.tar", "");
+  CHECK(refusal("{a,a}.tar") == fmt::format("the shard '{}' is listed twice", folder.path("a.tar")));
+  CHECK(list_shards("").error().message.starts_with("no path is given"));
+}

@@ -1,0 +1,279 @@
+#include "runtime/dataset/tar/tar_index.hpp"
+
+#include "runtime/dataset/tar/index_cache.hpp"
+#include "tests/runtime/dataset/fixtures.hpp"
+#include "tests/runtime/dataset/tar/archives.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <fcntl.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <thread>
+
+using namespace penstock;
+using testing::append_typed;
+using testing::archive_of;
+using testing::temporary_folder;
+
+namespace {
+
+found_index find(const std::string& path, const std::string& cache = {}) {
+  const auto shards = list_shards(path);
+  REQUIRE(shards);
+  auto found = find_index(*shards, cache);
+  if (!found) FAIL(found.error().message);
+  return std::move(*found);
+}
+
+std::string refusal(const std::string& path) {
+  const auto found = find_index(*list_shards(path), "");
+  return found ? "" : found.error().message;
+}
+
+/// "shard key: extension contents, ..." for each sample.
+std::vector<std::string> samples_of(const tar_index& index, const std::string& folder) {
+  std::vector<std::string> all;
+  indexed_sample sample;
+  for (std::uint64_t i = 0; i < index.samples(); ++i) {
+    REQUIRE(index.read(i, sample));
+    CHECK(index.key(i) == sample.key);
+    const std::string name(index.shard(sample.shard).name);
+    std::string text = fmt::format("{} {}:", name, sample.key);
+    std::ifstream shard(folder + "/" + name, std::ios::binary);
+    for (const indexed_member& member : sample.members) {
+      std::string contents(member.bytes, '\0');
+      shard.seekg(static_cast<std::streamoff>(member.data_at()));
+      shard.read(contents.data(), static_cast<std::streamsize>(contents.size()));
+      text +=
+          fmt::format(" {} {}{}", member.extension, contents, member.kind == indexed_kind::file ? "" : "!");
+    }
+    all.push_back(text);
+  }
+  return all;
+}
+
+std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    names.push_back(entry.path().filename());
+  std::ranges::sort(names);
+  return names;
+}
+
+/// The superuser may write anywhere: gives up its rights for a while.
+class as_ordinary_user {
+ public:
+  as_ordinary_user() {
+    if (::geteuid() == 0) was_superuser_ = ::seteuid(65534) == 0;
+  }
+  ~as_ordinary_user() {
+    if (was_superuser_ && ::seteuid(0) != 0) std::abort();
+  }
+  as_ordinary_user(const as_ordinary_user&) = delete;
+  as_ordinary_user& operator=(const as_ordinary_user&) = delete;
+
+ private:
+  bool was_superuser_ = false;
+};
+
+void set_time(const std::string& path, std::int64_t seconds) {
+  const ::timespec times[2] = {{seconds, 0}, {seconds, 0}};
+  REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("members are grouped by key, in the order of first members, shard after shard") {
+  const temporary_folder folder;
+  folder.write("a.tar",
+               archive_of({{"d/2.jpg", "two"}, {"d/1.JPG", "one"}, {"d/1.cls", "1"}, {"d/2.cls", "2"}}));
+  folder.write("b.tar",
+               archive_of({{"d/1.cls", "9"}, {"readme", "no"}, {"d/1.seg.png", "mask"}, {"3.x", ""}}));
+  const found_index found = find(folder.path());
+  CHECK(samples_of(found.index, folder.path()) ==
+        std::vector<std::string>{"a.tar d/2: jpg two cls 2", "a.tar d/1: jpg one cls 1",
+                                 "b.tar d/1: cls 9 seg.png mask", "b.tar 3: x "});
+  REQUIRE(found.index.extensions(1).size() == 3);
+  CHECK(found.index.extensions(1)[1].text == "seg.png");
+  CHECK(found.index.extensions(1)[1].longest == 4);
+  CHECK(found.index.shard(1).first_sample == 2);
+  CHECK(found.index.shard(1).members == 3);
+}
+
+TEST_CASE("links and sparse files are members of their kind, and a duplicate is a second member") {
+  const temporary_folder folder;
+  std::string archive;
+  append_typed(archive, '5', "d/");
+  append_typed(archive, '2', "1.jpg");
+  append_typed(archive, 'S', "1.png", "data");
+  append_tar_member(archive, "1.cls", "7");
+  append_tar_member(archive, "1.cls", "8");
+  append_tar_end(archive);
+  folder.write("a.tar", archive);
+  CHECK(samples_of(find(folder.path()).index, folder.path()) ==
+        std::vector<std::string>{"a.tar 1: jpg ! png data! cls 7 cls 8"});
+}
+
+TEST_CASE("absolute names and names with two dots are keys, not paths") {
+  const temporary_folder folder;
+  folder.write("a.tar", archive_of({{"/etc/passwd.jpg", "x"}, {"../../up.jpg", "y"}}));
+  CHECK(samples_of(find(folder.path()).index, folder.path()) ==
+        std::vector<std::string>{"a.tar /etc/passwd: jpg x", "a.tar ../../up: jpg y"});
+}
+
+TEST_CASE("many samples in any order of members are grouped as a map groups them") {
+  const temporary_folder folder;
+  random_source random(1, 2, 3);
+  testing::named_contents members;
+  for (int i = 0; i < 3000; ++i)
+    members.emplace_back(fmt::format("{}.{}", random.below(700), "abc"[random.below(3)]),
+                         std::string(random.below(1200), 'x'));
+  folder.write("a.tar", archive_of(members));
+  std::vector<std::string> keys;
+  std::map<std::string, std::string> expected;
+  for (const auto& [name, contents] : members) {
+    const std::string key = name.substr(0, name.find('.'));
+    if (!expected.contains(key)) keys.push_back(key);
+    expected[key] += fmt::format(" {} {}", name.substr(key.size() + 1), contents);
+  }
+  std::vector<std::string> wanted;
+  for (const std::string& key : keys) wanted.push_back(fmt::format("a.tar {}:{}", key, expected[key]));
+  CHECK((samples_of(find(folder.path()).index, folder.path()) == wanted));
+}
+
+TEST_CASE("an index is built once and then found, equal, beside the shards") {
+  const temporary_folder folder;
+  folder.write("a.tar", archive_of({{"1.jpg", "x"}}));
+  const found_index first = find(folder.path());
+  CHECK(first.built);
+  CHECK(first.path.starts_with(folder.path()));
+  const found_index second = find(folder.path());
+  CHECK_FALSE(second.built);
+  CHECK(second.notices.empty());
+  CHECK(second.index.fingerprint() == first.index.fingerprint());
+  CHECK(files_in(folder.path()).size() == 2);
+}
+
+TEST_CASE("an index of shards that changed is built again, and the reason told") {
+  const temporary_folder folder;
+  folder.write("a.tar", archive_of({{"1.jpg", "x"}}));
+  folder.write("b.tar", archive_of({{"1.jpg", "x"}}));
+  const std::string index = find(folder.path()).path;
+  const auto told = [&](std::string_view part) {
+    const found_index found = find(folder.path());
+    CHECK(found.built);
+    REQUIRE(found.notices.size() == 1);
+    CHECK(found.notices[0].starts_with(fmt::format("the index '{}' ", index)));
+    CHECK_FALSE(find(folder.path()).built);
+    return found.notices[0].find(part) != std::string::npos;
+  };
+  set_time(folder.path("b.tar"), 1000);
+  CHECK(told("is of another version of 'b.tar'"));
+  folder.write("b.tar", archive_of({{"1.jpg", "x"}, {"2.jpg", "x"}}));
+  CHECK(told("is older than 'b.tar', which had 2048 bytes and has 3072 now"));
+  std::filesystem::resize_file(index, std::filesystem::file_size(index) - 1);
+  CHECK(told("the index of shards is damaged"));
+  std::fstream(index, std::ios::in | std::ios::out).seekp(-1, std::ios::end).put('?');
+  CHECK(told("is damaged: building it again"));
+}
+
+TEST_CASE("shards in a folder that cannot be written to have their index in the cache, else in memory") {
+  const temporary_folder folder;
+  folder.write("shards/a.tar", archive_of({{"1.jpg", "x"}}));
+  folder.write("file", "");
+  REQUIRE(::chmod(folder.path().c_str(), 0777) == 0);
+  REQUIRE(::chmod(folder.path("shards").c_str(), 0555) == 0);
+  const as_ordinary_user no_superuser;
+  const found_index first = find(folder.path("shards"), folder.path("cache"));
+  CHECK(first.path.starts_with(folder.path("cache/")));
+  CHECK(first.notices.empty());
+  CHECK_FALSE(find(folder.path("shards"), folder.path("cache")).built);
+  const found_index none = find(folder.path("shards"), folder.path("file"));
+  CHECK(none.path.empty());
+  CHECK(none.index.samples() == 1);
+  REQUIRE(none.notices.size() == 1);
+  CHECK(none.notices[0].starts_with("the index of shards could not be kept ("));
+}
+
+TEST_CASE("damaged, compressed and empty shards are refused by name and leave no index") {
+  const temporary_folder folder;
+  folder.write("a.tar", archive_of({{"1.jpg", "x"}}));
+  folder.write("b.tar", archive_of({{"1.jpg", std::string(5000, 'x')}}).substr(0, 4000));
+  folder.write("c.tar", "");
+  CHECK(refusal(folder.path()) ==
+        "the shard 'b.tar' is damaged at offset 0, member '1.jpg': it has 5000 bytes, but the archive ends "
+        "after 3488 "
+        "of them: it was cut short");
+  CHECK(refusal(folder.path("c.tar")) == "the shard 'c.tar' is empty: not a tar archive");
+  folder.write("c.tar", "\x1f\x8b" + std::string(1000, 'x'));
+  CHECK(refusal(folder.path("c.tar")) ==
+        "the shard 'c.tar' is compressed with gzip: compressed shards are not read; decompress it");
+  folder.make_folder("d.tar");
+  CHECK(refusal(folder.path("{a,e}.tar")) == "the shard 'e.tar' cannot be opened: No such file or directory");
+  CHECK(files_in(folder.path()) == std::vector<std::string>{"a.tar", "b.tar", "c.tar", "d.tar"});
+}
+
+TEST_CASE("several that need the same index at once get equal ones, and one file remains") {
+  const temporary_folder folder;
+  for (int shard = 0; shard < 8; ++shard) {
+    testing::named_contents members;
+    for (int i = 0; i < 200; ++i) members.emplace_back(fmt::format("{}.jpg", i), std::string(100, 'x'));
+    folder.write(fmt::format("{}.tar", shard), archive_of(members));
+  }
+  std::vector<std::string> fingerprints(4);
+  {
+    std::vector<std::jthread> threads;
+    for (std::string& fingerprint : fingerprints) {
+      threads.emplace_back([&] {
+        const auto found = find_index(*list_shards(folder.path()), "");
+        fingerprint = found ? std::string(found->index.fingerprint()) : found.error().message;
+      });
+    }
+  }
+  CHECK(std::ranges::count(fingerprints, find(folder.path()).index.fingerprint()) == 4);
+  CHECK(files_in(folder.path()).size() == 9);
+}
+
+TEST_CASE("an index takes less than 40 bytes a sample besides its keys, with four members each") {
+  const temporary_folder folder;
+  testing::named_contents members;
+  std::uint64_t key_bytes = 0;
+  constexpr std::uint64_t samples = 2000;
+  for (std::uint64_t i = 0; i < samples; ++i) {
+    const std::string key = fmt::format("{:06}", i);
+    key_bytes += key.size();
+    members.emplace_back(key + ".jpg", std::string(20'000, 'x'));
+    members.emplace_back(key + ".cls", "7");
+    members.emplace_back(key + ".txt", std::string(200, 'x'));
+    members.emplace_back(key + ".json", std::string(900, 'x'));
+  }
+  folder.write("a.tar", archive_of(members));
+  CHECK(find(folder.path()).index.file_bytes() - key_bytes <= 40 * samples);
+}
+
+TEST_CASE("a record that cannot be right is refused, and nothing outside the index is read") {
+  const temporary_folder folder;
+  folder.write("a.tar", archive_of({{"1.jpg", "x"}, {"1.cls", "7"}, {"2.jpg", "x"}}));
+  const std::string path = find(folder.path()).path;
+  std::ifstream file(path, std::ios::binary);
+  const std::string good((std::istreambuf_iterator<char>(file)), {});
+  for (std::size_t at = good.size() - 30; at < good.size(); ++at) {
+    for (const char wrong : {'\x00', '\x7f', '\xff'}) {
+      std::string bad = good;
+      bad[at] = wrong;
+      folder.write("bad", bad);
+      const unique_fd fd(::open(folder.path("bad").c_str(), O_RDONLY));
+      const auto index = tar_index::map(fd.get());
+      REQUIRE(index);
+      CHECK(index->checksum_holds() == (bad == good));
+      indexed_sample sample;
+      for (std::uint64_t i = 0; i < index->samples(); ++i) (void)index->read(i, sample);
+    }
+  }
+}
