@@ -1,7 +1,6 @@
 #include "actors/jobs/device_side.hpp"
 
 #include "actors/gpu_owner/job_programs.hpp"
-#include "actors/host/run_events.hpp"
 #include "actors/supervisor/owner_keeper.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/signals.hpp"
@@ -123,7 +122,9 @@ result<std::unique_ptr<device_side>> device_side::make(caf::actor_system& system
 
 device_side::device_side(caf::actor_system& system, process::io_thread& io, surroundings around,
                          std::shared_ptr<device::device> device)
-    : around_(std::move(around)), device_(std::move(device)) {
+    : owner_reports({around.settings, device == nullptr, around.board, around.ending, around.tell}),
+      around_(std::move(around)),
+      device_(std::move(device)) {
   if (device_) {
     spawn_owner(system);
   } else {
@@ -208,76 +209,18 @@ void device_side::close() {
 
 // ---- news of the owner ------------------------------------------------------------------------------------------
 
-void device_side::opened(const device::identity& what) {
-  if (what.uuid && !around_.settings->gpu.share) {
-    auto ours = device::exclusive_use::take(*what.uuid, around_.settings->name);
-    if (!ours) return failed(ours.error());
-    lock_.emplace(std::move(*ours));
-  }
-  // Never if the GPU owner is another process: the query opens the GPU's device files.
-  if (what.uuid && device_)
-    watch_.emplace(*what.uuid, [this](const std::vector<gpu_process>& seen) { gpu_processes_seen(seen); });
-  around_.board->device_opened(what);
-  around_.tell(host::event_of(event_kind::device_opened, what.name));
-}
-
-void device_side::progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) {
-  around_.board->uploaded(uploads, bytes, pinned);
-}
-
-void device_side::attached(const gpu_owner::attached_partition& what) {
-  around_.tell(host::event_of(what));
-}
-
 void device_side::failed(const failure& why) {
   {
     const std::lock_guard hold(mutex_);
     if (std::exchange(failed_, true) || closed_) return;
   }
   log::error("gpu", "jobs can no longer use the device: {}", why.message);
-  around_.board->device_state("failed");
-  around_.tell(host::event_of(event_kind::device_failed, why.message));
+  record_failure(why);
   to_scheduler(device_failed{why});
 }
 
 /// The slot stays occupied until the job is answered.
 void device_side::slots_released(std::vector<std::uint64_t> /*uploads*/) {}
-
-void device_side::reopened(pid_t owner) {
-  event again = host::event_of(event_kind::device_opened, fmt::format("{}, reopened by a new GPU owner",
-                                                                         around_.board->status().gpu.name));
-  again.pid = owner;
-  around_.tell(std::move(again));
-}
-
-void device_side::owner_changed(const supervisor::owner_facts& facts) {
-  around_.board->owner_changed(facts.state, facts.pid, facts.restarts);
-}
-
-void device_side::owner_died(const owner_death_report& death) {
-  around_.board->owner_died(death);
-  around_.tell(host::event_of(death));
-}
-
-void device_side::owner_recovered(std::uint32_t incarnation, double seconds_since_its_end) {
-  around_.board->owner_recovered(incarnation, seconds_since_its_end);
-}
-
-void device_side::owner_waited(nanoseconds in_all, std::optional<steady_time> waits_at) {
-  around_.board->waited(in_all, waits_at);
-}
-
-void device_side::gpu_processes_seen(std::vector<gpu_process> processes) {
-  around_.board->gpu_processes_seen(std::move(processes));
-}
-
-void device_side::gave_up(const failure& why) {
-  failed(why);
-}
-
-void device_side::owner_closed() {
-  around_.ending->owner_gone();
-}
 
 void device_side::jobs_answered(std::vector<device_answer> answers) {
   bool first = false;

@@ -7,16 +7,13 @@
 #pragma once
 
 #include "actors/gpu_owner/gpu_owner.hpp"
+#include "actors/host/owner_reports.hpp"
+#include "actors/host/process_logs.hpp"
 #include "actors/jobs/device_result.hpp"
 #include "actors/protocol/local/actors.hpp"
 #include "actors/protocol/local/news.hpp"
-#include "actors/host/board.hpp"
-#include "actors/host/ending.hpp"
-#include "actors/host/process_logs.hpp"
 #include "actors/supervisor/owner_process.hpp"
 #include "runtime/arena/flight_recorder.hpp"
-#include "runtime/device/exclusive_use.hpp"
-#include "runtime/device/gpu_process_watch.hpp"
 
 #include <penstock/config.hpp>
 #include <penstock/event.hpp>
@@ -29,7 +26,7 @@
 
 namespace penstock::jobs {
 
-class device_side final : gpu_owner::owner_news, supervisor::keeper_news, supervisor::job_upload_news {
+class device_side final : host::owner_reports, supervisor::job_upload_news {
  public:
   struct surroundings {
     const config* settings = nullptr;
@@ -67,19 +64,9 @@ class device_side final : gpu_owner::owner_news, supervisor::keeper_news, superv
   class program_thread;
 
   // Called by the owner in this process, or by the keeper.
-  void opened(const device::identity& what) override;
-  void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) override;
-  void attached(const gpu_owner::attached_partition& what) override;
   void failed(const failure& why) override;
   void slots_released(std::vector<std::uint64_t> uploads) override;
-  void reopened(pid_t owner) override;
-  void owner_changed(const supervisor::owner_facts& facts) override;
-  void owner_died(const owner_death_report& death) override;
-  void owner_recovered(std::uint32_t incarnation, double seconds_since_its_end) override;
-  void owner_waited(nanoseconds in_all, std::optional<steady_time> waits_at) override;
-  void gpu_processes_seen(std::vector<gpu_process> processes) override;
-  void gave_up(const failure& why) override;
-  void owner_closed() override;
+  void gave_up(const failure& why) override { failed(why); }
   void jobs_answered(std::vector<device_answer> answers) override;
   void uploads_lost(device_lost loss) override;
 
@@ -96,8 +83,6 @@ class device_side final : gpu_owner::owner_news, supervisor::keeper_news, superv
   std::shared_ptr<lent_buffers> buffers_;
   std::unique_ptr<program_thread> programs_;
   const std::shared_ptr<device_answer_queue> answers_ = std::make_shared<device_answer_queue>();
-  std::optional<device::exclusive_use> lock_;       // the lock on the GPU
-  std::optional<device::gpu_process_watch> watch_;  // watches the GPU's other processes while we hold it
 
   std::mutex mutex_;  // guards the members below
   job_scheduler_actor scheduler_;

@@ -1,67 +1,36 @@
-// What the actors report to a session: this class records it on the board, turns it into events and wakes
-// waiting threads. Created with the engine, before the actors, and outlives them. Private to
+// What the actors report to a session, beside what host::owner_reports records: this class records it on the board, turns
+// it into events and wakes waiting threads. Created with the engine, before the actors, and outlives them. Private to
 // session_wiring.cpp.
 //
 // Threads: each actor calls from its own thread, so everything used here is thread-safe or used by one caller
 // only.
 #pragma once
 
+#include "actors/host/owner_reports.hpp"
 #include "actors/protocol/local/news.hpp"
 #include "actors/session/session_body.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
-#include "runtime/device/exclusive_use.hpp"
-#include "runtime/device/gpu_process_watch.hpp"
 
 #include <caf/send.hpp>
 
 namespace penstock {
 
-class Session::body::news_of_actors final : public gpu_owner::owner_news,
-                                            public supervisor::keeper_news,
+class Session::body::news_of_actors final : public host::owner_reports,
                                             public scheduler::scheduler_news,
                                             public session::stream_news,
                                             public group::group_news {
  public:
-  news_of_actors(body& session, engine& e) : session_(session), board_(session.board_), engine_(e) {}
+  news_of_actors(body& session, engine& e)
+      : owner_reports({&session.settings_, session.has_keeper(), &session.board_, &session.ending_,
+                       [&session](event what) { session.tell(std::move(what)); }}),
+        session_(session),
+        board_(session.board_),
+        engine_(e) {}
 
   // ---- from several actors --------------------------------------------------------------------------------
 
   void gave_up(const failure& why) override { session_.fail(why); }
-
-  void opened(const device::identity& what) override {
-    if (what.uuid && !session_.settings_.gpu.share) {
-      auto ours = device::exclusive_use::take(*what.uuid, session_.settings_.name);
-      if (!ours) return gave_up(ours.error());
-      const std::lock_guard hold(lock_guard_);
-      lock_.emplace(std::move(*ours));
-    }
-    // Never if the GPU owner is another process: the query opens the GPU's device files.
-    if (what.uuid && !session_.has_keeper())
-      watch_.emplace(*what.uuid, [this](const std::vector<gpu_process>& seen) { gpu_processes_seen(seen); });
-    board_.device_opened(what);
-    session_.tell(host::event_of(event_kind::device_opened, what.name));
-    log::debug("gpu", "opened {}", what.name);
-    if (session_.group_) {  // allocate and start nothing before all ranks are present
-      caf::anon_send(engine_.member, group::join_group{what.uuid.value_or("")});
-    } else {
-      caf::anon_send(engine_.session, session::device_ready{});
-    }
-  }
-
-  /// No further uploads: other sessions may use the GPU. Any thread.
-  void release_gpu() {
-    const std::lock_guard hold(lock_guard_);
-    lock_.reset();
-  }
-
-  void attached(const gpu_owner::attached_partition& what) override {
-    session_.tell(host::event_of(what));
-  }
-
-  void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) override {
-    board_.uploaded(uploads, bytes, pinned);
-  }
 
   void communicator_changed(const group::communicator_state& state) override {
     log::info("group", "communicator {}: {}{}{}", group::communicator_ordinal(state.number),
@@ -80,8 +49,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
   // ---- from a GPU owner in this process -------------------------------------------------------------------
 
   void failed(const failure& why) override {
-    board_.device_state("failed");
-    session_.tell(host::event_of(event_kind::device_failed, why.message));
+    record_failure(why);
     gave_up(why);
   }
 
@@ -91,36 +59,10 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   // ---- from the keeper of an owner in another process -----------------------------------------------------
 
-  void reopened(pid_t owner) override {
-    event again = host::event_of(event_kind::device_opened,
-                                    fmt::format("{}, reopened by a new GPU owner", board_.status().gpu.name));
-    again.pid = owner;
-    session_.tell(std::move(again));
-  }
-
   void owner_changed(const supervisor::owner_facts& facts) override {
-    board_.owner_changed(facts.state, facts.pid, facts.restarts);
+    owner_reports::owner_changed(facts);
     session_.owner_is_irreplaceable_ = facts.irreplaceable;
   }
-
-  void owner_died(const owner_death_report& death) override {
-    board_.owner_died(death);
-    session_.tell(host::event_of(death));
-  }
-
-  void owner_recovered(std::uint32_t incarnation, double seconds_since_its_end) override {
-    board_.owner_recovered(incarnation, seconds_since_its_end);
-  }
-
-  void owner_waited(nanoseconds in_all, std::optional<steady_time> waits_at) override {
-    board_.waited(in_all, waits_at);
-  }
-
-  void gpu_processes_seen(std::vector<gpu_process> processes) override {
-    board_.gpu_processes_seen(std::move(processes));
-  }
-
-  void owner_closed() override { session_.ending_.owner_gone(); }
 
   // ---- from the scheduler ---------------------------------------------------------------------------------
 
@@ -217,6 +159,14 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
   void coordinator_gone() override { session_.ending_.group_actor_gone(); }
 
  private:
+  void device_ready(const device::identity& what) override {
+    if (session_.group_) {  // allocate and start nothing before all ranks are present
+      caf::anon_send(engine_.member, group::join_group{what.uuid.value_or("")});
+    } else {
+      caf::anon_send(engine_.session, session::device_ready{});
+    }
+  }
+
   void warn(event what) {
     log::warn("scheduler", "{}", what.text);
     session_.tell(std::move(what));
@@ -225,9 +175,6 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
   body& session_;
   host::board& board_;
   engine& engine_;
-  std::mutex lock_guard_;                           // guards lock_
-  std::optional<device::exclusive_use> lock_;       // the lock on the GPU
-  std::optional<device::gpu_process_watch> watch_;  // watches the GPU's other processes while we hold it
 };
 
 }  // namespace penstock

@@ -1,0 +1,62 @@
+// What the GPU owner of a run, or the keeper of its process, reports: recorded on the board and told as events. A session and
+// a pool derive from it and add what becomes of uploads and of a device that fails.
+//
+// Threads: the owner or its keeper calls from its own thread; release_gpu() from any.
+#pragma once
+
+#include "actors/host/board.hpp"
+#include "actors/host/ending.hpp"
+#include "actors/protocol/local/news.hpp"
+#include "runtime/device/exclusive_use.hpp"
+#include "runtime/device/gpu_process_watch.hpp"
+
+#include <penstock/config.hpp>
+#include <penstock/event.hpp>
+
+#include <functional>
+#include <mutex>
+#include <optional>
+
+namespace penstock::host {
+
+class owner_reports : public gpu_owner::owner_news, public supervisor::keeper_news {
+ public:
+  struct surroundings {
+    const config* settings = nullptr;
+    bool elsewhere = false;  ///< the owner is another process
+    host::board* board = nullptr;
+    host::ending* ending = nullptr;
+    std::function<void(event)> tell;
+  };
+  explicit owner_reports(surroundings around) : around_(std::move(around)) {}
+
+  void opened(const device::identity& what) final;
+  void reopened(pid_t owner) override;
+  void attached(const gpu_owner::attached_partition& what) override;
+  void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) override;
+  void owner_changed(const supervisor::owner_facts& facts) override;
+  void owner_died(const owner_death_report& death) override;
+  void owner_recovered(std::uint32_t incarnation, double seconds_since_its_end) override;
+  void owner_waited(nanoseconds in_all, std::optional<steady_time> waits_at) override;
+  void gpu_processes_seen(std::vector<gpu_process> processes) override;
+  void owner_closed() override;
+  void gave_up(const failure& why) override = 0;
+
+  /// No further uploads: other sessions may use the GPU.
+  void release_gpu();
+
+ protected:
+  ~owner_reports() = default;
+  void record_failure(const failure& why);
+
+ private:
+  /// Follows opened(), unless another session has the GPU.
+  virtual void device_ready(const device::identity& /*what*/) {}
+
+  const surroundings around_;
+  std::mutex lock_guard_;                           // guards lock_
+  std::optional<device::exclusive_use> lock_;       // the lock on the GPU
+  std::optional<device::gpu_process_watch> watch_;  // watches the GPU's other processes while we hold it
+};
+
+}  // namespace penstock::host
