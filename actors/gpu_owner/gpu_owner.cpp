@@ -1,5 +1,6 @@
 #include "actors/gpu_owner/gpu_owner.hpp"
 
+#include "actors/gpu_owner/attached_partitions.hpp"
 #include "runtime/base/check.hpp"
 #include "runtime/base/patient_deadline.hpp"
 #include "runtime/base/stage_range.hpp"
@@ -13,7 +14,6 @@
 #include <algorithm>
 #include <deque>
 #include <iterator>
-#include <map>
 #include <optional>
 
 namespace penstock::gpu_owner {
@@ -25,15 +25,6 @@ constexpr int checks_a_deadline = 30;
 enum class owner_stage : std::uint8_t { closed, open, ready, failed };
 
 struct owner_state {
-  owner_state() = default;
-  ~owner_state() = default;
-  owner_state(const owner_state&) = delete;
-  owner_state& operator=(const owner_state&) = delete;
-
-  struct attached {
-    std::shared_ptr<mapping> memory;
-    arena::geometry shape;
-  };
   struct flight {
     upload_order order;
     std::uint32_t buffer = 0;
@@ -44,7 +35,7 @@ struct owner_state {
   owner_surroundings around;
   owner_stage stage = owner_stage::closed;
   std::shared_ptr<const device::transfer_plan> plan;
-  std::map<std::uint32_t, attached> partitions;
+  attached_partitions partitions;
   std::vector<std::uint32_t> free_buffers;
   std::vector<std::optional<stream_position>> lent;  // by buffer: the batch that the consumer holds in it
   std::deque<upload_order> waiting;                  // waiting for a free buffer
@@ -83,34 +74,6 @@ void fail(owner_state& s, const failure& why) {
   s.around.news->failed(why);
 }
 
-/// Where an upload's bytes are. Refuses a batch that is not in the arena.
-result<std::span<const std::byte>> find_slot(const owner_state& s, const upload_order& order) {
-  const auto it = s.partitions.find(order.partition);
-  const std::uint32_t slots = it == s.partitions.end() ? 0 : it->second.shape.slots;
-  if (order.job && order.slot < slots) {
-    const std::uint64_t slot_bytes = it->second.shape.slot_bytes;
-    if (order.job->offset <= slot_bytes && order.job->bytes <= slot_bytes - order.job->offset) {
-      return it->second.memory->bytes().subspan(it->second.shape.slot_offset(order.slot) + order.job->offset,
-                                                order.job->bytes);
-    }
-  }
-  if (order.job) {
-    return refuse(errc::protocol,
-                  "the result of job {} is not in the arena: {} bytes at {} of slot {} of partition {}",
-                  order.position, order.job->bytes, order.job->offset, order.slot, order.partition);
-  }
-  if (order.slot >= slots || order.samples.size() > s.plan->slot.rows_max) {
-    return refuse(
-        errc::protocol,
-        "batch {} of epoch {} is not in the arena: slot {} of partition {} with {} rows; {} partitions "
-        "are attached, this one has {} slots for {} rows",
-        order.sequence, order.epoch, order.slot, order.partition, order.samples.size(), s.partitions.size(),
-        slots, s.plan->slot.rows_max);
-  }
-  return it->second.memory->bytes().subspan(it->second.shape.slot_offset(order.slot),
-                                            it->second.shape.slot_bytes);
-}
-
 /// Records never go to the device; copy them while the slot is still ours.
 std::vector<std::byte> copy_records(const device::transfer_plan& plan, std::span<const std::byte> slot,
                                     std::size_t rows) {
@@ -130,16 +93,20 @@ void look_later(self_pointer self) {
   self->delayed_send(working_actor(self), s.around.flight_deadline / checks_a_deadline, look_at_device{});
 }
 
-/// Whether there is a ring now. If the device has no memory for it, the oldest upload is refused.
-bool allocate_ring(owner_state& s) {
+result<void> allocate_ring(owner_state& s) {
   const stage_range range("allocate buffers");
   auto ok = s.around.device->allocate(*s.plan, s.buffers_to_allocate);
-  if (ok) {
-    for (std::uint32_t i = s.buffers_to_allocate; i-- > 0;) s.free_buffers.push_back(i);
-    s.lent.assign(s.buffers_to_allocate, std::nullopt);
-    s.buffers_to_allocate = 0;
-    return true;
-  }
+  if (!ok) return ok;
+  for (std::uint32_t i = s.buffers_to_allocate; i-- > 0;) s.free_buffers.push_back(i);
+  s.lent.assign(s.buffers_to_allocate, std::nullopt);
+  s.buffers_to_allocate = 0;
+  return ok;
+}
+
+/// Whether there is a ring now. If the device has no memory for it, the oldest upload is refused.
+bool allocate_ring_when_needed(owner_state& s) {
+  auto ok = allocate_ring(s);
+  if (ok) return true;
   if (ok.error().code != errc::device_out_of_memory) {
     fail(s, ok.error());
     return false;
@@ -159,7 +126,7 @@ bool allocate_ring(owner_state& s) {
 void submit_waiting(self_pointer self) {
   owner_state& s = self->state;
   while (s.stage == owner_stage::ready && s.buffers_to_allocate > 0 && !s.waiting.empty()) {
-    if (allocate_ring(s)) break;
+    if (allocate_ring_when_needed(s)) break;
   }
   if (s.stage != owner_stage::ready || s.waiting.empty() || s.free_buffers.empty()) return;
   const steady_time now = std::chrono::steady_clock::now();
@@ -168,18 +135,16 @@ void submit_waiting(self_pointer self) {
   while (!s.waiting.empty() && !s.free_buffers.empty()) {
     upload_order order = std::move(s.waiting.front());
     s.waiting.pop_front();
-    const auto slot = find_slot(s, order);
+    const auto slot = s.partitions.find(order, s.plan->slot.rows_max);
     if (!slot) return fail(s, slot.error());
     const std::uint32_t buffer = s.free_buffers.back();
     s.free_buffers.pop_back();
     const auto rows = static_cast<std::uint32_t>(order.samples.size());
     device::batch_extents extents = order.job
                                         ? device::batch_extents{static_cast<std::uint32_t>(order.job->bytes)}
-                                        : s.plan->extents_of(*slot, rows);
-    const std::uint64_t offset =
-        s.partitions.at(order.partition).shape.slot_offset(order.slot) + (order.job ? order.job->offset : 0);
-    s.burst.push_back({order.upload, buffer, order.partition, offset, rows, extents});
-    auto records = copy_records(*s.plan, *slot, rows);
+                                        : s.plan->extents_of(slot->bytes, rows);
+    s.burst.push_back({order.upload, buffer, order.partition, slot->offset, rows, extents});
+    auto records = copy_records(*s.plan, slot->bytes, rows);
     stamp(s, order.position, batch_stage::submitted, now);
     s.in_flight.push_back({std::move(order), buffer, std::move(records), std::move(extents)});
   }
@@ -276,17 +241,11 @@ void open(owner_state& s) {
 void prepare(self_pointer self, const prepare_device& order) {
   owner_state& s = self->state;
   if (s.stage != owner_stage::open) return;
-  if (order.when_needed) {
-    s.plan = order.plan;
-    s.buffers_to_allocate = order.buffers;
-    s.stage = owner_stage::ready;
-    return submit_waiting(self);
-  }
-  const stage_range range("allocate buffers");
-  if (auto ok = s.around.device->allocate(*order.plan, order.buffers); !ok) return fail(s, ok.error());
   s.plan = order.plan;
-  for (std::uint32_t i = order.buffers; i-- > 0;) s.free_buffers.push_back(i);
-  s.lent.assign(order.buffers, std::nullopt);
+  s.buffers_to_allocate = order.buffers;
+  if (!order.when_needed) {
+    if (auto ok = allocate_ring(s); !ok) return fail(s, ok.error());
+  }
   s.stage = owner_stage::ready;
   submit_waiting(self);
 }
@@ -302,7 +261,7 @@ void attach(owner_state& s, const attach_partition& order) {
   s.around.news->attached(
       {order.partition, order.memory->bytes().size(), *pinned, std::chrono::steady_clock::now() - begin});
   s.pinned = s.pinned && *pinned;
-  s.partitions[order.partition] = {order.memory, order.shape};
+  s.partitions.add(order);
 }
 
 void close(owner_state& s) {

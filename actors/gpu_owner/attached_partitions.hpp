@@ -1,0 +1,32 @@
+// The workers' partitions that the GPU owner has mapped, and where in them an upload's bytes are. Pure; used by gpu_owner.
+#pragma once
+
+#include "actors/protocol/local/gpu_owner_messages.hpp"
+#include "runtime/base/result.hpp"
+#include "runtime/base/upload_order.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+
+namespace penstock::gpu_owner {
+
+class attached_partitions {
+ public:
+  struct place {
+    std::span<const std::byte> bytes;  ///< a slot, or in a pool a job's result
+    std::uint64_t offset = 0;          ///< of the bytes in their partition
+  };
+
+  void add(const attach_partition& order) { all_[order.partition] = order; }
+  void clear() { all_.clear(); }
+  [[nodiscard]] bool contains(std::uint32_t partition) const { return all_.contains(partition); }
+  /// Refuses (errc::protocol) what is not in the arena.
+  [[nodiscard]] result<place> find(const upload_order& order, std::uint32_t rows_max) const;
+
+ private:
+  std::map<std::uint32_t, attach_partition> all_;
+};
+
+}  // namespace penstock::gpu_owner
