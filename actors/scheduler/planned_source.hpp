@@ -2,6 +2,7 @@
 // and the known names of samples. Used by the scheduler actor, on its thread.
 #pragma once
 
+#include "actors/protocol/local/scheduler_messages.hpp"
 #include "runtime/dataset/order/plan.hpp"
 #include "runtime/schedule/ledger.hpp"
 
@@ -16,11 +17,9 @@
 
 namespace penstock::scheduler {
 
-/// `names`: sample names for messages. Read at each call, so it must outlive the source.
 class planned_source final : public schedule::batch_source {
  public:
-  planned_source(std::shared_ptr<const plan> order, const std::map<std::uint64_t, std::string>& names)
-      : order_(std::move(order)), names_(names) {}
+  explicit planned_source(std::shared_ptr<const plan> order) : order_(std::move(order)) {}
 
   void use(std::shared_ptr<const plan> order) { order_ = std::move(order); }
 
@@ -41,6 +40,18 @@ class planned_source final : public schedule::batch_source {
     return name == names_.end() ? fmt::format("sample {}", sample)
                                 : fmt::format("sample {} ({})", sample, name->second);
   }
+  void name(std::uint64_t sample, std::string name) { names_[sample] = std::move(name); }
+  /// Without reason, attempts and causes.
+  [[nodiscard]] lost_sample lost(stream_position position, std::uint64_t sample) const {
+    const auto name = names_.find(sample);
+    return {epoch_of(position),
+            sequence_of(position),
+            sample,
+            name == names_.end() ? std::string() : name->second,
+            {},
+            0,
+            {}};
+  }
 
  private:
   [[nodiscard]] std::uint64_t batches() const {
@@ -48,7 +59,7 @@ class planned_source final : public schedule::batch_source {
   }
 
   std::shared_ptr<const plan> order_;
-  const std::map<std::uint64_t, std::string>& names_;
+  std::map<std::uint64_t, std::string> names_;  // of bad samples, for messages
 };
 
 }  // namespace penstock::scheduler

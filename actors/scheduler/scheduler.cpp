@@ -1,5 +1,6 @@
 #include "actors/scheduler/scheduler.hpp"
 
+#include "actors/scheduler/lease_times.hpp"
 #include "actors/scheduler/planned_source.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
@@ -23,22 +24,15 @@ struct joined_worker {
 };
 
 struct scheduler_state {
-  scheduler_state() = default;
-  ~scheduler_state() = default;
-  scheduler_state(const scheduler_state&) = delete;
-  scheduler_state& operator=(const scheduler_state&) = delete;
-
   protocol::peers others;
   scheduler_surroundings around;
-  std::map<std::uint64_t, std::string> names;  // of bad samples, for messages
   std::unique_ptr<planned_source> source;
   std::unique_ptr<schedule::ledger> ledger;
   std::unique_ptr<schedule::epoch_book> book;
   std::optional<schedule::failure_limit> failures;
   schedule::departures departures;
   std::map<std::uint32_t, joined_worker> workers;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, stream_position>
-      leased;                        // by worker and slot: for timestamps
+  lease_times times;
   std::deque<upload_order> at_gate;  // at most the leased slots
   std::uint64_t seek_number = 0;
   std::uint64_t era = 0;
@@ -56,17 +50,6 @@ void decide_soon(self_pointer self) {
   self->send(scheduler_actor(self), decide{});
 }
 
-lost_sample named(const scheduler_state& s, stream_position position, std::uint64_t sample) {
-  const auto name = s.names.find(sample);
-  return {s.source->epoch_of(position),
-          s.source->sequence_of(position),
-          sample,
-          name == s.names.end() ? std::string() : name->second,
-          {},
-          0,
-          {}};
-}
-
 struct carry_out {
   scheduler_state& s;
   steady_time now;
@@ -79,33 +62,22 @@ struct carry_out {
     message.samples.reserve(load.samples.size());
     for (const schedule::planned_sample& p : load.samples) message.samples.push_back({p.sample, p.attempt});
     worker->second.link->send(std::move(message));
-    if (!s.around.times) return;
-    s.leased[{load.lease.holder.worker, load.lease.slot}] = load.position;
-    s.around.times->lease({0,
-                           load.position,
-                           load.epoch,
-                           s.source->sequence_of(load.position),
-                           load.lease.holder.worker,
-                           load.lease.holder.incarnation,
-                           load.lease.slot,
-                           static_cast<std::uint32_t>(load.samples.size()),
-                           {}},
-                          now);
+    s.times.leased(load, s.source->sequence_of(load.position), now);
   }
   void operator()(schedule::upload_command& upload) {
-    if (s.around.times) s.around.times->note(upload.position, batch_stage::ordered, now);
+    s.times.ordered(upload.position, now);
     uploads.orders.push_back({upload.upload, s.era, s.seek_number, upload.position,
                               s.source->epoch_of(upload.position), s.source->sequence_of(upload.position),
                               upload.worker, upload.slot, std::move(upload.samples)});
   }
   void operator()(schedule::sample_failed& failed) {
-    lost_sample lost = named(s, failed.position, failed.sample);
+    lost_sample lost = s.source->lost(failed.position, failed.sample);
     s.failures->note(lost.name, failed.reason);
     lost.reason = std::move(failed.reason);
     s.around.news->sample_failed(lost);
   }
   void operator()(schedule::sample_quarantined& quarantined) {
-    lost_sample lost = named(s, quarantined.position, quarantined.sample);
+    lost_sample lost = s.source->lost(quarantined.position, quarantined.sample);
     lost.attempts = quarantined.attempts;
     lost.causes = std::move(quarantined.causes);
     s.around.news->sample_quarantined(lost);
@@ -162,14 +134,14 @@ void act(self_pointer self) {
 }
 
 void open(scheduler_state& s, const open_stream& order) {
-  s.source = std::make_unique<planned_source>(order.order, s.names);
+  s.source = std::make_unique<planned_source>(order.order);
   s.ledger = std::make_unique<schedule::ledger>(order.rules, *s.source, order.range);
   s.book = std::make_unique<schedule::epoch_book>(order.identity, order.order->shape(), order.demanded);
   s.book->begin_at(order.range.first);
   s.failures.emplace(order.max_failed_fraction);
   for (const quarantine_report& known : order.quarantined) {
     s.ledger->quarantine_known(known.sample);
-    if (known.path) s.names[known.sample] = *known.path;
+    if (known.path) s.source->name(known.sample, *known.path);
   }
   if (order.resumed) {
     s.book->resume(*order.resumed);
@@ -193,7 +165,7 @@ void drain(scheduler_state& s, const worker_drains& order) {
 void note_name(scheduler_state& s, worker_ref who, const std::optional<schedule::flight_mark>& mark,
                const std::string& name) {
   if (!mark || name.empty()) return;
-  if (const auto sample = s.ledger->resolve(who, *mark)) s.names[sample->sample] = printable(name);
+  if (const auto sample = s.ledger->resolve(who, *mark)) s.source->name(sample->sample, printable(name));
 }
 
 void forget(scheduler_state& s, worker_ref who) {
@@ -231,15 +203,8 @@ void note_names(scheduler_state& s, const lease_reported& news) {
   for (const protocol::wire_row_failure& f : news.report.failures) {
     if (f.name.empty()) continue;
     const auto sample = s.ledger->resolve(news.who, {news.report.slot, news.report.generation, f.row});
-    if (sample) s.names[sample->sample] = f.name;
+    if (sample) s.source->name(sample->sample, f.name);
   }
-}
-
-void stamp_loaded(scheduler_state& s, const lease_reported& news, steady_time now) {
-  const auto lease = s.leased.find({news.who.worker, news.report.slot});
-  if (!s.around.times || lease == s.leased.end()) return;
-  s.around.times->note_loaded(lease->second, nanoseconds(static_cast<std::int64_t>(news.report.busy_ns)),
-                              now);
 }
 
 void take_report(scheduler_state& s, lease_reported& news, steady_time now) {
@@ -250,7 +215,8 @@ void take_report(scheduler_state& s, lease_reported& news, steady_time now) {
     report.failures.push_back({f.row, std::move(f.reason)});
   const schedule::arrival how = s.ledger->loaded(report);
   if (how == schedule::arrival::accepted) {
-    stamp_loaded(s, news, now);
+    s.times.loaded(news.who.worker, news.report.slot,
+                   nanoseconds(static_cast<std::int64_t>(news.report.busy_ns)), now);
     s.departures.finished_a_batch(news.who);
   }
   if (how == schedule::arrival::impossible) {
@@ -296,7 +262,7 @@ void seek(scheduler_state& s, const seek_stream& where) {
   s.seek_number = where.seek_number;
   s.finished_told = false;
   if (!s.ledger) return;
-  if (s.around.times) s.around.times->forget();
+  s.times.forget();
   if (where.order) {
     s.source->use(where.order);
     s.book->reshape(where.order->shape());
@@ -305,30 +271,25 @@ void seek(scheduler_state& s, const seek_stream& where) {
   s.book->begin_at(where.range.first);
 }
 
+/// Calls change(state, message). The ledger decides soon afterwards.
+template <class Message, class Change>
+auto on(self_pointer self, Change change) {
+  return [self, change](const Message& message) {
+    change(self->state, message);
+    decide_soon(self);
+  };
+}
+
 scheduler_actor::behavior_type behave(self_pointer self, scheduler_surroundings around) {
   self->state.around = std::move(around);
+  self->state.times.record_in(self->state.around.times);
   return {
       [self](const protocol::meet& all) { self->state.others = all.others; },
-      [self](const open_stream& order) {
-        open(self->state, order);
-        decide_soon(self);
-      },
-      [self](const worker_joined& joined) {
-        join(self->state, joined);
-        decide_soon(self);
-      },
-      [self](const worker_ended& ended) {
-        settle_death(self->state, ended);
-        decide_soon(self);
-      },
-      [self](const worker_written_off& lost) {
-        write_off(self->state, lost);
-        decide_soon(self);
-      },
-      [self](const worker_drains& order) {
-        drain(self->state, order);
-        decide_soon(self);
-      },
+      on<open_stream>(self, open),
+      on<worker_joined>(self, join),
+      on<worker_ended>(self, settle_death),
+      on<worker_written_off>(self, write_off),
+      on<worker_drains>(self, drain),
       [self](const leases_reported& some) {
         for (lease_reported& one : some.queue->take()) take_report(self->state, one, self->clock().now());
         decide_soon(self);
@@ -342,18 +303,9 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_surroundings 
         for (const batch_delivered& one : some.queue->take()) deliver(self->state, one);
         decide_soon(self);
       },
-      [self](const owner_lost& loss) {
-        lose_owner(self->state, loss);
-        decide_soon(self);
-      },
-      [self](const seek_stream& where) {
-        seek(self->state, where);
-        decide_soon(self);
-      },
-      [self](const pause_stream& order) {
-        self->state.paused = order.paused;
-        decide_soon(self);
-      },
+      on<owner_lost>(self, lose_owner),
+      on<seek_stream>(self, seek),
+      on<pause_stream>(self, [](auto& s, auto& order) { s.paused = order.paused; }),
       [self](const gate_moved&) { decide_soon(self); },
       [self](const cannot_try_alone& order) {
         if (self->state.ledger) self->state.ledger->cannot_try_alone(order.reason);
