@@ -14,7 +14,6 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include <csignal>
-#include <map>
 
 namespace penstock::supervisor {
 namespace {
@@ -34,8 +33,7 @@ struct supervisor_state {
   std::unique_ptr<supervision::worker_supervision> workers;  // makes all decisions
   process::oom_watch oom{process::oom_evidence_file()};
   process::gpu_use_watch gpu_users;
-  std::map<std::uint32_t, worker_facts> facts;  // by place; of workers that are alive or not decided yet
-  std::map<std::uint32_t, death_report> last_deaths;  // by place
+  worker_records records;
   steady_time next_measure{};
   steady_time wake_at = never;  // a wake-up is scheduled for this time
   std::uint64_t ticks = 0;      // the number of the one that is scheduled
@@ -48,26 +46,6 @@ steady_time now_of(self_pointer self) {
   return self->clock().now();
 }
 
-worker_facts* find(supervisor_state& s, worker_ref who) {
-  const auto it = s.facts.find(who.worker);
-  return it != s.facts.end() && it->second.who == who ? &it->second : nullptr;
-}
-
-// ---- publishing -------------------------------------------------------------------------------------------
-
-void tell_changes(const supervisor_state& s, steady_time now) {
-  const supervision::pool& pool = s.workers->places();
-  std::vector<worker_status> all;
-  for (const supervision::place_view& place : pool.places()) {
-    const auto w = s.facts.find(place.worker);
-    const auto died = s.last_deaths.find(place.worker);
-    all.push_back(status_of(place, w != s.facts.end() && !w->second.ended ? &w->second : nullptr,
-                            s.around.flights->read(place.worker),
-                            died != s.last_deaths.end() ? &died->second : nullptr, now));
-  }
-  s.around.news->workers_changed(all, pool.degraded(), pool.started(), pool.restarts());
-}
-
 // ---- commands ---------------------------------------------------------------------------------------------
 
 struct carry_out {
@@ -77,20 +55,16 @@ struct carry_out {
 
   void operator()(const supervision::start_worker& order) {
     s.around.flights->clear(order.who.worker);
-    worker_facts fresh;
-    fresh.who = order.who;
-    fresh.started = now;
-    s.facts[order.who.worker] = std::move(fresh);
+    s.records.begin(order.who, now);
     s.around.processes->start(order.who);
   }
   void operator()(const supervision::introduce_worker& order) {
-    s.facts.at(order.who.worker)
-        .link->send(protocol::open_dataset{protocol::version, order.who, s.around.settings.config,
-                                           s.around.settings.pool});
+    s.records.at(order.who).link->send(protocol::open_dataset{
+        protocol::version, order.who, s.around.settings.config, s.around.settings.pool});
   }
   void operator()(const supervision::hand_over_worker& order) {
     const auto kind = order.sacrificial ? schedule::worker_kind::sacrificial : schedule::worker_kind::loader;
-    const worker_facts& w = s.facts.at(order.who.worker);
+    const worker_facts& w = s.records.at(order.who);
     self->send(s.others.leases, scheduler::worker_joined{order.who, s.around.settings.slots_per_worker, kind,
                                                          w.link, w.parcels});
   }
@@ -98,7 +72,7 @@ struct carry_out {
     self->send(s.others.leases, scheduler::worker_drains{order.who, order.after_current_batch});
   }
   void operator()(const supervision::stop_worker& order) {
-    s.facts.at(order.who.worker).link->send(protocol::stop_work{});
+    s.records.at(order.who).link->send(protocol::stop_work{});
   }
   void operator()(const supervision::signal_worker& order) {
     s.around.processes->signal(order.who, order.number);
@@ -108,7 +82,7 @@ struct carry_out {
       return log::warn("supervisor", "giving up the start of worker {}: {}", why.who.worker, why.reason);
     log::warn("supervisor", "killing worker {} (pid {}): {}", why.who.worker, *why.pid, why.reason);
     if (why.cause != death_cause::hang && why.cause != death_cause::heartbeat) return;
-    worker_facts& w = s.facts.at(why.who.worker);
+    worker_facts& w = s.records.at(why.who);
     w.wait_channel = process::wait_channel(*why.pid, s.around.flights->read(why.who.worker).thread);
   }
   void operator()(const supervision::write_off_worker& lost) {
@@ -120,14 +94,14 @@ struct carry_out {
                  "the start of worker {} survives SIGKILL: its place stays empty until it returns",
                  lost.who.worker);
     }
-    worker_facts& w = s.facts.at(lost.who.worker);
+    worker_facts& w = s.records.at(lost.who);
     w.last_flight = s.around.flights->read(lost.who.worker);
     self->send(s.others.leases,
                scheduler::worker_written_off{lost.who, lost.blames_sample ? sample_in_hand(w) : std::nullopt,
                                              w.last_flight.sample_name, "unkillable"});
   }
   void operator()(const supervision::decide_blame& end) {
-    const worker_facts& w = s.facts.at(end.who.worker);
+    const worker_facts& w = s.records.at(end.who);
     self->send(s.others.leases,
                scheduler::worker_ended{end.who, end.blames_sample ? sample_in_hand(w) : std::nullopt,
                                        w.last_flight.sample_name, end.cause});
@@ -158,7 +132,9 @@ void advance(self_pointer self) {
   const steady_time now = now_of(self);
   carry_out orders{self};
   for (const supervision::worker_command& c : s.workers->advance(now)) std::visit(orders, c);
-  tell_changes(s, now);
+  const supervision::pool& places = s.workers->places();
+  s.around.news->workers_changed(s.records.statuses(places, *s.around.flights, now), places.degraded(),
+                                 places.started(), places.restarts());
   const steady_time due = s.workers->next_deadline();
   if (due >= s.wake_at) return;
   s.wake_at = due;
@@ -192,8 +168,8 @@ struct hear {
 
 // ---- starts -----------------------------------------------------------------------------------------------
 
-void note_start(supervisor_state& s, const worker_started& news) {
-  if (worker_facts* w = find(s, news.who)) {
+void note_start(supervisor_state& s, const worker_started& news, steady_time /*now*/) {
+  if (worker_facts* w = s.records.find(news.who)) {
     w->pid = news.pid;
     w->link = news.link;
     w->parcels = news.parcels;
@@ -202,66 +178,49 @@ void note_start(supervisor_state& s, const worker_started& news) {
   s.workers->started(news.who, news.pid);
 }
 
-void note_refusal(self_pointer self, const start_refused& news) {
-  supervisor_state& s = self->state;
-  s.workers->start_refused(news.who, now_of(self), news.why);
-  if (find(s, news.who) != nullptr) s.facts.erase(news.who.worker);
+void note_refusal(supervisor_state& s, const start_refused& news, steady_time now) {
+  s.workers->start_refused(news.who, now, news.why);
+  s.records.erase(news.who);
+}
+
+void note_memory(supervisor_state& s, const partition_prepared& answer, steady_time now) {
+  if (s.workers->prepared(answer.who, now, answer.slots.has_value()))
+    s.records.at(answer.who).link->send(*answer.slots);
 }
 
 // ---- ends -------------------------------------------------------------------------------------------------
 
-void note_end(self_pointer self, const worker_exited& news) {
-  supervisor_state& s = self->state;
-  worker_facts* w = find(s, news.who);
+void note_end(supervisor_state& s, const worker_exited& news, steady_time now) {
+  worker_facts* w = s.records.find(news.who);
   if (w == nullptr || w->ended) return;
   w->ended = news.report;
   w->last_lines = news.last_lines;
   w->stack = news.stack;
   w->last_flight = s.around.flights->read(news.who.worker);
-  const bool oom = news.report.ended_by(SIGKILL) && s.oom.explains_death(now_of(self));
-  s.workers->exited(news.who, now_of(self), news.report, oom);
+  const bool oom = news.report.ended_by(SIGKILL) && s.oom.explains_death(now);
+  s.workers->exited(news.who, now, news.report, oom);
 }
 
 /// The scheduler has decided which sample the death is blamed on.
-void settle_death_of(self_pointer self, const scheduler::blame_decision& decision) {
-  supervisor_state& s = self->state;
-  const worker_facts* w = find(s, decision.who);
+void settle_death_of(supervisor_state& s, const scheduler::blame_decision& decision, steady_time now) {
+  const worker_facts* w = s.records.find(decision.who);
   const supervision::termination* ending = s.workers->ending_of(decision.who);
   if (w == nullptr || ending == nullptr || !w->ended) return;
   const death_report report = as_report(
-      *w, *ending, decision, s.around.settings.pool ? blamed_work::jobs : blamed_work::samples, now_of(self));
+      *w, *ending, decision, s.around.settings.pool ? blamed_work::jobs : blamed_work::samples, now);
   const std::uint64_t samples = w->last_flight.samples_done;
-  const auto news = s.workers->blame_decided(decision.who, now_of(self), decision.blamed.has_value(), samples,
-                                             w->last_lines);
-  s.facts.erase(decision.who.worker);
+  const auto news =
+      s.workers->blame_decided(decision.who, now, decision.blamed.has_value(), samples, w->last_lines);
+  s.records.erase(decision.who);
   if (news.unasked) {
     log::warn("supervisor", "worker {} (pid {}) ended: {}{}", report.worker, report.pid, news.cause,
               blame_text(report));
-    s.last_deaths[report.worker] = report;
+    s.records.note_death(report);
   }
   if (news.worth_telling) s.around.news->worker_died(report);
 }
 
 // ---- polling ----------------------------------------------------------------------------------------------
-
-supervision::worker_sign sign_of_start(const supervisor_state& s, const worker_facts& w) {
-  supervision::worker_sign sign;
-  sign.worker = w.who.worker;
-  sign.work = s.around.processes->current_start();
-  return sign;
-}
-
-void look(self_pointer self) {
-  supervisor_state& s = self->state;
-  std::vector<supervision::worker_sign> signs;
-  for (const auto& [place, w] : s.facts) {
-    if (!w.ended) {
-      const arena::flight_reading flight = s.around.flights->read(place);
-      signs.push_back(w.pid > 0 ? sign_of(w, flight, s.around.leases->of(place) > 0) : sign_of_start(s, w));
-    }
-  }
-  s.workers->look(now_of(self), signs);
-}
 
 void measure(self_pointer self) {
   supervisor_state& s = self->state;
@@ -270,7 +229,7 @@ void measure(self_pointer self) {
   s.next_measure = now + measure_every;
   s.oom.look(now);
   std::vector<pid_t> audited;
-  for (auto& [place, w] : s.facts) {
+  for (auto& [place, w] : s.records.all()) {
     if (w.ended || w.pid <= 0) continue;
     const auto facts = process::look_at(w.pid);
     if (!facts) continue;
@@ -295,7 +254,9 @@ void keep_ticking(self_pointer self) {
 
 void poll(self_pointer self, const tick& due) {
   if (due.number != self->state.ticks) return;
-  look(self);
+  supervisor_state& s = self->state;
+  s.workers->look(now_of(self),
+                  s.records.signs(*s.around.flights, *s.around.leases, s.around.processes->current_start()));
   measure(self);
   advance(self);
   keep_ticking(self);
@@ -307,84 +268,54 @@ void open(self_pointer self) {
   if (self->state.ticks == 0) keep_ticking(self);
 }
 
+/// Calls change(state, message, now), then carries out what the supervision decides.
+template <class Message, class Change>
+auto on(self_pointer self, Change change) {
+  return [self, change](const Message& message) {
+    change(self->state, message, now_of(self));
+    advance(self);
+  };
+}
+
 supervisor_actor::behavior_type behave(self_pointer self, supervisor_surroundings around) {
-  supervisor_state& s = self->state;
-  s.around = std::move(around);
-  s.workers = std::make_unique<supervision::worker_supervision>(s.around.settings.rules);
+  self->state.around = std::move(around);
+  self->state.workers = std::make_unique<supervision::worker_supervision>(self->state.around.settings.rules);
   return {
       [self](const meet_others& others) { self->state.others = others; },
       [self](const open_pool&) { open(self); },
-      [self](const close_pool& order) {
-        self->state.workers->close(now_of(self), order.patience);
-        advance(self);
-      },
-      [self](const worker_started& news) {
-        note_start(self->state, news);
-        advance(self);
-      },
-      [self](const start_refused& news) {
-        note_refusal(self, news);
-        advance(self);
-      },
-      [self](const worker_spoke& said) {
-        std::visit(hear{self, said.who}, said.message);
-        advance(self);
-      },
-      [self](const worker_lost_link& news) {
-        self->state.workers->link_closed(news.who, now_of(self), news.reason);
-        advance(self);
-      },
-      [self](const worker_exited& news) {
-        note_end(self, news);
-        advance(self);
-      },
-      [self](const partition_prepared& answer) {
-        if (self->state.workers->prepared(answer.who, now_of(self), answer.slots.has_value()))
-          self->state.facts.at(answer.who.worker).link->send(*answer.slots);
-        advance(self);
-      },
-      [self](const blame_decided& decided) {
-        settle_death_of(self, decided.decision);
-        advance(self);
-      },
-      [self](const want_sacrificial& order) {
-        self->state.workers->want_sacrificial(order.wanted, now_of(self));
-        advance(self);
-      },
-      [self](const fence_worker& order) {
-        self->state.workers->fence(order.who, now_of(self), order.reason);
-        advance(self);
-      },
-      [self](const cancel_worker& order) {
-        self->state.workers->cancel(order.who, now_of(self), order.at_once, order.reason);
-        advance(self);
-      },
+      on<close_pool>(self, [](auto& s, auto& order, auto now) { s.workers->close(now, order.patience); }),
+      on<worker_started>(self, note_start),
+      on<start_refused>(self, note_refusal),
+      on<worker_spoke>(self,
+                       [self](auto&, auto& said, auto) {
+                         std::visit(hear{self, said.who}, said.message);
+                       }),
+      on<worker_lost_link>(
+          self, [](auto& s, auto& news, auto now) { s.workers->link_closed(news.who, now, news.reason); }),
+      on<worker_exited>(self, note_end),
+      on<partition_prepared>(self, note_memory),
+      on<blame_decided>(self,
+                        [](auto& s, auto& decided, auto now) { settle_death_of(s, decided.decision, now); }),
+      on<want_sacrificial>(
+          self, [](auto& s, auto& order, auto now) { s.workers->want_sacrificial(order.wanted, now); }),
+      on<fence_worker>(
+          self, [](auto& s, auto& order, auto now) { s.workers->fence(order.who, now, order.reason); }),
+      on<cancel_worker>(self,
+                        [](auto& s, auto& order, auto now) {
+                          s.workers->cancel(order.who, now, order.at_once, order.reason);
+                        }),
       [self](const limits_in_use& news) {
         self->state.workers->expect_limit(news.shortest);
         keep_ticking(self);
       },
-      [self](const worker_told_to_stop& news) {
-        self->state.workers->told_to_stop(news.who, now_of(self));
-        advance(self);
-      },
+      on<worker_told_to_stop>(self,
+                              [](auto& s, auto& news, auto now) { s.workers->told_to_stop(news.who, now); }),
       [](const tell_when_handled& order) { order.done->set_value(); },
-      [self](const scale_pool& order) {
-        self->state.workers->scale(order.workers, now_of(self));
-        advance(self);
-      },
-      [self](const restart_worker& order) {
-        self->state.workers->restart(order.worker, now_of(self));
-        advance(self);
-      },
-      [self](const drain_worker& order) {
-        self->state.workers->drain(order.worker);
-        advance(self);
-      },
+      on<scale_pool>(self, [](auto& s, auto& order, auto now) { s.workers->scale(order.workers, now); }),
+      on<restart_worker>(self, [](auto& s, auto& order, auto now) { s.workers->restart(order.worker, now); }),
+      on<drain_worker>(self, [](auto& s, auto& order, auto) { s.workers->drain(order.worker); }),
       [self](const tick& due) { poll(self, due); },
-      [self](const wake&) {
-        self->state.wake_at = never;
-        advance(self);
-      },
+      on<wake>(self, [](auto& s, auto&, auto) { s.wake_at = never; }),
   };
 }
 

@@ -8,7 +8,9 @@
 #include <algorithm>
 
 namespace penstock::supervisor {
+namespace {
 
+/// `living`: null if the worker has ended or never started. `died`: may be null.
 worker_status status_of(const supervision::place_view& place, const worker_facts* living,
                         const arena::flight_reading& flight, const death_report* died, steady_time now) {
   worker_status w;
@@ -46,6 +48,55 @@ supervision::worker_sign sign_of(const worker_facts& w, const arena::flight_read
                    : fmt::format("it has been working on '{}'", printable(flight.sample_name));
   sign.wait_channel = process::wait_channel(w.pid, flight.thread);
   return sign;
+}
+
+}  // namespace
+
+void worker_records::begin(worker_ref who, steady_time now) {
+  worker_facts fresh;
+  fresh.who = who;
+  fresh.started = now;
+  living_[who.worker] = std::move(fresh);
+}
+
+worker_facts* worker_records::find(worker_ref who) {
+  const auto it = living_.find(who.worker);
+  return it != living_.end() && it->second.who == who ? &it->second : nullptr;
+}
+
+void worker_records::erase(worker_ref who) {
+  if (find(who) != nullptr) living_.erase(who.worker);
+}
+
+std::vector<worker_status> worker_records::statuses(const supervision::pool& places,
+                                                    const arena::flight_recorders& flights,
+                                                    steady_time now) const {
+  std::vector<worker_status> all;
+  for (const supervision::place_view& place : places.places()) {
+    const auto w = living_.find(place.worker);
+    const auto died = deaths_.find(place.worker);
+    all.push_back(status_of(place, w != living_.end() && !w->second.ended ? &w->second : nullptr,
+                            flights.read(place.worker), died != deaths_.end() ? &died->second : nullptr,
+                            now));
+  }
+  return all;
+}
+
+std::vector<supervision::worker_sign> worker_records::signs(const arena::flight_recorders& flights,
+                                                            const scheduler::lease_counts& leases,
+                                                            const std::string& starting) const {
+  std::vector<supervision::worker_sign> all;
+  for (const auto& [place, w] : living_) {
+    if (w.ended) continue;
+    if (w.pid > 0) {
+      all.push_back(sign_of(w, flights.read(place), leases.of(place) > 0));
+      continue;
+    }
+    supervision::worker_sign& sign = all.emplace_back();
+    sign.worker = place;
+    sign.work = starting;
+  }
+  return all;
 }
 
 std::optional<std::string> gpu_use_of(const process::gpu_use_watch& users, pid_t worker) {

@@ -2,22 +2,42 @@
 // /proc and the flight recorder; makes no decisions.
 #pragma once
 
+#include "actors/protocol/local/lease_counts.hpp"
 #include "actors/supervisor/death_record.hpp"
 #include "runtime/process/gpu_use_watch.hpp"
 #include "runtime/supervision/worker_supervision.hpp"
 
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace penstock::supervisor {
 
-/// `living`: null if the worker has ended or never started. `died`: its last unexpected death; may be null.
-[[nodiscard]] worker_status status_of(const supervision::place_view& place, const worker_facts* living,
-                                      const arena::flight_reading& flight, const death_report* died,
-                                      steady_time now);
+/// The workers that are alive or whose death is not settled yet, and the last unexpected death of each place.
+class worker_records {
+ public:
+  void begin(worker_ref who, steady_time now);
+  /// Null if another process has its place, or none.
+  [[nodiscard]] worker_facts* find(worker_ref who);
+  [[nodiscard]] worker_facts& at(worker_ref who) { return living_.at(who.worker); }
+  [[nodiscard]] std::map<std::uint32_t, worker_facts>& all() { return living_; }
+  /// Only if it has its place.
+  void erase(worker_ref who);
+  void note_death(const death_report& report) { deaths_[report.worker] = report; }
 
-[[nodiscard]] supervision::worker_sign sign_of(const worker_facts& w, const arena::flight_reading& flight,
-                                               bool has_leases);
+  [[nodiscard]] std::vector<worker_status> statuses(const supervision::pool& places,
+                                                    const arena::flight_recorders& flights,
+                                                    steady_time now) const;
+  /// `starting`: what the spawn thread is doing.
+  [[nodiscard]] std::vector<supervision::worker_sign> signs(const arena::flight_recorders& flights,
+                                                            const scheduler::lease_counts& leases,
+                                                            const std::string& starting) const;
+
+ private:
+  std::map<std::uint32_t, worker_facts> living_;  // by place
+  std::map<std::uint32_t, death_report> deaths_;  // by place
+};
 
 /// The GPU library or device that a worker, or a process that it started, held at the last check.
 [[nodiscard]] std::optional<std::string> gpu_use_of(const process::gpu_use_watch& users, pid_t worker);
