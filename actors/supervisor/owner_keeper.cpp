@@ -2,15 +2,13 @@
 
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/protocol/hello.hpp"
-#include "actors/protocol/tensors.hpp"
 #include "actors/supervisor/owner_communicator.hpp"
 #include "actors/supervisor/owner_rules.hpp"
 #include "actors/supervisor/owner_uploads.hpp"
-#include "actors/supervisor/sink_wait.hpp"
+#include "actors/supervisor/sink_watch.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/process/oom_watch.hpp"
-#include "runtime/process/process_facts.hpp"
 #include "runtime/supervision/owner_supervision.hpp"
 
 #include <caf/actor_system.hpp>
@@ -18,7 +16,6 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include <csignal>
-#include <set>
 
 namespace penstock::supervisor {
 namespace {
@@ -29,28 +26,17 @@ constexpr auto look_every = 250ms;
 constexpr std::uint64_t answers_to_communicate = 8;  // at most
 
 struct keeper_state {
-  keeper_state() = default;
-  ~keeper_state() = default;
-  keeper_state(const keeper_state&) = delete;
-  keeper_state& operator=(const keeper_state&) = delete;
-
   keeper_surroundings around;
   protocol::peers others;
   std::unique_ptr<supervision::owner_supervision> owner;  // makes all decisions
   process::oom_watch oom{process::oom_evidence_file()};
   std::shared_ptr<protocol::owner_link> link;
-
-  // Sent to every incarnation when it is introduced.
-  std::optional<protocol::prepare_owner> preparation;
-  std::set<std::uint32_t> partitions;
-
+  owner_introduction introduction;
   device::identity device;      // as the last incarnation opened it
   owner_facts told;             // the latest facts published
   steady_time wake_at = never;  // a wake-up is scheduled for this time
-  sink_wait waits{look_every};
+  sink_watch sink{look_every};
   std::optional<owner_communicator> communicator;  // of a group that has one
-  std::uint64_t flight = 0;                        // which upload the sink is working on, and since when
-  steady_time flight_since{};
 };
 
 using self_pointer = owner_keeper_actor::stateful_pointer<keeper_state>;
@@ -62,13 +48,11 @@ steady_time now_of(self_pointer self) {
 void tell_changes(keeper_state& s) {
   const supervision::owner_supervision& o = *s.owner;
   const owner_facts facts{std::string(name_of(o.stage())), o.pid(), o.restarts(), o.irreplaceable()};
-  if (facts == s.told) return;
-  s.told = facts;
-  s.around.news->owner_changed(facts);
+  if (std::exchange(s.told, facts) != facts) s.around.news->owner_changed(facts);
 }
 
-std::optional<std::uint32_t> in_hand(const arena::flight_reading& flight) {
-  return flight.state.at == arena::phase::loading ? std::optional(flight.state.generation) : std::nullopt;
+arena::flight_reading flight_of(const keeper_state& s) {
+  return s.around.flights->read(s.around.flight_page);
 }
 
 // ---- commands ---------------------------------------------------------------------------------------------
@@ -80,26 +64,15 @@ struct carry_out {
   keeper_state& s = self->state;
 
   void operator()(const supervision::start_owner_process& order) {
-    s.flight = 0;
-    s.waits.begin_owner();
+    s.sink.begin_owner();
     s.around.flights->clear(s.around.flight_page);
     s.around.process->start(order.incarnation);
   }
-  /// Everything that the session has sent to the owner so far, in the order in which it must arrive.
   void operator()(const supervision::introduce_owner& order) {
-    const auto& snapshot = s.owner->orders().snapshot();
-    s.link->send(protocol::open_owner{.incarnation = order.incarnation,
-                                      .flight_page = s.around.flight_page,
-                                      .config = protocol::config_as_bytes(s.around.settings),
-                                      .sink = s.around.sink,
-                                      .out = s.around.out,
-                                      .digests = s.around.digests,
-                                      .restores = snapshot.has_value(),
-                                      .snapshot = snapshot.value_or(""),
-                                      .pool = s.around.jobs != nullptr,
-                                      .base = s.communicator ? s.communicator->introduced() : 0});
-    if (s.preparation) s.link->send(*s.preparation);
-    for (const std::uint32_t p : s.partitions) s.link->send(protocol::map_partition{p});
+    const std::uint64_t base = s.communicator ? s.communicator->introduced() : 0;
+    for (protocol::to_owner& part :
+         s.introduction.messages(order.incarnation, s.owner->orders().snapshot(), base))
+      s.link->send(std::move(part));
   }
   void operator()(const supervision::send_uploads& order) {
     s.link->expect(2 * order.uploads.size());  // two reports for each: copied, delivered
@@ -112,15 +85,13 @@ struct carry_out {
     s.around.process->signal(s.owner->incarnation(), signal.number);
   }
   void operator()(const supervision::killing_begins& why) {
-    if (const auto pid = s.owner->pid())
-      return log::warn("gpu", "killing {}: {}", owner_in_words(*pid), why.reason);
-    log::warn("gpu", "giving up the start of the GPU owner: {}", why.reason);
+    const auto pid = s.owner->pid();
+    const std::string what = pid ? "killing " + owner_in_words(*pid) : "giving up the start of the GPU owner";
+    log::warn("gpu", "{}: {}", what, why.reason);
   }
   void operator()(const supervision::uploads_lost& lost) {
     if (s.around.jobs != nullptr) return s.around.jobs->uploads_lost(loss_of_jobs(lost));
-    std::optional<scheduler::poison_batch> poison;
-    if (lost.left_out) poison = scheduler::poison_batch{lost.left_out->position, lost.left_out->reason};
-    self->send(s.others.scheduler, scheduler::owner_lost{lost.era, std::move(poison)});
+    self->send(s.others.scheduler, loss_of_batches(lost));
   }
   void operator()(const supervision::owner_is_ready& ready) {
     if (s.communicator) follow(self, s.communicator->ready());
@@ -160,17 +131,12 @@ void advance(self_pointer self) {
 // ---- messages of the session ------------------------------------------------------------------------------
 
 void prepare(keeper_state& s, const gpu_owner::prepare_device& order) {
-  std::vector<tensor_spec> tensors;
-  // The owner adds the layout's length tensors itself.
-  const batch_layout& slot = order.plan->slot;
-  for (std::size_t i = 0; i < slot.described; ++i) tensors.push_back(slot.tensors[i].spec);
-  s.preparation = protocol::prepare_owner{protocol::as_wire(tensors), order.plan->slot.rows_max,
-                                          order.shape.slot_bytes, order.shape.slots, order.shape.partitions};
-  if (s.owner->hears()) s.link->send(*s.preparation);
+  const protocol::prepare_owner& preparation = s.introduction.prepare(order);
+  if (s.owner->hears()) s.link->send(preparation);
 }
 
 void attach(keeper_state& s, const gpu_owner::attach_partition& order) {
-  s.partitions.insert(order.partition);
+  s.introduction.attach(order.partition);
   if (s.owner->hears()) s.link->send(protocol::map_partition{order.partition});
 }
 
@@ -191,13 +157,8 @@ struct hear {
     s.device = {what.kind, what.name, what.uuid.empty() ? std::nullopt : std::optional(what.uuid)};
     s.owner->opened(incarnation, now);
   }
-  void operator()(protocol::slots_copied& news) {
-    std::vector<std::uint64_t> released;
-    for (const std::uint64_t upload : news.uploads) {
-      if (!s.owner->copied(incarnation, now, upload)) break;
-      released.push_back(upload);
-      note_copied(s.around.times.get(), s.owner->orders().find(upload), now);
-    }
+  void operator()(const protocol::slots_copied& news) {
+    auto released = released_by(news, *s.owner, incarnation, now, s.around.times.get());
     if (!released.empty() && s.around.jobs == nullptr)
       self->send(s.others.scheduler, scheduler::slots_released{std::move(released)});
   }
@@ -217,24 +178,15 @@ struct hear {
                      {news.number, static_cast<group::communicator_state::how>(news.at), news.cause}));
   }
   void take(const protocol::batches_delivered& news) {
-    for (const protocol::wire_delivery& d : news.deliveries) {
-      const upload_order* batch = s.owner->orders().find(d.upload);
-      const stream_position position = batch != nullptr ? batch->position : 0;
-      if (!s.owner->delivered(incarnation, now, d.upload)) return;
-      note_times(s.around.times.get(), position, d);
-      const auto digest = news.digests ? std::optional(d.digest) : std::nullopt;
-      if (s.around.deliveries->add({d.upload, digest}))
+    const auto taken = deliveries_of(news, *s.owner, incarnation, now, s.around.times.get());
+    for (const scheduler::batch_delivered& one : taken) {
+      if (s.around.deliveries->add(one))
         self->send(s.others.scheduler, scheduler::batches_delivered{s.around.deliveries});
     }
-    if (news.snapshots) s.owner->keep_snapshot(news.snapshot);
-    note_counts(news.uploads, news.bytes, news.pinned);
+    if (taken.size() == news.deliveries.size()) note_counts(news.uploads, news.bytes, news.pinned);
   }
   void operator()(protocol::jobs_answered& news) {
-    std::vector<jobs::device_answer> answers;
-    for (protocol::wire_job_answer& a : news.answers) {
-      if (!s.owner->delivered(incarnation, now, a.upload)) break;
-      answers.push_back(answer_of(a));
-    }
+    auto answers = answers_of(news, *s.owner, incarnation, now);
     if (s.around.jobs != nullptr && !answers.empty()) s.around.jobs->jobs_answered(std::move(answers));
     note_counts(news.uploads, news.bytes, news.pinned);
   }
@@ -252,7 +204,7 @@ struct hear {
 
   void note_counts(std::uint64_t uploads, std::uint64_t bytes, bool pinned) const {
     s.around.news->progressed(uploads, bytes, pinned);
-    s.waits.report_to(*s.around.news, s.around.flights->read(s.around.flight_page), now);
+    s.sink.report_to(*s.around.news, flight_of(s), now);
   }
 };
 
@@ -274,9 +226,9 @@ void note_end(self_pointer self, const owner_exited& news) {
   keeper_state& s = self->state;
   if (s.communicator && news.incarnation == s.owner->incarnation())
     follow(self, s.communicator->ended(s.owner->finishes_with(news.report)));
-  const arena::flight_reading flight = s.around.flights->read(s.around.flight_page);
+  const arena::flight_reading flight = flight_of(s);
   if (news.incarnation == s.owner->incarnation())
-    s.waits.report_to(*s.around.news, flight, now_of(self), false);
+    s.sink.report_to(*s.around.news, flight, now_of(self), false);
   const bool oom = news.report.ended_by(SIGKILL) && s.oom.explains_death(now_of(self));
   s.owner->exited(news.incarnation, now_of(self), {news.report, in_hand(flight), news.last_lines, oom});
   if (!s.owner->has_process()) s.link.reset();
@@ -284,30 +236,19 @@ void note_end(self_pointer self, const owner_exited& news) {
 
 // ---- polling ----------------------------------------------------------------------------------------------
 
-/// Records a batch that the sink has been working on for a long time as taken.
-void note_taken(keeper_state& s, const arena::flight_reading& flight, steady_time now) {
-  if (std::exchange(s.flight, flight.word) != flight.word) s.flight_since = now;
-  const auto mark = in_hand(flight);
-  const upload_order* batch = mark ? s.owner->orders().find_by_mark(*mark) : nullptr;
-  if (batch != nullptr && s.around.times)
-    s.around.times->note(batch->position, batch_stage::taken, s.flight_since);
-}
-
 void look(self_pointer self) {
   keeper_state& s = self->state;
   const steady_time now = now_of(self);
   s.oom.look(now);
   if (const auto pid = s.owner->pid()) {
-    const arena::flight_reading flight = s.around.flights->read(s.around.flight_page);
-    note_taken(s, flight, now);
-    s.waits.report_to(*s.around.news, flight, now);
-    const auto facts = process::look_at(*pid);
-    s.owner->look(now, {flight.heartbeats, flight.word, in_hand(flight), facts && facts->traced,
-                        process::wait_channel(*pid)});
+    const arena::flight_reading flight = flight_of(s);
+    const steady_time since = s.sink.unchanged_since(flight, now);
+    if (const auto mark = in_hand(flight))
+      note_taken(s.around.times.get(), s.owner->orders().find_by_mark(*mark), since);
+    s.sink.report_to(*s.around.news, flight, now);
+    s.owner->look(now, sign_of(*pid, flight));
   } else {
-    supervision::owner_sign start;
-    start.wait_channel = s.around.process->current_start();
-    s.owner->look(now, start);
+    s.owner->look(now, {0, 0, std::nullopt, false, s.around.process->current_start()});
   }
   if (s.communicator) follow(self, s.communicator->look(now));
   advance(self);
@@ -321,21 +262,40 @@ void keep_looking(self_pointer self) {
   self->delayed_send(owner_keeper_actor(self), pause, keeper_tick{});
 }
 
-owner_keeper_actor::behavior_type behave(self_pointer self, keeper_surroundings around) {
-  keeper_state& s = self->state;
+void set_up(keeper_state& s, keeper_surroundings around, steady_time now) {
   s.around = std::move(around);
   if (s.around.settings.group.communicator != communicator_kind::none)
     s.communicator.emplace(s.around.settings.group.abort_timeout);
+  s.introduction = owner_introduction({.flight_page = s.around.flight_page,
+                                       .config = protocol::config_as_bytes(s.around.settings),
+                                       .sink = s.around.sink,
+                                       .out = s.around.out,
+                                       .digests = s.around.digests,
+                                       .snapshot = {},
+                                       .pool = s.around.jobs != nullptr});
   s.owner = std::make_unique<supervision::owner_supervision>(
-      rules_of(s.around.settings, s.around.jobs != nullptr), now_of(self));
+      rules_of(s.around.settings, s.around.jobs != nullptr), now);
+}
+
+/// Calls change(state, message, now), then carries out what the supervision decides.
+template <class Message, class Change>
+auto on(self_pointer self, Change change) {
+  return [self, change](const Message& message) {
+    change(self->state, message, now_of(self));
+    advance(self);
+  };
+}
+
+owner_keeper_actor::behavior_type behave(self_pointer self, keeper_surroundings around) {
+  set_up(self->state, std::move(around), now_of(self));
   return {
       [self](const gpu_owner::open_device&) {
         self->state.owner->open(now_of(self));
         advance(self);
         keep_looking(self);
       },
-      [&s](const gpu_owner::prepare_device& order) { prepare(s, order); },
-      [&s](const gpu_owner::attach_partition& order) { attach(s, order); },
+      [self](const gpu_owner::prepare_device& order) { prepare(self->state, order); },
+      [self](const gpu_owner::attach_partition& order) { attach(self->state, order); },
       [self](gpu_owner::upload_batches& more) {
         for (upload_order& o : more.orders) self->state.owner->order(std::move(o));
         advance(self);
@@ -350,44 +310,33 @@ owner_keeper_actor::behavior_type behave(self_pointer self, keeper_surroundings 
         advance(self);
       },
       [self](const gpu_owner::communicate& order) {
-        keeper_state& state = self->state;
-        if (state.communicator) follow(self, state.communicator->ordered(order, now_of(self)));
+        if (auto& c = self->state.communicator) follow(self, c->ordered(order, now_of(self)));
         advance(self);
       },
-      [&s](const protocol::meet& all) { s.others = all.others; },
+      [self](const protocol::meet& all) { self->state.others = all.others; },
       [self](const owner_started& news) {
         self->state.link = news.link;
         self->state.owner->started(news.incarnation, news.pid);
         advance(self);
       },
-      [self](const owner_refused& news) {
-        self->state.owner->start_failed(news.incarnation, now_of(self), news.why);
-        advance(self);
-      },
+      on<owner_refused>(
+          self, [](auto& s, auto& no, auto now) { s.owner->start_failed(no.incarnation, now, no.why); }),
       [self](owner_spoke& said) {
         std::visit(hear{self, said.incarnation}, said.message);
         advance(self);
       },
-      [self](const owner_lost_link& news) {
-        self->state.owner->link_closed(news.incarnation, now_of(self), news.reason);
-        advance(self);
-      },
+      on<owner_lost_link>(self, [](auto& s, auto& lost,
+                                   auto now) { s.owner->link_closed(lost.incarnation, now, lost.reason); }),
       [self](const owner_exited& news) {
         note_end(self, news);
         advance(self);
       },
-      [self](const restart_owner&) {
-        self->state.owner->restart(now_of(self));
-        advance(self);
-      },
+      on<restart_owner>(self, [](auto& s, auto&, auto now) { s.owner->restart(now); }),
       [self](const keeper_tick&) {
         look(self);
         keep_looking(self);
       },
-      [self](const wake_keeper&) {
-        self->state.wake_at = never;
-        advance(self);
-      },
+      on<wake_keeper>(self, [](auto& s, auto&, auto) { s.wake_at = never; }),
   };
 }
 

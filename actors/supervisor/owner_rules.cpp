@@ -1,6 +1,7 @@
 #include "actors/supervisor/owner_rules.hpp"
 
 #include "actors/supervisor/death_record.hpp"
+#include "runtime/process/process_facts.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -34,6 +35,16 @@ supervision::owner_settings rules_of(const config& settings, bool pool) {
   return rules;
 }
 
+std::optional<std::uint32_t> in_hand(const arena::flight_reading& flight) {
+  return flight.state.at == arena::phase::loading ? std::optional(flight.state.generation) : std::nullopt;
+}
+
+supervision::owner_sign sign_of(std::int32_t pid, const arena::flight_reading& flight) {
+  const auto facts = process::look_at(pid);
+  return {flight.heartbeats, flight.word, in_hand(flight), facts && facts->traced,
+          process::wait_channel(pid)};
+}
+
 std::string owner_in_words(std::int32_t pid) {
   if (pid == ::getpid()) return "the GPU owner inside of this process";
   return fmt::format("the GPU owner (pid {})", pid);
@@ -51,24 +62,6 @@ std::vector<gpu_process> processes_in(const protocol::gpu_processes_seen& news) 
   for (const protocol::wire_gpu_process& p : news.processes)
     processes.push_back({static_cast<std::int64_t>(p.pid), p.bytes});
   return processes;
-}
-
-void note_copied(batch_times* times, const upload_order* batch, steady_time now) {
-  if (times == nullptr || batch == nullptr) return;
-  times->note(batch->position, batch_stage::copied, now);
-  times->note(batch->position, batch_stage::ready, now);
-}
-
-void note_times(batch_times* times, stream_position position, const protocol::wire_delivery& delivery) {
-  if (times == nullptr) return;
-  const auto note = [&](batch_stage stage, std::int64_t ns) {
-    if (ns > 0) times->note(position, stage, steady_time(nanoseconds(ns)));
-  };
-  note(batch_stage::submitted, delivery.submitted_ns);
-  note(batch_stage::copied, delivery.copied_ns);
-  note(batch_stage::ready, delivery.ready_ns);
-  note(batch_stage::taken, delivery.taken_ns);
-  note(batch_stage::released, delivery.released_ns);
 }
 
 }  // namespace penstock::supervisor

@@ -1,15 +1,15 @@
-// The supervision rules for the GPU owner's process, from the config; the owner's name in messages; and the
-// times at which a batch passes its stages. Used by the owner's keeper.
+// The supervision rules for the GPU owner's process, from the config; what the keeper sees of the process; the owner's
+// name in messages. Used by the owner's keeper.
 #pragma once
 
 #include "actors/protocol/messages.hpp"
-#include "runtime/base/batch_times.hpp"
-#include "runtime/base/upload_order.hpp"
+#include "runtime/arena/flight_recorder.hpp"
 #include "runtime/supervision/owner_supervision.hpp"
 
 #include <penstock/config.hpp>
 #include <penstock/report.hpp>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,16 +21,14 @@ inline constexpr nanoseconds owner_start_deadline = std::chrono::seconds(120);
 /// In a pool, a job that kills owners is skipped and the other jobs continue.
 [[nodiscard]] supervision::owner_settings rules_of(const config& settings, bool pool);
 
+/// The mark of the upload that its sink is working on.
+[[nodiscard]] std::optional<std::uint32_t> in_hand(const arena::flight_reading& flight);
+[[nodiscard]] supervision::owner_sign sign_of(std::int32_t pid, const arena::flight_reading& flight);
+
 /// For messages: "the GPU owner (pid 4711)", or that the owner is inside this process.
 [[nodiscard]] std::string owner_in_words(std::int32_t pid);
 /// How the process ended and what it was working on.
 [[nodiscard]] std::string death_in_words(const supervision::owner_died& death);
 [[nodiscard]] std::vector<gpu_process> processes_in(const protocol::gpu_processes_seen& news);
-
-/// Records that a batch was copied. The owner's own times arrive only with its acknowledgement; until then
-/// this shows where the batch is. A conversion takes no longer than the message. Both pointers may be null.
-void note_copied(batch_times* times, const upload_order* batch, steady_time now);
-/// `times` may be null.
-void note_times(batch_times* times, stream_position position, const protocol::wire_delivery& delivery);
 
 }  // namespace penstock::supervisor

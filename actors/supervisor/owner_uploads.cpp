@@ -1,8 +1,66 @@
 #include "actors/supervisor/owner_uploads.hpp"
 
 #include "actors/protocol/fit.hpp"
+#include "actors/protocol/tensors.hpp"
 
 namespace penstock::supervisor {
+namespace {
+
+/// The owner's own times arrive only with its acknowledgement; until then this shows where the batch is. A conversion
+/// takes no longer than the message.
+void note_copied(batch_times* times, const upload_order* batch, steady_time now) {
+  if (times == nullptr || batch == nullptr) return;
+  times->note(batch->position, batch_stage::copied, now);
+  times->note(batch->position, batch_stage::ready, now);
+}
+
+void note_times(batch_times* times, stream_position position, const protocol::wire_delivery& delivery) {
+  if (times == nullptr) return;
+  const auto note = [&](batch_stage stage, std::int64_t ns) {
+    if (ns > 0) times->note(position, stage, steady_time(nanoseconds(ns)));
+  };
+  note(batch_stage::submitted, delivery.submitted_ns);
+  note(batch_stage::copied, delivery.copied_ns);
+  note(batch_stage::ready, delivery.ready_ns);
+  note(batch_stage::taken, delivery.taken_ns);
+  note(batch_stage::released, delivery.released_ns);
+}
+
+jobs::device_answer answer_of(const protocol::wire_job_answer& from) {
+  using kind = jobs::device_answer::kind;
+  jobs::device_answer answer{from.upload};
+  if (from.how > 0) answer.how = from.how == 2 ? kind::too_large : kind::device;
+  answer.text = from.text;
+  const auto* const first = reinterpret_cast<const std::byte*>(from.bytes.data());
+  answer.bytes.assign(first, first + from.bytes.size());
+  return answer;
+}
+
+}  // namespace
+
+const protocol::prepare_owner& owner_introduction::prepare(const gpu_owner::prepare_device& order) {
+  std::vector<tensor_spec> tensors;
+  // The owner adds the layout's length tensors itself.
+  const batch_layout& slot = order.plan->slot;
+  for (std::size_t i = 0; i < slot.described; ++i) tensors.push_back(slot.tensors[i].spec);
+  preparation_ = protocol::prepare_owner{protocol::as_wire(tensors), slot.rows_max, order.shape.slot_bytes,
+                                         order.shape.slots, order.shape.partitions};
+  return *preparation_;
+}
+
+std::vector<protocol::to_owner> owner_introduction::messages(std::uint32_t incarnation,
+                                                             const std::optional<std::string>& snapshot,
+                                                             std::uint64_t base) const {
+  protocol::open_owner begin = begin_;
+  begin.incarnation = incarnation;
+  begin.restores = snapshot.has_value();
+  begin.snapshot = snapshot.value_or("");
+  begin.base = base;
+  std::vector<protocol::to_owner> all{std::move(begin)};
+  if (preparation_) all.emplace_back(*preparation_);
+  for (const std::uint32_t p : partitions_) all.emplace_back(protocol::map_partition{p});
+  return all;
+}
 
 std::vector<protocol::to_owner> messages_of(const std::vector<upload_order>& uploads) {
   std::vector<protocol::wire_upload> batches;
@@ -23,14 +81,52 @@ std::vector<protocol::to_owner> messages_of(const std::vector<upload_order>& upl
   return messages;
 }
 
-jobs::device_answer answer_of(const protocol::wire_job_answer& from) {
-  using kind = jobs::device_answer::kind;
-  jobs::device_answer answer{from.upload};
-  if (from.how > 0) answer.how = from.how == 2 ? kind::too_large : kind::device;
-  answer.text = from.text;
-  const auto* const first = reinterpret_cast<const std::byte*>(from.bytes.data());
-  answer.bytes.assign(first, first + from.bytes.size());
-  return answer;
+std::vector<std::uint64_t> released_by(const protocol::slots_copied& news,
+                                       supervision::owner_supervision& owner, std::uint32_t incarnation,
+                                       steady_time now, batch_times* times) {
+  std::vector<std::uint64_t> released;
+  for (const std::uint64_t upload : news.uploads) {
+    if (!owner.copied(incarnation, now, upload)) break;
+    released.push_back(upload);
+    note_copied(times, owner.orders().find(upload), now);
+  }
+  return released;
+}
+
+std::vector<scheduler::batch_delivered> deliveries_of(const protocol::batches_delivered& news,
+                                                      supervision::owner_supervision& owner,
+                                                      std::uint32_t incarnation, steady_time now,
+                                                      batch_times* times) {
+  std::vector<scheduler::batch_delivered> all;
+  for (const protocol::wire_delivery& d : news.deliveries) {
+    const upload_order* batch = owner.orders().find(d.upload);
+    const stream_position position = batch != nullptr ? batch->position : 0;
+    if (!owner.delivered(incarnation, now, d.upload)) return all;
+    note_times(times, position, d);
+    all.push_back({d.upload, news.digests ? std::optional(d.digest) : std::nullopt});
+  }
+  if (news.snapshots) owner.keep_snapshot(news.snapshot);
+  return all;
+}
+
+std::vector<jobs::device_answer> answers_of(const protocol::jobs_answered& news,
+                                            supervision::owner_supervision& owner, std::uint32_t incarnation,
+                                            steady_time now) {
+  std::vector<jobs::device_answer> answers;
+  for (const protocol::wire_job_answer& a : news.answers) {
+    if (!owner.delivered(incarnation, now, a.upload)) break;
+    answers.push_back(answer_of(a));
+  }
+  return answers;
+}
+
+void note_taken(batch_times* times, const upload_order* batch, steady_time since) {
+  if (times != nullptr && batch != nullptr) times->note(batch->position, batch_stage::taken, since);
+}
+
+scheduler::owner_lost loss_of_batches(const supervision::uploads_lost& lost) {
+  if (!lost.left_out) return {lost.era, std::nullopt};
+  return {lost.era, scheduler::poison_batch{lost.left_out->position, lost.left_out->reason}};
 }
 
 jobs::device_lost loss_of_jobs(const supervision::uploads_lost& lost) {
