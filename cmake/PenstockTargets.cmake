@@ -61,16 +61,31 @@ elseif(PENSTOCK_SANITIZE STREQUAL "thread")
   target_link_options(penstock_build_options INTERFACE -fsanitize=thread)
 endif()
 
-# penstock_unity(TARGET [ALONE ...]): with PENSTOCK_UNITY, all sources but these are compiled together; these have names
-# that others of the target have, too.
+# penstock_unity(TARGET [BATCH n] [ALONE ...] [MODELS ...]): with PENSTOCK_UNITY, the sources of a target are compiled together, up to n
+# (32) of them at a time. ALONE: sources with names that others of the target have, too; they are compiled together without those.
+# MODELS: compiled one by one.
 function(penstock_unity target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "ALONE")
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${PENSTOCK_UNITY} UNITY_BUILD_BATCH_SIZE 32)
-  set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION TRUE)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "BATCH" "ALONE;MODELS")
+  if(NOT arg_BATCH)
+    set(arg_BATCH 32)
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${PENSTOCK_UNITY} UNITY_BUILD_MODE GROUP)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "\\.cpp$")
+  list(REMOVE_ITEM sources ${arg_ALONE} ${arg_MODELS})
+  list(LENGTH sources length)
+  math(EXPR batches "(${length} + ${arg_BATCH} - 1) / ${arg_BATCH}")
+  set(number 0)
+  foreach(source IN LISTS sources)
+    math(EXPR batch "${number} * ${batches} / ${length}")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${batch})
+    math(EXPR number "${number} + 1")
+  endforeach()
+  set_source_files_properties(${arg_ALONE} PROPERTIES UNITY_GROUP alone)
 endfunction()
 
 # penstock_library(NAME [HOT] SOURCES ... LINKS ... [ALONE ...]): one folder of runtime/ or actors/ as a static library. HOT: every
-# byte of a batch, or every job, passes through it, so that it is compiled with -O3 where the rest has -O1 (preset quickstart).
+# byte of a batch passes through it, so that it is compiled with -O3 where the rest has -O1 (preset quickstart).
 function(penstock_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "HOT" "" "SOURCES;LINKS;ALONE")
   add_library(${name} STATIC ${arg_SOURCES} ${arg_ALONE})
@@ -86,13 +101,13 @@ add_custom_target(unit_tests)
 
 # penstock_test(NAME LABEL unit|process|install|gpu|soak SOURCES ... LINKS ... [ALONE ...] [MODELS ...]
 # [TIMEOUT s]): one Catch2 program, each of whose test cases is a ctest test; under sanitizers, where a process takes longer to begin
-# than most of them, all together are one, and the program names those that fail. ALONE: sources that are compiled alone, see
-# penstock_unity. MODELS: those that compute for seconds, compiled alone and optimised.
+# than most of them, all together are one, and the program names those that fail. ALONE: sources that are compiled one by one. MODELS:
+# those that compute for seconds, compiled alone and optimised.
 function(penstock_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "LABEL;TIMEOUT" "SOURCES;ALONE;MODELS;LINKS")
   # The linker keeps the first of several copies of a template's function: the optimised one.
   add_executable(${name} ${arg_MODELS} ${arg_SOURCES} ${arg_ALONE})
-  penstock_unity(${name} ALONE ${arg_ALONE} ${arg_MODELS})
+  penstock_unity(${name} MODELS ${arg_ALONE} ${arg_MODELS})
   target_link_libraries(${name} PRIVATE penstock_build_options ${arg_LINKS} Catch2::Catch2WithMain)
   if(PENSTOCK_SANITIZE)
     # What is tried is instrumented; of the tests themselves that would triple the compile time.

@@ -1,5 +1,7 @@
 #include "actors/supervisor/owner_communicator.hpp"
 
+#include "actors/supervisor/owner_rules.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -8,9 +10,6 @@ namespace {
 
 using gpu_owner::communicate;
 using progress = group::communicator_state::how;
-
-// The process itself waits abort_timeout twice before it exits: for open uses and for the abort. Wait longer.
-constexpr int waits_of_an_abort = 3;
 
 protocol::wire_communicate as_wire(const communicate& order) {
   return {static_cast<std::uint32_t>(order.what), order.number, order.id, order.agreed};

@@ -11,9 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto lost_link_deadline =
-    1s;                               // an exiting process closes its link first; then the driver cleans up
-constexpr int waits_of_an_abort = 3;  // for open uses, for the abort, and one to spare
+constexpr auto lost_link_deadline = 1s;  // an exiting process closes its link first; then the driver cleans up
 
 }  // namespace
 

@@ -18,6 +18,10 @@ namespace penstock::supervisor {
 /// For starting a GPU owner's process: creating a context and registering the arena takes long.
 inline constexpr nanoseconds owner_start_deadline = std::chrono::seconds(120);
 
+/// An owner's process that aborts its communicator waits abort_timeout twice before it exits: for open uses and
+/// for the abort. We wait once longer.
+inline constexpr int waits_of_an_abort = 3;
+
 /// In a pool, a job that kills owners is skipped and the other jobs continue.
 [[nodiscard]] supervision::owner_settings rules_of(const config& settings, bool pool);
 

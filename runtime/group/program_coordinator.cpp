@@ -11,9 +11,7 @@
 namespace penstock::group {
 namespace {
 
-steady_time now() {
-  return std::chrono::steady_clock::now();
-}
+using clock = std::chrono::steady_clock;
 
 }  // namespace
 
@@ -21,7 +19,7 @@ program_coordinator::program_coordinator(const group_settings& settings, std::st
                                          communicator_keeper* communicator)
     : name_(std::move(name)),
       communicator_(communicator),
-      driver_(settings, name_, now()),
+      driver_(settings, name_, clock::now()),
       collectives_(settings.world_size),
       processes_(settings.world_size) {}
 
@@ -39,10 +37,10 @@ result<void> program_coordinator::listen(boost::asio::io_context& io, const link
   };
   calls.closed = [this](link_id link, const std::string&) { driver_.closed(link); };
   calls.process_ended = [this, step](link_id link) {
-    driver_.process_ended(link, now());
+    driver_.process_ended(link, clock::now());
     step();
   };
-  calls.held = [this](link_id link) { driver_.held(link, now()); };
+  calls.held = [this](link_id link) { driver_.held(link, clock::now()); };
   calls.listening = [this, step, cannot_listen](const std::string& where) {
     driver_.listening(where);
     cannot_listen({});
@@ -64,7 +62,7 @@ result<void> program_coordinator::listen(boost::asio::io_context& io, const link
 }
 
 void program_coordinator::step() {
-  for (coordinator_command& one : driver_.advance(now())) {
+  for (coordinator_command& one : driver_.advance(clock::now())) {
     if (auto* const order = std::get_if<send_over_link>(&one)) follow(std::move(*order));
     if (const auto* const news = std::get_if<coordinator_news>(&one)) {
       news->warns() ? log::warn("group", "{}", news->text) : log::info("group", "{}", news->text);
@@ -81,7 +79,7 @@ void program_coordinator::drawn(std::uint64_t number, const std::string& id) {
 }
 
 void program_coordinator::leave() {
-  driver_.leave(now());
+  driver_.leave(clock::now());
 }
 
 std::optional<std::string> program_coordinator::wrong() const {
@@ -94,7 +92,7 @@ void program_coordinator::hear(link_id link, const member_report& report) {
   peer& p = peers_[report.card.process];
   p.rank = report.card.rank;
   p.leaves = p.leaves || report.stream_over;
-  driver_.reported(link, report, now());
+  driver_.reported(link, report, clock::now());
 }
 
 void program_coordinator::hear_collectives(link_id link, const std::string& bytes) {

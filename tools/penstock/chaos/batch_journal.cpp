@@ -14,7 +14,7 @@
 namespace penstock::cli {
 namespace {
 
-using json = nlohmann::json;
+using json = nlohmann::ordered_json;
 
 struct line_reader {
   journal_reading reading;

@@ -34,7 +34,7 @@ constexpr std::uint64_t memory_max_least = 192U << 20U;
 constexpr std::uint64_t faults_default = 100;
 constexpr auto step = std::chrono::milliseconds(5);
 constexpr auto look_every = std::chrono::milliseconds(100);
-constexpr std::chrono::milliseconds look_deadline{300};
+constexpr std::chrono::milliseconds status_deadline{300};
 constexpr std::string_view kinds_default = "kill,segv,abort,stop,hang,exit,leak";
 
 struct chaos_options {
@@ -63,7 +63,7 @@ double longest_at_work(const std::string& session) {
   double longest = 0;
   for (const control::found_session& s : control::find_sessions()) {
     if (!s.alive || !s.name.starts_with(session)) continue;
-    const auto answer = control::ask(s.path, {{"verb", "status"}}, look_deadline);
+    const auto answer = control::ask(s.path, {{"verb", "status"}}, status_deadline);
     if (!answer || !answer->value("ok", false) || answer->at("result").value("pid", 0) != ::getpid())
       continue;
     for (const json& w : answer->at("result").at("workers")) {

@@ -12,7 +12,7 @@ using json = nlohmann::ordered_json;
 
 constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-std::string text_of(const json& value) {
+std::string json_or_text(const json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
@@ -21,7 +21,7 @@ std::string bytes_of(const json& result, const std::string& name) {
   if (const auto exact = result.find(name + "_base64"); exact != result.end())
     return from_base64(exact->get_ref<const std::string&>());
   const auto text = result.find(name);
-  return text != result.end() ? text_of(*text) : std::string();
+  return text != result.end() ? json_or_text(*text) : std::string();
 }
 
 /// Puts the tag and a tab before each line of the text. Ends the last line with a line feed as well.
@@ -49,12 +49,12 @@ written_outcome written_as(output_format format, line_rule lines, std::string&& 
     const std::uint64_t written = result.value("stdout_bytes", std::uint64_t{0});
     made.missing = written > made.out.size() ? written - made.out.size() : 0;
   } else {
-    made.out = text_of(result) + "\n";
+    made.out = json_or_text(result) + "\n";
   }
   if (format == output_format::raw) return made;
   const json input = outcome.value("input", json());
   const std::string tag =
-      input.is_null() ? fmt::format("line {}", outcome.value("index", std::uint64_t{0}) + 1) : text_of(input);
+      input.is_null() ? fmt::format("line {}", outcome.value("index", std::uint64_t{0}) + 1) : json_or_text(input);
   made.out = with_tag(tag, made.out);
   made.err = with_tag(tag, made.err);
   return made;

@@ -22,7 +22,7 @@ using json = nlohmann::ordered_json;
 
 constexpr auto rates_over = 3s;     // long enough to be steady, short enough to be current
 constexpr auto mean_over = 10s;     // for comparing runs
-constexpr auto first_look = 300ms;  // for --once: rates need two samples
+constexpr auto once_interval = 300ms;  // for --once: rates need two samples
 constexpr std::chrono::milliseconds patience = 2s;
 
 /// Polls the session; keeps the samples for rates and the last event.
@@ -70,7 +70,7 @@ class watcher {
 };
 
 int print_screen(watcher& watch, const top_options& o) {
-  std::this_thread::sleep_for(first_look);
+  std::this_thread::sleep_for(once_interval);
   if (auto ok = watch.look(); !ok) return refuse_unreached(o.choice, ok.error());
   const screen_size size{terminal_width(STDOUT_FILENO), 1000};
   std::vector<std::string> lines = watch.screen(size, 0, false);
