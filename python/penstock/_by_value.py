@@ -30,10 +30,22 @@ def _reduce_code(code: types.CodeType) -> Any:
 _cloudpickle_reduces_code: Callable[[Any], Any] = cloudpickle.Pickler.dispatch_table[types.CodeType]
 
 
+class _Reductions(ChainMap[type, Callable[[Any], Any]]):
+    """How to pickle an object, by its exact type. Modules of a class of their own, such as torch.classes, torch.ops and
+    torch.backends, travel by name like other modules. cloudpickle sends a submodule along with every function that uses its
+    package and any attribute of its name: `self.classes` next to `torch.tensor` is enough.
+    """
+
+    def __missing__(self, kind: type) -> Callable[[Any], Any]:
+        if issubclass(kind, types.ModuleType):
+            return self[types.ModuleType]
+        raise KeyError(kind)
+
+
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc,unused-ignore]
     """cloudpickle's, with the rules above."""
 
-    dispatch_table = ChainMap({types.CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table)
+    dispatch_table = _Reductions({types.CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -122,6 +122,27 @@ class ProgramTest(PackageTest):
         self.need_torch()
         self.assertEqual(self.run_file(OF_TORCH, "forkserver", self.folder)[0], ["True", "__main__.Squares"] * 2)
 
+    def test_a_dataset_of_the_program_may_use_torch_and_attributes_with_the_names_of_torchs_modules(self):
+        self.need_torch()
+        told = self.ran("""
+            import torch
+            import penstock
+            from penstock.torch import DataLoader
+
+            class Photos(torch.utils.data.Dataset):
+                def __init__(self):
+                    self.classes, self.ops, self.backends = ["cat", "dog"], [abs], {"a": 1}
+                def __len__(self):
+                    return 6
+                def __getitem__(self, index):
+                    return torch.tensor(self.ops[0](-index)), self.classes.index("dog") + self.backends["a"]
+
+            print([images.tolist() + labels.tolist() for images, labels in DataLoader(Photos(), batch_size=3, num_workers=1)])
+            with penstock.Pool(1, control_socket=False) as pool:
+                print(pool.submit(lambda photos: int(photos[4][0]), Photos()).result())
+            """, timeout=270)
+        self.assertEqual(told.splitlines(), ["[[0, 1, 2, 2, 2, 2], [3, 4, 5, 2, 2, 2]]", "4"])
+
     def test_the_program_s_arguments_are_those_of_its_workers(self):
         out = self.ran("""
             import sys
