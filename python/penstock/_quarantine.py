@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import json
 import os
+import time
 from typing import Any, Optional
 
 from penstock._errors import sample_error, state_mismatch_error
@@ -11,6 +12,7 @@ from penstock._errors import sample_error, state_mismatch_error
 __all__ = ["BadSamples", "Quarantine", "error_of_sample"]
 
 _LINE_MAX = 64 * 1024  # a line is shorter
+_SCHEMA = "penstock.quarantine/1"  # of sessions and `penstock quarantine`, too: an index that is a number is their sample
 
 
 class BadSamples:
@@ -62,28 +64,43 @@ class Quarantine:
                 if not line.endswith("\n"):
                     break  # a crash or a full disk cut it off: add() removes it
                 try:
-                    entry = json.loads(line)
-                    told, index, causes = entry["dataset"], entry["index"], entry["causes"]
-                except (ValueError, KeyError, TypeError) as broken:
+                    told, index, causes = _read(json.loads(line))
+                except (ValueError, KeyError, TypeError, AttributeError) as broken:
                     raise state_mismatch_error(f"{path}, line {number}: not an entry of a quarantine: {broken}") from None
                 if told != dataset:
                     raise state_mismatch_error(f"{path}, line {number}: it is of {told}, and this dataset is {dataset}")
-                self.indices[_key(index)] = list(causes)
+                if causes is None:
+                    self.indices.pop(_key(index), None)
+                else:
+                    self.indices[_key(index)] = causes
 
     def add(self, index: Any, causes: list[str]) -> None:
         if _key(index) in self.indices:
             return
         self.indices[_key(index)] = causes
         if self._path is not None:
-            text = index if isinstance(index, (str, list, tuple)) else int(index) if hasattr(index, "__index__") else repr(index)
-            line = json.dumps({"index": text, "causes": causes, "dataset": self._dataset}) + "\n"
-            _append(self._path, line.encode())
+            _append(self._path, (json.dumps(self._line(index, causes)) + "\n").encode())
+
+    def _line(self, index: Any, causes: list[str]) -> dict[str, Any]:
+        number = _key(index)
+        if isinstance(number, int) and number >= 0:
+            facts = {"path": f"sample {number}", "attempts": len(causes), "causes": causes, "time": time.time()}
+            return {"schema": _SCHEMA, "fingerprint": self._dataset, "sample": number, **facts}
+        text = number if isinstance(number, int) else index if isinstance(index, (str, list, tuple)) else repr(index)
+        return {"index": text, "causes": causes, "dataset": self._dataset}
 
     def places_in(self, indices: Any) -> tuple[int, ...]:
         """Of a batch, which are to be left out."""
         if not self.indices:
             return ()
         return tuple(place for place, index in enumerate(indices) if _key(index) in self.indices)
+
+
+def _read(entry: Any) -> tuple[str, Any, Optional[list[str]]]:
+    """The dataset, an index, and the causes of its deaths; None: it was released."""
+    if entry.get("schema") == _SCHEMA:
+        return entry["fingerprint"], entry["sample"], None if entry.get("released") else list(entry["causes"])
+    return entry["dataset"], entry["index"], list(entry["causes"])
 
 
 def _append(path: str, line: bytes) -> None:

@@ -197,6 +197,20 @@ class LoaderDeathsTest(LoaderCase):
         with self.assertRaisesRegex(penstock.state_mismatch_error, "line 1"):
             list(DataLoader(Values(give, 7), num_workers=1, quarantine=quarantine))
 
+    def test_the_command_line_lists_and_releases_what_a_loader_quarantined(self):
+        path = os.path.join(self.folder, "quarantine")
+        Quarantine(path, "these").add(17, ["exit 7", "SIGABRT"])
+        Quarantine(path, "these").add("cat.jpg", ["exit 7"])  # a key of a dictionary: only for loaders
+        code, out, err = self.penstock("quarantine", "list", "--file", path, "--json")
+        (entry,) = json.loads(out)["quarantine"]
+        self.assertEqual((code, entry["sample"], entry["attempts"], entry["causes"]), (0, 17, 2, ["exit 7", "SIGABRT"]), err)
+        self.assertEqual(self.penstock("quarantine", "release", 17, "--file", path)[0], 0)
+        self.assertEqual(Quarantine(path, "these").indices, {"cat.jpg": ["exit 7"]})
+
+    def test_a_quarantine_of_an_earlier_version_is_read(self):
+        path = self.write("quarantine", '{"index": 4, "causes": ["exit 7"], "dataset": "these"}\n')
+        self.assertEqual(Quarantine(path, "these").indices, {4: ["exit 7"]})
+
     def test_a_full_disk_leaves_no_half_line_in_a_quarantine(self):
         path = os.path.join(self.folder, "quarantine")
         Quarantine(path, "these").add(1, ["exit 7"])
