@@ -1,5 +1,6 @@
 """Errors for datasets, environments and user code that break a rule of workers. Used by _loader.py, _workers.py and _loading.py."""
 
+import contextlib
 import shlex
 import types
 from typing import Any, Optional
@@ -58,14 +59,34 @@ def _parts_of(path: str, value: Any) -> list[tuple[str, Any]]:
         return [(f"{path}[{key!r}]", each) for key, each in value.items()]
     if isinstance(value, (list, tuple)):
         return [(f"{path}[{place}]", each) for place, each in enumerate(value)]
+    if isinstance(value, types.FunctionType):
+        return _variables_of(path, value)
     try:
-        if isinstance(value, types.FunctionType):
-            cells = zip(value.__code__.co_freevars, value.__closure__ or ())
-            return [(f"{path}'s variable {name}", cell.cell_contents) for name, cell in cells]
         state = value.__reduce_ex__(4)[2]  # as its __getstate__ leaves it
     except Exception:
-        return []
-    return [(f"{path}.{name}", each) for name, each in state.items()] if isinstance(state, dict) else []
+        state = None
+    attributes = [(f"{path}.{name}", each) for name, each in state.items()] if isinstance(state, dict) else []
+    return attributes + _methods_of(path, value if isinstance(value, type) else type(value))
+
+
+def _methods_of(path: str, kind: type) -> list[tuple[str, Any]]:
+    """A class of the program travels with its functions."""
+    return [(f"{path}.{name}", each) for name, each in vars(kind).items() if isinstance(each, types.FunctionType)]
+
+
+def _variables_of(path: str, function: types.FunctionType) -> list[tuple[str, Any]]:
+    variables = []
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        with contextlib.suppress(ValueError):  # not assigned yet
+            variables.append((f"{path}'s variable {name}", cell.cell_contents))
+    known = function.__globals__
+    return variables + [(f"{path}'s global {name}", known[name]) for name in _names_in(function.__code__) if name in known]
+
+
+def _names_in(code: types.CodeType) -> list[str]:
+    """The globals and attributes that a function uses, also inside its lambdas and comprehensions."""
+    inner = [name for each in code.co_consts if isinstance(each, types.CodeType) for name in _names_in(each)]
+    return [*code.co_names, *inner]
 
 
 def not_started(broken: error, command: Any, path: Any) -> error:

@@ -183,6 +183,26 @@ class LoaderMistakesTest(LoaderCase):
         with self.assertRaisesRegex(TypeError, "collate_fn's variable lock"):
             iter(SharingLoader(range(3), num_workers=1, collate_fn=lambda samples: lock))
 
+    def test_a_global_that_a_dataset_of_the_program_uses_is_named(self):
+        self.assertIn("dataset.__getitem__'s global lock (a lock) cannot be pickled", self.ran("""
+            import threading
+            from penstock.torch import DataLoader
+
+            lock = threading.Lock()
+
+            class Squares:
+                def __len__(self):
+                    return 3
+                def __getitem__(self, index):
+                    with lock:
+                        return index * index
+
+            try:
+                iter(DataLoader(Squares(), num_workers=1))
+            except TypeError as error:
+                print(error)
+            """, timeout=270))
+
     def test_a_value_that_only_forked_processes_can_use_is_refused_with_what_to_do(self):
         data = Values()
         data.count = multiprocessing.get_context("fork").Value("i")
