@@ -48,8 +48,9 @@ class PenstockTest(unittest.TestCase):
     def write(self, name, text):
         path = os.path.join(self.folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w") as file:
+        with open(path + "~", "w") as file:
             file.write(text)
+        os.rename(path + "~", path)  # a program that was just started may be about to read the previous file
         return path
 
     def worker_program(self, script):
