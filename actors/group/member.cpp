@@ -24,7 +24,6 @@ struct member_state {
   std::optional<rank_driver> rank;  // set at the first message
   std::string no_address;           // why rank 0's coordinator cannot listen
   bool open = false;                // the gate, as last reported
-  std::optional<std::uint64_t> limit;
   group_phase phase = group_phase::gathering;  // this and `joined`: as last reported to the session
   bool joined = false;
   std::uint64_t agreed = 0;  // as last reported to the owner
@@ -93,15 +92,11 @@ void follow_phase(member_state& s) {
                              counted(s.card().world_size, "rank")));
     s.around.news->joined();
   }
-  if (alone) s.around.gate->begin();
   const group_phase phase = s.rank->book().view().phase;
   if (std::exchange(s.phase, phase) == phase) return;
-  if (phase == group_phase::running || phase == group_phase::stopping) s.around.gate->begin();
-  if (phase == group_phase::running) {
+  if (phase == group_phase::running)
     tell(s, event_kind::group_running,
          "all ranks have described the same dataset: batches may be handed out");
-    s.around.news->gate_moved();
-  }
   if (phase == group_phase::stopping) tell(s, event_kind::group_stopping, "all ranks stop at the same step");
 }
 
@@ -113,24 +108,36 @@ void follow_agreement(member_state& s) {
   s.around.news->communicator_ordered({gpu_owner::communicate::act::agreed, 0, {}, agreed});
 }
 
+void begin_gate(const member_state& s) {
+  const group_phase phase = s.rank->book().view().phase;
+  const bool begun = s.rank->book().delivers_the_rest() || phase == group_phase::running ||
+                     phase == group_phase::stopping;
+  if (begun && s.around.gate->begin()) s.around.news->gate_moved();
+}
+
+void wake_waiting(const member_state& s) {
+  if (s.around.gate->take_waiting()) s.around.news->gate_moved();
+}
+
+void end_gate(const member_state& s) {
+  s.around.gate->end();
+  wake_waiting(s);
+}
+
 /// Passes the right to hand out batches to the gate and gets back the number handed out, in one step. The
 /// report of a frozen rank is therefore exact.
 void move_gate(member_state& s, steady_time now) {
   const auto right = s.rank->book().right();
-  const bool open = right && now < right->until;
-  const auto limit = right ? right->limit : std::nullopt;
   s.rank->book().delivered(right ? s.around.gate->open(right->until, right->limit) : s.around.gate->shut());
-  const bool moved = (open && !s.open) || (open && limit != s.limit);
-  s.open = open;
-  if (right) s.limit = limit;
-  if (moved) s.around.news->gate_moved();
+  if (right && now < right->until) wake_waiting(s);
+  s.open = s.rank->book().may_hand_out(now);
 }
 
 void tell_end(member_state& s, const end_rank& end) {
   if (s.around.settings.communicator)
     s.around.news->communicator_ordered({gpu_owner::communicate::act::free, 0, {}, 0});
   // Publish a failure before ending the gate, where the consumer may be waiting.
-  if (end.how != group_outcome::failed) s.around.gate->end();
+  if (end.how != group_outcome::failed) end_gate(s);
   std::string text = fmt::format(
       "the group '{}' {}", s.around.group,
       end.how == group_outcome::stopped ? "was stopped" : fmt::format("has {}", name_of(end.how)));
@@ -138,13 +145,13 @@ void tell_end(member_state& s, const end_rank& end) {
   tell(s, event_kind::group_over, std::move(text));
   tell_state(s);
   s.around.news->group_over(end.how, end.cause);
-  s.around.gate->end();
+  end_gate(s);
 }
 
 void end(self_pointer self) {
   member_state& s = self->state;
   if (std::exchange(s.ended, true)) return;
-  s.around.gate->end();
+  end_gate(s);
   if (s.wire) s.wire->stop();
   s.wire.reset();
   s.around.connect = {};
@@ -177,6 +184,7 @@ void step(self_pointer self) {
   if (!s.rank || s.ended) return;
   const steady_time now = self->clock().now();
   follow_agreement(s);
+  begin_gate(s);
   move_gate(s, now);
   auto commands = s.rank->advance(now);
   follow_phase(s);

@@ -65,7 +65,6 @@ struct carry_out {
     s.times.leased(load, s.source->sequence_of(load.position), now);
   }
   void operator()(schedule::upload_command& upload) {
-    s.times.ordered(upload.position, now);
     uploads.orders.push_back({upload.upload, s.era, s.seek_number, upload.position,
                               s.source->epoch_of(upload.position), s.source->sequence_of(upload.position),
                               upload.worker, upload.slot, std::move(upload.samples)});
@@ -101,7 +100,8 @@ void tell_drained_to_stop(scheduler_state& s) {
   }
 }
 
-/// Holds back uploads that may not be handed out yet, and adds those that now may.
+/// Holds back uploads that may not be handed out yet, and adds those that now may. The gate remembers that one
+/// waits: gate_moved comes when it may pass.
 void pass_gate(scheduler_state& s, std::vector<upload_order>& orders, steady_time now) {
   std::move(orders.begin(), orders.end(), std::back_inserter(s.at_gate));
   orders.clear();
@@ -121,6 +121,8 @@ void act(self_pointer self) {
   carry_out orders{s, self->clock().now(), {}};
   for (schedule::command& c : s.ledger->advance()) std::visit(orders, c);
   if (s.around.gate && s.around.uploads_pass_gate) pass_gate(s, orders.uploads.orders, orders.now);
+  // A batch that waits at the gate is not the owner's yet.
+  for (const upload_order& o : orders.uploads.orders) s.times.ordered(o.position, orders.now);
   if (!orders.uploads.orders.empty()) self->send(s.others.owner, std::move(orders.uploads));
   tell_drained_to_stop(s);
   for (const auto& [index, worker] : s.workers) s.around.leases->set(index, s.ledger->leases_of(index));

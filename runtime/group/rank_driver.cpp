@@ -120,10 +120,14 @@ std::string rank_driver::waits_for(bool hands_out) const {
     case group_phase::gathering: return "an answer of rank 0";
     case group_phase::describing: return "the other ranks to describe their datasets";
     case group_phase::stopping: return "all ranks to reach the step at which they stop";
-    case group_phase::running: return book_.stream_over() ? "the other ranks to finish" : std::string();
-    case group_phase::over: break;
+    case group_phase::running: break;
+    case group_phase::over: return {};
   }
-  return {};
+  if (book_.stream_over()) return "the other ranks to finish";
+  const member_settings& settings = setup_.member;
+  if (settings.needs_others || !book_.is_in()) return {};  // a program hands out nothing
+  if (settings.communicator && !book_.may_communicate()) return "all ranks to make their communicator";
+  return "rank 0 to answer: the right to hand out batches has lapsed";
 }
 
 }  // namespace penstock::group

@@ -75,6 +75,26 @@ class PausedRanksTest(PenstockTest):
                     time.sleep(0.3)  # they run between two pauses
                 self.assertEqual(self.check_all_finish(ranks), self.expected())
 
+    def test_a_right_to_hand_out_that_lapses_after_a_pause_and_is_extended_at_once_stops_no_rank(self):
+        """Rank 0 continues first, so its answers arrive before the other ranks have noticed that their right has lapsed."""
+        self.file = self.write("slow.toml", synthetic(10**7, "64B", 5, 1, dataset='wait = "2ms"', more="[loader]\nworkers = 1\n[log]\nlevel = \"warn\"\n"))
+        lost_after = 2 * LOST_AFTER
+        ranks = self.begin("--set", "gpu.placement=process", "--set", "group.lost_after=%gs" % lost_after)
+        pids = [pid for one in ranks for pid in (one.pid, *descendants_of(one.pid))]  # rank 0's come first
+        for _ in range(8):
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            time.sleep(random.uniform(0.72, 0.98) * lost_after)  # the test is about this time
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+            time.sleep(0.2 * lost_after)  # in which the right of before the pause lapses
+            before = [self.delivered_by(rank) for rank in range(RANKS)]
+            self.wait_until(lambda: all(self.delivered_by(rank) > before[rank] for rank in range(RANKS)), "all ranks deliver again", 60)
+        for one in ranks:
+            one.send_signal(signal.SIGTERM)
+        for one in ranks:
+            self.assertIsNone(self.end(one, EXIT_TERMINATED)["group"]["first_cause"])
+
     def test_ranks_that_meet_at_a_port_stand_still_and_lose_nobody(self):
         with socket.create_server(("127.0.0.1", 0)) as one:
             port = one.getsockname()[1]

@@ -2,6 +2,9 @@
 // G28). The group's member actor writes it. Whoever hands out batches asks it: the consumer's thread, or the
 // scheduler when the GPU owner is another process. It counts the batches handed out, so that a freeze and a
 // hand-over never disagree about a batch.
+//
+// It also remembers that it has answered `wait`. The member's view of changes is no substitute: a right may lapse, turn
+// away the scheduler and be extended between two steps of the member.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -13,6 +16,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 namespace penstock::group {
 
@@ -45,10 +49,16 @@ class hand_over_gate {
     until_ = steady_time::min();
     return handed_out_;
   }
-  /// All ranks have the same dataset: batches may be prepared.
-  void begin() {
+  /// All ranks have the same dataset: batches may be prepared. True: this is the first call.
+  [[nodiscard]] bool begin() {
     const std::lock_guard hold(mutex_);
-    begun_ = true;
+    return !std::exchange(begun_, true);
+  }
+  /// Whether a step was answered with `wait` since the last call. Call after each open() and end(): whoever hands
+  /// out batches must then be told to ask again.
+  [[nodiscard]] bool take_waiting() {
+    const std::lock_guard hold(mutex_);
+    return std::exchange(waiting_, false);
   }
   /// No new step from now on.
   void end() {
@@ -97,7 +107,10 @@ class hand_over_gate {
   gate_answer hand_out(std::uint64_t step, steady_time now, std::unique_lock<std::mutex>& hold) {
     const bool again = step <= handed_out_;
     if (over_) return again ? gate_answer::go : gate_answer::over;
-    if (now >= until_ || (!again && limit_ && step > *limit_)) return gate_answer::wait;
+    if (now >= until_ || (!again && limit_ && step > *limit_)) {
+      waiting_ = true;
+      return gate_answer::wait;
+    }
     handed_out_ = std::max(handed_out_, step);
     const bool last = !again && limit_ && step == *limit_;
     hold.unlock();
@@ -112,6 +125,7 @@ class hand_over_gate {
   std::optional<std::uint64_t> limit_;
   std::uint64_t handed_out_ = 0;
   bool begun_ = false;
+  bool waiting_ = false;
   bool over_ = false;
 };
 

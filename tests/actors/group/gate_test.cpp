@@ -26,6 +26,17 @@ TEST_CASE("batches pass the gate while the permission lasts, and not later") {
   CHECK(gate.handed_out() == 2);
 }
 
+TEST_CASE("the gate remembers that a batch was told to wait, until it is asked about it") {
+  hand_over_gate gate;
+  gate.open(start + 10s, {});
+  CHECK(gate.hand_out_next(start) == gate_answer::go);
+  CHECK_FALSE(gate.take_waiting());
+  CHECK(gate.hand_out_next(start + 10s) == gate_answer::wait);
+  gate.open(start + 20s, {});
+  CHECK(gate.take_waiting());
+  CHECK_FALSE(gate.take_waiting());
+}
+
 TEST_CASE("shutting the gate returns how many have passed, and no further batch passes") {
   hand_over_gate gate;
   gate.open(start + 10s, {});

@@ -113,8 +113,35 @@ TEST_CASE_METHOD(running_rank,
   CHECK(rank.hand_out());
   world.pass(9s);
   CHECK(rank.hand_out());
+  CHECK(rank.news.status.waits_for.empty());
   world.pass(1s);
   CHECK_FALSE(rank.hand_out());
+  CHECK(rank.news.status.waits_for == "rank 0 to answer: the right to hand out batches has lapsed");
+}
+
+TEST_CASE_METHOD(running_rank,
+                 "a right that lapses and is extended between two steps of the member wakes the scheduler") {
+  CHECK(rank.hand_out());
+  CHECK_FALSE(rank.hand_out(10s));  // the scheduler looks later than the member, which never sees the lapse
+  const int before = rank.news.moves;
+  rank.answer(group_phase::running, true);
+  CHECK(rank.hand_out());
+  CHECK(rank.news.moves == before + 1);
+  rank.answer(group_phase::running, true);
+  CHECK(rank.news.moves == before + 1);  // no batch waits
+}
+
+TEST_CASE_METHOD(running_rank, "a batch of a dead owner that waits for a lapsed right passes when the group is over") {
+  REQUIRE(rank.hand_out() == 1);
+  REQUIRE(rank.gate->hand_out(1, rank.actor_time() + 10s) == gate_answer::wait);
+  const int before = rank.news.moves;
+  group_order end = over(group_outcome::stopped);
+  end.number = 2;
+  end.everybody_knows = true;
+  rank.order(end);
+  REQUIRE(rank.news.outcome == group_outcome::stopped);
+  CHECK(rank.news.moves > before);
+  CHECK(rank.gate->hand_out(1, rank.actor_time()) == gate_answer::go);
 }
 
 TEST_CASE_METHOD(running_rank, "reports are sent at least every beat, with the steps handed out") {

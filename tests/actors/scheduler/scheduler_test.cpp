@@ -18,7 +18,7 @@ class stage final : scheduler::scheduler_news {
   /// `gate`: the gate of a group, for uploads.
   explicit stage(std::uint64_t samples = 20, std::shared_ptr<group::hand_over_gate> gate = nullptr) {
     const auto leases = std::make_shared<scheduler::lease_counts>(4);
-    actor = scheduler::spawn_scheduler(world.system, {leases, nullptr, this, std::move(gate), true});
+    actor = scheduler::spawn_scheduler(world.system, {leases, times, this, std::move(gate), true});
     say(protocol::meet{{owner.actor, actor, supervisor.actor, session.actor}});
     auto order =
         std::make_shared<const plan>(plan::create({samples, 7, false, batch_size, false, 0, 1}).value());
@@ -70,6 +70,7 @@ class stage final : scheduler::scheduler_news {
   std::vector<stream_position> delivered;
   std::vector<failure> failures;
   int finished = 0;
+  std::shared_ptr<batch_times> times = std::make_shared<batch_times>(64);
   scheduler::scheduler_actor actor;
 
  private:
@@ -209,30 +210,33 @@ TEST_CASE("in a group no worker gets a lease before all ranks have agreed") {
   told_worker worker;
   s.say(scheduler::worker_joined{first, 1, schedule::worker_kind::loader, worker.link});
   CHECK(worker.all<protocol::load_batch>().empty());
-  gate->begin();
+  REQUIRE(gate->begin());
   s.say(scheduler::gate_moved{});
   CHECK(worker.all<protocol::load_batch>().size() == 1);
 }
 
 TEST_CASE("uploads to another process wait at the group's gate, and pass in order up to its limit") {
   const auto gate = std::make_shared<group::hand_over_gate>();
-  gate->begin();
+  REQUIRE(gate->begin());
   stage s(20, gate);
   told_worker worker;
   s.say(scheduler::worker_joined{first, 3, schedule::worker_kind::loader, worker.link});
   for (const auto& lease : worker.all<protocol::load_batch>()) s.report(first, lease);
   CHECK(s.uploads().empty());
+  CHECK(s.times->find(0)->reached() == batch_stage::loaded);  // the owner does not have it yet
   gate->open(s.world.system.scheduler().clock().now() + std::chrono::hours(1), 2);
   s.say(scheduler::gate_moved{});
   REQUIRE(s.uploads().size() == 2);
   CHECK(s.uploads()[0].position == 0);
   CHECK(s.uploads()[1].position == 1);
+  CHECK(s.times->find(1)->reached() == batch_stage::ordered);
+  CHECK(s.times->find(2)->reached() == batch_stage::loaded);
   CHECK(gate->shut() == 2);
 }
 
 TEST_CASE("batches that passed the gate pass it again for the next owner; others pass once") {
   const auto gate = std::make_shared<group::hand_over_gate>();
-  gate->begin();
+  REQUIRE(gate->begin());
   gate->open(steady_time::max(), 2);
   stage s(20, gate);
   told_worker worker;
