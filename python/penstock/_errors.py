@@ -131,7 +131,7 @@ class protocol_error(error):
 
 
 class quarantine_full_error(error):
-    """So many samples kill workers that the cause must be systematic."""
+    """Too many samples kill workers: the cause must be systematic."""
 
     code = "quarantine_full"
 
@@ -229,7 +229,7 @@ class job_failed_error(error):
 
 
 class job_exception_error(job_failed_error):
-    """The function raised something that cannot be pickled, or not be made again here; str() has its type and text."""
+    """The function raised an exception that cannot be pickled or unpickled; str() has its type and text."""
 
 
 class job_poisoned_error(job_failed_error):
@@ -249,7 +249,7 @@ class job_cancelled_error(job_failed_error):
 
 
 class job_worker_lost_error(job_failed_error):
-    """Its worker died, and it may not be begun twice (idempotent=False)."""
+    """Its worker died, and the job must not start twice (idempotent=False)."""
 
 
 class job_too_large_error(job_failed_error):

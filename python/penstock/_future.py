@@ -1,4 +1,4 @@
-"""What a pool's submit() returns, and the exception that stands for a job's failure."""
+"""The futures of a pool's jobs, and the exceptions for jobs that fail."""
 
 import concurrent.futures
 import pickle
@@ -34,7 +34,7 @@ _KINDS: dict[str, type[job_failed_error]] = {
 
 
 class Future(concurrent.futures.Future[T]):
-    """A job's future: a concurrent.futures.Future, which can also be killed.
+    """A job's future: a concurrent.futures.Future that can also be killed.
 
     cancel() keeps its standard meaning: it removes a job that has not begun, and leaves one that runs alone.
     """
@@ -61,8 +61,8 @@ class Future(concurrent.futures.Future[T]):
         return super().running() or (job is not None and not self.done() and job.attempts() > 0)
 
     def kill(self) -> bool:
-        """Ends the job, also one that runs: its worker is killed and replaced. The future then raises
-        job_cancelled_error. False: it had ended already. Does not wait."""
+        """Ends the job, even while it runs: its worker is killed and replaced. The future then raises
+        job_cancelled_error. Returns False if it had already ended. Does not wait."""
         if self.done() or self._job is None:
             return False
         return self._job.kill()

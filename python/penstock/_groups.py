@@ -1,4 +1,4 @@
-"""Groups: the ranks that a launcher has started - torchrun, penstock launch, srun, mpirun - know each other.
+"""Groups: the ranks that a launcher (torchrun, penstock launch, srun, mpirun) has started find each other.
 
 Used by programs (penstock.Group), and by penstock.torch.DataLoader(..., group=True), whose half is at the end.
 """
@@ -67,7 +67,7 @@ class Communicator:
 
     @property
     def number(self) -> int:
-        """The same on all ranks, and higher each time that it is made anew."""
+        """The communicator's number: the same on all ranks, and higher for each new one."""
         return self._open().number
 
     def function(self, name: str) -> int:
@@ -75,11 +75,11 @@ class Communicator:
         return self._open().function(name)
 
     def check(self, status: int, what: str = "NCCL") -> None:
-        """Takes what a function of NCCL has returned, and waits until the call is taken: it may return before that."""
+        """Checks the value that an NCCL function returned, and waits until NCCL has accepted the call: it may return earlier."""
         self._open().check(status, what)
 
     def is_lost(self, number: int) -> bool:
-        """That one is lost: work that used it may have been ended half-way."""
+        """Whether communicator `number` is lost: work that used it may have stopped half-way."""
         return self._core.is_lost(number)
 
 
@@ -176,7 +176,7 @@ class Group:
 
     @property
     def collectives(self) -> int:
-        """How many collective operations are done."""
+        """The number of completed collective operations."""
         return self._core.collectives
 
     @property
@@ -199,7 +199,7 @@ class Group:
         self._core.barrier(timeout)
 
     def all_gather(self, own: bytes, timeout: float = 600.0) -> list[bytes]:
-        """The bytes of all ranks, by rank; each may give others, of other sizes. Otherwise like barrier().
+        """The bytes of all ranks, by rank. Contents and sizes may differ. Otherwise like barrier().
 
         Raises:
             usage_error: more than all_gather_max bytes.
@@ -211,11 +211,11 @@ class Group:
         self._core.check()
 
     def fail(self, why: str) -> None:
-        """This rank cannot go on: ends the group in all ranks, with this cause."""
+        """This rank cannot continue: ends the group in all ranks, with this cause."""
         self._core.fail(why)
 
     def close(self) -> None:
-        """Leaves the group. Rank 0 waits until all have left, because the others meet there; with a communicator every rank
+        """Leaves the group. Rank 0 waits until all have left, because it coordinates them; with a communicator every rank
         waits. Ctrl-C works, and the next call continues. Also at the end of a `with` block, and at the interpreter's exit; an
         exception that passes through is the group's first cause then.
 

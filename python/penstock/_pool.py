@@ -32,24 +32,24 @@ class Pool(Mapping):
             for done in concurrent.futures.as_completed(futures):
                 use(done.result())
 
-    A worker that crashes, hangs or is killed is replaced; its job is tried again on another worker, then alone, and only
-    a job that keeps killing workers fails (job_poisoned_error, with the causes). No other job notices.
+    A worker that crashes, hangs or is killed is replaced. Its job is tried again on another worker, then alone. Only a job that
+    keeps killing workers fails (job_poisoned_error, with the causes). Other jobs are unaffected.
 
-    Workers are executed, not forked (`python -m penstock.worker`): programs need no `if __name__ == "__main__"`, and
-    functions of __main__, lambdas and closures travel by value (cloudpickle). Arrays travel beside the pickle.
+    Workers start as fresh programs (`python -m penstock.worker`), without fork: programs need no `if __name__ == "__main__"`.
+    Functions of __main__, lambdas and closures are sent by value (cloudpickle), arrays next to the pickle.
 
     Args:
-        max_workers: how many; None: one for each core.
-        initializer, initargs: called once in each worker, before its first job. If it raises, the worker is started again, as
-            [loader.restart] says, and then all jobs fail with its exception's text and traceback.
+        max_workers: the number of workers. None: one for each core.
+        initializer, initargs: called once in each worker, before its first job. If it raises, the worker is restarted as
+            [loader.restart] says; after that all jobs fail with the exception's text and traceback.
         timeout: seconds for one run of a job, from the start of its function; then job_timed_out_error.
-        idempotent: False: a job is never begun twice; if its worker dies it fails with job_worker_lost_error.
+        idempotent: False: a job never starts twice; if its worker dies, it fails with job_worker_lost_error.
         fresh: True: each job runs in a process that has run nothing else.
-        gpu: True: results may go to the GPU (submit(..., gpu=)). The CUDA context is this process's only one; workers see
-            no GPU. Without a GPU, or with {"gpu.device": "host"}, they stay on the host.
-        name: for `penstock status` and the other verbs; None: "pool", or "pool-2" if this process has a "pool", and so on.
-        config: a config file, [jobs] and [loader], instead of the built-in one.
-        control_socket: let the verbs attach.
+        gpu: True: results can go to the GPU (submit(..., gpu=)). Only this process has a CUDA context; workers see no GPU.
+            Without a GPU, or with {"gpu.device": "host"}, results stay on the host.
+        name: the name for `penstock status` and the other verbs. None: "pool", or "pool-2" if this process has a "pool", and so on.
+        config: a config file with [jobs] and [loader], instead of the built-in one.
+        control_socket: whether verbs can attach.
         overrides: as for load_config: jobs={"memory": "4GiB"}, loader={"limits": {"memory": "1GiB"}}, ...
 
     Raises:
@@ -107,21 +107,21 @@ class Pool(Mapping):
     @overload
     def submit(self, fn: Callable[..., Any], /, *args: Any, gpu: Callable[[Any], R], **kwargs: Any) -> Future[R]: ...
     def submit(self, fn: Callable[..., Any], /, *args: Any, gpu: Optional[Callable[[Any], Any]] = None, **kwargs: Any) -> Future[Any]:
-        """Queues fn(*args, **kwargs); gives its future. Waits while [jobs] queue or memory is full.
+        """Queues fn(*args, **kwargs) and returns its future. Waits while [jobs] queue or memory is full.
 
         Args:
-            gpu: is called with what fn returned, here, on the one thread that all pools have for this; the future's result
-                is what it returns. Arrays in what fn returned are then torch tensors on the pool's device (or NumPy arrays
-                on the host, if torch is not imported). Only for a pool that was made with gpu=True. For a function that
-                has an argument of this name: functools.partial.
+            gpu: a function that is called with fn's result, in this process, on the thread that all pools share for this. Its
+                return value is the future's result. Arrays in fn's result arrive as torch tensors on the pool's device (or as
+                NumPy arrays on the host, if torch is not imported). Needs a pool created with gpu=True. If fn itself has an
+                argument named gpu, use functools.partial.
 
         The future raises what fn raised, with the worker's traceback as its cause; or a job_failed_error:
         job_poisoned_error, job_timed_out_error, job_worker_lost_error, job_too_large_error, job_cancelled_error,
         job_device_error.
 
         Raises:
-            RuntimeError: the pool is shut down, or gpu= was passed and the pool was made without.
-            Exception: what pickling fn or an argument raises; nothing was queued.
+            RuntimeError: the pool is shut down, or gpu= was passed to a pool created without it.
+            Exception: whatever pickling fn or an argument raises; nothing was queued.
         """
         future: Future[Any] = Future()
         parts = _parts.pickled_call(fn, args, kwargs)
@@ -154,7 +154,7 @@ class Pool(Mapping):
         fresh: Optional[bool] = None,
         gpu: Optional[Callable[[Any], Any]] = None,
     ) -> "Pool":
-        """The same pool, whose jobs have other options: pool.options(timeout=5, idempotent=False).submit(fn, x)."""
+        """The same pool with other options for its jobs: pool.options(timeout=5, idempotent=False).submit(fn, x)."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         if gpu is not None:
@@ -181,11 +181,11 @@ class Pool(Mapping):
         return int(self.report()["workers"]["configured"])
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Takes no more jobs, and ends the workers when those that are there have ended.
+        """Accepts no more jobs, and ends the workers when the submitted jobs have ended.
 
         Args:
             wait: return only then.
-            cancel_futures: cancel those that have not begun.
+            cancel_futures: cancel the jobs that have not started.
         """
         self._life.shut()
         if cancel_futures:
@@ -197,7 +197,7 @@ class Pool(Mapping):
             threading.Thread(target=self._life.finish, name="penstock-pool-end").start()
 
     def abort(self) -> None:
-        """Ends everything within half a second: jobs that have not ended raise job_cancelled_error."""
+        """Ends everything within half a second: unfinished jobs raise job_cancelled_error."""
         self._life.abort()
 
     def _at_exit(self) -> None:
@@ -210,7 +210,7 @@ class Pool(Mapping):
         self._core.scale(whole_number(workers, "workers", NUMBER_OF_WORKERS, most=LARGEST_WORKER))
 
     def report(self) -> dict[str, Any]:
-        """What the pool has done: deaths, restarts, numbers of jobs; schema penstock.run/1."""
+        """Totals of the pool: deaths, restarts, numbers of jobs; schema penstock.run/1."""
         return json.loads(self._core.report())  # type: ignore[no-any-return]
 
     def status(self) -> dict[str, Any]:

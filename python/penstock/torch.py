@@ -1,4 +1,4 @@
-"""penstock.torch.DataLoader: torch's DataLoader with workers that may crash, hang or be killed, at no cost.
+"""penstock.torch.DataLoader: torch's DataLoader, except that workers may crash, hang or be killed without losing a batch.
 
     from penstock.torch import DataLoader      # instead of torch.utils.data
 
@@ -47,7 +47,7 @@ class _OptionsOfTorch(TypedDict, total=False):
 
 
 class _Options(_OptionsOfTorch, total=False):
-    """Those that torch does not have."""
+    """The arguments that torch does not have."""
 
     device: Optional[Device]
     on_bad_sample: str
@@ -60,35 +60,35 @@ class _Options(_OptionsOfTorch, total=False):
 
 
 class DataLoader(SupervisedLoader, Generic[Batch_co]):
-    """torch.utils.data.DataLoader, whose workers are supervised: what dies is replaced, and its batch loaded again.
+    """torch.utils.data.DataLoader with supervised workers: a worker that dies is replaced, and its batch is loaded again.
 
-    It takes torch's arguments, has torch's attributes, and is a subclass of it. Workers are executed, not forked: the dataset is
-    pickled (cloudpickle: lambdas and classes of __main__ may be in it), and lies in memory once for all workers. They
-    live as long as the loader. With num_workers=0 torch's own loader works in this process: samples that raise are not left
-    out, none is quarantined, and their random numbers are the process's own.
+    It is a subclass of torch's class and takes its arguments. Workers start as fresh programs, without fork: the dataset is pickled
+    (with cloudpickle, so lambdas and classes of __main__ work) and is in memory once for all workers. Workers live as long as
+    the loader. With num_workers=0 torch's own loader runs in this process: it skips and quarantines no samples, and random
+    numbers come from the process's own generators.
 
     Args:
-        device: where tensors of the batches are moved to, with Tensor.to(device, non_blocking=True); None: they stay. To a GPU they
-            are copied on a stream of the loader's, from page-locked slots; the current stream waits for it.
-        on_bad_sample: what to do with a sample that kills every worker that tries it; "raise": penstock.sample_error, which
-            names its index; "skip": its batch comes without it; "replace": another sample of the batch comes twice. With "skip"
-            and "replace" this goes for samples that raise, too; a batch of which nothing is left does not come. `bad_samples` lists
-            them. (Of an iterable dataset no sample can be left out.)
-        quarantine: a file for the indices of samples that killed their workers. They are not tried again, also by later programs:
-            on_bad_sample applies at once.
-        seed: of the samples' randomness, and of shuffle's; None: drawn from `generator` for each epoch, as torch does.
-        seeding: "sample": the global generators of Python, NumPy and torch are seeded before each sample, so that its randomness
-            depends on seed, epoch and index only; "worker": once in each worker, as torch does, which is what
-            happens anyway if worker_init_fn is given. None: "sample", unless worker_init_fn is given.
-        name: of the loader for `penstock status`, `top` and the other verbs, and of its group; None: "loader", or for the verbs "loader-2"
-            if this process has a "loader", and so on.
-        group: True: the first iteration joins a group with the loaders of the same name in the other ranks that torchrun, penstock launch,
-            srun or mpirun has started. Ranks that differ in dataset, length, batch size, seed or sampler are told so with both
-            values; when a rank is lost, the next batch of every other one raises the first cause. What each rank loads is its sampler's
-            business (DistributedSampler), as without a group. Loaders that not every rank has do not join. `loader.group` is the
-            penstock.Group.
-        in_order: False: batches come as they are finished; also with a torch that does not have this argument yet.
-        pool: further options of the pool of workers, as for penstock.Pool: {"loader": {"limits": {"memory": "4GiB"}}}.
+        device: where to move the tensors of each batch, with Tensor.to(device, non_blocking=True). None: nowhere. The loader copies
+            to a GPU on its own stream, from page-locked slots, and the current stream waits for the copy.
+        on_bad_sample: what to do with a sample that kills every worker that tries it. "raise" raises penstock.sample_error with
+            its index; "skip" delivers the batch without it; "replace" delivers another sample of the batch twice. "skip" and
+            "replace" also apply to samples that raise. A batch with no sample left is not delivered. `bad_samples` lists all of
+            them. Samples of iterable datasets cannot be skipped.
+        quarantine: a file for the indices of samples that killed their workers. Neither this loader nor later programs try them
+            again: on_bad_sample applies at once.
+        seed: for shuffling and for the samples' random numbers. None: drawn from `generator` for each epoch, as in torch.
+        seeding: "sample" seeds the global generators of Python, NumPy and torch before each sample: random numbers depend only on
+            seed, epoch and index. "worker" seeds them once in each worker, as torch does. None: "worker" if worker_init_fn is
+            given, otherwise "sample".
+        name: the name for `penstock status`, `top` and the other verbs, and for the group. None: "loader"; further loaders of this
+            process are "loader-2", "loader-3", ... for the verbs.
+        group: True: the first iteration joins a group with the loaders of the same name in the other ranks, which torchrun, penstock
+            launch, srun or mpirun has started. Ranks that differ in dataset, length, batch size, seed or sampler raise an error
+            with both values. When a rank is lost, the next batch of every other rank raises the first cause. The sampler decides
+            what each rank loads (DistributedSampler), as without a group. Use it only for loaders that every rank has.
+            `loader.group` is the penstock.Group.
+        in_order: False: deliver batches as they are finished. Works with older versions of torch, too.
+        pool: more options for the pool of workers, as for penstock.Pool: {"loader": {"limits": {"memory": "4GiB"}}}.
 
     Raises:
         ValueError, TypeError: as torch does; config_error (a ValueError) for the arguments above.
