@@ -53,24 +53,24 @@ std::vector<command> ledger::advance() {
 
 void ledger::lease_batches() {
   // First lost leases, in order of position; then new ones.
-  for (auto it = waiting_.begin(); it != waiting_.end() && anyone_free();) {
+  for (auto it = waiting_.begin(); it != waiting_.end() && anyone_free(urgency::lost_lease);) {
     const stream_position position = *it++;
-    try_lease(position);
+    try_lease(position, urgency::lost_lease);
   }
-  while (anyone_free() && base_ + window_.size() < range_.end) {
+  while (anyone_free(urgency::ahead) && base_ + window_.size() < range_.end) {
     const stream_position position = base_ + window_.size();
     window_.emplace_back();
     waiting_.insert(position);
-    if (!try_lease(position)) break;
+    if (!try_lease(position, urgency::ahead)) break;
   }
 }
 
-bool ledger::try_lease(stream_position position) {
+bool ledger::try_lease(stream_position position, urgency how) {
   resolve_samples(position);
   batch& b = at(position);
   const std::uint64_t epoch = source_.epoch_of(position);
   if (waits_for_probation(epoch, b)) return false;
-  const auto worker = choose_worker(b);
+  const auto worker = choose_worker(b, how);
   if (!worker) return false;
   const lease_ref lease = take_slot(*worker, position);
   b.state = batch_state::leased;
@@ -81,11 +81,20 @@ bool ledger::try_lease(stream_position position) {
   return true;
 }
 
-bool ledger::anyone_free() const {
-  return std::ranges::any_of(workers_.all(), [](const auto& entry) {
+bool ledger::has_room(const worker_entry& worker, urgency how) noexcept {
+  return !worker.free.empty() && (how == urgency::lost_lease || worker.leased < worker.more.max);
+}
+
+bool ledger::anyone_free(urgency how) const {
+  return std::ranges::any_of(workers_.all(), [how](const auto& entry) {
     const worker_entry& w = entry.second;
-    return w.takes_leases() && w.kind == worker_kind::loader && !w.free.empty();
+    return w.takes_leases() && w.kind == worker_kind::loader && has_room(w, how);
   });
+}
+
+void ledger::deepen(worker_entry& worker) noexcept {
+  if (worker.leased == 0 && !worker.free.empty() && worker.more.max < worker.slots.size())
+    worker.more.max *= 2;
 }
 
 bool ledger::eligible(std::uint32_t index, const worker_entry& worker, const batch& b) const {
@@ -100,12 +109,12 @@ bool ledger::eligible(std::uint32_t index, const worker_entry& worker, const bat
       workers_.all(), [&](const auto& entry) { return !died_of_it(entry.first) && can_load(entry.second); });
 }
 
-std::optional<std::uint32_t> ledger::choose_worker(const batch& b) const {
+std::optional<std::uint32_t> ledger::choose_worker(const batch& b, urgency how) const {
   // The worker with the least work queued.
   std::optional<std::uint32_t> best;
   std::uint32_t least = 0;
   for (const auto& [index, worker] : workers_.all()) {
-    if (worker.free.empty() || !eligible(index, worker, b)) continue;
+    if (!has_room(worker, how) || !eligible(index, worker, b)) continue;
     if (!best || worker.leased < least) {
       best = index;
       least = worker.leased;
@@ -121,7 +130,7 @@ void ledger::make_room_for_head() {
   if (!waiting_.contains(head)) return;
   resolve_samples(head);
   const batch& lost = at(head);
-  if (waits_for_probation(source_.epoch_of(head), lost) || choose_worker(lost)) return;
+  if (waits_for_probation(source_.epoch_of(head), lost) || choose_worker(lost, urgency::lost_lease)) return;
   std::optional<stream_position> highest;
   for (const auto& [index, worker] : workers_.all()) {
     if (!eligible(index, worker, lost)) continue;
@@ -135,7 +144,7 @@ void ledger::make_room_for_head() {
   free_slot(at(*highest).worker, at(*highest).slot);
   back_to_waiting(*highest);
   outbox_.emplace_back(batch_discarded{*highest});
-  try_lease(head);
+  try_lease(head, urgency::lost_lease);
 }
 
 void ledger::upload_in_order() {
@@ -174,7 +183,7 @@ void ledger::back_to_waiting(stream_position position) {
 // ---- workers ----------------------------------------------------------------------------------------------
 
 void ledger::worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind) {
-  workers_.join(who, slots, kind);
+  if (worker_entry* worker = workers_.join(who, slots, kind)) worker->more = {};
 }
 
 std::optional<blame> ledger::worker_died(worker_ref who, std::optional<flight_mark> mark,
@@ -247,6 +256,7 @@ arrival ledger::loaded(const load_report& report) {
   b.lost_to_failure += static_cast<std::uint32_t>(report.failures.size());
   b.state = batch_state::loaded;
   workers_.lease_over(holder.worker, number);
+  deepen(workers_.at(holder.worker));
   if (std::exchange(b.lost, false)) outbox_.emplace_back(batch_recovered{position});
   return arrival::accepted;
 }

@@ -20,6 +20,11 @@
 // at most
 //     slots of all loaders + buffers of the device + batches that lost a lease or wait for a probation + 1
 // of them, and as many uploads as there are slots and buffers.
+//
+// Leases ahead. A worker holds two leases of new batches, however many slots it has: one to fill and one to
+// fill next. So workers that become ready late find batches left, and a worker refills the slots that its
+// caches still hold. A worker that runs out of leases while it has a free slot is faster than our messages:
+// from then on it may hold twice as many. A batch that lost a lease is leased again at once.
 #pragma once
 
 #include "runtime/base/ids.hpp"
@@ -218,6 +223,8 @@ class ledger {
   [[nodiscard]] std::optional<blame> resolve(worker_ref who, const flight_mark& mark) const;
 
  private:
+  static constexpr std::uint32_t leases_at_first = 2;
+
   enum class batch_state : std::uint8_t { waiting, leased, loaded, uploading, on_device, acknowledged };
 
   struct batch {
@@ -236,7 +243,10 @@ class ledger {
     std::optional<stream_position> position{};  // empty: the lease of a probation, or dropped by seek
     bool uploading = false;
   };
-  using table = slot_table<slot_use>;
+  struct lease_depth {
+    std::uint32_t max = leases_at_first;  // leases of new batches that the worker may hold
+  };
+  using table = slot_table<slot_use, lease_depth>;
   using stage = table::stage;
   using slot = table::slot;
   using worker_entry = table::worker;
@@ -263,10 +273,13 @@ class ledger {
   }
   void lease_probations();
   void lease_batches();
-  bool try_lease(stream_position position);
+  enum class urgency : std::uint8_t { ahead, lost_lease };
+  [[nodiscard]] static bool has_room(const worker_entry& worker, urgency how) noexcept;
   [[nodiscard]] bool eligible(std::uint32_t index, const worker_entry& worker, const batch& b) const;
-  [[nodiscard]] std::optional<std::uint32_t> choose_worker(const batch& b) const;
-  [[nodiscard]] bool anyone_free() const;
+  [[nodiscard]] std::optional<std::uint32_t> choose_worker(const batch& b, urgency how) const;
+  [[nodiscard]] bool anyone_free(urgency how) const;
+  static void deepen(worker_entry& worker) noexcept;
+  bool try_lease(stream_position position, urgency how);
   void make_room_for_head();
   void upload_in_order();
   [[nodiscard]] lease_ref take_slot(std::uint32_t worker, std::optional<stream_position> position);

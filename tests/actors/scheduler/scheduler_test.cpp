@@ -242,6 +242,7 @@ TEST_CASE("batches that passed the gate pass it again for the next owner; others
   told_worker worker;
   s.say(scheduler::worker_joined{first, 3, schedule::worker_kind::loader, worker.link});
   for (const auto& lease : worker.all<protocol::load_batch>()) s.report(first, lease);
+  s.report(first, worker.all<protocol::load_batch>().at(2));
   REQUIRE(s.uploads().size() == 2);
   s.say(scheduler::owner_lost{1, {}});
   REQUIRE(s.uploads().size() == 4);

@@ -42,16 +42,55 @@ std::optional<blame> kill_on(ledger& books, const load_command& load, std::uint3
 
 }  // namespace
 
-TEST_CASE("a worker gets as many leases as it has slots, in the order of the plan") {
+TEST_CASE("a worker gets two leases, in the order of the plan") {
   const small_plan plan(12, 2);
   ledger books({}, plan, {0, 6});
   books.worker_joined(a1, 3);
   const auto loads = only<load_command>(books.advance());
-  REQUIRE(loads.size() == 3);
-  for (std::uint64_t i = 0; i < 3; ++i) {
+  REQUIRE(loads.size() == 2);
+  for (std::uint64_t i = 0; i < 2; ++i) {
     CHECK(loads[i].position == i);
     CHECK(loads[i].samples == std::vector<planned_sample>{{2 * i, 1}, {2 * i + 1, 1}});
   }
+}
+
+TEST_CASE("a worker with many slots leaves batches to a worker that becomes ready later") {
+  const small_plan plan(32, 1);
+  ledger books({}, plan, {0, 32});
+  books.worker_joined(a1, 64);
+  auto of_a = only<load_command>(books.advance());
+  books.worker_joined(b1, 64);
+  auto of_b = only<load_command>(books.advance());
+  std::uint32_t loaded_by_b = 0;
+  while (!of_a.empty() || !of_b.empty()) {  // both at the same pace, and neither is ever without a lease
+    for (auto* leases : {&of_a, &of_b}) {
+      if (leases->empty()) continue;
+      REQUIRE(books.loaded(success(leases->front())) == arrival::accepted);
+      if (leases == &of_b) ++loaded_by_b;
+      leases->erase(leases->begin());
+      for (const load_command& next : only<load_command>(books.advance()))
+        (next.lease.holder == a1 ? of_a : of_b).push_back(next);
+    }
+    REQUIRE(of_a.size() <= 2);
+    REQUIRE(of_b.size() <= 2);
+  }
+  CHECK(loaded_by_b == 16);
+}
+
+TEST_CASE("a worker that runs out of leases while slots are free may hold twice as many from then on") {
+  const small_plan plan(64, 1);
+  ledger books({}, plan, {0, 64});
+  books.worker_joined(a1, 16);
+  for (const std::size_t held : {2, 4, 8, 2}) {
+    const auto loads = only<load_command>(books.advance());
+    CHECK(loads.size() == held);  // the fourth time only two slots are left: all others are being copied
+    for (const load_command& load : loads) REQUIRE(books.loaded(success(load)) == arrival::accepted);
+  }
+  CHECK(only<load_command>(books.advance()).empty());
+  books.worker_died(a1, std::nullopt, "killed");
+  books.worker_joined(a2, 16);
+  for (std::uint64_t upload = 1; upload <= 16; ++upload) books.slot_released(upload);
+  CHECK(only<load_command>(books.advance()).size() == 2);
 }
 
 TEST_CASE("batches loaded out of order are uploaded in order") {
@@ -385,7 +424,8 @@ TEST_CASE("attempts are counted per epoch, quarantine is permanent") {
 TEST_CASE("after the owner's death everything unacknowledged is uploaded again, in order") {
   const small_plan plan(3, 1);
   ledger books({}, plan, {0, 3});
-  books.worker_joined(a1, 3);
+  books.worker_joined(a1, 2);
+  books.worker_joined(b1, 1);
   for (const load_command& load : only<load_command>(books.advance())) {
     REQUIRE(books.loaded(success(load)) == arrival::accepted);
   }
@@ -438,7 +478,8 @@ TEST_CASE("a paused ledger leases nothing but uploads finished batches") {
 TEST_CASE("after a seek old leases and copies are ignored, and their slots serve the new position") {
   const small_plan plan(8, 1);
   ledger books({}, plan, {0, 4});
-  books.worker_joined(a1, 3);
+  books.worker_joined(a1, 2);
+  books.worker_joined(b1, 1);
   const auto before = only<load_command>(books.advance());
   REQUIRE(books.loaded(success(before[0])) == arrival::accepted);  // will be uploading
   REQUIRE(books.loaded(success(before[2])) == arrival::accepted);  // stays loaded
