@@ -37,6 +37,7 @@ class Progress:
         self.shards: Optional[dict[str, Any]] = None if resumed is None else resumed["shards"]  # of an iterable dataset
         if self.shards is not None and "states" in self.shards:
             self.shards = {**self.shards, "states": shard_states(self.shards, len(self.shards["given"]))}
+        self.sampler_epoch: Optional[int] = None  # the sampler's own count, as it was when this epoch began
         self.finished = False
         self.ordered = True
 
@@ -57,13 +58,14 @@ class Position:
         """The next epoch. Call before anything is drawn for it, within program_generator_kept()."""
         resumed, self.resume = self.resume, None
         self._epoch += 1
+        sampler = _sampler_of(loader)
         if resumed is not None:
-            sampler = _sampler_of(loader)
             if resumed["sampler_epoch"] is not None and hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(resumed["sampler_epoch"])
             _set_generators(loader, resumed)
         _seed_own_generator(loader, self._epoch)
         self._progress = Progress(self._epoch, resumed)
+        self._progress.sampler_epoch = getattr(sampler, "epoch", None)
         return self._progress
 
     def state_of(self, loader: Any) -> dict[str, Any]:
@@ -132,6 +134,8 @@ def _state_of(loader: Any, progress: Optional[Progress], next_epoch: int) -> dic
         state["generators"] = [generator.get_state() for generator in _generators(loader)]
         if progress is not None and loader._iterator is not None:  # a persistent iterator keeps its seed
             state["base_seed"] = progress.base_seed
+        if progress is not None and state["sampler_epoch"] == progress.sampler_epoch:
+            state["sampler_epoch"] = None  # of the epoch that has ended: the program sets the next one's after it has resumed
         return state
     if not progress.ordered:
         raise usage_error("in_order=False: batches come in any order, so there is no position within an epoch; save at its end")

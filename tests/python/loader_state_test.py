@@ -231,6 +231,39 @@ class LoaderStateTest(LoaderCase):
                     next(iterator)
                     self.assertEqual(other.state_dict()["epoch"], 1)
 
+    def test_after_an_epochs_last_batch_a_resumed_loader_has_the_samplers_epoch_that_the_program_sets(self):
+        data = list(range(12))
+
+        def made(state=None):
+            sampler = torch.utils.data.DistributedSampler(data, 1, 0, seed=1)
+            loader = SharingLoader(data, 4, sampler=sampler, num_workers=1, seed=1)
+            if state is not None:
+                loader.load_state_dict(state)
+            return sampler, loader
+
+        def order(sampler, loader, epoch):
+            sampler.set_epoch(epoch)
+            return [batch.tolist() for batch in loader]
+        sampler, loader = made()
+        whole, states = [], []
+        for epoch in range(3):
+            sampler.set_epoch(epoch)
+            whole.append([])
+            for batch in loader:
+                whole[-1].append(batch.tolist())
+                states.append((epoch, len(whole[-1]), loader.state_dict()))
+        self.assertEqual(len({str(epoch) for epoch in whole}), 3)
+        for epoch, batches, state in states[:6]:
+            sampler, loader = made(state)
+            if batches < 3:
+                self.assertEqual(order(sampler, loader, epoch), whole[epoch][batches:])
+            self.assertEqual(order(sampler, loader, epoch + 1), whole[epoch + 1])
+        sampler, loader = made()
+        order(sampler, loader, 0)
+        sampler.set_epoch(2)  # already
+        sampler, loader = made(loader.state_dict())
+        self.assertEqual([batch.tolist() for batch in loader], whole[2])
+
     def test_a_state_taken_before_the_first_batch_of_a_resumed_epoch_is_the_resumed_one(self):
         loader = SharingLoader(Shards(20), num_workers=2, batch_size=2, seed=1)
         iterator = iter(loader)
