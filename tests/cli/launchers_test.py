@@ -125,7 +125,7 @@ class JobFilesTest(LauncherTest):
         return [os.path.join(self.FOLDER, name) for name in sorted(os.listdir(self.FOLDER)) if not name.endswith(".yaml")]
 
     def test_scripts_are_what_a_shell_can_read(self):
-        self.assertEqual(len(self.scripts()), 3)
+        self.assertEqual(len(self.scripts()), 5)
         for path in self.scripts():
             self.assertTrue(os.access(path, os.X_OK), path)
             done = subprocess.run(["bash", "-n", path], stderr=subprocess.PIPE, env=self.environment)

@@ -6,6 +6,9 @@ import shutil
 import socket
 
 RANKS = 4
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+JOBS = os.path.join(TOP, "examples", "launchers")
+TRAINING = os.path.join(TOP, "build", "training-venv", "bin")  # made by tools/test-training
 PROGRAMS = ["munged", "slurmctld", "slurmd", "srun", "sinfo", "sbatch", "scancel", "squeue"]
 MISSING = [name for name in PROGRAMS if not shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin")]
 
@@ -33,7 +36,9 @@ ReturnToService=2
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 KillWait=10
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
+GresTypes=gpu
+SlurmdParameters=config_overrides
+NodeName={host} NodeAddr=127.0.0.1 CPUs=64 Gres=gpu:4 State=UNKNOWN
 PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:8
 """
 
@@ -46,7 +51,7 @@ def free_port():
 
 @unittest.skipUnless(os.geteuid() == 0, "slurmd has to be root")
 @unittest.skipIf(MISSING, "there is no %s (apt: slurmctld slurmd slurm-client munge)" % ", ".join(MISSING))
-class SlurmTest(PenstockTest):
+class SlurmOfOneNode(PenstockTest):
     def setUp(self):
         super().setUp()
         os.chmod(self.folder, 0o755)
@@ -58,7 +63,10 @@ class SlurmTest(PenstockTest):
             os.mkdir(os.path.join(self.folder, folder))
         host = socket.gethostname().split(".")[0]
         self.write("slurm.conf", CONFIG.format(folder=self.folder, host=host, controller_port=free_port(),
-                                               node_port=free_port(), cpus=os.cpu_count()))
+                                               node_port=free_port()))
+        for number in range(4):
+            self.write("gpu%d" % number, "")  # job files ask for GPUs; nothing opens these
+        self.write("gres.conf", "Name=gpu File=%s/gpu[0-3]\n" % self.folder)
         key = self.write("munge.key", "k" * 1024)
         os.chmod(key, 0o400)
         self.daemon("munged", "--foreground", "--force", "--key-file", key, "--socket", self.folder + "/munge.socket",
@@ -89,6 +97,8 @@ class SlurmTest(PenstockTest):
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.environment,
                               cwd=self.folder, timeout=timeout)
 
+
+class SlurmTest(SlurmOfOneNode):
     def stream(self, samples=200, wait="0s"):
         return self.write("stream.toml", synthetic(samples, "64B", 10, 2, dataset='wait = "%s"' % wait,
                                                    more="[loader]\nworkers = 1\n"))
@@ -150,6 +160,68 @@ class SlurmTest(PenstockTest):
         job = self.slurm("squeue", "-h", "-o", "%i").stdout.decode().split()
         self.slurm("scancel", *job)
         self.check_end(process, below)
+
+
+class JobFilesTest(SlurmOfOneNode):
+    """The job files of examples/launchers, as they are but for the number of nodes. Programs are stand-ins that leave out the GPUs."""
+
+    def stand_in(self, name, script):
+        self.environment["PATH"] = os.path.join(self.folder, "bin") + ":" + self.environment["PATH"]
+        os.chmod(self.write("bin/" + name, "#!/bin/bash\n" + script), 0o755)
+
+    def without_gpus(self):
+        self.stand_in("penstock", 'set -- "${@/#all/host:4}"\n[[ $1 == run ]] && set -- "$@" --device host\nexec "%s" "$@"\n' % PENSTOCK)
+
+    def sbatch(self, name, *arguments, options=(), expect=0):
+        """Waits for the job; returns what it said."""
+        done = self.slurm("sbatch", "--wait", "--nodes=1", *options, "--output", "job.out", os.path.join(JOBS, name), *arguments, timeout=240)
+        with open(os.path.join(self.folder, "job.out")) as file:
+            said = file.read()
+        self.assertEqual(done.returncode, expect, (done.stdout, said))
+        return said
+
+    def photos(self, wait):
+        return self.write("photos.toml", synthetic(2000, "64B", 10, 2, dataset='wait = "%s"' % wait, more="[loader]\nworkers = 1\n"))
+
+    def reports(self):
+        for rank in range(4):
+            with open(os.path.join(self.folder, "reports", "rank%d.json" % rank)) as file:
+                yield json.load(file)
+
+    def test_the_job_file_for_sessions_continues_where_its_time_limit_has_ended_it(self):
+        self.without_gpus()
+        self.photos("100ms")
+        # Slurm sends the signal up to a minute early: soon after the job's start.
+        self.sbatch("photos.sbatch", options=("--time=1", "--signal=TERM@50"), expect=143)
+        before = list(self.reports())
+        self.assertEqual({(report["world_size"], report["outcome"]) for report in before}, {(4, "stopped")})
+        self.photos("0s")
+        self.sbatch("photos.sbatch")
+        after = list(self.reports())
+        self.assertEqual({(report["world_size"], report["outcome"]) for report in after}, {(4, "finished")})
+        self.assertTrue(all(report["totals"]["samples"] for report in before))
+        self.assertEqual(sum(report["totals"]["samples"] for report in before + after), 2 * 2000)
+
+    def test_the_job_file_for_one_node_starts_a_session_for_each_gpu(self):
+        self.without_gpus()
+        self.photos("0s")
+        self.sbatch("photos-one-node.sbatch")
+        with open(os.path.join(self.folder, "report.json")) as file:
+            report = json.load(file)
+        self.assertEqual((report["outcome"], len(report["ranks"])), ("finished", 4))
+
+    @unittest.skipUnless(os.path.exists(os.path.join(TRAINING, "torchrun")), "there is no environment with torch (tools/test-training makes it)")
+    def test_the_job_file_for_resnet_trains_with_torchrun(self):
+        self.stand_in("penstock", 'exec "%s" "$@"\n' % PENSTOCK)
+        self.stand_in("torchrun", 'exec "%s/torchrun" "$@"\n' % TRAINING)
+        for folder, seed in (("train", 1), ("val", 2)):
+            make_photos(os.path.join(self.folder, "photos", folder), 16, classes=2, size=(40, 36), seed=seed)
+        shutil.copy(os.path.join(TOP, "examples", "14_resnet50_imagenet.py"), self.folder)
+        self.environment.update(PYTHONPATH=os.path.join(os.path.dirname(BIN), "python"), PENSTOCK_LIBEXEC=BIN, CUDA_VISIBLE_DEVICES="",
+                                OMP_NUM_THREADS="1", RANKS_PER_NODE="2", RENDEZVOUS_PORT=str(free_port()))
+        said = self.sbatch("resnet50.sbatch", "photos", "--model", "resnet18", "--size", "32", "--batch-size", "4", "--workers", "1", "--epochs", "2")
+        self.assertRegex(said, r"epoch 0: loss of the last batch \d+\.\d+, accuracy")
+        self.assertEqual(said.count("epoch 1: loss"), 1)
 
 
 if __name__ == "__main__":
