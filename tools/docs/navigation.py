@@ -16,6 +16,7 @@ NAVIGATION = [
         ("What works today", "features.md"),
     ]),
     ("Guides", [
+        ("Training programs", "guides/training.md"),
         ("Photographs", "guides/photos.md"),
         ("Your own dataset", "datasets.md"),
         ("Python in depth", "python.md"),
