@@ -26,7 +26,7 @@ nanoseconds hang_settings::tick() const noexcept {
 }
 
 void hang_detector::watch(std::uint32_t worker, steady_time now) {
-  watched_[worker] = {now, now, now, 0, 0};
+  watched_[worker] = {now, now, now, 0, 0, std::nullopt};
   if (!last_look_) last_look_ = now;
 }
 
@@ -47,21 +47,28 @@ std::vector<hang_finding> hang_detector::look(steady_time now, const std::vector
   }
 
   std::vector<hang_finding> findings;
-  std::vector<hang_finding> ordered;  // of items with their own limit
+  std::vector<hang_finding> certain;  // of items with their own limit, and of children that had more time
   std::size_t late_soon = 0;          // includes those already late
   for (const child_sign& sign : signs) {
     const auto it = watched_.find(sign.worker);
     if (it == watched_.end()) continue;
     clocks& c = it->second;
-    if (sign.traced) c.started = now;  // its deadline restarts when the debugger detaches
-    if (sign.heartbeats != c.heartbeats || sign.traced) c.last_heartbeat = now;
-    if (sign.work_mark != c.work_mark || !sign.busy || sign.traced) c.last_work = now;
+    const auto restart = [&](hang kind, steady_time& clock) {
+      clock = now;
+      if (c.had_half == kind) c.had_half.reset();
+    };
+    // A deadline restarts when the debugger detaches.
+    if (sign.ready || sign.traced) restart(hang::start, c.started);
+    if (sign.heartbeats != c.heartbeats || sign.traced) restart(hang::heartbeat, c.last_heartbeat);
+    if (sign.work_mark != c.work_mark || !sign.busy || sign.traced) restart(hang::item, c.last_work);
     c.heartbeats = sign.heartbeats;
     c.work_mark = sign.work_mark;
-    const auto has_own_limit = [&sign](const hang_finding& v) { return v.kind == hang::item && sign.limit; };
-    if (const auto soon = check(c, sign, now, 3); soon && !has_own_limit(*soon)) ++late_soon;
+    const auto is_certain = [&](const hang_finding& v) {
+      return c.had_half == v.kind || (v.kind == hang::item && sign.limit);
+    };
+    if (const auto soon = check(c, sign, now, 3); soon && !is_certain(*soon)) ++late_soon;
     if (const auto finding = check(c, sign, now, 4))
-      (has_own_limit(*finding) ? ordered : findings).push_back(*finding);
+      (is_certain(*finding) ? certain : findings).push_back(*finding);
   }
 
   // If over half the pool is late at once, assume that the machine is slow, but only for a limited time.
@@ -72,18 +79,19 @@ std::vector<hang_finding> hang_detector::look(steady_time now, const std::vector
     if (std::exchange(held_since_, std::nullopt)) {
       for (const hang_finding& v : std::exchange(findings, {})) give_half(watched_.at(v.worker), v.kind, now);
     }
-    findings.insert(findings.end(), ordered.begin(), ordered.end());
+    findings.insert(findings.end(), certain.begin(), certain.end());
     return findings;
   }
   if (!held_since_) held_since_ = now;
   nanoseconds missed{0};
   for (const hang_finding& v : findings) missed = std::max(missed, timeout_of(settings_, v.kind));
-  if (now - *held_since_ < missed) return ordered;
-  findings.insert(findings.end(), ordered.begin(), ordered.end());
+  if (now - *held_since_ < missed) return certain;
+  findings.insert(findings.end(), certain.begin(), certain.end());
   return findings;
 }
 
 void hang_detector::give_half(clocks& c, hang kind, steady_time now) const {
+  c.had_half = kind;
   const steady_time since = now - timeout_of(settings_, kind) / 2;
   if (kind == hang::start) c.started = since;
   if (kind == hang::heartbeat) c.last_heartbeat = since;

@@ -53,7 +53,8 @@ class hang_detector {
   /// Call about every settings.tick(). Reports no hang (rules W8 and W9) when the call itself is late by more
   /// than half a timeout. With four or more children, reports no hang either while over half of them miss
   /// their deadline together, within a quarter of it: their last signs are not simultaneous. That lasts for
-  /// one further timeout; children that recover after the others then have half a timeout more.
+  /// one further timeout; children that recover after the others then have half a timeout more, once in each
+  /// silence.
   std::vector<hang_finding> look(steady_time now, const std::vector<child_sign>& signs);
 
  private:
@@ -63,6 +64,7 @@ class hang_detector {
     steady_time last_work{};
     std::uint64_t heartbeats = 0;
     std::uint64_t work_mark = 0;
+    std::optional<hang> had_half{};  // this clock has had its half timeout more, and has not restarted since
   };
 
   /// Compares with `quarters` quarters of each timeout.

@@ -222,6 +222,7 @@ TEST_CASE("uploads to another process wait at the group's gate, and pass in orde
   told_worker worker;
   s.say(scheduler::worker_joined{first, 3, schedule::worker_kind::loader, worker.link});
   for (const auto& lease : worker.all<protocol::load_batch>()) s.report(first, lease);
+  s.report(first, worker.all<protocol::load_batch>().at(2));
   CHECK(s.uploads().empty());
   CHECK(s.times->find(0)->reached() == batch_stage::loaded);  // the owner does not have it yet
   gate->open(s.world.system.scheduler().clock().now() + std::chrono::hours(1), 2);

@@ -190,6 +190,23 @@ TEST_CASE("of four that stopped together, one that recovers after the others has
   CHECK(found[0].worker == 3);
 }
 
+TEST_CASE("children that had half a timeout more are found, though over half are late together again") {
+  watcher w(4);
+  const auto pass_while_it_beats = [&](std::size_t one, nanoseconds time) {
+    std::vector<hang_finding> found;
+    for (nanoseconds passed{0}; passed < time && found.empty(); passed += 62ms) {
+      ++w.signs[one].heartbeats;
+      found = w.pass(62ms, false);
+    }
+    return found;
+  };
+  CHECK(pass_while_it_beats(3, 750ms).empty());
+  CHECK(w.pass(250ms, false).empty());  // 0, 1 and 2 are late together
+  // 1 recovers, so that 0 and 2 have half a timeout more; at its end 3 is nearly late, too.
+  CHECK(pass_while_it_beats(1, 430ms).empty());
+  CHECK(pass_while_it_beats(1, 190ms).size() == 2);
+}
+
 TEST_CASE("the decision is delayed by the missed timeout, not by a shorter one") {
   watcher w(4, {1s, 1s, 4s});
   for (child_sign& sign : w.signs) sign.busy = true;
