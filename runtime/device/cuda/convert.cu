@@ -4,7 +4,8 @@
 #include <cuda_fp16.h>
 
 namespace penstock::device {
-namespace {
+// With a name: nvcc makes one for a namespace without, from the path of this file, and two builds would differ.
+namespace convert_kernels {
 
 constexpr unsigned threads = 256;
 
@@ -120,7 +121,9 @@ cudaError_t launch_all(kernel_step rest, cudaStream_t stream) {
   return cudaSuccess;
 }
 
-}  // namespace
+}  // namespace convert_kernels
+
+using namespace convert_kernels;
 
 cudaError_t launch_convert(const kernel_step& step, cudaStream_t stream) {
   switch (step.type) {
