@@ -3,7 +3,7 @@
 # (docs/decisions/0001-own-framing.md).
 
 find_path(CAF_INCLUDE_DIR caf/actor_system.hpp)
-find_library(CAF_CORE_LIBRARY caf_core)
+find_library(CAF_CORE_LIBRARY NAMES caf_core caf_core_static)
 
 if(CAF_INCLUDE_DIR AND EXISTS "${CAF_INCLUDE_DIR}/caf/config.hpp")
   # CAF_VERSION is major * 10000 + minor * 100 + patch.

@@ -80,6 +80,9 @@ penstock_pkg_config(penstock penstock "sessions: feed GPUs from loader worker pr
 penstock_pkg_config(penstock-worker penstock_worker "a Dataset and a worker program of your own, without CUDA")
 
 install(FILES LICENSE README.md DESTINATION share/doc/penstock COMPONENT runtime)
+if(PENSTOCK_NOTICES)  # licences of what is linked statically (tools/release)
+  install(DIRECTORY "${PENSTOCK_NOTICES}/" DESTINATION share/doc/penstock/third-party COMPONENT runtime)
+endif()
 install(DIRECTORY docs/ DESTINATION share/doc/penstock/docs COMPONENT development)
 install(DIRECTORY examples/ DESTINATION share/penstock/examples COMPONENT development)
 
