@@ -17,6 +17,9 @@ protocol::wire_communicate as_wire(const communicate& order) {
 
 }  // namespace
 
+owner_communicator::owner_communicator(nanoseconds abort_timeout)
+    : abort_(waits_of_an_abort * abort_timeout, look_every) {}
+
 owner_communicator::orders owner_communicator::ordered(const communicate& order, steady_time now) {
   orders to;
   switch (order.what) {
@@ -87,7 +90,8 @@ void owner_communicator::abort(std::uint64_t number, steady_time now, orders& to
     to.told.push_back({number, progress::aborted, {}});
     return;
   }
-  abort_due_ = now + waits_of_an_abort * abort_timeout_;
+  abort_.restart(now);
+  aborting_ = true;
   to.send.push_back(as_wire({communicate::act::abort, number, {}, 0}));
 }
 
@@ -150,7 +154,7 @@ owner_communicator::orders owner_communicator::told(const group::communicator_st
   if (state.at == progress::made) used_ = true;
   if (state.at == progress::aborted) {
     sent_ = 0;
-    abort_due_ = never;
+    aborting_ = false;
   }
   return to;
 }
@@ -163,7 +167,7 @@ void owner_communicator::drawn(std::uint64_t number) {
 owner_communicator::orders owner_communicator::ended(bool finished) {
   orders to;
   ready_ = false;
-  abort_due_ = never;
+  aborting_ = false;
   lost_id_ = std::max(lost_id_, std::exchange(drawn_, 0));
   for (held& one : held_) {
     one.counts = false;
@@ -179,8 +183,8 @@ owner_communicator::orders owner_communicator::ended(bool finished) {
 
 owner_communicator::orders owner_communicator::look(steady_time now) {
   orders to;
-  if (now < abort_due_) return to;
-  abort_due_ = never;
+  if (!aborting_ || !abort_.is_over(now)) return to;
+  aborting_ = false;
   to.replace = true;
   return to;
 }

@@ -14,7 +14,7 @@
 
 #include "actors/protocol/local/gpu_owner_messages.hpp"
 #include "actors/protocol/messages.hpp"
-#include "runtime/base/clock.hpp"
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/group/group_messages.hpp"
 
 #include <cstdint>
@@ -27,6 +27,8 @@ namespace penstock::supervisor {
 
 class owner_communicator {
  public:
+  static constexpr nanoseconds look_every{250'000'000};
+
   /// What the keeper must do, in this order.
   struct orders {
     std::vector<protocol::batches_delivered> agreed;  ///< these now count
@@ -37,7 +39,7 @@ class owner_communicator {
     bool replace = false;                             ///< whether to replace the process
   };
 
-  explicit owner_communicator(nanoseconds abort_timeout) : abort_timeout_(abort_timeout) {}
+  explicit owner_communicator(nanoseconds abort_timeout);
 
   [[nodiscard]] orders ordered(const gpu_owner::communicate& order, steady_time now);
   /// The keeper introduces a process. Returns the step of the snapshot for it.
@@ -51,6 +53,7 @@ class owner_communicator {
   void drawn(std::uint64_t number);
   /// The process is gone. `finished`: its program had finished, so no other rank has lost anything.
   [[nodiscard]] orders ended(bool finished);
+  /// Call every `look_every`. Time in which the keeper did not run does not count (rule G23).
   [[nodiscard]] orders look(steady_time now);
 
  private:
@@ -66,7 +69,6 @@ class owner_communicator {
   void abort(std::uint64_t number, steady_time now, orders& to);
   [[nodiscard]] std::vector<std::uint64_t> steps() const;
 
-  nanoseconds abort_timeout_;
   std::deque<held> held_;                          // ascending steps; at most group::held_max
   std::uint64_t agreed_ = 0;                       // no rank goes back to an earlier step
   std::uint64_t kept_ = 0;                         // the step of the snapshot for the next process
@@ -80,7 +82,8 @@ class owner_communicator {
   std::uint64_t drawn_ = 0;                        // the id that the current process has drawn; 0: none
   std::uint64_t lost_id_ = 0;                      // the newest id drawn by a process that is gone
   std::optional<gpu_owner::communicate> to_make_;  // order to send when the process is ready
-  steady_time abort_due_ = never;
+  patient_deadline abort_;                         // of the abort that was sent
+  bool aborting_ = false;                          // the process has not answered it
 };
 
 }  // namespace penstock::supervisor

@@ -22,7 +22,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto look_every = 250ms;
+constexpr nanoseconds look_every = owner_communicator::look_every;
 constexpr std::uint64_t answers_to_communicate = 8;  // at most
 
 struct keeper_state {

@@ -42,6 +42,12 @@ struct in_use {
     CHECK(sends(one.ordered(order(communicate::act::make, 1), begin_of_time), communicate::act::make));
     static_cast<void>(one.told({1, progress::made, {}}));
   }
+  /// Looks from `now` to `until` as often as the keeper does.
+  bool is_replaced_by(steady_time& now, steady_time until) {
+    bool replaced = false;
+    for (; now < until; now += owner_communicator::look_every) replaced = one.look(now).replace || replaced;
+    return replaced;
+  }
   owner_communicator one{10s};
 };
 
@@ -188,9 +194,19 @@ TEST_CASE("an abort of a communicator that no process has is answered at once") 
 TEST_CASE("a process that does not answer an abort is replaced after three times abort_timeout") {
   in_use rank;
   static_cast<void>(rank.one.ordered(order(communicate::act::abort, 1), begin_of_time));
-  CHECK_FALSE(rank.one.look(begin_of_time + 29s).replace);
-  CHECK(rank.one.look(begin_of_time + 30s).replace);
-  CHECK_FALSE(rank.one.look(begin_of_time + 31s).replace);
+  steady_time now = begin_of_time;
+  CHECK_FALSE(rank.is_replaced_by(now, begin_of_time + 30s));
+  CHECK(rank.is_replaced_by(now, begin_of_time + 31s));
+  CHECK_FALSE(rank.is_replaced_by(now, begin_of_time + 62s));
+}
+
+TEST_CASE("time in which the keeper did not run is no part of the time that an abort may take") {
+  in_use rank;
+  static_cast<void>(rank.one.ordered(order(communicate::act::abort, 1), begin_of_time));
+  steady_time now = begin_of_time + 60s;  // frozen until then, with the process
+  CHECK_FALSE(rank.one.look(now).replace);
+  CHECK_FALSE(rank.is_replaced_by(now, begin_of_time + 89s));
+  CHECK(rank.is_replaced_by(now, begin_of_time + 91s));
 }
 
 TEST_CASE("when the group has ended, every delivery counts") {
