@@ -26,6 +26,9 @@ constexpr const char* advice =
 
 }  // namespace
 
+owner_life::owner_life(surroundings around)
+    : around_(std::move(around)), leaving_(around_.patience, look_every) {}
+
 owner_life::~owner_life() = default;
 
 void owner_life::run() noexcept {
@@ -61,7 +64,7 @@ void owner_life::live() {
   {
     const std::lock_guard hold(mutex_);
     there_ = body_.get();
-    late = leaves_since_.has_value();
+    late = leaves_;
   }
   boost::asio::post(io_->context(), [this] {
     link_->start();
@@ -113,7 +116,7 @@ void owner_life::let_go() {
 
 void owner_life::ask_to_leave() {
   const std::lock_guard hold(mutex_);
-  if (!leaves_since_) leaves_since_ = std::chrono::steady_clock::now();
+  leaves_ = true;
   if (there_ != nullptr) there_->ask_to_leave({errc::group_failed, "the GPU owner has to leave", 0});
 }
 
@@ -137,7 +140,7 @@ void owner_life::ends(int code, const std::optional<protocol::worker_gives_up>& 
   if (code_) return;
   code_ = code;
   said_why_ = last_words.has_value();
-  if (!leaves_since_) leaves_since_ = std::chrono::steady_clock::now();
+  leaves_ = true;
   if (!last_words) return;
   link_->send(*last_words);
   if (there_ != nullptr) there_->ask_to_leave({static_cast<errc>(last_words->kind), last_words->reason, 0});
@@ -149,8 +152,9 @@ void owner_life::tick() {
   body_->check_deadlines(now);
   {
     const std::lock_guard hold(mutex_);
-    if (!leaves_since_ || now - *leaves_since_ < around_.patience) return;
+    if (!leaves_) leaving_.restart(now);
   }
+  if (!leaving_.is_over(now)) return;
   leave_behind(fmt::format("the device program has not returned for {} since it had to",
                            duration_for_people(around_.patience)));
 }

@@ -5,6 +5,7 @@
 #include "actors/gpu_owner/owner_body.hpp"
 #include "actors/protocol/actor_settings.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/process/io_thread.hpp"
 #include "runtime/process/ticker.hpp"
 
@@ -28,11 +29,11 @@ class owner_life final : gpu_owner::owner_host {
     unique_fd link;
     unique_fd arena;
     unique_fd flights;
-    nanoseconds patience{};                 ///< counted from the request to leave
+    nanoseconds patience{};                 ///< from the request to leave, without pauses of the process
     std::function<void(const end&)> ended;  ///< called once, on one of the owner's threads; may not block
   };
 
-  explicit owner_life(surroundings around) : around_(std::move(around)) {}
+  explicit owner_life(surroundings around);
   ~owner_life();
   owner_life(const owner_life&) = delete;
   owner_life& operator=(const owner_life&) = delete;
@@ -68,11 +69,12 @@ class owner_life final : gpu_owner::owner_host {
   // On its io thread only.
   std::unique_ptr<process::ticker> ticker_;
   std::optional<arena::flight_writer> page_;
+  patient_deadline leaving_;
 
   std::mutex mutex_;                         // guards the members below
   gpu_owner::owner_body* there_ = nullptr;   // while it can be asked to leave
   std::optional<int> code_;                  // its exit code, once it is known
-  std::optional<steady_time> leaves_since_;  // when it was asked to leave, or decided to
+  bool leaves_ = false;                      // it was asked to leave, or decided to
   bool said_why_ = false;                    // whether it has sent the reason
   bool told_ = false;
   std::promise<void> gone_;
