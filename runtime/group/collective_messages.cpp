@@ -1,63 +1,34 @@
 #include "runtime/group/collective_messages.hpp"
 
+#include "runtime/group/wire_archive.hpp"
+
 #include <utility>
 
 namespace penstock::group {
 namespace {
 
-class writer {
- public:
-  void number(std::uint64_t value, unsigned bytes) {
-    for (unsigned i = 0; i < bytes; ++i) text_.push_back(static_cast<char>((value >> (8 * i)) & 0xffU));
-  }
-  void bytes(const std::string& value) {
-    number(value.size(), 4);
-    text_.append(value);
-  }
-  [[nodiscard]] std::string done() { return std::move(text_); }
+template <class Archive>
+void fields(Archive& io, in_archive<Archive, collective_report>& report, std::size_t value_max) {
+  io(report.done);
+  io(report.digest);
+  io.list(report.words, collective_words_max, 13, "operations", [&](auto& word) {
+    io(word.number);
+    io(word.what, collective_kind::all_gather);
+    io.exact(word.value, value_max, "a value");
+  });
+}
 
- private:
-  std::string text_;
-};
+template <class Archive>
+void fields(Archive& io, in_archive<Archive, collective_result>& made, std::size_t value_max) {
+  io(made.number);
+  io(made.what, collective_kind::all_gather);
+  io.list(made.values, io.ranks(), 4, "values", [&](auto& value) { io.exact(value, value_max, "a value"); });
+}
 
-class reader {
- public:
-  explicit reader(std::string_view text) : rest_(text) {}
-
-  std::uint64_t number(unsigned bytes, std::uint64_t most) {
-    const std::string_view raw = take(bytes);
-    std::uint64_t value = 0;
-    for (unsigned i = 0; i < raw.size(); ++i)
-      value |= std::uint64_t{static_cast<unsigned char>(raw[i])} << (8 * i);
-    if (value > most) good_ = false;
-    return good_ ? value : 0;
-  }
-  collective_kind kind() {
-    return static_cast<collective_kind>(number(1, static_cast<std::uint64_t>(collective_kind::all_gather)));
-  }
-  std::string bytes(std::size_t most) { return std::string(take(number(4, most))); }
-  /// A count of elements that have at least `each` bytes.
-  std::uint64_t count(std::uint64_t most, std::size_t each) {
-    const std::uint64_t many = number(4, most);
-    if (many > rest_.size() / each) good_ = false;
-    return good_ ? many : 0;
-  }
-  [[nodiscard]] bool good() const noexcept { return good_; }
-  [[nodiscard]] bool done() const noexcept { return good_ && rest_.empty(); }
-
- private:
-  std::string_view take(std::size_t size) {
-    if (size > rest_.size()) good_ = false;
-    if (!good_) return {};
-    const std::string_view taken = rest_.substr(0, size);
-    rest_.remove_prefix(size);
-    return taken;
-  }
-  std::string_view rest_;
-  bool good_ = true;
-};
-
-constexpr std::uint64_t any = ~std::uint64_t{0};
+template <class Archive, class Ranks>
+void ranks_of(Archive& io, Ranks& ranks) {
+  io.list(ranks, io.ranks(), 4, "ranks", [&](auto& rank) { io(rank); });
+}
 
 }  // namespace
 
@@ -73,64 +44,45 @@ std::uint64_t digest_of(const collective_result& result) noexcept {
 }
 
 std::string encode(const collective_report& report) {
-  writer to;
-  to.number(report.done, 8);
-  to.number(report.digest, 8);
-  to.number(report.words.size(), 4);
-  for (const collective_word& word : report.words) {
-    to.number(word.number, 8);
-    to.number(static_cast<std::uint64_t>(word.what), 1);
-    to.bytes(word.value);
-  }
-  return to.done();
+  wire_writer to;
+  fields(to, report, collective_bytes_of_rank_max);
+  return to.take();
 }
 
 std::string encode(const collective_answer& answer) {
-  writer to;
-  to.number(answer.not_entered.size(), 4);
-  for (const std::uint32_t rank : answer.not_entered) to.number(rank, 4);
-  to.number(answer.result ? 1 : 0, 1);
-  if (!answer.result) return to.done();
-  to.number(answer.result->number, 8);
-  to.number(static_cast<std::uint64_t>(answer.result->what), 1);
-  to.number(answer.result->values.size(), 4);
-  for (const std::string& value : answer.result->values) to.bytes(value);
-  return to.done();
+  wire_writer to;
+  ranks_of(to, answer.not_entered);
+  to(answer.result != nullptr);
+  if (answer.result) fields(to, *answer.result, collective_bytes_of_rank_max);
+  return to.take();
 }
 
 result<collective_report> decode_collective_report(std::string_view bytes, std::uint32_t world_size) {
-  reader from(bytes);
+  wire_reader from(bytes, world_size);
   collective_report report;
-  report.done = from.number(8, any);
-  report.digest = from.number(8, any);
-  const std::uint64_t words = from.count(collective_words_max, 13);
-  for (std::uint64_t i = 0; i < words && from.good(); ++i) {
-    collective_word& word = report.words.emplace_back();
-    word.number = from.number(8, any);
-    word.what = from.kind();
-    word.value = from.bytes(collective_bytes_max(world_size));
-  }
-  if (!from.done()) return refuse(errc::protocol, "its report on collective operations is corrupt");
+  fields(from, report, collective_bytes_max(world_size));
+  if (!from.done("a report")) return refuse(errc::protocol, "its report on collective operations is corrupt");
   return report;
 }
 
 result<collective_answer> decode_collective_answer(std::string_view bytes, std::uint32_t world_size) {
-  reader from(bytes);
+  wire_reader from(bytes, world_size);
   collective_answer answer;
-  const std::uint64_t ranks = from.count(world_size, 4);
-  for (std::uint64_t i = 0; i < ranks && from.good(); ++i)
-    answer.not_entered.push_back(static_cast<std::uint32_t>(from.number(4, world_size)));
-  if (from.number(1, 1) == 1) {
+  ranks_of(from, answer.not_entered);
+  for (const std::uint32_t rank : answer.not_entered) {
+    if (rank > world_size) from.fail("a rank");
+  }
+  bool there = false;
+  from(there);
+  if (there && from.good()) {
     auto made = std::make_shared<collective_result>();
-    made->number = from.number(8, any);
-    made->what = from.kind();
-    const std::uint64_t values = from.count(world_size, 4);
-    for (std::uint64_t i = 0; i < values && from.good(); ++i)
-      made->values.push_back(from.bytes(collective_bytes_max(world_size)));
-    if (values != world_size) return refuse(errc::protocol, "{} values for {} ranks", values, world_size);
+    fields(from, *made, collective_bytes_max(world_size));
+    if (made->values.size() != world_size)
+      return refuse(errc::protocol, "{} values for {} ranks", made->values.size(), world_size);
     answer.result = std::move(made);
   }
-  if (!from.done()) return refuse(errc::protocol, "the result of a collective operation is corrupt");
+  if (!from.done("an answer"))
+    return refuse(errc::protocol, "the result of a collective operation is corrupt");
   return answer;
 }
 
