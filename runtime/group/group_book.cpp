@@ -95,7 +95,7 @@ void group_book::learn(const group_view& known) {
 void group_book::learn_communicator(std::uint64_t number) {
   if (number <= view_.communicator) return;
   view_.communicator = number;
-  break_communicator();
+  communicator_.break_off();
 }
 
 void group_book::update(place& s, const member_report& report, steady_time now) {
@@ -193,7 +193,7 @@ void group_book::take(place& s, const member_report& report, steady_time now) {
   } else if (established_) {
     s.incarnation = ++incarnation;
   }
-  if (established_) break_communicator();
+  if (established_) communicator_.break_off();
   note(again ? group_event::kind::replaced : group_event::kind::joined, report.card.rank,
        fmt::format("{} {}", name_of(report), again ? "takes its place" : "has arrived"));
   take_word(s);
@@ -268,20 +268,14 @@ void group_book::lose(place& s, const std::string& why, steady_time now) {
   s.missing_since = now;
   s.why_lost = why;
   note(group_event::kind::lost, rank_of(s), fmt::format("{}: {}", name_of(*s.latest), why));
-  break_communicator();
+  communicator_.break_off();
   // A rank that has delivered everything has nothing left to lose.
   if (settings_.waits_for_lost || s.latest->stream_over) return;
   fail(*s.latest, why);
 }
 
 void group_book::communicator_id(std::uint64_t number, std::string id) {
-  if (making_ != making::drawing || number != view_.communicator) return;
-  communicator_id_ = std::move(id);
-  making_ = making::making;
-}
-
-void group_book::break_communicator() {
-  if (making_ != making::idle) making_ = making::aborting;
+  if (number == view_.communicator) communicator_.drawn(std::move(id));
 }
 
 void group_book::fail(const member_report& whose, std::string cause) {

@@ -39,6 +39,7 @@
 #include "runtime/base/clock.hpp"
 #include "runtime/base/running_clock.hpp"
 #include "runtime/group/group_messages.hpp"
+#include "runtime/group/shared_communicator.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -166,7 +167,6 @@ class group_book {
     std::uint64_t heard = 0;
     std::string refusal;  // empty: it waits
   };
-  enum class making : std::uint8_t { idle, drawing, making, ready, aborting };
 
   // group_book.cpp: what events change.
   void take(place& s, const member_report& report, steady_time now);
@@ -197,12 +197,8 @@ class group_book {
   void freeze();
   void tend_communicator();
   [[nodiscard]] bool is_through(const place& s) const;
-  [[nodiscard]] std::uint64_t first_communicator() const;
-  void break_communicator();
-  void agree_on_snapshot();
   void write_orders(steady_time now);
   [[nodiscard]] group_order order_for(const place& s) const;
-  [[nodiscard]] communicator_order communicator_for() const;
   [[nodiscard]] bool everybody_knows() const;
   [[nodiscard]] bool over() const noexcept { return view_.outcome != group_outcome::none; }
   [[nodiscard]] bool begun() const noexcept { return view_.facts.has_value(); }
@@ -220,8 +216,7 @@ class group_book {
   std::uint64_t generation_known_ = 0;  // the highest generation of any earlier coordinator
   bool established_ = false;
   bool stop_wanted_ = false;
-  making making_ = making::idle;
-  std::string communicator_id_;
+  shared_communicator communicator_;
   std::uint64_t orders_ = 0;
   std::optional<steady_time> over_since_;
   bool may_leave_ = false;

@@ -12,11 +12,6 @@ bool said(const std::optional<member_report>& latest, bool member_report::*flag)
   return latest && (*latest).*flag;
 }
 
-/// This rank has no part of a communicator any more.
-bool is_clean(const communicator_state& c) {
-  return c.at == communicator_state::how::none || c.at == communicator_state::how::aborted;
-}
-
 /// It resumes at its own position, whatever the positions of the other ranks. If no rank remembers that the group had begun,
 /// the group begins with such ranks.
 bool was_started_again(const member_report& rank) {
@@ -39,7 +34,6 @@ std::vector<group_command> group_book::advance(steady_time real_now) {
   compare_datasets();
   await_lost(now);
   watch_the_end();
-  agree_on_snapshot();
   tend_communicator();
   if (over()) {
     if (!over_since_) over_since_ = now;
@@ -138,9 +132,9 @@ void group_book::establish(steady_time now) {
     }
     std::uint32_t& incarnation = view_.incarnations[rank_of(s)];
     if (s.incarnation == 0) s.incarnation = ++incarnation;
-    holds_one = holds_one || !is_clean(s.latest->communicator);
+    holds_one = holds_one || !shared_communicator::is_clean(s.latest->communicator);
   }
-  making_ = holds_one ? making::aborting : making::idle;
+  communicator_.begin(holds_one);
   view_.phase = begun() ? group_phase::running : group_phase::describing;
   note(
       group_event::kind::established, 0,
@@ -244,7 +238,7 @@ void group_book::freeze() {
     return !s.present || s.latest->stream_over || s.latest->steps >= most;
   };
   // No rank can take the remaining steps: each of them needs all ranks.
-  const bool stuck = settings_.communicator && making_ != making::ready;
+  const bool stuck = settings_.communicator && !communicator_.ready();
   // Common steps are over when no rank may go back to a step before them.
   const bool kept = !settings_.communicator || view_.agreed >= most;
   if (stuck || (kept && std::ranges::all_of(places_, done))) end(group_outcome::stopped, std::nullopt);
@@ -252,32 +246,14 @@ void group_book::freeze() {
 
 void group_book::tend_communicator() {
   if (!settings_.communicator || !established_ || !begun() || over()) return;
-  using how = communicator_state::how;
-  const auto in_hand = [&](const place& s) { return s.present && s.cleared; };
-  const bool complete = std::ranges::all_of(places_, in_hand);
-  const auto state_of = [](const place& s) -> const communicator_state& { return s.latest->communicator; };
-  const auto gave_up = [&](const place& s) {
-    const communicator_state& c = state_of(s);
-    return c.number == view_.communicator &&
-           (c.at == how::broken || c.at == how::aborting || c.at == how::aborted);
-  };
-  if ((making_ == making::making || making_ == making::ready) && std::ranges::any_of(places_, gave_up))
-    break_communicator();
-  if (making_ == making::aborting) {
-    const auto clean = [&](const place& s) { return !s.present || is_clean(state_of(s)); };
-    if (std::ranges::all_of(places_, clean)) making_ = making::idle;
+  std::vector<shared_communicator::rank> ranks;
+  for (const place& s : places_) {
+    const bool finished = settings_.common_steps && said(s.latest, &member_report::stream_over);
+    ranks.push_back({s.latest ? &*s.latest : nullptr, s.present, s.present && s.cleared, finished});
   }
-  // A rank that is through cannot take part in another communicator, and no other rank needs it to.
-  const bool possible = std::ranges::none_of(places_, [&](const place& s) { return is_through(s); });
-  if (making_ == making::idle && complete && possible && view_.phase == group_phase::running) {
-    making_ = making::drawing;
-    view_.communicator = std::max(view_.communicator + 1, first_communicator());
+  communicator_.agree_on_snapshot(view_, ranks);
+  if (communicator_.tend(view_, ranks, settings_.process))
     outbox_.emplace_back(draw_communicator_id{view_.communicator});
-  }
-  const auto made = [&](const place& s) {
-    return state_of(s).number == view_.communicator && state_of(s).at == how::made;
-  };
-  if (making_ == making::making && complete && std::ranges::all_of(places_, made)) making_ = making::ready;
 }
 
 /// Its program has finished, and all ranks have taken its last step with it: no rank needs its owner.
@@ -286,52 +262,13 @@ bool group_book::is_through(const place& s) const {
          s.latest->steps <= view_.agreed;
 }
 
-/// Two coordinators never use the same number: an order of the earlier one may still be in flight. The upper halves differ (the
-/// generation). If a second group began next to an unreachable one, 16 bits of the process differ.
-std::uint64_t group_book::first_communicator() const {
-  return (view_.generation << 32U) + ((settings_.process & 0xFFFFU) << 16U) + 1;
-}
-
-/// A step is agreed once all ranks hold its snapshot. Only while they share a communicator: after a loss, all ranks go back to
-/// one step, which a report in flight must not change.
-void group_book::agree_on_snapshot() {
-  if (!settings_.communicator || !established_ || !begun() || over()) return;
-  for (const place& s : places_) {
-    if (s.present && s.cleared) view_.agreed = std::max(view_.agreed, s.latest->settled);
-  }
-  if (making_ != making::ready) return;
-  const auto& first = places_.front().latest->held;
-  for (auto step = first.rbegin(); step != first.rend() && *step > view_.agreed; ++step) {
-    const auto has_it = [&](const place& s) {
-      const auto& held = s.latest->held;
-      return std::ranges::find(held, *step) != held.end();
-    };
-    if (std::ranges::all_of(places_, has_it)) {
-      view_.agreed = *step;
-      return;
-    }
-  }
-}
-
-communicator_order group_book::communicator_for() const {
-  using act = communicator_order::act;
-  switch (making_) {
-    case making::making: return {act::make, view_.communicator, communicator_id_};
-    case making::ready: return {act::use, view_.communicator, {}};
-    case making::aborting: return {act::abort, view_.communicator, {}};
-    case making::idle:
-    case making::drawing: break;
-  }
-  return {act::none, view_.communicator, {}};
-}
-
 group_order group_book::order_for(const place& s) const {
   group_order order;
   order.view = view_;
   order.incarnation = s.incarnation;
   order.everybody_knows = may_leave_;
   order.lost = missing();
-  order.communicator = communicator_for();
+  order.communicator = communicator_.order(view_.communicator);
   if (const auto& own = places_.front().latest) {
     order.host = own->card.host;
     order.pid = own->card.pid;
