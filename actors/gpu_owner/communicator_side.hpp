@@ -1,11 +1,11 @@
 // The communicator of this rank's group, in the GPU owner's process: the owner's thread manages it, and the
-// device program uses it on its own thread (runtime/group/nccl/rank_communicator). This class carries out the
+// device program uses it on its own thread (runtime/nccl/rank_communicator). This class carries out the
 // session's orders and reports back.
 #pragma once
 
 #include "actors/protocol/local/gpu_owner_messages.hpp"
 #include "actors/protocol/local/news.hpp"
-#include "runtime/group/nccl/rank_communicator.hpp"
+#include "runtime/nccl/rank_communicator.hpp"
 
 namespace penstock::gpu_owner {
 

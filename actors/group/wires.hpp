@@ -4,7 +4,7 @@
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"
-#include "runtime/group/group_link.hpp"
+#include "runtime/net/links.hpp"
 #include "runtime/process/io_thread.hpp"
 
 #include <map>

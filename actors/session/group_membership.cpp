@@ -2,13 +2,10 @@
 
 #include "runtime/base/fnv1a.hpp"
 #include "runtime/config/describe.hpp"
-#include "runtime/group/group_address.hpp"
-#include "runtime/group/group_secret.hpp"
 #include "runtime/group/rank_files.hpp"
 #include "runtime/group/this_process.hpp"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 namespace penstock::session {
 namespace {
@@ -26,26 +23,16 @@ std::string shortened(const std::string& value) {
   return fmt::format("{}... ({} bytes, hash {:016x})", value.substr(0, 100), value.size(), fnv1a(value));
 }
 
-group::rank_card card_of(const config& settings, const session_options& options,
-                         const group::launcher_place& place) {
-  group::rank_card card;
-  card.rank = place.rank;
-  card.world_size = place.world_size;
-  card.process = group::number_of_this_process();
-  card.starts = place.starts;
-  card.one_at_a_time = place.one_at_a_time;
-  card.host = group::host_name();
-  card.pid = ::getpid();
-  card.shares_device = settings.gpu.share;
-  card.settings = config_file::stream_settings(settings);
-  for (auto& [key, value] : card.settings) value = shortened(value);
+/// What the ranks compare.
+std::vector<std::pair<std::string, std::string>> compared(const config& settings,
+                                                          const session_options& options) {
+  auto all = config_file::stream_settings(settings);
+  for (auto& [key, value] : all) value = shortened(value);
   // A restarted rank has fewer batches left, so the number may differ where ranks restart.
-  if (settings.group.on_lost_rank == lost_rank_rule::fail) {
-    card.settings.emplace_back("the number of batches",
-                               options.batches ? std::to_string(*options.batches) : "all");
-  }
-  card.settings.emplace_back("the version of penstock", PENSTOCK_VERSION);
-  return card;
+  if (settings.group.on_lost_rank == lost_rank_rule::fail)
+    all.emplace_back("the number of batches", options.batches ? std::to_string(*options.batches) : "all");
+  all.emplace_back("the version of penstock", PENSTOCK_VERSION);
+  return all;
 }
 
 }  // namespace
@@ -94,37 +81,13 @@ result<void> check_alone(const config& settings) {
       settings.name);
 }
 
-result<group_membership> membership_of(const config& settings, const session_options& options,
-                                       const group::launcher_place& place) {
-  const group_config& g = settings.group;
-  const std::string session = name_without_rank(settings.name, place);
-  auto address = group::address_of(place, group::variable_of_this_process, ::getuid(), session);
-  if (!address) return tl::unexpected(std::move(address.error()));
-  const std::string name = place.job.empty() ? session : fmt::format("{}/{}", place.job, session);
-  auto secret =
-      group::secret_of_links(*address, name, g.secret_file, g.insecure, group::variable_of_this_process);
-  if (!secret) return tl::unexpected(std::move(secret.error()));
-
-  group_membership m;
-  m.name = name;
-  m.links.address = std::move(*address);
-  m.links.group = m.name;
-  m.links.secret = std::move(*secret);
-  m.links.insecure = g.insecure;
-  m.links.world_size = place.world_size;
-  m.links.lost_after = g.lost_after;
-  m.member.card = card_of(settings, options, place);
-  m.member.waits_for_lost = m.group.waits_for_lost = g.on_lost_rank == lost_rank_rule::wait;
-  m.member.communicator = m.group.communicator = g.communicator == communicator_kind::nccl;
-  m.member.join_timeout = g.join_timeout;
-  m.member.lost_after = g.lost_after;
-  m.member.rejoin_timeout = g.rejoin_timeout;
-  m.group.world_size = place.world_size;
-  m.group.process = m.member.card.process;
-  m.group.join_timeout = g.join_timeout;
-  m.group.lost_after = g.lost_after;
-  m.group.rejoin_timeout = g.rejoin_timeout;
-  return m;
+result<group::group_setup> membership_of(const config& settings, const session_options& options,
+                                         const group::launcher_place& place) {
+  auto made = group::setup_of(settings.group, place, name_without_rank(settings.name, place));
+  if (!made) return made;
+  made->member.card.shares_device = settings.gpu.share;
+  made->member.card.settings = compared(settings, options);
+  return made;
 }
 
 group::stream_facts facts_of(const std::string& fingerprint, const plan& order,

@@ -4,10 +4,8 @@
 #pragma once
 
 #include "runtime/dataset/order/plan.hpp"
-#include "runtime/group/group_book.hpp"
-#include "runtime/group/group_link.hpp"
 #include "runtime/group/launcher_environment.hpp"
-#include "runtime/group/member_book.hpp"
+#include "runtime/net/group_setup.hpp"
 #include "runtime/schedule/ledger.hpp"
 
 #include <penstock/config.hpp>
@@ -34,15 +32,9 @@ namespace penstock::session {
 /// group makes.
 [[nodiscard]] result<void> check_alone(const config& settings);
 
-struct group_membership {
-  std::string name;  ///< the group's name: its job and the session's name without the rank
-  group::link_settings links;
-  group::member_settings member;  ///< without the device
-  group::group_settings group;    ///< used by rank 0 only
-};
-/// Fails (errc::config) where address_of and secret_of_links do.
-[[nodiscard]] result<group_membership> membership_of(const config& settings, const session_options& options,
-                                                     const group::launcher_place& place);
+/// The group is named after the session, without the rank. Fails (errc::config) where group::setup_of does.
+[[nodiscard]] result<group::group_setup> membership_of(const config& settings, const session_options& options,
+                                                       const group::launcher_place& place);
 
 /// The facts that ranks compare, and the position where this stream begins: the same number in all ranks at
 /// the same step.

@@ -12,9 +12,9 @@
 namespace penstock::session {
 
 struct group_side {
-  explicit group_side(group_membership known) : membership(std::move(known)) {}
+  explicit group_side(group::group_setup known) : membership(std::move(known)) {}
 
-  const group_membership membership;
+  const group::group_setup membership;
   std::shared_ptr<group::hand_over_gate> gate;  // made with the actors
   std::optional<gpu_owner::ready_batch>
       at_gate;                               // taken from the queue, not handed out; the consumer's thread

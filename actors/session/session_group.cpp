@@ -17,14 +17,14 @@ constexpr nanoseconds looked_at_every = std::chrono::milliseconds(50);
 
 void Session::body::spawn_group(engine& e) {
   engine* const all = &e;
-  const session::group_membership& m = group_->membership;
+  const group::group_setup& m = group_->membership;
   group_->gate =
       std::make_shared<group::hand_over_gate>([all] { caf::anon_send(all->member, group::limit_reached{}); });
   const bool coordinates = m.member.card.rank == 0;
   ending_.group_begins(coordinates ? 2 : 1);
   group::member_surroundings around;
   around.settings = m.member;
-  around.group = m.name;
+  around.group = m.links.group;
   around.where = group::text_of(m.links.address);
   around.gate = group_->gate;
   around.connect = [all, links = m.links](group::member_actor actor,
@@ -36,7 +36,7 @@ void Session::body::spawn_group(engine& e) {
   if (!coordinates) return;
   group::coordinator_surroundings of_all;
   of_all.settings = m.group;
-  of_all.group = m.name;
+  of_all.group = m.links.group;
   of_all.listen = [all, links = m.links](group::coordinator_actor actor,
                                          std::shared_ptr<group::newest_reports> reports) {
     return group::open_coordinator_wire(*all->io, links, std::move(reports), std::move(actor));

@@ -1,5 +1,5 @@
 // NCCL, opened at run time if a group asks for a communicator: penstock does not link it and needs none of
-// its headers. Used by runtime/group/nccl, which holds communicators, and by doctor for the version.
+// its headers. Used by runtime/nccl, which holds communicators, and by doctor for the version.
 //
 // Communicators are non-blocking (ncclConfig_t::blocking = 0): no call blocks, and their progress is polled.
 // The library is the one that PENSTOCK_NCCL names, else libnccl.so.2 as the dynamic loader finds it.

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "runtime/group/group_book.hpp"
-#include "runtime/group/group_link.hpp"
+#include "runtime/group/link_news.hpp"
 
 #include <cstdint>
 #include <map>

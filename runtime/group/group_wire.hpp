@@ -1,4 +1,4 @@
-// The two messages of a group as bytes: frames on the links between its ranks. Used by group_link. Input is
+// The two messages of a group as bytes: frames on the links between its ranks. Used by runtime/net. Input is
 // untrusted: announced sizes are compared with the bytes present before anything is allocated, enumerators
 // and booleans are checked, and trailing bytes are refused.
 //

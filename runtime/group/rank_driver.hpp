@@ -6,7 +6,7 @@
 #pragma once
 
 #include "runtime/base/result.hpp"
-#include "runtime/group/group_link.hpp"
+#include "runtime/group/link_news.hpp"
 #include "runtime/group/member_book.hpp"
 
 #include <chrono>

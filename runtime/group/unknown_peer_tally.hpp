@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/base/clock.hpp"
-#include "runtime/group/group_link.hpp"
+#include "runtime/group/link_news.hpp"
 
 #include <array>
 #include <cstdint>

@@ -1,5 +1,5 @@
 """Sessions as ranks of a group, under a launcher that replaces none (torchrun, mpirun): all of them are suspended, or one. A running rank is
-never blamed. pause_test.py has the same under `penstock launch`, group_pauses_test.py (tests/runtime/group) for programs."""
+never blamed. pause_test.py has the same under `penstock launch`, group_pauses_test.py (tests/runtime/program_group) for programs."""
 
 from harness import *
 

@@ -1,8 +1,8 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/device/nccl.hpp"
 #include "runtime/group/group_address.hpp"
-#include "runtime/group/group_secret.hpp"
 #include "runtime/group/launcher_environment.hpp"
+#include "runtime/net/group_secret.hpp"
 #include "tools/penstock/doctor/gather.hpp"
 
 #include <fcntl.h>
