@@ -77,10 +77,7 @@ TEST_CASE("ranks that disagree all fail within five seconds and name both ranks 
     g.start(0);
     g.start(1);
     g.run(3s);
-    member_settings other = g.cards[1];
-    other.card.process = 77;
-    other.card.pid = 4711;
-    member_book twin(other, 0, g.now);
+    member_book twin = g.twin_of(1);
     g.run_beside(twin, 6s);
     g.run(5s);
     CHECK(g.all_failed_with("rank 1 was started twice: pid 1001 on host1 and pid 4711 on host1"));
@@ -115,10 +112,7 @@ TEST_CASE("a rank started twice is named even if the time to arrive is short") {
   g.start(0);
   g.start(1);
   g.run(500ms);
-  member_settings other = g.cards[1];
-  other.card.process = 77;
-  other.card.pid = 4711;
-  member_book twin(other, 0, g.now);
+  member_book twin = g.twin_of(1);
   g.run_beside(twin, 2s);
   CHECK(
       g.all_failed_with("rank 1 was started twice: pid 1001 on host1 and pid 4711 on host1; "
@@ -213,14 +207,7 @@ TEST_CASE("a disconnected rank stops before it counts as lost, and continues if 
 
 TEST_CASE("a rank that was replaced while it was cut off ends") {
   small_group g(2, true);
-  g.begin();
-  g.cut.insert(1);
-  g.run(12s);
-  auto cut_off = std::move(g.members[1]);
-  g.cut.clear();
-  g.cards[1].card.process = 77;
-  g.start(1);
-  g.run();
+  auto cut_off = g.replace_cut_off(1);
   CHECK(g.members[1]->incarnation() == 2);
   std::optional<end_rank> end;
   for (member_command& c : cut_off->advance(g.now)) {

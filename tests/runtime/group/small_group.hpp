@@ -101,6 +101,25 @@ struct small_group {
     }
     start(rank, steps);
   }
+  /// The rank is cut off, lost for its silence, and replaced by process 77. Returns the process that was cut off.
+  std::unique_ptr<group::member_book> replace_cut_off(std::uint32_t rank) {
+    begin();
+    cut.insert(rank);
+    run(std::chrono::seconds(12));
+    auto cut_off = std::move(members[rank]);
+    cut.clear();
+    cards[rank].card.process = 77;
+    start(rank);
+    run();
+    return cut_off;
+  }
+  /// Another process of a rank, started by mistake.
+  [[nodiscard]] group::member_book twin_of(std::uint32_t rank) const {
+    group::member_settings other = cards[rank];
+    other.card.process = 77;
+    other.card.pid = 4711;
+    return {other, 0, now};
+  }
   [[nodiscard]] std::vector<std::uint32_t> handing_out() const {
     std::vector<std::uint32_t> ranks;
     for (std::uint32_t r = 0; r < members.size(); ++r) {

@@ -70,14 +70,7 @@ TEST_CASE("a rank that gives up sends the reason in its last report, and rank 0 
 
 TEST_CASE("a replaced process that gives up does not end the group") {
   small_group g(2, true);
-  g.begin();
-  g.cut.insert(1);
-  g.run(12s);
-  auto cut_off = std::move(g.members[1]);
-  g.cut.clear();
-  g.cards[1].card.process = 77;
-  g.start(1);
-  g.run();
+  auto cut_off = g.replace_cut_off(1);
   g.describe();
   std::optional<member_report> last;
   while (!last || !last->failed) {
