@@ -1,17 +1,13 @@
 #include "runtime/dataset/picture/image_folder.hpp"
 
 #include "runtime/base/text.hpp"
-#include "runtime/base/units.hpp"
-
-#include <algorithm>
 
 namespace penstock {
 
 image_folder_dataset::image_folder_dataset(index_view index, const image_config& config, std::string root)
     : index_(std::move(index)),
       root_(std::move(root)),
-      // No picture of max_pixels needs more: 8 bytes a pixel are 16-bit RGBA without compression.
-      file_bytes_max_(64 * MiB + 8 * std::min(config.max_pixels, std::uint64_t{1} << 40U)),
+      file_bytes_max_(picture_bytes_max(config)),
       pictures_(config) {}
 
 dataset_description image_folder_dataset::describe(const index_view& index, const image_config& config) {

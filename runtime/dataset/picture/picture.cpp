@@ -8,7 +8,14 @@
 
 #include <malloc.h>
 
+#include <algorithm>
+
 namespace penstock {
+
+std::uint64_t picture_bytes_max(const image_config& config) noexcept {
+  // 8 bytes a pixel are 16-bit RGBA without compression.
+  return 64 * MiB + 8 * std::min(config.max_pixels, std::uint64_t{1} << 40U);
+}
 
 unsigned dct_denominator(extent box, extent result) noexcept {
   unsigned denominator = 1;
@@ -19,8 +26,8 @@ unsigned dct_denominator(extent box, extent result) noexcept {
   return denominator;
 }
 
-result<augmentation> picture_loader::load(std::span<const std::byte> file, picture_format expected,
-                                          random_source& random, std::span<std::uint8_t> out) {
+result<picture_loader::oriented_picture> picture_loader::examine(std::span<const std::byte> file,
+                                                                 picture_format expected) const {
   const auto info = probe(file, expected);
   if (!info) return tl::unexpected(info.error());
   const std::uint64_t pixels = std::uint64_t{info->stored.width} * info->stored.height;
@@ -28,20 +35,46 @@ result<augmentation> picture_loader::load(std::span<const std::byte> file, pictu
     return refuse(errc::sample, "{} x {} pixels are more than max_pixels = {}: not decoded",
                   info->stored.width, info->stored.height, config_.max_pixels);
   }
-  const bool turn = config_.orientation == orientation_rule::exif;
-  const auto seen = orientation::from_exif(turn ? info->orientation : 1).turned(info->stored);
-  const augmentation chosen = choose_augmentation(seen, config_, random);
-  auto rendered = render(file, *info, chosen.box, out);
+  const bool apply = config_.orientation == orientation_rule::exif;
+  const auto turn = orientation::from_exif(apply ? info->orientation : 1);
+  return oriented_picture{*info, turn, turn.turned(info->stored)};
+}
+
+result<augmentation> picture_loader::load(std::span<const std::byte> file, picture_format expected,
+                                          random_source& random, std::span<std::uint8_t> out) {
+  const auto picture = examine(file, expected);
+  if (!picture) return tl::unexpected(picture.error());
+  const augmentation chosen = choose_augmentation(picture->seen, config_, random);
+  auto rendered = render(file, *picture, chosen.box, {config_.size[1], config_.size[0]}, out);
   if (!rendered) return tl::unexpected(std::move(rendered.error()));
   return chosen;
 }
 
-result<void> picture_loader::render(std::span<const std::byte> file, const picture_info& info,
-                                    const pixel_box& seen, std::span<std::uint8_t> out) {
-  const bool apply = config_.orientation == orientation_rule::exif;
-  const orientation turn = orientation::from_exif(apply ? info.orientation : 1);
+result<picture_loader::whole> picture_loader::load_whole(std::span<const std::byte> file,
+                                                         picture_format expected, std::uint32_t shorter) {
+  const auto picture = examine(file, expected);
+  if (!picture) return tl::unexpected(picture.error());
+  extent size = picture->seen;
+  const std::uint32_t side = std::min(size.width, size.height);
+  if (shorter != 0 && shorter < side) {
+    const auto reduced = [&](std::uint32_t old) {
+      return static_cast<std::uint32_t>((std::uint64_t{old} * shorter + side / 2) / side);
+    };
+    size = {reduced(size.width), reduced(size.height)};
+  }
+  const std::size_t bytes = std::size_t{size.width} * size.height * 3;
+  const std::span<std::uint8_t> out(pixels_.take_u8(bytes), bytes);
+  auto rendered = render(file, *picture, {0, 0, picture->seen.height, picture->seen.width}, size, out);
+  if (!rendered) return tl::unexpected(std::move(rendered.error()));
+  return whole{size, out};
+}
+
+result<void> picture_loader::render(std::span<const std::byte> file, const oriented_picture& picture,
+                                    const pixel_box& seen, extent size, std::span<std::uint8_t> out) {
+  const picture_info& info = picture.info;
+  const orientation turn = picture.turn;
   const pixel_box box = turn.to_stored(seen, info.stored);
-  const extent target = turn.turned({config_.size[1], config_.size[0]});
+  const extent target = turn.turned(size);
   const bool partly =
       config_.augment == augment_kind::random_resized_crop && info.format == picture_format::jpeg;
   const unsigned d = partly ? dct_denominator({box.width, box.height}, target) : 1;

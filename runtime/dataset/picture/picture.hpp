@@ -4,6 +4,7 @@
 
 #include "runtime/base/result.hpp"
 #include "runtime/dataset/picture/box.hpp"
+#include "runtime/dataset/picture/orientation.hpp"
 #include "runtime/dataset/picture/probe.hpp"
 #include "runtime/dataset/picture/resample.hpp"
 #include "runtime/dataset/recycled_buffer.hpp"
@@ -17,6 +18,9 @@
 
 namespace penstock {
 
+/// The largest file that is read as a picture: none of [image] max_pixels needs more.
+std::uint64_t picture_bytes_max(const image_config& config) noexcept;
+
 class picture_loader {
  public:
   explicit picture_loader(const image_config& config) : config_(config) {}
@@ -27,15 +31,31 @@ class picture_loader {
   result<augmentation> load(std::span<const std::byte> file, picture_format expected, random_source& random,
                             std::span<std::uint8_t> out);
 
+  /// The whole picture, oriented, reduced so that its shorter side has `shorter` pixels (0, or more than it has: left as it
+  /// is). Pixels are RGB, valid until the next call. Refuses as load().
+  struct whole {
+    extent size;
+    std::span<const std::uint8_t> pixels;
+  };
+  result<whole> load_whole(std::span<const std::byte> file, picture_format expected, std::uint32_t shorter);
+
   [[nodiscard]] const image_config& config() const noexcept { return config_; }
 
  private:
-  result<void> render(std::span<const std::byte> file, const picture_info& info, const pixel_box& seen,
-                      std::span<std::uint8_t> out);
+  struct oriented_picture {
+    picture_info info;
+    orientation turn;
+    extent seen;
+  };
+  [[nodiscard]] result<oriented_picture> examine(std::span<const std::byte> file,
+                                                 picture_format expected) const;
+  result<void> render(std::span<const std::byte> file, const oriented_picture& picture, const pixel_box& seen,
+                      extent size, std::span<std::uint8_t> out);
 
   image_config config_;
   resampler resampler_;
   recycled_buffer rows_;
+  recycled_buffer pixels_;  // of load_whole
 };
 
 /// DCT scaling for a random crop: 2, 4 or 8 when the box is at least that many times as large as the result
