@@ -8,6 +8,8 @@
 #include <caf/actor_system.hpp>
 #include <caf/send.hpp>
 
+#include <chrono>
+#include <functional>
 #include <future>
 #include <thread>
 
@@ -28,6 +30,21 @@ host::run_kind kind_of(const session_options& options) {
   kind.ends = options.ends;
   kind.on_event = options.on_event;
   return kind;
+}
+
+/// Says every few seconds how far the index of tar shards is: nothing else happens until it is built.
+std::function<void(const index_progress&)> indexing_logged() {
+  static constexpr auto said_every = std::chrono::seconds(5);
+  return
+      [next = std::chrono::steady_clock::now() + std::chrono::seconds(1)](const index_progress& now) mutable {
+        if (std::chrono::steady_clock::now() < next) return;
+        next = std::chrono::steady_clock::now() + said_every;
+        if (now.waiting)
+          log::info("dataset", "waiting for another process that indexes the same shards");
+        else
+          log::info("dataset", "indexing shards: {} of {}", bytes_for_people(now.bytes),
+                    bytes_for_people(now.all));
+      };
 }
 
 /// Checked, and with the rank of its launcher if it joins a group.
@@ -58,7 +75,7 @@ session_options kept(session_options options) {
 
 result<std::optional<prepared_dataset>> prepare(const config& settings) {
   if (settings.dataset.type == dataset_type::custom) return std::optional<prepared_dataset>();
-  auto prepared = prepare_dataset(settings);
+  auto prepared = prepare_dataset(settings, indexing_logged());
   if (!prepared) return tl::unexpected(std::move(prepared.error()));
   return std::optional(std::move(*prepared));
 }

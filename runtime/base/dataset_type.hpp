@@ -36,7 +36,7 @@ struct dataset_type_facts {
 constexpr dataset_type_facts facts_of(dataset_type type) noexcept {
   switch (type) {
     case dataset_type::image_folder: return {.images = true};
-    case dataset_type::tar: return {.available = false, .images = true};
+    case dataset_type::tar: return {.images = true};
     case dataset_type::npy: return {};
     case dataset_type::raw: return {};
     case dataset_type::tokens: return {.available = false};

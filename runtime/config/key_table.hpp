@@ -27,6 +27,7 @@ enum class used_with : std::uint8_t {
   for_synthetic,
   for_raw_or_synthetic,
   for_custom,
+  for_tar,
   for_images,  ///< image-folder, tar, and custom, which may have images
   for_random_resized_crop,
   for_centre_crop,

@@ -2,6 +2,7 @@
 
 #include "runtime/base/counted.hpp"
 #include "runtime/base/dataset_type.hpp"
+#include "runtime/base/member_choice.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/config/key_table.hpp"
 #include "runtime/config/spelling.hpp"
@@ -15,6 +16,18 @@ namespace penstock::config_file {
 namespace {
 
 using found_list = std::vector<contradiction>;
+
+void check_members(const string_map& members, found_list& found) {
+  for (const auto& [tensor, extensions] : members) {
+    const auto choice = parse_member_choice(tensor, extensions);
+    if (choice) continue;
+    const std::string& message = choice.error().message;
+    const std::size_t line = message.find('\n');
+    found.push_back({.key = fmt::format("dataset.members.{}", tensor),
+                     .message = message.substr(0, line),
+                     .label = message.substr(line + 1)});
+  }
+}
 
 void check_dataset(const dataset_config& dataset, found_list& found) {
   const std::string_view type = spelling(dataset.type);
@@ -40,6 +53,7 @@ void check_dataset(const dataset_config& dataset, found_list& found) {
                      .help = "add shape = [...] and dtype = \"...\", those of one sample, to [dataset]",
                      .missing = true});
   }
+  if (dataset.type == dataset_type::tar) check_members(dataset.members, found);
   if (dataset.type != dataset_type::synthetic) return;
   if (dataset.bytes_per_sample && !dataset.shape.empty()) {
     found.push_back({.key = "dataset.bytes_per_sample",

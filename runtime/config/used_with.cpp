@@ -50,6 +50,7 @@ condition<dataset_type> wanted_types(used_with use) {
     case used_with::for_synthetic: return {type_key, {synthetic}};
     case used_with::for_raw_or_synthetic: return {type_key, {raw, synthetic}};
     case used_with::for_custom: return {type_key, {custom}};
+    case used_with::for_tar: return {type_key, {tar}};
     case used_with::for_images:
     case used_with::for_random_resized_crop:
     case used_with::for_centre_crop:

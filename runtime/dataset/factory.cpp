@@ -4,6 +4,7 @@
 #include "runtime/dataset/picture/image_folder.hpp"
 #include "runtime/dataset/records/records.hpp"
 #include "runtime/dataset/synthetic/synthetic.hpp"
+#include "runtime/dataset/tar/tar_dataset.hpp"
 
 #include <algorithm>
 #include <array>
@@ -52,12 +53,39 @@ constexpr std::array listed_datasets{
 result<const listed_dataset*> find(dataset_type type) {
   const auto found = std::ranges::find(listed_datasets, type, &listed_dataset::type);
   if (found != listed_datasets.end()) return &*found;
+  if (type == dataset_type::tar)
+    return refuse(errc::config, "a tar dataset has an index, not a list of files");
   if (type == dataset_type::custom) {
-    return refuse(errc::config,
-                  "[dataset] type = \"custom\": only its worker program knows this dataset ([loader] command)");
+    return refuse(
+        errc::config,
+        "[dataset] type = \"custom\": only its worker program knows this dataset ([loader] command)");
   }
   return refuse(errc::config, "[dataset] type = \"{}\" is not available yet: {} are", name_of(type),
                 available_dataset_types());
+}
+
+result<prepared_dataset> prepare_tar(const config& settings,
+                                     const std::function<void(const index_progress&)>& told) {
+  const auto shards = list_shards(settings.dataset.path);
+  if (!shards) return tl::unexpected(shards.error());
+  auto found = find_index(*shards, settings.storage.cache, told);
+  if (!found) return tl::unexpected(std::move(found.error()));
+  prepared_dataset prepared;
+  prepared.index = std::move(found->file);
+  prepared.notices = std::move(found->notices);
+  add_notices_about(found->index, prepared.notices);
+  auto dataset = tar_dataset::open(std::move(found->index), settings);
+  if (!dataset) return tl::unexpected(std::move(dataset.error()));
+  prepared.description = (*dataset)->describe();
+  return prepared;
+}
+
+result<std::unique_ptr<Dataset>> make_tar(const config& settings, int index_fd) {
+  auto index = tar_index::map(index_fd);
+  if (!index) return tl::unexpected(std::move(index.error()));
+  auto made = tar_dataset::open(std::move(*index), settings);
+  if (!made) return tl::unexpected(std::move(made.error()));
+  return std::unique_ptr<Dataset>(std::move(*made));
 }
 
 }  // namespace
@@ -68,7 +96,9 @@ result<listing> list_dataset(const config& settings, const listing_progress& pro
   return (*dataset)->list(settings, progress);
 }
 
-result<prepared_dataset> prepare_dataset(const config& settings, const listing_progress& progress) {
+result<prepared_dataset> prepare_dataset(const config& settings,
+                                         const std::function<void(const index_progress&)>& told) {
+  if (settings.dataset.type == dataset_type::tar) return prepare_tar(settings, told);
   prepared_dataset prepared;
   if (settings.dataset.type == dataset_type::synthetic) {
     auto description = synthetic_dataset::describe(settings.dataset);
@@ -78,7 +108,7 @@ result<prepared_dataset> prepare_dataset(const config& settings, const listing_p
   }
   const auto dataset = find(settings.dataset.type);
   if (!dataset) return tl::unexpected(dataset.error());
-  auto listed = (*dataset)->list(settings, progress);
+  auto listed = (*dataset)->list(settings, {});
   if (!listed) return tl::unexpected(std::move(listed.error()));
   auto sealed = seal_index(*listed);
   if (!sealed) return tl::unexpected(std::move(sealed.error()));
@@ -98,6 +128,7 @@ result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_
     if (!description) return tl::unexpected(std::move(description.error()));
     return std::make_unique<synthetic_dataset>(settings.dataset);
   }
+  if (type == dataset_type::tar) return make_tar(settings, index_fd);
   const auto dataset = find(type);
   if (!dataset) return tl::unexpected(dataset.error());
   auto index = index_view::map(index_fd);

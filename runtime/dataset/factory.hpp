@@ -6,10 +6,12 @@
 #include "runtime/base/result.hpp"
 #include "runtime/dataset/listing/index.hpp"
 #include "runtime/dataset/listing/listing.hpp"
+#include "runtime/dataset/tar/index_cache.hpp"
 
 #include <penstock/config.hpp>
 #include <penstock/dataset.hpp>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,12 +26,14 @@ struct prepared_dataset {
 };
 
 /// Lists the files of a dataset, for programs that do not load it. Refuses as prepare_dataset does,
-/// and refuses synthetic, which has no files.
+/// and refuses types that have no list of files: synthetic, and tar, which has an index.
 result<listing> list_dataset(const config& settings, const listing_progress& progress = {});
 
-/// For the session, once: lists the dataset and seals the index. Refuses what the listings refuse;
-/// errc::config for types that are not built in, among them custom, whose worker program describes itself.
-result<prepared_dataset> prepare_dataset(const config& settings, const listing_progress& progress = {});
+/// For the session, once: lists the dataset and seals the index, or finds that of tar shards. `told` is called while
+/// an index of shards is built. Refuses what the listings and find_index refuse; errc::config for types that are not
+/// built in, among them custom, whose worker program describes itself.
+result<prepared_dataset> prepare_dataset(const config& settings,
+                                         const std::function<void(const index_progress&)>& told = {});
 
 /// For a worker: the dataset of [dataset] on the index that the session handed over (-1 for synthetic). Does
 /// not close the descriptor, which is not needed afterwards. Refuses an index of another type

@@ -155,9 +155,8 @@ std::uint64_t little_endian(std::span<const std::byte> bytes) noexcept {
   return value;
 }
 
-}  // namespace
-
-result<npy_header> parse_npy_header(std::span<const std::byte> start, std::uint64_t file_size) {
+/// Everything but how the shape agrees with the file's size.
+result<npy_header> parse_layout(std::span<const std::byte> start) {
   constexpr std::string_view magic = "\x93NUMPY";
   const std::string_view text(reinterpret_cast<const char*>(start.data()), start.size());
   if (!text.starts_with(magic))
@@ -183,22 +182,46 @@ result<npy_header> parse_npy_header(std::span<const std::byte> start, std::uint6
   }
   const auto element = type_of(*raw->descr);
   if (!element) return tl::unexpected(element.error());
-  npy_header header{*element, *raw->shape, dictionary_at + dictionary_size};
-  if (header.shape.empty())
-    return refuse(errc::dataset, "holds a single number: there is no first axis to count samples");
-  std::uint64_t record = size_of(header.element);
-  for (std::size_t i = 1; i < header.shape.size(); ++i) {
-    const std::uint64_t side = header.shape[i];
+  return npy_header{*element, *raw->shape, dictionary_at + dictionary_size};
+}
+
+/// Bytes of an element times these axes.
+result<std::uint64_t> bytes_of_axes(dtype element, std::span<const std::uint64_t> axes) {
+  std::uint64_t bytes = size_of(element);
+  for (const std::uint64_t side : axes) {
     if (side == 0) return refuse(errc::dataset, "holds samples with a dimension of 0");
-    if (side > 0xffffffffU || record > record_bytes_max / side)
+    if (side > 0xffffffffU || bytes > record_bytes_max / side)
       return refuse(errc::dataset, "holds samples beyond 1 TiB");
-    record *= side;
+    bytes *= side;
   }
-  const std::uint64_t data = file_size - std::min(file_size, header.data_at);
-  if (header.shape[0] != data / record || data % record != 0) {
+  return bytes;
+}
+
+}  // namespace
+
+result<npy_header> parse_npy_header(std::span<const std::byte> start, std::uint64_t file_size) {
+  auto header = parse_layout(start);
+  if (!header) return header;
+  if (header->shape.empty())
+    return refuse(errc::dataset, "holds a single number: there is no first axis to count samples");
+  const auto record = bytes_of_axes(header->element, std::span(header->shape).subspan(1));
+  if (!record) return tl::unexpected(record.error());
+  const std::uint64_t data = file_size - std::min(file_size, header->data_at);
+  if (header->shape[0] != data / *record || data % *record != 0) {
     return refuse(errc::dataset, "holds {} bytes of data, but its header promises {} samples of {} bytes",
-                  data, header.shape[0], record);
+                  data, header->shape[0], *record);
   }
+  return header;
+}
+
+result<npy_header> parse_npy_array(std::span<const std::byte> start, std::uint64_t file_size) {
+  auto header = parse_layout(start);
+  if (!header) return header;
+  const auto bytes = bytes_of_axes(header->element, header->shape);
+  if (!bytes) return tl::unexpected(bytes.error());
+  const std::uint64_t data = file_size - std::min(file_size, header->data_at);
+  if (*bytes != data)
+    return refuse(errc::dataset, "holds {} bytes of data, but its header promises {}", data, *bytes);
   return header;
 }
 

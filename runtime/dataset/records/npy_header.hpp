@@ -1,5 +1,5 @@
 // The header of a .npy file (NumPy's format, versions 1 to 3), parsed strictly: anything unknown is refused.
-// Used by the listing of npy datasets.
+// Used by the listing of npy datasets and by tar datasets.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -31,5 +31,9 @@ inline constexpr std::size_t npy_header_max = 64 * 1024;
 /// with an empty sample; sizes beyond 2^40 bytes a sample; and a file whose length does not match its header.
 /// Reads bool as uint8 and <u2 as uint16 (penstock writes bfloat16 as <u2).
 result<npy_header> parse_npy_header(std::span<const std::byte> start, std::uint64_t file_size);
+
+/// The same for an array that is one sample as a whole: no axis counts samples, a single number is one of no axes,
+/// and no axis may be empty.
+result<npy_header> parse_npy_array(std::span<const std::byte> start, std::uint64_t file_size);
 
 }  // namespace penstock

@@ -78,7 +78,7 @@ result<void> fits(const tar_index& index, const shard_list& shards) {
     const std::string path = shards.folder + "/" + shards.names[i];
     if (::stat(path.c_str(), &facts) != 0)
       return refuse_os(errc::io, errno, fmt::format("the shard '{}' cannot be examined", printable(path)));
-    const std::int64_t modified = std::int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
+    const std::int64_t modified = modified_ns_of(facts);
     if (shard.bytes != static_cast<std::uint64_t>(facts.st_size))
       return refuse(errc::dataset, "is older than '{}', which had {} bytes and has {} now",
                     printable(shard.name), shard.bytes, facts.st_size);
@@ -295,6 +295,25 @@ result<found_index> find_index(const shard_list& shards, const std::string& cach
   auto found = find_or_build(shards, places_of(shards, cache), notices, told);
   if (found) found->notices = std::move(notices);
   return found;
+}
+
+void add_notices_about(const tar_index& index, std::vector<std::string>& notices) {
+  const auto note = [&](bool (*applies)(const indexed_shard&), std::string_view what) {
+    std::uint64_t count = 0;
+    std::string first;
+    for (std::uint64_t i = 0; i < index.shards(); ++i) {
+      if (!applies(index.shard(i))) continue;
+      if (count++ == 0) first = printable(index.shard(i).name);
+    }
+    if (count > 0)
+      notices.push_back(count == 1
+                            ? fmt::format("the shard '{}' {}", first, what)
+                            : fmt::format("the shard '{}' and {} others: each {}", first, count - 1, what));
+  };
+  note([](const indexed_shard& shard) { return !shard.has_end_marker; },
+       "has no end marker: it may have been cut short between two members");
+  note([](const indexed_shard& shard) { return shard.bytes_after_end > 0; },
+       "has data behind its end marker, which is not read: was an archive appended to it?");
 }
 
 }  // namespace penstock

@@ -36,4 +36,7 @@ struct found_index {
 result<found_index> find_index(const shard_list& shards, const std::string& cache,
                                const std::function<void(const index_progress&)>& told = {});
 
+/// Adds a line for shards that may have been cut short or hold a second archive.
+void add_notices_about(const tar_index& index, std::vector<std::string>& notices);
+
 }  // namespace penstock

@@ -83,10 +83,6 @@ class header_reader {
   std::uint64_t last_at_ = 0;
 };
 
-std::int64_t modified_ns_of(const struct ::stat& facts) noexcept {
-  return std::int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
-}
-
 std::string_view compression_by_magic(std::span<const std::byte> start) noexcept {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 5> magics{
       {{"\x1f\x8b", "gzip"},
@@ -147,6 +143,10 @@ result<shard_index> read_shard_file(const std::string& path, std::atomic<std::ui
 }
 
 }  // namespace
+
+std::int64_t modified_ns_of(const struct ::stat& facts) noexcept {
+  return std::int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
+}
 
 void shard_grouping::add(const tar_member& member) {
   if (member.kind == tar_kind::folder) return;

@@ -5,6 +5,8 @@
 #include "runtime/base/result.hpp"
 #include "runtime/dataset/tar/tar_parser.hpp"
 
+#include <sys/stat.h>
+
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -75,6 +77,9 @@ class shard_grouping {
   std::unordered_map<std::string, std::uint32_t, text_hash, std::equal_to<>>
       extension_numbers_;  // by spelling
 };
+
+/// A file's time of modification in nanoseconds since 1970.
+std::int64_t modified_ns_of(const struct ::stat& facts) noexcept;
 
 /// Reads the headers of a shard and groups its members; contents of larger members are skipped. `path` is opened,
 /// `name` is what the index and messages call it. Adds the bytes that it has passed to `progress`. Refuses

@@ -2,6 +2,7 @@
 
 #include "actors/session/sizing.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/dataset/tar/shard_list.hpp"
 #include "runtime/process/process_facts.hpp"
 
 #include <algorithm>
@@ -61,6 +62,7 @@ std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_c
   const std::string& path = loaded.values.dataset.path;
   std::error_code fault;
   if (path.empty() || std::filesystem::exists(path, fault)) return std::nullopt;
+  if (loaded.values.dataset.type == dataset_type::tar && list_shards(path)) return std::nullopt;
   config_file::diagnostic doubt;
   doubt.level = config_file::severity::warning;
   doubt.message = fmt::format("'path' in [dataset]: '{}' {} on this machine", printable(path),

@@ -5,6 +5,7 @@
 #include "runtime/process/process_facts.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
+#include "tools/penstock/dataset/index_display.hpp"
 #include "tools/penstock/dataset/inspection.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/text_table.hpp"
@@ -137,6 +138,7 @@ int look(const inspect_options& o) {
   const auto told = [&](std::uint64_t done, std::uint64_t all) {
     if (shows_progress) say_raw(fmt::format("\r{} of {}{}", done, all, done == all ? "\r\x1b[K" : ""));
   };
+  if (!o.json) index_with_bar(loaded->values);
   const auto found = inspect::look_at(loaded->values, process::usable_cores(), told);
   if (!found) return refuse_with(exit_failed, found.error(), o.json);
   if (o.json) {

@@ -6,6 +6,7 @@
 #include "runtime/dataset/file_reader.hpp"
 #include "runtime/dataset/picture/probe.hpp"
 #include "tools/penstock/dataset/custom_samples.hpp"
+#include "tools/penstock/dataset/tar_inspection.hpp"
 #include "tools/penstock/dataset/value_counter.hpp"
 
 #include <penstock/random.hpp>
@@ -229,6 +230,10 @@ result<inspection> look_at(const config& settings, unsigned threads, const progr
   }
   if (settings.dataset.type == dataset_type::synthetic) {
     if (auto ok = add_values(all, settings, told); !ok) return tl::unexpected(std::move(ok.error()));
+    return all;
+  }
+  if (settings.dataset.type == dataset_type::tar) {
+    if (auto ok = add_tar(all, settings, threads, told); !ok) return tl::unexpected(std::move(ok.error()));
     return all;
   }
   auto list = list_dataset(settings);

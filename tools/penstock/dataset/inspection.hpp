@@ -64,8 +64,8 @@ struct inspection {
   std::uint64_t samples = 0;
   std::uint64_t bytes = 0;
   std::vector<class_facts> classes;  ///< image-folder
-  std::vector<file_facts> files;     ///< npy, raw
-  std::string element;               ///< "float32 [128, 4]": npy, raw, synthetic, custom
+  std::vector<file_facts> files;     ///< npy, raw, tar
+  std::string element;               ///< "float32 [128, 4]": npy, raw, synthetic, custom; tar: of each tensor
   std::optional<spread> file_bytes;
   std::optional<picture_summary> pictures;
   std::optional<value_summary> values;

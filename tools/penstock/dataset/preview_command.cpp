@@ -4,9 +4,11 @@
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "runtime/dataset/listing/index.hpp"
+#include "runtime/dataset/tar/tar_dataset.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
 #include "tools/penstock/dataset/contact_sheet.hpp"
+#include "tools/penstock/dataset/index_display.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/verb_table.hpp"
@@ -108,8 +110,12 @@ rgb_picture picture_of_row(const std::vector<std::byte>& bytes, std::size_t row,
 /// Class names and file names, if the dataset has them.
 class names {
  public:
-  explicit names(int index_fd) {
+  names(dataset_type type, int index_fd) {
     if (index_fd < 0) return;
+    if (type == dataset_type::tar) {
+      if (auto index = tar_index::map(index_fd)) shards_.emplace(std::move(*index));
+      return;
+    }
     if (auto view = index_view::map(index_fd)) view_.emplace(std::move(*view));
   }
   [[nodiscard]] std::string of_class(std::int64_t label) const {
@@ -118,6 +124,7 @@ class names {
     return fmt::format("class {}", label);
   }
   [[nodiscard]] std::optional<std::string> of_sample(std::uint64_t sample) const {
+    if (shards_ && sample < shards_->samples()) return name_of_sample(*shards_, sample);
     if (!view_ || view_->type() != dataset_type::image_folder || sample >= view_->samples())
       return std::nullopt;
     return printable(view_->name(sample));
@@ -125,6 +132,7 @@ class names {
 
  private:
   std::optional<index_view> view_;
+  std::optional<tar_index> shards_;
 };
 
 struct preview {
@@ -215,7 +223,8 @@ result<preview> make_preview(config settings, std::uint64_t batch) {
     Session session(settings, options);
     const auto found = session.next();
     if (!found) return refuse(errc::sample, "batch {} could not be loaded", batch);
-    return preview_of(*found, settings, names(prepared->index.get()), session.status().gpu.name);
+    return preview_of(*found, settings, names(settings.dataset.type, prepared->index.get()),
+                      session.status().gpu.name);
   } catch (const error& e) {
     return tl::unexpected(e.as_failure());
   }
@@ -225,6 +234,7 @@ int preview_batch(const preview_options& o) {
   auto loaded = load(o.source);
   if (!loaded) return tell_rejection(loaded.error(), o.as_json);
   if (!o.as_json) tell_warnings(*loaded);
+  if (!o.as_json) index_with_bar(loaded->values);
   auto made = make_preview(loaded->values, o.batch);
   if (!made)
     return refuse_with(made.error().code == errc::usage ? exit_usage : exit_failed, made.error(), o.as_json);

@@ -9,6 +9,7 @@
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
+#include "tools/penstock/dataset/index_display.hpp"
 #include "tools/penstock/launch/launcher_link.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
@@ -206,6 +207,9 @@ int run(run_options o) {
   if (!joins) return refuse_start(o, settings, exit_config, joins.error());
   if (auto ok = session::check_alone(settings); !*joins && !ok)
     return refuse_start(o, settings, exit_config, ok.error());
+  // Before signals are taken, so that they end it. A rank of a launcher must show that it lives meanwhile: its
+  // session builds the index.
+  if (!*joins && !place && !o.quiet && !o.json) index_with_bar(settings);
   stop_signals signals;
   launcher_link launcher;
   const auto refuse_here = [&](exit_code code, const failure& why) {

@@ -1,0 +1,73 @@
+// The tar dataset: samples whose members lie in WebDataset shards. Runs in a worker; where they lie comes from
+// the index.
+#pragma once
+
+#include "runtime/base/member_choice.hpp"
+#include "runtime/base/result.hpp"
+#include "runtime/dataset/picture/picture.hpp"
+#include "runtime/dataset/tar/shard_reader.hpp"
+#include "runtime/dataset/tar/tar_index.hpp"
+
+#include <penstock/config.hpp>
+#include <penstock/dataset.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+/// Tensors: one for each entry of [dataset.members], in the order of their names. A picture is uint8 [H, W, 3] as
+/// in an image folder; a number int64; an array as its .npy says; everything else uint8 [longest] with lengths.
+/// With pictures, the records crop (int32 [4]) and flip (uint8) follow; the crop of a second picture is NAME_crop.
+/// Pictures of one sample get the same draws: those of equal size get the same box.
+class tar_dataset final : public Dataset {
+ public:
+  /// Refuses (errc::config, errc::dataset, errc::io) entries of members that cannot be read, those of which no sample
+  /// has a member, a largest member beyond 2 GiB, and an array whose first sample cannot be read.
+  static result<std::unique_ptr<tar_dataset>> open(tar_index index, const config& settings);
+
+  dataset_description describe() override { return description_; }
+  /// Throws transient_error for errors that may be temporary (is_transient), penstock::error otherwise; what() names
+  /// the member, not the sample.
+  void load(const sample_request& request, const sample_slot& slot) override;
+  /// "train-000.tar:folder/key".
+  [[nodiscard]] std::string name_of(std::uint64_t index) const override;
+
+ private:
+  struct array_form {
+    dtype element = dtype::uint8;
+    std::vector<std::uint64_t> shape;
+  };
+  struct wanted_tensor {
+    member_choice choice;
+    std::optional<array_form> array;
+    std::size_t crop = 0;  ///< pictures: which tensor gets the box
+  };
+
+  tar_dataset(tar_index index, const config& settings);
+  result<void> prepare(std::vector<member_choice> choices);
+  result<tensor_spec> spec_of(wanted_tensor& wanted);
+  result<tensor_spec> spec_of_array(wanted_tensor& wanted);
+  [[nodiscard]] result<indexed_member> choose(const member_choice& choice) const;
+  result<std::span<const std::span<const std::byte>>> read(std::uint64_t index);
+  void write(const wanted_tensor& wanted, std::size_t tensor, std::span<const std::byte> contents,
+             random_source& random, const sample_slot& slot);
+  void write_picture(const wanted_tensor& wanted, std::size_t tensor, std::span<const std::byte> contents,
+                     random_source& random, const sample_slot& slot);
+
+  tar_index index_;
+  shard_reader shards_;
+  picture_loader pictures_;
+  std::vector<wanted_tensor> wanted_;
+  std::size_t flip_ = 0;  ///< which tensor gets it; 0: there are no pictures
+  dataset_description description_;
+  indexed_sample sample_;                ///< the one being loaded
+  std::vector<indexed_member> members_;  ///< of it, one for each of wanted_
+};
+
+/// "train-000.tar:folder/key".
+std::string name_of_sample(const tar_index& index, std::uint64_t sample);
+
+}  // namespace penstock
