@@ -20,6 +20,11 @@ namespace {
 
 constexpr std::uint32_t samples_max = std::numeric_limits<std::uint32_t>::max() - 1;
 
+/// An entry of the table of keys: the upper half of the hash, and the sample counted from 1.
+std::uint64_t entry_of(std::uint64_t hash, std::uint64_t sample) noexcept {
+  return (hash & 0xffffffff00000000U) | (sample + 1);
+}
+
 indexed_kind kind_in_index(tar_kind kind) noexcept {
   switch (kind) {
     case tar_kind::file: return indexed_kind::file;
@@ -180,12 +185,12 @@ void shard_grouping::grow_table() {
   for (std::size_t i = 0; i < keys_.size(); ++i) {
     std::size_t at = keys_[i].hash & (table_.size() - 1);
     while (table_[at] != 0) at = (at + 1) & (table_.size() - 1);
-    table_[at] = static_cast<std::uint32_t>(i + 1);
+    table_[at] = entry_of(keys_[i].hash, i);
   }
 }
 
 std::uint32_t shard_grouping::sample_of(std::string_view key) {
-  if (!keys_.empty() && !members_.empty()) {
+  if (!members_.empty()) {
     const std::uint32_t last = members_.back().sample;
     if (text_of(keys_[last]) == key) return last;
   }
@@ -193,12 +198,13 @@ std::uint32_t shard_grouping::sample_of(std::string_view key) {
   const std::uint64_t hash = std::hash<std::string_view>{}(key);
   std::size_t at = hash & (table_.size() - 1);
   for (; table_[at] != 0; at = (at + 1) & (table_.size() - 1)) {
-    const found_key& other = keys_[table_[at] - 1];
-    if (other.hash == hash && text_of(other) == key) return table_[at] - 1;
+    const auto sample = static_cast<std::uint32_t>(table_[at]) - 1;
+    // Comparing hashes here saves a visit to the key's memory.
+    if (table_[at] == entry_of(hash, sample) && text_of(keys_[sample]) == key) return sample;
   }
+  table_[at] = entry_of(hash, keys_.size());
   keys_.push_back({hash, pool_.size(), static_cast<std::uint32_t>(key.size())});
   pool_ += key;
-  table_[at] = static_cast<std::uint32_t>(keys_.size());
   return static_cast<std::uint32_t>(keys_.size() - 1);
 }
 

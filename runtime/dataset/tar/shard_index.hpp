@@ -71,7 +71,7 @@ class shard_grouping {
   };
   std::string pool_;
   std::vector<found_key> keys_;       // one per sample
-  std::vector<std::uint32_t> table_;  // open addressing: sample + 1, or 0
+  std::vector<std::uint64_t> table_;  // open addressing: see entry_of in shard_index.cpp; 0: free
   std::vector<found_member> members_;
   std::vector<shard_extension> extensions_;
   std::unordered_map<std::string, std::uint32_t, text_hash, std::equal_to<>>

@@ -62,23 +62,31 @@ std::optional<std::uint64_t> number_of(block_view block, field f) noexcept {
   return value;
 }
 
-/// The sum of all bytes with the checksum's own counted as blanks; `historic`: of signed bytes, as some old
-/// programs wrote it.
-std::int64_t checksum_of(block_view block, bool historic) noexcept {
-  std::uint32_t all = 0;
-  std::uint32_t high = 0;
-  for (const std::byte b : block) {
-    all += std::to_integer<std::uint32_t>(b);
-    high += std::to_integer<std::uint32_t>(b) >> 7U;
+/// The sum of all bytes with the checksum's own counted as blanks. Half of the time that indexing takes, so eight bytes
+/// at a time: each of four sums of 16 bits takes 128 bytes.
+std::int64_t checksum_of(block_view block) noexcept {
+  constexpr std::uint64_t every_other_byte = 0x00ff00ff00ff00ffU;
+  std::uint64_t sums = 0;
+  for (std::size_t at = 0; at < tar_block; at += sizeof sums) {
+    std::uint64_t eight = 0;
+    std::memcpy(&eight, block.data() + at, sizeof eight);
+    sums += (eight & every_other_byte) + (eight >> 8U & every_other_byte);
   }
-  std::uint32_t own = 0;
-  std::uint32_t own_high = 0;
-  for (const std::byte b : block.subspan(checksum_field.at, checksum_field.bytes)) {
-    own += std::to_integer<std::uint32_t>(b);
-    own_high += std::to_integer<std::uint32_t>(b) >> 7U;
-  }
-  const std::int64_t sum = std::int64_t{all} - own + 8 * ' ';
-  return historic ? sum - 256 * (std::int64_t{high} - own_high) : sum;
+  std::int64_t sum = 8 * ' ';
+  for (; sums != 0; sums >>= 16U) sum += static_cast<std::int64_t>(sums & 0xffffU);
+  for (const std::byte own : block.subspan(checksum_field.at, checksum_field.bytes))
+    sum -= std::to_integer<int>(own);
+  return sum;
+}
+
+/// The same of signed bytes, as some old programs wrote it.
+std::int64_t historic_checksum_of(block_view block) noexcept {
+  std::int64_t negative = 0;
+  for (std::size_t i = 0; i < block.size(); ++i)
+    if ((i < checksum_field.at || i >= checksum_field.at + checksum_field.bytes) &&
+        block[i] >= std::byte{0x80})
+      ++negative;
+  return checksum_of(block) - 256 * negative;
 }
 
 bool is_zero(block_view block) noexcept {
@@ -192,9 +200,9 @@ result<std::optional<tar_member>> tar_parser::take_header(std::span<const std::b
     return std::nullopt;
   }
   const auto stated = number_of(block, checksum_field);
-  const std::int64_t sum = checksum_of(block, false);
+  const std::int64_t sum = checksum_of(block);
   if (!stated || (static_cast<std::int64_t>(*stated) != sum &&
-                  static_cast<std::int64_t>(*stated) != checksum_of(block, true))) {
+                  static_cast<std::int64_t>(*stated) != historic_checksum_of(block))) {
     return wrong(
         stated ? fmt::format("the header says that its checksum is {}, but its bytes add up to {}: damaged, "
                              "or not the header of a tar member",
