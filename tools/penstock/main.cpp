@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   add_quarantine_commands(verbs);
   add_chaos_command(verbs);
   add_config_commands(verbs);
+  add_pack_command(verbs);
   add_preview_command(verbs);
   add_bench_command(verbs);
   add_doctor_command(verbs);

@@ -1,0 +1,60 @@
+// What `penstock pack` has written so far: pack.json beside the shards. From it an interrupted run continues after the
+// last complete shard, and it is the report. Pure but for reading and writing the file.
+#pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::pack {
+
+/// Everything that decides the bytes of the shards.
+struct pack_settings {
+  std::string fingerprint;  ///< of the image folder's list of files
+  std::uint64_t shard_size = 0;
+  std::uint32_t resize = 0;   ///< pixels of the shorter side; 0: as it is
+  std::uint32_t quality = 0;  ///< of JPEG; 0: files are copied
+  bool operator==(const pack_settings&) const = default;
+};
+
+struct packed_shard {
+  std::string name;
+  std::uint64_t samples = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct unpacked_sample {
+  std::uint64_t sample = 0;  ///< its index in the image folder
+  std::string path;          ///< relative to it
+  std::string reason;
+};
+
+struct pack_state {
+  pack_settings settings;
+  std::string folder;
+  std::uint64_t samples_all = 0;  ///< in the image folder
+  std::uint64_t next_sample = 0;  ///< those before it are in a complete shard, or failed
+  std::vector<packed_shard> shards;
+  std::vector<unpacked_sample> failed;
+  [[nodiscard]] bool complete() const noexcept { return next_sample == samples_all; }
+};
+
+/// "shard-000012.tar"
+std::string shard_name(std::size_t number);
+
+/// The object that is kept and that --json prints, "penstock.pack/1".
+nlohmann::ordered_json as_json(const pack_state& state);
+
+/// The state in this folder; none if it holds neither a state nor shards. Refuses (errc::usage) a folder with shards
+/// but without a state, one of other settings, and one whose shards are missing or have another size.
+result<std::optional<pack_state>> read_state(const std::string& folder, const pack_settings& settings);
+
+/// Replaces the state in this folder.
+result<void> write_state(const std::string& folder, const pack_state& state);
+
+}  // namespace penstock::pack

@@ -1,0 +1,45 @@
+// One picture of an image folder as members of a shard. Used by the threads of `penstock pack`.
+#pragma once
+
+#include "runtime/base/result.hpp"
+#include "runtime/dataset/file_reader.hpp"
+#include "runtime/dataset/picture/picture.hpp"
+#include "tools/penstock/pack/pack_state.hpp"
+
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+namespace penstock::pack {
+
+struct packed_picture {
+  std::string extension;  ///< "jpg", "jpeg" or "png"
+  std::string contents;
+};
+
+/// Reads pictures of one folder, and reduces and encodes them again if the settings say so. One thread each.
+class picture_packer {
+ public:
+  picture_packer(std::string folder, const pack_settings& settings);
+
+  /// Refuses what cannot be read, and, where it is encoded again, what cannot be decoded.
+  result<packed_picture> pack(std::string_view name);
+
+ private:
+  std::string folder_;
+  pack_settings settings_;
+  file_reader reader_;
+  picture_loader pictures_;
+};
+
+/// Keys of one shard: the picture's path without its extension, with '_' for dots in its last part, and a number
+/// behind it if another picture has that key.
+class shard_keys {
+ public:
+  std::string key_for(std::string_view path);
+
+ private:
+  std::unordered_set<std::string> taken_;
+};
+
+}  // namespace penstock::pack
