@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <iterator>
 #include <map>
+#include <utility>
 
 namespace penstock::telemetry {
 namespace {
@@ -36,6 +38,12 @@ class page {
   template <class Number>
   void value(std::string_view label, std::string_view of, Number number) {
     fmt::format_to(std::back_inserter(text_), "{}{{{}=\"{}\"}} {}\n", name_, label, escaped(of), number);
+  }
+  void labelled(std::initializer_list<std::pair<std::string_view, std::string>> labels, int number) {
+    std::string all;
+    for (const auto& [label, of] : labels)
+      all += fmt::format("{}{}=\"{}\"", all.empty() ? "" : ",", label, escaped(of));
+    fmt::format_to(std::back_inserter(text_), "{}{{{}}} {}\n", name_, all, number);
   }
   template <class Number>
   void counter(std::string_view name, std::string_view help, Number number) {
@@ -70,6 +78,16 @@ void add_stall(page& p, const session_status& s) {
           "Time without progress, by what is waited for; 0 until 5 s, and while no progress is due.");
   for (const std::string_view kind : stall_kinds)
     p.value("waits_for", kind, s.stalled && s.stalled->kind == kind ? s.stalled->seconds : 0.0);
+  p.begin("penstock_stall_info", "gauge", "1 while the stream is stalled; the labels say by which worker and sample.");
+  if (!s.stalled) return;
+  std::string sample;
+  for (const worker_status& w : s.workers) {
+    if (w.id == s.stalled->worker) sample = w.current_sample.value_or("");
+  }
+  p.labelled({{"waits_for", s.stalled->kind},
+              {"worker", s.stalled->worker ? std::to_string(*s.stalled->worker) : ""},
+              {"sample", sample}},
+             1);
 }
 
 void add_workers(page& p, const metrics_facts& f) {

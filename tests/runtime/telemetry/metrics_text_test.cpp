@@ -29,6 +29,20 @@ TEST_CASE("a stall is a gauge of its seconds by what is waited for, of a session
   CHECK(has_line(page, R"(penstock_stalled_seconds{waits_for="gpu"} 0)"));
 }
 
+TEST_CASE("while the stream is stalled a series names the worker and its sample, and otherwise there is none") {
+  telemetry::metrics_facts facts;
+  facts.stages.resize(stage_spans().size());
+  facts.status.workers.resize(2);
+  facts.status.workers[1].id = 1;
+  facts.status.workers[1].current_sample = "cats/\"tom\".jpg";
+  CHECK(metrics_text(facts, "1").find("penstock_stall_info{") == std::string::npos);
+  facts.status.stalled = stall_report{"sample", "waiting for worker/1", 8.5, 1};
+  CHECK(has_line(metrics_text(facts, "1"),
+                 R"(penstock_stall_info{waits_for="sample",worker="1",sample="cats/\"tom\".jpg"} 1)"));
+  facts.status.stalled = stall_report{"gpu", "waiting for the GPU owner", 8.5, {}};
+  CHECK(has_line(metrics_text(facts, "1"), R"(penstock_stall_info{waits_for="gpu",worker="",sample=""} 1)"));
+}
+
 TEST_CASE("the sacrificial worker is no stopped worker while it is not needed") {
   telemetry::metrics_facts facts;
   facts.stages.resize(stage_spans().size());
