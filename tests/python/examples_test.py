@@ -12,6 +12,7 @@ import socket
 from package import *
 
 EXAMPLES = os.path.join(TOP, "examples")
+PATIENCE = 500  # seconds: importing these libraries takes that long on a machine that is busy with other things
 
 
 class TrainingExample(PackageTest):
@@ -35,7 +36,7 @@ class TrainingExample(PackageTest):
 
     def said(self, process, expect=0):
         """The lines of a program that ends by itself."""
-        out, _ = process.communicate(timeout=500)
+        out, _ = process.communicate(timeout=PATIENCE)
         self.log.seek(0)
         self.errors = self.log.read()
         self.assertEqual(process.returncode, expect, out + self.errors)
@@ -124,7 +125,7 @@ class ExamplesTest(TrainingExample):
             config = transformers.BertConfig(vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
                                              intermediate_size=16, num_labels=2)
             transformers.BertForSequenceClassification(config).save_pretrained("small")
-            """)
+            """, timeout=PATIENCE)
         arguments = ("--data", "reviews.jsonl", "--model", "small", "--epochs", 4, "--batch-size", 8, "--workers", 1, "--learning-rate", 0.01)
         whole = self.said(self.example("15_finetune_accelerate.py", *arguments))
         self.assertRegex(whole[-1], r"epoch 3: loss 0\.\d+, accuracy 100\.0 %")
@@ -153,7 +154,7 @@ class ExamplesTest(TrainingExample):
                     for path in sorted(glob.glob("photos/*/*.jpg"))[shard::2]:
                         with open(path, "rb") as file:
                             writer.write({"__key__": path.split("/")[2][:-4], "jpg": file.read(), "cls": int(path.split("/")[1][-1])})
-            """)
+            """, timeout=PATIENCE)
         arguments = ("shard-{000000..000001}.tar", "--classes", 2, "--size", 32, "--batch-size", 2, "--workers", 2, "--epochs", 3)
         whole = self.said(self.example("17_webdataset.py", *arguments))
         self.assertEqual([line.split(", loss")[0] for line in whole], ["rank 0, epoch %d: 16 pictures" % n for n in range(3)])
