@@ -2,6 +2,7 @@
 
 #include "actors/supervisor/death_record.hpp"
 #include "runtime/base/counted.hpp"
+#include "runtime/base/sample_name.hpp"
 #include "runtime/base/units.hpp"
 
 #include <fmt/core.h>
@@ -11,10 +12,6 @@
 
 namespace penstock::host {
 namespace {
-
-std::string sample_text(std::uint64_t sample, const std::string& name) {
-  return name.empty() ? fmt::format("sample {}", sample) : fmt::format("sample {} ({})", sample, name);
-}
 
 event event_of_lost(event_kind kind, const scheduler::lost_sample& lost, std::string text) {
   event e = event_of(kind, std::move(text));
@@ -94,7 +91,7 @@ event event_of(const owner_death_report& d) {
 
 event event_of_failed(const scheduler::lost_sample& lost) {
   return event_of_lost(event_kind::sample_failed, lost,
-                       fmt::format("{} failed: {}", sample_text(lost.sample, lost.name), lost.reason));
+                       fmt::format("{} failed: {}", sample_for_people(lost.sample, lost.name), lost.reason));
 }
 
 event event_of_quarantined(const scheduler::lost_sample& lost) {
@@ -102,7 +99,7 @@ event event_of_quarantined(const scheduler::lost_sample& lost) {
   for (const std::string& cause : lost.causes) causes += (causes.empty() ? "" : ", ") + cause;
   return event_of_lost(
       event_kind::sample_quarantined, lost,
-      fmt::format("{} is quarantined: it killed {} ({})", sample_text(lost.sample, lost.name),
+      fmt::format("{} is quarantined: it killed {} ({})", sample_for_people(lost.sample, lost.name),
                   counted(lost.attempts, "worker"), causes));
 }
 

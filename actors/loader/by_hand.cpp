@@ -2,6 +2,7 @@
 
 #include "runtime/base/counted.hpp"
 #include "runtime/base/layout.hpp"
+#include "runtime/base/sample_name.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/thrown.hpp"
 #include "runtime/config/load.hpp"
@@ -144,7 +145,7 @@ class sample_loader {
       return false;
     }
     // Print it before loading: a crash must not lose the name.
-    fmt::print("sample {} '{}', epoch {}\n", index, printable(name), epoch);
+    fmt::print("{}, epoch {}\n", sample_for_people(index, printable(name)), epoch);
     std::fflush(stdout);
     std::vector<std::vector<std::byte>> memory;
     std::vector<std::span<std::byte>> tensors;
@@ -251,7 +252,7 @@ int run(const dataset_factory& make, const by_hand_request& request, const std::
   std::unique_ptr<Dataset> dataset;
   try {
     dataset = make(*settings);
-    if (!dataset) throw error({errc::dataset, "the worker program made no dataset", 0});
+    if (!dataset) throw error({errc::dataset, "the worker program's factory returned no dataset", 0});
   } catch (...) {
     complain(program, fmt::format("opening the dataset: {}", thrown()));
     return exit_codes::configuration;
@@ -300,7 +301,7 @@ By hand it loads samples in this very process, for a debugger, a sanitizer or a 
 For each sample: its name, each tensor's dtype, shape and digest, and values where they are few.
 A sample has the same bytes as in a session, before collate(), which is not called.
 
-  --config FILE      the actor config file
+  --config FILE      the config file
   --load LIST        sample indices and ranges, counted from 0
   --setup-only       load nothing
   --epoch N          as in epoch N, counted from 0 (default: 0)

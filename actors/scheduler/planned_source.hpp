@@ -3,16 +3,16 @@
 #pragma once
 
 #include "actors/protocol/local/scheduler_messages.hpp"
+#include "runtime/base/sample_name.hpp"
 #include "runtime/dataset/order/plan.hpp"
 #include "runtime/schedule/ledger.hpp"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace penstock::scheduler {
@@ -37,8 +37,7 @@ class planned_source final : public schedule::batch_source {
   }
   [[nodiscard]] std::string describe(std::uint64_t sample) const override {
     const auto name = names_.find(sample);
-    return name == names_.end() ? fmt::format("sample {}", sample)
-                                : fmt::format("sample {} ({})", sample, name->second);
+    return sample_for_people(sample, name == names_.end() ? std::string_view() : name->second);
   }
   void name(std::uint64_t sample, std::string name) { names_[sample] = std::move(name); }
   /// Without reason, attempts and causes.

@@ -1,4 +1,6 @@
 // The parts of penstock::Dataset that need not be overridden.
+#include "runtime/base/sample_name.hpp"
+
 #include <penstock/dataset.hpp>
 #include <penstock/error.hpp>
 
@@ -36,7 +38,7 @@ void sample_slot::set_length(std::size_t tensor, std::uint64_t entries) const {
 }
 
 std::string Dataset::name_of(std::uint64_t index) const {
-  return fmt::format("sample {}", index);
+  return default_sample_name(index);
 }
 
 transient_error::~transient_error() = default;

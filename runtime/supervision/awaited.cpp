@@ -1,6 +1,7 @@
 #include "runtime/supervision/awaited.hpp"
 
 #include "runtime/base/counted.hpp"
+#include "runtime/base/sample_name.hpp"
 #include "runtime/base/units.hpp"
 
 #include <fmt/core.h>
@@ -75,7 +76,7 @@ bool is_over(const session_status& s) {
 /// The sample it is loading: "sample 'tom.jpg' for 7.2 s (running)".
 std::string sample_of(const progress_facts& f, const worker_status& w) {
   const auto where = f.standing.find(w.id);
-  return fmt::format("sample '{}' for {}{}", w.current_sample.value_or(""),
+  return fmt::format("{} for {}{}", sample_for_people(w.current_sample.value_or("")),
                      in_words(w.current_sample_seconds.value_or(0)),
                      where == f.standing.end() || where->second.empty() ? ""
                      : where->second == "running"                       ? " (it computes)"

@@ -52,7 +52,7 @@ class WorkerByHand(PenstockTest):
                 crops[int(index)] = [int(x) for x in crop]
         code, text, err = self.worker("penstock-worker", "--config", config, "--load", "0-2,5")
         self.assertEqual(code, 0, err)
-        found = re.findall(r"sample (\d+) '([^']*)', epoch 0\n.*?crop +int32 \[4\]  digest [0-9a-f]{16}  = ([0-9, ]+)", text, re.S)
+        found = re.findall(r"sample (\d+) \(([^)]*)\), epoch 0\n.*?crop +int32 \[4\]  digest [0-9a-f]{16}  = ([0-9, ]+)", text, re.S)
         self.assertEqual([int(index) for index, _, _ in found], [0, 1, 2, 5])
         for index, name, crop in found:
             self.assertEqual([int(x) for x in crop.split(",")], crops[int(index)])
@@ -66,15 +66,15 @@ class WorkerByHand(PenstockTest):
         code, out, err = self.worker("odd-worker", "--config", self.odd('throw = "13"'), "--load", "12-14")
         self.assertEqual(code, 1, err)
         self.assertIn("dataset 'odd': 60 samples, fingerprint 'odd/1'\n  tokens  uint16 [10, 2]\n  number  int64 []\n", out)
-        self.assertIn("sample 13 'page-13', epoch 0\n  failed: page is torn\n", out)
-        self.assertRegex(out, r"sample 14 'page-14', epoch 0\n  tokens  uint16 \[10, 2\]  digest [0-9a-f]{16}\n"
+        self.assertIn("sample 13 (page-13), epoch 0\n  failed: page is torn\n", out)
+        self.assertRegex(out, r"sample 14 \(page-14\), epoch 0\n  tokens  uint16 \[10, 2\]  digest [0-9a-f]{16}\n"
                               r"  number  int64 \[\]  digest [0-9a-f]{16}  = 14\n  loaded in [0-9.]+ ms\n")
         self.assertIn("odd-worker: 1 sample failed", err)
 
     def test_a_crash_leaves_the_name_of_its_sample_behind(self):
         code, out, _ = self.worker("odd-worker", "--config", self.odd('segv = "13"'), "--load", 13)
         self.assertEqual(code, -11)
-        self.assertEqual(out.splitlines()[-1], "sample 13 'page-13', epoch 0")
+        self.assertEqual(out.splitlines()[-1], "sample 13 (page-13), epoch 0")
 
     def test_setup_alone_loads_nothing(self):
         code, out, _ = self.worker("odd-worker", "--config", self.odd('segv = "0"'), "--setup-only")

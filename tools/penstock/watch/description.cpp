@@ -1,6 +1,7 @@
 #include "tools/penstock/watch/description.hpp"
 
 #include "runtime/base/counted.hpp"
+#include "runtime/base/sample_name.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
@@ -81,8 +82,9 @@ void add_death(fields& f, const json& d) {
     f.add("  blamed on", fmt::format("job {} ({}), attempt {}", text_of(d.at("job")), text_of(d.at("work")),
                                      text_of(d.at("attempt"))));
   } else if (!d.at("sample").is_null()) {
-    f.add("  blamed on", fmt::format("sample {} ({}), attempt {}", text_of(d.at("sample")),
-                                     text_of(d.at("path")), text_of(d.at("attempt"))));
+    const std::string name = d.at("path").is_null() ? std::string() : text_of(d.at("path"));
+    f.add("  blamed on",
+          fmt::format("{}, attempt {}", sample_for_people(d.at("sample"), name), text_of(d.at("attempt"))));
   }
   f.add("  while", text_of(d.at("phase")));
   f.quote("  last output", text_of(d.at("last_output")));
