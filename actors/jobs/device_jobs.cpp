@@ -119,7 +119,7 @@ std::vector<device_outcome> device_jobs::failed(const failure& why) {
 std::optional<device_outcome> device_jobs::cancel(std::uint64_t job) {
   const auto found = jobs_.find(job);
   if (found == jobs_.end()) return std::nullopt;
-  const std::string text = "it was ended while its result was at the device";
+  const std::string text = "it was cancelled while its result was on the device";
   switch (queue_.cancel(job)) {
     case schedule::device_queue::cancelling::gone: {
       job_at_device here = std::move(found->second);

@@ -67,7 +67,7 @@ struct carry_out {
     if (to_device && ended) {
       s.book->result_gone(end.at->lease);
       const job_failure cancelled{
-          job_status::cancelled, {}, "it was ended before its result reached the device", {}, {},
+          job_status::cancelled, {}, "it was cancelled before its result reached the device", {}, {},
           end.attempts};
       return end_at_device(s, {record, end.attempts, cancelled});
     }
@@ -218,7 +218,7 @@ void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job
   if (record->rules().stays_there) s.stay_there.erase(record->number());
   s.around.meter->ended(record->argument().size());
   if (why.attempts > 0) why.ran = record->ran_for(std::chrono::steady_clock::now());
-  s.around.news->job_failed(record->number(), record->function(), why);
+  s.around.news->job_failed(record->number(), record->work(), why);
   s.ended.push_back([record, why = std::move(why)]() mutable { record->fail(std::move(why)); });
 }
 

@@ -74,6 +74,10 @@ class job_record : public std::enable_shared_from_this<job_record> {
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] const std::string& function() const noexcept { return function_; }
+  /// What the job was doing when it last killed a worker, as it described it itself; otherwise its function.
+  /// Only for the scheduler.
+  [[nodiscard]] const std::string& work() const noexcept { return work_.empty() ? function_ : work_; }
+  void note_work(std::string work) noexcept { work_ = std::move(work); }
   [[nodiscard]] const job_rules& rules() const noexcept { return rules_; }
   /// Only for the scheduler, and only until the job has ended.
   [[nodiscard]] std::span<const std::byte> argument() const noexcept { return argument_.bytes(); }
@@ -121,6 +125,7 @@ class job_record : public std::enable_shared_from_this<job_record> {
 
   const std::uint64_t number_;
   const std::string function_;
+  std::string work_;
   Argument argument_;
   const job_rules rules_;
   const std::weak_ptr<job_control> control_;

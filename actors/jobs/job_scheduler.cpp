@@ -73,19 +73,22 @@ void forget(scheduler_state& s, worker_ref who) {
 }
 
 std::optional<schedule::blame> settle(scheduler_state& s, worker_ref who, bool blames,
-                                      const std::string& cause, steady_time now) {
+                                      const std::string& cause, const std::string& work, steady_time now) {
   const auto blamed = s.book->worker_died(who, last_readings(s, who), cause, blames, now);
   if (!blamed) return std::nullopt;
   ++s.tally.retried;
-  if (const auto job = s.jobs.find(blamed->job); job != s.jobs.end())
+  if (const auto job = s.jobs.find(blamed->job); job != s.jobs.end()) {
     ++s.by_function[job->second.function].retried;
+    job->second.record->note_work(work);
+  }
   return schedule::blame{blamed->job, blamed->job, blamed->attempt, blamed->alone};
 }
 
 void decide_blame(self_pointer self, const scheduler::worker_ended& ended) {
   scheduler_state& s = self->state;
   scheduler::blame_decision decision{ended.who, std::nullopt, 0, 0};
-  decision.blamed = settle(s, ended.who, ended.mark.has_value(), ended.cause, self->clock().now());
+  decision.blamed =
+      settle(s, ended.who, ended.mark.has_value(), ended.cause, ended.sample_name, self->clock().now());
   act(self);  // takes the dead worker's results from its parcels while the socket is open
   forget(s, ended.who);
   s.parcels->forget(ended.who);
@@ -93,7 +96,7 @@ void decide_blame(self_pointer self, const scheduler::worker_ended& ended) {
 }
 
 void write_off(self_pointer self, const scheduler::worker_written_off& lost) {
-  settle(self->state, lost.who, lost.mark.has_value(), lost.cause, self->clock().now());
+  settle(self->state, lost.who, lost.mark.has_value(), lost.cause, lost.sample_name, self->clock().now());
   act(self);
   forget(self->state, lost.who);
 }

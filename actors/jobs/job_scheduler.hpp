@@ -61,7 +61,7 @@ class job_news {
   /// The callers of `jobs` ended jobs have been notified.
   virtual void callers_notified(std::uint64_t jobs) = 0;
   /// Only for failures worth an event: poisoned, timed_out, worker_lost.
-  virtual void job_failed(std::uint64_t job, const std::string& function, const job_failure& why) = 0;
+  virtual void job_failed(std::uint64_t job, const std::string& work, const job_failure& why) = 0;
   virtual void counted(std::uint64_t running, std::uint64_t stale_dropped) = 0;
   /// Jobs on the device wait for callers. Called once per wait.
   virtual void waits_for_callers(const std::string& what) = 0;

@@ -23,15 +23,15 @@ job_status status_of(schedule::job_end how) {
 std::string text_of(const schedule::settle_job& end, const job_record& job) {
   switch (end.how) {
     case schedule::job_end::poisoned:
-      return fmt::format("{} killed {} and is not tried again", job.function(),
+      return fmt::format("{} killed {} and is not tried again", job.work(),
                          counted(end.causes.size(), "worker"));
     case schedule::job_end::timed_out:
-      return fmt::format("{} took longer than its time-out of {}", job.function(),
+      return fmt::format("{} took longer than its time-out of {}", job.work(),
                          duration_for_people(job.rules().limit));
     case schedule::job_end::cancelled:
-      return end.attempts > 0 ? "it was ended while it ran" : "it was cancelled before it began";
+      return end.attempts > 0 ? "it was cancelled while it ran" : "it was cancelled before it began";
     case schedule::job_end::worker_lost:
-      return fmt::format("its worker died while it ran, and {} is not idempotent", job.function());
+      return fmt::format("its worker died while it ran, and {} is not idempotent", job.work());
     default: return {};
   }
 }

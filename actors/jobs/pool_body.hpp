@@ -72,7 +72,7 @@ class Pool::body final : public host::run,
   void jobs_ended(const tally& some, std::span<const function_counts> functions) override;
   void functions_named(const std::vector<std::string>& names) override;
   void callers_notified(std::uint64_t jobs) override;
-  void job_failed(std::uint64_t job, const std::string& function, const job_failure& why) override;
+  void job_failed(std::uint64_t job, const std::string& work, const job_failure& why) override;
   void counted(std::uint64_t running, std::uint64_t stale_dropped) override;
   void waits_for_callers(const std::string& what) override;
 

@@ -62,8 +62,8 @@ result<void> Pool::body::spawn_actors(engine& e) {
   if (e.device) scheduling.buffers = e.device->buffers();
   e.scheduler = jobs::spawn_job_scheduler(*e.system, std::move(scheduling));
 
-  auto program = host::program_of_workers(
-      settings_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(), -1});
+  auto program =
+      host::program_of_workers(settings_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(), -1});
   program.parcels = true;
   e.processes = std::make_shared<supervisor::worker_processes>(*e.io, std::move(program));
   auto rules = host::supervisor_settings_of(settings_, workers_);
@@ -120,11 +120,11 @@ void Pool::body::callers_notified(std::uint64_t jobs) {
   counts_.count_notified(jobs);
 }
 
-void Pool::body::job_failed(std::uint64_t job, const std::string& function, const job_failure& why) {
+void Pool::body::job_failed(std::uint64_t job, const std::string& work, const job_failure& why) {
   if (why.status == job_status::exception || why.status == job_status::cancelled) return;
   if (why.status == job_status::poisoned && poisoned_++ < poisoned_jobs_kept)
-    board_.sample_quarantined({0, 0, job, function, why.text, why.attempts, why.causes});
-  const std::string text = fmt::format("job {} ({}): {}{}{}", job, function, name_of(why.status),
+    board_.sample_quarantined({0, 0, job, work, why.text, why.attempts, why.causes});
+  const std::string text = fmt::format("job {} ({}): {}{}{}", job, work, name_of(why.status),
                                        why.text.empty() ? "" : ": ", why.text);
   log::warn("jobs", "{}", text);
   tell(host::event_of(event_kind::job_failed, text));

@@ -167,7 +167,7 @@ void drain(scheduler_state& s, const worker_drains& order) {
 void note_name(scheduler_state& s, worker_ref who, const std::optional<schedule::flight_mark>& mark,
                const std::string& name) {
   if (!mark || name.empty()) return;
-  if (const auto sample = s.ledger->resolve(who, *mark)) s.source->name(sample->sample, printable(name));
+  if (const auto sample = s.ledger->resolve(who, *mark)) s.source->name(sample->sample, name);
 }
 
 void forget(scheduler_state& s, worker_ref who) {

@@ -1,5 +1,6 @@
 #include "actors/supervisor/death_record.hpp"
 
+#include "runtime/base/sample_name.hpp"
 #include "runtime/base/text.hpp"
 
 #include <fmt/core.h>
@@ -8,13 +9,17 @@ namespace penstock::supervisor {
 namespace {
 
 /// A pool's workers name their current work like "thumbnail (job 17)".
-std::optional<std::string> work_in_hand(std::string_view name) {
+std::string_view without_number(std::string_view name) {
   const std::size_t end = name.rfind(" (job ");
-  if (end == std::string_view::npos || end == 0) return std::nullopt;
-  return printable(name.substr(0, end));
+  return end == std::string_view::npos ? std::string_view() : name.substr(0, end);
 }
 
 }  // namespace
+
+std::string work_in_hand(const worker_facts& w, blamed_work kind) {
+  const std::string_view name = w.last_flight.sample_name;
+  return printable(kind == blamed_work::jobs ? without_number(name) : name);
+}
 
 std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w) {
   const arena::flight_state& at = w.last_flight.state;
@@ -35,13 +40,13 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
   if (decision.blamed && kind == blamed_work::jobs) {
     r.job = decision.blamed->sample;
     r.attempt = decision.blamed->attempt;
-    r.work = work_in_hand(w.last_flight.sample_name);
+    if (std::string work = work_in_hand(w, kind); !work.empty()) r.work = std::move(work);
   } else if (decision.blamed) {
     r.sample = decision.blamed->sample;
     r.attempt = decision.blamed->attempt;
     r.epoch = decision.epoch;
     r.sequence = decision.sequence;
-    if (!w.last_flight.sample_name.empty()) r.path = printable(w.last_flight.sample_name);
+    if (std::string path = work_in_hand(w, kind); !path.empty()) r.path = std::move(path);
   }
   r.phase = std::string(arena::name_of(w.last_flight.state.at));
   r.lived_seconds = std::chrono::duration<double>(now - w.started).count();
@@ -62,10 +67,9 @@ std::string end_text(death_cause cause, const std::optional<std::string>& signal
 }
 
 std::string blame_text(const death_report& d) {
-  const std::optional<std::string>& name = d.job ? d.work : d.path;
-  const std::string in_brackets = name ? fmt::format(" ({})", *name) : "";
-  if (d.job) return fmt::format(", while running job {}{}", *d.job, in_brackets);
-  return d.sample ? fmt::format(", while loading sample {}{}", *d.sample, in_brackets) : "";
+  if (d.job)
+    return fmt::format(", while running job {}{}", *d.job, d.work ? fmt::format(" ({})", *d.work) : "");
+  return d.sample ? ", while loading " + sample_for_people(*d.sample, d.path.value_or("")) : "";
 }
 
 }  // namespace penstock::supervisor

@@ -34,6 +34,10 @@ std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w);
 /// What a death is blamed on: samples, or the jobs of a pool.
 enum class blamed_work : std::uint8_t { samples, jobs };
 
+/// The name of the sample, or the work as the job described it, from the last reading of the worker's flight
+/// recorder; printable. Empty if it had none.
+[[nodiscard]] std::string work_in_hand(const worker_facts& w, blamed_work kind);
+
 /// Call once the worker has exited and the scheduler has decided what to blame.
 death_report as_report(const worker_facts& w, const supervision::termination& ending,
                        const scheduler::blame_decision& decision, blamed_work kind, steady_time now);

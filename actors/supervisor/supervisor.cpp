@@ -46,6 +46,10 @@ steady_time now_of(self_pointer self) {
   return self->clock().now();
 }
 
+blamed_work kind_of_work(const supervisor_state& s) {
+  return s.around.settings.pool ? blamed_work::jobs : blamed_work::samples;
+}
+
 // ---- commands ---------------------------------------------------------------------------------------------
 
 struct carry_out {
@@ -98,13 +102,13 @@ struct carry_out {
     w.last_flight = s.around.flights->read(lost.who.worker);
     self->send(s.others.leases,
                scheduler::worker_written_off{lost.who, lost.blames_sample ? sample_in_hand(w) : std::nullopt,
-                                             w.last_flight.sample_name, "unkillable"});
+                                             work_in_hand(w, kind_of_work(s)), "unkillable"});
   }
   void operator()(const supervision::decide_blame& end) {
     const worker_facts& w = s.records.at(end.who);
     self->send(s.others.leases,
                scheduler::worker_ended{end.who, end.blames_sample ? sample_in_hand(w) : std::nullopt,
-                                       w.last_flight.sample_name, end.cause});
+                                       work_in_hand(w, kind_of_work(s)), end.cause});
   }
   void operator()(const supervision::memory_exceeded& grown) {
     log::warn("supervisor",
@@ -206,8 +210,7 @@ void settle_death_of(supervisor_state& s, const scheduler::blame_decision& decis
   const worker_facts* w = s.records.find(decision.who);
   const supervision::termination* ending = s.workers->ending_of(decision.who);
   if (w == nullptr || ending == nullptr || !w->ended) return;
-  const death_report report = as_report(
-      *w, *ending, decision, s.around.settings.pool ? blamed_work::jobs : blamed_work::samples, now);
+  const death_report report = as_report(*w, *ending, decision, kind_of_work(s), now);
   const std::uint64_t samples = w->last_flight.samples_done;
   const auto news =
       s.workers->blame_decided(decision.who, now, decision.blamed.has_value(), samples, w->last_lines);

@@ -247,8 +247,11 @@ def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
     assert marks is not None
     job = call.job
     marks.write(job, Marks.PLACE_OF_SETUP)
+    if (batch.order, batch.shard) not in _stages:
+        call.describe("dataset setup")
     try:
         stage = _stage_of(batch, call.worker)
+        call.describe(_name_of_batch(batch, stage.order.given.iterable))
         if stage.failed is not None:
             failed, stage.failed = stage.failed, None
             return _give(call, stage, Loaded(failed))
@@ -263,8 +266,8 @@ def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
             loaded = loaded._replace(state=stage.shard.behind)
         _give(call, stage, loaded)
     except _tensors.PartOutsideRangeError as broken:
-        made_of = f"batch {batch.first} of shard {batch.shard}" if stage.order.given.iterable else f"the batch of the samples {batch.index}"
-        raise RuntimeError(f"{made_of} cannot be delivered: {broken}") from broken
+        name = _name_of_batch(batch, True) if stage.order.given.iterable else f"the batch of the samples {batch.index}"
+        raise RuntimeError(f"{name} cannot be delivered: {broken}") from broken
     except MemoryError:
         _leave(OUT_OF_MEMORY)
     except SystemExit as left:
@@ -272,6 +275,10 @@ def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
     finally:
         _room.room, _room.open = None, False
         _seeds.SampleSeeds.over()
+
+
+def _name_of_batch(batch: Batch, iterable: bool) -> str:
+    return f"batch {batch.first} of shard {batch.shard}" if iterable else f"batch at position {batch.first} of epoch {batch.epoch}"
 
 
 def _stage_of(batch: Batch, worker: int) -> _Stage:

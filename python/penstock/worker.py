@@ -135,6 +135,7 @@ def _run(call: "_worker.Call") -> Optional[tuple[bytes, bytes, bytes]]:
 
             _loading.load(call, *positional)
             return None
+        call.describe(_name_of_function(positional[0] if function is call_with_each else function))
         try:
             call.give(_parts.pickled_result(function(*positional, **named)))
         finally:
@@ -175,6 +176,14 @@ def _shown(raised: BaseException) -> str:
         half = LONGEST_TRACEBACK // 2
         told = f"{told[:half]}\n[{len(told) - 2 * half} characters left out]\n{told[-half:]}"
     return told
+
+
+def _name_of_function(function: Any) -> str:
+    """For messages."""
+    while hasattr(function, "func") and hasattr(function, "keywords"):  # functools.partial, which is not loaded here
+        function = function.func
+    name = getattr(function, "__qualname__", None)
+    return name if isinstance(name, str) else type(function).__qualname__
 
 
 def _name_of(kind: type) -> str:

@@ -489,7 +489,7 @@ TEST_CASE(
   CHECK(!running.done());
   CHECK(running.cancel());
   CHECK(status_of(running) == job_status::cancelled);
-  CHECK(running.why()->text == "it was ended while it ran");
+  CHECK(running.why()->text == "it was cancelled while it ran");
   CHECK(after.get().text() == "4");
   CHECK(!after.cancel());
   CHECK(!waiting.cancel());
