@@ -58,6 +58,7 @@ struct record_keeper::work {
   json seen = json::object();  // the lines of output taken so far
   clock::time_point status_due{};
   std::string last_status;
+  std::string last_quarantine;
 
   // Used by the thread only.
   std::optional<control::session_record> record;
@@ -102,7 +103,13 @@ struct record_keeper::work {
     seen = page.at("seen");
   }
 
-  [[nodiscard]] std::string status_now() const { return line_of("status", ask({{"verb", "status"}})); }
+  [[nodiscard]] json status_now() const { return ask({{"verb", "status"}}); }
+
+  /// Empty until something is quarantined: the session makes the list from its whole report.
+  [[nodiscard]] std::string quarantine_line(const json& status) const {
+    const bool any = status.is_object() && status.value("quarantined", std::uint64_t{0}) > 0;
+    return any ? line_of("quarantine", ask({{"verb", "quarantine"}})) : std::string();
+  }
 
   /// The news since the previous call. Repeats a status only if it has changed, and less often if it is long.
   std::string news(bool whole, clock::time_point now) {
@@ -116,9 +123,14 @@ struct record_keeper::work {
     take_logs(logs);
     text += last_of(logs, source.bytes_max / logs_share);
     if (!whole || now < status_due) return text;
-    std::string status = status_now();
-    status_due = now + std::chrono::milliseconds(1000 * status.size() / status_bytes_per_second);
+    const json found = status_now();
+    std::string quarantine = quarantine_line(found);
+    std::string status = line_of("status", found);
+    status_due =
+        now + std::chrono::milliseconds(1000 * (quarantine.size() + status.size()) / status_bytes_per_second);
+    if (quarantine != last_quarantine) text += quarantine;
     if (status != last_status) text += status;
+    last_quarantine = std::move(quarantine);
     last_status = std::move(status);
     return text;
   }
@@ -131,8 +143,9 @@ struct record_keeper::work {
     seen = json::object();
     take_events(events);
     take_logs(logs);
+    const json status = status_now();
     return header() + last_of(events, source.bytes_max / events_share) +
-           last_of(logs, source.bytes_max / logs_share) + status_now();
+           last_of(logs, source.bytes_max / logs_share) + quarantine_line(status) + line_of("status", status);
   }
 
   // ---- the thread

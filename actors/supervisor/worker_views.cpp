@@ -21,9 +21,9 @@ worker_status status_of(const supervision::place_view& place, const worker_facts
   w.why_stopped = std::string(supervision::name_of(place.why_stopped));
   if (place.next_restart != never && place.state == supervision::child_state::backoff)
     w.next_restart_seconds = std::max(0.0, std::chrono::duration<double>(place.next_restart - now).count());
+  w.samples = flight.samples_done;  // of the last process until the next one starts
   if (living != nullptr) {
     if (living->pid > 0) w.pid = living->pid;
-    w.samples = flight.samples_done;
     w.rss_bytes = flight.rss_bytes > 0 ? flight.rss_bytes : living->rss_bytes;
     w.gpu_use = living->gpu_use;
     if (!flight.sample_name.empty()) w.current_sample = printable(flight.sample_name);

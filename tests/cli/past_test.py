@@ -60,6 +60,20 @@ class PastTest(PenstockTest):
         self.assertEqual(self.penstock("status", "--check", "--last")[0], EXIT_OK)
         self.assertEqual(self.answer("describe", "worker/%d" % death["worker"], "--last")["workers"][0]["last_death"]["sample"], 17)
 
+    def test_the_quarantined_samples_can_be_listed_after_the_end(self):
+        text = synthetic(samples=200, dataset='faults = [{sample = 17, kind = "segv", times = 0}]', epochs=1)
+        self.run_json(self.write("deadly.toml", text), "--workers", 2)
+        (entry,) = self.answer("quarantine", "list", "--last")["quarantine"]
+        self.assertEqual((entry["sample"], entry["attempts"], entry["causes"]), (17, 3, ["SIGSEGV"] * 3))
+        self.assertIn("SIGSEGV, SIGSEGV, SIGSEGV", self.penstock("quarantine", "--last")[1])
+        code, _, err = self.penstock("quarantine", "release", "17", "--last")
+        self.assertEqual(code, EXIT_NO_SESSION)
+        self.assertIn("'deadly' has ended", err)
+
+    def test_what_ended_workers_loaded_adds_up(self):
+        self.run_json(self.write("sums.toml", synthetic(samples=200, epochs=1)), "--workers", 2)
+        self.assertEqual(sum(worker["samples"] for worker in self.answer("status", "--last")["workers"]), 200)
+
     def test_people_read_it_as_they_read_a_live_session(self):
         config = self.crash()
         code, out, err = self.penstock("status", "--last")

@@ -38,10 +38,16 @@ struct made_up {
       session_status s;
       s.session = "photos";
       s.samples_delivered = delivered;
+      s.quarantined = quarantined;
       return s;
     };
     controls.events = [this](std::uint64_t after, std::size_t limit) {
       return journal->events_after(after, limit);
+    };
+    controls.quarantine = [this] {
+      std::vector<quarantine_report> all;
+      for (std::uint64_t i = 0; i < quarantined; ++i) all.push_back({i, std::nullopt, 3, {"SIGSEGV"}});
+      return all;
     };
     controls.logs = &logs;
     return {"photos", 8, false, std::nullopt, journal, host::make_request_handler(std::move(controls)),
@@ -78,6 +84,7 @@ struct made_up {
   std::shared_ptr<telemetry::event_journal> journal = std::make_shared<telemetry::event_journal>();
   process::log_book logs;
   std::atomic<std::uint64_t> delivered = 0;
+  std::atomic<std::uint64_t> quarantined = 0;
 };
 
 }  // namespace
@@ -92,6 +99,21 @@ TEST_CASE("events are in the record while the session runs; its status and outpu
   CHECK(made_up::lines("record").at(0).at("session") == "photos");
   CHECK(made_up::lines("ended").empty());
   CHECK(control::find_records().at(0).live);
+}
+
+TEST_CASE("quarantined samples are in the record, and nothing about them before there are any") {
+  made_up s;
+  host::record_keeper keeper(s.source());
+  CHECK(made_up::soon([] { return !made_up::lines("status").empty(); }));
+  CHECK(made_up::lines("quarantine").empty());
+  s.quarantined = 1;
+  CHECK(made_up::soon([] { return made_up::lines("quarantine").size() == 1; }));
+  s.quarantined = 2;
+  keeper.stop();
+  const auto all = made_up::lines("quarantine");
+  REQUIRE(all.size() == 2);
+  CHECK(all.back().at("quarantine").size() == 2);
+  CHECK(all.back().at("of") == "samples");
 }
 
 TEST_CASE("the end writes everything that happened until then, once") {

@@ -4,6 +4,7 @@
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/number_option.hpp"
+#include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/text_table.hpp"
 
@@ -118,6 +119,7 @@ void add_quarantine_commands(verb_table& verbs) {
        "quarantine file stays. release also removes it from the file. With --file no session is needed. Of a "
        "pool of jobs, list shows the poisoned ones.",
        {{"penstock quarantine list", "sample, attempts, causes, path"},
+        {"penstock quarantine list --last", "those of the run that ended last"},
         {"penstock quarantine retry 17", "once its file has been repaired"},
         {"penstock quarantine release 17 --file bad.jsonl", "so that the next run loads it"}}},
       quarantine);
@@ -125,6 +127,7 @@ void add_quarantine_commands(verb_table& verbs) {
       ->check(CLI::IsMember({"list", "retry", "release"}))
       ->capture_default_str();
   takes_whole_number(verb.add_option("SAMPLE", o->sample, "the sample's index"), {0, count_max});
+  add_past_choice(verb, o->choice);
   verb.add_option("--file", o->file, "a quarantine file instead of a live session")->type_name("FILE");
 }
 

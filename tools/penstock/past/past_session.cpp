@@ -67,6 +67,7 @@ past_session::past_session(const std::vector<std::string>& lines, std::string la
       note_workers(what);
       status_ = std::move(what);
     }
+    if (kind == "quarantine") quarantine_ = std::move(what);
     if (kind == "event") events_.push_back(std::move(what));
     if (kind == "log") logs_.push_back(std::move(what));
   }
@@ -175,6 +176,11 @@ json past_session::answer(const json& question) const {
   if (verb == "deaths") return control::good_answer(deaths());
   if (verb == "events") return control::good_answer(events_after(question));
   if (verb == "logs") return control::good_answer(logs(question));
+  if (verb == "quarantine" && text_in(question, "act") == "list") {
+    return control::good_answer(quarantine_.is_object()
+                                    ? quarantine_
+                                    : json{{"quarantine", json::array()}, {"of", text_in(header_, "of")}});
+  }
   const std::string name = printable(text_in(header_, "session"));
   if ((verb == "status" || verb == "pipeline") && !status_.is_object()) {
     return control::refusal(
@@ -192,7 +198,9 @@ json past_session::answer(const json& question) const {
   }
   return control::refusal(
       exit_no_session, "ended",
-      fmt::format("'{}' has ended: only status, describe, deaths, events and logs read what remains", name));
+      fmt::format("'{}' has ended: only status, describe, deaths, events, logs and quarantine list read what "
+                  "remains",
+                  name));
 }
 
 result<past_session> read_past(const std::filesystem::path& record) {

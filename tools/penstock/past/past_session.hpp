@@ -39,7 +39,8 @@ class past_session {
   [[nodiscard]] nlohmann::ordered_json logs(const nlohmann::ordered_json& question) const;
 
   nlohmann::ordered_json header_ = nlohmann::ordered_json::object();
-  nlohmann::ordered_json status_;  // null: the session ended before there was one
+  nlohmann::ordered_json quarantine_;  // null: nothing was quarantined
+  nlohmann::ordered_json status_;      // null: the session ended before there was one
   std::map<std::uint64_t, nlohmann::ordered_json>
       last_seen_;  // by worker: in the last status in which it ran
   std::vector<nlohmann::ordered_json> events_;
