@@ -1,5 +1,5 @@
-#include "actors/session/session_body.hpp"
 #include "actors/host/worker_rules.hpp"
+#include "actors/session/session_body.hpp"
 #include "runtime/config/validate.hpp"
 #include "runtime/process/spawn.hpp"
 #include "runtime/schedule/group_state.hpp"
@@ -105,7 +105,10 @@ Session::outline Session::dry_run(const config& given) {
   outline o;
   o.workers = host::workers_of(settings);
   const auto prepared = value_or_throw(prepare(settings));
-  value_or_throw(process::find_program(settings.loader.command.front()));
+  if (auto program = process::find_program(settings.loader.command.front()); !program) {
+    program.error().message = "[loader] command: " + program.error().message;
+    value_or_throw(std::move(program));
+  }
   if (!prepared) return o;
   const dataset_description& d = prepared->description;
   const auto order = value_or_throw(session::plan_of(settings, d));

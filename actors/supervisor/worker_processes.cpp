@@ -86,7 +86,11 @@ void worker_processes::started(worker_ref who, result<linked_child> child) {
     signals = std::move(it->second.signals);
     starting_.erase(it);
   }
-  if (!child) return caf::anon_send(listeners_.supervisor, start_refused{who, child.error()});
+  if (!child) {
+    failure why = child.error();
+    if (why.code == errc::worker_program) why.message = "[loader] command: " + why.message;
+    return caf::anon_send(listeners_.supervisor, start_refused{who, std::move(why)});
+  }
 
   protocol::worker_link::callbacks link_calls;
   link_calls.received = [this, who](protocol::from_worker&& message) { hear(who, std::move(message)); };

@@ -239,6 +239,17 @@ class BadSurroundingsTest(PenstockTest):
         os.mkdir(os.path.join(self.folder, "nowhere"))
         self.assertEqual(self.penstock("check-config", config)[2], config + ": ok\n")
 
+    def test_a_worker_program_that_is_not_here_is_a_warning_of_check_config_and_an_error_of_run_that_names_the_key(self):
+        config = self.write("own.toml", '[dataset]\ntype = "custom"\n[loader]\ncommand = ["./no-such-worker"]\n')
+        missing = "program '%s/no-such-worker': No such file or directory" % self.folder
+        code, _, err = self.penstock("check-config", config)
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertIn("warning: 'command' in [loader]: " + missing, err)
+        self.assertIn("own.toml:4:11", err)
+        code, _, err = self.penstock("run", config)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("[loader] command: " + missing, err)
+
     def test_wrong_usage_is_2(self):
         for arguments in ([], ["run"], ["run", "a.toml", "--no-such-option"], ["dance"], ["run", "s.toml", "--sink", "npy"]):
             self.write("s.toml", synthetic())

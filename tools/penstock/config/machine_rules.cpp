@@ -4,6 +4,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/tar/shard_list.hpp"
 #include "runtime/process/process_facts.hpp"
+#include "runtime/process/spawn.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -71,6 +72,20 @@ std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_c
   doubt.where = place_of(loaded.source_of(doubt.key), "path", file);
   doubt.where.label = fault ? "" : "not here";
   doubt.help = "fine if the data is on another machine; `penstock run` needs it";
+  return doubt;
+}
+
+std::optional<config_file::diagnostic> program_not_here(const config_file::loaded_config& loaded,
+                                                        const std::filesystem::path& file) {
+  const auto program = process::find_program(loaded.values.loader.command.front());
+  if (program) return std::nullopt;
+  config_file::diagnostic doubt;
+  doubt.level = config_file::severity::warning;
+  doubt.message = "'command' in [loader]: " + program.error().message;
+  doubt.key = "loader.command";
+  doubt.where = place_of(loaded.source_of(doubt.key), "command", file);
+  doubt.where.label = "not here";
+  doubt.help = "a path with a '/' is relative to the config file; `penstock run` needs the program";
   return doubt;
 }
 

@@ -1,5 +1,5 @@
 // Checks of a config that need more than its keys: whether its slots fit in this machine's memory, whether
-// its data is here, and whether its stream has batches. Used by check-config.
+// its data and its worker program are here, and whether its stream has batches. Used by check-config.
 #pragma once
 
 #include "runtime/config/load.hpp"
@@ -16,6 +16,10 @@ namespace penstock::cli {
 /// A warning at [dataset] path if nothing is there: the file may be meant for another machine.
 [[nodiscard]] std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_config& loaded,
                                                                    const std::filesystem::path& file);
+
+/// A warning at [loader] command if the worker program is not found, for the same reason.
+[[nodiscard]] std::optional<config_file::diagnostic> program_not_here(
+    const config_file::loaded_config& loaded, const std::filesystem::path& file);
 
 /// An error at [sampler] if no rank ever has a batch. Empty if only the data tells the number of samples:
 /// `penstock run` then refuses it.
