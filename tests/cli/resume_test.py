@@ -38,6 +38,23 @@ class ResumeTest(PenstockTest):
         self.assertEqual(last["digest"], whole["epochs"][1]["digest"])
         self.check_same_files("whole", "parts")
 
+    def test_a_run_says_where_it_resumes_and_when_nothing_is_left(self):
+        config = self.write("few.toml", synthetic(samples=40, batch=8, epochs=1))
+        command = ["run", config, "--state", os.path.join(self.folder, "few.state")]
+        self.assertNotIn("resuming", self.penstock(*command, "--batches", 2)[2])
+        self.assertIn("few.state': epoch 0, 16 samples delivered\n", self.penstock(*command)[2])
+        code, _, err = self.penstock(*command)
+        self.assertEqual(code, EXIT_OK)
+        self.assertIn("few.state' is the end of the stream: more --epochs continue it", err)
+        self.assertIn("24 samples", self.penstock(*command[:2], "--batches", 3, "--state", os.path.join(self.folder, "new.state"))[2])
+
+    def test_a_long_run_lists_its_last_epochs_alone(self):
+        config = self.write("long.toml", synthetic(samples=8, batch=8, epochs=30))
+        told = self.penstock("run", config)[2]
+        self.assertIn("... 20 epochs before these; --report FILE lists all\nepoch 20: 8 of 8", told)
+        self.assertIn("\nepoch 29: 8 of 8", told)
+        self.assertIn("epoch 0: 8 of 8", self.penstock("run", config, "--digest")[2])
+
     def test_a_stream_that_was_interrupted_goes_on_without_a_gap(self):
         text = synthetic(samples=403, batch=8, epochs=1, dataset='wait = "2ms"')
         command = [self.write("slow.toml", text), "--digest", "--json", "--quiet", "--state", "state", "--sink", "npy", "--out"]

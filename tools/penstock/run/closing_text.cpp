@@ -1,6 +1,7 @@
 #include "tools/penstock/run/closing_text.hpp"
 
 #include "runtime/base/counted.hpp"
+#include "runtime/base/sample_name.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/output.hpp"
@@ -31,6 +32,15 @@ std::string epoch_line(const epoch_report& e) {
   return line;
 }
 
+/// All epochs if they have digests, otherwise the last ones.
+void tell_epochs(const std::vector<epoch_report>& all) {
+  constexpr std::size_t shown = 10;
+  const bool digests = std::ranges::any_of(all, [](const epoch_report& e) { return e.digest.has_value(); });
+  const std::size_t hidden = digests || all.size() <= 2 * shown ? 0 : all.size() - shown;
+  if (hidden > 0) say(fmt::format("... {} epochs before these; --report FILE lists all", hidden));
+  for (std::size_t i = hidden; i < all.size(); ++i) say(epoch_line(all[i]));
+}
+
 struct repeated_failure {
   const failure_report* what;
   std::uint64_t times;
@@ -53,15 +63,15 @@ void tell_losses(const run_report& r) {
   const std::vector<repeated_failure> failures = without_repeats(r.failures);
   for (std::size_t i = 0; i < std::min(shown, failures.size()); ++i) {
     const failure_report& f = *failures[i].what;
-    say(fmt::format("  {} sample {} ({}): {}{}", styled(style::yellow, "failed"), f.sample,
-                    f.path.value_or("-"), f.error,
+    say(fmt::format("  {} {}: {}{}", styled(style::yellow, "failed"),
+                    sample_for_people(f.sample, f.path.value_or("")), f.error,
                     failures[i].times > 1 ? fmt::format(" (x{})", failures[i].times) : ""));
   }
   if (failures.size() > shown)
     say(fmt::format("  ... and {} more; --report FILE lists them", failures.size() - shown));
   for (const quarantine_report& q : r.quarantine) {
-    say(fmt::format("  {} sample {} ({}): killed {}", styled(style::red, "quarantined"), q.sample,
-                    q.path.value_or("-"), counted(q.attempts, "worker")));
+    say(fmt::format("  {} {}: killed {}", styled(style::red, "quarantined"),
+                    sample_for_people(q.sample, q.path.value_or("")), counted(q.attempts, "worker")));
   }
 }
 
@@ -78,7 +88,7 @@ void tell_deaths(const run_report& r) {
 }  // namespace
 
 void tell_report(const run_report& r) {
-  for (const epoch_report& e : r.epochs) say(epoch_line(e));
+  tell_epochs(r.epochs);
   tell_losses(r);
   tell_deaths(r);
   if (r.batches == 0 && r.error) {

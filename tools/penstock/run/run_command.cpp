@@ -221,7 +221,9 @@ int run(run_options o) {
     return refuse_here(ok.error().code == errc::usage ? exit_usage : exit_failed, ok.error());
   const auto begin = where_to_begin(launcher, state);
   if (!begin) return refuse_here(exit_failed, begin.error());
-  // The others have ended: what this rank has left it delivers alone.
+  const std::string resumed = state.resumed_from();
+  if (!o.quiet && !resumed.empty()) say(resumed);
+  // The other ranks have ended: this one delivers the rest alone.
   if (begin->alone) settings.group.communicator = communicator_kind::none;
   if (launcher.there())
     settings.loader.start = start_rule::lazy;  // signs of life first, then the dataset's listing
@@ -265,7 +267,10 @@ int run(run_options o) {
       if (auto ok = state.finish(session, signals.received() != 0); !ok)
         return refuse_with(exit_failed, ok.error(), o.json);
     }
-    return tell_end(o, report, signals.received());
+    const int code = tell_end(o, report, signals.received());
+    if (!o.quiet && !resumed.empty() && report.outcome == run_outcome::finished && report.batches == 0)
+      say(state.next_after_the_end());
+    return code;
   } catch (const error& e) {
     return refuse_start(o, settings, exit_failed, e.as_failure());
   }

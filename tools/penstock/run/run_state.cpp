@@ -1,5 +1,6 @@
 #include "tools/penstock/run/run_state.hpp"
 
+#include "runtime/base/counted.hpp"
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/group/rank_files.hpp"
@@ -74,6 +75,19 @@ result<std::vector<std::byte>> run_state::read() {
     return refuse_os(errc::io, trouble.value(),
                      fmt::format("removing the earlier state '{}'", printable(path_of(rank_->rank))));
   return found;
+}
+
+std::string run_state::resumed_from() const {
+  const auto state = schedule::parse_state(rank_ ? group_ : own_);
+  if (!state) return {};
+  return fmt::format("resuming from '{}': epoch {}, {} delivered", printable(path_), state->epoch,
+                     counted(state->delivered, "sample"));
+}
+
+std::string run_state::next_after_the_end() const {
+  return fmt::format(
+      "'{}' is the end of the stream: more --epochs continue it; without the file, a run begins again",
+      printable(path_));
 }
 
 /// False: the state has not changed.

@@ -34,6 +34,10 @@ class run_state {
   /// The state to begin from; empty if there is no file. Removes the file that an earlier process of this
   /// rank left. Call before the session joins its group.
   result<std::vector<std::byte>> read();
+  /// "resuming from 'photos.state': epoch 0, 96 samples delivered"; empty if there was no file.
+  [[nodiscard]] std::string resumed_from() const;
+  /// What to do after a run that had nothing left to deliver.
+  [[nodiscard]] std::string next_after_the_end() const;
   /// The paths that are written.
   [[nodiscard]] std::vector<std::string> places() const;
 
