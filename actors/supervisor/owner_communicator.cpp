@@ -26,19 +26,19 @@ owner_communicator::orders owner_communicator::ordered(const communicate& order,
     case communicate::act::draw_id:
       to_draw_ = order.number;
       // If the current process will be replaced before it can use the id, the next process draws it.
-      to.replace = ready_ && used_;
-      if (ready_ && !used_) to.send.push_back(as_wire(order));
+      to.replace = must_go();
+      if (hears() && !to.replace) to.send.push_back(as_wire(order));
       break;
     case communicate::act::make: make(order, to); break;
     case communicate::act::abort: abort(order.number, now, to); break;
     case communicate::act::agreed:
       agree(order.agreed, to);
-      if (ready_) to.send.push_back(as_wire(order));
+      if (hears()) to.send.push_back(as_wire(order));
       break;
     case communicate::act::free:
       free_ = true;
       if (!held_.empty()) agree(held_.back().step, to);
-      if (ready_) to.send.push_back(as_wire(order));
+      if (hears()) to.send.push_back(as_wire(order));
       break;
     case communicate::act::end: break;  // not an order of the group
   }
@@ -67,10 +67,15 @@ void owner_communicator::make(const communicate& order, orders& to) {
   held_.clear();
   to.held = std::vector<std::uint64_t>();
   to_make_ = order;
-  to.replace = ready_ && (used_ || given_ != kept_);
+  to.replace = hears() && (must_go() || given_ != kept_);
   if (to.replace && drawn_ == order.number) lost_id_ = drawn_;
-  if (refuse_lost_id(to) || !ready_ || to.replace) return;
-  sent_ = order.number;
+  if (refuse_lost_id(to) || !hears() || to.replace) return;
+  send_make(to);
+}
+
+void owner_communicator::send_make(orders& to) {
+  at_ = process::making;
+  number_ = to_make_->number;
   to.send.push_back(as_wire(*std::exchange(to_make_, std::nullopt)));
 }
 
@@ -86,7 +91,7 @@ bool owner_communicator::refuse_lost_id(orders& to) {
 
 void owner_communicator::abort(std::uint64_t number, steady_time now, orders& to) {
   if (to_make_ && to_make_->number <= number) to_make_.reset();
-  if (!ready_ || sent_ == 0) {
+  if (number_ == 0) {
     to.told.push_back({number, progress::aborted, {}});
     return;
   }
@@ -102,17 +107,14 @@ std::uint64_t owner_communicator::introduced() {
 
 owner_communicator::orders owner_communicator::ready() {
   orders to;
-  ready_ = true;
-  used_ = false;
-  sent_ = 0;
+  at_ = process::unused;
+  number_ = 0;
   if (agreed_ > 0) to.send.push_back(as_wire({communicate::act::agreed, 0, {}, agreed_}));
   if (free_) to.send.push_back(as_wire({communicate::act::free, 0, {}, 0}));
   if (to_draw_ != 0) to.send.push_back(as_wire({communicate::act::draw_id, to_draw_, {}, 0}));
   if (refuse_lost_id(to) || !to_make_) return to;
   to.replace = given_ != kept_;
-  if (to.replace) return to;
-  sent_ = to_make_->number;
-  to.send.push_back(as_wire(*std::exchange(to_make_, std::nullopt)));
+  if (!to.replace) send_make(to);
   return to;
 }
 
@@ -150,12 +152,12 @@ owner_communicator::orders owner_communicator::delivered(std::uint64_t step,
 owner_communicator::orders owner_communicator::told(const group::communicator_state& state) {
   orders to;
   to.told.push_back(state);
-  if (state.number != sent_) return to;
-  if (state.at == progress::made) used_ = true;
-  if (state.at == progress::aborted) {
-    sent_ = 0;
-    aborting_ = false;
-  }
+  if (number_ == 0 || state.number != number_) return to;
+  if (state.at == progress::made) at_ = process::member;
+  if (state.at != progress::aborted) return to;
+  at_ = at_ == process::member ? process::spent : process::unused;
+  number_ = 0;
+  aborting_ = false;
   return to;
 }
 
@@ -166,18 +168,18 @@ void owner_communicator::drawn(std::uint64_t number) {
 
 owner_communicator::orders owner_communicator::ended(bool finished) {
   orders to;
-  ready_ = false;
+  at_ = process::gone;
   aborting_ = false;
   lost_id_ = std::max(lost_id_, std::exchange(drawn_, 0));
   for (held& one : held_) {
     one.counts = false;
     one.news.deliveries.clear();
   }
-  if (sent_ != 0 && !finished) {
-    to.told.push_back({sent_, progress::broken, "the GPU owner has ended"});
-    to.told.push_back({sent_, progress::aborted, {}});
+  if (number_ != 0 && !finished) {
+    to.told.push_back({number_, progress::broken, "the GPU owner has ended"});
+    to.told.push_back({number_, progress::aborted, {}});
   }
-  sent_ = 0;
+  number_ = 0;
   return to;
 }
 

@@ -7,6 +7,20 @@
 // program is further ahead, or that started from an earlier snapshot, is replaced by one that gets the
 // snapshot of that step.
 //
+// The process of the owner, as far as the communicator goes. A process makes one communicator in its life, so a spent one is
+// replaced; one whose communicator was aborted before it was made can make another.
+//
+//          ready()            make sent               made                  aborted
+//   gone ----------> unused -------------> making -------------> member -------------> spent
+//    ^                 ^                     |
+//    |                 +------ aborted ------+
+//    +---- ended(), from each: the communicator of a process that was making or a member is broken, then aborted
+//
+// make is held back while the process is gone, or has another snapshot than the next one gets (it is then replaced). abort is
+// answered at once unless the process is making or a member; then it has a deadline to answer.
+//
+// What becomes of deliveries:
+//
 //   deliveries of a process --> held --agreed--> acknowledged, its snapshot kept for the next process
 //                                |  the process is lost: its snapshots stay held, the batches are ordered again
 //                                |  new communicator: deliveries beyond the agreed step are dropped
@@ -57,6 +71,7 @@ class owner_communicator {
   [[nodiscard]] orders look(steady_time now);
 
  private:
+  enum class process : std::uint8_t { gone, unused, making, member, spent };
   struct held {
     std::uint64_t step = 0;
     protocol::batches_delivered news;
@@ -65,23 +80,24 @@ class owner_communicator {
 
   void agree(std::uint64_t step, orders& to);
   void make(const gpu_owner::communicate& order, orders& to);
+  [[nodiscard]] bool hears() const noexcept { return at_ != process::gone; }
+  [[nodiscard]] bool must_go() const noexcept { return at_ == process::member || at_ == process::spent; }
   [[nodiscard]] bool refuse_lost_id(orders& to);
+  void send_make(orders& to);
   void abort(std::uint64_t number, steady_time now, orders& to);
   [[nodiscard]] std::vector<std::uint64_t> steps() const;
 
-  std::deque<held> held_;                          // ascending steps; at most group::held_max
-  std::uint64_t agreed_ = 0;                       // no rank goes back to an earlier step
-  std::uint64_t kept_ = 0;                         // the step of the snapshot for the next process
-  std::uint64_t given_ = 0;                        // the step of the snapshot that the current process got
-  bool ready_ = false;                             // the process accepts orders
-  bool used_ = false;                              // the process has had a communicator
-  bool free_ = false;                              // the group has ended: everything counts
-  std::uint64_t sent_ = 0;                         // the communicator that the process has or is making; 0:
-                                                   // none
+  std::deque<held> held_;     // ascending steps; at most group::held_max
+  std::uint64_t agreed_ = 0;  // no rank goes back to an earlier step
+  std::uint64_t kept_ = 0;    // the step of the snapshot for the next process
+  std::uint64_t given_ = 0;   // the step of the snapshot that the current process got
+  bool free_ = false;         // the group has ended: everything counts
+  process at_ = process::gone;
+  std::uint64_t number_ = 0;  // the communicator that it is making or a member of; 0: none
+  std::optional<gpu_owner::communicate> to_make_;  // held back
   std::uint64_t to_draw_ = 0;                      // the id that the group wants drawn; 0: none
   std::uint64_t drawn_ = 0;                        // the id that the current process has drawn; 0: none
   std::uint64_t lost_id_ = 0;                      // the newest id drawn by a process that is gone
-  std::optional<gpu_owner::communicate> to_make_;  // order to send when the process is ready
   patient_deadline abort_;                         // of the abort that was sent
   bool aborting_ = false;                          // the process has not answered it
 };
