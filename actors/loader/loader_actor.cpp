@@ -96,7 +96,7 @@ void open(self_pointer self, const protocol::open_dataset& order) {
   s.flight->publish({arena::phase::setup, 0, 0, 0}, "");
   const bool described = prepare(self, "opening the dataset", [&] {
     s.dataset = s.around.make_dataset(s.settings);
-    if (!s.dataset) throw error({errc::dataset, "the worker program made no dataset", 0});
+    if (!s.dataset) throw error({errc::dataset, "the worker program's factory returned no dataset", 0});
     s.description = s.dataset->describe();
   });
   if (described) {

@@ -47,12 +47,12 @@ result<config> settings_as_rank(config settings, const group::launcher_place& pl
   const bool the_same = s.world_size == place.world_size && s.rank.value_or(place.rank) == place.rank;
   // With "auto" the file's world size has no effect.
   if (s.rank && !by_default && !the_same) {
-    return refuse(
-        errc::config,
-        "sampler.rank: this process is rank {} of {} by {} ({} and {}), but the settings say rank {} of {}; "
-        "leave out 'rank' and 'world_size' in [sampler], or do not join ([group] join = \"never\")",
-        place.rank, place.world_size, place.launcher, place.rank_variable, place.size_variable, *s.rank,
-        s.world_size);
+    return refuse(errc::config,
+                  "sampler.rank: this process is rank {} of {} according to {} ({} and {}), but the settings "
+                  "say rank {} of {}; "
+                  "leave out 'rank' and 'world_size' in [sampler], or do not join ([group] join = \"never\")",
+                  place.rank, place.world_size, place.launcher, place.rank_variable, place.size_variable,
+                  *s.rank, s.world_size);
   }
   s.rank = place.rank;
   s.world_size = place.world_size;

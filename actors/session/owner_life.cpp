@@ -107,7 +107,7 @@ void owner_life::let_go() {
       settings_.reset();
     });
   } catch (const std::system_error& e) {
-    log::warn("gpu", "the GPU owner's actor system is left behind: there is no thread to end it on ({})",
+    log::warn("gpu", "no thread could be started to end the GPU owner's actor system ({}): it is left behind",
               e.what());
     static_cast<void>(system_.release());
     static_cast<void>(settings_.release());

@@ -52,7 +52,7 @@ class session_core : public std::enable_shared_from_this<session_core> {
   std::shared_ptr<lease> next();
   std::shared_ptr<lease> next_of(epoch& of);
 
-  /// Session::stop(); a later close() then allows the shutdown this time.
+  /// Session::stop(). `at_most` also limits the shutdown in a later close().
   void stop(std::optional<std::chrono::milliseconds> at_most) noexcept;
   /// Ends everything; memory used by views is freed with the last view.
   void close() noexcept;

@@ -12,12 +12,14 @@ namespace {
 
 constexpr std::string_view introduction =
     R"(<!-- Made from runtime/include/penstock/config_keys.def by reference_markdown(); edit that, not this. -->
-# The actor config file
+# Config keys
 
-A TOML file. The tables [loader], [scheduler], [gpu], [group] and [supervisor] configure the actor of that name; the others
-describe the data and the session. Everything has a default. `penstock check-config FILE` checks a file,
-`--print-effective` shows each value and where it came from, `--explain` prints this map, `penstock schema` prints the
-JSON Schema.
+Every key of a config file, with its type, default, limits and meaning.
+
+A config file is TOML. The tables [loader], [scheduler], [gpu], [group] and [supervisor] configure the part of penstock with that
+name; the others describe the data and the session. Everything has a default. `penstock check-config FILE` checks a file.
+`--print-effective` shows each value and where it came from, and `--explain` what each table configures. `penstock schema` prints
+the JSON Schema.
 
 ## Rules
 
@@ -33,11 +35,11 @@ JSON Schema.
 - **Environment**: `PENSTOCK__LOADER__WORKERS=4` sets `workers` in [loader]: upper case, two underscores between the
   parts. Entries of [vars], [loader.env], [dataset.options] and [jobs.programs] keep their own case: `PENSTOCK__VARS__data=/data`.
 - **--set**: `--set loader.workers=4`. Here and in the environment the value is a TOML value; what is not TOML is taken as a
-  string (`--set gpu.device=host`), and where a string is wanted everything is one (`--set name=7`).
+  string (`--set gpu.device=host`). A key that expects a string takes every value as one (`--set name=7`).
 - **References** in any string: `${env:NAME}`, `${env:NAME:-default}` (the default also stands in for an empty value),
   `${cfg:dir}` (the folder of the file that contains it), `${var:NAME}` (from [vars]); `$$` is a dollar sign. [vars] and
-  `include` may refer to the environment and `${cfg:dir}`, not to variables. A number or a boolean may come out of
-  a reference too: `workers = "${env:WORKERS:-auto}"`, `shuffle = "${env:SHUFFLE:-true}"`.
+  `include` may refer to the environment and `${cfg:dir}`, not to variables. A reference may also give a number or a
+  boolean: `workers = "${env:WORKERS:-auto}"`, `shuffle = "${env:SHUFFLE:-true}"`.
 - **Relative paths** in a file are relative to that file; those from the environment and `--set` to the current folder.
 
 ## Tables

@@ -87,8 +87,8 @@ result<program_gpu> program_gpu::find(std::optional<std::uint32_t> local_rank) {
   if (d.get(&device, static_cast<int>(*local_rank % static_cast<std::uint32_t>(gpus))) != success)
     return refuse_without("the driver does not give its GPU");
   if (const int status = d.retain_primary(&found.context_, device); status != success) {
-    return refuse(errc::device_unavailable, "creating a context on GPU {}: error {} of the driver", device,
-                  status);
+    return refuse(errc::device_unavailable, "creating a context on GPU {}: error {} from the CUDA driver",
+                  device, status);
   }
   found.uuid_ = uuid_text(device);
   return found;

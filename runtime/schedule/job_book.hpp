@@ -252,9 +252,9 @@ class job_book {
   void worker_joined(worker_ref who, std::uint32_t slots, bool sacrificial = false);
   /// No new leases. `after_current_batch`: rows that have not started are revoked.
   void worker_drains(worker_ref who, bool after_current_batch = false);
-  /// A worker reports that it has passed the first `first + rows.size()` rows of a lease; `so_far` is the
-  /// content of the table. Rows are reported in bursts; known ones are ignored. `impossible`: the report was
-  /// dropped, and the caller fences the worker.
+  /// A worker reports that it is done with the first `first + rows.size()` rows of a lease, as read from the
+  /// slot's table. A report covers several rows; rows that were reported before are ignored. `impossible`: the
+  /// report was dropped, and the caller must fence the worker.
   [[nodiscard]] job_arrival reported(const lease_reading& so_far);
   /// The same without a report from the worker, which may still read these rows.
   [[nodiscard]] job_arrival seen(const lease_reading& so_far);

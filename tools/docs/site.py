@@ -111,7 +111,6 @@ def stage_pages(stage, penstock):
 
 # Pages whose text is made elsewhere, or begins with its first reason: the site says what they are for.
 PURPOSES = {
-    "config.md": "Every table and key of the config file, with type, default, limits and meaning.",
     "doctor.md": "Every check of `penstock doctor`: what it looks at, and what to do if it fails.",
     "decisions/*.md": "A decision about the design, with its reasons and what it costs.",
 }

@@ -118,7 +118,7 @@ nlohmann::json link_between(const nvml& n, const std::vector<nvml::gpu>& gpus,
   std::size_t lanes = 0;
   if (n.ask("nvmlDeviceGetPciInfo_v3", gpus[b], &other))
     lanes = static_cast<std::size_t>(std::ranges::count(wires[a].to_gpus, std::string(other.address)));
-  // Through switches every GPU reaches every other one with all its links.
+  // With NVSwitch, each GPU reaches every other GPU over all of its links.
   unsigned status = 1;
   const bool reachable =
       n.ask("nvmlDeviceGetP2PStatus", gpus[a], gpus[b], peer_over_nvlink, &status) && status == 0;

@@ -44,8 +44,8 @@ struct folder_contents {
 result<unique_fd> open_folder(int at, const std::string& path, std::string_view shown);
 
 /// Reads an open folder. Only files for which `wanted` returns true are examined (for their size); the others
-/// are left out, and counted if `passed_over` returns an extension. A link to a folder is a folder. Refuses
-/// (errc::io) when the system does, rather than losing entries silently.
+/// are left out, and counted if `passed_over` returns an extension. A link to a folder is a folder. Any error
+/// of the system is a refusal (errc::io): no entry is ever missing silently.
 result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
                                     bool (*wanted)(std::string_view name),
                                     std::string_view (*passed_over)(std::string_view name) = nullptr);

@@ -58,7 +58,7 @@ std::string man_page(const verb_table& table, const std::string& version) {
   out += paragraphs(
       "penstock brings samples to a GPU: loader worker processes fill shared memory, one GPU owner uploads "
       "it, a scheduler decides which worker loads what, and a supervisor restarts what fails. The stream of "
-      "batches is the same bit for bit, whatever dies.\n\nOne actor config file describes a session; the "
+      "batches is the same bit for bit, whatever dies.\n\nOne config file describes a session; the "
       "verbs below run a session, operate it while it is live, and inspect its parts.");
   for (const verb_group group : {verb_group::run, verb_group::operate, verb_group::look, verb_group::shell}) {
     std::string title = title_of(group);

@@ -333,7 +333,8 @@ void add_launch_command(verb_table& verbs) {
           "the exit code if `penstock stop` ended the sessions before they had delivered everything"),
       {0, 255})
       ->capture_default_str();
-  verb->add_flag("--digest", o->digest, "each session hashes every batch as it is on the device");
+  verb->add_flag("--digest", o->digest,
+                 "each session hashes every batch on the device; the report has the digests");
   verb->add_option("--sink", o->sink, "where each session's batches go: null, npy, journal:PATH")
       ->type_name("SINK");
   verb->add_option("--out", o->out, "folder for --sink npy, with a folder for each rank")->type_name("DIR");

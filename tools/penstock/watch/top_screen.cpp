@@ -185,8 +185,10 @@ void add_stream(std::vector<std::string>& lines, const json& now, const rates& r
                   text_of(b.at("loading")), text_of(b.at("loaded")), text_of(b.at("uploading")),
                   text_of(b.at("ready")), text_of(b.at("in_use"))));
   add("progress " + progress_text(s, mean, width));
-  add(fmt::format("samples  {} delivered, {} failed, {} quarantined", text_of(s.at("samples_delivered")),
-                  text_of(s.at("failed")), text_of(s.at("quarantined"))));
+  const bool known = number(s, "samples_expected") > 0;
+  add(fmt::format("samples  {}{} delivered, {} failed, {} quarantined", text_of(s.at("samples_delivered")),
+                  known ? " of " + text_of(s.at("samples_expected")) : "", text_of(s.at("failed")),
+                  text_of(s.at("quarantined"))));
 }
 
 /// Adds as many lines: the rate, all jobs, and the functions with the most unfinished jobs.
