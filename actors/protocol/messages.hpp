@@ -1,11 +1,8 @@
-// Every message that crosses a process boundary: small plain structs without floats (CAF 0.17 mangles
-// non-finite ones). Sample bytes never travel here; they stay in the arena. Only the results of device
+// Every message that crosses a process boundary: small plain structs without floats. Sample bytes never travel here; they stay in the arena. Only the results of device
 // programs travel in messages, at most 1 MiB each. docs/ARCHITECTURE.md lists who sends what to whom.
 #pragma once
 
 #include "runtime/base/ids.hpp"
-
-#include <caf/meta/type_name.hpp>
 
 #include <cstdint>
 #include <string>
@@ -15,11 +12,11 @@ namespace penstock {
 
 template <class Inspector>
 auto inspect(Inspector& f, worker_ref& x) {
-  return f(caf::meta::type_name("worker_ref"), x.worker, x.incarnation);
+  return f(x.worker, x.incarnation);
 }
 template <class Inspector>
 auto inspect(Inspector& f, lease_ref& x) {
-  return f(caf::meta::type_name("lease_ref"), x.holder, x.slot, x.generation);
+  return f(x.holder, x.slot, x.generation);
 }
 
 namespace protocol {
@@ -50,7 +47,7 @@ struct hello {
 };
 template <class Inspector>
 auto inspect(Inspector& f, hello& x) {
-  return f(caf::meta::type_name("hello"), x.magic, x.version, x.pid);
+  return f(x.magic, x.version, x.pid);
 }
 
 struct wire_tensor {
@@ -62,7 +59,7 @@ struct wire_tensor {
 };
 template <class Inspector>
 auto inspect(Inspector& f, wire_tensor& x) {
-  return f(caf::meta::type_name("wire_tensor"), x.name, x.type, x.role, x.shape, x.length);
+  return f(x.name, x.type, x.role, x.shape, x.length);
 }
 
 /// A worker describes its dataset.
@@ -74,14 +71,14 @@ struct dataset_described {
 };
 template <class Inspector>
 auto inspect(Inspector& f, dataset_described& x) {
-  return f(caf::meta::type_name("dataset_described"), x.type, x.samples, x.tensors, x.fingerprint);
+  return f(x.type, x.samples, x.tensors, x.fingerprint);
 }
 
 /// The slots are mapped and the dataset is set up: ready for leases.
 struct worker_ready {};
 template <class Inspector>
 auto inspect(Inspector& f, worker_ready&) {
-  return f(caf::meta::type_name("worker_ready"));
+  return f();
 }
 
 struct wire_row_failure {
@@ -91,7 +88,7 @@ struct wire_row_failure {
 };
 template <class Inspector>
 auto inspect(Inspector& f, wire_row_failure& x) {
-  return f(caf::meta::type_name("wire_row_failure"), x.row, x.name, x.reason);
+  return f(x.row, x.name, x.reason);
 }
 
 /// A lease is complete: the first `rows` rows of the slot hold the samples that did not fail.
@@ -104,7 +101,7 @@ struct batch_loaded {
 };
 template <class Inspector>
 auto inspect(Inspector& f, batch_loaded& x) {
-  return f(caf::meta::type_name("batch_loaded"), x.slot, x.generation, x.rows, x.failures, x.busy_ns);
+  return f(x.slot, x.generation, x.rows, x.failures, x.busy_ns);
 }
 
 /// A pool's worker sends this instead of dataset_described: the functions that it provides. A job refers to
@@ -117,7 +114,7 @@ struct functions_described {
 };
 template <class Inspector>
 auto inspect(Inspector& f, functions_described& x) {
-  return f(caf::meta::type_name("functions_described"), x.names);
+  return f(x.names);
 }
 
 /// The first `rows` rows of a lease are done: finished, failed, too large, or revoked before they started.
@@ -130,7 +127,7 @@ struct jobs_done {
 };
 template <class Inspector>
 auto inspect(Inspector& f, jobs_done& x) {
-  return f(caf::meta::type_name("jobs_done"), x.slot, x.generation, x.rows);
+  return f(x.slot, x.generation, x.rows);
 }
 
 /// A worker or the owner cannot continue, and the reason. It then exits with `exit_code`.
@@ -141,7 +138,7 @@ struct worker_gives_up {
 };
 template <class Inspector>
 auto inspect(Inspector& f, worker_gives_up& x) {
-  return f(caf::meta::type_name("worker_gives_up"), x.exit_code, x.kind, x.reason);
+  return f(x.exit_code, x.kind, x.reason);
 }
 
 // ---- session -> worker ------------------------------------------------------------------------------------
@@ -155,7 +152,7 @@ struct open_dataset {
 };
 template <class Inspector>
 auto inspect(Inspector& f, open_dataset& x) {
-  return f(caf::meta::type_name("open_dataset"), x.version, x.you, x.config, x.pool);
+  return f(x.version, x.you, x.config, x.pool);
 }
 
 /// The answer to dataset_described or functions_described: where the worker's slots are.
@@ -169,8 +166,7 @@ struct assign_slots {
 };
 template <class Inspector>
 auto inspect(Inspector& f, assign_slots& x) {
-  return f(caf::meta::type_name("assign_slots"), x.slot_bytes, x.slots, x.partitions, x.partition,
-           x.batch_size, x.elsewhere_max);
+  return f(x.slot_bytes, x.slots, x.partitions, x.partition, x.batch_size, x.elsewhere_max);
 }
 
 struct wire_sample {
@@ -179,7 +175,7 @@ struct wire_sample {
 };
 template <class Inspector>
 auto inspect(Inspector& f, wire_sample& x) {
-  return f(caf::meta::type_name("wire_sample"), x.index, x.attempt);
+  return f(x.index, x.attempt);
 }
 
 /// Fill a slot. A worker processes its leases in order of arrival; it has at most `slots` of them.
@@ -191,7 +187,7 @@ struct load_batch {
 };
 template <class Inspector>
 auto inspect(Inspector& f, load_batch& x) {
-  return f(caf::meta::type_name("load_batch"), x.slot, x.generation, x.epoch, x.samples);
+  return f(x.slot, x.generation, x.epoch, x.samples);
 }
 
 /// Run the jobs in this slot's table (runtime/arena/job_slot.hpp), in order. A worker processes its leases in
@@ -203,14 +199,14 @@ struct run_jobs {
 };
 template <class Inspector>
 auto inspect(Inspector& f, run_jobs& x) {
-  return f(caf::meta::type_name("run_jobs"), x.slot, x.generation, x.rows);
+  return f(x.slot, x.generation, x.rows);
 }
 
 /// Finish the current sample or job, drop the leases and exit 0.
 struct stop_work {};
 template <class Inspector>
 auto inspect(Inspector& f, stop_work&) {
-  return f(caf::meta::type_name("stop_work"));
+  return f();
 }
 
 // ---- session -> owner process -----------------------------------------------------------------------------
@@ -232,8 +228,8 @@ struct open_owner {
 };
 template <class Inspector>
 auto inspect(Inspector& f, open_owner& x) {
-  return f(caf::meta::type_name("open_owner"), x.version, x.incarnation, x.flight_page, x.config, x.sink,
-           x.out, x.digests, x.restores, x.snapshot, x.pool, x.base);
+  return f(x.version, x.incarnation, x.flight_page, x.config, x.sink, x.out, x.digests, x.restores,
+           x.snapshot, x.pool, x.base);
 }
 
 /// The group's order about the owner's communicator (rules C1-C5).
@@ -245,7 +241,7 @@ struct wire_communicate {
 };
 template <class Inspector>
 auto inspect(Inspector& f, wire_communicate& x) {
-  return f(caf::meta::type_name("wire_communicate"), x.what, x.number, x.id, x.agreed);
+  return f(x.what, x.number, x.id, x.agreed);
 }
 
 /// Contents and layout of the slots.
@@ -258,8 +254,7 @@ struct prepare_owner {
 };
 template <class Inspector>
 auto inspect(Inspector& f, prepare_owner& x) {
-  return f(caf::meta::type_name("prepare_owner"), x.tensors, x.batch_size, x.slot_bytes, x.slots,
-           x.partitions);
+  return f(x.tensors, x.batch_size, x.slot_bytes, x.slots, x.partitions);
 }
 
 /// This partition is reserved: map it for the device.
@@ -268,7 +263,7 @@ struct map_partition {
 };
 template <class Inspector>
 auto inspect(Inspector& f, map_partition& x) {
-  return f(caf::meta::type_name("map_partition"), x.partition);
+  return f(x.partition);
 }
 
 struct wire_upload {
@@ -282,8 +277,7 @@ struct wire_upload {
 };
 template <class Inspector>
 auto inspect(Inspector& f, wire_upload& x) {
-  return f(caf::meta::type_name("wire_upload"), x.upload, x.position, x.epoch, x.sequence, x.partition,
-           x.slot, x.samples);
+  return f(x.upload, x.position, x.epoch, x.sequence, x.partition, x.slot, x.samples);
 }
 
 struct upload_slots {
@@ -291,7 +285,7 @@ struct upload_slots {
 };
 template <class Inspector>
 auto inspect(Inspector& f, upload_slots& x) {
-  return f(caf::meta::type_name("upload_slots"), x.uploads);
+  return f(x.uploads);
 }
 
 struct wire_job_upload {
@@ -306,8 +300,7 @@ struct wire_job_upload {
 };
 template <class Inspector>
 auto inspect(Inspector& f, wire_job_upload& x) {
-  return f(caf::meta::type_name("wire_job_upload"), x.upload, x.job, x.partition, x.slot, x.offset, x.bytes,
-           x.program, x.function);
+  return f(x.upload, x.job, x.partition, x.slot, x.offset, x.bytes, x.program, x.function);
 }
 
 /// In a pool: job results, each for a device program.
@@ -316,7 +309,7 @@ struct upload_jobs {
 };
 template <class Inspector>
 auto inspect(Inspector& f, upload_jobs& x) {
-  return f(caf::meta::type_name("upload_jobs"), x.uploads);
+  return f(x.uploads);
 }
 
 /// Nothing more will follow: finish work in progress, let the sink finish if the stream is complete, and exit
@@ -326,7 +319,7 @@ struct stop_owner {
 };
 template <class Inspector>
 auto inspect(Inspector& f, stop_owner& x) {
-  return f(caf::meta::type_name("stop_owner"), x.whole);
+  return f(x.whole);
 }
 
 // ---- owner process -> session -----------------------------------------------------------------------------
@@ -340,7 +333,7 @@ struct communicator_changed {
 };
 template <class Inspector>
 auto inspect(Inspector& f, communicator_changed& x) {
-  return f(caf::meta::type_name("communicator_changed"), x.number, x.at, x.cause, x.id);
+  return f(x.number, x.at, x.cause, x.id);
 }
 
 struct owner_opened {
@@ -350,7 +343,7 @@ struct owner_opened {
 };
 template <class Inspector>
 auto inspect(Inspector& f, owner_opened& x) {
-  return f(caf::meta::type_name("owner_opened"), x.kind, x.name, x.uuid);
+  return f(x.kind, x.name, x.uuid);
 }
 
 /// The device has copied these slots.
@@ -359,7 +352,7 @@ struct slots_copied {
 };
 template <class Inspector>
 auto inspect(Inspector& f, slots_copied& x) {
-  return f(caf::meta::type_name("slots_copied"), x.uploads);
+  return f(x.uploads);
 }
 
 struct wire_delivery {
@@ -374,8 +367,7 @@ struct wire_delivery {
 };
 template <class Inspector>
 auto inspect(Inspector& f, wire_delivery& x) {
-  return f(caf::meta::type_name("wire_delivery"), x.upload, x.digest, x.submitted_ns, x.copied_ns, x.ready_ns,
-           x.taken_ns, x.released_ns);
+  return f(x.upload, x.digest, x.submitted_ns, x.copied_ns, x.ready_ns, x.taken_ns, x.released_ns);
 }
 
 /// The sink has taken these batches. Counts are of this incarnation.
@@ -390,8 +382,7 @@ struct batches_delivered {
 };
 template <class Inspector>
 auto inspect(Inspector& f, batches_delivered& x) {
-  return f(caf::meta::type_name("batches_delivered"), x.deliveries, x.digests, x.uploads, x.bytes, x.pinned,
-           x.snapshots, x.snapshot);
+  return f(x.deliveries, x.digests, x.uploads, x.bytes, x.pinned, x.snapshots, x.snapshot);
 }
 
 struct wire_job_answer {
@@ -402,7 +393,7 @@ struct wire_job_answer {
 };
 template <class Inspector>
 auto inspect(Inspector& f, wire_job_answer& x) {
-  return f(caf::meta::type_name("wire_job_answer"), x.upload, x.how, x.text, x.bytes);
+  return f(x.upload, x.how, x.text, x.bytes);
 }
 
 /// In a pool, instead of batches_delivered: the results of device programs for these jobs.
@@ -414,14 +405,14 @@ struct jobs_answered {
 };
 template <class Inspector>
 auto inspect(Inspector& f, jobs_answered& x) {
-  return f(caf::meta::type_name("jobs_answered"), x.answers, x.uploads, x.bytes, x.pinned);
+  return f(x.answers, x.uploads, x.bytes, x.pinned);
 }
 
 /// The sink cannot be replayed: the run fails if this process dies.
 struct owner_irreplaceable {};
 template <class Inspector>
 auto inspect(Inspector& f, owner_irreplaceable&) {
-  return f(caf::meta::type_name("owner_irreplaceable"));
+  return f();
 }
 
 struct wire_gpu_process {
@@ -430,7 +421,7 @@ struct wire_gpu_process {
 };
 template <class Inspector>
 auto inspect(Inspector& f, wire_gpu_process& x) {
-  return f(caf::meta::type_name("wire_gpu_process"), x.pid, x.bytes);
+  return f(x.pid, x.bytes);
 }
 
 /// The answer to map_partition: the device can read the partition.
@@ -442,7 +433,7 @@ struct partition_attached {
 };
 template <class Inspector>
 auto inspect(Inspector& f, partition_attached& x) {
-  return f(caf::meta::type_name("partition_attached"), x.partition, x.bytes, x.pinned, x.took_ns);
+  return f(x.partition, x.bytes, x.pinned, x.took_ns);
 }
 
 /// The processes that NVML sees on the GPU; first sent some time after owner_opened, then repeatedly.
@@ -451,7 +442,7 @@ struct gpu_processes_seen {
 };
 template <class Inspector>
 auto inspect(Inspector& f, gpu_processes_seen& x) {
-  return f(caf::meta::type_name("gpu_processes_seen"), x.processes);
+  return f(x.processes);
 }
 
 }  // namespace protocol

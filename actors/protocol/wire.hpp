@@ -1,13 +1,11 @@
-// Messages as bytes: a frame is a length, a type and a CAF-serialised payload. The reader protects the
+// Messages as bytes: a frame is a length, a type and a payload (message_bytes.hpp). The reader protects the
 // session from broken or hostile children and is therefore strict: it refuses unknown types, wrong lengths,
 // left-over bytes and invalid enumerators, and never allocates memory on the word of an announced length.
 #pragma once
 
+#include "actors/protocol/message_bytes.hpp"
 #include "actors/protocol/messages.hpp"
 #include "runtime/base/result.hpp"
-
-#include <caf/binary_deserializer.hpp>
-#include <caf/binary_serializer.hpp>
 
 #include <cstdint>
 #include <cstring>
@@ -83,9 +81,8 @@ result<Variant> decode(std::uint32_t type, std::span<const char> payload) {
   } else {
     if (type != I) return decode<Variant, I + 1>(type, payload);
     std::variant_alternative_t<I, Variant> message;
-    caf::binary_deserializer source(nullptr, payload.data(), payload.size());
-    if (auto error = source(message))
-      return refuse(errc::protocol, "a message of type {} is truncated or corrupt", type);
+    byte_reader source(payload);
+    if (!source(message)) return refuse(errc::protocol, "a message of type {} is truncated or corrupt", type);
     if (source.remaining() != 0) {
       return refuse(errc::protocol, "a message of type {} is followed by {} stray bytes", type,
                     source.remaining());
@@ -98,21 +95,22 @@ result<Variant> decode(std::uint32_t type, std::span<const char> payload) {
 
 template <class Variant>
 result<void> append_frame(std::vector<char>& to, const Variant& message) {
-  const std::size_t begin = to.size();
-  to.resize(begin + sizeof(frame_header));
-  caf::binary_serializer sink(nullptr, to);
-  sink.seek(to.size());
-  std::visit(
-      [&](const auto& m) { static_cast<void>(sink(const_cast<std::remove_cvref_t<decltype(m)>&>(m))); },
-      message);
-  const std::size_t payload = to.size() - begin - sizeof(frame_header);
-  if (payload > frame_bytes_max) {
-    to.resize(begin);
+  byte_counter counted;
+  const auto inspected = [&message](auto& with) {
+    std::visit([&](const auto& m) { with(const_cast<std::remove_cvref_t<decltype(m)>&>(m)); }, message);
+  };
+  inspected(counted);
+  if (counted.bytes() > frame_bytes_max) {
     return refuse(errc::protocol, "a message of type {} has {} bytes, but at most {} can be sent",
-                  message.index(), payload, frame_bytes_max);
+                  message.index(), counted.bytes(), frame_bytes_max);
   }
-  const frame_header header{static_cast<std::uint32_t>(payload), static_cast<std::uint32_t>(message.index())};
+  const frame_header header{static_cast<std::uint32_t>(counted.bytes()),
+                            static_cast<std::uint32_t>(message.index())};
+  const std::size_t begin = to.size();
+  to.resize(begin + sizeof header + counted.bytes());
   std::memcpy(to.data() + begin, &header, sizeof header);
+  byte_writer written(to.data() + begin + sizeof header);
+  inspected(written);
   return {};
 }
 

@@ -104,6 +104,44 @@ TEST_CASE("a vector that announces more elements than there are bytes allocates 
   }
 }
 
+TEST_CASE("the bytes of a message are those that every build writes") {
+  std::vector<char> bytes;
+  REQUIRE(
+      append_frame<from_worker>(bytes, batch_loaded{1, 0x01020304, 2, {{5, std::string(130, 'n'), ""}}, 9}));
+  std::string expected(
+      "\x9c\0\0\0"
+      "\3\0\0\0",
+      8);  // the header, as the host has it
+  expected += std::string(
+      "\0\0\0\1"
+      "\1\2\3\4"
+      "\0\0\0\2",
+      12);
+  expected += std::string(
+                  "\1"
+                  "\0\0\0\5"
+                  "\x82\1",
+                  7) +
+              std::string(130, 'n') + std::string("\0", 1);
+  expected += std::string("\0\0\0\0\0\0\0\x09", 8);
+  expected[0] = static_cast<char>(expected.size() - sizeof(frame_header));
+  CHECK(std::string(bytes.begin(), bytes.end()) == expected);
+}
+
+TEST_CASE("a length that the payload cannot hold is refused") {
+  for (const std::string& length : {std::string("\xff\xff\xff\xff\x0f", 5),
+                                    std::string("\xff\xff\xff\xff\xff\xff\1", 7), std::string("\2", 1)}) {
+    const frame_header header{static_cast<std::uint32_t>(length.size() + 8), 2};
+    std::string bytes(sizeof header, '\0');
+    std::memcpy(bytes.data(), &header, sizeof header);
+    bytes += length + std::string(8, 'x');  // slots_copied: room for one upload
+    frame_reader<from_owner> reader;
+    const auto no = reader.feed(bytes, [](from_owner&&) {});
+    REQUIRE_FALSE(no);
+    CHECK(no.error().message == "a message of type 2 is truncated or corrupt");
+  }
+}
+
 TEST_CASE("random bytes and changes are handled without a crash") {
   std::mt19937 random(20261120);
   const std::vector<char> good = frames(conversation);
