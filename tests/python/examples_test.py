@@ -111,13 +111,14 @@ class ExamplesTest(TrainingExample):
         self.assertEqual([re.search(r"epoch (\d): loss of the last batch \d+\.\d{6}, accuracy", line)[1] for line in epochs], ["0", "1"])
         self.assertEqual(len([line for line in lines if "saved" in line]), 1)  # after 3 of 4 steps
 
-    def test_a_classifier_of_hugging_face_learns_though_workers_are_killed(self):
+    def test_a_classifier_of_hugging_face_has_the_same_losses_though_workers_are_killed(self):
         self.need("torch", "transformers", "datasets", "accelerate")
         good, bad = "a good film of joy", "a bad film of gloom"
         rows = [json.dumps({"text": "%s %d" % ((bad, good)[n % 2], n), "label": n % 2}) for n in range(80)]
         self.write("reviews.jsonl", "\n".join(rows) + "\n")
         self.ran("""
             import transformers
+            transformers.set_seed(1)
             words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"a good bad film of joy gloom".split()]
             with open("words", "w") as file:
                 file.write("\\n".join(words))
@@ -128,7 +129,7 @@ class ExamplesTest(TrainingExample):
             """, timeout=PATIENCE)
         arguments = ("--data", "reviews.jsonl", "--model", "small", "--epochs", 4, "--batch-size", 8, "--workers", 1, "--learning-rate", 0.01)
         whole = self.said(self.example("15_finetune_accelerate.py", *arguments))
-        self.assertRegex(whole[-1], r"epoch 3: loss 0\.\d+, accuracy 100\.0 %")
+        self.assertEqual([re.sub(r"[\d.]+(?=,| %)", "N", line) for line in whole], ["epoch %d: loss N, accuracy N %%" % n for n in range(4)])
         disturbed = self.example("15_finetune_accelerate.py", *arguments)
         begin = self.line_with(disturbed, "epoch 0")
         self.kill_workers(disturbed)
