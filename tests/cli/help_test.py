@@ -96,11 +96,20 @@ class HelpTest(PenstockTest):
             self.assertEqual(code, EXIT_USAGE, arguments)
             self.assertIn(words, err + _, arguments)
 
+    def test_words_that_no_verb_expects_are_named_with_the_usage(self):
+        for arguments, words in ((["map", "lines.txt", "--", "sh", "-c", "echo $1"],
+                                  "unexpected argument 'sh'; usage: penstock map [FILE] [OPTIONS]; a program is passed to --command"),
+                                 (["run", "a.toml", "b.toml"], "unexpected argument 'b.toml'; usage: penstock run FILE [OPTIONS]"),
+                                 (["launch", "a.toml", "-n", "2"], "there is no option '-n'")):
+            code, _, err = self.penstock(*arguments)
+            self.assertEqual(code, EXIT_USAGE, arguments)
+            self.assertIn(words, err, arguments)
+
     def test_what_a_verb_needs_is_named_with_its_choices(self):
         for arguments, words in ((["bench"], "WHAT is missing: what to measure: upload or transform"),
                                  (["restart"], "TARGET is missing: worker/N, workers or gpu"),
                                  (["scale"], "N is missing: how many workers"),
-                                 (["run"], "FILE is missing: the actor config file"),
+                                 (["run"], "FILE is missing: the config file"),
                                  (["preview", "photos.toml"], "--out PNG is missing: the output file")):
             code, _, err = self.penstock(*arguments)
             self.assertEqual(code, EXIT_USAGE, arguments)

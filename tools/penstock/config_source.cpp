@@ -21,7 +21,7 @@ config_file::colour colour_of_stderr() {
 }  // namespace
 
 void add_config_options(CLI::App& verb, config_source& into) {
-  verb.add_option("FILE", into.file, "the actor config file")->required();
+  verb.add_option("FILE", into.file, "the config file")->required();
   add_set_option(verb, into);
 }
 

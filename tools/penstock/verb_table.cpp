@@ -74,6 +74,19 @@ std::string missing_option(const CLI::App& verb) {
   return {};
 }
 
+/// CLI11 only lists words that fit nowhere: "unexpected argument 'x'; usage: penstock map [FILE] [OPTIONS]".
+std::string unexpected_words(const CLI::App& all, const verb_table::entry& verb) {
+  std::vector<std::string> extra = verb.parser->remaining();
+  if (extra.empty()) extra = all.remaining();
+  if (extra.empty()) return {};
+  if (extra.front().starts_with('-') && extra.front() != "--")
+    return fmt::format("there is no option '{}'", printable(extra.front()));
+  std::string why =
+      fmt::format("unexpected argument '{}'; usage: {}", printable(extra.front()), synopsis_of(verb));
+  if (verb.parser->get_option_no_throw("--command") != nullptr) why += "; a program is passed to --command";
+  return why;
+}
+
 /// Reports an option before the verb, with the verb and option that the user probably meant.
 std::string option_before_verb(const verb_table& table, const std::vector<std::string>& arguments) {
   const std::string name = arguments.front().substr(0, arguments.front().find('='));
@@ -198,6 +211,8 @@ int verb_table::tell_usage_error(const CLI::ParseError& e, const std::vector<std
     std::string better = nearest_option(*verb->parser, arguments);
     if (better.empty() && e.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError))
       better = missing_option(*verb->parser);
+    if (better.empty() && e.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError))
+      better = unexpected_words(app_, *verb);
     if (!better.empty()) why = better;
   } else if (!word.empty()) {
     why = no_such_verb(*this, word);
