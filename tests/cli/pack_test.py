@@ -1,0 +1,156 @@
+"""penstock pack: shards of an image folder, and what is left when it is killed."""
+
+import hashlib
+import io
+import random
+import tarfile
+import time
+
+from PIL import Image
+
+from harness import *
+
+
+class PackTest(PenstockTest):
+    def setUp(self):
+        super().setUp()
+        self.photos = os.path.join(self.folder, "photos")
+        make_photos(self.photos, 60, size=(320, 240))
+        self.out = os.path.join(self.folder, "shards")
+
+    def pack(self, *options, out=None, expect=EXIT_OK):
+        code, text, err = self.penstock("pack", self.photos, "--out", out or self.out, "--json", *options)
+        self.assertEqual(code, expect, err + text)
+        return json.loads(text)
+
+    def paths(self):
+        return sorted(os.path.relpath(os.path.join(root, name), self.photos) for root, _, names in os.walk(self.photos) for name in names)
+
+    def members(self, out=None):
+        """(shard, name, contents) of all members."""
+        folder = out or self.out
+        found = []
+        for shard in sorted(name for name in os.listdir(folder) if name.endswith(".tar")):
+            with tarfile.open(os.path.join(folder, shard)) as archive:
+                found += [(shard, member.name, archive.extractfile(member).read()) for member in archive]
+        return found
+
+    def sums(self, out):
+        sums = {}
+        for name in sorted(os.listdir(out)):
+            with open(os.path.join(out, name), "rb") as file:
+                sums[name] = hashlib.sha256(file.read()).hexdigest()
+        return sums
+
+    def stream(self, type, path):
+        return self.digests(self.write(type + ".toml", """
+[dataset]
+type = "%s"
+path = "%s"
+[image]
+size = [48, 64]
+[sampler]
+batch_size = 8
+[gpu]
+device = "host"
+""" % (type, path)))
+
+    def test_shards_hold_the_files_and_their_classes_and_are_the_same_stream(self):
+        report = self.pack("--shard-size", "1MiB")
+        members = self.members()
+        expected = []
+        for path in self.paths():
+            with open(os.path.join(self.photos, path), "rb") as file:
+                expected += [(path, file.read()), (path[:-len("jpg")] + "cls", path[len("class"):len("class") + 1].encode())]
+        self.assertEqual([(name, contents) for _, name, contents in members], expected)
+        self.assertGreater(len(report["shards"]), 1)
+        self.assertTrue(report["complete"])
+        self.assertEqual((report["packed"], report["failed"]), (60, []))
+        for shard in report["shards"]:
+            self.assertLessEqual(shard["bytes"], 1 << 20)
+            self.assertEqual(shard["bytes"], os.path.getsize(os.path.join(self.out, shard["name"])))
+        with open(os.path.join(self.out, "classes.txt")) as file:
+            self.assertEqual(file.read().split(), ["class0", "class1", "class2", "class3"])
+        self.assertEqual(self.stream("tar", self.out), self.stream("image-folder", self.photos))
+
+    def test_pictures_are_reduced_and_encoded_again(self):
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        Image.new("RGB", (100, 50), (200, 30, 40)).save(os.path.join(self.photos, "class0", "turned.jpg"), exif=exif)
+        self.pack("--resize", 60, "--quality", 95)
+        pictures = {name: Image.open(io.BytesIO(contents)) for _, name, contents in self.members() if name.endswith(".jpg")}
+        self.assertEqual(pictures["class0/00000.jpg"].size, (80, 60))
+        self.assertEqual(pictures["class0/turned.jpg"].size, (50, 100))
+        with Image.open(os.path.join(self.photos, "class0", "00000.jpg")) as source:
+            reduced = source.resize((80, 60), Image.BILINEAR)
+        difference = [abs(a - b) for a, b in zip(reduced.tobytes(), pictures["class0/00000.jpg"].tobytes())]
+        self.assertLess(sum(difference) / len(difference), 4)
+
+    def test_a_run_that_is_killed_again_and_again_ends_with_the_same_shards(self):
+        options = ["--shard-size", "1MiB", "--quality", "95"]
+        whole = os.path.join(self.folder, "whole")
+        self.pack(*options, out=whole)
+        choose = random.Random(7)
+        kills = 0
+        for _ in range(40):
+            process = self.start("pack", self.photos, "--out", self.out, "--json", *options)
+            time.sleep(choose.uniform(0.01, 0.2))
+            process.kill()
+            process.communicate()
+            if process.returncode == EXIT_OK:
+                break
+            kills += 1
+            for name in os.listdir(self.out) if os.path.isdir(self.out) else ():
+                if name.endswith(".tar"):
+                    with tarfile.open(os.path.join(self.out, name)) as archive:
+                        self.assertTrue(archive.getnames())
+        self.assertGreater(kills, 0)
+        self.pack(*options)
+        left = {name: digest for name, digest in self.sums(self.out).items() if not name.endswith(".part") and ".tmp-" not in name}
+        self.assertEqual(left, self.sums(whole))
+        self.assertEqual([name for name in os.listdir(self.out) if name.endswith(".part")], [])
+
+    def test_a_complete_run_does_nothing_when_it_is_repeated(self):
+        first = self.pack()
+        before = {name: os.stat(os.path.join(self.out, name)).st_mtime_ns for name in os.listdir(self.out)}
+        self.assertEqual(self.pack(), first)
+        self.assertEqual({name: os.stat(os.path.join(self.out, name)).st_mtime_ns for name in os.listdir(self.out)}, before)
+
+    def test_other_settings_other_pictures_and_shards_of_others_are_refused(self):
+        self.pack()
+        self.assertIn("other --shard-size, --resize or --quality", self.pack("--resize", 50, expect=EXIT_USAGE)["error"]["message"])
+        self.write(os.path.join(self.photos, "class0", "new.jpg"), "x")
+        self.assertIn("of other pictures", self.pack(expect=EXIT_USAGE)["error"]["message"])
+        os.remove(os.path.join(self.photos, "class0", "new.jpg"))
+        os.truncate(os.path.join(self.out, "shard-000000.tar"), 100)
+        self.assertIn("'shard-000000.tar' in '%s' is missing or was changed" % self.out, self.pack(expect=EXIT_USAGE)["error"]["message"])
+        os.remove(os.path.join(self.out, "pack.json"))
+        self.assertIn("were not written by penstock pack", self.pack(expect=EXIT_USAGE)["error"]["message"])
+        self.assertIn("--shard-size '12'", self.pack("--shard-size", "12", expect=EXIT_USAGE)["error"]["message"])
+
+    def test_pictures_that_cannot_be_read_are_left_out_and_named(self):
+        self.write(os.path.join(self.photos, "class1", "bad.jpg"), "nonsense")
+        report = self.pack("--resize", 50, expect=EXIT_FAILED)
+        self.assertEqual([(one["path"], one["reason"]) for one in report["failed"]],
+                         [("class1/bad.jpg", "not a JPEG: starts with 6e 6f")])
+        self.assertEqual(report["packed"], 60)
+        code, out, err = self.penstock("pack", self.photos, "--out", self.out, "--resize", 50)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("left out: class1/bad.jpg", err)
+        self.assertIn("60 pictures in 1 shard", out)
+
+    def test_dots_in_names_and_equal_stems_give_keys_of_their_own(self):
+        place = os.path.join(self.photos, "class9.x")
+        os.mkdir(place)
+        for name in "a.b.jpg", "a_b.jpg", "c.jpg", "c.jpeg":
+            Image.new("RGB", (32, 32), (1, 2, 3)).save(os.path.join(place, name))
+        report = self.pack()
+        names = [name for _, name, _ in self.members() if name.startswith("class9.x/")]
+        self.assertEqual(sorted(names), sorted("class9.x/" + name for name in (
+            "a_b.jpg", "a_b.cls", "a_b-2.jpg", "a_b-2.cls", "c.jpeg", "c.cls", "c-2.jpg", "c-2.cls")))
+        self.assertEqual(report["packed"], 64)
+        self.assertEqual(len(self.stream("tar", self.out)), 1)
+
+
+if __name__ == "__main__":
+    main()

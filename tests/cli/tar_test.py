@@ -1,0 +1,273 @@
+"""tar datasets: shards as WebDataset writes them, against Python's tarfile and Pillow and against the same photographs in folders."""
+
+import io
+import random
+import shutil
+import tarfile
+import time
+
+import numpy
+from PIL import Image
+
+from harness import *
+
+try:
+    import webdataset
+except ImportError:
+    webdataset = None
+
+CONFIG = """
+name = "shards"
+[dataset]
+type = "{type}"
+path = "{path}"
+{more}
+[image]
+size = [48, 64]
+[sampler]
+batch_size = 8
+epochs = {epochs}
+[gpu]
+device = "host"
+layout = "nhwc"
+dtype = "uint8"
+"""
+
+
+def add(archive, name, contents):
+    facts = tarfile.TarInfo(name)
+    facts.size = len(contents)
+    archive.addfile(facts, io.BytesIO(contents))
+
+
+def grouped(path):
+    """The samples of a shard as WebDataset's reader groups them."""
+    samples = {}
+    with tarfile.open(path) as archive:
+        for member in archive:
+            folder, slash, base = member.name.rpartition("/")
+            stem, dot, extension = base.partition(".")
+            if member.isreg() and dot and stem:
+                samples.setdefault(folder + slash + stem, {})[extension.lower()] = archive.extractfile(member).read()
+    return samples
+
+
+class TarTest(PenstockTest):
+    def setUp(self):
+        super().setUp()
+        self.environment["XDG_CACHE_HOME"] = os.path.join(self.folder, "cache-home")
+        self.shards = os.path.join(self.folder, "shards")
+        os.mkdir(self.shards)
+
+    def config(self, path="shards", type="tar", epochs=1, more="", name="shards.toml"):
+        return self.write(name, CONFIG.format(path=path, type=type, epochs=epochs, more=more))
+
+    def photographs(self, count=40):
+        """The same photographs in folders and in two shards."""
+        photos = os.path.join(self.folder, "photos")
+        make_photos(photos, count, size=(120, 90))
+        paths = sorted(os.path.relpath(os.path.join(root, name), photos) for root, _, names in os.walk(photos) for name in names)
+        half = len(paths) // 2
+        for number, part in enumerate((paths[:half], paths[half:])):
+            with tarfile.open(os.path.join(self.shards, "train-%03d.tar" % number), "w") as archive:
+                for path in part:
+                    with open(os.path.join(photos, path), "rb") as file:
+                        add(archive, path, file.read())
+                    add(archive, path.rpartition(".")[0] + ".cls", path[len("class")].encode())
+        return paths
+
+    def delivered(self, config, *options):
+        """Tensors by sample."""
+        out = os.path.join(self.folder, "out")
+        shutil.rmtree(out, ignore_errors=True)
+        report = self.run_json(config, "--sink", "npy", "--out", out, *options)
+        samples = {}
+        for index in sorted(name for name in os.listdir(out) if name.endswith(".index.npy")):
+            batch = index[:-len("index.npy")]
+            tensors = {name[len(batch):-len(".npy")]: numpy.load(os.path.join(out, name))
+                       for name in os.listdir(out) if name.startswith(batch)}
+            for row, sample in enumerate(tensors["index"]):
+                samples[int(sample)] = {name: tensor[row] for name, tensor in tensors.items()}
+        return report, samples
+
+    def test_shards_give_the_stream_of_the_same_photographs_in_folders(self):
+        self.photographs()
+        shards = self.digests(self.config(epochs=2), "--workers", 2)
+        folders = self.digests(self.config(path="photos", type="image-folder", epochs=2, name="photos.toml"), "--workers", 2)
+        self.assertEqual(shards, folders)
+        self.assertEqual(self.digests(self.config(path="shards/train-{000..001}.tar", epochs=2), "--workers", 3), shards)
+        self.assertEqual(self.digests(self.config(path="shards/train-*.tar", epochs=2), "--workers", 1), shards)
+        self.assertEqual(len([name for name in os.listdir(self.shards) if name.endswith(".index")]), 1)
+
+    def write_with_tarfile(self, samples):
+        """As webdataset.TarWriter lays it out: members of a sample in the order of its keys, GNU format."""
+        with tarfile.open(os.path.join(self.shards, "x.tar"), "w", format=tarfile.GNU_FORMAT) as archive:
+            for sample in samples:
+                for extension, contents in sample.items():
+                    if extension != "__key__":
+                        add(archive, sample["__key__"] + "." + extension, contents)
+
+    def write_with_webdataset(self, samples):
+        with webdataset.TarWriter(os.path.join(self.shards, "x.tar"), encoder=False) as writer:
+            for sample in samples:
+                writer.write(sample)
+
+    def some_samples(self):
+        choose = random.Random(5)
+        samples = []
+        for number in range(30):
+            picture = Image.new("RGB", (64, 48), (number * 8, 255 - number * 8, 100))
+            file = io.BytesIO()
+            picture.save(file, "PNG")
+            array = io.BytesIO()
+            numpy.save(array, numpy.arange(number, number + 6, dtype=numpy.float32).reshape(2, 3))
+            samples.append({"__key__": ("deep/" * choose.randrange(40)) + "%05d" % number, "png": file.getvalue(),
+                            "cls": str(number).encode(), "txt": ("caption %d " % number * choose.randrange(1, 30)).encode(),
+                            "json": json.dumps({"n": number}).encode(), "emb.npy": array.getvalue()})
+        return samples
+
+    def check_samples(self, samples):
+        config = self.config(more='[dataset.members]\nimage = "png"\nlabel = "cls"\ncaption = "txt"\nmeta = "json"\nembedding = "emb.npy"\n')
+        expected = list(grouped(os.path.join(self.shards, "x.tar")).items())
+        self.assertEqual([key for key, _ in expected], [sample["__key__"] for sample in samples])
+        report, found = self.delivered(config, "--set", 'image.augment="none"')
+        self.assertEqual(report["failures"], [])
+        self.assertEqual(sorted(found), list(range(len(expected))))
+        for number, (key, members) in enumerate(expected):
+            tensors = found[number]
+            self.assertEqual(int(tensors["label"]), int(members["cls"]))
+            self.assertEqual(bytes(tensors["caption"][:int(tensors["caption_length"])]), members["txt"])
+            self.assertFalse(tensors["caption"][int(tensors["caption_length"]):].any())
+            self.assertEqual(bytes(tensors["meta"][:int(tensors["meta_length"])]), members["json"])
+            self.assertTrue((tensors["embedding"] == numpy.load(io.BytesIO(members["emb.npy"]))).all())
+            picture = numpy.asarray(Image.open(io.BytesIO(members["png"])).convert("RGB"))
+            self.assertTrue((tensors["image"] == picture).all())
+
+    def test_samples_equal_those_that_tarfile_and_pillow_read(self):
+        samples = self.some_samples()
+        self.write_with_tarfile(samples)
+        self.check_samples(samples)
+
+    @unittest.skipIf(webdataset is None, "webdataset is not installed")
+    def test_samples_equal_those_of_shards_that_webdataset_wrote_and_its_own_reader_groups_alike(self):
+        samples = self.some_samples()
+        self.write_with_webdataset(samples)
+        self.check_samples(samples)
+        read = list(webdataset.WebDataset(os.path.join(self.shards, "x.tar"), shardshuffle=False))
+        self.assertEqual([sample["__key__"] for sample in read], [sample["__key__"] for sample in samples])
+        ours = list(grouped(os.path.join(self.shards, "x.tar")).values())
+        for sample, members in zip(read, ours):
+            self.assertEqual({name: value for name, value in sample.items() if not name.startswith("__")}, members)
+
+    def test_twenty_kills_of_workers_change_nothing(self):
+        self.photographs(80)
+        config = self.config(epochs=40)
+        expected = self.digests(config, "--workers", 2)
+        process = self.start("run", config, "--workers", 2, "--digest", "--json", "--quiet")
+        choose = random.Random(20261125)
+        killed = 0
+        while killed < 20 and process.poll() is None:
+            if workers := self.workers_of(process):
+                try:
+                    signal_process(choose.choice(workers), signal.SIGKILL)
+                    killed += 1
+                except ProcessLookupError:
+                    pass
+            time.sleep(0.1)
+        out, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, EXIT_OK, err.decode())
+        report = json.loads(out)
+        self.assertGreater(killed, 0)
+        self.assertEqual([epoch["digest"] for epoch in report["epochs"]], expected)
+        self.check_sums(report)
+
+    def test_a_stopped_stream_continues_and_one_of_other_shards_does_not(self):
+        self.photographs()
+        config = self.config(epochs=2)
+        whole = self.digests(config)
+        part = self.run_json(config, "--digest", "--batches", 7, "--state", "state", "--workers", 1)
+        self.assertEqual(part["outcome"], "stopped")
+        rest = self.run_json(config, "--digest", "--state", "state", "--workers", 3)
+        self.assertEqual(rest["epochs"][-1]["digest"], whole[-1])
+        self.run_json(config, "--digest", "--batches", 7, "--state", "other", "--workers", 1)
+        os.remove(os.path.join(self.shards, "train-001.tar"))
+        code, _, err = self.penstock("run", config, "--state", "other")
+        self.assertEqual(code, EXIT_FAILED, err)
+
+    def test_bad_samples_are_named_by_shard_and_key_and_the_sum_holds(self):
+        with tarfile.open(os.path.join(self.shards, "x.tar"), "w") as archive:
+            for number in range(20):
+                add(archive, "d/%02d.cls" % number, b"1")
+                if number != 7:
+                    file = io.BytesIO()
+                    Image.new("RGB", (64, 48), (number, 0, 0)).save(file, "PNG")
+                    add(archive, "d/%02d.png" % number, file.getvalue() if number != 9 else b"nonsense")
+        report = self.run_json(self.config())
+        self.check_sums(report)
+        self.assertEqual(sorted((one["path"], one["sample"]) for one in report["failures"]),
+                         [("x.tar:d/07", 7), ("x.tar:d/09", 9)])
+        self.assertIn("it has no member .jpg, .jpeg, .png or .webp: it has .cls", [one["error"] for one in report["failures"]])
+
+    def test_a_damaged_shard_is_refused_with_shard_offset_and_member(self):
+        self.photographs()
+        path = os.path.join(self.shards, "train-001.tar")
+        os.truncate(path, os.path.getsize(path) - 20000)
+        code, _, err = self.penstock("run", self.config())
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertRegex(err, r"the shard 'train-001\.tar' is damaged at offset \d+(, member 'class\d/\d+\.(jpg|cls)')?: ")
+
+    def test_an_index_is_built_again_when_a_shard_changes_and_run_says_so(self):
+        self.photographs()
+        config = self.config()
+        self.run_json(config)
+        with tarfile.open(os.path.join(self.shards, "train-001.tar"), "a") as archive:
+            add(archive, "class9/new.cls", b"9")
+        code, _, err = self.penstock("run", config)
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertRegex(err, r"the index '.*\.index' is older than 'train-001\.tar', which had \d+ bytes and has \d+ now: building it again")
+        self.assertIn("train-001.tar:class9/new", err)
+        self.assertNotIn("building it again", self.penstock("run", config)[2])
+
+    def test_inspect_counts_shards_and_names_bad_samples(self):
+        self.photographs()
+        with tarfile.open(os.path.join(self.shards, "zzz.tar"), "w") as archive:
+            add(archive, "bad.jpg", b"nonsense")
+            add(archive, "bad.cls", b"1")
+        code, out, err = self.penstock("inspect", self.config(), "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        report = json.loads(out)
+        self.assertEqual([(one["name"], one["samples"]) for one in report["files"]],
+                         [("train-000.tar", 20), ("train-001.tar", 20), ("zzz.tar", 1)])
+        self.assertEqual(report["samples"], 41)
+        self.assertEqual([one["path"] for one in report["suspicious"]], ["zzz.tar:bad"])
+        self.assertIn("members by extension: .jpg 41, .cls 41", report["notices"])
+
+    def test_preview_names_samples_by_shard_and_key(self):
+        paths = self.photographs()
+        code, out, err = self.penstock("preview", self.config(), "--out", os.path.join(self.folder, "sheet.png"), "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        for sample in json.loads(out)["samples"]:
+            self.assertEqual(sample["path"], "train-%03d.tar:%s" % (sample["sample"] // 20, paths[sample["sample"]][:-len(".jpg")]))
+
+    def test_check_config_knows_patterns_and_members(self):
+        self.photographs()
+        self.assertEqual(self.penstock("check-config", self.config(path="shards/train-{000..001}.tar"))[0], EXIT_OK)
+        code, out, err = self.penstock("check-config", self.config(more='members = { image = "jpg;txt" }'))
+        self.assertEqual(code, EXIT_CONFIG)
+        self.assertIn("mixes members of different kinds", out + err)
+
+    def test_eight_sessions_at_once_build_one_index(self):
+        self.photographs(80)
+        config = self.config()
+        processes = [self.start("run", config, "--digest", "--json", "--quiet", "--workers", 1, "--set", 'name="s%d"' % i) for i in range(8)]
+        digests = set()
+        for process in processes:
+            out, err = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, EXIT_OK, err.decode())
+            digests.add(json.loads(out)["epochs"][0]["digest"])
+        self.assertEqual(len(digests), 1)
+        self.assertEqual(len([name for name in os.listdir(self.shards) if "penstock" in name]), 1)
+
+
+if __name__ == "__main__":
+    main()
