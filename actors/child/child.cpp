@@ -2,6 +2,7 @@
 
 #include "actors/protocol/messages.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/base/read_time.hpp"
 #include "runtime/process/process_facts.hpp"
 
 #include <fcntl.h>
@@ -53,7 +54,7 @@ void prefer_as_oom_victim() noexcept {
 heartbeat::heartbeat() : guard_(protocol::child_fd::lifeline, heartbeat_interval, [this] { beat(); }) {}
 
 void heartbeat::beat() {
-  if (auto* page = page_.load(std::memory_order_acquire)) page->beat(process::own_rss_bytes());
+  if (auto* page = page_.load(std::memory_order_acquire)) page->beat(process::own_rss_bytes(), reads_since());
 }
 
 void heartbeat::adopt(std::uint32_t page) {

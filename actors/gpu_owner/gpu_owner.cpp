@@ -168,7 +168,7 @@ void harvest(owner_state& s) {
     const auto copied = std::ranges::lower_bound(s.in_flight, p.upload, {},
                                                  [](const owner_state::flight& f) { return f.order.upload; });
     if (copied != s.in_flight.end() && copied->order.upload == p.upload)
-      stamp(s, copied->order.position, batch_stage::copied, now);
+      stamp(s, copied->order.position, batch_stage::copied, p.converts_since.value_or(now));
   }
   if (!released.empty()) s.around.news->slots_released(std::move(released));
   std::vector<ready_batch> finished;

@@ -18,7 +18,8 @@ constexpr nanoseconds idle_after = std::chrono::milliseconds(20);
 
 result<void> owner_batches::run() {
   while (true) {
-    if (around_.flight != nullptr) around_.flight->wait_begins(std::chrono::steady_clock::now());
+    const steady_time demanded = std::chrono::steady_clock::now();
+    if (around_.flight != nullptr) around_.flight->wait_begins(demanded);
     if (nothing_comes()) {
       if (auto ok = acknowledge(); !ok) return ok;
     }
@@ -33,7 +34,7 @@ result<void> owner_batches::run() {
     ready_batch& next = std::get<ready_batch>(taken);
     const stream_position position = next.position;
     if (!wait_for_group(position)) break;
-    if (auto ok = deliver(std::move(next)); !ok) {
+    if (auto ok = deliver(std::move(next), demanded); !ok) {
       // Free the communicator completely before the process ends, unless that takes too long.
       if (around_.communicator && ok.error().code == errc::group_failed)
         around_.communicator->wait_until_gone(2 * around_.settings->group.abort_timeout);
@@ -82,7 +83,7 @@ bool owner_batches::nothing_comes() const {
   return around_.communicator && !taken_.empty() && !around_.consumer->wait_for_batch(idle_after);
 }
 
-result<void> owner_batches::deliver(ready_batch ready) {
+result<void> owner_batches::deliver(ready_batch ready, steady_time demanded) {
   // If this batch kills us, the session finds it here.
   const auto mark = static_cast<std::uint32_t>(ready.upload & generation_mask);
   if (around_.flight != nullptr) around_.flight->publish({arena::phase::loading, 0, 0, mark}, "");
@@ -97,7 +98,8 @@ result<void> owner_batches::deliver(ready_batch ready) {
     const batch_passage p = around_.times->find(position).value_or(batch_passage());
     const nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();
     taken_.push_back({upload, digest, p.time_of(batch_stage::submitted), p.time_of(batch_stage::copied),
-                      p.time_of(batch_stage::ready), p.time_of(batch_stage::taken), now.count()});
+                      p.time_of(batch_stage::ready), p.time_of(batch_stage::taken), now.count(),
+                      nanoseconds(demanded.time_since_epoch()).count()});
   } catch (const error& e) {
     return tl::unexpected(e.as_failure());
   }

@@ -47,7 +47,8 @@ class owner_batches {
 
  private:
   result<void> open_sink();
-  result<void> deliver(ready_batch ready);
+  /// `demanded`: when the sink was free for it.
+  result<void> deliver(ready_batch ready, steady_time demanded);
   result<void> put_in_sink(const Batch& batch, bool is_known);
   result<void> acknowledge();
   result<void> acknowledge_if_due(stream_position last);

@@ -1,5 +1,6 @@
 #include "actors/loader/lease_runner.hpp"
 
+#include "runtime/base/read_time.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/thrown.hpp"
@@ -58,7 +59,8 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
                   lease.slot, lease.samples.size(), context_.slots.slots(), context_.layout.rows_max);
   }
   const auto begin = std::chrono::steady_clock::now();
-  protocol::batch_loaded report{lease.slot, lease.generation, 0, {}, 0};
+  const nanoseconds read_before = time_spent_reading();
+  protocol::batch_loaded report{lease.slot, lease.generation, 0, {}, 0, 0};
   const std::span<std::byte> slot = context_.slots.slot(lease.slot);
   std::vector<std::uint64_t> survivors;
   flight_spot last;
@@ -93,6 +95,7 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
   context_.flight.rest();
   shorten_texts(report.failures);
   report.busy_ns = static_cast<std::uint64_t>((std::chrono::steady_clock::now() - begin).count());
+  report.reading_ns = static_cast<std::uint64_t>((time_spent_reading() - read_before).count());
   return report;
 }
 
@@ -121,6 +124,7 @@ std::string lease_runner::load_row(const protocol::wire_sample& sample, std::uin
       return {};
     } catch (const transient_error& e) {
       if (tries < storage_pauses.size()) {
+        const timed_read waiting;
         pause_(storage_pauses[tries]);
         continue;
       }

@@ -22,7 +22,7 @@ auto inspect(Inspector& f, lease_ref& x) {
 namespace protocol {
 
 /// Increment with every change of a message: each side refuses any other version (exit 82).
-inline constexpr std::uint32_t version = 5;
+inline constexpr std::uint32_t version = 6;
 
 /// The descriptors that a child inherits. Descriptor 0 is /dev/null; 1 and 2 are its log.
 namespace child_fd {
@@ -97,11 +97,12 @@ struct batch_loaded {
   std::uint32_t generation = 0;
   std::uint32_t rows = 0;
   std::vector<wire_row_failure> failures;
-  std::uint64_t busy_ns = 0;  ///< time spent on the batch
+  std::uint64_t busy_ns = 0;     ///< time spent on the batch
+  std::uint64_t reading_ns = 0;  ///< of that, waiting for storage
 };
 template <class Inspector>
 auto inspect(Inspector& f, batch_loaded& x) {
-  return f(x.slot, x.generation, x.rows, x.failures, x.busy_ns);
+  return f(x.slot, x.generation, x.rows, x.failures, x.busy_ns, x.reading_ns);
 }
 
 /// A pool's worker sends this instead of dataset_described: the functions that it provides. A job refers to
@@ -364,10 +365,12 @@ struct wire_delivery {
   std::int64_t ready_ns = 0;
   std::int64_t taken_ns = 0;
   std::int64_t released_ns = 0;
+  std::int64_t demanded_ns = 0;  ///< when the sink was free for it
 };
 template <class Inspector>
 auto inspect(Inspector& f, wire_delivery& x) {
-  return f(x.upload, x.digest, x.submitted_ns, x.copied_ns, x.ready_ns, x.taken_ns, x.released_ns);
+  return f(x.upload, x.digest, x.submitted_ns, x.copied_ns, x.ready_ns, x.taken_ns, x.released_ns,
+           x.demanded_ns);
 }
 
 /// The sink has taken these batches. Counts are of this incarnation.

@@ -32,10 +32,10 @@ class lease_times {
                    {}},
                   now);
   }
-  /// `busy`: how long the worker says that the batch took.
-  void loaded(std::uint32_t worker, std::uint32_t slot, nanoseconds busy, steady_time now) {
+  /// `busy`: how long the worker says that the batch took; `reading`: how much of that it waited for storage.
+  void loaded(std::uint32_t worker, std::uint32_t slot, nanoseconds busy, nanoseconds reading, steady_time now) {
     const auto lease = leased_.find({worker, slot});
-    if (lease != leased_.end()) times_->note_loaded(lease->second, busy, now);
+    if (lease != leased_.end()) times_->note_loaded(lease->second, busy, reading, now);
   }
   void ordered(stream_position position, steady_time now) {
     if (times_) times_->note(position, batch_stage::ordered, now);

@@ -218,7 +218,8 @@ void take_report(scheduler_state& s, lease_reported& news, steady_time now) {
   const schedule::arrival how = s.ledger->loaded(report);
   if (how == schedule::arrival::accepted) {
     s.times.loaded(news.who.worker, news.report.slot,
-                   nanoseconds(static_cast<std::int64_t>(news.report.busy_ns)), now);
+                   nanoseconds(static_cast<std::int64_t>(news.report.busy_ns)),
+                   nanoseconds(static_cast<std::int64_t>(news.report.reading_ns)), now);
     s.departures.finished_a_batch(news.who);
   }
   if (how == schedule::arrival::impossible) {

@@ -183,6 +183,7 @@ std::optional<Batch> Session::body::hand_out(gpu_owner::ready_batch ready, stead
   const auto digest = options_.digests ? std::optional(batch.digest()) : std::nullopt;
   const steady_time taken = now();
   board_.batch_taken(taken);
+  times_->note_demanded(position, demanded);
   times_->note(position, batch_stage::taken, taken);
   std::unique_lock hold(mutex_);
   if (engine_ && engine_->deliveries->add({upload, digest, demanded, taken}))

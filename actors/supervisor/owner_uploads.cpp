@@ -19,6 +19,7 @@ void note_times(batch_times* times, stream_position position, const protocol::wi
   const auto note = [&](batch_stage stage, std::int64_t ns) {
     if (ns > 0) times->note(position, stage, steady_time(nanoseconds(ns)));
   };
+  if (delivery.demanded_ns > 0) times->note_demanded(position, steady_time(nanoseconds(delivery.demanded_ns)));
   note(batch_stage::submitted, delivery.submitted_ns);
   note(batch_stage::copied, delivery.copied_ns);
   note(batch_stage::ready, delivery.ready_ns);

@@ -27,6 +27,7 @@ struct flight_page {
   std::atomic<std::int64_t> limit_ns{0};
   std::atomic<std::int64_t> waited_ns{0};       // before the wait in progress
   std::atomic<std::int64_t> waits_since_ns{0};  // 0: it is not waiting
+  std::atomic<std::int64_t> reads_since_ns{0};  // 0: it is not reading
   std::atomic<std::uint32_t> name_bytes{0};
   std::array<char, name_max> name{};
 };
@@ -119,6 +120,8 @@ flight_reading flight_recorders::read(std::uint32_t worker) const {
   now.waited = nanoseconds(p.waited_ns.load(std::memory_order_acquire));
   if (const std::int64_t since = p.waits_since_ns.load(std::memory_order_relaxed); since != 0)
     now.waits_since = steady_time(nanoseconds(since));
+  if (const std::int64_t since = p.reads_since_ns.load(std::memory_order_relaxed); since != 0)
+    now.reads_since = steady_time(nanoseconds(since));
   if (now.state.at != phase::idle) {
     const auto bytes =
         std::min<std::size_t>(p.name_bytes.load(std::memory_order_relaxed), flight_page::name_max);
@@ -182,7 +185,9 @@ void flight_writer::wait_ends(steady_time now) noexcept {
   p.waited_ns.fetch_add((nanoseconds(now.time_since_epoch()) - since).count(), std::memory_order_release);
 }
 
-void flight_writer::beat(std::uint64_t rss_bytes) noexcept {
+void flight_writer::beat(std::uint64_t rss_bytes, std::optional<steady_time> reads_since) noexcept {
+  page().reads_since_ns.store(reads_since ? nanoseconds(reads_since->time_since_epoch()).count() : 0,
+                              std::memory_order_relaxed);
   if (rss_bytes > 0) page().rss_bytes.store(rss_bytes, std::memory_order_relaxed);
   page().heartbeats.fetch_add(1, std::memory_order_relaxed);
 }

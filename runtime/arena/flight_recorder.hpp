@@ -51,6 +51,7 @@ struct flight_reading {
   nanoseconds limit{0};         ///< time limit of this sample or job; 0: none of its own. Only while loading.
   nanoseconds waited{0};        ///< time spent in waits for work that are over
   std::optional<steady_time> waits_since{};  ///< the wait in progress
+  std::optional<steady_time> reads_since{};  ///< the read from storage in progress, as of the last heartbeat
 
   /// Includes the wait in progress. A later reading may be smaller by the length of a wait that ends at that
   /// moment.
@@ -99,7 +100,7 @@ class flight_writer {
   /// device was idle.
   void wait_begins(steady_time now) noexcept;
   void wait_ends(steady_time now) noexcept;
-  void beat(std::uint64_t rss_bytes = 0) noexcept;
+  void beat(std::uint64_t rss_bytes = 0, std::optional<steady_time> reads_since = {}) noexcept;
 
  private:
   explicit flight_writer(mapping page) : page_(std::move(page)) {}

@@ -69,6 +69,8 @@ struct batch_times::entry {
   std::atomic<std::uint32_t> slot{0};
   std::atomic<std::uint32_t> samples{0};
   std::array<std::atomic<std::int64_t>, batch_stages> at{};
+  std::atomic<std::int64_t> demanded{0};
+  std::atomic<std::int64_t> reading_ns{0};
 };
 
 struct batch_times::tally {
@@ -95,6 +97,8 @@ void batch_times::lease(const batch_passage& batch, steady_time now) noexcept {
   e.slot.store(batch.slot, std::memory_order_relaxed);
   e.samples.store(batch.samples, std::memory_order_relaxed);
   for (auto& stamp : e.at) stamp.store(0, std::memory_order_relaxed);
+  e.demanded.store(0, std::memory_order_relaxed);
+  e.reading_ns.store(0, std::memory_order_relaxed);
   e.at[index_of(batch_stage::leased)].store(as_ns(now), std::memory_order_relaxed);
   e.position.store(batch.position, std::memory_order_release);
 }
@@ -111,11 +115,20 @@ std::optional<batch_passage> batch_times::find(stream_position position) const n
   return found && found->position == position ? found : std::nullopt;
 }
 
-void batch_times::note_loaded(stream_position position, nanoseconds busy, steady_time when) noexcept {
-  const entry& e = ring_[position % capacity_];
+void batch_times::note_demanded(stream_position position, steady_time when) noexcept {
+  entry& e = ring_[position % capacity_];
+  if (e.position.load(std::memory_order_acquire) == position)
+    e.demanded.store(as_ns(when), std::memory_order_relaxed);
+}
+
+void batch_times::note_loaded(stream_position position, nanoseconds busy, nanoseconds reading,
+                              steady_time when) noexcept {
+  entry& e = ring_[position % capacity_];
   const std::int64_t leased = e.at[index_of(batch_stage::leased)].load(std::memory_order_relaxed);
   const std::int64_t possible = std::max<std::int64_t>(as_ns(when) - leased, 0);
   const std::int64_t took = std::clamp<std::int64_t>(busy.count(), 0, possible);
+  if (e.position.load(std::memory_order_acquire) == position)
+    e.reading_ns.store(std::clamp<std::int64_t>(reading.count(), 0, took), std::memory_order_relaxed);
   note(position, batch_stage::begun, when - nanoseconds(took));
   note(position, batch_stage::loaded, when);
 }
@@ -156,6 +169,8 @@ std::optional<batch_passage> batch_times::read(const entry& e) const noexcept {
   b.slot = e.slot.load(std::memory_order_relaxed);
   b.samples = e.samples.load(std::memory_order_relaxed);
   for (std::size_t i = 0; i < batch_stages; ++i) b.at[i] = e.at[i].load(std::memory_order_acquire);
+  b.demanded = e.demanded.load(std::memory_order_relaxed);
+  b.reading_ns = e.reading_ns.load(std::memory_order_relaxed);
   if (e.position.load(std::memory_order_acquire) != b.position) return std::nullopt;
   return b;
 }

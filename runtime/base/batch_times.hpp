@@ -42,6 +42,8 @@ struct batch_passage {
   std::uint32_t slot = 0;
   std::uint32_t samples = 0;
   std::array<std::int64_t, batch_stages> at{};  ///< steady clock, nanoseconds; 0: not (yet) known
+  std::int64_t demanded = 0;    ///< when the consumer asked for it, on the same clock; 0: not (yet) known
+  std::int64_t reading_ns = 0;  ///< of its load: spent waiting for storage
 
   [[nodiscard]] std::int64_t time_of(batch_stage s) const noexcept { return at[static_cast<std::size_t>(s)]; }
   /// The last stage with a timestamp.
@@ -78,9 +80,11 @@ class batch_times {
   /// Records when the batch reached a stage. Ignored if the batch has left the ring. Call each stage from one
   /// thread; different stages may use different threads. `released` must come last.
   void note(stream_position position, batch_stage stage, steady_time when) noexcept;
-  /// The worker's report arrived. `busy`: how long the worker says the batch took, limited to what is
-  /// possible.
-  void note_loaded(stream_position position, nanoseconds busy, steady_time when) noexcept;
+  /// The worker's report arrived. `busy`: how long the worker says the batch took, and `reading`: how much of that it
+  /// waited for storage; both limited to what is possible.
+  void note_loaded(stream_position position, nanoseconds busy, nanoseconds reading, steady_time when) noexcept;
+  /// The consumer asked for the batch that it got. Call before `taken`, from the same thread.
+  void note_demanded(stream_position position, steady_time when) noexcept;
   /// For a seek: drops the batches in flight. Call from the thread that calls lease().
   void forget() noexcept;
 

@@ -1,6 +1,7 @@
 #include "runtime/dataset/file_reader.hpp"
 
 #include "runtime/base/fd.hpp"
+#include "runtime/base/read_time.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/units.hpp"
 
@@ -40,6 +41,7 @@ const char* kind_of_file(unsigned mode) noexcept {
 
 result<std::span<const std::byte>> file_reader::read(const std::string& path, std::uint64_t bytes_max) {
   const stage_range range("read");
+  const timed_read timed;
   // O_NONBLOCK: opening a FIFO would wait for a writer. No effect on regular files.
   const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file) return refuse_os(errc::io, errno, "cannot be opened");

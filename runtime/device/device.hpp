@@ -2,6 +2,7 @@
 // Driven by the GPU owner actor, the only caller of everything but the consumer's part.
 #pragma once
 
+#include "runtime/base/clock.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/device/transfer_plan.hpp"
 
@@ -41,6 +42,8 @@ enum class stage : std::uint8_t {
 struct progress {
   std::uint64_t upload = 0;
   stage reached = stage::copied;
+  /// With `copied`, of a device that converts straight from the slot: when it began to convert. Until then it copied.
+  std::optional<steady_time> converts_since = {};
 };
 
 class device {

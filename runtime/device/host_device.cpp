@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <limits>
@@ -23,6 +24,32 @@
 
 namespace penstock::device {
 namespace {
+
+/// For tests, which set PENSTOCK_CHAOS=1: bytes per second of a slow device. 0: as fast as the host is.
+std::uint64_t rate_for_tests(const char* variable) noexcept {
+  const char* const allowed = std::getenv("PENSTOCK_CHAOS");
+  const char* const rate = std::getenv(variable);
+  if (allowed == nullptr || std::strcmp(allowed, "1") != 0 || rate == nullptr) return 0;
+  return std::strtoull(rate, nullptr, 10);
+}
+
+/// Makes the rest of its block take as long as a device that moves `rate` bytes per second takes for `bytes`.
+class slowed_down {
+ public:
+  slowed_down(std::uint64_t rate, std::uint64_t bytes)
+      : until_(rate == 0 ? never
+                         : std::chrono::steady_clock::now() +
+                               nanoseconds(static_cast<std::int64_t>(static_cast<double>(bytes) * 1e9 /
+                                                                     static_cast<double>(rate)))) {}
+  ~slowed_down() {
+    if (until_ != never) std::this_thread::sleep_until(until_);
+  }
+  slowed_down(const slowed_down&) = delete;
+  slowed_down& operator=(const slowed_down&) = delete;
+
+ private:
+  steady_time until_;
+};
 
 /// All results of a conversion step: 256 inputs for each channel. Bit for bit what the kernel computes.
 template <class T>
@@ -247,10 +274,10 @@ class host_device final : public device {
       const queued_job next = std::move(jobs_.front());
       jobs_.pop_front();
       hold.unlock();
-      transfer(next);
+      const steady_time converts_since = transfer(next);
       hold.lock();
       const bool wake = done_.empty();
-      done_.push_back({next.job.upload, stage::copied});
+      done_.push_back({next.job.upload, stage::copied, converts_since});
       done_.push_back({next.job.upload, stage::ready});
       if (!wake) continue;
       hold.unlock();
@@ -264,21 +291,29 @@ class host_device final : public device {
     if (waker_) waker_();
   }
 
-  void transfer(const queued_job& next) {
+  /// Returns when the copy was over and the conversion began.
+  steady_time transfer(const queued_job& next) {
     std::byte* buffer = buffers_[next.job.buffer].data();
+    const std::uint64_t bytes = plan_.read_bytes(next.job.rows, next.job.extents);
     {
       const stage_range range("copy");
+      const slowed_down here(link_rate_, bytes);
       for (const copy_step& step : plan_.copies) {
         std::memcpy(buffer + step.to, next.slot + step.from,
                     plan_.row_bytes(step.tensor, next.job.extents) * next.job.rows);
       }
     }
-    if (plan_.conversions.empty()) return;
+    const steady_time copied = std::chrono::steady_clock::now();
+    if (plan_.conversions.empty()) return copied;
     const stage_range range("transform");
+    const slowed_down here(conversion_rate_, bytes);
     for (const convert_step& step : plan_.conversions) convert(step, next.slot, buffer, next.job.rows);
+    return copied;
   }
 
   transfer_plan plan_;
+  const std::uint64_t link_rate_ = rate_for_tests("PENSTOCK_SLOW_LINK");
+  const std::uint64_t conversion_rate_ = rate_for_tests("PENSTOCK_SLOW_CONVERSION");
   std::vector<host_buffer> buffers_;
   // held during the waker's call, so on_progress() waits for the waker that it replaces
   std::mutex waker_mutex_;

@@ -109,6 +109,29 @@ std::string wait_channel(pid_t pid, pid_t thread) {
   return name;
 }
 
+std::optional<thread_times> times_of(pid_t pid, pid_t thread) {
+  const std::string folder = fmt::format("/proc/{}/task/{}", pid, thread > 0 ? thread : pid);
+  thread_times times;
+  std::int64_t cpu = 0;
+  std::int64_t core_wait = 0;
+  if (std::ifstream scheduled(folder + "/schedstat"); scheduled >> cpu >> core_wait) {
+    times.cpu = std::chrono::nanoseconds(cpu);
+    times.core_wait = std::chrono::nanoseconds(core_wait);
+    return times;
+  }
+  std::ifstream stat(folder + "/stat");  // a kernel without CONFIG_SCHED_INFO
+  std::string line;
+  if (!std::getline(stat, line)) return std::nullopt;
+  std::istringstream fields(line.substr(std::min(line.rfind(')') + 1, line.size())));
+  std::string skipped;
+  for (int i = 0; i < 11; ++i) fields >> skipped;  // from the state to cmajflt
+  std::int64_t user = 0;
+  std::int64_t system = 0;
+  if (!(fields >> user >> system)) return std::nullopt;
+  times.cpu = std::chrono::nanoseconds((user + system) * (1'000'000'000 / ::sysconf(_SC_CLK_TCK)));
+  return times;
+}
+
 std::uint32_t usable_cores(const fs::path& root) {
   std::uint32_t cores = 0;
   cpu_set_t allowed;

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -28,6 +29,14 @@ std::uint64_t own_rss_bytes();
 /// What a thread is doing: "running", "stopped", the kernel function it waits in ("futex_wait_queue",
 /// "folio_wait_bit") or just "sleeping"; empty if the thread is gone. `thread` 0: the first one.
 std::string wait_channel(pid_t pid, pid_t thread = 0);
+
+/// Running totals of a thread. Their sum falls behind the time that has passed while the thread waits for something else.
+struct thread_times {
+  std::chrono::nanoseconds cpu{0};
+  std::chrono::nanoseconds core_wait{0};  ///< it could run, but had no core; 0 where the kernel does not count that
+};
+/// Empty if the thread is gone. `thread` 0: the first one. Cheap, and never blocks on the process.
+std::optional<thread_times> times_of(pid_t pid, pid_t thread = 0);
 
 /// How a process uses the GPU: "libcuda.so.1 is mapped", "/dev/nvidia0 is open"; empty if it does not (or is
 /// gone, or belongs to another user).

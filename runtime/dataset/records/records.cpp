@@ -1,6 +1,7 @@
 #include "runtime/dataset/records/records.hpp"
 
 #include "runtime/base/dataset_type.hpp"
+#include "runtime/base/read_time.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/file_reader.hpp"
@@ -72,6 +73,7 @@ int record_dataset::open(std::uint64_t file) {
 
 void record_dataset::load(const sample_request& request, const sample_slot& slot) {
   const stage_range range("read");
+  const timed_read timed;
   const place where = place_of(request.index);
   const int fd = open(where.file);
   const auto out = slot.bytes(0);

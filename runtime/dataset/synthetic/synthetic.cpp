@@ -1,5 +1,6 @@
 #include "runtime/dataset/synthetic/synthetic.hpp"
 
+#include "runtime/base/read_time.hpp"
 #include "runtime/base/streaming_copy.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/fingerprint.hpp"
@@ -93,7 +94,10 @@ void synthetic_dataset::load(const sample_request& request, const sample_slot& s
   for (auto fault = first; fault != last; ++fault) {
     if (fault->second.times == 0 || request.attempt <= fault->second.times) inject(fault->second);
   }
-  if (config_.wait > nanoseconds::zero()) sleep_for(config_.wait);
+  if (config_.wait > nanoseconds::zero()) {
+    const timed_read storage;
+    sleep_for(config_.wait);
+  }
   if (config_.work > nanoseconds::zero()) burn(config_.work);
   fill(request, slot.bytes(0));
 }

@@ -1,5 +1,6 @@
 #include "runtime/dataset/tar/shard_reader.hpp"
 
+#include "runtime/base/read_time.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/dataset/file_reader.hpp"
 
@@ -81,6 +82,7 @@ result<void> shard_reader::read_range(std::uint64_t shard, int fd, std::uint64_t
 result<std::span<const std::span<const std::byte>>> shard_reader::read(
     std::uint64_t shard, std::span<const indexed_member> members) {
   const stage_range range("read");
+  const timed_read timed;
   contents_.clear();
   const auto fd = open(shard);
   if (!fd) return tl::unexpected(fd.error());

@@ -12,13 +12,13 @@ steady_time at(std::chrono::milliseconds when) {
 }
 
 batch_passage batch(stream_position position) {
-  return {0, position, position / 10, position % 10, 3, 1, 0, 8, {}};
+  return {0, position, position / 10, position % 10, 3, 1, 0, 8, {}, 0, 0};
 }
 
 /// Leased at `begin`; each stage 1 ms after the previous one.
 void pass(batch_times& times, stream_position position, std::chrono::milliseconds begin) {
   times.lease(batch(position), at(begin));
-  times.note_loaded(position, 1ms, at(begin + 2ms));
+  times.note_loaded(position, 1ms, 0ms, at(begin + 2ms));
   for (std::size_t i = 3; i < batch_stages; ++i)
     times.note(position, static_cast<batch_stage>(i), at(begin + std::chrono::milliseconds(i)));
 }
@@ -46,7 +46,7 @@ TEST_CASE("a batch in progress is at its last timestamp's stage, and a new lease
   batch_times times(16);
   times.lease(batch(5), at(0ms));
   CHECK(times.under_way().at(0).reached() == batch_stage::leased);
-  times.note_loaded(5, 1ms, at(3ms));
+  times.note_loaded(5, 1ms, 0ms, at(3ms));
   CHECK(times.under_way().at(0).reached() == batch_stage::loaded);
   times.lease(batch(5), at(9ms));
   CHECK(times.under_way().at(0).reached() == batch_stage::leased);
@@ -66,11 +66,26 @@ TEST_CASE("the ring forgets the oldest batches and ignores stamps of forgotten o
 TEST_CASE("a worker's busy time longer than its lease is limited to the lease") {
   batch_times times(4);
   times.lease(batch(0), at(10ms));
-  times.note_loaded(0, 24h, at(15ms));
+  times.note_loaded(0, 24h, 0ms, at(15ms));
   const batch_passage b = times.under_way().at(0);
   CHECK(b.time_of(batch_stage::begun) == b.time_of(batch_stage::leased));
-  times.note_loaded(0, nanoseconds(-5), at(15ms));
+  times.note_loaded(0, nanoseconds(-5), 0ms, at(15ms));
   CHECK(times.under_way().at(0).time_of(batch_stage::begun) == b.time_of(batch_stage::loaded));
+}
+
+TEST_CASE("the time of reads is limited to the load, and a new lease forgets it and the demand") {
+  batch_times times(4);
+  times.lease(batch(1), at(0ms));
+  times.note_loaded(1, 10ms, 4ms, at(20ms));
+  times.note_demanded(1, at(3ms));
+  times.note_demanded(7, at(5ms));  // not in the ring
+  CHECK(times.find(1)->reading_ns == 4'000'000);
+  CHECK(times.find(1)->demanded == nanoseconds(at(3ms).time_since_epoch()).count());
+  times.note_loaded(1, 10ms, 40ms, at(20ms));
+  CHECK(times.find(1)->reading_ns == 10'000'000);
+  times.lease(batch(1), at(30ms));
+  CHECK(times.find(1)->reading_ns == 0);
+  CHECK(times.find(1)->demanded == 0);
 }
 
 TEST_CASE("histograms count each stage of each released batch once") {
