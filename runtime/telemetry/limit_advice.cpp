@@ -1,0 +1,261 @@
+#include "runtime/telemetry/limit_advice.hpp"
+
+#include "runtime/base/counted.hpp"
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+
+namespace penstock::telemetry {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr double cores_are_short = 0.15;  // share of a worker's time
+constexpr double few_samples = 8;         // a batch this small costs more to hand on than to load
+
+int percent(double share) {
+  return static_cast<int>(std::lround(share * 100));
+}
+
+struct writer {
+  const limit_reading& r;
+  const limit_surroundings& around;
+  const config& settings;
+
+  [[nodiscard]] std::string waited() const {
+    return around.of_jobs ? "" : fmt::format("; the consumer waited {} % of the time", percent(r.waited()));
+  }
+  /// More workers cannot run at the same time.
+  [[nodiscard]] bool cores_are_used() const {
+    return around.workers >= around.cores || r.core_wait > cores_are_short;
+  }
+  [[nodiscard]] std::string work_less() const {
+    if (around.of_jobs) return "";
+    if (takes_images(settings.dataset.type)) return "image.size";
+    return settings.dataset.type == dataset_type::synthetic ? "dataset.work" : "";
+  }
+  [[nodiscard]] static bool takes_images(dataset_type type) {
+    return type == dataset_type::image_folder || type == dataset_type::tar;
+  }
+
+  limit_advice storage() const {
+    return {limit::storage,
+            "loader.workers",
+            fmt::format("Storage limits you: {} waited for reads{}; more workers ([loader] workers = {}) would read "
+                        "more at the same time, or put the data on faster storage.",
+                        counted(r.workers, "worker"), waited(), 2 * std::max(around.workers, 1U)),
+            {fmt::format("A worker waits for storage without using a core: there may be more workers than cores ({} "
+                         "here).",
+                         around.cores)}};
+  }
+
+  limit_advice decode() const {
+    const std::string work = around.of_jobs ? "The jobs' own work" : "Decoding";
+    const std::string busy = fmt::format("{} at {} % CPU", counted(r.workers, "worker"), percent(r.cpu));
+    if (r.slow && r.slow->factor >= 1.5 && !around.of_jobs) {
+      return {limit::decode,
+              "loader.workers",
+              fmt::format("Decoding limits you: worker/{} needs {:.1f} times as long for a sample as its peers{}; "
+                          "`penstock restart worker/{}` replaces it, more slots ([loader] slots_per_worker) or workers "
+                          "([loader] workers) hide it in part.",
+                          r.slow->worker, r.slow->factor, waited(), r.slow->worker),
+              {"Batches arrive in order, so the others wait for the slow worker's batches.",
+               fmt::format("`penstock drain worker/{}` goes on without it.", r.slow->worker)}};
+    }
+    if (!cores_are_used()) {
+      return {limit::decode,
+              "loader.workers",
+              fmt::format("{} limits you: {}{}; more workers ([loader] workers) would help until all {} are busy.",
+                          work, busy, waited(), counted(around.cores, "core")),
+              {fmt::format("`penstock scale {}` tries it on the running session.", around.cores)}};
+    }
+    const std::string key = work_less();
+    std::vector<std::string> more;
+    if (r.core_wait > cores_are_short) {
+      more.push_back(fmt::format("The workers had no core in {} % of their time: other programs use these, too.",
+                                 percent(r.core_wait)));
+    }
+    return {limit::decode,
+            key,
+            fmt::format("{} limits you: {}{}; more workers would not help on {}: use a machine with more cores, or do "
+                        "less work for a sample{}.",
+                        work, busy, waited(), counted(around.cores, "core"),
+                        key == "image.size" ? " ([image] size, or store smaller pictures)" : ""),
+            std::move(more)};
+  }
+
+  limit_advice order() const {
+    if (around.of_jobs) {
+      return {limit::order,
+              "loader.slots_per_worker",
+              fmt::format("Order limits you: jobs wait although workers idle {} % of the time; more slots ([loader] "
+                          "slots_per_worker, now {}) let workers hold the next job, and larger jobs cost less to hand on.",
+                          percent(1 - r.busy), settings.loader.slots_per_worker),
+              {}};
+    }
+    if (r.stall) {
+      return {limit::order,
+              "loader.slots_per_worker",
+              fmt::format("Order limits you: a sample of worker/{} stalled its batch for {:.1f} s while later batches "
+                          "were ready{}; more slots ([loader] slots_per_worker, now {}) hide longer stalls.",
+                          r.stall->worker, r.stall->seconds, waited(), settings.loader.slots_per_worker),
+              {fmt::format("[loader.hang] item_timeout ends a sample that takes too long. `penstock describe worker/{}` "
+                           "shows what it is loading.",
+                           r.stall->worker)}};
+    }
+    if (r.samples_a_batch > 0 && r.samples_a_batch <= few_samples && r.batches_per_second > 500) {
+      return {limit::order,
+              "sampler.batch_size",
+              fmt::format("Order limits you: {:.0f} batches a second of {:.0f} samples each cost more to hand on than to "
+                          "load{}; use larger batches ([sampler] batch_size, now {}).",
+                          r.batches_per_second, r.samples_a_batch, waited(), settings.sampler.batch_size),
+              {}};
+    }
+    return {limit::order,
+            "loader.slots_per_worker",
+            fmt::format("Order limits you: the workers idled {} % of the time for lack of slots{}; more slots ([loader] "
+                        "slots_per_worker, now {}) let them load further ahead.",
+                        percent(1 - r.busy), waited(), settings.loader.slots_per_worker),
+            {}};
+  }
+
+  limit_advice wire() const {
+    const std::string key = takes_images(settings.dataset.type) ? "image.size" : "dataset.dtype";
+    const std::string less =
+        takes_images(settings.dataset.type)
+            ? "send fewer bytes ([image] size)"
+            : "send fewer bytes: a smaller element type ([dataset] dtype), or convert on the device";
+    if (!around.pinned && !around.on_host) {
+      return {limit::wire,
+              "gpu.device",
+              fmt::format("The copy to the device limits you{}: its memory is pageable, which halves the speed; raise "
+                          "the limit on locked memory (ulimit -l), as `penstock doctor` says.",
+                          waited()),
+              {"Then " + less + "."}};
+    }
+    return {limit::wire, key,
+            fmt::format("The copy to the device limits you{}; {}.", waited(), less),
+            {around.on_host ? "This is the host device: one thread copies within the machine's memory."
+                            : "`penstock bench upload` measures what this machine's link can do."}};
+  }
+
+  limit_advice convert() const {
+    return {limit::convert,
+            "gpu.dtype",
+            fmt::format("The conversion on the device limits you{}; [gpu] dtype = \"uint8\" converts no values, and "
+                        "layout = \"nhwc\" moves none.",
+                        waited()),
+            {around.on_host ? "This is the host device: one thread converts." : "Your own kernels share the GPU with it."}};
+  }
+
+  limit_advice consumer() const {
+    if (around.of_jobs && r.held > 0.05) {
+      return {limit::consumer, "jobs.memory",
+              fmt::format("The callers limit you: results that they keep filled [jobs] memory {} % of the time; free "
+                          "them, or allow more ([jobs] memory).",
+                          percent(r.held)),
+              {}};
+    }
+    if (around.of_jobs) {
+      return {limit::consumer, "",
+              fmt::format("The callers limit you: workers had no job {} % of the time; submit more at once.",
+                          percent(r.of(limit::consumer))),
+              {}};
+    }
+    if (r.held > 0.05 && r.held > r.of(limit::consumer) / 2) {
+      return {limit::consumer, "gpu.buffers",
+              fmt::format("The consumer limits you: it asked while it held every device buffer {} % of the time; "
+                          "release batches earlier, or allow more ([gpu] buffers, now {}).",
+                          percent(r.held), settings.gpu.buffers),
+              {}};
+    }
+    return {limit::consumer, "",
+            fmt::format("The consumer limits you, as it should: it worked on its batches {} % of the time and waited "
+                        "{} %; loading faster would gain nothing.",
+                        percent(r.of(limit::consumer)), percent(r.waited())),
+            {}};
+  }
+
+  limit_advice start() const {
+    const std::uint64_t recycles = settings.loader.limits.recycle_after_samples;
+    if (around.restarts > 0 && recycles > 0) {
+      return {limit::start,
+              "loader.limits.recycle_after_samples",
+              fmt::format("Starting limits you: {} % of the time no worker was ready, because each is replaced after {} "
+                          "([loader.limits] recycle_after_samples); replace them less often.",
+                          percent(r.of(limit::start)), counted(recycles, "sample")),
+              {}};
+    }
+    if (around.restarts > 0) {
+      return {limit::start,
+              "",
+              fmt::format("Starting limits you: {} % of the time no worker was ready; {}: `penstock deaths` says why.",
+                          percent(r.of(limit::start)), counted(around.restarts, "worker was restarted", "workers were restarted")),
+              {"What a worker imports or opens before its first sample counts as its start."}};
+    }
+    return {limit::start,
+            "loader.start",
+            fmt::format("Starting limits you: {} % of the time no worker was ready, or the device was not open; [loader] "
+                        "start = \"eager\" starts them before the first demand.",
+                        percent(r.of(limit::start))),
+            {"What a worker imports or opens before its first sample counts as its start."}};
+  }
+};
+
+}  // namespace
+
+limit_advice advise(const limit_reading& reading, const limit_surroundings& around, const config& settings) {
+  const auto what = reading.largest();
+  if (!what) return {{}, "", "Nothing limits the stream that was measured so far.", {}};
+  const writer w{reading, around, settings};
+  switch (*what) {
+    case limit::storage: return w.storage();
+    case limit::decode: return w.decode();
+    case limit::order: return w.order();
+    case limit::wire: return w.wire();
+    case limit::convert: return w.convert();
+    case limit::consumer: return w.consumer();
+    case limit::start: return w.start();
+  }
+  return {};
+}
+
+json limits_as_json(const limit_reading& reading, const limit_advice& advice) {
+  json j;
+  for (std::size_t i = 0; i < limit_count; ++i)
+    j[std::string(name_of(static_cast<limit>(i)))] = std::round(reading.share[i] * 1e4) / 1e4;
+  j["verdict"] = advice.sentence;
+  return j;
+}
+
+json why_as_json(const limit_reading& reading, const limit_advice& advice) {
+  json limits = limits_as_json(reading, advice);
+  limits.erase("verdict");
+  json each = json::array();
+  for (const limit_reading::worker_load& w : reading.loads)
+    each.push_back({{"worker", w.worker}, {"seconds_a_sample", w.seconds_a_sample}, {"reading", w.reading}});
+  const auto rounded = [](double value) { return std::round(value * 1e4) / 1e4; };
+  return {{"schema", "penstock.why/1"},
+          {"seconds", rounded(reading.seconds)},
+          {"limit", advice.what ? json(name_of(*advice.what)) : json()},
+          {"key", advice.key.empty() ? json() : json(advice.key)},
+          {"verdict", advice.sentence},
+          {"more", advice.more},
+          {"limits", std::move(limits)},
+          {"waited", rounded(reading.waited())},
+          {"workers",
+           {{"ready", reading.workers},
+            {"busy", rounded(reading.busy)},
+            {"cpu", rounded(reading.cpu)},
+            {"core_wait", rounded(reading.core_wait)},
+            {"each", std::move(each)}}},
+          {"batches_per_second", rounded(reading.batches_per_second)},
+          {"stall", reading.stall ? json{{"worker", reading.stall->worker}, {"seconds", rounded(reading.stall->seconds)}}
+                                  : json()},
+          {"slow_worker", reading.slow ? json{{"worker", reading.slow->worker}, {"factor", rounded(reading.slow->factor)}}
+                                       : json()}};
+}
+
+}  // namespace penstock::telemetry

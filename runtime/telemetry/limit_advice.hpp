@@ -1,0 +1,41 @@
+// Says in words what limits a stream, and which key to change. For `verdict` in status and `penstock why`. Pure.
+#pragma once
+
+#include "runtime/telemetry/stream_limits.hpp"
+
+#include <penstock/config.hpp>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::telemetry {
+
+/// What the advice depends on besides the reading.
+struct limit_surroundings {
+  std::uint32_t cores = 1;  ///< that this process may use
+  std::uint32_t workers = 0;  ///< wanted now
+  std::uint64_t restarts = 0;  ///< of workers, so far
+  bool of_jobs = false;
+  bool on_host = false;  ///< the host device
+  bool pinned = true;    ///< the device reads the slots by DMA
+};
+
+struct limit_advice {
+  std::optional<limit> what;      ///< empty: nothing limits it, or nothing was measured
+  std::string key;                ///< config key to change first: "loader.workers"; empty: none of penstock's
+  std::string sentence;           ///< one sentence
+  std::vector<std::string> more;  ///< further lines: figures and alternatives
+};
+[[nodiscard]] limit_advice advise(const limit_reading& reading, const limit_surroundings& around,
+                                  const config& settings);
+
+/// The field `limits` of status: the shares and the verdict.
+[[nodiscard]] nlohmann::ordered_json limits_as_json(const limit_reading& reading, const limit_advice& advice);
+/// The answer to "why", schema penstock.why/1.
+[[nodiscard]] nlohmann::ordered_json why_as_json(const limit_reading& reading, const limit_advice& advice);
+
+}  // namespace penstock::telemetry

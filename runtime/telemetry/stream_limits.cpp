@@ -1,0 +1,433 @@
+#include "runtime/telemetry/stream_limits.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace penstock::telemetry {
+namespace {
+
+constexpr std::int64_t bucket_ns = 100'000'000;
+constexpr std::size_t loads_kept = 15;  // of each worker
+constexpr std::size_t known_max = 8192;  // passages; far more than any stream has under way
+
+// A head is stalled if it takes this many times as long as its worker's usual batch, and longer than noise does. The time up to
+// `usual_part` times the usual is not its fault.
+constexpr double stalled_from = 4;
+constexpr double stalled_seconds = 0.02;
+constexpr double usual_part = 1.5;
+// A worker is slower than its peers from this factor on.
+constexpr double slow_from = 1.5;
+// Below this, workers that idle while the consumer waits are no noise.
+constexpr double busy_enough = 0.85;
+constexpr double measured_enough = 1;  // worker seconds
+
+constexpr double noise = 0.05;             // shares below this limit nothing
+constexpr double waits_that_matter = 0.15;  // of the consumer
+
+std::int64_t ns_of(steady_time when) {
+  return nanoseconds(when.time_since_epoch()).count();
+}
+
+double seconds_of(std::int64_t ns) {
+  return static_cast<double>(ns) * 1e-9;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+std::int64_t stamp(const batch_passage& b, batch_stage s) {
+  return b.time_of(s);
+}
+
+double seconds_a_sample(const batch_passage& b) {
+  const std::int64_t busy = stamp(b, batch_stage::loaded) - stamp(b, batch_stage::begun);
+  return seconds_of(busy) / std::max<std::uint32_t>(b.samples, 1);
+}
+
+}  // namespace
+
+std::string_view name_of(limit l) noexcept {
+  constexpr std::array<std::string_view, limit_count> names{"storage", "decode",   "order", "wire",
+                                                            "convert", "consumer", "start"};
+  return names[static_cast<std::size_t>(l)];
+}
+
+double limit_reading::waited() const noexcept {
+  return std::accumulate(share.begin(), share.end(), 0.0) - of(limit::consumer);
+}
+
+std::optional<limit> limit_reading::largest() const noexcept {
+  if (waited() < waits_that_matter && of(limit::consumer) >= noise) return limit::consumer;
+  auto most = share;
+  if (waited() >= waits_that_matter) most[static_cast<std::size_t>(limit::consumer)] = 0;
+  const auto found = std::ranges::max_element(most);
+  if (*found < noise) return std::nullopt;
+  return static_cast<limit>(found - most.begin());
+}
+
+limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
+  const std::int64_t now = ns_of(when);
+  const std::int64_t oldest = (now - nanoseconds(span).count()) / bucket_ns;
+  std::erase_if(settled_, [&](const auto& b) { return b.first < oldest; });
+  estimated_.clear();
+  if (facts.begun == never) return {};
+  measure_workers(now, facts);
+  if (facts.jobs) {
+    sample_jobs(now, facts);
+  } else {
+    remember(facts);
+    into_ = &estimated_;
+    estimate(now, facts);
+    into_ = &settled_;
+  }
+  looked_ = now;
+  return read(now, facts);
+}
+
+stream_limits::bucket& stream_limits::at(std::int64_t ns) {
+  return (*into_)[ns / bucket_ns];
+}
+
+void stream_limits::add(limit what, std::int64_t from, std::int64_t to, double weight) {
+  while (from < to) {
+    const std::int64_t end = std::min(to, (from / bucket_ns + 1) * bucket_ns);
+    at(from).seconds[static_cast<std::size_t>(what)] += seconds_of(end - from) * weight;
+    from = end;
+  }
+}
+
+/// The consumer asked for a batch while it held every buffer.
+void stream_limits::add_held(std::int64_t from, std::int64_t to) {
+  add(limit::consumer, from, to);
+  if (from < to) at(to).held += seconds_of(to - from);
+}
+
+/// Also of a pool.
+void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) {
+  bucket& b = at(now);
+  const double passed = looked_ > 0 ? seconds_of(now - looked_) : 0;
+  for (const limited_worker& w : facts.workers) {
+    worker_memory& before = workers_[w.id];
+    if (before.incarnation != w.incarnation) before = {w.incarnation, w.cpu, w.core_wait, {}, 0};
+    if (w.ready && !facts.is_paused) {
+      b.ready += passed;
+      if (w.busy) b.busy += passed;
+      b.cpu += std::min(std::chrono::duration<double>(w.cpu - before.cpu).count(), passed);
+      b.core_wait += std::min(std::chrono::duration<double>(w.core_wait - before.core_wait).count(), passed);
+    }
+    before.cpu = w.cpu;
+    before.core_wait = w.core_wait;
+  }
+}
+
+/// Takes the news of batches, and settles the waits that are over.
+void stream_limits::remember(const limit_facts& facts) {
+  // Under way or gone: after a seek, or when a worker died.
+  std::erase_if(known_, [](const auto& one) { return stamp(one.second, batch_stage::taken) == 0; });
+  std::vector<const batch_passage*> taken;
+  for (const batch_passage& b : facts.passages) {
+    const auto known = known_.find(b.position);
+    const bool was_taken = known != known_.end() && stamp(known->second, batch_stage::taken) != 0 &&
+                           stamp(known->second, batch_stage::leased) == stamp(b, batch_stage::leased);
+    const batch_passage& kept = known_.insert_or_assign(b.position, b).first->second;
+    if (!was_taken && stamp(b, batch_stage::taken) > taken_) taken.push_back(&kept);
+    if (was_taken && stamp(b, batch_stage::taken) == taken_) released_ = stamp(b, batch_stage::released);
+  }
+  std::ranges::sort(taken, {}, [](const batch_passage* b) { return stamp(*b, batch_stage::taken); });
+  for (const batch_passage* b : taken) settle(*b, facts);
+  while (known_.size() > known_max) known_.erase(known_.begin());
+  if (taken.empty()) return;
+  // The last ones taken tell what was behind a head.
+  const std::size_t kept = 4 * facts.slots_per_worker * std::max<std::size_t>(facts.workers.size(), 1);
+  const stream_position last = taken.back()->position;
+  std::erase_if(known_, [&](const auto& one) { return one.first + kept < last; });
+}
+
+/// The consumer has taken this batch: says what it waited for.
+void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
+  const std::int64_t to = stamp(b, batch_stage::taken);
+  const std::int64_t earliest = std::max({taken_, ns_of(facts.begun), to - 2 * nanoseconds(span).count()});
+  const std::int64_t from = std::clamp(b.demanded == 0 ? earliest : b.demanded, earliest, to);
+  if (taken_ != 0) add(limit::consumer, earliest, from);
+  const auto part = [&](std::int64_t first, std::int64_t last, auto&& act) {
+    first = std::max(first, from);
+    last = std::min(last, to);
+    if (first < last) act(first, last);
+  };
+  const auto is = [&](limit what) {
+    return [this, what](std::int64_t first, std::int64_t last) { add(what, first, last); };
+  };
+  const std::int64_t leased = stamp(b, batch_stage::leased);
+  const std::int64_t begun = std::max(stamp(b, batch_stage::begun), leased);
+  const std::int64_t loaded = std::max(stamp(b, batch_stage::loaded), begun);
+  const std::int64_t ordered = std::max(stamp(b, batch_stage::ordered), loaded);
+  const std::int64_t submitted = std::max(stamp(b, batch_stage::submitted), ordered);
+  const std::int64_t copied = std::max(stamp(b, batch_stage::copied), submitted);
+  const std::int64_t converted = std::max(stamp(b, batch_stage::ready), copied);
+  part(from, leased, is(limit::start));
+  part(leased, begun, is(limit::order));
+  part(begun, loaded, [&](std::int64_t first, std::int64_t last) { settle_load(b, first, last, facts); });
+  part(loaded, ordered, is(limit::order));
+  part(ordered, submitted, [&](std::int64_t first, std::int64_t last) {
+    // The first batch waits until the device is open; later ones until the consumer releases a buffer.
+    if (taken_ == 0) return add(limit::start, first, last);
+    add_held(first, last);
+  });
+  part(submitted, copied, is(nothing_was_behind(b) ? limit::order : limit::wire));
+  part(copied, converted, is(limit::convert));
+  if (converted > submitted && converted - submitted > copied - submitted)
+    wire_part_ = static_cast<double>(copied - submitted) / static_cast<double>(converted - submitted);
+  worker_memory& w = workers_[b.worker];
+  w.loads.push_back(seconds_a_sample(b));
+  if (w.loads.size() > loads_kept) w.loads.pop_front();
+  w.reading = loaded > begun ? static_cast<double>(b.reading_ns) / static_cast<double>(loaded - begun) : 0;
+  ++at(to).batches;
+  at(to).samples += b.samples;
+  taken_ = to;
+  released_ = stamp(b, batch_stage::released);
+}
+
+/// The consumer waited while the head's worker loaded it.
+void stream_limits::settle_load(const batch_passage& b, std::int64_t from, std::int64_t to,
+                                const limit_facts& facts) {
+  const std::int64_t begun = stamp(b, batch_stage::begun);
+  const std::int64_t loaded = stamp(b, batch_stage::loaded);
+  const double reading = static_cast<double>(b.reading_ns) / static_cast<double>(loaded - begun);
+  const double busy = seconds_of(loaded - begun);
+  const double usual = typical_of(b.worker).value_or(busy) * std::max<std::uint32_t>(b.samples, 1);
+  if (busy > stalled_from * usual && busy - usual > stalled_seconds &&
+      others_are_ready(b, loaded - (to - from) / 2, facts)) {
+    const auto excused = static_cast<std::int64_t>(usual_part * usual * 1e9);
+    const std::int64_t stalls = std::clamp(begun + excused, from, to);
+    add_work(reading, from, stalls, facts);
+    add(limit::order, stalls, to);
+    auto& longest = at(to).stall;
+    if (!longest || longest->seconds < busy) longest = {b.worker, busy};
+    return;
+  }
+  if (const auto slowness = slowness_of(b.worker); slowness && *slowness >= slow_from) {
+    at(to).slow = {b.worker, *slowness};
+    return add_work(reading, from, to, facts);
+  }
+  const double idle = idle_share();
+  const std::int64_t works = to - static_cast<std::int64_t>(static_cast<double>(to - from) * idle);
+  add_work(reading, from, works, facts);
+  add(limit::order, works, to);
+}
+
+/// `reading`: the share of this time in which the worker waited for storage.
+void stream_limits::add_work(double reading, std::int64_t from, std::int64_t to, const limit_facts& facts) {
+  if (facts.blocked_is_storage) reading = blocked_share();
+  reading = std::clamp(reading, 0.0, 1.0);
+  add(limit::storage, from, to, reading);
+  add(limit::decode, from, to, 1 - reading);
+}
+
+/// What the time since the last batch was spent on.
+void stream_limits::estimate(std::int64_t now, const limit_facts& facts) {
+  if (facts.is_over) return;
+  const std::int64_t idle_since = taken_ == 0 ? ns_of(facts.begun) : taken_;
+  std::int64_t waits = now;
+  if (facts.waits_since) {
+    // A wait in another process is known only as of its last reading.
+    const std::int64_t told = facts.owner_is_elsewhere ? std::max(released_, idle_since) : ns_of(*facts.waits_since);
+    waits = std::clamp(told, idle_since, now);
+  }
+  if (taken_ == 0) waits = idle_since;
+  add(limit::consumer, idle_since, waits);
+  if (waits < now && !facts.is_paused) estimate_head(waits, now, facts);
+}
+
+void stream_limits::estimate_head(std::int64_t from, std::int64_t now, const limit_facts& facts) {
+  const auto not_taken = [](const auto& one) { return stamp(one.second, batch_stage::taken) == 0; };
+  const auto found = std::ranges::find_if(known_, not_taken);
+  const bool some_ready = std::ranges::any_of(facts.workers, &limited_worker::ready);
+  if (found == known_.end()) {
+    if (!some_ready || !facts.device_ready) add(limit::start, from, now);
+    return;
+  }
+  const batch_passage& head = found->second;
+  switch (head.reached()) {
+    case batch_stage::leased:
+    case batch_stage::begun: return estimate_load(head, from, now, facts);
+    case batch_stage::loaded: return add(limit::order, from, now);
+    case batch_stage::ordered:
+      if (!facts.device_ready) return add(limit::start, from, now);
+      if (facts.owner_is_elsewhere) {  // its timestamps come with the batch
+        add(limit::wire, from, now, wire_part_);
+        return add(limit::convert, from, now, 1 - wire_part_);
+      }
+      return add_held(from, now);
+    case batch_stage::submitted: return add(limit::wire, from, now);
+    case batch_stage::copied: return add(limit::convert, from, now);
+    default: return;  // ready: it waits for the other ranks of a group
+  }
+}
+
+void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, std::int64_t now,
+                                  const limit_facts& facts) {
+  const auto w = std::ranges::find(facts.workers, head.worker, &limited_worker::id);
+  if (w == facts.workers.end() || !w->ready || w->incarnation != head.incarnation)
+    return add(limit::start, from, now);
+  std::int64_t begun = stamp(head, batch_stage::leased);
+  add(limit::start, from, std::min(begun, now));  // until it was leased
+  for (const auto& [position, b] : known_) {
+    if (b.worker == head.worker && position != head.position)
+      begun = std::max(begun, stamp(b, batch_stage::loaded));
+  }
+  begun = std::min(begun, now);
+  from = std::max(from, std::min(stamp(head, batch_stage::leased), now));
+  const double busy = seconds_of(now - begun);
+  const double usual = typical_of(head.worker).value_or(busy) * std::max<std::uint32_t>(head.samples, 1);
+  const double reading = w->reads ? 1 : workers_[head.worker].reading;
+  if (busy > stalled_from * usual && busy - usual > stalled_seconds && others_are_ready(head, now, facts)) {
+    const auto excused = static_cast<std::int64_t>(usual_part * usual * 1e9);
+    const std::int64_t stalls = std::clamp(begun + excused, from, now);
+    add_work(reading, from, stalls, facts);
+    add(limit::order, stalls, now);
+    at(now).stall = {head.worker, busy};
+    return;
+  }
+  add_work(reading, from, now, facts);
+}
+
+/// A pool: what its time was spent on since the previous look.
+void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
+  if (looked_ == 0 || facts.is_paused || facts.is_over) return;
+  const limited_jobs& jobs = *facts.jobs;
+  const bool work_waits = jobs.waiting > 0 || jobs.callers_wait;
+  if (jobs.callers_hold_everything) return add_held(looked_, now);
+  if (!work_waits && jobs.running == 0) return add(limit::consumer, looked_, now);
+  const auto ready = static_cast<double>(std::ranges::count_if(facts.workers, &limited_worker::ready));
+  if (ready == 0) return add(limit::start, looked_, now);
+  const auto works = [](const limited_worker& w) { return w.ready && w.busy; };
+  const double busy = static_cast<double>(std::ranges::count_if(facts.workers, works)) / ready;
+  const double blocked = blocked_share();
+  add(limit::storage, looked_, now, busy * blocked);
+  add(limit::decode, looked_, now, busy * (1 - blocked));
+  const bool some_start = std::ranges::any_of(facts.workers, &limited_worker::starts);
+  const limit idle = !work_waits ? limit::consumer : some_start ? limit::start : limit::order;
+  add(idle, looked_, now, 1 - busy);
+}
+
+/// Seconds that a worker usually needs for a sample; of its peers, if it has loaded nothing yet.
+std::optional<double> stream_limits::typical_of(std::uint32_t worker) const {
+  const auto own = workers_.find(worker);
+  if (own != workers_.end() && own->second.loads.size() >= 3)
+    return median({own->second.loads.begin(), own->second.loads.end()});
+  std::vector<double> all;
+  for (const auto& [id, w] : workers_) all.insert(all.end(), w.loads.begin(), w.loads.end());
+  for (const auto& [position, b] : known_) {
+    if (stamp(b, batch_stage::taken) == 0 && stamp(b, batch_stage::loaded) != 0)
+      all.push_back(seconds_a_sample(b));
+  }
+  return all.empty() ? std::nullopt : std::optional(median(std::move(all)));
+}
+
+/// A worker's time for a sample over that of its peers.
+std::optional<double> stream_limits::slowness_of(std::uint32_t worker) const {
+  const auto own = workers_.find(worker);
+  if (own == workers_.end() || own->second.loads.size() < 3) return std::nullopt;
+  std::vector<double> peers;
+  for (const auto& [id, w] : workers_) {
+    if (id != worker && w.loads.size() >= 3) peers.push_back(median({w.loads.begin(), w.loads.end()}));
+  }
+  if (peers.empty()) return std::nullopt;
+  const double theirs = median(std::move(peers));
+  return theirs > 0 ? std::optional(median({own->second.loads.begin(), own->second.loads.end()}) / theirs)
+                    : std::nullopt;
+}
+
+/// Whether half of the other workers' slots held loaded batches that had to wait for the head.
+bool stream_limits::others_are_ready(const batch_passage& head, std::int64_t when,
+                                     const limit_facts& facts) const {
+  const auto others = std::ranges::count_if(facts.workers, [&](const limited_worker& w) {
+    return w.ready && w.id != head.worker;
+  });
+  const auto slots = static_cast<std::size_t>(others) * facts.slots_per_worker;
+  std::size_t ready = 0;
+  for (auto one = known_.upper_bound(head.position); one != known_.end(); ++one) {
+    const std::int64_t loaded = stamp(one->second, batch_stage::loaded);
+    if (loaded != 0 && loaded <= when) ++ready;
+  }
+  return slots > 0 && 2 * ready >= slots;
+}
+
+/// The next batch was leased only when this one's slot was free: there are too few slots to load and copy at the same time.
+bool stream_limits::nothing_was_behind(const batch_passage& b) const {
+  const auto next = known_.find(b.position + 1);
+  return next != known_.end() &&
+         stamp(next->second, batch_stage::leased) >= stamp(b, batch_stage::copied);
+}
+
+/// Of the workers' time, if that is more than noise.
+double stream_limits::idle_share() const {
+  double ready = 0;
+  double busy = 0;
+  for (const auto& [time, b] : settled_) {
+    ready += b.ready;
+    busy += b.busy;
+  }
+  if (ready < measured_enough || busy >= busy_enough * ready) return 0;
+  return 1 - busy / ready;
+}
+
+/// Of the time in which workers worked: neither running nor waiting for a core.
+double stream_limits::blocked_share() const {
+  double busy = 0;
+  double runs = 0;
+  for (const auto& [time, b] : settled_) {
+    busy += b.busy;
+    runs += b.cpu + b.core_wait;
+  }
+  if (busy <= 0) return 0;
+  const double blocked = 1 - runs / busy;
+  return blocked > 2 * noise ? blocked : 0;
+}
+
+limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) const {
+  limit_reading r;
+  const std::int64_t span_ns = nanoseconds(span).count();
+  const std::int64_t first = std::max(now - span_ns, ns_of(facts.begun));
+  r.seconds = std::max(seconds_of(now - first), 1e-3);
+  double ready = 0;
+  for (const auto* all : {&settled_, &estimated_}) {
+    for (const auto& [time, b] : *all) {
+      // The oldest bucket is only partly inside.
+      const double inside =
+          std::clamp(seconds_of((time + 1) * bucket_ns - (now - span_ns)) / seconds_of(bucket_ns), 0.0, 1.0);
+      for (std::size_t i = 0; i < limit_count; ++i) r.share[i] += b.seconds[i] * inside;
+      ready += b.ready;
+      r.busy += b.busy;
+      r.cpu += b.cpu;
+      r.core_wait += b.core_wait;
+      r.batches_per_second += static_cast<double>(b.batches);
+      r.samples_a_batch += static_cast<double>(b.samples);
+      r.held += b.held * inside;
+      if (b.stall && (!r.stall || r.stall->seconds < b.stall->seconds)) r.stall = b.stall;
+      if (b.slow) r.slow = b.slow;
+    }
+  }
+  for (double& share : r.share) share /= r.seconds;
+  r.held /= r.seconds;
+  const double sum = std::accumulate(r.share.begin(), r.share.end(), 0.0);
+  if (sum > 1) {  // rounding at the window's edges
+    for (double& share : r.share) share /= sum;
+  }
+  if (r.batches_per_second > 0) r.samples_a_batch /= r.batches_per_second;
+  r.batches_per_second /= r.seconds;
+  for (double* value : {&r.busy, &r.cpu, &r.core_wait}) *value = ready > 0 ? std::min(*value / ready, 1.0) : 0;
+  r.workers = static_cast<std::uint32_t>(std::ranges::count_if(facts.workers, &limited_worker::ready));
+  for (const limited_worker& w : facts.workers) {
+    const auto its = workers_.find(w.id);
+    if (!w.ready || its == workers_.end() || its->second.loads.empty()) continue;
+    const auto& loads = its->second.loads;
+    r.loads.push_back({w.id, median({loads.begin(), loads.end()}), its->second.reading});
+  }
+  return r;
+}
+
+}  // namespace penstock::telemetry

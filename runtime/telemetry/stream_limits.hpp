@@ -1,0 +1,167 @@
+// What limited the stream during the last 10 s: attributes the time in which the consumer waited to one of seven causes. For
+// `limits` in status, `penstock why` and the metrics. Pure; driven by actors/host/run, five times a second.
+//
+// The consumer waited for the head: the next batch in order. What held up the head says what the stream waited for:
+//
+//   storage    its worker was reading                      wire       it was being copied to the device
+//   decode     its worker was decoding or transforming     convert    the device was converting it
+//   order      it was stalled while later batches were ready, or slots were so few (or batches so small) that workers idled
+//   start      no worker held it, or its device was not open yet
+//   consumer   the consumer did not ask for a batch, or held every device buffer
+//
+// Finished waits are attributed from the batch's timestamps. A wait in progress is attributed by the head's state at each look, and
+// again from the timestamps when it is over. A pool of jobs has no batches: its time is sampled, and wire and convert do not occur.
+#pragma once
+
+#include "runtime/base/batch_times.hpp"
+#include "runtime/base/clock.hpp"
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::telemetry {
+
+enum class limit : std::uint8_t { storage, decode, order, wire, convert, consumer, start };
+inline constexpr std::size_t limit_count = 7;
+/// "storage", ...
+[[nodiscard]] std::string_view name_of(limit l) noexcept;
+
+/// A worker at one moment. Times are running totals of its working thread.
+struct limited_worker {
+  std::uint32_t id = 0;
+  std::uint32_t incarnation = 0;
+  bool ready = false;
+  bool starts = false;  ///< it is starting, or waits for its restart
+  bool busy = false;    ///< it is working on a sample or job
+  bool reads = false;   ///< a read from storage is in progress
+  nanoseconds cpu{0};
+  nanoseconds core_wait{0};  ///< time in which it could run but had no core
+};
+
+struct limited_jobs {
+  std::uint64_t waiting = 0;
+  std::uint64_t running = 0;
+  bool callers_wait = false;
+  bool callers_hold_everything = false;
+};
+
+/// The run at one moment.
+struct limit_facts {
+  std::vector<batch_passage> passages;  ///< all that are under way, then those released since the previous look
+  std::vector<limited_worker> workers;
+  std::optional<steady_time> waits_since;  ///< the consumer waits for a batch
+  steady_time begun = never;               ///< the first demand
+  std::uint32_t slots_per_worker = 1;
+  bool device_ready = true;
+  bool owner_is_elsewhere = false;  ///< its timestamps arrive when a batch is delivered
+  bool is_paused = false;
+  bool is_over = false;
+  bool blocked_is_storage = false;  ///< a custom dataset: its reads are not timed, but when its thread is blocked it reads
+  std::optional<limited_jobs> jobs;
+};
+
+/// The last 10 s, or the time since the first demand if that is shorter.
+struct limit_reading {
+  double seconds = 0;  ///< length of that time
+  std::array<double, limit_count> share{};
+
+  // Figures for the advice.
+  std::uint32_t workers = 0;  ///< ready now
+  double busy = 0;            ///< share of the workers' time in which they worked
+  double cpu = 0;             ///< cores used by a worker's thread
+  double core_wait = 0;       ///< share of a worker's time in which it had no core
+  double batches_per_second = 0;
+  double samples_a_batch = 0;
+  double held = 0;  ///< share of the time in which the consumer asked, but held every device buffer (in a pool: all memory)
+  struct stalled_head {
+    std::uint32_t worker = 0;
+    double seconds = 0;
+  };
+  std::optional<stalled_head> stall;  ///< the longest one
+  struct slow_worker {
+    std::uint32_t worker = 0;
+    double factor = 1;  ///< its time for a sample over that of its peers
+  };
+  std::optional<slow_worker> slow;
+  struct worker_load {
+    std::uint32_t worker = 0;
+    double seconds_a_sample = 0;  ///< median of its last batches
+    double reading = 0;           ///< share of that in its last batch
+  };
+  std::vector<worker_load> loads;  ///< of workers that are ready and have loaded a batch
+
+  [[nodiscard]] double of(limit l) const noexcept { return share[static_cast<std::size_t>(l)]; }
+  /// Share of the time in which the consumer waited.
+  [[nodiscard]] double waited() const noexcept;
+  /// What to change first: the largest cause of waits if these matter, otherwise the consumer. Empty: nothing was measured.
+  [[nodiscard]] std::optional<limit> largest() const noexcept;
+};
+
+/// Not thread-safe.
+class stream_limits {
+ public:
+  static constexpr nanoseconds span = std::chrono::seconds(10);
+
+  /// Call with times that do not decrease.
+  limit_reading look(steady_time now, const limit_facts& facts);
+
+ private:
+  struct bucket {
+    std::array<double, limit_count> seconds{};
+    double ready = 0;  // workers' seconds
+    double busy = 0;
+    double cpu = 0;
+    double core_wait = 0;
+    std::uint64_t batches = 0;
+    std::uint64_t samples = 0;
+    double held = 0;
+    std::optional<limit_reading::stalled_head> stall;
+    std::optional<limit_reading::slow_worker> slow;
+  };
+  struct worker_memory {
+    std::uint32_t incarnation = 0;
+    nanoseconds cpu{0};
+    nanoseconds core_wait{0};
+    std::deque<double> loads;  // seconds a sample of its last batches
+    double reading = 0;        // share of reads in its last batch
+  };
+
+  [[nodiscard]] bucket& at(std::int64_t ns);
+  void add(limit what, std::int64_t from, std::int64_t to, double weight = 1);
+  void add_held(std::int64_t from, std::int64_t to);
+  void measure_workers(std::int64_t now, const limit_facts& facts);
+  void remember(const limit_facts& facts);
+  void settle(const batch_passage& b, const limit_facts& facts);
+  void settle_load(const batch_passage& b, std::int64_t from, std::int64_t to, const limit_facts& facts);
+  void add_work(double reading, std::int64_t from, std::int64_t to, const limit_facts& facts);
+  void estimate(std::int64_t now, const limit_facts& facts);
+  void estimate_head(std::int64_t from, std::int64_t now, const limit_facts& facts);
+  void estimate_load(const batch_passage& head, std::int64_t from, std::int64_t now, const limit_facts& facts);
+  void sample_jobs(std::int64_t now, const limit_facts& facts);
+  [[nodiscard]] std::optional<double> typical_of(std::uint32_t worker) const;
+  [[nodiscard]] std::optional<double> slowness_of(std::uint32_t worker) const;
+  [[nodiscard]] bool others_are_ready(const batch_passage& head, std::int64_t when,
+                                      const limit_facts& facts) const;
+  [[nodiscard]] bool nothing_was_behind(const batch_passage& b) const;
+  [[nodiscard]] double idle_share() const;
+  [[nodiscard]] double blocked_share() const;
+  [[nodiscard]] limit_reading read(std::int64_t now, const limit_facts& facts) const;
+
+  std::map<std::int64_t, bucket> settled_;         // by time; of waits that are over, and of the workers
+  std::map<std::int64_t, bucket> estimated_;       // of the wait in progress: made again at each look
+  std::map<std::int64_t, bucket>* into_ = &settled_;
+  std::map<stream_position, batch_passage> known_;  // not taken yet, and the last ones taken
+  std::map<std::uint32_t, worker_memory> workers_;
+  std::int64_t taken_ = 0;     // when the consumer took its last batch; 0: it has none
+  std::int64_t released_ = 0;  // when it released that one, if it has
+  std::int64_t looked_ = 0;
+  double wire_part_ = 1;  // of copying and converting the last batch: for an owner in another process
+};
+
+}  // namespace penstock::telemetry

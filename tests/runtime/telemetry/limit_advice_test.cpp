@@ -1,0 +1,118 @@
+// What `penstock why` says, from made-up readings.
+#include "runtime/telemetry/limit_advice.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace penstock::telemetry {
+namespace {
+
+limit_reading mostly(limit what, double share = 0.62) {
+  limit_reading r;
+  r.seconds = 10;
+  r.share[static_cast<std::size_t>(what)] = share;
+  r.workers = 2;
+  r.busy = 0.99;
+  r.cpu = 0.98;
+  return r;
+}
+
+limit_surroundings on_cores(std::uint32_t cores) {
+  limit_surroundings around;
+  around.cores = cores;
+  around.workers = 2;
+  return around;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("decoding is a matter of workers while cores are free, and of less work when they are not") {
+  config settings;
+  const limit_advice more = advise(mostly(limit::decode), on_cores(16), settings);
+  CHECK(more.what == limit::decode);
+  CHECK(more.key == "loader.workers");
+  CHECK(more.sentence ==
+        "Decoding limits you: 2 workers at 98 % CPU; the consumer waited 62 % of the time; more workers ([loader] "
+        "workers) would help until all 16 cores are busy.");
+  const limit_advice less = advise(mostly(limit::decode), on_cores(2), settings);
+  CHECK(less.key == "image.size");
+  CHECK(contains(less.sentence, "more workers would not help on 2 cores"));
+  limit_reading crowded = mostly(limit::decode);
+  crowded.core_wait = 0.4;
+  CHECK(advise(crowded, on_cores(16), settings).key == "image.size");
+}
+
+TEST_CASE("a slow worker, a stalled sample and tiny batches are named with their own advice") {
+  config settings;
+  limit_reading r = mostly(limit::decode);
+  r.slow = {3, 4.2};
+  CHECK(contains(advise(r, on_cores(16), settings).sentence, "worker/3 needs 4.2 times as long"));
+  r = mostly(limit::order);
+  CHECK(advise(r, on_cores(16), settings).key == "loader.slots_per_worker");
+  r.stall = {1, 2.5};
+  CHECK(contains(advise(r, on_cores(16), settings).sentence, "a sample of worker/1 stalled its batch for 2.5 s"));
+  r.stall.reset();
+  r.samples_a_batch = 1;
+  r.batches_per_second = 20'000;
+  CHECK(advise(r, on_cores(16), settings).key == "sampler.batch_size");
+}
+
+TEST_CASE("a consumer that waits little is the limit, however much of its wait has one cause") {
+  limit_reading r = mostly(limit::consumer, 0.88);
+  r.share[static_cast<std::size_t>(limit::decode)] = 0.11;
+  const limit_advice advice = advise(r, on_cores(2), {});
+  CHECK(advice.what == limit::consumer);
+  CHECK(advice.key.empty());
+  CHECK(contains(advice.sentence, "waited 11 %"));
+  r.share[static_cast<std::size_t>(limit::decode)] = 0.3;
+  r.share[static_cast<std::size_t>(limit::consumer)] = 0.7;
+  CHECK(advise(r, on_cores(2), {}).what == limit::decode);
+}
+
+TEST_CASE("every limit has a sentence, in a session and in a pool, and only keys that exist") {
+  config settings;
+  const std::vector<std::string> keys{"", "loader.workers", "image.size", "dataset.work", "dataset.dtype",
+                                      "loader.slots_per_worker", "sampler.batch_size", "gpu.dtype", "gpu.device",
+                                      "gpu.buffers", "jobs.memory", "loader.start",
+                                      "loader.limits.recycle_after_samples"};
+  for (std::size_t i = 0; i < limit_count; ++i) {
+    for (const bool of_jobs : {false, true}) {
+      for (const double held : {0.0, 0.6}) {
+        limit_surroundings around = on_cores(16);
+        around.of_jobs = of_jobs;
+        around.pinned = held == 0;
+        limit_reading r = mostly(static_cast<limit>(i));
+        r.held = held;
+        const limit_advice advice = advise(r, around, settings);
+        CHECK(advice.what == static_cast<limit>(i));
+        CHECK(advice.sentence.ends_with('.'));
+        CHECK(advice.sentence.find(". ") == std::string::npos);
+        CHECK(std::ranges::find(keys, advice.key) != keys.end());
+      }
+    }
+  }
+}
+
+TEST_CASE("status has the seven shares and the verdict, and why its schema") {
+  const limit_reading r = mostly(limit::wire);
+  const limit_advice advice = advise(r, on_cores(16), {});
+  const auto limits = limits_as_json(r, advice);
+  CHECK(limits.size() == limit_count + 1);
+  CHECK(limits.at("wire") == 0.62);
+  CHECK(limits.at("verdict") == advice.sentence);
+  const auto why = why_as_json(r, advice);
+  CHECK(why.at("schema") == "penstock.why/1");
+  CHECK(why.at("limit") == "wire");
+  CHECK(why.at("limits").size() == limit_count);
+  const auto nothing = why_as_json({}, advise({}, on_cores(1), {}));
+  CHECK(nothing.at("limit").is_null());
+  CHECK(nothing.at("key").is_null());
+}
+
+}  // namespace penstock::telemetry

@@ -1,0 +1,259 @@
+#include "tests/runtime/telemetry/made_up_pipeline.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <cstdlib>
+#include <numeric>
+#include <string>
+
+namespace penstock::telemetry {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::made_up_load;
+using testing::made_up_pipeline;
+using testing::pipeline_plan;
+
+auto always(nanoseconds time) {
+  return [time](std::uint64_t) { return time; };
+}
+auto loads(nanoseconds busy, nanoseconds reading = 0ns) {
+  return [=](std::uint32_t, std::uint64_t) { return made_up_load{busy, reading}; };
+}
+
+/// Everything takes 2 ms, and the consumer nothing.
+pipeline_plan quick() {
+  pipeline_plan p;
+  p.load = loads(2ms);
+  p.copy = always(200us);
+  p.convert = always(100us);
+  p.consume = always(0ns);
+  return p;
+}
+
+limit_reading after_12_s(pipeline_plan plan) {
+  return made_up_pipeline(std::move(plan)).run(0ms, 12s);
+}
+
+double sum_of(const limit_reading& r) {
+  return std::accumulate(r.share.begin(), r.share.end(), 0.0);
+}
+
+}  // namespace
+
+TEST_CASE("workers that use their cores are a limit of decoding") {
+  pipeline_plan p = quick();
+  p.load = loads(40ms);
+  p.consume = always(3ms);
+  const limit_reading r = after_12_s(p);
+  CHECK(r.largest() == limit::decode);
+  CHECK(r.of(limit::decode) > 0.6);
+  CHECK(r.of(limit::consumer) > 0.2);
+  CHECK(r.cpu > 0.95);
+  CHECK(r.busy > 0.95);
+  CHECK(sum_of(r) <= 1 + 1e-9);
+}
+
+TEST_CASE("workers that read most of the time are a limit of storage") {
+  pipeline_plan p = quick();
+  p.load = loads(40ms, 32ms);
+  const limit_reading r = after_12_s(p);
+  CHECK(r.largest() == limit::storage);
+  CHECK(r.of(limit::storage) > 0.6);
+  CHECK(r.of(limit::decode) < 0.25);
+}
+
+TEST_CASE("a custom dataset's reads show in what its thread does not run") {
+  pipeline_plan p = quick();
+  p.load = loads(40ms, 32ms);
+  made_up_pipeline pipeline(p);
+  stream_limits limits;
+  limit_reading r;
+  for (nanoseconds t = 0ms; t <= 12s; t += 200ms) {
+    limit_facts f = pipeline.facts_at(t);
+    f.blocked_is_storage = true;
+    for (batch_passage& b : f.passages) b.reading_ns = 0;
+    r = limits.look(made_up_pipeline::start() + t, f);
+  }
+  CHECK(r.largest() == limit::storage);
+}
+
+TEST_CASE("a slow copy is a limit of the wire, and a slow conversion one of converting, wherever the owner lives") {
+  for (const bool elsewhere : {false, true}) {
+    pipeline_plan p = quick();
+    p.owner_is_elsewhere = elsewhere;
+    p.copy = always(20ms);
+    CHECK(after_12_s(p).largest() == limit::wire);
+    p.copy = always(200us);
+    p.convert = always(20ms);
+    CHECK(after_12_s(p).largest() == limit::convert);
+  }
+}
+
+TEST_CASE("a consumer that works on its batches is the limit, and waits are below the noise") {
+  pipeline_plan p = quick();
+  p.consume = always(50ms);
+  const limit_reading r = after_12_s(p);
+  CHECK(r.largest() == limit::consumer);
+  CHECK(r.of(limit::consumer) > 0.9);
+  CHECK(r.held < 0.05);
+}
+
+TEST_CASE("one sample that stalls while the others' batches are ready is a limit of order") {
+  pipeline_plan p = quick();
+  p.load = [](std::uint32_t, std::uint64_t batch) { return made_up_load{batch % 100 == 50 ? 3s : 10ms, 0ns}; };
+  const limit_reading r = after_12_s(p);
+  CHECK(r.largest() == limit::order);
+  REQUIRE(r.stall);
+  CHECK(r.stall->seconds > 2);
+}
+
+TEST_CASE("a stall in progress counts before it is over, as the same") {
+  pipeline_plan p = quick();
+  p.load = [](std::uint32_t, std::uint64_t batch) { return made_up_load{batch == 50 ? 60s : 10ms, 0ns}; };
+  const limit_reading r = after_12_s(p);
+  CHECK(r.largest() == limit::order);
+  CHECK(r.of(limit::order) > 0.9);
+}
+
+TEST_CASE("a worker slower than its peers is a limit of decoding, by its name") {
+  pipeline_plan p = quick();
+  p.load = [](std::uint32_t worker, std::uint64_t) { return made_up_load{worker == 2 ? 120ms : 10ms, 0ns}; };
+  const limit_reading r = after_12_s(p);
+  CHECK(r.largest() == limit::decode);
+  REQUIRE(r.slow);
+  CHECK(r.slow->worker == 2);
+  CHECK(r.slow->factor > 8);
+}
+
+TEST_CASE("too few slots are a limit of order: one that is copied is not loaded, and uneven batches wait for each other") {
+  pipeline_plan p = quick();
+  p.workers = 1;
+  p.slots = 1;
+  p.load = loads(10ms);
+  p.copy = always(25ms);
+  CHECK(after_12_s(p).largest() == limit::order);
+  p = quick();
+  p.slots = 1;
+  p.workers = 8;
+  std::mt19937_64 random(7);
+  p.load = [&](std::uint32_t, std::uint64_t) { return made_up_load{random() % 8 == 0 ? 36ms : 3ms, 0ns}; };
+  CHECK(after_12_s(p).largest() == limit::order);
+}
+
+TEST_CASE("until workers are ready the start is the limit, and it leaves the window after 10 s") {
+  pipeline_plan p = quick();
+  p.ready_after = 6s;
+  p.consume = always(20ms);
+  made_up_pipeline pipeline(p);
+  CHECK(pipeline.run(0ms, 5s).of(limit::start) > 0.95);
+  CHECK(pipeline.run(5200ms, 7s).largest() == limit::start);
+  const limit_reading later = pipeline.run(7200ms, 17s);
+  CHECK(later.of(limit::start) < 0.01);
+  CHECK(later.largest() == limit::consumer);
+}
+
+TEST_CASE("buffers that the consumer holds while it asks are its own limit") {
+  pipeline_plan p = quick();
+  p.consume = always(10ms);
+  made_up_pipeline pipeline(p);
+  stream_limits limits;
+  limit_reading r;
+  for (nanoseconds t = 0ms; t <= 12s; t += 200ms) {
+    limit_facts f = pipeline.facts_at(t);
+    for (batch_passage& b : f.passages) {  // it asks at once, and has to release a buffer before it gets one
+      if (b.demanded == 0) continue;
+      b.demanded = b.at[7] - 9'000'000;
+      b.at[3] = b.at[7] - 9'500'000;
+      b.at[2] = std::min(b.at[2], b.at[3]);
+      b.at[4] = b.at[7] - 200'000;
+      b.at[5] = b.at[6] = b.at[7] - 100'000;
+    }
+    r = limits.look(made_up_pipeline::start() + t, f);
+  }
+  CHECK(r.largest() == limit::consumer);
+  CHECK(r.held > 0.5);
+}
+
+TEST_CASE("nothing is attributed before the first demand, while paused, or after the end") {
+  stream_limits limits;
+  limit_facts f;
+  CHECK(sum_of(limits.look(made_up_pipeline::start(), f)) == 0);
+  f.begun = made_up_pipeline::start();
+  f.workers = {{0, 1, false, true, false, false, {}, {}}};
+  f.waits_since = f.begun;
+  f.is_paused = true;
+  CHECK(sum_of(limits.look(f.begun + 2s, f)) == 0);
+  f.is_paused = false;
+  f.is_over = true;
+  CHECK(sum_of(limits.look(f.begun + 3s, f)) == 0);
+  CHECK(limits.look(f.begun + 4s, f).largest() == std::nullopt);
+}
+
+TEST_CASE("a pool's time is that of its functions, of its callers, or of its start") {
+  limit_facts f;
+  f.begun = made_up_pipeline::start();
+  f.jobs = limited_jobs{5, 2, false, false};
+  const auto run = [&](bool ready, int busy, nanoseconds cpu_a_look, nanoseconds core_wait = 0ns) {
+    stream_limits limits;
+    limit_reading r;
+    f.workers = {{0, 1, ready, !ready, busy > 0, false, {}, {}}, {1, 1, ready, !ready, busy > 1, false, {}, {}}};
+    for (nanoseconds t = 0ms; t <= 12s; t += 200ms) {
+      r = limits.look(f.begun + t, f);
+      for (limited_worker& w : f.workers) {
+        if (w.busy) w.cpu += cpu_a_look;
+        if (w.busy) w.core_wait += core_wait;
+      }
+    }
+    CHECK(sum_of(r) <= 1 + 1e-9);
+    return r.largest();
+  };
+  CHECK(run(true, 2, 195ms) == limit::decode);
+  CHECK(run(true, 2, 100ms, 95ms) == limit::decode);
+  CHECK(run(true, 2, 10ms) == limit::storage);
+  CHECK(run(false, 0, 0ms) == limit::start);
+  CHECK(run(true, 0, 0ms) == limit::order);
+  f.jobs = limited_jobs{0, 1, false, false};
+  CHECK(run(true, 1, 30ms) == limit::storage);
+  f.jobs = limited_jobs{0, 0, false, false};
+  CHECK(run(true, 0, 0ms) == limit::consumer);
+  f.jobs = limited_jobs{9, 2, true, true};
+  CHECK(run(true, 0, 0ms) == limit::consumer);
+}
+
+// Random pipelines with one planted limit: its part takes at least three times as long as all the others may need.
+TEST_CASE("the planted limit of a random pipeline is named, and the shares never exceed the time") {
+  const char* const wanted = std::getenv("PENSTOCK_TEST_SEED");
+  const std::uint64_t seed = wanted != nullptr ? std::stoull(wanted) : std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const auto between = [&](std::uint64_t low, std::uint64_t high) { return low + random() % (high - low + 1); };
+  for (int round = 0; round < 60; ++round) {
+    pipeline_plan p;
+    p.workers = static_cast<std::uint32_t>(between(1, 8));
+    p.slots = static_cast<std::uint32_t>(between(2, 6));
+    p.buffers = static_cast<std::uint32_t>(between(2, 6));
+    p.owner_is_elsewhere = random() % 2 == 0;
+    const nanoseconds slow = std::chrono::microseconds(between(5'000, 60'000));
+    const auto quick_part = [&] { return slow / static_cast<int>(between(8, 30)); };
+    const auto planted = std::array{limit::storage, limit::decode, limit::wire, limit::convert,
+                                    limit::consumer}[static_cast<std::size_t>(between(0, 4))];
+    const bool loads_slowly = planted == limit::storage || planted == limit::decode;
+    const nanoseconds load = loads_slowly ? slow * p.workers : quick_part();
+    p.load = [=, noise = std::mt19937_64(seed + static_cast<unsigned>(round))](std::uint32_t, std::uint64_t) mutable {
+      const nanoseconds busy = load * (80 + noise() % 41) / 100;
+      return made_up_load{busy, planted == limit::storage ? busy * 9 / 10 : busy / 10};
+    };
+    p.copy = always(planted == limit::wire ? slow : quick_part());
+    p.convert = always(planted == limit::convert ? slow : quick_part());
+    p.consume = always(planted == limit::consumer ? slow : quick_part());
+    CAPTURE(round, name_of(planted), p.workers, p.slots, p.buffers, p.owner_is_elsewhere, slow.count());
+    const limit_reading r = after_12_s(std::move(p));
+    for (const double share : r.share) REQUIRE(share >= 0);
+    REQUIRE(sum_of(r) <= 1 + 1e-9);
+    REQUIRE(r.largest().has_value());
+    CHECK(name_of(*r.largest()) == name_of(planted));
+  }
+}
+
+}  // namespace penstock::telemetry
