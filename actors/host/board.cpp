@@ -246,6 +246,31 @@ void board::measured(std::optional<double> rate) {
   status_.rate = rate;
 }
 
+void board::limited(const telemetry::limit_reading& reading) {
+  const std::lock_guard hold(mutex_);
+  limits_ = reading;
+}
+
+telemetry::limit_reading board::limits() const {
+  const std::lock_guard hold(mutex_);
+  return limits_;
+}
+
+std::optional<steady_time> board::waits_since() const {
+  const std::lock_guard hold(mutex_);
+  return waits_since_;
+}
+
+steady_time board::begun_at() const {
+  const std::lock_guard hold(mutex_);
+  return begun_.value_or(never);
+}
+
+bool board::is_pinned() const {
+  const std::lock_guard hold(mutex_);
+  return report_.pinned || report_.uploads == 0;
+}
+
 void board::read_from(std::string config_file) {
   const std::lock_guard hold(mutex_);
   status_.config_file = std::move(config_file);
@@ -278,6 +303,7 @@ telemetry::metrics_facts board::metrics(steady_time now) const {
   telemetry::metrics_facts facts;
   facts.status = status();
   facts.totals = report({}, now);
+  facts.limits = limits();
   const std::lock_guard hold(mutex_);
   facts.deaths = deaths_;
   facts.owner_deaths = owner_deaths_;

@@ -65,11 +65,18 @@ class board {
   void stalled(const std::optional<stall_report>& what);
   /// Samples or jobs per second.
   void measured(std::optional<double> rate);
+  void limited(const telemetry::limit_reading& reading);
   /// Names the config file that the settings come from.
   void read_from(std::string config_file);
 
   [[nodiscard]] session_status status() const;
   [[nodiscard]] double waited_seconds(steady_time now) const;
+  [[nodiscard]] std::optional<steady_time> waits_since() const;
+  [[nodiscard]] telemetry::limit_reading limits() const;
+  /// The first demand; `never` before it.
+  [[nodiscard]] steady_time begun_at() const;
+  /// Whether the device reads the slots by DMA, as far as it has said so.
+  [[nodiscard]] bool is_pinned() const;
   [[nodiscard]] telemetry::metrics_facts metrics(steady_time now) const;
   /// Takes the epochs from the scheduler's accounts.
   [[nodiscard]] run_report report(const std::vector<schedule::epoch_account>& accounts,
@@ -90,6 +97,7 @@ class board {
   nanoseconds waited_{0};
   mutable nanoseconds waited_told_{0};  // never decreases: the end of an owner's wait is reported late
   std::optional<steady_time> waits_since_;
+  telemetry::limit_reading limits_;
   bool degraded_ = false;
   bool paused_ = false;
   bool stopping_ = false;

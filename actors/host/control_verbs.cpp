@@ -75,6 +75,24 @@ void mark_sacrificial(json& list, const char* id, const session_controls& contro
 json as_json(const session_status& status, const session_controls& controls) {
   json j = telemetry::as_json(status);
   mark_sacrificial(j.at("workers"), "id", controls);
+  const limits_told told = controls.limits();
+  j["limits"] = telemetry::limits_as_json(told.reading, told.advice);
+  j["verdict"] = told.advice.sentence;
+  return j;
+}
+
+/// The live session's figures with the advice; `seconds` 0: nothing was measured.
+json why(const session_controls& controls) {
+  const limits_told told = controls.limits();
+  const session_status status = controls.status();
+  json j = telemetry::why_as_json(told.reading, told.advice);
+  j["session"] = status.session;
+  j["state"] = status.state;
+  j["of"] = status.jobs ? "jobs" : "samples";
+  j["stalled"] = telemetry::as_json(status).at("stalled");
+  json ids = json::array();
+  for (const worker_status& w : status.workers) ids.push_back(w.id);
+  j["workers"]["ids"] = std::move(ids);
   return j;
 }
 
@@ -168,6 +186,7 @@ control::answer answer_request(const json& request, bool last_call, const sessio
                     controls.ends());
   }
   if (verb == "deaths") return deaths_of(controls);
+  if (verb == "why") return control::good_answer(why(controls));
   if (verb == "pipeline") return pipeline(controls);
   if (verb == "trace") return trace(request, controls);
   if (verb == "quarantine") return quarantine(request, controls);

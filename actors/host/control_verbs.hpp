@@ -6,12 +6,19 @@
 #include "runtime/process/log_book.hpp"
 #include "runtime/supervision/awaited.hpp"
 #include "runtime/telemetry/event_journal.hpp"
+#include "runtime/telemetry/limit_advice.hpp"
 
 #include <penstock/report.hpp>
 
 #include <functional>
 
 namespace penstock::host {
+
+/// What limits the run, and what to do about it.
+struct limits_told {
+  telemetry::limit_reading reading;
+  telemetry::limit_advice advice;
+};
 
 /// The operations on a session that the verbs need. Called on the io thread; none waits for an actor.
 struct session_controls {
@@ -20,6 +27,7 @@ struct session_controls {
   std::function<std::vector<death_report>()> deaths;
   std::function<std::vector<owner_death_report>()> owner_deaths;
   std::function<double()> waited_seconds;  ///< how long the consumer has waited for batches
+  std::function<limits_told()> limits;
   std::shared_ptr<const batch_times> times;
   std::function<telemetry::event_reading(std::uint64_t after, std::size_t limit)> events;
   std::function<std::vector<quarantine_report>()> quarantine;

@@ -10,6 +10,8 @@
 #include "runtime/group/launcher_environment.hpp"
 #include "runtime/group/rank_files.hpp"
 #include "runtime/group/this_process.hpp"
+#include "runtime/process/process_facts.hpp"
+#include "runtime/process/ticker.hpp"
 
 #include <boost/asio/post.hpp>
 #include <caf/actor_system.hpp>
@@ -73,6 +75,7 @@ void run::engine::create_threads() {
 run::run(config settings, run_kind kind)
     : settings_(std::move(settings)),
       kind_(std::move(kind)),
+      cores_(process::usable_cores()),
       workers_(workers_of(settings_)),
       board_(settings_.name, std::string(kind_.placement(settings_))),
       ending_(settings_.supervisor.shutdown) {
@@ -100,6 +103,7 @@ void run::open_sockets(engine& e) {
   if (kind_.control_socket) open_control_socket(e);
   if (!settings_.metrics.listen.empty()) open_metrics(e);
   watch_progress(e);
+  measure_limits(e);
 }
 
 void run::close_sockets(engine& e) {
@@ -108,6 +112,7 @@ void run::close_sockets(engine& e) {
     e.server.reset();
     e.metrics.reset();
     e.progress.reset();
+    e.limits.reset();
     board_.stalled(std::nullopt);  // nothing is due any more
     closed.set_value();
   });
@@ -196,6 +201,7 @@ session_controls run::controls() {
   c.ends = end_of(kind_.ends);
   c.status = [this] { return status(); };
   c.times = std::make_shared<batch_times>();
+  c.limits = [this] { return limits(); };
   c.waited_seconds = [this] { return board_.waited_seconds(now()); };
   c.events = [this](std::uint64_t after, std::size_t limit) { return journal_->events_after(after, limit); };
   c.deaths = [this] { return board_.report({}, now()).deaths; };
@@ -269,6 +275,24 @@ void run::watch_progress(engine& e) {
     announce(what, stalled, stood, kind_.progresses, board_, [this](event said) { tell(std::move(said)); });
   };
   e.progress = std::make_unique<progress_ticker>(*e.io, [this, &e] { return progress_of(e); }, tell_news);
+}
+
+void run::measure_limits(engine& e) {
+  const config& s = settings_;
+  const auto meter = std::make_shared<limit_meter>(s.loader.limits.max, s.loader.slots_per_worker,
+                                                   !kind_.of_jobs && s.dataset.type == dataset_type::custom);
+  e.limits = std::make_unique<process::ticker>(*e.io, limit_meter::look_every, [this, meter, &e] {
+    board_.limited(
+        meter->look(progress_of(e), times(), *e.flights, board_.waits_since(), board_.begun_at(), now()));
+  });
+}
+
+limits_told run::limits() const {
+  const session_status status = board_.status();
+  const telemetry::limit_reading reading = board_.limits();
+  const telemetry::limit_surroundings around{cores_, workers_.load(), status.worker_restarts, kind_.of_jobs, status.gpu.kind == "host",
+                                             board_.is_pinned()};
+  return {reading, telemetry::advise(reading, around, settings_)};
 }
 
 // ---- from the supervisor ----------------------------------------------------------------------------------

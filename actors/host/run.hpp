@@ -8,6 +8,7 @@
 #include "actors/host/board.hpp"
 #include "actors/host/control_verbs.hpp"
 #include "actors/host/ending.hpp"
+#include "actors/host/limit_meter.hpp"
 #include "actors/host/process_logs.hpp"
 #include "actors/host/progress_ticker.hpp"
 #include "actors/host/record_keeper.hpp"
@@ -76,6 +77,7 @@ class run : public supervisor::supervisor_news {
     std::unique_ptr<control::control_server> server;
     std::unique_ptr<telemetry::metrics_server> metrics;
     std::unique_ptr<progress_ticker> progress;
+    std::unique_ptr<process::ticker> limits;
     std::shared_ptr<supervisor::worker_processes> processes;
     supervisor::supervisor_actor supervisor;
     std::shared_ptr<scheduler::lease_counts> leases;
@@ -111,6 +113,7 @@ class run : public supervisor::supervisor_news {
   const home_process process_;
   const config settings_;
   const run_kind kind_;
+  const std::uint32_t cores_;            // that this process may use
   std::atomic<std::uint32_t> workers_;  // the number wanted
   board board_;
   const std::shared_ptr<telemetry::event_journal> journal_ = std::make_shared<telemetry::event_journal>();
@@ -131,14 +134,18 @@ class run : public supervisor::supervisor_news {
   virtual void add_to_metrics(telemetry::metrics_facts& /*facts*/) const {}
   virtual void add_to_progress(supervision::progress_facts& /*facts*/, const engine& /*e*/) const {}
   virtual void add_verbs(session_controls& /*controls*/, engine& /*e*/) {}
+  /// Null: a pool.
+  [[nodiscard]] virtual const batch_times* times() const { return nullptr; }
 
   [[nodiscard]] session_status status_of(const engine& e) const;
   [[nodiscard]] supervision::progress_facts progress_of(const engine& e) const;
   [[nodiscard]] session_controls controls();
+  [[nodiscard]] limits_told limits() const;
   void open_record();
   void open_control_socket(engine& e);
   void open_metrics(engine& e);
   void watch_progress(engine& e);
+  void measure_limits(engine& e);
 
   worker_watch watch_;  // used only by the supervisor's calls
 };

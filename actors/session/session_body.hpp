@@ -101,6 +101,7 @@ class Session::body final : public host::run {
   void add_to_metrics(telemetry::metrics_facts& facts) const override;
   void add_to_progress(supervision::progress_facts& facts, const run::engine& e) const override;
   void add_verbs(host::session_controls& controls, run::engine& e) override;
+  [[nodiscard]] const batch_times* times() const override { return times_.get(); }
   void gave_up(const failure& why) override { fail(why); }
   void fail(const failure& why);
   void tell_ended(run_outcome how);

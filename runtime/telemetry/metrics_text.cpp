@@ -205,6 +205,8 @@ std::string metrics_text(const metrics_facts& f, const std::string& version) {
   for (const char* state : {"ok", "degraded", "failed", "paused", "stopping"})
     p.value("state", state, f.status.state == state ? 1 : 0);
   add_stall(p, f.status);
+  p.begin("penstock_limit_share", "gauge", "Share of the last 10 s in which the stream waited for this.");
+  for (std::size_t i = 0; i < limit_count; ++i) p.value("limit", name_of(static_cast<limit>(i)), f.limits.share[i]);
   if (f.status.jobs) {
     add_jobs(p, *f.status.jobs);
     add_workers(p, f);

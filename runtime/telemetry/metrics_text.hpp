@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/base/batch_times.hpp"
+#include "runtime/telemetry/stream_limits.hpp"
 
 #include <penstock/report.hpp>
 
@@ -36,6 +37,7 @@ struct metrics_facts {
   std::array<std::uint64_t, death_causes> owner_deaths{};  ///< of the GPU owner's processes
   std::vector<batch_passage> under_way;
   std::vector<stage_histogram> stages;  ///< one for each span of stage_spans()
+  limit_reading limits;
 };
 [[nodiscard]] std::string metrics_text(const metrics_facts& facts, const std::string& version);
 

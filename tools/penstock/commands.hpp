@@ -14,6 +14,7 @@ void add_status_commands(verb_table& verbs);      // status, deaths, sessions
 void add_control_commands(verb_table& verbs);     // wait, restart, drain, scale, pause, resume, stop
 void add_watch_commands(verb_table& verbs);       // top, describe, events, trace
 void add_trace_command(verb_table& verbs);        // by add_watch_commands()
+void add_why_command(verb_table& verbs);
 void add_log_commands(verb_table& verbs);         // logs
 void add_quarantine_commands(verb_table& verbs);  // quarantine
 void add_chaos_command(verb_table& verbs);

@@ -43,6 +43,14 @@ TEST_CASE("while the stream is stalled a series names the worker and its sample,
   CHECK(has_line(metrics_text(facts, "1"), R"(penstock_stall_info{waits_for="gpu",worker="",sample=""} 1)"));
 }
 
+TEST_CASE("the share of each limit is a gauge") {
+  telemetry::metrics_facts facts;
+  facts.stages.resize(stage_spans().size());
+  facts.limits.share[static_cast<std::size_t>(telemetry::limit::wire)] = 0.25;
+  CHECK(has_line(metrics_text(facts, "1"), R"(penstock_limit_share{limit="wire"} 0.25)"));
+  CHECK(has_line(metrics_text(facts, "1"), R"(penstock_limit_share{limit="decode"} 0)"));
+}
+
 TEST_CASE("the sacrificial worker is no stopped worker while it is not needed") {
   telemetry::metrics_facts facts;
   facts.stages.resize(stage_spans().size());

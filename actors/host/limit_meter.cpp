@@ -1,0 +1,59 @@
+#include "actors/host/limit_meter.hpp"
+
+#include "runtime/process/process_facts.hpp"
+
+#include <iterator>
+
+namespace penstock::host {
+namespace {
+
+constexpr std::size_t passages_a_look = 4096;  // all that batch_times keeps
+
+telemetry::limited_worker look_at(const worker_status& w, const arena::flight_recorders& flights) {
+  telemetry::limited_worker seen;
+  seen.id = w.id;
+  seen.incarnation = w.incarnation;
+  seen.ready = w.state == "ready" || w.state == "draining";
+  seen.starts = w.state == "starting" || w.state == "backoff";
+  if (!w.pid) return seen;
+  const arena::flight_reading flight = flights.read(w.id);
+  seen.busy = flight.state.at != arena::phase::idle && flight.state.at != arena::phase::setup;
+  seen.reads = flight.reads_since.has_value();
+  if (const auto times = process::times_of(*w.pid, flight.thread)) {
+    seen.cpu = times->cpu;
+    seen.core_wait = times->core_wait;
+  }
+  return seen;
+}
+
+}  // namespace
+
+telemetry::limit_reading limit_meter::look(const supervision::progress_facts& run, const batch_times* times,
+                                           const arena::flight_recorders& flights,
+                                           std::optional<steady_time> waits_since, steady_time begun,
+                                           steady_time now) {
+  telemetry::limit_facts facts;
+  facts.waits_since = waits_since;
+  facts.begun = begun;
+  facts.slots_per_worker = slots_per_worker_;
+  facts.device_ready = run.status.gpu_state == "ready";
+  facts.owner_is_elsewhere = run.owner_is_elsewhere;
+  facts.is_paused = run.status.state == "paused";
+  facts.is_over = run.status.outcome != run_outcome::running || run.status.state == "stopping";
+  facts.blocked_is_storage = blocked_is_storage_;
+  for (const worker_status& w : run.status.workers) {
+    if (w.id != sacrificial_place_) facts.workers.push_back(look_at(w, flights));
+  }
+  if (const auto& jobs = run.status.jobs) {
+    facts.jobs = {jobs->waiting, jobs->running, jobs->callers_wait, jobs->callers_hold_everything};
+  } else if (times != nullptr) {
+    // Those released last: one that was under way a moment ago may be among them.
+    facts.passages = run.under_way;
+    const auto released = times->released_after(released_, passages_a_look);
+    if (!released.empty()) released_ = released.back().number;
+    std::ranges::copy(released, std::back_inserter(facts.passages));
+  }
+  return limits_.look(now, facts);
+}
+
+}  // namespace penstock::host

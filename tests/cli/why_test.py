@@ -1,0 +1,152 @@
+"""`penstock why`, and `limits` in status: what limits a stream, on sessions with a planted bottleneck.
+
+A handful runs with the process tests. All 40 of bottlenecks.py: PENSTOCK_TEST_BOTTLENECKS=40 tests/cli/why_test.py
+WhyTest.test_planted_bottlenecks_are_named_with_the_key_to_change, which prints a table.
+"""
+
+import http.client
+import threading
+
+from bottlenecks import *
+
+LIMITS = ["storage", "decode", "order", "wire", "convert", "consumer", "start"]
+FEW = ["records, 5 ms a read, 2 workers", "3 ms of work, 2 workers", "a sample that takes 2 s in each epoch", "a link of 50 MiB/s",
+       "5 MiB/s of conversion", "slow steps", "workers that need 6 s to start"]
+ALL = int(os.environ.get("PENSTOCK_TEST_BOTTLENECKS", "0"))
+
+
+class WhyTest(PenstockTest):
+    def answer(self, *arguments, name="planted"):
+        code, out, err = self.penstock(*arguments, "--json", "--session", name)
+        self.assertEqual(code, EXIT_OK, err)
+        return json.loads(out)
+
+    def begin(self, planted):
+        path = self.write("planted.toml", planted.config(self))
+        process = self.start("run", path, "--workers", planted.workers, "--quiet", *planted.options,
+                             env=dict(self.environment, **planted.environment))
+        self.wait_until(lambda: self.penstock("status", "--session", "planted")[0] == EXIT_OK, "the session")
+        return process
+
+    def slow_down(self, worker, over):
+        """Lets a worker run a tenth of the time, until `over` is set. It runs in the end."""
+        pid = self.wait_until(lambda: next((w["pid"] for w in self.answer("status")["workers"]
+                                            if w["id"] == worker and w["state"] == "ready"), None), "the worker")
+
+        def alternate():
+            while not over.is_set():
+                signal_process(pid, signal.SIGSTOP)
+                time.sleep(0.045)
+                signal_process(pid, signal.SIGCONT)
+                time.sleep(0.005)
+        thread = threading.Thread(target=alternate)
+        thread.start()
+        return thread
+
+    def why_of(self, planted):
+        process = self.begin(planted)
+        over = threading.Event()
+        slow = self.slow_down(planted.slow_worker, over) if planted.slow_worker is not None else None
+        try:
+            self.assertIsNone(process.poll())
+            # The time that the reading needs: there is no event to wait for.
+            time.sleep(planted.seconds)
+            return self.answer("why")
+        finally:
+            over.set()
+            if slow:
+                slow.join()
+            process.kill()
+            process.communicate()
+
+    def check(self, planted):
+        """Whether the right limit and key were named, and what was."""
+        why = self.why_of(planted)
+        self.assertEqual(why["schema"], "penstock.why/1")
+        self.assertEqual(list(why["limits"]), LIMITS)
+        self.assertLessEqual(sum(why["limits"].values()), 1.001)
+        return why["limit"] == planted.limit and why["key"] in planted.keys, why
+
+    def plant(self, what):
+        planted = next(b for b in BOTTLENECKS if b.what == what)
+        right, why = self.check(planted)
+        self.assertTrue(right, why)
+        return why
+
+    def test_a_slow_disk_is_named_storage(self):
+        self.assertGreater(self.plant(FEW[0])["limits"]["storage"], 0.5)
+
+    def test_slow_decoding_is_named_with_its_figures(self):
+        why = self.plant(FEW[1])
+        self.assertGreater(why["limits"]["decode"], 0.5)
+        self.assertRegex(why["verdict"], r"Decoding limits you: 2 workers at \d+ % CPU; the consumer waited \d+ % of the time")
+        self.assertGreater(why["workers"]["busy"], 0.8)
+        self.assertEqual([w["worker"] for w in why["workers"]["each"]], [0, 1])
+
+    def test_a_stalled_sample_is_named_order(self):
+        self.plant(FEW[2])
+
+    def test_a_slow_link_is_named_wire(self):
+        self.plant(FEW[3])
+
+    def test_a_slow_conversion_is_named_convert(self):
+        self.plant(FEW[4])
+
+    def test_slow_steps_are_named_consumer_and_no_key(self):
+        self.assertGreater(self.plant(FEW[5])["limits"]["consumer"], 0.7)
+
+    def test_a_slow_start_is_named_start(self):
+        self.plant(FEW[6])
+
+    def metrics(self, port):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("GET", "/metrics")
+        return connection.getresponse().read().decode()
+
+    def test_status_metrics_and_text_say_the_same(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.start("run", self.write("planted.toml", synthetic(samples=ENDLESS, epochs=1, dataset='work = "2ms"',
+                                                               more='[metrics]\nlisten = "127.0.0.1:%d"' % port)),
+                   "--workers", 1, "--quiet")
+        self.wait_until(lambda: self.penstock("status", "--session", "planted")[0] == EXIT_OK, "the session")
+        status = self.wait_until(lambda: next((s for s in [self.answer("status")] if s["limits"]["decode"] > 0.3), None), "decoding")
+        self.assertEqual(list(status["limits"]), LIMITS + ["verdict"])
+        self.assertEqual(status["verdict"], status["limits"]["verdict"])
+        self.assertIn("Decoding limits you", status["verdict"])
+        self.assertRegex(self.metrics(port), r'(?m)^penstock_limit_share\{limit="decode"\} 0\.[3-9]')
+        _, text, _ = self.penstock("why", "worker/0", "--session", "planted")
+        self.assertIn("Decoding limits you", text)
+        self.assertRegex(text, r"(?m)^decode +\d+ % +#+ ")
+        self.assertRegex(text, r"worker/0: [\d.]+ ms a sample")
+        code, _, err = self.penstock("why", "worker/9", "--session", "planted")
+        self.assertEqual(code, EXIT_NO_TARGET)
+        self.assertIn("there is no worker/9", err)
+
+    def test_a_pool_of_jobs_says_what_its_workers_do(self):
+        process = self.start("map", "--workers", 2, "--quiet", "--name", "planted", "--", "sleep", "0.2", stdin=subprocess.PIPE)
+        process.stdin.write(b"\n".join(b"0.01" for _ in range(400)) + b"\n")
+        process.stdin.flush()
+        self.wait_until(lambda: self.penstock("status", "--session", "planted")[0] == EXIT_OK, "the pool")
+        # Processes that sleep use no core: their worker waits.
+        why = self.wait_until(lambda: next((w for w in [self.answer("why")] if w["limits"]["storage"] > 0.3), None), "waiting jobs")
+        self.assertEqual((why["of"], why["limit"]), ("jobs", "storage"))
+        self.assertEqual([why["limits"][l] for l in ("wire", "convert")], [0, 0])
+
+    @unittest.skipIf(ALL == 0, "PENSTOCK_TEST_BOTTLENECKS=40")
+    def test_planted_bottlenecks_are_named_with_the_key_to_change(self):
+        self.assertEqual(len(BOTTLENECKS), 40)
+        wrong = []
+        for number, planted in enumerate(BOTTLENECKS[:ALL], 1):
+            right, why = self.check(planted)
+            shares = " ".join("%s %d" % (l, round(100 * why["limits"][l])) for l in LIMITS if why["limits"][l] >= 0.02)
+            print("%2d  %-8s %-66s %-5s %s (%s): %s" % (number, planted.limit, planted.what, "" if right else "WRONG", why["limit"],
+                                                      why["key"], shares), file=sys.stderr, flush=True)
+            if not right:
+                wrong.append((planted.what, why["verdict"]))
+        self.assertLessEqual(len(wrong), 2, wrong)
+
+
+if __name__ == "__main__":
+    main()

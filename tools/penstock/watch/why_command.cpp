@@ -1,0 +1,95 @@
+// why: what limits a session, and what to change.
+#include "tools/penstock/commands.hpp"
+#include "tools/penstock/group/group_verbs.hpp"
+#include "tools/penstock/session_verb.hpp"
+#include "tools/penstock/targets.hpp"
+#include "tools/penstock/text_table.hpp"
+#include "tools/penstock/watch/why_text.hpp"
+
+#include <unistd.h>
+
+namespace penstock::cli {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+struct why_options {
+  session_choice choice;
+  std::string target = "all";
+};
+
+/// Whether the session has the worker that the target names.
+bool has_worker(const json& why, const target& meant) {
+  if (meant.kind != target_kind::worker) return true;
+  for (const json& id : why.at("workers").at("ids")) {
+    if (id == meant.worker) return true;
+  }
+  return false;
+}
+
+int why_of_group(const why_options& o, const live_group& group, const target& meant) {
+  json all{{"schema", "penstock.group-why/1"}};
+  all.update(head_of(group));
+  rank_outcomes outcomes;
+  for (rank_answer& a : ask_ranks(group, {{"verb", "why"}}, answer_deadline)) {
+    if (a.result && !has_worker(*a.result, meant)) {
+      a.result.reset();
+      a.refused = exit_no_target;
+      a.why_not = "there is no " + o.target;
+    }
+    outcomes.add(a.result ? exit_ok : a.refused);
+    if (a.result) limit_to(*a.result, meant);
+    if (!o.choice.as_json) {
+      print(fmt::format("rank {} ({}){}", a.rank, a.session, a.result ? ":" : ": " + a.why_not));
+      if (a.result) print(why_for_people(*a.result, terminal_width(STDOUT_FILENO)));
+    }
+    json row{{"rank", a.rank}, {"session", a.session}};
+    row[a.result ? "why" : "error"] = a.result ? std::move(*a.result) : json(a.why_not);
+    all["ranks"].push_back(std::move(row));
+  }
+  if (o.choice.as_json) print_json(all);
+  return outcomes.code();
+}
+
+int tell_why(const why_options& o) {
+  const auto meant = parse_target(o.target);
+  if (!meant) return no_such_target(o.choice, not_a_target(o.target));
+  const meant_group group = group_meant(o.choice);
+  if (group.refused != exit_ok) return group.refused;
+  if (group.group) return why_of_group(o, *group.group, *meant);
+  const chosen_socket socket = choose(o.choice);
+  if (socket.refused != exit_ok) return socket.refused;
+  session_answer answer = request(o.choice, socket.path, {{"verb", "why"}});
+  if (answer.refused != exit_ok) return answer.refused;
+  if (!has_worker(answer.result, *meant)) return no_such_target(o.choice, "there is no " + o.target);
+  limit_to(answer.result, *meant);
+  if (o.choice.as_json) {
+    print_json(answer.result);
+  } else {
+    print_raw(why_for_people(answer.result, terminal_width(STDOUT_FILENO)));
+  }
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_why_command(verb_table& verbs) {
+  const auto [verb, o] = add_session_verb<why_options>(
+      verbs,
+      {"why",
+       verb_group::operate,
+       "say what limits a live session, and which key to change",
+       "What the stream waited for during the last 10 s, as shares of the time: storage, decode, order, wire, "
+       "convert, consumer, start. One sentence names the largest and what to change; when the consumer waits "
+       "less than 15 % of the time, loading faster would gain nothing. A pool of jobs has storage, decode, "
+       "order, consumer and start. The same shares are in `status --json` (limits) and in the metrics.",
+       {{"penstock why", "of the only live session"},
+        {"penstock why worker/3", "with the time that worker 3 needs for a sample"},
+        {"penstock why --json | jq -r .key", "the config key to change first"},
+        {"penstock why --group photos", "of all ranks of a group"}}},
+      tell_why);
+  add_group_choice(verb, o->choice);
+  verb.add_option("TARGET", o->target, "worker/N, workers, gpu, scheduler or all");
+}
+
+}  // namespace penstock::cli

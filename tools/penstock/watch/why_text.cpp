@@ -1,0 +1,115 @@
+#include "tools/penstock/watch/why_text.hpp"
+
+#include "runtime/base/counted.hpp"
+#include "tools/penstock/text_table.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace penstock::cli {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr std::size_t narrowest_text = 40;
+constexpr std::size_t widest_text = 100;  // a longer line is hard to read
+constexpr std::size_t columns_of_bar = 25;
+
+struct limit_meaning {
+  const char* limit;
+  const char* of_batches;
+  const char* of_jobs;  // null: a pool has no such limit
+};
+constexpr limit_meaning limit_meanings[] = {
+    {"storage", "the next batch's worker waited for a read", "jobs waited: for files, or for something else"},
+    {"decode", "it decoded or transformed samples", "jobs ran"},
+    {"order", "later batches waited for one, or slots were too few", "jobs waited although workers were idle"},
+    {"wire", "it was being copied to the device", nullptr},
+    {"convert", "the device converted it", nullptr},
+    {"consumer", "the consumer did not ask for one", "callers submitted no job, or kept all results"},
+    {"start", "no worker was ready, or the device not open", "no worker was ready"},
+};
+
+std::string share_in_words(double share) {
+  return fmt::format("{:.0f} %", std::round(share * 100));
+}
+
+/// Breaks lines between words; lines after the first begin with `indent` spaces.
+std::string broken_at_words(const std::string& text, std::size_t width, std::size_t indent) {
+  std::string out;
+  std::size_t column = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string word = text.substr(at, end - at);
+    if (column > 0 && width > 0 && column + 1 + columns_of(word) > width) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (column > 0) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += columns_of(word);
+    at = end + 1;
+  }
+  return out + "\n";
+}
+
+std::string table_of_shares(const json& why, std::size_t width) {
+  const bool of_jobs = why.value("of", json()) == "jobs";
+  std::vector<std::vector<std::string>> rows;
+  for (const limit_meaning& m : limit_meanings) {
+    const char* const text = of_jobs ? m.of_jobs : m.of_batches;
+    if (text == nullptr) continue;
+    const double share = why.at("limits").value(m.limit, 0.0);
+    const auto bar = static_cast<std::size_t>(std::lround(share * columns_of_bar));
+    rows.push_back({m.limit, share_in_words(share), std::string(bar, '#'), text});
+  }
+  return text_table({{"LIMIT"},
+                     {"SHARE", column_side::right},
+                     {fmt::format("OF THE LAST {:.0f} s", std::ceil(why.at("seconds").get<double>()))},
+                     {"WHAT HAPPENED", column_side::left, true}},
+                    rows, width);
+}
+
+std::string figures_of_workers(const json& why, std::size_t width) {
+  const json& w = why.at("workers");
+  std::string text = broken_at_words(
+      fmt::format("workers: {} ready; they worked {} of their time, {} on a core and {} waiting for one",
+                  w.at("ready").get<std::uint32_t>(), share_in_words(w.at("busy").get<double>()),
+                  share_in_words(w.at("cpu").get<double>()), share_in_words(w.at("core_wait").get<double>())),
+      width, 2);
+  for (const json& one : w.at("each")) {
+    text += fmt::format("  worker/{}: {:.3g} ms a sample, {} of it reading\n", one.at("worker").get<std::uint32_t>(),
+                        one.at("seconds_a_sample").get<double>() * 1000, share_in_words(one.at("reading").get<double>()));
+  }
+  return text;
+}
+
+}  // namespace
+
+void limit_to(json& why, const target& meant) {
+  json some = json::array();
+  for (const json& one : why.at("workers").at("each")) {
+    if (meant.means_worker(one.at("worker").get<std::uint32_t>())) some.push_back(one);
+  }
+  why["workers"]["each"] = std::move(some);
+}
+
+std::string why_for_people(const json& why, std::size_t width) {
+  const std::size_t columns = width == 0 ? 0 : std::clamp(width, narrowest_text, widest_text);
+  std::string text = broken_at_words(why.at("verdict").get<std::string>(), columns, 0);
+  for (const json& line : why.at("more"))
+    text += "  " + broken_at_words(line.get<std::string>(), columns == 0 ? 0 : columns - 2, 2);
+  if (const json stall = why.value("stalled", json()); stall.is_object())
+    text += broken_at_words("It stands still now: " + stall.at("text").get<std::string>() + ".", columns, 0);
+  text += "\n" + table_of_shares(why, width) + "\n" + figures_of_workers(why, columns);
+  if (const double rate = why.at("batches_per_second"); rate > 0) text += fmt::format("batches: {:.3g} a second\n", rate);
+  return text;
+}
+
+}  // namespace penstock::cli

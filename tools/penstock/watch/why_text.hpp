@@ -1,0 +1,18 @@
+// The text of `penstock why`. Pure: the session's answer to "why" in, text out.
+#pragma once
+
+#include "tools/penstock/targets.hpp"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstddef>
+#include <string>
+
+namespace penstock::cli {
+
+/// Leaves the figures of these workers only.
+void limit_to(nlohmann::ordered_json& why, const target& meant);
+/// `width`: columns of the terminal; 0 for no limit.
+[[nodiscard]] std::string why_for_people(const nlohmann::ordered_json& why, std::size_t width);
+
+}  // namespace penstock::cli
