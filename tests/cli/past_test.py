@@ -74,6 +74,12 @@ class PastTest(PenstockTest):
         self.run_json(self.write("sums.toml", synthetic(samples=200, epochs=1)), "--workers", 2)
         self.assertEqual(sum(worker["samples"] for worker in self.answer("status", "--last")["workers"]), 200)
 
+    def test_the_text_of_logs_marks_where_a_new_process_begins(self):
+        self.crash()
+        (death,) = self.answer("deaths", "--last")["deaths"]
+        _, out, _ = self.penstock("logs", "workers", "--last")
+        self.assertEqual(re.findall(r"(?m)^-- .* --$", out), ["-- worker/%d: a new process, incarnation 2 --" % death["worker"]])
+
     def test_people_read_it_as_they_read_a_live_session(self):
         config = self.crash()
         code, out, err = self.penstock("status", "--last")

@@ -11,6 +11,8 @@
 
 #include <atomic>
 #include <limits>
+#include <map>
+#include <string>
 #include <thread>
 
 namespace penstock::cli {
@@ -34,7 +36,20 @@ struct log_style {
   std::optional<std::uint32_t> rank{};  // in a group
 };
 
-void tell(const json& line, const log_style& how) {
+/// By source: the process whose line was printed last.
+using last_processes = std::map<std::string, std::uint64_t>;
+
+/// Marks where a new process begins in a place that an earlier one wrote from.
+void mark_new_process(const json& line, const std::string& prefix, last_processes& last) {
+  const auto source = line.at("source").get<std::string>();
+  const auto incarnation = line.value("incarnation", std::uint64_t{0});
+  const auto [known, is_first] = last.emplace(source, incarnation);
+  if (is_first || known->second == incarnation) return;
+  known->second = incarnation;
+  print(fmt::format("{}-- {}: a new process, incarnation {} --", prefix, source, incarnation));
+}
+
+void tell(const json& line, const log_style& how, last_processes& last) {
   if (how.as_json && !how.rank) return print_json(line);
   if (how.as_json) {
     json with_rank{{"rank", *how.rank}};
@@ -42,6 +57,7 @@ void tell(const json& line, const log_style& how) {
     return print_json(with_rank);
   }
   const std::string prefix = how.rank ? fmt::format("[rank{}] ", *how.rank) : std::string();
+  mark_new_process(line, prefix, last);
   if (line.contains("dropped"))
     print(fmt::format("{}({} of {} dropped)", prefix,
                       counted(line.at("dropped").get<std::uint64_t>(), "line", "lines"),
@@ -52,7 +68,8 @@ void tell(const json& line, const log_style& how) {
 }
 
 /// Follows the logs until the session ends.
-int follow(const std::filesystem::path& socket, json question, json seen, const log_style& how) {
+int follow(const std::filesystem::path& socket, json question, json seen, const log_style& how,
+           last_processes& last) {
   question["follow"] = true;
   question.erase("tail");
   while (true) {
@@ -60,7 +77,7 @@ int follow(const std::filesystem::path& socket, json question, json seen, const 
     const auto answer = ask(socket, question, std::nullopt);
     if (!answer || !answer->value("ok", false)) return exit_ok;  // the session has ended
     const json& result = answer->at("result");
-    for (const json& line : result.at("lines")) tell(line, how);
+    for (const json& line : result.at("lines")) tell(line, how, last);
     if (result.at("seen") == seen && result.at("lines").empty()) return exit_ok;
     seen = result.at("seen");
   }
@@ -71,8 +88,9 @@ int logs_of(const log_options& o, const std::filesystem::path& socket, const jso
             const log_style& how) {
   const session_answer first = request(o.choice, socket, question);
   if (first.refused != exit_ok) return first.refused;
-  for (const json& line : first.result.at("lines")) tell(line, how);
-  if (o.follow) return follow(socket, question, first.result.at("seen"), how);
+  last_processes last;
+  for (const json& line : first.result.at("lines")) tell(line, how, last);
+  if (o.follow) return follow(socket, question, first.result.at("seen"), how, last);
   if (first.result.at("lines").empty() && !o.choice.as_json && !how.rank)
     say(o.previous                   ? "no output from an earlier process of this target"
         : control::is_record(socket) ? "no output was kept"
@@ -123,8 +141,8 @@ void add_log_commands(verb_table& verbs) {
       {"logs",
        verb_group::operate,
        "show the output of a session's processes",
-       "The last 64 KiB of stdout and stderr of each process, and of its predecessor in the same place. With "
-       "--json, one object per line.",
+       "The last 64 KiB of stdout and stderr of each process, and of its predecessor in the same place. A line "
+       "marks where a new process begins in a place. With --json, one object per line, with the incarnation.",
        {{"penstock logs worker/3 --previous", "the last output of the process that died there"},
         {"penstock logs workers -f", "all workers, as they write"},
         {"penstock logs gpu --group photos", "the GPU owner of each rank"},
