@@ -80,6 +80,12 @@ class PastTest(PenstockTest):
         _, out, _ = self.penstock("logs", "workers", "--last")
         self.assertEqual(re.findall(r"(?m)^-- .* --$", out), ["-- worker/%d: a new process, incarnation 2 --" % death["worker"]])
 
+    def test_wait_says_how_a_session_ended_that_is_gone(self):
+        self.run_json(self.write("short.toml", synthetic(samples=64, epochs=1)), "--workers", 1)
+        code, _, err = self.penstock("wait", "--session", "short")
+        self.assertEqual(code, EXIT_NO_SESSION)
+        self.assertRegex(err, r"the last one: 'short' finished \d+ s ago\n")
+
     def test_people_read_it_as_they_read_a_live_session(self):
         config = self.crash()
         code, out, err = self.penstock("status", "--last")

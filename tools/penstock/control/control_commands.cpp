@@ -9,6 +9,7 @@
 #include "tools/penstock/group/group_verbs.hpp"
 #include "tools/penstock/group/group_wait.hpp"
 #include "tools/penstock/number_option.hpp"
+#include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
 
@@ -58,6 +59,12 @@ result<std::optional<std::chrono::milliseconds>> timeout_of(const request_option
   return std::chrono::ceil<std::chrono::milliseconds>(*time);
 }
 
+/// What its record says, if it has left one.
+std::string how_it_ended(const std::filesystem::path& socket) {
+  const std::string words = last_end_in_words(socket.stem().string());
+  return words.empty() ? "" : ": " + words;
+}
+
 /// Prints why the wait failed: the session is still running, or it is gone.
 int tell_what_became_of_it(const request_options& o, const std::filesystem::path& socket) {
   if (const auto now = control::ask(socket, {{"verb", "status"}}, look_deadline);
@@ -79,7 +86,7 @@ int tell_what_became_of_it(const request_options& o, const std::filesystem::path
       there ? exit_timed_out : exit_no_session,
       {there ? errc::timed_out : errc::io,
        there ? fmt::format("not {} within {}: the session exists but does not answer", o.wait_for, o.timeout)
-             : fmt::format("the session ended before it reported being {}", o.wait_for),
+             : fmt::format("the session ended before it reported being {}{}", o.wait_for, how_it_ended(socket)),
        0},
       o.choice.as_json);
 }
@@ -99,8 +106,14 @@ int wait(const request_options& o) {
   if (group.group) return wait_for_group(o.choice, *group.group, o.wait_for, deadline);
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) {
-    if (socket.refused == exit_no_session && !o.choice.as_json && !o.choice.session.empty())
-      say(fmt::format("'{}' has already ended, or was never started", printable(o.choice.session)));
+    if (socket.refused == exit_no_session && !o.choice.as_json) {
+      const std::string words = last_end_in_words(o.choice.session);
+      if (!words.empty()) {
+        say("the last one: " + words);
+      } else if (!o.choice.session.empty()) {
+        say(fmt::format("'{}' has already ended, or was never started", printable(o.choice.session)));
+      }
+    }
     return socket.refused;
   }
   session_end end(socket.path);

@@ -127,6 +127,12 @@ std::string end_in_words(const json& summary) {
   return text;
 }
 
+std::string last_end_in_words(const std::string& session) {
+  const auto last = newest(session);
+  const auto summary = last ? summary_of(*last) : std::nullopt;
+  return summary ? fmt::format("'{}' {}", printable(last->session), end_in_words(*summary)) : "";
+}
+
 std::string next_for_past(const session_choice& choice) {
   if (choice.reading_verb.empty()) return "";
   const auto last = newest(choice.session);

@@ -29,6 +29,10 @@ void add_past_choice(CLI::App& verb, session_choice& into);
 /// "failed 8 h ago: the dataset is gone", from a summary or from the status of an ended session.
 [[nodiscard]] std::string end_in_words(const nlohmann::ordered_json& summary);
 
+/// "'photos' failed 8 h ago: the dataset is gone", of the last one of this name that has ended; of any, if the name is empty. Empty:
+/// none has left a record.
+[[nodiscard]] std::string last_end_in_words(const std::string& session);
+
 [[nodiscard]] bool has_ended_sessions();
 /// Ended sessions, newest first: past_session::summary() with "id" first.
 [[nodiscard]] nlohmann::ordered_json ended_sessions();
