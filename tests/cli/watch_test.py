@@ -278,6 +278,18 @@ class WatchTest(PenstockTest):
         self.wait_until(lambda: not self.showing() and any("session is over" in line for line in self.screen()), "the end")
 
 
+class StuckTest(PenstockTest):
+    def test_describe_of_a_stuck_worker_says_what_it_stalls_and_what_it_wrote_last(self):
+        text = synthetic(samples=64, epochs=1, dataset='faults = [{sample = 5, kind = "hang", times = 0}]',
+                         more='[loader.hang]\nitem_timeout = "10m"').replace("[sampler]", "[sampler]\nshuffle = false")
+        program = self.worker_program("echo about to hang")
+        self.start("run", self.write("stuck.toml", text + program), "--workers", 1, "--quiet")
+        self.wait_until(lambda: "stalled for" in self.penstock("status")[1], "the stall", seconds=40)
+        _, out, _ = self.penstock("describe", "worker/0")
+        self.assertRegex(out, r"(?m)^  stalled for +\d+ s, waiting for worker/0, which has been loading sample ")
+        self.assertRegex(out, r"(?m)^  output +about to hang$")
+
+
 class MetricsTest(PenstockTest):
     def live(self, workers=2):
         with socket.socket() as free:

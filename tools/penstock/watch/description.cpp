@@ -39,7 +39,10 @@ json description_of(const json& pipeline, const target& meant) {
   }
   about["workers"] = json::array();
   for (const json& w : s.at("workers")) {
-    if (meant.means_worker(w.at("id").get<std::uint32_t>())) about["workers"].push_back(w);
+    if (!meant.means_worker(w.at("id").get<std::uint32_t>())) continue;
+    about["workers"].push_back(w);
+    const json stalled = s.value("stalled", json());
+    if (stalled.is_object() && stalled.at("worker") == w.at("id")) about["workers"].back()["stalled"] = stalled;
   }
   return about;
 }
@@ -158,6 +161,13 @@ void add_worker(fields& f, const json& w, bool pool) {
                           w.at("current_sample_seconds").is_number()
                               ? seconds_for_people(w.at("current_sample_seconds"))
                               : "-"));
+  if (const std::string stall = stall_for_people(w); !stall.empty()) f.add("stalled for", stall);
+  if (const json use = w.value("gpu_use", json()); use.is_string()) f.add("uses the GPU", text_of(use));
+  const char* name = "output";
+  for (const json& line : w.value("output", json::array())) {
+    f.add(name, line.get<std::string>());
+    name = "";
+  }
   if (!w.at("last_death").is_null()) add_death(f, w.at("last_death"));
 }
 

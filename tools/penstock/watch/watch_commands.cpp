@@ -137,6 +137,16 @@ int describe_group(const describe_options& o, const live_group& group, const tar
   return outcomes.code();
 }
 
+/// The last lines that a process has written.
+json last_output(const std::filesystem::path& socket, const std::string& source) {
+  constexpr int lines_shown = 5;
+  json lines = json::array();
+  const auto answer = ask(socket, {{"verb", "logs"}, {"target", source}, {"tail", lines_shown}}, look_deadline);
+  if (!answer || !answer->value("ok", false)) return lines;
+  for (const json& line : answer->at("result").at("lines")) lines.push_back(line.at("text"));
+  return lines;
+}
+
 int describe(const describe_options& o) {
   const auto meant = parse_target(o.target);
   if (!meant) return no_such_target(o.choice, not_a_target(o.target));
@@ -147,9 +157,10 @@ int describe(const describe_options& o) {
   if (socket.refused != exit_ok) return socket.refused;
   const session_answer answer = request(o.choice, socket.path, {{"verb", "pipeline"}});
   if (answer.refused != exit_ok) return answer.refused;
-  const json about = description_of(answer.result, *meant);
+  json about = description_of(answer.result, *meant);
   if (meant->kind == target_kind::worker && about.at("workers").empty())
     return no_such_target(o.choice, "there is no " + o.target);
+  if (meant->kind == target_kind::worker) about["workers"][0]["output"] = last_output(socket.path, o.target);
   if (o.choice.as_json) {
     print_json(about);
   } else {
