@@ -1,14 +1,12 @@
 #include "actors/gpu_owner/gpu_owner.hpp"
 
+#include "actors/caf/caf.hpp"
 #include "actors/gpu_owner/attached_partitions.hpp"
 #include "runtime/base/check.hpp"
 #include "runtime/base/patient_deadline.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/units.hpp"
 
-#include <caf/actor_system.hpp>
-#include <caf/stateful_actor.hpp>
-#include <caf/typed_event_based_actor.hpp>
 #include <pthread.h>
 
 #include <algorithm>
@@ -50,7 +48,7 @@ struct owner_state {
 
 /// Including the messages from its device and to itself.
 using working_actor = working::actor;
-using self_pointer = working_actor::stateful_pointer<owner_state>;
+using self_pointer = actors::self<working_actor, owner_state>;
 
 void stamp(const owner_state& s, stream_position position, batch_stage stage, steady_time now) {
   if (s.around.times) s.around.times->note(position, stage, now);
@@ -275,8 +273,8 @@ working_actor::behavior_type behave(self_pointer self, owner_surroundings around
   owner_state& s = self->state;
   s.around = std::move(around);
   s.progress = {s.around.flight_deadline, s.around.flight_deadline / checks_a_deadline};
-  s.around.device->on_progress([to = caf::actor_cast<caf::weak_actor_ptr>(self)] {
-    if (const auto owner = caf::actor_cast<working_actor>(to)) caf::anon_send(owner, device_moved{});
+  s.around.device->on_progress([to = actors::weak_handle(working_actor(self))] {
+    if (const auto owner = to.lock()) actors::tell(owner, device_moved{});
   });
   return {
       [&s](const open_device&) { open(s); },
@@ -321,8 +319,8 @@ working_actor::behavior_type behave(self_pointer self, owner_surroundings around
 
 }  // namespace
 
-gpu_owner_actor spawn_gpu_owner(caf::actor_system& system, owner_surroundings around) {
-  return system.spawn<caf::detached>(behave, std::move(around));
+gpu_owner_actor spawn_gpu_owner(actors::actor_system& system, owner_surroundings around) {
+  return actors::spawn_on_its_own_thread(system, behave, std::move(around));
 }
 
 }  // namespace penstock::gpu_owner

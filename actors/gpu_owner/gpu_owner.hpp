@@ -26,7 +26,7 @@
 
 #include <memory>
 
-namespace caf {
+namespace penstock::actors {
 class actor_system;
 }
 
@@ -47,6 +47,6 @@ struct owner_surroundings {
   nanoseconds flight_deadline = std::chrono::seconds(30);
 };
 
-gpu_owner_actor spawn_gpu_owner(caf::actor_system& system, owner_surroundings around);
+gpu_owner_actor spawn_gpu_owner(actors::actor_system& system, owner_surroundings around);
 
 }  // namespace penstock::gpu_owner

@@ -1,13 +1,11 @@
 #include "actors/gpu_owner/owner_body.hpp"
 
+#include "actors/caf/caf.hpp"
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/protocol/fit.hpp"
 #include "actors/protocol/tensors.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/log.hpp"
-
-#include <caf/actor_system.hpp>
-#include <caf/send.hpp>
 
 namespace penstock::gpu_owner {
 namespace {
@@ -100,7 +98,7 @@ void owner_body::hear(const protocol::open_owner& order) {
   around.communicator = communicator_;
   if (!order.pool) around.times = times_;
   owner_ = spawn_gpu_owner(*around_.system, std::move(around));
-  caf::anon_send(owner_, open_device{});
+  actors::tell(owner_, open_device{});
 }
 
 /// run() reports the failure: the link's thread cannot wait until it has itself sent the reason.
@@ -126,7 +124,7 @@ void owner_body::hear(const protocol::prepare_owner& order) {
   } else {
     plan_ = std::make_shared<const device::transfer_plan>(*plan);
     shape_ = {order.slot_bytes, order.slots, order.partitions};
-    caf::anon_send(owner_, prepare_device{plan_, shape_, config_.gpu.buffers, order_.pool});
+    actors::tell(owner_, prepare_device{plan_, shape_, config_.gpu.buffers, order_.pool});
   }
   planned_ = true;
   plan_is_known_.set_value(true);
@@ -136,8 +134,8 @@ void owner_body::hear(const protocol::map_partition& order) {
   if (!plan_) return;
   auto memory = arena::map_partition(around_.arena, shape_, order.partition);
   if (!memory) return consumer_->fail(memory.error());
-  caf::anon_send(owner_,
-                 attach_partition{order.partition, std::make_shared<mapping>(std::move(*memory)), shape_});
+  actors::tell(owner_,
+               attach_partition{order.partition, std::make_shared<mapping>(std::move(*memory)), shape_});
 }
 
 void owner_body::hear(protocol::upload_slots& order) {
@@ -152,11 +150,11 @@ void owner_body::hear(protocol::upload_slots& order) {
     all.orders.push_back(
         {u.upload, 0, 0, u.position, u.epoch, u.sequence, u.partition, u.slot, std::move(u.samples)});
   }
-  caf::anon_send(owner_, std::move(all));
+  actors::tell(owner_, std::move(all));
 }
 
 void owner_body::hear(protocol::upload_jobs& order) {
-  if (plan_ && order_.pool) caf::anon_send(owner_, orders_of(std::move(order)));
+  if (plan_ && order_.pool) actors::tell(owner_, orders_of(std::move(order)));
 }
 
 void owner_body::hear(const protocol::stop_owner& order) {
@@ -174,7 +172,7 @@ void owner_body::hear(protocol::wire_communicate& order) {
   const auto what = static_cast<act>(order.what);
   if (what == act::agreed) base_ = std::max<stream_position>(base_, order.agreed);
   if (what == act::free) alone_ = true;
-  if (owner_) caf::anon_send(owner_, communicate{what, order.number, std::move(order.id), order.agreed});
+  if (owner_) actors::tell(owner_, communicate{what, order.number, std::move(order.id), order.agreed});
 }
 
 void owner_body::check_deadlines(steady_time now) {
@@ -191,7 +189,7 @@ void owner_body::ask_to_leave(const failure& why) {
 
 /// Ends the communicator, if there is one. Call with hearing_ held, or when no more messages are handled.
 void owner_body::say_end() {
-  if (communicator_ && owner_) caf::anon_send(owner_, communicate{communicate::act::end});
+  if (communicator_ && owner_) actors::tell(owner_, communicate{communicate::act::end});
 }
 
 // ---- reports of the owner (its thread) --------------------------------------------------------------------
@@ -246,7 +244,7 @@ void owner_body::work() {
   auto page = arena::flight_writer::map(around_.flights, order_.flight_page);
   if (page) flight_.emplace(std::move(*page));
   home_ = std::make_shared<batch_home>(device_, [this](std::uint32_t buffer) {
-    if (consumer_->give_back(buffer)) caf::anon_send(owner_, buffers_released{});
+    if (consumer_->give_back(buffer)) actors::tell(owner_, buffers_released{});
   });
   if (order_.pool) {
     run_programs();
@@ -263,7 +261,7 @@ void owner_body::let_go() {
   if (home_) home_->close();
   if (owner_) {
     if (around_.outlived) end_communicator();
-    caf::anon_send(owner_, close_device{});
+    actors::tell(owner_, close_device{});
     owner_ = gpu_owner_actor();
   }
   around_.system->await_all_actors_done();

@@ -39,7 +39,7 @@ class owner_body final : owner_news {
  public:
   /// All of these outlive the body.
   struct surroundings {
-    caf::actor_system* system = nullptr;
+    actors::actor_system* system = nullptr;
     owner_host* host = nullptr;
     int arena = -1;  ///< descriptors of the session's memory
     int flights = -1;

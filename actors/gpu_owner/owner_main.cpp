@@ -1,8 +1,8 @@
 #include "actors/gpu_owner/owner_main.hpp"
 
+#include "actors/caf/caf.hpp"
 #include "actors/child/child.hpp"
 #include "actors/gpu_owner/owner_body.hpp"
-#include "actors/protocol/actor_settings.hpp"
 #include "actors/protocol/link.hpp"
 #include "actors/protocol/log_level.hpp"
 #include "runtime/base/exit_codes.hpp"
@@ -10,7 +10,6 @@
 #include "runtime/process/crash_notes.hpp"
 #include "runtime/process/io_thread.hpp"
 
-#include <caf/actor_system.hpp>
 #include <unistd.h>
 
 #include <atomic>
@@ -30,8 +29,7 @@ class owner_program final : gpu_owner::owner_host {
 
   child::heartbeat pulse_;
   process::io_thread io_;
-  protocol::actor_settings settings_{1};
-  caf::actor_system system_{settings_};
+  actors::actor_system system_{1, protocol::local_messages};
   gpu_owner::owner_body body_{{&system_, this, protocol::child_fd::arena, protocol::child_fd::flight}};
   std::shared_ptr<protocol::owners_session_link> link_;
   std::atomic_flag dying_;

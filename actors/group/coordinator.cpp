@@ -1,11 +1,8 @@
 #include "actors/group/coordinator.hpp"
 
+#include "actors/caf/caf.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/group/coordinator_driver.hpp"
-
-#include <caf/actor_system.hpp>
-#include <caf/stateful_actor.hpp>
-#include <caf/typed_event_based_actor.hpp>
 
 namespace penstock::group {
 namespace {
@@ -23,7 +20,7 @@ struct coordinator_state {
   bool ended = false;
 };
 
-using self_pointer = coordinator_actor::stateful_pointer<coordinator_state>;
+using self_pointer = actors::self<coordinator_actor, coordinator_state>;
 
 void end(self_pointer self) {
   coordinator_state& s = self->state;
@@ -122,8 +119,8 @@ coordinator_actor::behavior_type behave(self_pointer self, coordinator_surroundi
 
 }  // namespace
 
-coordinator_actor spawn_coordinator(caf::actor_system& system, coordinator_surroundings around) {
-  return system.spawn(behave, std::move(around));
+coordinator_actor spawn_coordinator(actors::actor_system& system, coordinator_surroundings around) {
+  return actors::spawn(system, behave, std::move(around));
 }
 
 }  // namespace penstock::group

@@ -19,7 +19,7 @@
 #include <memory>
 #include <string>
 
-namespace caf {
+namespace penstock::actors {
 class actor_system;
 }
 
@@ -33,6 +33,6 @@ struct coordinator_surroundings {
   group_news* news = nullptr;  ///< outlives the actor
 };
 
-coordinator_actor spawn_coordinator(caf::actor_system& system, coordinator_surroundings around);
+coordinator_actor spawn_coordinator(actors::actor_system& system, coordinator_surroundings around);
 
 }  // namespace penstock::group

@@ -1,12 +1,10 @@
 #include "actors/group/member.hpp"
 
+#include "actors/caf/caf.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/group/rank_driver.hpp"
 
-#include <caf/actor_system.hpp>
-#include <caf/stateful_actor.hpp>
-#include <caf/typed_event_based_actor.hpp>
 #include <fmt/core.h>
 
 namespace penstock::group {
@@ -32,7 +30,7 @@ struct member_state {
   [[nodiscard]] const rank_card& card() const { return around.settings.card; }
 };
 
-using self_pointer = member_actor::stateful_pointer<member_state>;
+using self_pointer = actors::self<member_actor, member_state>;
 
 const char* name_of(group_phase phase) {
   switch (phase) {
@@ -288,8 +286,8 @@ member_actor::behavior_type behave(self_pointer self, member_surroundings around
 
 }  // namespace
 
-member_actor spawn_member(caf::actor_system& system, member_surroundings around) {
-  return system.spawn(behave, std::move(around));
+member_actor spawn_member(actors::actor_system& system, member_surroundings around) {
+  return actors::spawn(system, behave, std::move(around));
 }
 
 }  // namespace penstock::group

@@ -23,7 +23,7 @@
 #include <memory>
 #include <string>
 
-namespace caf {
+namespace penstock::actors {
 class actor_system;
 }
 
@@ -39,6 +39,6 @@ struct member_surroundings {
   group_news* news = nullptr;  ///< outlives the actor
 };
 
-member_actor spawn_member(caf::actor_system& system, member_surroundings around);
+member_actor spawn_member(actors::actor_system& system, member_surroundings around);
 
 }  // namespace penstock::group

@@ -1,7 +1,8 @@
 #include "actors/group/wires.hpp"
 
+#include "actors/caf/caf.hpp"
+
 #include <boost/asio/post.hpp>
-#include <caf/send.hpp>
 
 #include <optional>
 
@@ -34,7 +35,7 @@ class asio_wire : public Wire, public std::enable_shared_from_this<asio_wire<Wir
   [[nodiscard]] Link* link() const noexcept { return link_.get(); }
   template <class Message>
   void tell(Message what) {
-    if (actor_) caf::anon_send(actor_, std::move(what));
+    if (actor_) actors::tell(actor_, std::move(what));
   }
   void keep(result<std::unique_ptr<Link>> made) {
     if (!made) return tell(links_refused{made.error()});

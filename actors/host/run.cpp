@@ -1,5 +1,6 @@
 #include "actors/host/run.hpp"
 
+#include "actors/caf/caf.hpp"
 #include "actors/host/fresh_thread.hpp"
 #include "actors/host/pipeline_view.hpp"
 #include "actors/host/worker_rules.hpp"
@@ -14,8 +15,6 @@
 #include "runtime/process/ticker.hpp"
 
 #include <boost/asio/post.hpp>
-#include <caf/actor_system.hpp>
-#include <caf/send.hpp>
 #include <unistd.h>
 
 #include <future>
@@ -65,8 +64,7 @@ result<void> run::engine::create_shared(std::uint32_t recorders) {
 }
 
 void run::engine::create_threads() {
-  settings = std::make_unique<protocol::actor_settings>(actor_threads);
-  system = std::make_unique<caf::actor_system>(*settings);
+  system = std::make_unique<actors::actor_system>(actor_threads, protocol::local_messages);
   io = std::make_unique<process::io_thread>();
 }
 
@@ -128,7 +126,7 @@ bool run::close_workers(nanoseconds at_most) {
   const std::lock_guard hold(mutex_);
   const engine* e = running();
   if (e == nullptr || !e->supervisor) return false;
-  caf::anon_send(e->supervisor, supervisor::close_pool{at_most});
+  actors::tell(e->supervisor, supervisor::close_pool{at_most});
   return true;
 }
 
@@ -151,7 +149,7 @@ void run::scale(std::uint32_t workers) {
     // Places that have been used keep their memory.
     if (workers > there) value_or_throw(check_room(workers - there));
     workers_ = workers;
-    if (const engine* e = running()) caf::anon_send(e->supervisor, supervisor::scale_pool{workers});
+    if (const engine* e = running()) actors::tell(e->supervisor, supervisor::scale_pool{workers});
   }
   board_.configured(workers);
   tell(event_of(event_kind::scaled, "scaled to " + counted(workers, "worker")));
@@ -160,13 +158,13 @@ void run::scale(std::uint32_t workers) {
 void run::restart(std::uint32_t worker) {
   check_worker(board_.status(), worker);
   const std::lock_guard hold(mutex_);
-  if (const engine* e = running()) caf::anon_send(e->supervisor, supervisor::restart_worker{worker});
+  if (const engine* e = running()) actors::tell(e->supervisor, supervisor::restart_worker{worker});
 }
 
 void run::drain(std::uint32_t worker) {
   check_worker(board_.status(), worker);
   const std::lock_guard hold(mutex_);
-  if (const engine* e = running()) caf::anon_send(e->supervisor, supervisor::drain_worker{worker});
+  if (const engine* e = running()) actors::tell(e->supervisor, supervisor::drain_worker{worker});
 }
 
 // ---- queries ----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 // Threads: commands and queries come from any thread. The supervisor calls its listener functions on its own, one at a time.
 #pragma once
 
+#include "actors/caf/caf.hpp"
 #include "actors/host/board.hpp"
 #include "actors/host/control_verbs.hpp"
 #include "actors/host/ending.hpp"
@@ -13,7 +14,6 @@
 #include "actors/host/progress_ticker.hpp"
 #include "actors/host/record_keeper.hpp"
 #include "actors/host/run_events.hpp"
-#include "actors/protocol/actor_settings.hpp"
 #include "actors/protocol/local/actors.hpp"
 #include "actors/protocol/local/lease_counts.hpp"
 #include "actors/protocol/local/news.hpp"
@@ -71,8 +71,7 @@ class run : public supervisor::supervisor_news {
     process::lifeline lifeline;
     std::shared_ptr<arena::arena> memory;
     std::shared_ptr<arena::flight_recorders> flights;
-    std::unique_ptr<protocol::actor_settings> settings;
-    std::unique_ptr<caf::actor_system> system;
+    std::unique_ptr<actors::actor_system> system;
     std::unique_ptr<process::io_thread> io;
     std::unique_ptr<control::control_server> server;
     std::unique_ptr<telemetry::metrics_server> metrics;

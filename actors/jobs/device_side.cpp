@@ -1,13 +1,12 @@
 #include "actors/jobs/device_side.hpp"
 
+#include "actors/caf/caf.hpp"
 #include "actors/gpu_owner/job_programs.hpp"
 #include "actors/supervisor/owner_keeper.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/signals.hpp"
 #include "runtime/base/units.hpp"
 
-#include <caf/actor_system.hpp>
-#include <caf/send.hpp>
 #include <pthread.h>
 
 #include <future>
@@ -24,7 +23,7 @@ constexpr auto patience_with_a_program = std::chrono::seconds(2);
 template <class Message>
 void device_side::to_scheduler(Message message) {
   const std::lock_guard hold(mutex_);
-  if (scheduler_) caf::anon_send(scheduler_, std::move(message));
+  if (scheduler_) actors::tell(scheduler_, std::move(message));
 }
 
 // ---- the thread that runs device programs, with an owner in this process ---------------------------------------
@@ -109,7 +108,7 @@ result<void> device_side::check(const config& settings, const arena::geometry& s
   return gpu_owner::check_programs(settings.jobs.programs);
 }
 
-result<std::unique_ptr<device_side>> device_side::make(caf::actor_system& system, process::io_thread& io,
+result<std::unique_ptr<device_side>> device_side::make(actors::actor_system& system, process::io_thread& io,
                                                        surroundings around) {
   std::shared_ptr<device::device> device;
   if (around.settings->gpu.placement == placement_rule::embedded) {
@@ -120,7 +119,7 @@ result<std::unique_ptr<device_side>> device_side::make(caf::actor_system& system
   return std::make_unique<device_side>(system, io, std::move(around), std::move(device));
 }
 
-device_side::device_side(caf::actor_system& system, process::io_thread& io, surroundings around,
+device_side::device_side(actors::actor_system& system, process::io_thread& io, surroundings around,
                          std::shared_ptr<device::device> device)
     : owner_reports({around.settings, device == nullptr, around.board, around.ending, around.tell}),
       around_(std::move(around)),
@@ -136,7 +135,7 @@ device_side::~device_side() {
   close();
 }
 
-void device_side::spawn_owner(caf::actor_system& system) {
+void device_side::spawn_owner(actors::actor_system& system) {
   home_ = std::make_shared<batch_home>("result", "pool");
   auto all = std::make_shared<program_thread::shared>();
   buffers_ =
@@ -158,13 +157,13 @@ void device_side::spawn_owner(caf::actor_system& system) {
   home_->open(
       device_,
       [owner = owner_, consumer = all->consumer](std::uint32_t buffer) {
-        if (consumer->give_back(buffer)) caf::anon_send(owner, gpu_owner::buffers_released{});
+        if (consumer->give_back(buffer)) actors::tell(owner, gpu_owner::buffers_released{});
       },
       around_.settings->gpu.buffers);
   programs_ = std::make_unique<program_thread>(std::move(all));
 }
 
-void device_side::spawn_keeper(caf::actor_system& system, process::io_thread& io) {
+void device_side::spawn_keeper(actors::actor_system& system, process::io_thread& io) {
   process_ = std::make_shared<supervisor::owner_process>(io, around_.fds);
   supervisor::keeper_surroundings keeper;
   keeper.settings = *around_.settings;
@@ -183,10 +182,10 @@ void device_side::open(job_scheduler_actor scheduler) {
     const std::lock_guard hold(mutex_);
     scheduler_ = std::move(scheduler);
   }
-  caf::anon_send(owner_, gpu_owner::open_device{});
-  caf::anon_send(owner_, gpu_owner::prepare_device{std::make_shared<const device::transfer_plan>(
-                                                       device::plan_of_results(around_.shape.slot_bytes)),
-                                                   around_.shape, around_.settings->gpu.buffers, true});
+  actors::tell(owner_, gpu_owner::open_device{});
+  actors::tell(owner_, gpu_owner::prepare_device{std::make_shared<const device::transfer_plan>(
+                                                     device::plan_of_results(around_.shape.slot_bytes)),
+                                                 around_.shape, around_.settings->gpu.buffers, true});
 }
 
 void device_side::close() {
@@ -199,11 +198,11 @@ void device_side::close() {
   if (home_) home_->close();
   if (process_) {
     around_.ending->owner_told(false);
-    caf::anon_send(owner_, gpu_owner::close_device{false, false, around_.ending->shares().owner});
+    actors::tell(owner_, gpu_owner::close_device{false, false, around_.ending->shares().owner});
     around_.ending->wait_for_owner();
     process_->shut_down();
   }
-  caf::anon_send(owner_, gpu_owner::close_device{});
+  actors::tell(owner_, gpu_owner::close_device{});
   owner_ = gpu_owner::gpu_owner_actor();
 }
 

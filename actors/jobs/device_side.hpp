@@ -45,9 +45,9 @@ class device_side final : host::owner_reports, supervisor::job_upload_news {
   static result<void> check(const config& settings, const arena::geometry& shape);
 
   /// Refuses (errc::device_*) a device that this build does not support.
-  static result<std::unique_ptr<device_side>> make(caf::actor_system& system, process::io_thread& io,
+  static result<std::unique_ptr<device_side>> make(actors::actor_system& system, process::io_thread& io,
                                                    surroundings around);
-  device_side(caf::actor_system& system, process::io_thread& io, surroundings around,
+  device_side(actors::actor_system& system, process::io_thread& io, surroundings around,
               std::shared_ptr<device::device> device);
   ~device_side();
 
@@ -70,8 +70,8 @@ class device_side final : host::owner_reports, supervisor::job_upload_news {
   void jobs_answered(std::vector<device_answer> answers) override;
   void uploads_lost(device_lost loss) override;
 
-  void spawn_owner(caf::actor_system& system);
-  void spawn_keeper(caf::actor_system& system, process::io_thread& io);
+  void spawn_owner(actors::actor_system& system);
+  void spawn_keeper(actors::actor_system& system, process::io_thread& io);
   template <class Message>
   void to_scheduler(Message message);
 

@@ -1,9 +1,8 @@
 // Translates the job book's commands into messages to workers, supervisor and callers.
+#include "actors/caf/caf.hpp"
 #include "actors/jobs/job_scheduler_state.hpp"
 #include "actors/jobs/job_texts.hpp"
 #include "runtime/base/log.hpp"
-
-#include <caf/send.hpp>
 
 namespace penstock::jobs {
 namespace {
@@ -115,7 +114,7 @@ struct carry_out {
         tell_worker(*link, lease, rows);
       } else {
         log::error("jobs", "giving a job to worker {}: {}", lease.holder.worker, copied.error().message);
-        caf::anon_send(supervisor, supervisor::fence_worker{lease.holder, copied.error().message});
+        actors::tell(supervisor, supervisor::fence_worker{lease.holder, copied.error().message});
       }
       arguments->reset();
     };
@@ -189,7 +188,7 @@ void tell_owner(self_pointer self) {
 void tell_to_stop(scheduler_state& s, joined_worker& worker) {
   if (std::exchange(worker.told_to_stop, true)) return;
   worker.link->send(protocol::stop_work{});
-  caf::anon_send(s.supervisor, supervisor::worker_told_to_stop{worker.who});
+  actors::tell(s.supervisor, supervisor::worker_told_to_stop{worker.who});
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
+#include "actors/caf/caf.hpp"
 #include "actors/jobs/job_scheduler_state.hpp"
-
-#include <caf/actor_system.hpp>
-#include <caf/send.hpp>
 
 namespace penstock::jobs {
 
@@ -14,8 +12,7 @@ namespace {
 
 /// A thread outside the actor system handles only the message that it sent, so it decides at once.
 void decide(self_pointer self, notify callers) {
-  const protocol::run_here* const here = self->state.around.here;
-  if (here == nullptr || !here->runs(self)) return decide_soon(self);
+  if (!self->run_by_sender()) return decide_soon(self);
   act(self, callers);
 }
 
@@ -30,10 +27,10 @@ void take_report(scheduler_state& s, const job_report& news) {
   const schedule::job_arrival how =
       known ? s.book->reported(place->second.read(lease, 0, done.rows)) : schedule::job_arrival::impossible;
   if (how != schedule::job_arrival::impossible) return;
-  caf::anon_send(s.supervisor, supervisor::fence_worker{
-                                   news.who, fmt::format("it reported {} rows of slot {} generation {}, "
-                                                         "which is no lease of its own",
-                                                         done.rows, done.slot, done.generation)});
+  actors::tell(s.supervisor,
+               supervisor::fence_worker{news.who, fmt::format("it reported {} rows of slot {} generation {}, "
+                                                              "which is no lease of its own",
+                                                              done.rows, done.slot, done.generation)});
 }
 
 std::vector<schedule::lease_reading> last_readings(const scheduler_state& s, worker_ref who) {
@@ -114,7 +111,7 @@ void leave(self_pointer self) {
   self->quit();
 }
 
-job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surroundings around) {
+actors::handlers<heard> behave(self_pointer self, job_scheduler_surroundings around) {
   scheduler_state& state = self->state;
   state.around = std::move(around);
   state.book = std::make_unique<schedule::job_book>(state.around.rules);
@@ -197,8 +194,8 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
 
 }  // namespace
 
-job_scheduler_actor spawn_job_scheduler(caf::actor_system& system, job_scheduler_surroundings around) {
-  return system.spawn(behave, std::move(around));
+job_scheduler_actor spawn_job_scheduler(actors::actor_system& system, job_scheduler_surroundings around) {
+  return actors::spawn_shared(system, behave, std::move(around));
 }
 
 }  // namespace penstock::jobs

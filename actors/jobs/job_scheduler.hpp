@@ -14,14 +14,13 @@
 //   owns    the job book, the records of jobs that have not ended, the session's view of all slots
 //
 // While there are no more jobs than workers, the thread that sends jobs_submitted or jobs_reported handles
-// them itself (run_here.hpp): a caller's thread, or the io thread. All other messages are handled on the
-// actor system's threads.
+// them itself (actors/caf/shared_actor.hpp): a caller's thread, or the io thread. All other messages are handled
+// on the actor system's threads.
 #pragma once
 
 #include "actors/jobs/job_record.hpp"
 #include "actors/protocol/local/actors.hpp"
 #include "actors/protocol/local/lease_counts.hpp"
-#include "actors/protocol/run_here.hpp"
 #include "runtime/arena/geometry.hpp"
 
 #include <penstock/pool.hpp>
@@ -31,7 +30,7 @@
 #include <string>
 #include <vector>
 
-namespace caf {
+namespace penstock::actors {
 class actor_system;
 }
 
@@ -78,9 +77,8 @@ struct job_scheduler_surroundings {
   std::shared_ptr<const slot_left> left;
   std::shared_ptr<lent_buffers> buffers;     ///< the device's, if callers may hold them
   job_news* news = nullptr;                  ///< outlives the actor
-  const protocol::run_here* here = nullptr;  ///< outlives the actor; if set, other threads may run the actor
 };
 
-job_scheduler_actor spawn_job_scheduler(caf::actor_system& system, job_scheduler_surroundings around);
+job_scheduler_actor spawn_job_scheduler(actors::actor_system& system, job_scheduler_surroundings around);
 
 }  // namespace penstock::jobs

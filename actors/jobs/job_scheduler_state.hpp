@@ -3,14 +3,12 @@
 // submitted and cancelled jobs. Private to these three.
 #pragma once
 
+#include "actors/caf/shared_actor.hpp"
 #include "actors/jobs/argument_copiers.hpp"
 #include "actors/jobs/device_jobs.hpp"
 #include "actors/jobs/job_scheduler.hpp"
 #include "actors/jobs/pending_parcels.hpp"
 #include "actors/jobs/place_slots.hpp"
-
-#include <caf/stateful_actor.hpp>
-#include <caf/typed_event_based_actor.hpp>
 
 #include <functional>
 #include <map>
@@ -73,7 +71,7 @@ struct scheduler_state {
   argument_copiers copiers;
 };
 
-using self_pointer = job_scheduler_actor::stateful_pointer<scheduler_state>;
+using self_pointer = actors::shared_self<job_scheduler_actor, scheduler_state>;
 
 /// Calls act() once the mailbox is empty, so that a burst of messages costs one pass.
 void decide_soon(self_pointer self);

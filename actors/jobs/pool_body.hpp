@@ -5,6 +5,7 @@
 // board, journal, logs, admission, ending, counts, and what mutex_ guards.
 #pragma once
 
+#include "actors/caf/caf.hpp"
 #include "actors/host/run.hpp"
 #include "actors/jobs/admission.hpp"
 #include "actors/jobs/callback_thread.hpp"
@@ -14,7 +15,6 @@
 #include "actors/jobs/job_scheduler.hpp"
 #include "actors/jobs/pool_host.hpp"
 #include "actors/jobs/report_forwarder.hpp"
-#include "actors/protocol/actor_settings.hpp"
 #include "actors/supervisor/supervisor.hpp"
 
 #include <penstock/pool.hpp>
@@ -51,7 +51,6 @@ class Pool::body final : public host::run,
  private:
   // The part of a run that feeds jobs to its workers.
   struct engine : run::engine {
-    std::unique_ptr<protocol::run_here> here;
     std::unique_ptr<jobs::device_side> device;  // or none
     jobs::job_scheduler_actor scheduler;
     jobs::pool_host_actor host;

@@ -1,8 +1,6 @@
 #include "actors/jobs/pool_host.hpp"
 
-#include <caf/actor_system.hpp>
-#include <caf/stateful_actor.hpp>
-#include <caf/typed_event_based_actor.hpp>
+#include "actors/caf/caf.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -24,7 +22,7 @@ struct host_state {
   bool failed = false;
 };
 
-using self_pointer = pool_host_actor::stateful_pointer<host_state>;
+using self_pointer = actors::self<pool_host_actor, host_state>;
 
 std::string words(const std::vector<std::string>& names) {
   std::string all;
@@ -103,8 +101,8 @@ pool_host_actor::behavior_type behave(self_pointer self, host_surroundings aroun
 
 }  // namespace
 
-pool_host_actor spawn_pool_host(caf::actor_system& system, host_surroundings around) {
-  return system.spawn<caf::detached>(behave, std::move(around));
+pool_host_actor spawn_pool_host(actors::actor_system& system, host_surroundings around) {
+  return actors::spawn_on_its_own_thread(system, behave, std::move(around));
 }
 
 }  // namespace penstock::jobs

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace caf {
+namespace penstock::actors {
 class actor_system;
 }
 
@@ -36,6 +36,6 @@ struct host_surroundings {
   host_news* news = nullptr;             ///< outlives the actor
 };
 
-pool_host_actor spawn_pool_host(caf::actor_system& system, host_surroundings around);
+pool_host_actor spawn_pool_host(actors::actor_system& system, host_surroundings around);
 
 }  // namespace penstock::jobs

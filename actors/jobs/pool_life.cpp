@@ -1,12 +1,10 @@
+#include "actors/caf/shared_actor.hpp"
 #include "actors/host/fresh_thread.hpp"
 #include "actors/jobs/pool_body.hpp"
 #include "actors/session/sizing.hpp"
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/config/validate.hpp"
-
-#include <caf/actor_system.hpp>
-#include <caf/send.hpp>
 
 #include <future>
 
@@ -69,7 +67,6 @@ result<void> Pool::body::try_start() {
   result<void> spawned;
   host::on_a_fresh_thread([&] {
     e->create_threads();
-    e->here = std::make_unique<protocol::run_here>(*e->system);
     spawned = spawn_actors(*e);
     if (!spawned) e.reset();
   });
@@ -78,7 +75,7 @@ result<void> Pool::body::try_start() {
   // Set only now: callbacks from the actors may need the engine.
   const std::lock_guard hold(mutex_);
   engine_ = std::move(e);
-  caf::anon_send(engine_->supervisor, supervisor::open_pool{});
+  actors::tell(engine_->supervisor, supervisor::open_pool{});
   return {};
 }
 
@@ -164,9 +161,9 @@ void Pool::body::announce_submissions() {
     return fail_orphans(orphans);
   }
   engine& e = *engine_;
-  if (!stays) return caf::anon_send(e.scheduler, jobs::jobs_submitted{submissions_});
+  if (!stays) return actors::tell(e.scheduler, jobs::jobs_submitted{submissions_});
   hold.unlock();  // the scheduler's reports take it
-  e.here->send(e.scheduler, jobs::jobs_submitted{submissions_});
+  actors::tell_and_run(e.scheduler, jobs::jobs_submitted{submissions_});
 }
 
 Job Pool::body::submit(std::string_view function, Argument argument, const job_options& options,
@@ -209,8 +206,8 @@ bool Pool::body::end_job(schedule::job_id job, bool only_waiting, bool at_once) 
   {
     const std::lock_guard hold(mutex_);
     if (!engine_) return false;
-    caf::anon_send(engine_->scheduler,
-                   jobs::end_job{job, only_waiting, at_once, only_waiting ? prevented : nullptr});
+    actors::tell(engine_->scheduler,
+                 jobs::end_job{job, only_waiting, at_once, only_waiting ? prevented : nullptr});
   }
   if (!only_waiting) return true;
   return answer.wait_for(answer_deadline) == std::future_status::ready && answer.get();
@@ -229,7 +226,7 @@ bool Pool::body::finish(nanoseconds at_most) {
 // ---- orders -----------------------------------------------------------------------------------------------
 
 void Pool::body::pause_scheduler(bool paused) {
-  caf::anon_send(engine_->scheduler, jobs::pause_jobs{paused});
+  actors::tell(engine_->scheduler, jobs::pause_jobs{paused});
 }
 
 result<void> Pool::body::check_room(std::uint32_t more_workers) const {
@@ -242,7 +239,7 @@ result<void> Pool::body::check_room(std::uint32_t more_workers) const {
 void Pool::body::cancel_everything(const failure& why) {
   admission_->close(why);
   const std::lock_guard hold(mutex_);
-  if (engine_ && engine_->scheduler) caf::anon_send(engine_->scheduler, jobs::cancel_all{why});
+  if (engine_ && engine_->scheduler) actors::tell(engine_->scheduler, jobs::cancel_all{why});
 }
 
 void Pool::body::gave_up(const failure& why) {
@@ -278,9 +275,9 @@ void Pool::body::close() noexcept {
     close_sockets(*e);
     e->processes->shut_down();
     if (e->device) e->device->close();
-    caf::anon_send(e->scheduler, jobs::stop_jobs{});
-    caf::anon_send(e->host, session::leave{});
-    caf::anon_send_exit(e->supervisor, caf::exit_reason::user_shutdown);
+    actors::tell(e->scheduler, jobs::stop_jobs{});
+    actors::tell(e->host, session::leave{});
+    actors::stop(e->supervisor);
     e->system->await_all_actors_done();
   }
   callbacks_.stop();

@@ -1,11 +1,9 @@
 // Creates a pool's actors, connects them, and records their reports.
+#include "actors/caf/caf.hpp"
 #include "actors/host/worker_rules.hpp"
 #include "actors/jobs/pool_body.hpp"
 #include "runtime/arena/job_slot.hpp"
 #include "runtime/base/log.hpp"
-
-#include <caf/actor_system.hpp>
-#include <caf/send.hpp>
 
 namespace penstock {
 namespace {
@@ -50,7 +48,6 @@ result<void> Pool::body::spawn_actors(engine& e) {
   scheduling.leases = e.leases;
   scheduling.meter = admission_;
   scheduling.news = this;
-  scheduling.here = e.here.get();
   // Results may outlive the pool; releasing them then needs no message.
   scheduling.left =
       std::make_shared<const jobs::slot_left>([pool = weak_from_this()](const lease_ref& lease) {
@@ -71,16 +68,16 @@ result<void> Pool::body::spawn_actors(engine& e) {
   rules.pool = true;
   e.supervisor =
       supervisor::spawn_supervisor(*e.system, {std::move(rules), e.processes, e.flights, e.leases, this});
-  e.reports = std::make_unique<jobs::report_forwarder>(e.scheduler, *e.here, [this] { return few_jobs(); });
+  e.reports = std::make_unique<jobs::report_forwarder>(e.scheduler, [this] { return few_jobs(); });
   e.processes->report_to({e.supervisor, e.reports.get(), &logs_});
 
   e.host = jobs::spawn_pool_host(*e.system, {e.memory, rows_max, settings_.jobs.memory.bytes, this});
 
   const gpu_owner::gpu_owner_actor owner = e.device ? e.device->owner() : gpu_owner::gpu_owner_actor();
-  caf::anon_send(e.scheduler, jobs::meet_supervisor{e.supervisor});
-  caf::anon_send(e.scheduler, jobs::meet_owner{owner});
-  caf::anon_send(e.supervisor, supervisor::meet_others{e.scheduler, e.host});
-  caf::anon_send(e.host, jobs::meet_pool{e.scheduler, e.supervisor, owner});
+  actors::tell(e.scheduler, jobs::meet_supervisor{e.supervisor});
+  actors::tell(e.scheduler, jobs::meet_owner{owner});
+  actors::tell(e.supervisor, supervisor::meet_others{e.scheduler, e.host});
+  actors::tell(e.host, jobs::meet_pool{e.scheduler, e.supervisor, owner});
   if (e.device) e.device->open(e.scheduler);
   return {};
 }
@@ -88,13 +85,13 @@ result<void> Pool::body::spawn_actors(engine& e) {
 /// Starts jobs that lacked memory.
 void Pool::body::memory_freed() {
   const std::lock_guard hold(mutex_);
-  if (engine_) caf::anon_send(engine_->scheduler, jobs::decide_jobs{});
+  if (engine_) actors::tell(engine_->scheduler, jobs::decide_jobs{});
 }
 
 void Pool::body::result_left(const lease_ref& lease) {
   if (!released_->add(lease)) return;
   const std::lock_guard hold(mutex_);
-  if (engine_) caf::anon_send(engine_->scheduler, jobs::results_released{released_});
+  if (engine_) actors::tell(engine_->scheduler, jobs::results_released{released_});
 }
 
 std::optional<std::string> Pool::body::who_holds_the_device() const {

@@ -1,6 +1,6 @@
 #include "actors/jobs/report_forwarder.hpp"
 
-#include <caf/send.hpp>
+#include "actors/caf/shared_actor.hpp"
 
 namespace penstock::jobs {
 
@@ -9,9 +9,9 @@ bool report_forwarder::reported(worker_ref who, protocol::from_worker& message) 
   if (done == nullptr) return false;
   if (!queue_->add({who, *done})) return true;
   if (few_jobs_()) {
-    here_.send(to_, jobs_reported{queue_});
+    actors::tell_and_run(to_, jobs_reported{queue_});
   } else {
-    caf::anon_send(to_, jobs_reported{queue_});
+    actors::tell(to_, jobs_reported{queue_});
   }
   return true;
 }

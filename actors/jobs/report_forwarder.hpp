@@ -3,7 +3,6 @@
 
 #include "actors/protocol/local/actors.hpp"
 #include "actors/protocol/local/news.hpp"
-#include "actors/protocol/run_here.hpp"
 
 #include <functional>
 #include <memory>
@@ -12,15 +11,13 @@ namespace penstock::jobs {
 
 class report_forwarder final : public supervisor::report_listener {
  public:
-  /// While `few_jobs` returns true, the io thread runs the job scheduler itself. `here` must outlive this
-  /// object.
-  report_forwarder(job_scheduler_actor to, protocol::run_here& here, std::function<bool()> few_jobs)
-      : to_(std::move(to)), here_(here), few_jobs_(std::move(few_jobs)) {}
+  /// While `few_jobs` returns true, the io thread runs the job scheduler itself.
+  report_forwarder(job_scheduler_actor to, std::function<bool()> few_jobs)
+      : to_(std::move(to)), few_jobs_(std::move(few_jobs)) {}
   bool reported(worker_ref who, protocol::from_worker& message) override;
 
  private:
   job_scheduler_actor to_;
-  protocol::run_here& here_;
   const std::function<bool()> few_jobs_;
   const std::shared_ptr<job_report_queue> queue_ = std::make_shared<job_report_queue>();
 };

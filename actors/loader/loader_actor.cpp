@@ -1,5 +1,6 @@
 #include "actors/loader/loader_actor.hpp"
 
+#include "actors/caf/caf.hpp"
 #include "actors/child/child.hpp"
 #include "actors/loader/lease_runner.hpp"
 #include "actors/protocol/config_bytes.hpp"
@@ -9,9 +10,6 @@
 #include "runtime/base/thrown.hpp"
 #include "runtime/process/crash_notes.hpp"
 
-#include <caf/actor_system.hpp>
-#include <caf/stateful_actor.hpp>
-#include <caf/typed_event_based_actor.hpp>
 #include <unistd.h>
 
 #include <optional>
@@ -38,7 +36,7 @@ struct loader_state {
   bool over = false;
 };
 
-using self_pointer = loader_actor::stateful_pointer<loader_state>;
+using self_pointer = actors::self<loader_actor, loader_state>;
 
 void end(self_pointer self, int exit_code) {
   if (std::exchange(self->state.over, true)) return;
@@ -175,8 +173,8 @@ loader_actor::behavior_type behave(self_pointer self, loader_surroundings around
 
 }  // namespace
 
-loader_actor spawn_loader(caf::actor_system& system, loader_surroundings around) {
-  return system.spawn(behave, std::move(around));
+loader_actor spawn_loader(actors::actor_system& system, loader_surroundings around) {
+  return actors::spawn(system, behave, std::move(around));
 }
 
 }  // namespace penstock::loader

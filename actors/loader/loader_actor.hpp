@@ -13,19 +13,14 @@
 // On a crash in the dataset the process dies; the session finds the sample in the flight recorder.
 #pragma once
 
+#include "actors/caf/caf.hpp"
 #include "actors/protocol/link.hpp"
 
 #include <penstock/worker.hpp>
 
-#include <caf/typed_actor.hpp>
-
 #include <atomic>
 #include <functional>
 #include <memory>
-
-namespace caf {
-class actor_system;
-}
 
 namespace penstock::loader {
 
@@ -37,17 +32,17 @@ struct link_lost {
 /// Sent by the io thread when the worker must stop: wakes an idle actor.
 struct wake_up {};
 
+using heard =
+    actors::hears<protocol::open_dataset, protocol::assign_slots, protocol::load_batch, link_lost, wake_up>;
+inline constexpr std::integral_constant<int, 1> messages{};
+
 }  // namespace penstock::loader
 
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::loader::link_lost)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::loader::wake_up)
+PENSTOCK_ACTOR_MESSAGES(1, penstock::loader::heard)
 
 namespace penstock::loader {
 
-using loader_actor =
-    caf::typed_actor<caf::reacts_to<protocol::open_dataset>, caf::reacts_to<protocol::assign_slots>,
-                     caf::reacts_to<protocol::load_batch>, caf::reacts_to<link_lost>,
-                     caf::reacts_to<wake_up>>;
+using loader_actor = heard::actor;
 
 struct loader_surroundings {
   dataset_factory make_dataset;
@@ -57,6 +52,6 @@ struct loader_surroundings {
   std::function<void(int)> ended;
 };
 
-loader_actor spawn_loader(caf::actor_system& system, loader_surroundings around);
+loader_actor spawn_loader(actors::actor_system& system, loader_surroundings around);
 
 }  // namespace penstock::loader

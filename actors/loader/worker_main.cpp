@@ -1,14 +1,12 @@
+#include "actors/caf/caf.hpp"
 #include "actors/child/child.hpp"
 #include "actors/loader/by_hand.hpp"
 #include "actors/loader/loader_actor.hpp"
-#include "actors/protocol/actor_settings.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/process/crash_notes.hpp"
 #include "runtime/process/fault_injection.hpp"
 #include "runtime/process/io_thread.hpp"
 
-#include <caf/actor_system.hpp>
-#include <caf/send.hpp>
 #include <unistd.h>
 
 #include <future>
@@ -26,8 +24,7 @@ int worker_main(const dataset_factory& make) {
   std::atomic<bool> stopping{false};
   std::promise<int> exit_code;
   process::io_thread io;
-  protocol::actor_settings settings(1);
-  caf::actor_system system(settings);
+  actors::actor_system system(1, loader::messages);
   loader::loader_actor loader;
 
   // The io thread passes messages to the actor unchanged. Only stop_work overtakes earlier leases.
@@ -37,19 +34,19 @@ int worker_main(const dataset_factory& make) {
           using type = std::remove_cvref_t<decltype(m)>;
           if constexpr (std::is_same_v<type, protocol::stop_work>) {
             stopping = true;
-            caf::anon_send(loader, loader::wake_up{});
+            actors::tell(loader, loader::wake_up{});
           } else if constexpr (std::is_same_v<type, protocol::run_jobs>) {
-            caf::anon_send(loader, loader::link_lost{"a job was sent to the worker of a dataset"});
+            actors::tell(loader, loader::link_lost{"a job was sent to the worker of a dataset"});
           } else {
             if constexpr (std::is_same_v<type, protocol::open_dataset>) pulse.adopt(m.you.worker);
-            caf::anon_send(loader, std::forward<decltype(m)>(m));
+            actors::tell(loader, std::forward<decltype(m)>(m));
           }
         },
         std::move(message));
   };
   const auto closed = [&](const std::string& reason) {
     stopping = true;
-    caf::anon_send(loader, loader::link_lost{reason});
+    actors::tell(loader, loader::link_lost{reason});
   };
   const auto link =
       protocol::session_link::make(io.context(), unique_fd(protocol::child_fd::link), {deliver, closed});

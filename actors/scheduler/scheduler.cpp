@@ -1,14 +1,10 @@
 #include "actors/scheduler/scheduler.hpp"
 
+#include "actors/caf/caf.hpp"
 #include "actors/scheduler/lease_times.hpp"
 #include "actors/scheduler/planned_source.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
-
-#include <caf/actor_system.hpp>
-#include <caf/send.hpp>
-#include <caf/stateful_actor.hpp>
-#include <caf/typed_event_based_actor.hpp>
 
 #include <deque>
 #include <iterator>
@@ -42,7 +38,7 @@ struct scheduler_state {
   bool finished_told = false;
 };
 
-using self_pointer = scheduler_actor::stateful_pointer<scheduler_state>;
+using self_pointer = actors::self<scheduler_actor, scheduler_state>;
 
 /// Runs after what is in the mailbox now.
 void decide_soon(self_pointer self) {
@@ -80,7 +76,7 @@ struct carry_out {
     lost.attempts = quarantined.attempts;
     lost.causes = std::move(quarantined.causes);
     s.around.news->sample_quarantined(lost);
-    caf::anon_send(s.others.session, session::sample_quarantined{std::move(lost)});
+    actors::tell(s.others.session, session::sample_quarantined{std::move(lost)});
   }
   void operator()(schedule::batch_discarded& discarded) {
     log::debug("scheduler", "batch {} will be loaded again later: an earlier one needed its slot",
@@ -96,7 +92,7 @@ void tell_drained_to_stop(scheduler_state& s) {
   const auto leases_of = [&](std::uint32_t worker) { return s.ledger ? s.ledger->leases_of(worker) : 0; };
   for (const worker_ref who : s.departures.due(leases_of)) {
     s.workers.at(who.worker).link->send(protocol::stop_work{});
-    caf::anon_send(s.others.supervisor, supervisor::worker_told_to_stop{who});
+    actors::tell(s.others.supervisor, supervisor::worker_told_to_stop{who});
   }
 }
 
@@ -197,7 +193,7 @@ void settle_death(scheduler_state& s, const worker_ended& ended) {
     }
   }
   forget(s, ended.who);
-  caf::anon_send(s.others.supervisor, supervisor::blame_decided{std::move(decision)});
+  actors::tell(s.others.supervisor, supervisor::blame_decided{std::move(decision)});
 }
 
 /// The ledger knows the sample of each row of a report; the report has its name.
@@ -223,7 +219,7 @@ void take_report(scheduler_state& s, lease_reported& news, steady_time now) {
     s.departures.finished_a_batch(news.who);
   }
   if (how == schedule::arrival::impossible) {
-    caf::anon_send(
+    actors::tell(
         s.others.supervisor,
         supervisor::fence_worker{news.who, fmt::format("it reported slot {} generation {} with {} rows and "
                                                        "{} failures, which matches none of its leases",
@@ -335,12 +331,12 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_surroundings 
 bool report_forwarder::reported(worker_ref who, protocol::from_worker& message) {
   auto* const report = std::get_if<protocol::batch_loaded>(&message);
   if (report == nullptr) return false;
-  if (queue_->add({who, std::move(*report)})) caf::anon_send(to_, leases_reported{queue_});
+  if (queue_->add({who, std::move(*report)})) actors::tell(to_, leases_reported{queue_});
   return true;
 }
 
-scheduler_actor spawn_scheduler(caf::actor_system& system, scheduler_surroundings around) {
-  return system.spawn(behave, std::move(around));
+scheduler_actor spawn_scheduler(actors::actor_system& system, scheduler_surroundings around) {
+  return actors::spawn(system, behave, std::move(around));
 }
 
 }  // namespace penstock::scheduler

@@ -30,7 +30,7 @@
 
 #include <memory>
 
-namespace caf {
+namespace penstock::actors {
 class actor_system;
 }
 
@@ -57,6 +57,6 @@ class report_forwarder final : public supervisor::report_listener {
   const std::shared_ptr<report_queue> queue_ = std::make_shared<report_queue>();
 };
 
-scheduler_actor spawn_scheduler(caf::actor_system& system, scheduler_surroundings around);
+scheduler_actor spawn_scheduler(actors::actor_system& system, scheduler_surroundings around);
 
 }  // namespace penstock::scheduler

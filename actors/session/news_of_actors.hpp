@@ -6,13 +6,12 @@
 // only.
 #pragma once
 
+#include "actors/caf/caf.hpp"
 #include "actors/host/owner_reports.hpp"
 #include "actors/protocol/local/news.hpp"
 #include "actors/session/session_body.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
-
-#include <caf/send.hpp>
 
 namespace penstock {
 
@@ -35,15 +34,15 @@ class Session::body::news_of_actors final : public host::owner_reports,
   void communicator_changed(const group::communicator_state& state) override {
     log::info("group", "communicator {}: {}{}{}", group::communicator_ordinal(state.number),
               name_of(state.at), state.cause.empty() ? "" : ": ", state.cause);
-    caf::anon_send(engine_.member, group::communicator_told{state});
+    actors::tell(engine_.member, group::communicator_told{state});
   }
 
   void communicator_drawn(std::uint64_t number, const std::string& id) override {
-    caf::anon_send(engine_.coordinator, group::communicator_drawn{number, id});
+    actors::tell(engine_.coordinator, group::communicator_drawn{number, id});
   }
 
   void snapshots_changed(const std::vector<std::uint64_t>& steps) override {
-    caf::anon_send(engine_.member, group::snapshots_held{steps});
+    actors::tell(engine_.member, group::snapshots_held{steps});
   }
 
   // ---- from a GPU owner in this process -------------------------------------------------------------------
@@ -54,7 +53,7 @@ class Session::body::news_of_actors final : public host::owner_reports,
   }
 
   void slots_released(std::vector<std::uint64_t> uploads) override {
-    caf::anon_send(engine_.scheduler, scheduler::slots_released{std::move(uploads)});
+    actors::tell(engine_.scheduler, scheduler::slots_released{std::move(uploads)});
   }
 
   // ---- from the keeper of an owner in another process -----------------------------------------------------
@@ -106,8 +105,8 @@ class Session::body::news_of_actors final : public host::owner_reports,
     if (session_.group_) {
       session_.group_->delivered = range.first;
       session_.group_->gate->start_at(range.first);
-      caf::anon_send(engine_.member,
-                     group::stream_described{session::facts_of(fingerprint, *order, range), range.first});
+      actors::tell(engine_.member,
+                   group::stream_described{session::facts_of(fingerprint, *order, range), range.first});
     }
     board_.planned(session::samples_in(*order, {0, range.first}), session::samples_in(*order, range));
     session_.tell(host::event_of(
@@ -134,9 +133,9 @@ class Session::body::news_of_actors final : public host::owner_reports,
     if (what == event_kind::group_stopping) session_.pause(false);
   }
 
-  void joined() override { caf::anon_send(engine_.session, session::device_ready{}); }
+  void joined() override { actors::tell(engine_.session, session::device_ready{}); }
 
-  void gate_moved() override { caf::anon_send(engine_.scheduler, scheduler::gate_moved{}); }
+  void gate_moved() override { actors::tell(engine_.scheduler, scheduler::gate_moved{}); }
 
   void group_over(group::group_outcome how, const std::optional<group::group_cause>& cause) override {
     session_.group_->over = true;
@@ -146,11 +145,11 @@ class Session::body::news_of_actors final : public host::owner_reports,
   }
 
   void communicator_ordered(const gpu_owner::communicate& order) override {
-    caf::anon_send(engine_.owner, order);
+    actors::tell(engine_.owner, order);
   }
 
   void cannot_listen(const std::string& why) override {
-    caf::anon_send(engine_.member, group::cannot_listen{why});
+    actors::tell(engine_.member, group::cannot_listen{why});
   }
   void member_gone() override {
     session_.pulse_.member_gone();
@@ -161,9 +160,9 @@ class Session::body::news_of_actors final : public host::owner_reports,
  private:
   void device_ready(const device::identity& what) override {
     if (session_.group_) {  // allocate and start nothing before all ranks are present
-      caf::anon_send(engine_.member, group::join_group{what.uuid.value_or("")});
+      actors::tell(engine_.member, group::join_group{what.uuid.value_or("")});
     } else {
-      caf::anon_send(engine_.session, session::device_ready{});
+      actors::tell(engine_.session, session::device_ready{});
     }
   }
 

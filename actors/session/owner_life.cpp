@@ -1,12 +1,12 @@
 #include "actors/session/owner_life.hpp"
 
+#include "actors/caf/caf.hpp"
 #include "actors/host/fresh_thread.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
 
 #include <boost/asio/post.hpp>
-#include <caf/actor_system.hpp>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -47,10 +47,8 @@ void owner_life::run() noexcept {
 }
 
 void owner_life::live() {
-  host::on_a_fresh_thread([this] {
-    settings_ = std::make_unique<protocol::actor_settings>(1);
-    system_ = std::make_unique<caf::actor_system>(*settings_);
-  });
+  host::on_a_fresh_thread(
+      [this] { system_ = std::make_unique<actors::actor_system>(1, protocol::local_messages); });
   io_ = std::make_unique<process::io_thread>();
   body_ = std::make_unique<gpu_owner::owner_body>(gpu_owner::owner_body::surroundings{
       system_.get(), this, around_.arena.get(), around_.flights.get(), true});
@@ -102,15 +100,11 @@ void owner_life::let_go() {
   io_.reset();
   if (!system_) return;
   try {
-    host::on_a_fresh_thread([this] {
-      system_.reset();
-      settings_.reset();
-    });
+    host::on_a_fresh_thread([this] { system_.reset(); });
   } catch (const std::system_error& e) {
     log::warn("gpu", "no thread could be started to end the GPU owner's actor system ({}): it is left behind",
               e.what());
     static_cast<void>(system_.release());
-    static_cast<void>(settings_.release());
   }
 }
 

@@ -2,8 +2,8 @@
 // may be left behind. Used by owner_inside only.
 #pragma once
 
+#include "actors/caf/caf.hpp"
 #include "actors/gpu_owner/owner_body.hpp"
-#include "actors/protocol/actor_settings.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/patient_deadline.hpp"
 #include "runtime/process/io_thread.hpp"
@@ -60,8 +60,7 @@ class owner_life final : gpu_owner::owner_host {
   surroundings around_;
 
   // In order of construction, on run()'s thread.
-  std::unique_ptr<protocol::actor_settings> settings_;
-  std::unique_ptr<caf::actor_system> system_;
+  std::unique_ptr<actors::actor_system> system_;
   std::unique_ptr<process::io_thread> io_;
   std::unique_ptr<gpu_owner::owner_body> body_;
   std::shared_ptr<protocol::owners_session_link> link_;

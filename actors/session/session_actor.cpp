@@ -1,14 +1,11 @@
 #include "actors/session/session_actor.hpp"
 
+#include "actors/caf/caf.hpp"
 #include "actors/protocol/tensors.hpp"
 #include "actors/session/owner_inside.hpp"
 #include "actors/session/quarantine_keeper.hpp"
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/log.hpp"
-
-#include <caf/actor_system.hpp>
-#include <caf/stateful_actor.hpp>
-#include <caf/typed_event_based_actor.hpp>
 
 #include <cmath>
 #include <set>
@@ -33,7 +30,7 @@ struct session_state {
   bool failed = false;
 };
 
-using self_pointer = session_actor::stateful_pointer<session_state>;
+using self_pointer = actors::self<session_actor, session_state>;
 
 result<dataset_description> checked(const config& settings, const protocol::dataset_described& from) {
   auto tensors = protocol::from_wire(from.tensors);
@@ -194,8 +191,8 @@ session_actor::behavior_type behave(self_pointer self, session_surroundings arou
 
 }  // namespace
 
-session_actor spawn_session(caf::actor_system& system, session_surroundings around) {
-  return system.spawn<caf::detached>(behave, std::move(around));
+session_actor spawn_session(actors::actor_system& system, session_surroundings around) {
+  return actors::spawn_on_its_own_thread(system, behave, std::move(around));
 }
 
 }  // namespace penstock::session

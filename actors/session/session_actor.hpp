@@ -35,6 +35,6 @@ struct session_surroundings {
   stream_news* news = nullptr;  ///< outlives the actor
 };
 
-session_actor spawn_session(caf::actor_system& system, session_surroundings around);
+session_actor spawn_session(actors::actor_system& system, session_surroundings around);
 
 }  // namespace penstock::session

@@ -1,7 +1,6 @@
+#include "actors/caf/caf.hpp"
 #include "actors/session/session_body.hpp"
 #include "runtime/base/stage_range.hpp"
-
-#include <caf/send.hpp>
 
 #include <algorithm>
 #include <future>
@@ -172,7 +171,7 @@ void Session::body::seek(schedule::stream_range range) {
   board_.ended(run_outcome::running, std::nullopt, now());
   const std::lock_guard hold(mutex_);
   if (engine_)
-    caf::anon_send(engine_->scheduler, scheduler::seek_stream{order.number, order.range, order.plan});
+    actors::tell(engine_->scheduler, scheduler::seek_stream{order.number, order.range, order.plan});
 }
 
 std::optional<Batch> Session::body::hand_out(gpu_owner::ready_batch ready, steady_time demanded) {
@@ -187,7 +186,7 @@ std::optional<Batch> Session::body::hand_out(gpu_owner::ready_batch ready, stead
   times_->note(position, batch_stage::taken, taken);
   std::unique_lock hold(mutex_);
   if (engine_ && engine_->deliveries->add({upload, digest, demanded, taken}))
-    caf::anon_send(engine_->scheduler, scheduler::batches_delivered{engine_->deliveries});
+    actors::tell(engine_->scheduler, scheduler::batches_delivered{engine_->deliveries});
   hold.unlock();
   if (cursor_.everything_taken()) tell_group_of_end();
   return batch;
@@ -201,7 +200,7 @@ void Session::body::hear_of_deaths() {
   {
     const std::lock_guard hold(mutex_);
     if (!engine_) return;
-    caf::anon_send(engine_->supervisor, supervisor::tell_when_handled{std::move(done)});
+    actors::tell(engine_->supervisor, supervisor::tell_when_handled{std::move(done)});
   }
   told.wait_for(patience_with_supervisor);
 }

@@ -14,9 +14,9 @@
 // queues, the cursor's open(), the ending, and what mutex_ guards.
 #pragma once
 
+#include "actors/caf/caf.hpp"
 #include "actors/gpu_owner/batch_body.hpp"
 #include "actors/gpu_owner/batch_sink.hpp"
-#include "actors/protocol/actor_settings.hpp"
 #include "actors/host/run.hpp"
 #include "actors/scheduler/scheduler.hpp"
 #include "actors/session/group_side.hpp"

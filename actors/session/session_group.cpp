@@ -1,11 +1,10 @@
 // A session as a rank of a group: its member actor, rank 0's coordinator, and the group's orders.
+#include "actors/caf/caf.hpp"
 #include "actors/group/coordinator.hpp"
 #include "actors/group/member.hpp"
 #include "actors/session/news_of_actors.hpp"
 #include "actors/session/session_body.hpp"
 #include "runtime/base/log.hpp"
-
-#include <caf/send.hpp>
 
 namespace penstock {
 namespace {
@@ -19,7 +18,7 @@ void Session::body::spawn_group(engine& e) {
   engine* const all = &e;
   const group::group_setup& m = group_->membership;
   group_->gate =
-      std::make_shared<group::hand_over_gate>([all] { caf::anon_send(all->member, group::limit_reached{}); });
+      std::make_shared<group::hand_over_gate>([all] { actors::tell(all->member, group::limit_reached{}); });
   const bool coordinates = m.member.card.rank == 0;
   ending_.group_begins(coordinates ? 2 : 1);
   group::member_surroundings around;
@@ -49,14 +48,14 @@ void Session::body::spawn_group(engine& e) {
 bool Session::body::ask_group_to_stop() {
   const std::lock_guard hold(mutex_);
   if (!group_ || group_->over || !engine_ || !engine_->member) return false;
-  caf::anon_send(engine_->member, group::stop_group{});
+  actors::tell(engine_->member, group::stop_group{});
   return true;
 }
 
 template <class Message>
 void Session::body::tell_member(Message what) {
   const std::lock_guard hold(mutex_);
-  if (engine_ && engine_->member) caf::anon_send(engine_->member, std::move(what));
+  if (engine_ && engine_->member) actors::tell(engine_->member, std::move(what));
 }
 
 void Session::body::tell_group_of_failure(const std::string& why) {
@@ -73,20 +72,20 @@ void Session::body::tell_group_of_end() {
 void Session::body::tell_group_of_earlier_failure() {
   if (!engine_->member) return;
   if (const auto why = board_.report({}, now()).error)
-    caf::anon_send(engine_->member, group::session_failed{why->message});
+    actors::tell(engine_->member, group::session_failed{why->message});
 }
 
 void Session::body::leave_group() {
   const std::lock_guard hold(mutex_);
   if (!engine_ || !engine_->member) return;
   tell_group_of_earlier_failure();
-  caf::anon_send(engine_->member, group::leave_group{});
-  if (engine_->coordinator) caf::anon_send(engine_->coordinator, group::leave_group{});
+  actors::tell(engine_->member, group::leave_group{});
+  if (engine_->coordinator) actors::tell(engine_->coordinator, group::leave_group{});
 }
 
 void Session::body::drop_group(engine& e) {
-  if (e.member) caf::anon_send(e.member, group::drop_group{});
-  if (e.coordinator) caf::anon_send(e.coordinator, group::drop_group{});
+  if (e.member) actors::tell(e.member, group::drop_group{});
+  if (e.coordinator) actors::tell(e.coordinator, group::drop_group{});
 }
 
 /// The group has stopped at a common step: end the session once its batches up to there are delivered.

@@ -1,12 +1,10 @@
+#include "actors/caf/caf.hpp"
 #include "actors/host/fresh_thread.hpp"
 #include "actors/session/session_body.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/config/validate.hpp"
 #include "runtime/process/process_facts.hpp"
-
-#include <caf/actor_system.hpp>
-#include <caf/send.hpp>
 
 #include <chrono>
 #include <functional>
@@ -140,16 +138,16 @@ result<void> Session::body::try_start() {
     home_->open(
         e->device,
         [owner = e->owner, consumer = consumer_](std::uint32_t buffer) {
-          if (consumer->give_back(buffer)) caf::anon_send(owner, gpu_owner::buffers_released{});
+          if (consumer->give_back(buffer)) actors::tell(owner, gpu_owner::buffers_released{});
         },
         settings_.gpu.buffers);
   }
-  if (!trouble) caf::anon_send(e->owner, gpu_owner::open_device{});
+  if (!trouble) actors::tell(e->owner, gpu_owner::open_device{});
   const std::lock_guard hold(mutex_);
   engine_ = std::move(e);
   pulse_.begins();
   // scale() could not tell the supervisor until now.
-  if (workers_ != begun_with) caf::anon_send(engine_->supervisor, supervisor::scale_pool{workers_});
+  if (workers_ != begun_with) actors::tell(engine_->supervisor, supervisor::scale_pool{workers_});
   tell_group_of_earlier_failure();
   if (trouble) return tl::unexpected(std::move(*trouble));
   return {};
@@ -184,11 +182,11 @@ void Session::body::end_within(std::optional<std::chrono::milliseconds> at_most)
   if (!engine_) return;
   // An owner that was asked earlier now has less time.
   if (const auto whole = ending_.owner_was_told())
-    caf::anon_send(engine_->owner, gpu_owner::close_device{*whole, false, shares.owner});
+    actors::tell(engine_->owner, gpu_owner::close_device{*whole, false, shares.owner});
 }
 
 void Session::body::pause_scheduler(bool paused) {
-  caf::anon_send(engine_->scheduler, scheduler::pause_stream{paused});
+  actors::tell(engine_->scheduler, scheduler::pause_stream{paused});
 }
 
 /// Before the dataset has been described, its slots have no size yet.
@@ -209,8 +207,8 @@ bool Session::body::lift_quarantine(std::uint64_t sample, bool for_good) {
   const std::lock_guard hold(mutex_);
   if (!engine_) return true;
   if (was == quarantine_standing::in_force)
-    caf::anon_send(engine_->scheduler, scheduler::lift_quarantine{sample});
-  if (for_good) caf::anon_send(engine_->session, session::quarantine_released{sample});
+    actors::tell(engine_->scheduler, scheduler::lift_quarantine{sample});
+  if (for_good) actors::tell(engine_->session, session::quarantine_released{sample});
   return true;
 }
 
@@ -225,7 +223,7 @@ void Session::body::wait_for_owner(bool whole) {
     const std::lock_guard hold(mutex_);
     if (!engine_ || !engine_->keeper) return;
     ending_.owner_told(whole);
-    caf::anon_send(engine_->owner, gpu_owner::close_device{whole, false, ending_.shares().owner});
+    actors::tell(engine_->owner, gpu_owner::close_device{whole, false, ending_.shares().owner});
   }
   ending_.wait_for_owner();
 }
@@ -256,10 +254,10 @@ void Session::body::close() noexcept {
   wait_for_owner(false);
   if (e->owner_process) e->owner_process->shut_down();
   if (e->owner_inside) e->owner_inside->shut_down(ending_.shares().owner);
-  caf::anon_send(e->owner, gpu_owner::close_device{});
-  caf::anon_send(e->scheduler, scheduler::stop_scheduling{});
-  caf::anon_send(e->session, session::leave{});
-  caf::anon_send_exit(e->supervisor, caf::exit_reason::user_shutdown);
+  actors::tell(e->owner, gpu_owner::close_device{});
+  actors::tell(e->scheduler, scheduler::stop_scheduling{});
+  actors::tell(e->session, session::leave{});
+  actors::stop(e->supervisor);
   // Actors hold each other's handles, so all of them must have ended before we drop ours.
   e->system->await_all_actors_done();
   stop_readers();
@@ -281,7 +279,7 @@ void Session::body::tell_ended(run_outcome how) {
 std::shared_future<scheduler::stream_accounts> Session::body::ask_for_accounts(const engine& e, bool epochs) {
   auto promise = std::make_shared<std::promise<scheduler::stream_accounts>>();
   auto answer = promise->get_future().share();
-  caf::anon_send(e.scheduler, scheduler::tell_accounts{std::move(promise), epochs});
+  actors::tell(e.scheduler, scheduler::tell_accounts{std::move(promise), epochs});
   return answer;
 }
 

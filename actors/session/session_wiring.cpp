@@ -1,3 +1,4 @@
+#include "actors/caf/caf.hpp"
 #include "actors/gpu_owner/gpu_owner.hpp"
 #include "actors/host/worker_rules.hpp"
 #include "actors/session/news_of_actors.hpp"
@@ -7,8 +8,6 @@
 #include "runtime/process/crash_notes.hpp"
 #include "runtime/process/process_facts.hpp"
 
-#include <caf/actor_system.hpp>
-#include <caf/send.hpp>
 #include <unistd.h>
 
 namespace penstock {
@@ -28,10 +27,10 @@ void Session::body::spawn_actors(engine& e) {
   spawn_supervisor(e);
   spawn_session_actor(e);
   const protocol::meet all{{e.owner, e.scheduler, e.supervisor, e.session}};
-  if (e.keeper) caf::anon_send(e.keeper, all);
-  caf::anon_send(e.scheduler, all);
-  caf::anon_send(e.supervisor, supervisor::meet_others{e.scheduler, e.session});
-  caf::anon_send(e.session, all);
+  if (e.keeper) actors::tell(e.keeper, all);
+  actors::tell(e.scheduler, all);
+  actors::tell(e.supervisor, supervisor::meet_others{e.scheduler, e.session});
+  actors::tell(e.session, all);
 }
 
 void Session::body::spawn_owner(engine& e) {
@@ -69,7 +68,7 @@ void Session::body::spawn_keeper(engine& e) {
   e.owner = e.keeper;
   if (e.owner_process) return e.owner_process->report_to({e.keeper, &logs_});
   e.owner_inside->report_to([keeper = e.keeper](session::owner_inside::news what) {
-    std::visit([&](auto& one) { caf::anon_send(keeper, std::move(one)); }, what);
+    std::visit([&](auto& one) { actors::tell(keeper, std::move(one)); }, what);
   });
 }
 
@@ -111,7 +110,7 @@ void Session::body::restart_owner(engine& e) {
                  "snapshots (implement snapshot() and restore())",
                  0});
   }
-  caf::anon_send(e.keeper, supervisor::restart_owner{});
+  actors::tell(e.keeper, supervisor::restart_owner{});
 }
 
 void Session::body::add_verbs(host::session_controls& controls, run::engine& of_run) {

@@ -1,5 +1,6 @@
 #include "actors/supervisor/owner_keeper.hpp"
 
+#include "actors/caf/caf.hpp"
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/protocol/hello.hpp"
 #include "actors/supervisor/owner_communicator.hpp"
@@ -10,10 +11,6 @@
 #include "runtime/base/units.hpp"
 #include "runtime/process/oom_watch.hpp"
 #include "runtime/supervision/owner_supervision.hpp"
-
-#include <caf/actor_system.hpp>
-#include <caf/stateful_actor.hpp>
-#include <caf/typed_event_based_actor.hpp>
 
 #include <csignal>
 
@@ -39,7 +36,7 @@ struct keeper_state {
   std::optional<owner_communicator> communicator;  // of a group that has one
 };
 
-using self_pointer = owner_keeper_actor::stateful_pointer<keeper_state>;
+using self_pointer = actors::self<owner_keeper_actor, keeper_state>;
 
 steady_time now_of(self_pointer self) {
   return self->clock().now();
@@ -342,8 +339,8 @@ owner_keeper_actor::behavior_type behave(self_pointer self, keeper_surroundings 
 
 }  // namespace
 
-owner_keeper_actor spawn_owner_keeper(caf::actor_system& system, keeper_surroundings around) {
-  return system.spawn(behave, std::move(around));
+owner_keeper_actor spawn_owner_keeper(actors::actor_system& system, keeper_surroundings around) {
+  return actors::spawn(system, behave, std::move(around));
 }
 
 }  // namespace penstock::supervisor

@@ -39,6 +39,6 @@ struct keeper_surroundings {
   job_upload_news* jobs = nullptr;  ///< in a pool; outlives the actor. The scheduler then gets nothing.
 };
 
-owner_keeper_actor spawn_owner_keeper(caf::actor_system& system, keeper_surroundings around);
+owner_keeper_actor spawn_owner_keeper(actors::actor_system& system, keeper_surroundings around);
 
 }  // namespace penstock::supervisor

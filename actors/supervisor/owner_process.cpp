@@ -1,10 +1,10 @@
 #include "actors/supervisor/owner_process.hpp"
 
+#include "actors/caf/caf.hpp"
 #include "runtime/process/crash_notes.hpp"
 #include "runtime/process/inherited_environment.hpp"
 
 #include <boost/asio/post.hpp>
-#include <caf/send.hpp>
 #include <unistd.h>
 
 #include <csignal>
@@ -55,20 +55,20 @@ void owner_process::started(std::uint32_t incarnation, result<linked_child> chil
     signals = std::move(starting_->signals);
     starting_.reset();
   }
-  if (!child) return caf::anon_send(listeners_.keeper, owner_refused{incarnation, child.error()});
+  if (!child) return actors::tell(listeners_.keeper, owner_refused{incarnation, child.error()});
 
   protocol::owner_link::callbacks link_calls;
   link_calls.received = [this, incarnation](protocol::from_owner&& message) {
-    caf::anon_send(listeners_.keeper, owner_spoke{incarnation, std::move(message)});
+    actors::tell(listeners_.keeper, owner_spoke{incarnation, std::move(message)});
   };
   link_calls.closed = [this, incarnation](const std::string& reason) {
-    caf::anon_send(listeners_.keeper, owner_lost_link{incarnation, reason});
+    actors::tell(listeners_.keeper, owner_lost_link{incarnation, reason});
   };
   link_calls.unasked_max = owner_messages_unasked;
   auto link = protocol::owner_link::make(io_.context(), std::move(child->link), std::move(link_calls));
   running_.emplace(running{incarnation, std::move(child->process), link});
   listeners_.output->started(output_source, incarnation);
-  caf::anon_send(listeners_.keeper, owner_started{incarnation, running_->process->pid(), link});
+  actors::tell(listeners_.keeper, owner_started{incarnation, running_->process->pid(), link});
   link->start();
   for (const int number : signals) running_->process->signal(number);
 }
@@ -80,9 +80,9 @@ void owner_process::on_end(std::uint32_t incarnation, const process::exit_report
   running_->link->drain();
   running_->link->close();
   listeners_.output->ended(output_source);
-  caf::anon_send(listeners_.keeper, owner_exited{incarnation, report,
-                                                 process::last_lines_without_stack(
-                                                     tail.text(), process::output_tail::lines_shown)});
+  actors::tell(listeners_.keeper, owner_exited{incarnation, report,
+                                               process::last_lines_without_stack(
+                                                   tail.text(), process::output_tail::lines_shown)});
   running_.reset();
 }
 

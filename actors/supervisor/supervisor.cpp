@@ -1,5 +1,6 @@
 #include "actors/supervisor/supervisor.hpp"
 
+#include "actors/caf/caf.hpp"
 #include "actors/protocol/hello.hpp"
 #include "actors/supervisor/worker_views.hpp"
 #include "runtime/base/log.hpp"
@@ -8,10 +9,6 @@
 #include "runtime/process/gpu_use_watch.hpp"
 #include "runtime/process/oom_watch.hpp"
 #include "runtime/process/process_facts.hpp"
-
-#include <caf/actor_system.hpp>
-#include <caf/stateful_actor.hpp>
-#include <caf/typed_event_based_actor.hpp>
 
 #include <csignal>
 
@@ -40,7 +37,7 @@ struct supervisor_state {
   bool closed = false;
 };
 
-using self_pointer = supervisor_actor::stateful_pointer<supervisor_state>;
+using self_pointer = actors::self<supervisor_actor, supervisor_state>;
 
 steady_time now_of(self_pointer self) {
   return self->clock().now();
@@ -324,8 +321,8 @@ supervisor_actor::behavior_type behave(self_pointer self, supervisor_surrounding
 
 }  // namespace
 
-supervisor_actor spawn_supervisor(caf::actor_system& system, supervisor_surroundings around) {
-  return system.spawn(behave, std::move(around));
+supervisor_actor spawn_supervisor(actors::actor_system& system, supervisor_surroundings around) {
+  return actors::spawn(system, behave, std::move(around));
 }
 
 }  // namespace penstock::supervisor

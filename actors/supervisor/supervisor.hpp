@@ -46,6 +46,6 @@ struct supervisor_surroundings {
   supervisor_news* news = nullptr;  ///< outlives the actor
 };
 
-supervisor_actor spawn_supervisor(caf::actor_system& system, supervisor_surroundings around);
+supervisor_actor spawn_supervisor(actors::actor_system& system, supervisor_surroundings around);
 
 }  // namespace penstock::supervisor

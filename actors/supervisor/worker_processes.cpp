@@ -1,10 +1,10 @@
 #include "actors/supervisor/worker_processes.hpp"
 
+#include "actors/caf/caf.hpp"
 #include "runtime/process/crash_notes.hpp"
 #include "runtime/process/inherited_environment.hpp"
 
 #include <boost/asio/post.hpp>
-#include <caf/send.hpp>
 #include <unistd.h>
 
 #include <csignal>
@@ -89,13 +89,13 @@ void worker_processes::started(worker_ref who, result<linked_child> child) {
   if (!child) {
     failure why = child.error();
     if (why.code == errc::worker_program) why.message = "[loader] command: " + why.message;
-    return caf::anon_send(listeners_.supervisor, start_refused{who, std::move(why)});
+    return actors::tell(listeners_.supervisor, start_refused{who, std::move(why)});
   }
 
   protocol::worker_link::callbacks link_calls;
   link_calls.received = [this, who](protocol::from_worker&& message) { hear(who, std::move(message)); };
   link_calls.closed = [this, who](const std::string& reason) {
-    caf::anon_send(listeners_.supervisor, worker_lost_link{who, reason});
+    actors::tell(listeners_.supervisor, worker_lost_link{who, reason});
   };
   link_calls.unasked_max = unasked_messages_max;
   auto link = protocol::worker_link::make(io_.context(), std::move(child->link), std::move(link_calls));
@@ -104,14 +104,14 @@ void worker_processes::started(worker_ref who, result<linked_child> child) {
   entry = {who, std::move(child->process), link};
   listeners_.output->started(source_of(who), who.incarnation);
   auto parcels = child->parcels ? std::make_shared<unique_fd>(std::move(child->parcels)) : nullptr;
-  caf::anon_send(listeners_.supervisor, worker_started{who, entry.process->pid(), link, std::move(parcels)});
+  actors::tell(listeners_.supervisor, worker_started{who, entry.process->pid(), link, std::move(parcels)});
   link->start();
   for (const int number : signals) entry.process->signal(number);
 }
 
 void worker_processes::hear(worker_ref who, protocol::from_worker&& message) {
   if (!listeners_.reports->reported(who, message))
-    caf::anon_send(listeners_.supervisor, worker_spoke{who, std::move(message)});
+    actors::tell(listeners_.supervisor, worker_spoke{who, std::move(message)});
 }
 
 void worker_processes::on_end(worker_ref who, const process::exit_report& report,
@@ -123,10 +123,10 @@ void worker_processes::on_end(worker_ref who, const process::exit_report& report
   it->second.link->drain();
   it->second.link->close();
   listeners_.output->ended(source_of(who));
-  caf::anon_send(listeners_.supervisor, worker_exited{who, report,
-                                                      process::last_lines_without_stack(
-                                                          tail.text(), process::output_tail::lines_shown),
-                                                      process::stack_in(tail.text())});
+  actors::tell(listeners_.supervisor, worker_exited{who, report,
+                                                    process::last_lines_without_stack(
+                                                        tail.text(), process::output_tail::lines_shown),
+                                                    process::stack_in(tail.text())});
   running_.erase(who.worker);
 }
 

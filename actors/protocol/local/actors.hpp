@@ -12,11 +12,13 @@
 //      |   (in a group: device_ready comes once all ranks have joined, from the member's news)
 //      +-- device_ready, worker_described, worker_serves, sample_quarantined
 //
-// None of these messages leaves the process; those that do are in actors/protocol/messages.hpp. Actors get
+// The lists of messages come first, and after them the messages that contain handles, because CAF must know a
+// message before a handle to an actor that receives it is used. None of these messages leaves the process; those that do are in actors/protocol/messages.hpp. Actors get
 // the other actors' handles through `meet`, once all actors exist, and drop them when they exit, because the
 // handles form cycles. The GPU owner has no handles: in its own process there are no other actors.
 #pragma once
 
+#include "actors/caf/caf.hpp"
 #include "actors/protocol/local/gpu_owner_messages.hpp"
 #include "actors/protocol/local/group_actor_messages.hpp"
 #include "actors/protocol/local/job_messages.hpp"
@@ -25,26 +27,17 @@
 #include "actors/protocol/local/session_messages.hpp"
 #include "actors/protocol/local/supervisor_messages.hpp"
 
-#include <caf/allowed_unsafe_message_type.hpp>
-#include <caf/typed_actor.hpp>
-
 #include <type_traits>
 
 namespace penstock::protocol {
 
-/// The messages that an actor receives; none has a reply.
-template <class... Messages>
-struct hears {
-  using actor = caf::typed_actor<caf::reacts_to<Messages>...>;
-  template <class... More>
-  using and_also = hears<Messages..., More...>;
-  template <class Message>
-  static constexpr bool includes = (std::is_same_v<Message, Messages> || ...);
-};
+using actors::hears;
 
 struct meet;
 
 }  // namespace penstock::protocol
+
+// ---- what each actor receives -----------------------------------------------------------------------------
 
 namespace penstock::gpu_owner {
 
@@ -72,22 +65,9 @@ using scheduler_actor = heard::actor;
 
 }  // namespace penstock::scheduler
 
-namespace penstock::session {
-
-/// Messages from the supervisor to the actor that prepares places for workers: the session actor, or the host
-/// of a pool.
-using heard_by_host = protocol::hears<worker_described, worker_serves>;
-using worker_host = heard_by_host::actor;
-
-}  // namespace penstock::session
-
 namespace penstock::supervisor {
 
-/// The actors that the supervisor reports to, in a session or in a pool.
-struct meet_others {
-  scheduler::lease_giver leases;
-  session::worker_host host;
-};
+struct meet_others;
 
 using heard =
     protocol::hears<open_pool, close_pool, worker_started, start_refused, worker_spoke, worker_lost_link,
@@ -106,6 +86,11 @@ using owner_keeper_actor = heard_by_keeper::actor;
 
 namespace penstock::session {
 
+/// Messages from the supervisor to the actor that prepares places for workers: the session actor, or the host
+/// of a pool.
+using heard_by_host = protocol::hears<worker_described, worker_serves>;
+using worker_host = heard_by_host::actor;
+
 using heard =
     heard_by_host::and_also<device_ready, sample_quarantined, quarantine_released, leave, protocol::meet>;
 using session_actor = heard::actor;
@@ -114,14 +99,9 @@ using session_actor = heard::actor;
 
 namespace penstock::jobs {
 
-struct meet_supervisor {
-  supervisor::supervisor_actor supervisor;
-};
-
-/// Null actor: there is none, and no job may request it.
-struct meet_owner {
-  gpu_owner::gpu_owner_actor owner;
-};
+struct meet_supervisor;
+struct meet_owner;
+struct meet_pool;
 
 /// The job scheduler replaces a stream's scheduler.
 using heard = scheduler::heard_of_workers::and_also<jobs_submitted, jobs_reported, results_released, end_job,
@@ -129,12 +109,6 @@ using heard = scheduler::heard_of_workers::and_also<jobs_submitted, jobs_reporte
                                                     device_answered, device_lost, device_failed, meet_owner,
                                                     decide_jobs, stop_jobs, meet_supervisor>;
 using job_scheduler_actor = heard::actor;
-
-struct meet_pool {
-  job_scheduler_actor scheduler;
-  supervisor::supervisor_actor supervisor;
-  gpu_owner::gpu_owner_actor owner;  ///< may be null, or the keeper of an owner
-};
 
 /// The host of a pool replaces a stream's session actor.
 using heard_by_host = session::heard_by_host::and_also<session::leave, meet_pool>;
@@ -161,6 +135,20 @@ using coordinator_actor = heard_by_coordinator::actor;
 
 namespace penstock::protocol {
 
+using heard_inside = actors::joined<gpu_owner::working, scheduler::heard, supervisor::heard,
+                                    supervisor::heard_by_keeper, session::heard, jobs::heard,
+                                    jobs::heard_by_host, group::heard_by_member, group::heard_by_coordinator>;
+/// For an actor system.
+inline constexpr std::integral_constant<int, 0> local_messages{};
+
+}  // namespace penstock::protocol
+
+PENSTOCK_ACTOR_MESSAGES(0, penstock::protocol::heard_inside)
+
+// ---- how the actors learn of each other -------------------------------------------------------------------
+
+namespace penstock::protocol {
+
 /// The actors of a session.
 struct peers {
   gpu_owner::gpu_owner_actor owner;
@@ -172,18 +160,31 @@ struct meet {
   peers others;
 };
 
-template <class Message>
-inline constexpr bool stays_inside =
-    gpu_owner::working::includes<Message> || scheduler::heard::includes<Message> ||
-    supervisor::heard::includes<Message> || supervisor::heard_by_keeper::includes<Message> ||
-    session::heard::includes<Message> || jobs::heard::includes<Message> ||
-    jobs::heard_by_host::includes<Message> || group::heard_by_member::includes<Message> ||
-    group::heard_by_coordinator::includes<Message>;
-
 }  // namespace penstock::protocol
 
-/// CAF requires this for every message that cannot be serialised.
-template <class Message>
-requires penstock::protocol::stays_inside<Message>
-struct caf::allowed_unsafe_message_type<Message> : std::true_type {
+namespace penstock::supervisor {
+
+/// The actors that the supervisor reports to, in a session or in a pool.
+struct meet_others {
+  scheduler::lease_giver leases;
+  session::worker_host host;
 };
+
+}  // namespace penstock::supervisor
+
+namespace penstock::jobs {
+
+struct meet_supervisor {
+  supervisor::supervisor_actor supervisor;
+};
+/// Null actor: there is none, and no job may request it.
+struct meet_owner {
+  gpu_owner::gpu_owner_actor owner;
+};
+struct meet_pool {
+  job_scheduler_actor scheduler;
+  supervisor::supervisor_actor supervisor;
+  gpu_owner::gpu_owner_actor owner;  ///< may be null, or the keeper of an owner
+};
+
+}  // namespace penstock::jobs

@@ -2,12 +2,10 @@
 // fail or hang at any call.
 #include "actors/gpu_owner/gpu_owner.hpp"
 
-#include "actors/protocol/actor_settings.hpp"
+#include "actors/caf/caf.hpp"
 #include "runtime/device/host_device.hpp"
 #include "tests/runtime/device/faulty_device.hpp"
 
-#include <caf/actor_system.hpp>
-#include <caf/send.hpp>
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -29,7 +27,7 @@ constexpr arena::geometry shape{4096, 8, 2};
 /// An owner with one partition of eight slots, each filled with its own number.
 class stage final : owner_news {
  public:
-  explicit stage(std::uint32_t buffers) : system_(settings_) {
+  explicit stage(std::uint32_t buffers) {
     auto memory = arena::arena::create();
     REQUIRE(memory);
     REQUIRE(memory->size_and_seal(shape));
@@ -48,7 +46,7 @@ class stage final : owner_news {
   /// Makes the owner close its device and exit.
   void end() {
     if (!owner_) return;
-    caf::anon_send(owner_, close_device{});
+    actors::tell(owner_, close_device{});
     owner_ = nullptr;
     system_.await_all_actors_done();
   }
@@ -63,7 +61,7 @@ class stage final : owner_news {
   void upload_job(std::uint64_t number, std::uint32_t slot, std::uint64_t offset, std::uint64_t bytes) {
     upload_order order{number, 0, 0, number, 0, 0, 0, slot, {number}};
     order.job = job_upload{offset, bytes, 0, false, "f"};
-    caf::anon_send(owner_, upload_batches{{order}});
+    actors::tell(owner_, upload_batches{{order}});
   }
 
   void begin() {
@@ -73,17 +71,17 @@ class stage final : owner_news {
     around.news = this;
     around.flight_deadline = flight_deadline;
     owner_ = spawn_gpu_owner(system_, std::move(around));
-    caf::anon_send(owner_, open_device{});
-    caf::anon_send(owner_, prepare_device{plan_, shape, buffers_, for_jobs_});
-    caf::anon_send(owner_, attach_partition{0, partition_, shape});
+    actors::tell(owner_, open_device{});
+    actors::tell(owner_, prepare_device{plan_, shape, buffers_, for_jobs_});
+    actors::tell(owner_, attach_partition{0, partition_, shape});
   }
   void upload(std::uint64_t number, std::uint32_t partition, std::uint32_t slot, std::size_t samples = rows) {
-    caf::anon_send(owner_, upload_batches{{{number, 0, 0, number, 0, number, partition, slot,
-                                            std::vector<std::uint64_t>(samples, number)}}});
+    actors::tell(owner_, upload_batches{{{number, 0, 0, number, 0, number, partition, slot,
+                                          std::vector<std::uint64_t>(samples, number)}}});
   }
   void release(std::uint32_t buffer) {
     device->buffer_is_free(buffer);
-    if (consumer->give_back(buffer)) caf::anon_send(owner_, buffers_released{});
+    if (consumer->give_back(buffer)) actors::tell(owner_, buffers_released{});
   }
 
   std::shared_ptr<device_test::faulty_device> device =
@@ -108,8 +106,7 @@ class stage final : owner_news {
   }
   void progressed(std::uint64_t, std::uint64_t, bool) override {}
 
-  protocol::actor_settings settings_{2};
-  caf::actor_system system_;
+  actors::actor_system system_{2, protocol::local_messages};
   std::shared_ptr<mapping> partition_;
   std::shared_ptr<const penstock::device::transfer_plan> plan_;
   std::uint32_t buffers_ = 0;

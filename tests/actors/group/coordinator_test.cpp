@@ -1,4 +1,5 @@
 // The coordinator actor with member actors of both ranks; the test carries their messages.
+#include "actors/caf/caf.hpp"
 #include "support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -30,7 +31,7 @@ class group_stage {
 
   template <class Message>
   void say(Message message) {
-    caf::anon_send(actor, std::move(message));
+    actors::tell(actor, std::move(message));
     world.deliver();
   }
   /// Delivers messages until none is in transit.

@@ -1,6 +1,7 @@
 // A group on the test's clock: the actors' links are lists, and the test acts as the network between them.
 #pragma once
 
+#include "actors/caf/caf.hpp"
 #include "actors/group/coordinator.hpp"
 #include "actors/group/member.hpp"
 #include "tests/actors/support/deterministic.hpp"
@@ -88,7 +89,7 @@ class rank_stage {
 
   template <class Message>
   void say(Message message) {
-    caf::anon_send(actor, std::move(message));
+    actors::tell(actor, std::move(message));
     world_.deliver();
   }
   void order(group_order what) {
@@ -114,7 +115,7 @@ class rank_stage {
     const auto said = gate->hand_out_next(actor_time() + after);
     return said == gate_answer::go ? std::optional(gate->handed_out()) : std::nullopt;
   }
-  [[nodiscard]] steady_time actor_time() const { return world_.system.scheduler().clock().now(); }
+  [[nodiscard]] steady_time actor_time() const { return world_.now(); }
 
   std::shared_ptr<hand_over_gate> gate = std::make_shared<hand_over_gate>();
   std::shared_ptr<fake_member_wire> wire = std::make_shared<fake_member_wire>();

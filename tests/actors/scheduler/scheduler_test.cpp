@@ -2,6 +2,7 @@
 // supervisor.
 #include "actors/scheduler/scheduler.hpp"
 
+#include "actors/caf/caf.hpp"
 #include "tests/actors/support/deterministic.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -31,7 +32,7 @@ class stage final : scheduler::scheduler_news {
 
   template <class Message>
   void say(Message message) {
-    caf::anon_send(actor, std::move(message));
+    actors::tell(actor, std::move(message));
     world.deliver();
   }
   void report(worker_ref who, const protocol::load_batch& lease, std::uint32_t rows = batch_size) {
@@ -225,7 +226,7 @@ TEST_CASE("uploads to another process wait at the group's gate, and pass in orde
   s.report(first, worker.all<protocol::load_batch>().at(2));
   CHECK(s.uploads().empty());
   CHECK(s.times->find(0)->reached() == batch_stage::loaded);  // the owner does not have it yet
-  gate->open(s.world.system.scheduler().clock().now() + std::chrono::hours(1), 2);
+  gate->open(s.world.now() + std::chrono::hours(1), 2);
   s.say(scheduler::gate_moved{});
   REQUIRE(s.uploads().size() == 2);
   CHECK(s.uploads()[0].position == 0);

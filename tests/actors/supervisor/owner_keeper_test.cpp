@@ -1,6 +1,7 @@
 // The keeper of the GPU owner's process as a script of messages.
 #include "actors/supervisor/owner_keeper.hpp"
 
+#include "actors/caf/caf.hpp"
 #include "tests/actors/support/deterministic.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -41,7 +42,7 @@ class stage final : supervisor::keeper_news, supervisor::job_upload_news {
 
   template <class Message>
   void say(Message message) {
-    caf::anon_send(actor, std::move(message));
+    actors::tell(actor, std::move(message));
     world.deliver();
   }
   void be_ready(std::uint32_t incarnation, told_owner& owner) {
@@ -124,7 +125,7 @@ TEST_CASE("the waits of the owner's sink count while they last, and those of dea
   s.be_ready(1, first);
   auto page = arena::flight_writer::map(s.flights->fd(), 0);
   REQUIRE(page);
-  const auto now = [&] { return s.world.system.clock().now(); };
+  const auto now = [&] { return s.world.now(); };
   s.world.pass(1s);
   page->wait_begins(now());
   s.world.pass(2s);

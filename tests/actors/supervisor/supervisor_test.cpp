@@ -2,6 +2,7 @@
 // session.
 #include "actors/supervisor/supervisor.hpp"
 
+#include "actors/caf/caf.hpp"
 #include "tests/actors/support/deterministic.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -43,13 +44,13 @@ class stage final : supervisor::supervisor_news {
     say(supervisor::open_pool{});
   }
   ~stage() {
-    caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+    actors::stop(actor);
     world.deliver();
   }
 
   template <class Message>
   void say(Message message) {
-    caf::anon_send(actor, std::move(message));
+    actors::tell(actor, std::move(message));
     world.deliver();
   }
   void spawned(worker_ref who, told_worker& worker) {

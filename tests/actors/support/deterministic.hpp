@@ -2,15 +2,10 @@
 // messages of the actor under test to other actors; the test reads the other ends of its links.
 #pragma once
 
+#include "actors/caf/caf.hpp"
 #include "actors/protocol/link.hpp"
 #include "actors/protocol/local/actors.hpp"
-
-#include <caf/actor_system.hpp>
-#include <caf/actor_system_config.hpp>
-#include <caf/atom.hpp>
-#include <caf/scheduler/test_coordinator.hpp>
-#include <caf/send.hpp>
-#include <caf/typed_event_based_actor.hpp>
+#include "tests/actors/support/scripted_system.hpp"
 
 #include <memory>
 #include <variant>
@@ -20,36 +15,27 @@ namespace penstock::testing {
 
 class deterministic_system {
  public:
-  deterministic_system()
-      : system(settings_), clock_(dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler())) {}
+  deterministic_system() = default;
   ~deterministic_system() { deliver(); }
   deterministic_system(const deterministic_system&) = delete;
   deterministic_system& operator=(const deterministic_system&) = delete;
 
   /// Delivers messages until every mailbox is empty.
-  void deliver() { clock_.run(); }
+  void deliver() { script_.deliver(); }
   /// Advances the clock in steps, so that timers that set further timers fire in order.
   void pass(nanoseconds time, nanoseconds step = std::chrono::milliseconds(50)) {
     for (nanoseconds passed{0}; passed < time; passed += step) {
-      clock_.advance_time(std::chrono::duration_cast<caf::timespan>(std::min(step, time - passed)));
+      script_.advance(std::min(step, time - passed));
       deliver();
     }
   }
+  [[nodiscard]] steady_time now() { return system.of_caf().clock().now(); }
 
  private:
-  struct testing_settings : caf::actor_system_config {
-    testing_settings() {
-      set("scheduler.policy", caf::atom("testing"));
-      set("logger.verbosity", caf::atom("quiet"));
-    }
-  };
-  testing_settings settings_;
+  scripted_system script_;
 
  public:
-  caf::actor_system system;
-
- private:
-  caf::scheduler::test_coordinator& clock_;
+  actors::actor_system system{script_.system()};
 };
 
 /// An actor that records the messages in the list.
@@ -62,11 +48,11 @@ class recorder<protocol::hears<Messages...>> {
   using handle = typename protocol::hears<Messages...>::actor;
   using heard = std::variant<Messages...>;
 
-  explicit recorder(caf::actor_system& system)
-      : actor(system.spawn([log = log_]() -> typename handle::behavior_type {
+  explicit recorder(actors::actor_system& system)
+      : actor(system.of_caf().spawn([log = log_]() -> typename handle::behavior_type {
           return {[log](const Messages& message) { log->emplace_back(message); }...};
         })) {}
-  ~recorder() { caf::anon_send_exit(actor, caf::exit_reason::user_shutdown); }
+  ~recorder() { actors::stop(actor); }
   recorder(const recorder&) = delete;
   recorder& operator=(const recorder&) = delete;
 
