@@ -41,6 +41,7 @@ struct made_up {
       s.quarantined = quarantined;
       return s;
     };
+    controls.limits = [] { return host::limits_told(); };
     controls.events = [this](std::uint64_t after, std::size_t limit) {
       return journal->events_after(after, limit);
     };

@@ -106,8 +106,8 @@ TEST_CASE("a vector that announces more elements than there are bytes allocates 
 
 TEST_CASE("the bytes of a message are those that every build writes") {
   std::vector<char> bytes;
-  REQUIRE(
-      append_frame<from_worker>(bytes, batch_loaded{1, 0x01020304, 2, {{5, std::string(130, 'n'), ""}}, 9}));
+  REQUIRE(append_frame<from_worker>(bytes,
+                                    batch_loaded{1, 0x01020304, 2, {{5, std::string(130, 'n'), ""}}, 9, 7}));
   std::string expected(
       "\x9c\0\0\0"
       "\3\0\0\0",
@@ -123,7 +123,7 @@ TEST_CASE("the bytes of a message are those that every build writes") {
                   "\x82\1",
                   7) +
               std::string(130, 'n') + std::string("\0", 1);
-  expected += std::string("\0\0\0\0\0\0\0\x09", 8);
+  expected += std::string("\0\0\0\0\0\0\0\x09", 8) + std::string("\0\0\0\0\0\0\0\x07", 8);
   expected[0] = static_cast<char>(expected.size() - sizeof(frame_header));
   CHECK(std::string(bytes.begin(), bytes.end()) == expected);
 }
