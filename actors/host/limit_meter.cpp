@@ -47,8 +47,9 @@ telemetry::limit_reading limit_meter::look(const supervision::progress_facts& ru
   if (const auto& jobs = run.status.jobs) {
     facts.jobs = {jobs->waiting, jobs->running, jobs->callers_wait, jobs->callers_hold_everything};
   } else if (times != nullptr) {
-    // Those released last: one that was under way a moment ago may be among them.
-    facts.passages = run.under_way;
+    // Not run.under_way, which guesses when the owner's process took a batch. Those released last: one that was under way a moment
+    // ago may be among them.
+    facts.passages = times->under_way();
     const auto released = times->released_after(released_, passages_a_look);
     if (!released.empty()) released_ = released.back().number;
     std::ranges::copy(released, std::back_inserter(facts.passages));

@@ -139,7 +139,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _PicklerByValue(_by_value.Pickler):
-    dispatch_table = ChainMap({**_OF_BATCHES}, _by_value.Pickler.dispatch_table)
+    dispatch_table: Any = ChainMap({**_OF_BATCHES}, _by_value.Pickler.dispatch_table)
 
 
 def batch_parts(value: Any, by_value: bool = False) -> list[Any]:
@@ -296,7 +296,7 @@ def dataset_parts(value: Any) -> list[Any]:
     whole = io.BytesIO()
 
     class Pickler(_by_value.Pickler):
-        dispatch_table = ChainMap({torch.Tensor: _Storages().reduce}, _shared_by_processes(), _by_value.Pickler.dispatch_table)
+        dispatch_table: Any = ChainMap({torch.Tensor: _Storages().reduce}, _shared_by_processes(), _by_value.Pickler.dispatch_table)
 
     with _as_if_spawning():
         Pickler(whole, protocol=5, buffer_callback=buffers.append).dump(value)

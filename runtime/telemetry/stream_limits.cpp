@@ -7,7 +7,7 @@ namespace penstock::telemetry {
 namespace {
 
 constexpr std::int64_t bucket_ns = 100'000'000;
-constexpr std::size_t loads_kept = 15;  // of each worker
+constexpr std::size_t loads_kept = 15;   // of each worker
 constexpr std::size_t known_max = 8192;  // passages; far more than any stream has under way
 
 // A head is stalled if it takes this many times as long as its worker's usual batch, and longer than noise does. The time up to
@@ -16,12 +16,12 @@ constexpr double stalled_from = 4;
 constexpr double stalled_seconds = 0.02;
 constexpr double usual_part = 1.5;
 // A worker is slower than its peers from this factor on.
-constexpr double slow_from = 1.5;
+constexpr double slow_from = 2.5;
 // Below this, workers that idle while the consumer waits are no noise.
 constexpr double busy_enough = 0.85;
 constexpr double measured_enough = 1;  // worker seconds
 
-constexpr double noise = 0.05;             // shares below this limit nothing
+constexpr double noise = 0.05;              // shares below this limit nothing
 constexpr double waits_that_matter = 0.15;  // of the consumer
 
 std::int64_t ns_of(steady_time when) {
@@ -128,7 +128,10 @@ void stream_limits::remember(const limit_facts& facts) {
   // Under way or gone: after a seek, or when a worker died.
   std::erase_if(known_, [](const auto& one) { return stamp(one.second, batch_stage::taken) == 0; });
   std::vector<const batch_passage*> taken;
-  for (const batch_passage& b : facts.passages) {
+  for (batch_passage b : facts.passages) {
+    // Until another process reports what it did with a batch, nobody knows how long it had waited for it.
+    if (facts.owner_is_elsewhere && stamp(b, batch_stage::released) == 0)
+      b.at[static_cast<std::size_t>(batch_stage::taken)] = 0;
     const auto known = known_.find(b.position);
     const bool was_taken = known != known_.end() && stamp(known->second, batch_stage::taken) != 0 &&
                            stamp(known->second, batch_stage::leased) == stamp(b, batch_stage::leased);
@@ -150,7 +153,9 @@ void stream_limits::remember(const limit_facts& facts) {
 void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   const std::int64_t to = stamp(b, batch_stage::taken);
   const std::int64_t earliest = std::max({taken_, ns_of(facts.begun), to - 2 * nanoseconds(span).count()});
-  const std::int64_t from = std::clamp(b.demanded == 0 ? earliest : b.demanded, earliest, to);
+  // A sink asks for the first batch only when the stream is ready; the stream was asked when it was begun.
+  const bool is_told = taken_ != 0 && b.demanded != 0;
+  const std::int64_t from = is_told ? std::clamp(b.demanded, earliest, to) : earliest;
   if (taken_ != 0) add(limit::consumer, earliest, from);
   const auto part = [&](std::int64_t first, std::int64_t last, auto&& act) {
     first = std::max(first, from);
@@ -233,7 +238,8 @@ void stream_limits::estimate(std::int64_t now, const limit_facts& facts) {
   std::int64_t waits = now;
   if (facts.waits_since) {
     // A wait in another process is known only as of its last reading.
-    const std::int64_t told = facts.owner_is_elsewhere ? std::max(released_, idle_since) : ns_of(*facts.waits_since);
+    const std::int64_t told =
+        facts.owner_is_elsewhere ? std::max(released_, idle_since) : ns_of(*facts.waits_since);
     waits = std::clamp(told, idle_since, now);
   }
   if (taken_ == 0) waits = idle_since;
@@ -344,9 +350,8 @@ std::optional<double> stream_limits::slowness_of(std::uint32_t worker) const {
 /// Whether half of the other workers' slots held loaded batches that had to wait for the head.
 bool stream_limits::others_are_ready(const batch_passage& head, std::int64_t when,
                                      const limit_facts& facts) const {
-  const auto others = std::ranges::count_if(facts.workers, [&](const limited_worker& w) {
-    return w.ready && w.id != head.worker;
-  });
+  const auto others = std::ranges::count_if(
+      facts.workers, [&](const limited_worker& w) { return w.ready && w.id != head.worker; });
   const auto slots = static_cast<std::size_t>(others) * facts.slots_per_worker;
   std::size_t ready = 0;
   for (auto one = known_.upper_bound(head.position); one != known_.end(); ++one) {
@@ -359,8 +364,7 @@ bool stream_limits::others_are_ready(const batch_passage& head, std::int64_t whe
 /// The next batch was leased only when this one's slot was free: there are too few slots to load and copy at the same time.
 bool stream_limits::nothing_was_behind(const batch_passage& b) const {
   const auto next = known_.find(b.position + 1);
-  return next != known_.end() &&
-         stamp(next->second, batch_stage::leased) >= stamp(b, batch_stage::copied);
+  return next != known_.end() && stamp(next->second, batch_stage::leased) >= stamp(b, batch_stage::copied);
 }
 
 /// Of the workers' time, if that is more than noise.
@@ -419,7 +423,8 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   }
   if (r.batches_per_second > 0) r.samples_a_batch /= r.batches_per_second;
   r.batches_per_second /= r.seconds;
-  for (double* value : {&r.busy, &r.cpu, &r.core_wait}) *value = ready > 0 ? std::min(*value / ready, 1.0) : 0;
+  for (double* value : {&r.busy, &r.cpu, &r.core_wait})
+    *value = ready > 0 ? std::min(*value / ready, 1.0) : 0;
   r.workers = static_cast<std::uint32_t>(std::ranges::count_if(facts.workers, &limited_worker::ready));
   for (const limited_worker& w : facts.workers) {
     const auto its = workers_.find(w.id);

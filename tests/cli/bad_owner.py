@@ -40,7 +40,7 @@ def copied(uploads):
 
 
 def delivered(uploads):
-    deliveries = b"".join(struct.pack(">QQqqqqq", upload, 7, 0, 0, 0, 0, 0) for upload in uploads)
+    deliveries = b"".join(struct.pack(">QQqqqqqq", upload, 7, 0, 0, 0, 0, 0, 0) for upload in uploads)
     return size(len(uploads)) + deliveries + struct.pack(">BQQBB", 0, 0, 0, 0, 0) + text("")
 
 

@@ -38,7 +38,7 @@ def records(microseconds, batch=16):
 def photos(size, side, disk=0, batch=16, more=""):
     def config(test):
         make_photos(os.path.join(test.folder, "photos"), 64, size=(size, size))
-        text = ('[dataset]\ntype = "image_folder"\npath = "photos"\n[image]\nsize = [%d, %d]\n[sampler]\nbatch_size = %d\n'
+        text = ('[dataset]\ntype = "image-folder"\npath = "photos"\n[image]\nsize = [%d, %d]\n[sampler]\nbatch_size = %d\n'
                 'epochs = 100000\n[gpu]\ndevice = "host"\n%s\n' % (side, side, batch, more))
         return text + (slow_disk(test, disk) if disk else "")
     return config

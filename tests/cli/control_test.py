@@ -157,7 +157,7 @@ class ControlTest(PenstockTest):
         self.assertRegex(err.decode(), "the session ended before it reported being finished|there is no live session")
         code, _, err = self.penstock("wait", "--session", "live", "--timeout", "50ms")
         self.assertEqual(code, EXIT_NO_SESSION)
-        self.assertIn("'live' has already ended, or was never started", err)
+        self.assertRegex(err, r"there is no live session 'live'.*\n(?s:.*)the last one: 'live' died \d+ s ago")
 
     def test_wait_for_finished_says_so_when_the_run_was_stopped(self):
         process = self.live()

@@ -511,7 +511,7 @@ class LifeTest(MapTest):
         self.assertEqual(int(values['penstock_jobs{state="waiting"}']) + int(values['penstock_jobs{state="running"}']), 10)
         with open(os.path.join(TOP, "docs", "metrics.md")) as file:
             of_streams, _, of_pools = file.read().partition("## Pools of jobs")
-        of_both = r"penstock_(info|session_info|session_state|stalled_seconds|stale_\w+|worker\w+)"
+        of_both = r"penstock_(info|limit_share|stall_info|session_info|session_state|stalled_seconds|stale_\w+|worker\w+)"
         documented = {name for name in re.findall(r"^\| `(penstock_\w+)", of_streams, re.M) if re.fullmatch(of_both, name)}
         documented |= set(re.findall(r"^\| `(penstock_\w+)", of_pools, re.M))
         self.assertEqual(set(re.findall(r"^# TYPE (\S+)", text, re.M)), documented)
@@ -528,7 +528,7 @@ class LifeTest(MapTest):
         code, out, err = self.penstock("events")
         self.assertRegex(out, r"ended: SIGSEGV, while running job 2 \(.*script\.sh die\)")
         code, out, err = self.penstock("quarantine")
-        self.assertRegex(out, r"job +attempts +causes +function\n +2 +3 +SIGSEGV, SIGSEGV, SIGSEGV +command")
+        self.assertRegex(out, r"job +attempts +causes +function\n +2 +3 +SIGSEGV, SIGSEGV, SIGSEGV +\S*script\.sh die")
         code, _, err = self.penstock("quarantine", "retry", "2")
         self.assertNotEqual(code, EXIT_OK)
         self.assertIn("a poisoned job is not tried again", err)

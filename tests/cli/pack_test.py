@@ -15,7 +15,7 @@ class PackTest(PenstockTest):
     def setUp(self):
         super().setUp()
         self.photos = os.path.join(self.folder, "photos")
-        make_photos(self.photos, 60, size=(320, 240))
+        make_photos(self.photos, 60, size=(1024, 768))
         self.out = os.path.join(self.folder, "shards")
 
     def pack(self, *options, out=None, expect=EXIT_OK):

@@ -125,7 +125,7 @@ class WhyTest(PenstockTest):
         self.assertIn("there is no worker/9", err)
 
     def test_a_pool_of_jobs_says_what_its_workers_do(self):
-        process = self.start("map", "--workers", 2, "--quiet", "--name", "planted", "--", "sleep", "0.2", stdin=subprocess.PIPE)
+        process = self.start("map", "--workers", 2, "--quiet", "--set", "name=planted", "--command", "sleep {}", stdin=subprocess.PIPE)
         process.stdin.write(b"\n".join(b"0.01" for _ in range(400)) + b"\n")
         process.stdin.flush()
         self.wait_until(lambda: self.penstock("status", "--session", "planted")[0] == EXIT_OK, "the pool")
