@@ -136,7 +136,7 @@ class SiteTest(unittest.TestCase):
         try:
             self.assertEqual(chromium.open(self.page("index.html")), [])
             chromium.evaluate("[...document.querySelectorAll('.md-tabs__link')].find(a => a.innerText.trim() == 'Guides').click()")
-            chromium.wait_until("location.pathname.endsWith('guides/photos.html') && document.querySelector('h1')")
+            chromium.wait_until("location.pathname.endsWith('guides/training.html') && document.querySelector('h1')")
             chromium.evaluate("[...document.querySelectorAll('.md-nav__link')].find(a => a.innerText.trim() == 'Jobs').click()")
             chromium.wait_until("location.pathname.endsWith('/jobs.html') && document.readyState == 'complete'")
             chromium.evaluate("document.querySelector('.md-search__input').focus()")
