@@ -92,8 +92,12 @@ bool ledger::anyone_free(urgency how) const {
   });
 }
 
-void ledger::deepen(worker_entry& worker) noexcept {
-  if (worker.leased == 0 && !worker.free.empty() && worker.more.max < worker.slots.size())
+/// The worker has finished a lease. If it is faster than our messages, it may hold more from now on.
+void ledger::end_lease(std::uint32_t index, std::uint32_t number) {
+  workers_.lease_over(index, number);
+  worker_entry& worker = workers_.at(index);
+  const bool more_to_lease = !paused_ && base_ + window_.size() < range_.end;
+  if (more_to_lease && worker.leased == 0 && !worker.free.empty() && worker.more.max < worker.slots.size())
     worker.more.max *= 2;
 }
 
@@ -237,6 +241,7 @@ arrival ledger::loaded(const load_report& report) {
   const std::optional<stream_position> leased = workers_.at(holder.worker).slots[number].use.position;
   if (!leased) {
     probation_reported(report);
+    end_lease(holder.worker, number);
     free_slot(holder.worker, number);
     return arrival::accepted;
   }
@@ -244,6 +249,7 @@ arrival ledger::loaded(const load_report& report) {
   batch& b = at(position);
   if (!plausible(report, b.samples.size())) return dropped(arrival::impossible);
 
+  end_lease(holder.worker, number);
   for (const row_failure& f : report.failures) record_failure(position, b.samples[f.row].sample, f.reason);
   if (!report.failures.empty() && settings_.on_bad_sample == bad_sample_rule::replace) {
     free_slot(holder.worker, number);
@@ -255,8 +261,6 @@ arrival ledger::loaded(const load_report& report) {
   }
   b.lost_to_failure += static_cast<std::uint32_t>(report.failures.size());
   b.state = batch_state::loaded;
-  workers_.lease_over(holder.worker, number);
-  deepen(workers_.at(holder.worker));
   if (std::exchange(b.lost, false)) outbox_.emplace_back(batch_recovered{position});
   return arrival::accepted;
 }

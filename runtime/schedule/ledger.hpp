@@ -23,8 +23,9 @@
 //
 // Leases ahead. A worker holds two leases of new batches, however many slots it has: one to fill and one to
 // fill next. So workers that become ready late find batches left, and a worker refills the slots that its
-// caches still hold. A worker that runs out of leases while it has a free slot is faster than our messages:
-// from then on it may hold twice as many. A batch that lost a lease is leased again at once.
+// caches still hold. A worker that runs out of leases, although it has a free slot and there are new batches
+// to lease, is faster than our messages: from then on it may hold twice as many. The limit does not apply to a
+// batch that waits, because it lost its lease or because no worker could load it before.
 #pragma once
 
 #include "runtime/base/ids.hpp"
@@ -278,11 +279,11 @@ class ledger {
   [[nodiscard]] bool eligible(std::uint32_t index, const worker_entry& worker, const batch& b) const;
   [[nodiscard]] std::optional<std::uint32_t> choose_worker(const batch& b, urgency how) const;
   [[nodiscard]] bool anyone_free(urgency how) const;
-  static void deepen(worker_entry& worker) noexcept;
   bool try_lease(stream_position position, urgency how);
   void make_room_for_head();
   void upload_in_order();
   [[nodiscard]] lease_ref take_slot(std::uint32_t worker, std::optional<stream_position> position);
+  void end_lease(std::uint32_t worker, std::uint32_t index);
   void free_slot(std::uint32_t worker, std::uint32_t index);
   void back_to_waiting(stream_position position);
   void resolve_samples(stream_position position);

@@ -93,6 +93,33 @@ TEST_CASE("a worker that runs out of leases while slots are free may hold twice 
   CHECK(only<load_command>(books.advance()).size() == 2);
 }
 
+TEST_CASE("a worker may hold more leases as well if its last one ends with a sample to replace") {
+  const small_plan plan(64, 1);
+  ledger books({3, 8, bad_sample_rule::replace}, plan, {0, 64});
+  books.worker_joined(a1, 16);
+  const auto loads = only<load_command>(books.advance());
+  REQUIRE(loads.size() == 2);
+  REQUIRE(books.loaded(success(loads[0])) == arrival::accepted);
+  REQUIRE(books.loaded({loads[1].lease, 0, {{0, "broken"}}}) == arrival::accepted);
+  CHECK(only<load_command>(books.advance()).size() == 4);
+}
+
+TEST_CASE("a worker that runs out of leases because there is nothing to lease may not hold more") {
+  const small_plan plan(64, 1);
+  ledger books({}, plan, {0, 4});
+  books.worker_joined(a1, 16);
+  const auto first = only<load_command>(books.advance());
+  REQUIRE(first.size() == 2);
+  books.set_paused(true);
+  for (const load_command& load : first) REQUIRE(books.loaded(success(load)) == arrival::accepted);
+  books.set_paused(false);
+  const auto last = only<load_command>(books.advance());
+  CHECK(last.size() == 2);
+  for (const load_command& load : last) REQUIRE(books.loaded(success(load)) == arrival::accepted);
+  books.seek({4, 64});
+  CHECK(only<load_command>(books.advance()).size() == 2);
+}
+
 TEST_CASE("batches loaded out of order are uploaded in order") {
   const small_plan plan(4, 1);
   ledger books({}, plan, {0, 4});
