@@ -12,7 +12,7 @@
 
 using namespace penstock;
 using namespace penstock::session;
-using testing::violation;
+using testing::require;
 
 namespace {
 
@@ -41,10 +41,6 @@ std::uint64_t seeks_in_all = 0;
 std::uint64_t late_in_all = 0;
 std::uint64_t stale_in_all = 0;
 std::uint64_t ends_in_all = 0;
-
-void require(bool holds, const char* what) {
-  if (!holds) throw violation{what};
-}
 
 std::shared_ptr<const plan> plan_of(const world_settings& settings) {
   static const auto whole =
@@ -220,26 +216,27 @@ script random_script(testing::random_choice& choose) {
   return steps;
 }
 
-testing::model<act, world_settings> the_model() {
-  testing::model<act, world_settings> m;
-  m.name = "stream_cursor";
-  m.act_names = act_names;
-  m.random_script = random_script;
-  m.random_settings = [](testing::random_choice& choose) {
-    const bool enters = choose.below(2) == 0;
-    return world_settings{2 + choose.below(2), enters, bug::none};
-  };
-  m.describe = [](const world_settings& s) {
-    return fmt::format("{} epochs, enters: {}", s.epochs, s.enters);
-  };
-  m.run = [](const world_settings& s, const script& steps) { return world(s).run(steps); };
-  return m;
+world_settings random_settings(testing::random_choice& choose) {
+  const bool enters = choose.below(2) == 0;
+  return {2 + choose.below(2), enters, bug::none};
 }
+
+std::string describe(const world_settings& s) {
+  return fmt::format("{} epochs, enters: {}", s.epochs, s.enters);
+}
+
+const testing::model<act, world_settings> the_model{
+    .name = "stream_cursor",
+    .act_names = act_names,
+    .random_script = random_script,
+    .random_settings = random_settings,
+    .describe = describe,
+    .run = [](const world_settings& s, const script& steps) { return world(s).run(steps); }};
 
 }  // namespace
 
 TEST_CASE("whatever order a consumer iterates in, each range gets each of its batches once and in order") {
-  testing::explore(the_model());
+  testing::explore(the_model);
   CHECK(testing::is_tried(seeks_in_all, 20'000));
   CHECK(testing::is_tried(late_in_all, 2'000));
   CHECK(testing::is_tried(stale_in_all, 20'000));
@@ -250,6 +247,6 @@ TEST_CASE("the model of a cursor finds a session that does not do as it decides"
   for (const bug planted : {bug::keeps_the_seek_number, bug::ends_early, bug::forgets_next,
                             bug::keeps_the_plan, bug::forgets_the_end, bug::skips_a_batch}) {
     CAPTURE(static_cast<int>(planted));
-    CHECK(testing::finds_a_mistake(the_model(), world_settings{2, true, planted}));
+    CHECK(testing::finds_a_mistake(the_model, world_settings{2, true, planted}));
   }
 }

@@ -1,5 +1,5 @@
 // Model test of the keeper's handling of a communicator in a small world: a group that draws ids, makes, aborts and
-// agrees, or goes on without waiting; processes that make, break and abort communicators, take steps, hang, finish or die
+// agrees, or continues without waiting; processes that make, break and abort communicators, take steps, hang, finish or die
 // at any time; and a keeper that does as it is ordered. Invariants are checked after every step against the world's own
 // records. A failing script is shrunk and printed.
 #include "actors/supervisor/owner_communicator.hpp"
@@ -15,7 +15,7 @@ using namespace penstock::supervisor;
 using namespace std::chrono_literals;
 using gpu_owner::communicate;
 using progress = group::communicator_state::how;
-using testing::violation;
+using testing::require;
 
 namespace {
 
@@ -40,10 +40,6 @@ std::uint64_t replaced_in_all = 0;
 std::uint64_t lost_ids_in_all = 0;
 std::uint64_t overdue_in_all = 0;
 
-void require(bool holds, const char* what) {
-  if (!holds) throw violation{what};
-}
-
 class world {
  public:
   explicit world(const world_settings& settings) : settings_(settings) { start(); }
@@ -64,7 +60,7 @@ class world {
     std::uint64_t step = 0;   // taken up to here
     bool ready = false;
     bool was_member = false;
-    std::uint64_t number = 0;  // that it makes or has
+    std::uint64_t number = 0;  // of the communicator that it makes or has
     bool aborting = false;
     std::uint64_t to_draw = 0;
   };
@@ -285,7 +281,7 @@ class world {
     }
   }
 
-  /// The keeper looks all the time. How long ago the process of now was asked for an abort; zero: it was not, or answered.
+  /// How long ago the current process was asked for an abort; zero: it was not, or has answered.
   [[nodiscard]] nanoseconds abort_takes() const {
     const auto asked = aborts_.find(process_.number);
     return process_.number == 0 || asked == aborts_.end() ? nanoseconds(0) : now_ - asked->second;
@@ -362,23 +358,21 @@ script random_script(testing::random_choice& choose) {
   return steps;
 }
 
-testing::model<act, world_settings> the_model() {
-  testing::model<act, world_settings> m;
-  m.name = "owner_communicator";
-  m.act_names = act_names;
-  m.random_script = random_script;
-  m.random_settings = [](testing::random_choice& choose) {
-    return world_settings{choose.below(3) != 0, bug::none};
-  };
-  m.describe = [](const world_settings& s) { return fmt::format("draws: {}", s.draws); };
-  m.run = [](const world_settings& s, const script& steps) { return world(s).run(steps); };
-  return m;
-}
+const testing::model<act, world_settings> the_model{
+    .name = "owner_communicator",
+    .act_names = act_names,
+    .random_script = random_script,
+    .random_settings =
+        [](testing::random_choice& choose) {
+          return world_settings{choose.below(3) != 0, bug::none};
+        },
+    .describe = [](const world_settings& s) { return fmt::format("draws: {}", s.draws); },
+    .run = [](const world_settings& s, const script& steps) { return world(s).run(steps); }};
 
 }  // namespace
 
 TEST_CASE("no loss, late answer or repeated order makes a step count early, twice or never") {
-  testing::explore(the_model());
+  testing::explore(the_model);
   CHECK(testing::is_tried(counted_in_all, 20'000));
   CHECK(testing::is_tried(replaced_in_all, 5'000));
   CHECK(testing::is_tried(lost_ids_in_all, 500));
@@ -388,5 +382,5 @@ TEST_CASE("no loss, late answer or repeated order makes a step count early, twic
 TEST_CASE("the model of a communicator finds a keeper that does not do as it is ordered") {
   for (const bug planted :
        {bug::loses_a_snapshot, bug::forgets_to_replace, bug::loses_an_answer, bug::sends_twice})
-    CHECK(testing::finds_a_mistake(the_model(), world_settings{true, planted}));
+    CHECK(testing::finds_a_mistake(the_model, world_settings{true, planted}));
 }

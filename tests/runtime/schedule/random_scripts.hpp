@@ -22,6 +22,9 @@ namespace penstock::testing {
 struct violation {
   std::string what;
 };
+inline void require(bool holds, const char* what) {
+  if (!holds) throw violation{what};
+}
 
 template <class Act>
 struct step {
