@@ -25,11 +25,6 @@ void fields(Archive& io, in_archive<Archive, collective_result>& made, std::size
   io.list(made.values, io.ranks(), 4, "values", [&](auto& value) { io.exact(value, value_max, "a value"); });
 }
 
-template <class Archive, class Ranks>
-void ranks_of(Archive& io, Ranks& ranks) {
-  io.list(ranks, io.ranks(), 4, "ranks", [&](auto& rank) { io(rank); });
-}
-
 }  // namespace
 
 /// FNV-1a over lengths and bytes. Never 0.
@@ -70,7 +65,7 @@ result<collective_answer> decode_collective_answer(std::string_view bytes, std::
   collective_answer answer;
   ranks_of(from, answer.not_entered);
   for (const std::uint32_t rank : answer.not_entered) {
-    if (rank > world_size) from.fail("a rank");
+    if (rank >= world_size) from.fail("a rank");
   }
   bool there = false;
   from(there);

@@ -8,11 +8,6 @@
 namespace penstock::group {
 namespace {
 
-template <class Archive, class Numbers>
-void ranks_of(Archive& io, Numbers& values) {
-  io.list(values, io.ranks(), sizeof(std::uint32_t), "ranks", [&io](auto& value) { io(value); });
-}
-
 template <class Archive>
 void fields(Archive& io, in_archive<Archive, link_hello>& hello) {
   io(hello.protocol);

@@ -12,6 +12,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -66,7 +67,7 @@ class wire_writer {
   }
 
   /// The most ranks that a message may name.
-  [[nodiscard]] static std::size_t ranks() noexcept { return std::size_t{0} - 1; }
+  [[nodiscard]] static std::size_t ranks() noexcept { return std::numeric_limits<std::size_t>::max(); }
   [[nodiscard]] std::string take() { return std::move(bytes_); }
   /// The first thing that is too large; empty: nothing.
   [[nodiscard]] const std::string& refusal() const noexcept { return refusal_; }
@@ -178,5 +179,11 @@ class wire_reader {
 /// Const for a writer.
 template <class Archive, class T>
 using in_archive = std::conditional_t<Archive::reads, T, const T>;
+
+/// 32-bit numbers, at most one for each rank.
+template <class Archive, class Numbers>
+void ranks_of(Archive& io, Numbers& values) {
+  io.list(values, io.ranks(), sizeof(std::uint32_t), "ranks", [&io](auto& value) { io(value); });
+}
 
 }  // namespace penstock::group

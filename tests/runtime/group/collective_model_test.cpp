@@ -319,7 +319,8 @@ TEST_CASE(
   const std::string answer = encode(collective_answer{result, {1}});
   CHECK(*decode_collective_answer(answer, 2).value().result == *result);
   CHECK(decode_collective_answer(answer, 2).value().not_entered == std::vector<std::uint32_t>{1});
-  CHECK_FALSE(decode_collective_answer(answer, 3));  // a value is missing
+  CHECK_FALSE(decode_collective_answer(answer, 3));                                  // a value is missing
+  CHECK_FALSE(decode_collective_answer(encode(collective_answer{result, {2}}), 2));  // there is no rank 2
   for (std::size_t size = 0; size < bytes.size(); ++size)
     CHECK_FALSE(decode_collective_report(bytes.substr(0, size), 2));
   for (std::size_t size = 0; size < answer.size(); ++size)
