@@ -54,18 +54,15 @@ std::vector<std::pair<std::string, std::string>> settings_of(const group_options
 }
 
 group::program_group_setup setup_of(const group_options& options, const group::launcher_place& place,
-                                    std::shared_ptr<group::program_communicator> communicator) {
-  group::program_group_setup setup;
-  // The name differs from that of a session of that name, which has its own group.
-  static_cast<group::group_setup&>(setup) =
-      value_or_throw(group::setup_of(options.settings, place, "program:" + options.name));
-  setup.name = options.name;
-  setup.collectives_done = options.collectives;
+                                    const std::shared_ptr<group::program_communicator>& communicator) {
+  // A session of the same name has its own group.
+  group::program_group_setup setup{
+      value_or_throw(group::setup_of(options.settings, place, "program:" + options.name)), options.name,
+      options.collectives, communicator};
   setup.member.card.settings = settings_of(options);
   if (communicator) setup.member.card.device = communicator->device();
   setup.group.common_steps = false;
   setup.member.needs_others = true;
-  setup.communicator = std::move(communicator);
   return setup;
 }
 
