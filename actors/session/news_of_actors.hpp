@@ -1,6 +1,6 @@
-// What the actors report to a session, beside what host::owner_reports records: this class records it on the board, turns
-// it into events and wakes waiting threads. Created with the engine, before the actors, and outlives them. Private to
-// session_wiring.cpp.
+// What the actors report to a session: this class records it on the board, turns it into events and wakes waiting threads.
+// Its base class does the same with what the GPU owner reports. Created with the engine, before the actors, and outlives them.
+// Private to session_wiring.cpp.
 //
 // Threads: each actor calls from its own thread, so everything used here is thread-safe or used by one caller
 // only.

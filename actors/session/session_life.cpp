@@ -30,7 +30,7 @@ host::run_kind kind_of(const session_options& options) {
   return kind;
 }
 
-/// Says every few seconds how far the index of tar shards is: nothing else happens until it is built.
+/// Logs the progress of indexing tar shards every few seconds: nothing else happens until the index is built.
 std::function<void(const index_progress&)> indexing_logged() {
   static constexpr auto said_every = std::chrono::seconds(5);
   return

@@ -1,5 +1,5 @@
-// Uploads, what they need and their outcomes, as the keeper's types and as messages of the owner's process; when batches
-// pass the owner's stages. Pure; used by the owner's keeper.
+// Converts uploads, what must come before them, and their outcomes between the keeper's types and the messages of the
+// owner's process. Records when batches pass the owner's stages. Pure; used by the owner's keeper.
 #pragma once
 
 #include "actors/protocol/link.hpp"

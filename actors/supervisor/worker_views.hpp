@@ -18,11 +18,11 @@ namespace penstock::supervisor {
 class worker_records {
  public:
   void begin(worker_ref who, steady_time now);
-  /// Null if another process has its place, or none.
+  /// Null if its place is empty, or another process has it.
   [[nodiscard]] worker_facts* find(worker_ref who);
   [[nodiscard]] worker_facts& at(worker_ref who) { return living_.at(who.worker); }
   [[nodiscard]] std::map<std::uint32_t, worker_facts>& all() { return living_; }
-  /// Only if it has its place.
+  /// Does nothing if another process has its place.
   void erase(worker_ref who);
   void note_death(const death_report& report) { deaths_[report.worker] = report; }
 

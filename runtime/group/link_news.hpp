@@ -1,5 +1,4 @@
-// What the links of a group report to its drivers: which links there are, and who came without getting one. runtime/net has
-// the links.
+// What the links of a group (runtime/net) report to its drivers: which links there are, and which peers were turned away.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // One connection between a member and the coordinator: frames of bytes on a socket, encrypted if there is a
 // secret. It authenticates the peer, exchanges the first messages, and watches the time, without the time in
-// which this process did not run (rule G23). Used by both sides of links.hpp; lives on the io_context's
+// which this process did not run (rule G23). Used by both sides of a link; lives on the io_context's
 // thread.
 //
 //   securing (TLS; skipped without a secret) --> greeting (hello in both directions) --> open --> closed

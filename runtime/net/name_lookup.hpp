@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace penstock::group {
@@ -25,8 +26,8 @@ class name_lookup : public std::enable_shared_from_this<name_lookup> {
     mail_->io = &io;
   }
 
-  /// Calls `found` once, unless give_up() or stop() comes first: at once with addresses that came too late for an
-  /// earlier call.
+  /// Calls `found` once, unless give_up() or stop() comes first. Addresses that came too late for an earlier call are
+  /// used at once.
   void ask(std::function<void(addresses)> found);
   void give_up() { found_ = {}; }
   /// Does not wait for the thread.

@@ -1,5 +1,5 @@
 // The system calls of the links of a group: addresses, sockets that never block, the identity of a peer. Used
-// by links.hpp.
+// by both sides of a link.
 #pragma once
 
 #include "runtime/base/fd.hpp"
