@@ -83,10 +83,10 @@ class PausedRanksTest(PenstockTest):
         pids = [pid for one in ranks for pid in (one.pid, *descendants_of(one.pid))]  # rank 0's come first
         for _ in range(8):
             for pid in pids:
-                os.kill(pid, signal.SIGSTOP)
+                signal_process(pid, signal.SIGSTOP)
             time.sleep(random.uniform(0.72, 0.98) * lost_after)  # the test is about this time
             for pid in pids:
-                os.kill(pid, signal.SIGCONT)
+                signal_process(pid, signal.SIGCONT)
             time.sleep(0.2 * lost_after)  # in which the right of before the pause lapses
             before = [self.delivered_by(rank) for rank in range(RANKS)]
             self.wait_until(lambda: all(self.delivered_by(rank) > before[rank] for rank in range(RANKS)), "all ranks deliver again", 60)
