@@ -6,18 +6,6 @@ cd /penstock
 for compiler in cc gcc g++ clang cmake nvcc; do
   if command -v $compiler; then echo "this tree is not bare: it has $compiler"; exit 1; fi
 done
-cat >bare.toml <<END
-schema = 1
-name = "bare"
-[dataset]
-type = "synthetic"
-samples = 64
-bytes_per_sample = "4KiB"
-[sampler]
-batch_size = 8
-[gpu]
-device = "host"
-END
 glibc=$(ldd --version | sed -n '1s/.* //p')
 
 case $1 in
@@ -46,14 +34,7 @@ case $1 in
     python3 -m venv env
     begin=$(date +%s)
     env/bin/pip install --quiet --no-index --find-links /penstock penstock
-    cat >first.py <<END
-import penstock
-with penstock.Session("bare.toml") as session:
-    for batch in session.epoch(0):
-        print("rows", batch.rows)
-        break
-END
-    env/bin/python first.py
+    env/bin/python first_batch.py bare.toml
     seconds=$(($(date +%s) - begin))
     env/bin/penstock version
     echo "says: glibc $glibc, Python $python: $seconds s from pip install to the first batch"

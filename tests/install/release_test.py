@@ -27,26 +27,9 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 STAGE = os.environ.get("PENSTOCK_STAGE") or os.path.join(TOP, "build", "release-test")
 RELEASE = os.environ.get("PENSTOCK_RELEASE") or os.path.join(STAGE, "release")
 
-CONFIG = """
-schema = 1
-name = "bare"
-[dataset]
-type = "synthetic"
-samples = 64
-bytes_per_sample = "4KiB"
-[sampler]
-batch_size = 8
-[gpu]
-device = "host"
-"""
-
-FIRST_BATCH = """
-import penstock
-with penstock.Session("bare.toml") as session:
-    for batch in session.epoch(0):
-        print("rows", batch.rows, penstock.__version__)
-        break
-"""
+HERE = os.path.dirname(os.path.abspath(__file__))
+CONFIG = os.path.join(HERE, "bare.toml")
+FIRST_BATCH = os.path.join(HERE, "first_batch.py")
 
 # All that a program or library of a release may need of the machine.
 OF_THE_MACHINE = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}
@@ -217,8 +200,6 @@ class Release(unittest.TestCase):
         return tree
 
     def test_each_wheel_installs_and_loads_a_batch_within_30_seconds_without_a_compiler(self):
-        with open(os.path.join(self.folder, "bare.toml"), "w") as file:
-            file.write(CONFIG)
         tried = 0
         for wheel, python in interpreters():
             venv = os.path.join(self.folder, os.path.basename(wheel)[:40])
@@ -228,7 +209,7 @@ class Release(unittest.TestCase):
                 self.assertIsNone(shutil.which(compiler, path=binaries))
             begin = time.monotonic()
             self.run_bare(os.path.join(binaries, "pip"), "install", "--quiet", wheel, path=binaries)
-            self.assertIn("rows 8 ", self.run_bare(os.path.join(binaries, "python"), "-c", FIRST_BATCH, path=binaries))
+            self.assertIn("rows 8 ", self.run_bare(os.path.join(binaries, "python"), FIRST_BATCH, CONFIG, path=binaries))
             seconds = time.monotonic() - begin
             print("%s: %.1f s from pip install to the first batch" % (os.path.basename(wheel), seconds))
             self.assertLess(seconds, 30)

@@ -21,16 +21,7 @@ OPTIONS = [option for option in os.environ.get("PENSTOCK_WHEEL_OPTIONS", "").spl
 # What every machine has: glibc, the libraries of its compiler, and the interpreter's.
 OF_THE_MACHINE = re.compile(r"^(linux-vdso|ld-linux-x86-64|lib(c|m|pthread|dl|rt|resolv|gcc_s|stdc\+\+|python3[.0-9]*|z|expat|util))\.so|^/lib64/ld-linux")
 
-CONFIG = """
-[dataset]
-type = "synthetic"
-samples = 64
-bytes_per_sample = "4KiB"
-[sampler]
-batch_size = 8
-[gpu]
-device = "host"
-"""
+CONFIG = os.path.join(TOP, "tests", "install", "bare.toml")
 
 
 class WheelTest(unittest.TestCase):
@@ -68,12 +59,6 @@ class WheelTest(unittest.TestCase):
             raise AssertionError("%s: exit %d\n%s%s" % (command, done.returncode, done.stdout[-4000:], done.stderr[-4000:]))
         return done.stdout
 
-    def config(self):
-        path = os.path.join(self.folder, "stream.toml")
-        with open(path, "w") as file:
-            file.write(CONFIG)
-        return path
-
     def test_a_wheel_for_later_interpreters_has_modules_for_later_interpreters(self):
         with zipfile.ZipFile(self.wheel) as wheel:
             modules = {name for name in wheel.namelist() if re.match(r"penstock/_[a-z]+\..*so$", name)}
@@ -90,12 +75,12 @@ class WheelTest(unittest.TestCase):
         self.assertEqual(found.strip(), "[]")
 
     def test_a_session_and_the_command_deliver_the_same(self):
-        report = json.loads(self.run_in([self.bin("penstock"), "run", self.config(), "--json", "--quiet", "--digest"]))
+        report = json.loads(self.run_in([self.bin("penstock"), "run", CONFIG, "--json", "--quiet", "--digest"]))
         digest = self.run_in([self.bin("python"), "-c",
                               "import sys, penstock\n"
                               "with penstock.Session(sys.argv[1], digests=True) as s:\n"
                               "    for batch in s: pass\n"
-                              "    print(s.report()['epochs'][0]['digest'])", self.config()]).strip()
+                              "    print(s.report()['epochs'][0]['digest'])", CONFIG]).strip()
         self.assertEqual(digest, report["epochs"][0]["digest"])
 
     def test_a_pool_runs_functions_and_survives_one_that_crashes(self):
