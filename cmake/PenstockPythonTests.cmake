@@ -16,25 +16,32 @@ function(penstock_find_python variable)
   endforeach()
 endfunction()
 
-# penstock_tests_of_python_file(FILE [TOGETHER] [LOCK NAME] [COST NUMBER] [PREFIX TEXT] PYTHON PROGRAM LABEL LABEL TIMEOUT SECONDS
-# ENVIRONMENT VARIABLES)
-# FILE.py is in the current folder; PREFIX stands before its name in the names of the tests. TIMEOUT is that of each test method.
+# penstock_tests_of_python_file(FILE [TOGETHER] [LOCK NAME] [COST NUMBER] [PREFIX TEXT] [NAME TEXT] [CLASSES REGEX] [FIXTURE NAME]
+# PYTHON PROGRAM LABEL LABEL TIMEOUT SECONDS ENVIRONMENT VARIABLES)
+# FILE.py is in the current folder; PREFIX and FILE, or NAME, begin the names of the tests. CLASSES: only classes whose names match.
+# FIXTURE: the tests require it. TIMEOUT is that of each test method.
 # TOGETHER: all of them in one process, which lists them; ctest shows the list when one has failed. LOCK: of the tests with this one
 # a single one runs at a time. COST: ctest begins with the tests of the highest cost, so that its end does not wait for one of them.
 function(penstock_tests_of_python_file file)
-  cmake_parse_arguments(PARSE_ARGV 1 test "TOGETHER" "PREFIX;PYTHON;LABEL;TIMEOUT;LOCK;COST" "ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 1 test "TOGETHER" "PREFIX;NAME;CLASSES;FIXTURE;PYTHON;LABEL;TIMEOUT;LOCK;COST" "ENVIRONMENT")
   set(program "${CMAKE_CURRENT_SOURCE_DIR}/${file}.py")
   set(properties LABELS ${test_LABEL} SKIP_RETURN_CODE 77)
   if(test_LOCK)
     list(APPEND properties RESOURCE_LOCK "${test_LOCK}")
+  endif()
+  if(test_FIXTURE)
+    list(APPEND properties FIXTURES_REQUIRED "${test_FIXTURE}")
+  endif()
+  if(NOT test_NAME)
+    set(test_NAME "${test_PREFIX}${file}")
   endif()
   if(NOT test_COST)
     set(test_COST 1)  # before the unit tests: see penstock_test
   endif()
   list(APPEND properties COST ${test_COST})
   if(test_TOGETHER)
-    add_test(NAME "${test_PREFIX}${file}" COMMAND ${test_PYTHON} -B "${program}")
-    set_tests_properties("${test_PREFIX}${file}" PROPERTIES ${properties} TIMEOUT 1800
+    add_test(NAME "${test_NAME}" COMMAND ${test_PYTHON} -B "${program}")
+    set_tests_properties("${test_NAME}" PROPERTIES ${properties} TIMEOUT 1800
       ENVIRONMENT "${test_ENVIRONMENT};PENSTOCK_TEST_LIMIT=${test_TIMEOUT}")
     return()
   endif()
@@ -43,11 +50,13 @@ function(penstock_tests_of_python_file file)
   foreach(line IN LISTS lines)
     if(line MATCHES "^class ([A-Za-z]+)")
       set(class ${CMAKE_MATCH_1})
+    elseif(test_CLASSES AND NOT class MATCHES "^(${test_CLASSES})$")
+      continue()
     elseif(line MATCHES "def (test_[a-z0-9_]+)")
       set(method ${CMAKE_MATCH_1})
       string(REGEX REPLACE "^test_" "" sentence ${method})
       string(REPLACE "_" " " sentence ${sentence})
-      set(name "${test_PREFIX}${file}: ${sentence}")
+      set(name "${test_NAME}: ${sentence}")
       add_test(NAME "${name}" COMMAND ${test_PYTHON} -B "${program}" ${class}.${method})
       set_tests_properties("${name}" PROPERTIES ${properties} TIMEOUT ${test_TIMEOUT} ENVIRONMENT "${test_ENVIRONMENT}")
     endif()
