@@ -3,11 +3,11 @@
     python 15_finetune_accelerate.py --data reviews.jsonl          lines like {"text": "what a film", "label": 1}
     accelerate launch --num_processes 4 15_finetune_accelerate.py --data reviews.jsonl --model roberta-base
 
-Needs torch, transformers, datasets and accelerate. --model is a name of the hub or a folder that save_pretrained() has written; so
-is --out, where the model lies at the end.
+Needs torch, transformers, datasets and accelerate. --model names a model of the hub, or a folder that save_pretrained() has
+written, such as --out of an earlier run.
 
-Only the import of DataLoader differs from a program for torch's: prepare() shards it for the ranks, and it stays penstock's. Try it:
-kill a worker while it trains. No row is lost, and the losses stay the same.
+Only the DataLoader differs from a program for torch's: its import, and the options seed and on_bad_sample. prepare() shards it for the
+ranks, and it stays penstock's. Try it: kill a worker while it trains. No row is lost, and the losses stay the same.
 """
 
 import argparse

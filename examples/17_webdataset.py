@@ -5,8 +5,8 @@
 
 Needs torch, torchvision and webdataset. There must be a shard for each worker of each rank.
 
-A worker that dies is replaced, and its replacement reads the same shards in the same order: it must find the same shuffle. So the
-shuffles get a seed that is the worker's own and another one in each epoch. (Without a seed, webdataset takes the time of day.)
+A worker that dies is replaced, and its replacement reads the same shards again. It must shuffle them in the same way, so the shuffles
+get the worker's seed, which changes with each epoch. (Without a seed, webdataset takes the time of day.)
 """
 
 import argparse
