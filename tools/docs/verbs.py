@@ -20,7 +20,7 @@ SCHEMAS = {
     "penstock.group-deaths": ("`deaths --json` of a group", "../groups.md#watching-and-steering-a-group"),
     "penstock.why": ("`why --json`", "../operating.md#what-limits-a-session"),
     "penstock.group-why": ("`why --json` of a group", "../operating.md#what-limits-a-session"),
-    "penstock.pack": ("`pack --json`; `pack.json` beside the shards", "verbs.md#penstock-pack"),
+    "penstock.pack": ("`pack --json`; `pack.json` next to the shards", "verbs.md#penstock-pack"),
     "penstock.map": ("a line of the output of `map`", "../jobs.md#penstock-map"),
     "penstock.map-journal": ("the first line of a journal of `map`", "../jobs.md#penstock-map"),
     "penstock.npy": ("the manifest of `--sink npy`", "../formats.md#--sink-npy---out-folder"),
