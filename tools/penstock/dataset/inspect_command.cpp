@@ -163,7 +163,8 @@ void add_inspect_command(verb_table& verbs) {
        "unreadable or truncated, are not pictures or not what their name says, or have the same bytes as "
        "another file; suspicious samples have values that are not finite, or only zeros, and those of a "
        "custom "
-       "dataset may fail or kill their worker. Changes nothing.",
+       "dataset may fail or kill their worker; those of tar shards cannot be loaded. Changes nothing but "
+       "the index of tar shards.",
        {{"penstock inspect photos.toml", "as a table"},
         {"penstock inspect photos.toml --json | jq '.suspicious[].path'",
          "print the names of suspicious files"}}},
