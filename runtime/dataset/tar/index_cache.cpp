@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <thread>
 
 namespace penstock {
@@ -89,12 +90,13 @@ result<void> fits(const tar_index& index, const shard_list& shards) {
   return {};
 }
 
-/// The index in this place; none if there is no file. Refuses one that does not fit, without naming it.
+/// The index in this place; none if there is no file. Refuses (errc::dataset) one that cannot be opened or does not fit,
+/// without naming it, and (errc::io) a shard that cannot be examined.
 result<std::optional<found_index>> open_index(const place& where, const shard_list& shards) {
   unique_fd file(::open(where.file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   if (!file) {
     if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
-    return refuse_os(errc::io, errno, "cannot be opened");
+    return refuse_os(errc::dataset, errno, "cannot be opened");
   }
   auto index = tar_index::map(file.get());
   if (!index) return refuse(errc::dataset, "cannot be used ({})", index.error().message);
@@ -189,16 +191,25 @@ class folder_lock {
     held_ = ::flock(folder_.get(), LOCK_EX | LOCK_NB) == 0;
     return held_ || errno != EWOULDBLOCK;
   }
+  [[nodiscard]] bool held() const noexcept { return held_; }
 
  private:
   unique_fd folder_;
   bool held_ = false;
 };
 
+/// Removes what killed builders left. Call it with the lock: without it they may be alive.
+void remove_leftovers(const place& where) {
+  std::error_code fault;
+  const std::string beginning = where.file + ".new-";
+  for (std::filesystem::directory_iterator at(where.folder, fault), end; !fault && at != end; at.increment(fault))
+    if (at->path().native().starts_with(beginning)) ::unlink(at->path().c_str());
+}
+
 /// Writes the index under another name, then gives it its own: a reader sees all of it or none.
 result<found_index> keep(const place& where, std::span<const shard_index> shards) {
-  const std::string new_path = fmt::format("{}.new-{}", where.file, ::getpid());
-  ::unlink(new_path.c_str());  // left by a process with our id that was killed
+  // Random: without locks, containers on several hosts may build at the same time under the same process id.
+  const std::string new_path = fmt::format("{}.new-{}-{:08x}", where.file, ::getpid(), std::random_device{}());
   const unique_fd file(::open(new_path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!file) return refuse_os(errc::io, errno, fmt::format("creating '{}'", printable(new_path)));
   const auto failed = [&](failure why) {
@@ -235,18 +246,25 @@ std::optional<found_index> wait_for_builder(folder_lock& lock, const place& wher
   return found && *found ? std::move(*found) : std::nullopt;
 }
 
-/// The first index that fits. Notices say why others do not.
+/// The first index that fits. If there is none, notices say why those that exist do not.
 result<std::optional<found_index>> look_for_index(const std::vector<place>& places, const shard_list& shards,
                                                   std::vector<std::string>& notices) {
+  std::vector<std::string> unusable;
   for (const place& where : places) {
     auto found = open_index(where, shards);
     if (found && *found) return found;
     if (found) continue;
-    if (found.error().code == errc::io && found.error().os_code != EACCES) return found;
-    notices.push_back(
+    if (found.error().code == errc::io) return found;
+    unusable.push_back(
         fmt::format("the index '{}' {}: building it again", printable(where.file), found.error().message));
   }
+  notices.insert(notices.end(), unusable.begin(), unusable.end());
   return std::nullopt;
+}
+
+result<void> check_writable(const std::string& folder) {
+  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK, AT_EACCESS) == 0) return {};
+  return refuse_os(errc::io, errno, fmt::format("'{}'", printable(folder)));
 }
 
 result<found_index> find_or_build(const shard_list& shards, const std::vector<place>& places,
@@ -256,35 +274,38 @@ result<found_index> find_or_build(const shard_list& shards, const std::vector<pl
     if (!found) return tl::unexpected(std::move(found.error()));
     return std::move(**found);
   }
+  // A folder that seems writable may still refuse the file: a full disk, a sticky bit. Then the next one is tried.
+  std::vector<shard_index> read;
+  const auto read_once = [&]() -> result<void> {
+    if (!read.empty()) return {};
+    auto all = parallel_reading(shards).run(told);
+    if (!all) return tl::unexpected(std::move(all.error()));
+    read = std::move(*all);
+    return {};
+  };
   std::string refusals;
-  const auto refused = [&](const std::string& why) { refusals += (refusals.empty() ? "" : "; ") + why; };
-  const place* writable = nullptr;
+  const auto refused = [&](const failure& why) { refusals += (refusals.empty() ? "" : "; ") + why.message; };
   for (const place& where : places) {
     std::error_code ignored;
     if (&where != &places.front()) std::filesystem::create_directories(where.folder, ignored);
-    if (::faccessat(AT_FDCWD, where.folder.c_str(), W_OK, AT_EACCESS) == 0) {
-      writable = &where;
-      break;
+    if (auto ok = check_writable(where.folder); !ok) {
+      refused(ok.error());
+      continue;
     }
-    refused(os_failure(errc::io, errno, fmt::format("'{}'", printable(where.folder))).message);
-  }
-  std::optional<folder_lock> lock;
-  if (writable != nullptr) {
-    lock.emplace(writable->folder);
-    if (auto found = wait_for_builder(*lock, *writable, shards, told)) return std::move(*found);
-  }
-  auto read = parallel_reading(shards).run(told);
-  if (!read) return tl::unexpected(std::move(read.error()));
-  if (writable != nullptr) {
-    auto kept = keep(*writable, *read);
+    folder_lock lock(where.folder);
+    if (auto found = wait_for_builder(lock, where, shards, told)) return std::move(*found);
+    if (auto ok = read_once(); !ok) return tl::unexpected(std::move(ok.error()));
+    if (lock.held()) remove_leftovers(where);
+    auto kept = keep(where, read);
     if (kept) return kept;
-    refused(kept.error().message);
+    refused(kept.error());
   }
+  if (auto ok = read_once(); !ok) return tl::unexpected(std::move(ok.error()));
   notices.push_back(fmt::format(
       "the index of shards could not be kept ({}): set [storage] cache to a folder that can be written "
       "to, or each start reads the headers of all shards again",
       refusals));
-  return keep_in_memory(*read);
+  return keep_in_memory(read);
 }
 
 }  // namespace

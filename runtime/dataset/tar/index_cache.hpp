@@ -1,4 +1,4 @@
-// Finds the index of a tar dataset's shards, or builds it: beside the shards if that folder can be written to, else
+// Finds the index of a tar dataset's shards, or builds it: next to the shards if that folder can be written to, else
 // in a cache folder. Used by the session before any worker exists, and by the tools.
 #pragma once
 

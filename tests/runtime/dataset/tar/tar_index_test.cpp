@@ -201,6 +201,33 @@ TEST_CASE("shards in a folder that cannot be written to have their index in the 
   CHECK(none.notices[0].starts_with("the index of shards could not be kept ("));
 }
 
+TEST_CASE("an index that cannot replace the one next to the shards is kept in the cache") {
+  if (::geteuid() != 0) SKIP("needs an index of another user");
+  const temporary_folder folder;
+  folder.write("shards/a.tar", archive_of({{"1.jpg", "x"}}));
+  CHECK(find(folder.path("shards")).built);
+  set_time(folder.path("shards/a.tar"), 1000);
+  REQUIRE(::chmod(folder.path().c_str(), 0777) == 0);
+  REQUIRE(::chmod(folder.path("shards").c_str(), 01777) == 0);
+  const as_ordinary_user no_superuser;
+  const found_index first = find(folder.path("shards"), folder.path("cache"));
+  CHECK(first.path.starts_with(folder.path("cache/")));
+  CHECK(first.notices.size() == 1);
+  const found_index second = find(folder.path("shards"), folder.path("cache"));
+  CHECK_FALSE(second.built);
+  CHECK(second.notices.empty());
+  CHECK(files_in(folder.path("shards")).size() == 2);
+}
+
+TEST_CASE("what a killed builder left is removed when the index is built") {
+  const temporary_folder folder;
+  folder.write("a.tar", archive_of({{"1.jpg", "x"}}));
+  const std::string index = find(folder.path()).path;
+  std::filesystem::rename(index, index + ".new-1-0");
+  CHECK(find(folder.path()).built);
+  CHECK(files_in(folder.path()).size() == 2);
+}
+
 TEST_CASE("damaged, compressed and empty shards are refused by name and leave no index") {
   const temporary_folder folder;
   folder.write("a.tar", archive_of({{"1.jpg", "x"}}));
