@@ -28,7 +28,7 @@ struct shard_index {
   std::uint64_t bytes = 0;
   std::int64_t modified_ns = 0;        ///< since 1970
   std::vector<std::uint32_t> offsets;  ///< of each sample's record in `records`
-  std::string records;                 ///< see tar_index.cpp
+  std::string records;                 ///< see record_codec.hpp
   std::vector<shard_extension> extensions;
   std::uint64_t members = 0;
   bool has_end_marker = true;

@@ -120,13 +120,14 @@ std::string_view compression_of(std::string_view name) noexcept {
 result<std::vector<std::string>> matches_of(const std::string& pattern) {
   ::glob_t found{};
   const int status = ::glob(pattern.c_str(), GLOB_ERR | GLOB_NOSORT, nullptr, &found);
+  const int os_code = errno;
   std::vector<std::string> names;
   for (std::size_t i = 0; i < found.gl_pathc; ++i) names.emplace_back(found.gl_pathv[i]);
   ::globfree(&found);
   if (status == GLOB_NOSPACE)
     return refuse(errc::out_of_memory, "looking for shards '{}'", printable(pattern));
   if (status == GLOB_ABORTED)
-    return refuse_os(errc::io, errno, fmt::format("a folder of '{}' cannot be read", printable(pattern)));
+    return refuse_os(errc::io, os_code, fmt::format("a folder of '{}' cannot be read", printable(pattern)));
   std::ranges::sort(names);
   return names;
 }
