@@ -68,9 +68,11 @@ picture_format format_of_extension(std::string_view extension) noexcept {
   return extension.ends_with("png") ? picture_format::png : picture_format::jpeg;
 }
 
+using extension_totals = std::map<std::string, indexed_extension, std::less<>>;
+
 /// All extensions of the shards with what their members amount to, for choosing and for messages.
-std::map<std::string, indexed_extension, std::less<>> totals_of(const tar_index& index) {
-  std::map<std::string, indexed_extension, std::less<>> all;
+extension_totals totals_of(const tar_index& index) {
+  extension_totals all;
   for (std::uint64_t shard = 0; shard < index.shards(); ++shard) {
     for (const indexed_extension& one : index.extensions(shard)) {
       indexed_extension& sum = all[std::string(one.text)];
@@ -81,8 +83,7 @@ std::map<std::string, indexed_extension, std::less<>> totals_of(const tar_index&
   return all;
 }
 
-result<std::uint64_t> longest_of(const member_choice& choice, const tar_index& index) {
-  const auto all = totals_of(index);
+result<std::uint64_t> longest_of(const member_choice& choice, const extension_totals& all) {
   std::uint64_t members = 0;
   std::uint64_t longest = 0;
   for (const std::string& extension : choice.extensions) {
@@ -134,13 +135,16 @@ result<void> tar_dataset::prepare(std::vector<member_choice> choices) {
   hash.add_text(index_.fingerprint());
   description_.type = "tar";
   description_.samples = index_.samples();
+  const extension_totals totals = totals_of(index_);
   std::vector<tensor_spec> crops;
   for (member_choice& choice : choices) {
     hash.add_text(choice.tensor);
     for (const std::string& extension : choice.extensions) hash.add_text(extension);
     wanted_tensor& wanted = wanted_.emplace_back();
     wanted.choice = std::move(choice);
-    auto spec = spec_of(wanted);
+    const auto longest = longest_of(wanted.choice, totals);
+    if (!longest) return tl::unexpected(longest.error());
+    auto spec = spec_of(wanted, *longest);
     if (!spec) return tl::unexpected(std::move(spec.error()));
     description_.tensors.push_back(std::move(*spec));
     if (wanted.choice.kind != member_kind::picture) continue;
@@ -157,9 +161,7 @@ result<void> tar_dataset::prepare(std::vector<member_choice> choices) {
   return {};
 }
 
-result<tensor_spec> tar_dataset::spec_of(wanted_tensor& wanted) {
-  const auto longest = longest_of(wanted.choice, index_);
-  if (!longest) return tl::unexpected(longest.error());
+result<tensor_spec> tar_dataset::spec_of(wanted_tensor& wanted, std::uint64_t longest) {
   const std::string& name = wanted.choice.tensor;
   switch (wanted.choice.kind) {
     case member_kind::picture: {
@@ -170,13 +172,13 @@ result<tensor_spec> tar_dataset::spec_of(wanted_tensor& wanted) {
     case member_kind::array: return spec_of_array(wanted);
     case member_kind::bytes: break;
   }
-  if (*longest > member_bytes_max)
+  if (longest > member_bytes_max)
     return refuse(
         errc::dataset, "the largest member {} for the tensor '{}' has {}: at most {} fit into a tensor",
-        extensions_of(wanted.choice), name, bytes_for_people(*longest), bytes_for_people(member_bytes_max));
+        extensions_of(wanted.choice), name, bytes_for_people(longest), bytes_for_people(member_bytes_max));
   return tensor_spec{name,
                      dtype::uint8,
-                     {static_cast<std::uint32_t>(std::max<std::uint64_t>(1, *longest))},
+                     {static_cast<std::uint32_t>(std::max<std::uint64_t>(1, longest))},
                      tensor_role::data,
                      length_rule::batch_maximum};
 }
@@ -192,10 +194,11 @@ result<tensor_spec> tar_dataset::spec_of_array(wanted_tensor& wanted) {
           why.code, "the shape of tensor '{}' is that of the first sample, '{}', but its member .{} {}",
           wanted.choice.tensor, name_of_sample(index_, sample), printable(member->extension), why.message);
     };
-    const auto contents = shards_.read(sample_.shard, std::span(&*member, 1));
+    indexed_member start = *member;
+    start.bytes = std::min<std::uint64_t>(start.bytes, npy_header_max);
+    const auto contents = shards_.read(sample_.shard, std::span(&start, 1));
     if (!contents) return failed(contents.error());
-    const auto file = contents->front();
-    const auto header = parse_npy_array(file.first(std::min(file.size(), npy_header_max)), file.size());
+    const auto header = parse_npy_array(contents->front(), member->bytes);
     if (!header) return failed(header.error());
     wanted.array = {header->element, header->shape};
     return tensor_spec{wanted.choice.tensor, header->element, {header->shape.begin(), header->shape.end()}};

@@ -48,7 +48,7 @@ class tar_dataset final : public Dataset {
 
   tar_dataset(tar_index index, const config& settings);
   result<void> prepare(std::vector<member_choice> choices);
-  result<tensor_spec> spec_of(wanted_tensor& wanted);
+  result<tensor_spec> spec_of(wanted_tensor& wanted, std::uint64_t longest);
   result<tensor_spec> spec_of_array(wanted_tensor& wanted);
   [[nodiscard]] result<indexed_member> choose(const member_choice& choice) const;
   result<std::span<const std::span<const std::byte>>> read(std::uint64_t index);
