@@ -281,8 +281,8 @@ void tar_dataset::write(const wanted_tensor& wanted, std::size_t tensor, std::sp
     }
     case member_kind::bytes: break;
   }
+  slot.set_length(tensor, contents.size());  // first: it refuses more than the slot holds
   std::ranges::copy(contents, slot.bytes(tensor).begin());
-  slot.set_length(tensor, contents.size());
 }
 
 void tar_dataset::write_picture(const wanted_tensor& wanted, std::size_t tensor,
