@@ -16,6 +16,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -35,17 +36,13 @@ class ordered_pictures {
         next_to_take_(state.next_sample),
         window_(8 * threads) {
     const all_signals_blocked in_the_threads;
-    for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+    for (unsigned i = 0; i < threads; ++i)
+      threads_.emplace_back([this](const std::stop_token& stopped) { work(stopped); });
   }
+  /// Stops all of them before the first is joined.
   ~ordered_pictures() {
-    {
-      const std::lock_guard lock(mutex_);
-      over_ = true;
-    }
-    changed_.notify_all();
+    for (std::jthread& thread : threads_) thread.request_stop();
   }
-  ordered_pictures(const ordered_pictures&) = delete;
-  ordered_pictures& operator=(const ordered_pictures&) = delete;
 
   /// The next picture. Call it once for each sample.
   result<packed_picture> take() {
@@ -57,12 +54,11 @@ class ordered_pictures {
   }
 
  private:
-  void work() {
+  void work(const std::stop_token& stopped) {
     picture_packer packer(folder_, settings_);
     std::unique_lock lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [this] { return over_ || next_to_pack_ < next_to_take_ + window_; });
-      if (over_ || next_to_pack_ >= list_.files.size()) return;
+    while (changed_.wait(lock, stopped, [this] { return next_to_pack_ < next_to_take_ + window_; })) {
+      if (stopped.stop_requested() || next_to_pack_ >= list_.files.size()) return;
       const std::uint64_t sample = next_to_pack_++;
       lock.unlock();
       auto packed = packer.pack(list_.name_of(list_.files[sample]));
@@ -76,13 +72,12 @@ class ordered_pictures {
   const pack_settings settings_;
   const std::string folder_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::uint64_t next_to_pack_;
   std::uint64_t next_to_take_;
   const std::uint64_t window_;
   std::map<std::uint64_t, result<packed_picture>> done_;
-  bool over_ = false;
-  std::vector<std::jthread> threads_;
+  std::vector<std::jthread> threads_;  // last: they use all of the above, and end before it does
 };
 
 /// A shard that is being written, under another name until it is complete.
