@@ -110,6 +110,15 @@ device = "host"
         self.assertEqual(left, self.sums(whole))
         self.assertEqual([name for name in os.listdir(self.out) if name.endswith(".part")], [])
 
+    def test_the_state_is_written_before_the_first_shard(self):
+        obstacle = os.path.join(self.out, "shard-000000.tar.part")
+        os.makedirs(obstacle)
+        self.pack(expect=EXIT_FAILED)
+        with open(os.path.join(self.out, "pack.json")) as file:
+            self.assertEqual(json.load(file)["shards"], [])
+        os.rmdir(obstacle)
+        self.assertTrue(self.pack()["complete"])
+
     def test_a_complete_run_does_nothing_when_it_is_repeated(self):
         first = self.pack()
         before = {name: os.stat(os.path.join(self.out, name)).st_mtime_ns for name in os.listdir(self.out)}
