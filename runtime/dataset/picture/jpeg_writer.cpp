@@ -39,7 +39,10 @@ struct encoding {
 }
 
 bool encode(encoding& e, extent size, const std::uint8_t* rgb, int quality) {
-  if (setjmp(e.failed) != 0) return false;
+  if (setjmp(e.failed) != 0) {
+    e.file = nullptr;  // libjpeg may have replaced and freed it; it sets the pointer at the end only
+    return false;
+  }
   e.codec.err = jpeg_std_error(&e.errors);
   e.errors.error_exit = on_encoding_error;
   e.codec.client_data = &e;
