@@ -5,6 +5,7 @@
 #include <penstock/config.hpp>
 #include <penstock/random.hpp>
 
+#include <array>
 #include <cstdint>
 
 namespace penstock {
@@ -37,6 +38,12 @@ pixel_box centre_crop_box(extent picture, extent target, double fraction) noexce
 /// sides rounded half to even as Python does, a uniform offset; then the largest central box whose ratio is
 /// within bounds. Draws per try: area, ratio, and after a try that fits: top, left.
 pixel_box random_resized_box(extent picture, range_2d scale, range_2d ratio, random_source& random) noexcept;
+
+/// As the record `crop` has it: top, left, height, width.
+constexpr std::array<std::int32_t, 4> crop_record(const pixel_box& box) noexcept {
+  return {static_cast<std::int32_t>(box.top), static_cast<std::int32_t>(box.left), static_cast<std::int32_t>(box.height),
+          static_cast<std::int32_t>(box.width)};
+}
 
 struct augmentation {
   pixel_box box;

@@ -2,6 +2,8 @@
 
 #include "runtime/base/text.hpp"
 
+#include <algorithm>
+
 namespace penstock {
 
 image_folder_dataset::image_folder_dataset(index_view index, const image_config& config, std::string root)
@@ -36,11 +38,7 @@ void image_folder_dataset::load(const sample_request& request, const sample_slot
   const augmentation chosen = value_or_throw(pictures_.load(*file, format_by_name(index_.name(request.index)),
                                                             request.random, slot.as<std::uint8_t>(0)));
   slot.as<std::int64_t>(1)[0] = index_.class_of(request.index);
-  const auto crop = slot.as<std::int32_t>(2);
-  crop[0] = static_cast<std::int32_t>(chosen.box.top);
-  crop[1] = static_cast<std::int32_t>(chosen.box.left);
-  crop[2] = static_cast<std::int32_t>(chosen.box.height);
-  crop[3] = static_cast<std::int32_t>(chosen.box.width);
+  std::ranges::copy(crop_record(chosen.box), slot.as<std::int32_t>(2).begin());
   slot.as<std::uint8_t>(3)[0] = chosen.flip ? 1 : 0;
 }
 

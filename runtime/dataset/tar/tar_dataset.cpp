@@ -294,11 +294,7 @@ void tar_dataset::write_picture(const wanted_tensor& wanted, std::size_t tensor,
   auto chosen = pictures_.load(contents, format_of_extension(members_[tensor].extension), same_draws,
                                slot.as<std::uint8_t>(tensor));
   if (!chosen) throw error({errc::sample, fmt::format("cannot be used: {}", chosen.error().message), 0});
-  const auto crop = slot.as<std::int32_t>(wanted.crop);
-  crop[0] = static_cast<std::int32_t>(chosen->box.top);
-  crop[1] = static_cast<std::int32_t>(chosen->box.left);
-  crop[2] = static_cast<std::int32_t>(chosen->box.height);
-  crop[3] = static_cast<std::int32_t>(chosen->box.width);
+  std::ranges::copy(crop_record(chosen->box), slot.as<std::int32_t>(wanted.crop).begin());
   slot.as<std::uint8_t>(flip_)[0] = chosen->flip ? 1 : 0;
 }
 
