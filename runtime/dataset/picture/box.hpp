@@ -41,8 +41,8 @@ pixel_box random_resized_box(extent picture, range_2d scale, range_2d ratio, ran
 
 /// As the record `crop` has it: top, left, height, width.
 constexpr std::array<std::int32_t, 4> crop_record(const pixel_box& box) noexcept {
-  return {static_cast<std::int32_t>(box.top), static_cast<std::int32_t>(box.left), static_cast<std::int32_t>(box.height),
-          static_cast<std::int32_t>(box.width)};
+  return {static_cast<std::int32_t>(box.top), static_cast<std::int32_t>(box.left),
+          static_cast<std::int32_t>(box.height), static_cast<std::int32_t>(box.width)};
 }
 
 struct augmentation {

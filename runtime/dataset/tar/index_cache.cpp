@@ -90,8 +90,8 @@ result<void> fits(const tar_index& index, const shard_list& shards) {
   return {};
 }
 
-/// The index in this place; none if there is no file. Refuses (errc::dataset) one that cannot be opened or does not fit,
-/// without naming it, and (errc::io) a shard that cannot be examined.
+/// The index in this place; none if there is no file. Refuses (errc::dataset) one that cannot be opened or does not
+/// fit, without naming it, and (errc::io) a shard that cannot be examined.
 result<std::optional<found_index>> open_index(const place& where, const shard_list& shards) {
   unique_fd file(::open(where.file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   if (!file) {
@@ -202,14 +202,16 @@ class folder_lock {
 void remove_leftovers(const place& where) {
   std::error_code fault;
   const std::string beginning = where.file + ".new-";
-  for (std::filesystem::directory_iterator at(where.folder, fault), end; !fault && at != end; at.increment(fault))
+  for (std::filesystem::directory_iterator at(where.folder, fault), end; !fault && at != end;
+       at.increment(fault))
     if (at->path().native().starts_with(beginning)) ::unlink(at->path().c_str());
 }
 
 /// Writes the index under another name, then gives it its own: a reader sees all of it or none.
 result<found_index> keep(const place& where, std::span<const shard_index> shards) {
   // Random: without locks, containers on several hosts may build at the same time under the same process id.
-  const std::string new_path = fmt::format("{}.new-{}-{:08x}", where.file, ::getpid(), std::random_device{}());
+  const std::string new_path =
+      fmt::format("{}.new-{}-{:08x}", where.file, ::getpid(), std::random_device{}());
   const unique_fd file(::open(new_path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!file) return refuse_os(errc::io, errno, fmt::format("creating '{}'", printable(new_path)));
   const auto failed = [&](failure why) {

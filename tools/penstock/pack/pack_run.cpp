@@ -149,7 +149,7 @@ std::uint64_t bytes_with(const open_shard& shard, std::string_view path, const p
 
 result<void> write_shards(const listing& list, const std::string& out, unsigned threads, pack_state& state,
                           pack_progress& progress) {
-  // Killed between its first shard and that shard's state, a run would leave shards that the next run refuses as not its own.
+  // A run killed between its first shard and that shard's state would leave shards that the next one refuses.
   if (auto ok = write_state(out, state); !ok) return ok;
   ordered_pictures pictures(list, state, threads);
   std::optional<open_shard> shard;
