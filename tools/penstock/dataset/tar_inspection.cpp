@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -66,13 +67,14 @@ void load_spread(inspection& to, const config& settings, const prepared_dataset&
   {
     std::vector<std::jthread> pool;
     for (unsigned t = 0; t < std::max(threads, 1U); ++t) {
-      pool.emplace_back([&] {
-        sample_loader loader(settings, prepared.index.get(), prepared.description);
+      // Opened here: an exception in the thread would end the process.
+      auto opened = std::make_unique<sample_loader>(settings, prepared.index.get(), prepared.description);
+      pool.emplace_back([&, loader = std::move(opened)] {
         for (std::uint64_t i = next++; i < tries; i = next++) {
           const std::uint64_t sample = i * samples / tries;
-          const std::string trouble = loader.trouble_of(sample);
+          const std::string trouble = loader->trouble_of(sample);
           const std::lock_guard lock(mutex);
-          if (!trouble.empty()) to.suspicious.push_back({sample, loader.name_of(sample), trouble});
+          if (!trouble.empty()) to.suspicious.push_back({sample, loader->name_of(sample), trouble});
           if (told && ++done % 256 == 0) told(done, tries);
         }
       });
