@@ -33,7 +33,8 @@ the JSON Schema.
 - **Includes**: `include = ["base.toml"]` at the top; names are relative to the including file, later ones win over
   earlier ones, and all of them lose to the including file. At most 16 deep; a file has at most 1 MiB.
 - **Environment**: `PENSTOCK__LOADER__WORKERS=4` sets `workers` in [loader]: upper case, two underscores between the
-  parts. Entries of [vars], [loader.env], [dataset.options] and [jobs.programs] keep their own case: `PENSTOCK__VARS__data=/data`.
+  parts. Entries of [vars], [loader.env], [dataset.members], [dataset.options] and [jobs.programs] keep their own case:
+  `PENSTOCK__VARS__data=/data`.
 - **--set**: `--set loader.workers=4`. Here and in the environment the value is a TOML value; what is not TOML is taken as a
   string (`--set gpu.device=host`). A key that expects a string takes every value as one (`--set name=7`).
 - **References** in any string: `${env:NAME}`, `${env:NAME:-default}` (the default also stands in for an empty value),
