@@ -26,7 +26,7 @@ void shared_queue::start(caf::behavior handlers) {
       [queue = shared_from_this()](caf::mailbox_element_ptr message) { queue->arrived(std::move(message)); });
 }
 
-/// CAF holds the companion's lock: nothing is handled here.
+/// CAF holds the companion's lock, which keeps the actor from ending meanwhile: nothing is handled here.
 void shared_queue::arrived(caf::mailbox_element_ptr message) {
   std::unique_lock hold(mutex_);
   if (actor_ == nullptr) return;
@@ -52,9 +52,10 @@ void shared_queue::run_one() {
   if (!lives) return;
   hold.lock();
   busy_ = !waiting_.empty();
-  const bool more = busy_;
+  if (!busy_) return;
+  const hears_turns::actor in_the_system = in_the_system_;  // the actor may end before tell() returns
   hold.unlock();
-  if (more) tell(in_the_system_, run_turns{});
+  tell(in_the_system, run_turns{});
 }
 
 void shared_queue::run_all() {
