@@ -2,6 +2,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <atomic>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -24,8 +25,7 @@ PENSTOCK_ACTOR_MESSAGES(3, heard)
 
 namespace {
 
-/// Records the thread on which it gets each number, and whether the sender ran the actor; a promise in `holds` blocks
-/// it.
+/// For each number that the actor has handled: on which thread, and whether the sender ran the actor.
 struct notes {
   struct one {
     int number = 0;
@@ -77,6 +77,7 @@ class world {
   static actors::handlers<heard> behave(self_pointer self, world* w) {
     w->state_ = self->state.alive;
     return {[self, w](const numbered& order) {
+      if (w->running_.exchange(true)) w->overlapped_ = true;
       w->notes_.add({order.number, std::this_thread::get_id(), self->run_by_sender()});
       if (order.number == stops_at) {
         w->stopped_.set_value();
@@ -85,6 +86,7 @@ class world {
       if (order.number == asks_itself) self->send(heard::actor(self), numbered{asks_itself + 1});
       if (order.number == asks_later) self->delayed_send(heard::actor(self), 1ms, numbered{asks_later + 1});
       if (order.number == leaves) self->quit();
+      w->running_ = false;
     }};
   }
 
@@ -96,6 +98,8 @@ class world {
   notes notes_;
   std::promise<void> stopped_;
   std::promise<void> go_on_;
+  std::atomic<bool> running_{false};
+  std::atomic<bool> overlapped_{false};
   heard::actor actor_;
   std::weak_ptr<int> state_;
 };
@@ -170,6 +174,7 @@ TEST_CASE("several threads that run the actor never run it at the same time, and
     }
   }
   w.send_until_it_waits();
+  CHECK_FALSE(w.overlapped_);
   const std::lock_guard hold(w.notes_.mutex);
   std::vector<int> next(threads, 0);
   for (const notes::one& o : w.notes_.all) {
