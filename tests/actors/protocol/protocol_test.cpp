@@ -94,7 +94,6 @@ TEST_CASE("unknown types, cut payloads and stray bytes are refused") {
 
 TEST_CASE("a vector that announces more elements than there are bytes allocates nothing for them") {
   std::vector<char> bytes = frames({dataset_described{"x", 1, {}, "f"}});
-  frame_reader<from_worker> reader;
   for (std::size_t i = sizeof(frame_header); i < bytes.size(); ++i) {
     auto changed = bytes;
     changed[i] = static_cast<char>(0xff);
@@ -109,7 +108,7 @@ TEST_CASE("the bytes of a message are those that every build writes") {
   REQUIRE(append_frame<from_worker>(bytes,
                                     batch_loaded{1, 0x01020304, 2, {{5, std::string(130, 'n'), ""}}, 9, 7}));
   std::string expected(
-      "\x9c\0\0\0"
+      "\xa6\0\0\0"
       "\3\0\0\0",
       8);  // the header, as the host has it
   expected += std::string(
@@ -124,7 +123,6 @@ TEST_CASE("the bytes of a message are those that every build writes") {
                   7) +
               std::string(130, 'n') + std::string("\0", 1);
   expected += std::string("\0\0\0\0\0\0\0\x09", 8) + std::string("\0\0\0\0\0\0\0\x07", 8);
-  expected[0] = static_cast<char>(expected.size() - sizeof(frame_header));
   CHECK(std::string(bytes.begin(), bytes.end()) == expected);
 }
 
