@@ -1,6 +1,7 @@
 # Finds the C++ Actor Framework: 1.x by its own CMake package, or 0.17, which the distributions ship without one.
 # -DCAF_ROOT=FOLDER says where. Gives CAF::core and CAF_VERSION; with CAF 1, CAF::test if it was built with it. Only the core is
-# used: the transport between processes is penstock's own (docs/decisions/0001-own-framing.md).
+# used: the transport between processes is penstock's own (docs/decisions/0001-own-framing.md). Tested: 0.17 with all tests;
+# 1.1 with test_caf, test_protocol and test_gpu_owner only (docs/decisions/0032-caf-old-and-new.md).
 
 find_package(CAF CONFIG QUIET)
 if(NOT CAF_FOUND)
@@ -22,9 +23,17 @@ if(NOT CAF_FOUND)
 endif()
 
 if(CAF_FOUND AND NOT CAF_VERSION MATCHES "^(0\\.17|1\\.[0-9]+)\\.")
+  if(CAF_DIR)
+    set(caf_folder "${CAF_DIR}")
+  else()
+    set(caf_folder "${CAF_INCLUDE_DIR}")
+  endif()
   message(FATAL_ERROR
-    "CAF ${CAF_VERSION} was found in ${CAF_DIR}${CAF_INCLUDE_DIR}, but penstock builds with 0.17 and 1.x only. Install the package "
-    "libcaf-dev, or name the folder where one of these is installed: -DCAF_ROOT=FOLDER")
+    "CAF ${CAF_VERSION} was found in ${caf_folder}, but penstock is written for 0.17 and 1.x. Install the package libcaf-dev, or name "
+    "the folder where one of these is installed: -DCAF_ROOT=FOLDER")
+endif()
+if(CAF_FOUND AND NOT CAF_VERSION VERSION_LESS 1)
+  message(WARNING "CAF ${CAF_VERSION}: penstock is fully tested with CAF 0.17; with CAF 1.1, only some tests have been run")
 endif()
 
 if(CAF_FOUND AND PENSTOCK_TESTS AND NOT CAF_VERSION VERSION_LESS 1 AND NOT TARGET CAF::test)
