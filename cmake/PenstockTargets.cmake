@@ -61,8 +61,8 @@ elseif(PENSTOCK_SANITIZE STREQUAL "thread")
   target_link_options(penstock_build_options INTERFACE -fsanitize=thread)
 endif()
 
-# penstock_unity(TARGET [BATCH n] [ALONE ...] [MODELS ...]): with PENSTOCK_UNITY, the sources of a target are compiled together, up to n
-# (32) of them at a time. ALONE: sources with names that others of the target have, too; they are compiled together without those.
+# penstock_unity(TARGET [BATCH n] [ALONE ...] [MODELS ...]): with PENSTOCK_UNITY, compiles the sources of a target in batches of equal
+# size, at most n (32) sources each. ALONE: sources whose names clash with those of other sources; they are a batch of their own.
 # MODELS: compiled one by one.
 function(penstock_unity target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "BATCH" "ALONE;MODELS")
@@ -101,8 +101,8 @@ add_custom_target(unit_tests)
 
 # penstock_test(NAME LABEL unit|process|install|gpu|soak SOURCES ... LINKS ... [ALONE ...] [MODELS ...]
 # [TIMEOUT s]): one Catch2 program, each of whose test cases is a ctest test; under sanitizers, where a process takes longer to begin
-# than most of them, all together are one, and the program names those that fail. ALONE: sources that are compiled one by one. MODELS:
-# those that compute for seconds, compiled alone and optimised.
+# than most of them, all together are one, and the program names those that fail. ALONE: sources that are compiled one by one, because
+# their names clash. MODELS: the same for those that compute for seconds; optimised under sanitizers.
 function(penstock_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "LABEL;TIMEOUT" "SOURCES;ALONE;MODELS;LINKS")
   # The linker keeps the first of several copies of a template's function: the optimised one.

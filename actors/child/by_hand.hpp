@@ -40,7 +40,7 @@ void print_help(const std::string& text);
 /// `what_to_do` may contain {}, the program.
 void print_not_asked(std::string_view program, std::string_view what_to_do);
 
-/// Parses this process's arguments with `parse`, answers usage errors, --help and a start without options, and
+/// Parses this process's arguments with `parse`. Handles usage errors, --help and a start without options itself;
 /// otherwise returns what run(request, program) returns.
 template <class Request, class Run>
 int start_by_hand(result<Request> (*parse)(const std::vector<std::string>&),

@@ -13,9 +13,10 @@
 //      +-- device_ready, worker_described, worker_serves, sample_quarantined
 //
 // The lists of messages come first, and after them the messages that contain handles, because CAF must know a
-// message before a handle to an actor that receives it is used. None of these messages leaves the process; those that do are in actors/protocol/messages.hpp. Actors get
-// the other actors' handles through `meet`, once all actors exist, and drop them when they exit, because the
-// handles form cycles. The GPU owner has no handles: in its own process there are no other actors.
+// message before a handle to an actor that receives it is used. None of these messages leaves the process; those
+// that do are in actors/protocol/messages.hpp. Actors get the other actors' handles through `meet`, once all
+// actors exist, and drop them when they exit, because the handles form cycles. The GPU owner has no handles: in
+// its own process there are no other actors.
 #pragma once
 
 #include "actors/caf/caf.hpp"
