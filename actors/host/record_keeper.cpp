@@ -105,10 +105,11 @@ struct record_keeper::work {
 
   [[nodiscard]] json status_now() const { return ask({{"verb", "status"}}); }
 
-  /// Empty until something is quarantined: the session makes the list from its whole report.
+  /// Empty until something is quarantined: the session makes the list from its whole report. Afterwards also an empty list is
+  /// written, because samples can be released.
   [[nodiscard]] std::string quarantine_line(const json& status) const {
     const bool any = status.is_object() && status.value("quarantined", std::uint64_t{0}) > 0;
-    return any ? line_of("quarantine", ask({{"verb", "quarantine"}})) : std::string();
+    return any || !last_quarantine.empty() ? line_of("quarantine", ask({{"verb", "quarantine"}})) : std::string();
   }
 
   /// The news since the previous call. Repeats a status only if it has changed, and less often if it is long.

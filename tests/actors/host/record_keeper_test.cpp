@@ -117,6 +117,18 @@ TEST_CASE("quarantined samples are in the record, and nothing about them before 
   CHECK(all.back().at("of") == "samples");
 }
 
+TEST_CASE("a sample that is released again is not in the last list of the record") {
+  made_up s;
+  s.quarantined = 1;
+  host::record_keeper keeper(s.source());
+  CHECK(made_up::soon([] { return made_up::lines("quarantine").size() == 1; }));
+  s.quarantined = 0;
+  keeper.stop();
+  const auto all = made_up::lines("quarantine");
+  REQUIRE(all.size() == 2);
+  CHECK(all.back().at("quarantine").empty());
+}
+
 TEST_CASE("the end writes everything that happened until then, once") {
   made_up s;
   host::record_keeper keeper(s.source());
