@@ -109,14 +109,18 @@ void stream_limits::add_held(std::int64_t from, std::int64_t to) {
 void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) {
   bucket& b = at(now);
   const double passed = looked_ > 0 ? seconds_of(now - looked_) : 0;
+  // The totals of a thread that is gone read as 0.
+  const auto grown = [passed](nanoseconds from, nanoseconds to) {
+    return std::clamp(seconds_of((to - from).count()), 0.0, passed);
+  };
   for (const limited_worker& w : facts.workers) {
     worker_memory& before = workers_[w.id];
     if (before.incarnation != w.incarnation) before = {w.incarnation, w.cpu, w.core_wait, {}, 0};
     if (w.ready && !facts.is_paused) {
       b.ready += passed;
       if (w.busy) b.busy += passed;
-      b.cpu += std::min(std::chrono::duration<double>(w.cpu - before.cpu).count(), passed);
-      b.core_wait += std::min(std::chrono::duration<double>(w.core_wait - before.core_wait).count(), passed);
+      b.cpu += grown(before.cpu, w.cpu);
+      b.core_wait += grown(before.core_wait, w.core_wait);
     }
     before.cpu = w.cpu;
     before.core_wait = w.core_wait;

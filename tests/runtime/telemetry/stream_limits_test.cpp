@@ -221,6 +221,24 @@ TEST_CASE("a pool's time is that of its functions, of its callers, or of its sta
   CHECK(run(true, 0, 0ms) == limit::consumer);
 }
 
+TEST_CASE("a worker that dies after hours of work leaves the shares and figures of the others intact") {
+  limit_facts f;
+  f.begun = made_up_pipeline::start();
+  f.jobs = limited_jobs{5, 2, false, false};
+  f.workers = {{0, 1, true, false, true, false, 2h, 1h}, {1, 1, true, false, true, false, {}, {}}};
+  stream_limits limits;
+  limit_reading r;
+  for (nanoseconds t = 0ms; t <= 5s; t += 200ms) {
+    if (t == 4s) f.workers[0].cpu = f.workers[0].core_wait = 0ns;  // its thread is gone, and nobody has noticed
+    r = limits.look(f.begun + t, f);
+    for (limited_worker& w : f.workers) w.cpu += 195ms;
+  }
+  CHECK(r.largest() == limit::decode);
+  CHECK(r.cpu > 0.8);
+  CHECK(r.core_wait >= 0);
+  for (const double share : r.share) CHECK(share >= 0);
+}
+
 // Random pipelines with one planted limit: its part takes at least three times as long as all the others may need.
 TEST_CASE("the planted limit of a random pipeline is named, and the shares never exceed the time") {
   const char* const wanted = std::getenv("PENSTOCK_TEST_SEED");
