@@ -145,12 +145,15 @@ void stream_limits::remember(const limit_facts& facts) {
   }
   std::ranges::sort(taken, {}, [](const batch_passage* b) { return stamp(*b, batch_stage::taken); });
   for (const batch_passage* b : taken) settle(*b, facts);
+  if (!taken.empty()) {
+    // The last ones taken tell what was behind a head. One that was taken at a later position is from before a seek.
+    const std::size_t kept = 4 * facts.slots_per_worker * std::max<std::size_t>(facts.workers.size(), 1);
+    const stream_position last = taken.back()->position;
+    std::erase_if(known_, [&](const auto& one) {
+      return one.first + kept < last || (one.first > last && stamp(one.second, batch_stage::taken) != 0);
+    });
+  }
   while (known_.size() > known_max) known_.erase(known_.begin());
-  if (taken.empty()) return;
-  // The last ones taken tell what was behind a head.
-  const std::size_t kept = 4 * facts.slots_per_worker * std::max<std::size_t>(facts.workers.size(), 1);
-  const stream_position last = taken.back()->position;
-  std::erase_if(known_, [&](const auto& one) { return one.first + kept < last; });
 }
 
 /// The consumer has taken this batch: says what it waited for.

@@ -239,6 +239,36 @@ TEST_CASE("a worker that dies after hours of work leaves the shares and figures 
   for (const double share : r.share) CHECK(share >= 0);
 }
 
+TEST_CASE("batches from before a seek are not ready behind a stalled head") {
+  limit_facts f;
+  f.begun = made_up_pipeline::start();
+  f.workers = {{0, 1, true, false, true, false, {}, {}}, {1, 1, true, false, true, false, {}, {}}};
+  f.slots_per_worker = 4;
+  stream_limits limits;
+  const auto batch = [](stream_position position, nanoseconds leased, nanoseconds load) {
+    batch_passage b;
+    b.position = position;
+    b.incarnation = 1;
+    b.samples = 1;
+    const std::int64_t from = made_up_pipeline::start_ns + leased.count();
+    const std::int64_t to = from + load.count();
+    b.at = {from, from, to, to, to, to, to, to, to};
+    b.demanded = from;
+    return b;
+  };
+  const auto look = [&](nanoseconds at, std::vector<batch_passage> passages) {
+    f.passages = std::move(passages);
+    return limits.look(made_up_pipeline::start() + at, f);
+  };
+  std::vector<batch_passage> before;
+  for (int i = 0; i < 10; ++i) before.push_back(batch(100 + static_cast<stream_position>(i), i * 10ms, 10ms));
+  look(200ms, before);
+  look(400ms, {batch(5, 300ms, 10ms)});
+  const limit_reading r = look(4s, {batch(6, 410ms, 3s)});
+  CHECK_FALSE(r.stall);
+  CHECK(r.of(limit::order) < 0.01);
+}
+
 // Random pipelines with one planted limit: its part takes at least three times as long as all the others may need.
 TEST_CASE("the planted limit of a random pipeline is named, and the shares never exceed the time") {
   const char* const wanted = std::getenv("PENSTOCK_TEST_SEED");
