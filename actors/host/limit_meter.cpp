@@ -3,11 +3,12 @@
 #include "runtime/process/process_facts.hpp"
 
 #include <iterator>
+#include <utility>
 
 namespace penstock::host {
 namespace {
 
-constexpr std::size_t passages_a_look = 4096;  // all that batch_times keeps
+constexpr std::size_t passages_per_look = 4096;  // all that batch_times keeps
 
 telemetry::limited_worker look_at(const worker_status& w, const arena::flight_recorders& flights) {
   telemetry::limited_worker seen;
@@ -28,7 +29,7 @@ telemetry::limited_worker look_at(const worker_status& w, const arena::flight_re
 
 }  // namespace
 
-telemetry::limit_reading limit_meter::look(const supervision::progress_facts& run, const batch_times* times,
+telemetry::limit_reading limit_meter::look(supervision::progress_facts run, const batch_times* times,
                                            const arena::flight_recorders& flights,
                                            std::optional<steady_time> waits_since, steady_time begun,
                                            steady_time now) {
@@ -47,10 +48,9 @@ telemetry::limit_reading limit_meter::look(const supervision::progress_facts& ru
   if (const auto& jobs = run.status.jobs) {
     facts.jobs = {jobs->waiting, jobs->running, jobs->callers_wait, jobs->callers_hold_everything};
   } else if (times != nullptr) {
-    // Not run.under_way, which guesses when the owner's process took a batch. Those released last: one that was under way a moment
-    // ago may be among them.
-    facts.passages = times->under_way();
-    const auto released = times->released_after(released_, passages_a_look);
+    // Those released come last: one that was under way a moment ago may be among them.
+    facts.passages = std::move(run.under_way);
+    const auto released = times->released_after(released_, passages_per_look);
     if (!released.empty()) released_ = released.back().number;
     std::ranges::copy(released, std::back_inserter(facts.passages));
   }

@@ -21,7 +21,7 @@ class limit_meter {
         blocked_is_storage_(blocked_is_storage) {}
 
   /// `times`: null for a pool. `waits_since`: the consumer's wait in progress. `begun`: the first demand.
-  telemetry::limit_reading look(const supervision::progress_facts& run, const batch_times* times,
+  telemetry::limit_reading look(supervision::progress_facts run, const batch_times* times,
                                 const arena::flight_recorders& flights, std::optional<steady_time> waits_since,
                                 steady_time begun, steady_time now);
 

@@ -115,7 +115,7 @@ void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) 
   };
   for (const limited_worker& w : facts.workers) {
     worker_memory& before = workers_[w.id];
-    if (before.incarnation != w.incarnation) before = {w.incarnation, w.cpu, w.core_wait, {}, 0};
+    if (before.incarnation != w.incarnation) before = {w.incarnation, w.cpu, w.core_wait, {}, 0, 0};
     if (w.ready && !facts.is_paused) {
       b.ready += passed;
       if (w.busy) b.busy += passed;
@@ -195,6 +195,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   worker_memory& w = workers_[b.worker];
   w.loads.push_back(seconds_a_sample(b));
   if (w.loads.size() > loads_kept) w.loads.pop_front();
+  w.usual = median({w.loads.begin(), w.loads.end()});
   w.reading = loaded > begun ? static_cast<double>(b.reading_ns) / static_cast<double>(loaded - begun) : 0;
   ++at(to).batches;
   at(to).samples += b.samples;
@@ -329,8 +330,7 @@ void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
 /// Seconds that a worker usually needs for a sample; of its peers, if it has loaded nothing yet.
 std::optional<double> stream_limits::typical_of(std::uint32_t worker) const {
   const auto own = workers_.find(worker);
-  if (own != workers_.end() && own->second.loads.size() >= 3)
-    return median({own->second.loads.begin(), own->second.loads.end()});
+  if (own != workers_.end() && own->second.loads.size() >= 3) return own->second.usual;
   std::vector<double> all;
   for (const auto& [id, w] : workers_) all.insert(all.end(), w.loads.begin(), w.loads.end());
   for (const auto& [position, b] : known_) {
@@ -346,12 +346,11 @@ std::optional<double> stream_limits::slowness_of(std::uint32_t worker) const {
   if (own == workers_.end() || own->second.loads.size() < 3) return std::nullopt;
   std::vector<double> peers;
   for (const auto& [id, w] : workers_) {
-    if (id != worker && w.loads.size() >= 3) peers.push_back(median({w.loads.begin(), w.loads.end()}));
+    if (id != worker && w.loads.size() >= 3) peers.push_back(w.usual);
   }
   if (peers.empty()) return std::nullopt;
   const double theirs = median(std::move(peers));
-  return theirs > 0 ? std::optional(median({own->second.loads.begin(), own->second.loads.end()}) / theirs)
-                    : std::nullopt;
+  return theirs > 0 ? std::optional(own->second.usual / theirs) : std::nullopt;
 }
 
 /// Whether half of the other workers' slots held loaded batches that had to wait for the head.
@@ -436,8 +435,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   for (const limited_worker& w : facts.workers) {
     const auto its = workers_.find(w.id);
     if (!w.ready || its == workers_.end() || its->second.loads.empty()) continue;
-    const auto& loads = its->second.loads;
-    r.loads.push_back({w.id, median({loads.begin(), loads.end()}), its->second.reading});
+    r.loads.push_back({w.id, its->second.usual, its->second.reading});
   }
   return r;
 }

@@ -129,6 +129,7 @@ class stream_limits {
     nanoseconds cpu{0};
     nanoseconds core_wait{0};
     std::deque<double> loads;  // seconds a sample of its last batches
+    double usual = 0;          // their median
     double reading = 0;        // share of reads in its last batch
   };
 
