@@ -43,8 +43,8 @@ struct writer {
   limit_advice storage() const {
     return {limit::storage,
             "loader.workers",
-            fmt::format("Storage limits you: {} waited for reads{}; more workers ([loader] workers = {}) would read "
-                        "more at the same time, or put the data on faster storage.",
+            fmt::format("Storage limits you: {} waited for reads{}; start more ([loader] workers = {}), so that more reads "
+                        "overlap, or put the data on faster storage.",
                         counted(r.workers, "worker"), waited(), 2 * std::max(around.workers, 1U)),
             {fmt::format("A worker waits for storage without using a core: there may be more workers than cores ({} "
                          "here).",
@@ -54,7 +54,7 @@ struct writer {
   limit_advice decode() const {
     const std::string work = around.of_jobs ? "The jobs' own work" : "Decoding";
     const std::string busy = fmt::format("{} at {} % CPU", counted(r.workers, "worker"), percent(r.cpu));
-    if (r.slow && r.slow->factor >= 1.5 && !around.of_jobs) {
+    if (r.slow && !around.of_jobs) {
       return {limit::decode,
               "loader.workers",
               fmt::format("Decoding limits you: worker/{} needs {:.1f} times as long for a sample as its peers{}; "
@@ -62,7 +62,7 @@ struct writer {
                           "([loader] workers) hide it in part.",
                           r.slow->worker, r.slow->factor, waited(), r.slow->worker),
               {"Batches arrive in order, so the others wait for the slow worker's batches.",
-               fmt::format("`penstock drain worker/{}` goes on without it.", r.slow->worker)}};
+               fmt::format("`penstock drain worker/{}` continues without it.", r.slow->worker)}};
     }
     if (!cores_are_used()) {
       return {limit::decode,
