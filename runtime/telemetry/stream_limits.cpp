@@ -17,7 +17,7 @@ constexpr double stalled_seconds = 0.02;
 constexpr double usual_part = 1.5;
 // A worker is slower than its peers from this factor on.
 constexpr double slow_from = 2.5;
-// Below this, workers that idle while the consumer waits are no noise.
+// Workers that are busy for this share of their time do not count as idle.
 constexpr double busy_enough = 0.85;
 constexpr double measured_enough = 1;  // worker seconds
 
@@ -133,7 +133,7 @@ void stream_limits::remember(const limit_facts& facts) {
   std::erase_if(known_, [](const auto& one) { return stamp(one.second, batch_stage::taken) == 0; });
   std::vector<const batch_passage*> taken;
   for (batch_passage b : facts.passages) {
-    // Until another process reports what it did with a batch, nobody knows how long it had waited for it.
+    // How long another process had waited for a batch is unknown until it reports the batch as released.
     if (facts.owner_is_elsewhere && stamp(b, batch_stage::released) == 0)
       b.at[static_cast<std::size_t>(batch_stage::taken)] = 0;
     const auto known = known_.find(b.position);
@@ -160,9 +160,9 @@ void stream_limits::remember(const limit_facts& facts) {
 void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   const std::int64_t to = stamp(b, batch_stage::taken);
   const std::int64_t earliest = std::max({taken_, ns_of(facts.begun), to - 2 * nanoseconds(span).count()});
-  // A sink asks for the first batch only when the stream is ready; the stream was asked when it was begun.
-  const bool is_told = taken_ != 0 && b.demanded != 0;
-  const std::int64_t from = is_told ? std::clamp(b.demanded, earliest, to) : earliest;
+  // A sink asks for the first batch only once the stream is ready; the first wait began with the stream.
+  const bool is_known = taken_ != 0 && b.demanded != 0;
+  const std::int64_t from = is_known ? std::clamp(b.demanded, earliest, to) : earliest;
   if (taken_ != 0) add(limit::consumer, earliest, from);
   const auto part = [&](std::int64_t first, std::int64_t last, auto&& act) {
     first = std::max(first, from);
@@ -246,9 +246,9 @@ void stream_limits::estimate(std::int64_t now, const limit_facts& facts) {
   std::int64_t waits = now;
   if (facts.waits_since) {
     // A wait in another process is known only as of its last reading.
-    const std::int64_t told =
+    const std::int64_t since =
         facts.owner_is_elsewhere ? std::max(released_, idle_since) : ns_of(*facts.waits_since);
-    waits = std::clamp(told, idle_since, now);
+    waits = std::clamp(since, idle_since, now);
   }
   if (taken_ == 0) waits = idle_since;
   add(limit::consumer, idle_since, waits);

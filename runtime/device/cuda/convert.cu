@@ -4,7 +4,7 @@
 #include <cuda_fp16.h>
 
 namespace penstock::device {
-// With a name: nvcc makes one for a namespace without, from the path of this file, and two builds would differ.
+// Not anonymous: nvcc would name it after this file's path, and two builds would differ.
 namespace convert_kernels {
 
 constexpr unsigned threads = 256;
