@@ -135,9 +135,15 @@ def include_sections(stage, pages):
         for name in wanted:
             if name not in sections:
                 sys.exit(f"tools/site: docs/{page} wants the section \"{name}\" of README.md, which has none of that name")
-            text = text.replace(f'<!-- the section "{name}" of README.md -->', sections[name].strip())
+            text = text.replace(f'<!-- the section "{name}" of README.md -->', links_from(page, sections[name].strip()))
         if wanted:
             write(stage, page, text)
+
+
+def links_from(page, section):
+    """The README's links into docs/, relative to `page` of the site."""
+    here = os.path.dirname(page) or "."
+    return re.sub(r"\]\(docs/([^)#]+)", lambda link: f"]({os.path.relpath(link[1], here)}", section)
 
 
 def write(stage, name, text):
