@@ -111,7 +111,7 @@ Session::outline Session::dry_run(const config& given) {
   }
   if (!prepared) return o;
   const dataset_description& d = prepared->description;
-  const auto order = value_or_throw(session::plan_of(settings, d));
+  const auto order = value_or_throw(session::plan_of(settings, d, prepared->order));
   const auto layout = value_or_throw(lay_out(d.tensors, session::rows_max_of(order)));
   const auto shape = value_or_throw(session::geometry_of(settings, layout, settings.loader.limits.max + 1));
   value_or_throw(

@@ -62,7 +62,13 @@ result<void> check_memory_for(const config& c, const arena::geometry& shape, std
 result<void> build(session_state& s, self_pointer self) {
   const config& c = s.around.settings;
   const auto& resumed = s.around.request.resumed;
-  auto order = plan_of(c, *s.dataset, resumed ? &*resumed : nullptr);
+  // Only a custom dataset was not known before its first worker.
+  auto sampling =
+      s.around.order ? result<penstock::sampling>(*s.around.order) : read_sampling(c, *s.dataset, -1);
+  if (!sampling) return tl::unexpected(std::move(sampling.error()));
+  if (!s.around.order)
+    for (const std::string& notice : sampling->notices) log::warn("dataset", "{}", notice);
+  auto order = plan_of(c, *s.dataset, *sampling, resumed ? &*resumed : nullptr);
   if (!order) return tl::unexpected(std::move(order.error()));
   s.rows_max = rows_max_of(*order);
   auto layout = lay_out(s.dataset->tensors, s.rows_max);
@@ -83,7 +89,10 @@ result<void> build(session_state& s, self_pointer self) {
 
   const auto shared_order = std::make_shared<const plan>(std::move(*order));
   const auto shared_transfer = std::make_shared<const device::transfer_plan>(std::move(*transfer));
-  s.around.news->planned(shared_order, shared_transfer, *range, s.dataset->fingerprint);
+  s.around.news->planned(shared_order, shared_transfer, *range,
+                         sampling->identity.empty()
+                             ? s.dataset->fingerprint
+                             : fmt::format("{}, {}", s.dataset->fingerprint, sampling->identity));
   // Check the memory for earlier scale() requests here; later ones check it themselves.
   if (const std::uint32_t more = s.around.workers_wanted(); more > workers) {
     if (auto ok = check_memory_for(c, *shape, more); !ok) return ok;
@@ -93,7 +102,7 @@ result<void> build(session_state& s, self_pointer self) {
              scheduler::open_stream{
                  shared_order,
                  {c.quarantine.max_attempts, quarantine_max(c, s.dataset->samples), c.loader.on_bad_sample},
-                 identity_of(c, &*s.dataset),
+                 identity_of(c, &*s.dataset, *sampling),
                  *range,
                  s.around.request.resumed,
                  std::move(*known),

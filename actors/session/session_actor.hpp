@@ -28,6 +28,7 @@ struct session_surroundings {
   /// The number of workers currently wanted: scale() may change it until the dataset is known. Thread-safe.
   std::function<std::uint32_t()> workers_wanted;
   std::uint32_t partitions = 2;                 ///< places for workers, and one for the sacrificial worker
+  std::optional<sampling> order;                ///< none for custom datasets
   std::optional<dataset_description> expected;  ///< the session's own listing; none for custom datasets
   stream_request request;
   steady_time demanded{};  ///< when the first batch was requested

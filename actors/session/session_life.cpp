@@ -73,7 +73,7 @@ session_options kept(session_options options) {
 
 result<std::optional<prepared_dataset>> prepare(const config& settings) {
   if (settings.dataset.type == dataset_type::custom) return std::optional<prepared_dataset>();
-  auto prepared = prepare_dataset(settings, indexing_logged());
+  auto prepared = prepare_stream(settings, indexing_logged());
   if (!prepared) return tl::unexpected(std::move(prepared.error()));
   return std::optional(std::move(*prepared));
 }
@@ -316,7 +316,9 @@ schedule::stream_state Session::body::state_before_the_stream() const {
   schedule::stream_state beginning;
   const std::lock_guard hold(mutex_);
   const bool described = engine_ && engine_->dataset;
-  beginning.identity = session::identity_of(settings_, described ? &engine_->dataset->description : nullptr);
+  beginning.identity =
+      described ? session::identity_of(settings_, &engine_->dataset->description, engine_->dataset->order)
+                : session::identity_of(settings_, nullptr, {});
   return beginning;
 }
 

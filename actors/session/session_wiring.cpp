@@ -96,7 +96,10 @@ void Session::body::spawn_session_actor(engine& e) {
   around.workers_wanted = [this] { return workers_.load(); };
   around.demanded = begun_;
   around.partitions = settings_.loader.limits.max + 1;
-  if (e.dataset) around.expected = e.dataset->description;
+  if (e.dataset) {
+    around.expected = e.dataset->description;
+    around.order = e.dataset->order;
+  }
   around.request = {options_.batches, resumed_};
   around.memory = e.memory;
   around.news = e.news.get();

@@ -39,19 +39,22 @@ std::string settings_of_pictures(const config& c) {
 
 plan_settings order_of(const config& settings, std::uint64_t samples) {
   const sampler_config& s = settings.sampler;
-  return {samples,  s.seed, s.shuffle, s.batch_size, s.drop_last, s.rank.value_or(0), s.world_size,
-          s.uneven, 0,      0};
+  return {
+      samples, s.seed, is_shuffled(s), s.batch_size, s.drop_last, s.rank.value_or(0), s.world_size, s.uneven,
+      0,       0};
 }
 
 }  // namespace
 
-result<plan> plan_of(const config& settings, const dataset_description& dataset,
+result<plan> plan_of(const config& settings, const dataset_description& dataset, const sampling& by,
                      const schedule::stream_state* resumed) {
-  if (auto ok = check_there_are_batches(settings, dataset.samples); !ok)
+  const std::uint64_t positions = by.order && dataset.samples > 0 ? by.order->positions() : dataset.samples;
+  if (auto ok = check_there_are_batches(settings, positions); !ok)
     return tl::unexpected(std::move(ok.error()));
-  plan_settings order = order_of(settings, dataset.samples);
+  plan_settings order = order_of(settings, positions);
+  order.order = by.order;
   if (resumed != nullptr) {
-    if (auto ok = schedule::check_same_stream(resumed->identity, identity_of(settings, &dataset)); !ok)
+    if (auto ok = schedule::check_same_stream(resumed->identity, identity_of(settings, &dataset, by)); !ok)
       return tl::unexpected(std::move(ok.error()));
     order.entered_epoch = resumed->epoch;
     order.entered_at = resumed->start;
@@ -138,15 +141,18 @@ std::string fingerprint_of_custom(const dataset_description& described) {
   return hash.hex();
 }
 
-schedule::stream_identity identity_of(const config& settings, const dataset_description* dataset) {
+schedule::stream_identity identity_of(const config& settings, const dataset_description* dataset,
+                                      const sampling& order) {
   const sampler_config& s = settings.sampler;
   schedule::stream_identity identity{
-      s.seed, s.batch_size, s.rank.value_or(0), s.world_size, s.shuffle, s.drop_last, {}, {}};
+      s.seed, s.batch_size, s.rank.value_or(0), s.world_size, is_shuffled(s), s.drop_last, {}, {}};
   if (s.world_size > 1) identity.uneven = s.uneven;
   if (dataset == nullptr) return identity;
   identity.fingerprint = dataset->fingerprint;
   if (std::ranges::find(dataset->tensors, tensor_role::image, &tensor_spec::role) != dataset->tensors.end())
     identity.settings = settings_of_pictures(settings);
+  if (!order.identity.empty())
+    identity.settings += fmt::format("{}order={}", identity.settings.empty() ? "" : "\n", order.identity);
   return identity;
 }
 

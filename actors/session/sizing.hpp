@@ -7,6 +7,7 @@
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/layout.hpp"
 #include "runtime/dataset/order/plan.hpp"
+#include "runtime/dataset/sampling.hpp"
 #include "runtime/schedule/epoch_book.hpp"
 #include "runtime/schedule/ledger.hpp"
 
@@ -25,13 +26,13 @@ struct stream_request {
   std::optional<schedule::stream_state> resumed;
 };
 
-/// The plan for [sampler]. With a state to resume: the plan of the stream that continues from it. Refuses the
+/// The plan for [sampler]. `order`: what read_sampling gave. With a state to resume: the plan of the stream that continues from it. Refuses the
 /// state of a different stream, and fails where check_there_are_batches does.
-result<plan> plan_of(const config& settings, const dataset_description& dataset,
+result<plan> plan_of(const config& settings, const dataset_description& dataset, const sampling& order,
                      const schedule::stream_state* resumed = nullptr);
 
 /// Refuses a stream in which no rank ever has a batch (rule R14): errc::dataset without samples, errc::config where
-/// `uneven` or `drop_last` leaves out all of them.
+/// `uneven` or `drop_last` leaves out all of them. `samples`: those of an epoch of all ranks.
 result<void> check_there_are_batches(const config& settings, std::uint64_t samples);
 /// Whether `uneven` is the reason why no batch is left.
 [[nodiscard]] bool left_out_by_drop(const config& settings, std::uint64_t samples);
@@ -54,7 +55,8 @@ arena::memory_need memory_need_of(const config& settings, const arena::geometry&
 [[nodiscard]] std::string fingerprint_of_custom(const dataset_description& described);
 
 /// `dataset` null: no worker has described the dataset yet; fingerprint and settings are then left open.
-schedule::stream_identity identity_of(const config& settings, const dataset_description* dataset);
+schedule::stream_identity identity_of(const config& settings, const dataset_description* dataset,
+                                      const sampling& order);
 
 /// The positions to deliver. `order`: the plan of the same request. Refuses a state with a position past the
 /// end of its epoch.

@@ -31,7 +31,13 @@ enum class used_with : std::uint8_t {
   for_images,  ///< image-folder, tar, and custom, which may have images
   for_random_resized_crop,
   for_centre_crop,
-  for_float_images,  ///< images, gpu.dtype not uint8
+  for_float_images,       ///< images, gpu.dtype not uint8
+  for_shuffle_or_subset,  ///< values of sampler.kind, like the next ones
+  for_weighted,
+  for_weighted_or_balanced,
+  for_subset,
+  for_window,
+  for_window_of_shards,  ///< and dataset.type = "tar"
 };
 
 struct table_info {

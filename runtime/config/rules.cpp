@@ -101,6 +101,34 @@ void check_normalisation(const penstock::config& values, found_list& found) {
   check("std", values.gpu.std);
 }
 
+void check_kind(const sampler_config& sampler, const dataset_config& dataset, found_list& found) {
+  const auto needs_file = [&](sampler_kind kind, std::string_view key, const std::string& given,
+                              std::string_view what) {
+    if (sampler.kind != kind || !given.empty()) return;
+    found.push_back({.key = fmt::format("sampler.{}", key),
+                     .other = "sampler.kind",
+                     .message = fmt::format("'{}' in [sampler] is missing: kind \"{}\" needs {}", key,
+                                            spelling(kind), what),
+                     .label = "needs a file",
+                     .help = fmt::format(
+                         "add {} = \"...\" to [sampler]; it is relative to the file that contains it", key),
+                     .missing = true});
+  };
+  needs_file(sampler_kind::weighted, "weights", sampler.weights, "one weight for each sample");
+  needs_file(sampler_kind::subset, "subset", sampler.subset, "a list of samples");
+  if (sampler.kind == sampler_kind::balanced && dataset.type != dataset_type::image_folder) {
+    found.push_back(
+        {.key = "sampler.kind",
+         .other = "dataset.type",
+         .message =
+             fmt::format("kind \"balanced\" in [sampler] needs each sample's class before it is loaded, "
+                         "and datasets of type \"{}\" do not say it",
+                         spelling(dataset.type)),
+         .label = "only an image-folder has classes",
+         .help = "give each sample the weight 1 / (samples of its class) with kind = \"weighted\""});
+  }
+}
+
 void check_sampler(const sampler_config& sampler, found_list& found) {
   if (!sampler.rank || *sampler.rank < sampler.world_size) return;
   found.push_back({.key = "sampler.rank",
@@ -181,6 +209,7 @@ std::vector<contradiction> contradictions_of(const penstock::config& values, con
     check_range("ratio", values.image.ratio, found);
     check_normalisation(values, found);
     check_sampler(values.sampler, found);
+    check_kind(values.sampler, values.dataset, found);
     check_group(values.group, values.gpu, found);
   }
   check_pool(values.loader, found);

@@ -85,6 +85,18 @@ constexpr std::string_view spelling(restart_type value) noexcept {
   return {};
 }
 
+constexpr std::string_view spelling(sampler_kind value) noexcept {
+  switch (value) {
+    case sampler_kind::shuffle: return "shuffle";
+    case sampler_kind::sequential: return "sequential";
+    case sampler_kind::weighted: return "weighted";
+    case sampler_kind::balanced: return "balanced";
+    case sampler_kind::subset: return "subset";
+    case sampler_kind::window: return "window";
+  }
+  return {};
+}
+
 constexpr std::string_view spelling(uneven_rule value) noexcept {
   return name_of(value);
 }

@@ -15,11 +15,12 @@ constexpr std::array<std::string_view, 8> more_keys{
     "loader.on_bad_sample", "gpu.layout",         "gpu.dtype",       "gpu.mean", "gpu.std",
     "group.communicator",   "group.on_lost_rank", "group.lost_after"};
 
-/// Not compared. The path of the data differs between hosts; the fingerprint identifies the data. Each rank
+/// Not compared. Paths differ between hosts; the fingerprint identifies the data, weights and lists. Each rank
 /// has its own part, a fault for a test may be meant for one rank, and the duration of a sample does not
 /// change the stream.
-constexpr std::array<std::string_view, 6> not_these{"dataset.path", "dataset.faults", "dataset.work",
-                                                    "dataset.wait", "sampler.rank",   "sampler.world_size"};
+constexpr std::array<std::string_view, 8> not_these{"dataset.path",    "dataset.faults", "dataset.work",
+                                                    "dataset.wait",    "sampler.rank",   "sampler.world_size",
+                                                    "sampler.weights", "sampler.subset"};
 
 bool is_in(const auto& list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::string_view type_key = "dataset.type";
 constexpr std::string_view augment_key = "image.augment";
+constexpr std::string_view kind_key = "sampler.kind";
 constexpr std::string_view dtype_key = "gpu.dtype";
 
 template <class Enum>
@@ -50,6 +51,12 @@ condition<dataset_type> wanted_types(used_with use) {
     case used_with::for_synthetic: return {type_key, {synthetic}};
     case used_with::for_raw_or_synthetic: return {type_key, {raw, synthetic}};
     case used_with::for_custom: return {type_key, {custom}};
+    case used_with::for_shuffle_or_subset:
+    case used_with::for_weighted:
+    case used_with::for_weighted_or_balanced:
+    case used_with::for_subset:
+    case used_with::for_window: break;
+    case used_with::for_window_of_shards:
     case used_with::for_tar: return {type_key, {tar}};
     case used_with::for_images:
     case used_with::for_random_resized_crop:
@@ -72,6 +79,19 @@ condition<dtype> wanted_dtypes(used_with use) {
   return {dtype_key, {}};
 }
 
+condition<sampler_kind> wanted_kinds(used_with use) {
+  using enum sampler_kind;
+  switch (use) {
+    case used_with::for_shuffle_or_subset: return {kind_key, {shuffle, subset}};
+    case used_with::for_weighted: return {kind_key, {weighted}};
+    case used_with::for_weighted_or_balanced: return {kind_key, {weighted, balanced}};
+    case used_with::for_subset: return {kind_key, {subset}};
+    case used_with::for_window:
+    case used_with::for_window_of_shards: return {kind_key, {window}};
+    default: return {kind_key, {}};
+  }
+}
+
 }  // namespace
 
 std::optional<unused_because> unused(used_with use, const penstock::config& values) {
@@ -81,6 +101,7 @@ std::optional<unused_because> unused(used_with use, const penstock::config& valu
   };
   if (auto no = check(wanted_types(use), values.dataset.type)) return no;
   if (auto no = check(wanted_augments(use), values.image.augment)) return no;
+  if (auto no = check(wanted_kinds(use), values.sampler.kind)) return no;
   return check(wanted_dtypes(use), values.gpu.dtype);
 }
 
@@ -91,6 +112,7 @@ std::vector<std::pair<std::string_view, std::string>> conditions_of(used_with us
   };
   add(wanted_types(use));
   add(wanted_augments(use));
+  add(wanted_kinds(use));
   add(wanted_dtypes(use));
   return all;
 }

@@ -121,6 +121,17 @@ result<prepared_dataset> prepare_dataset(const config& settings,
   return prepared;
 }
 
+result<prepared_dataset> prepare_stream(const config& settings,
+                                        const std::function<void(const index_progress&)>& told) {
+  auto prepared = prepare_dataset(settings, told);
+  if (!prepared) return prepared;
+  auto order = read_sampling(settings, prepared->description, prepared->index.get());
+  if (!order) return tl::unexpected(std::move(order.error()));
+  prepared->notices.insert(prepared->notices.end(), order->notices.begin(), order->notices.end());
+  prepared->order = std::move(*order);
+  return prepared;
+}
+
 result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_fd) {
   const dataset_type type = settings.dataset.type;
   if (type == dataset_type::synthetic) {

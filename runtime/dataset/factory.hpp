@@ -6,6 +6,7 @@
 #include "runtime/base/result.hpp"
 #include "runtime/dataset/listing/index.hpp"
 #include "runtime/dataset/listing/listing.hpp"
+#include "runtime/dataset/sampling.hpp"
 #include "runtime/dataset/tar/index_cache.hpp"
 
 #include <penstock/config.hpp>
@@ -22,6 +23,7 @@ namespace penstock {
 struct prepared_dataset {
   unique_fd index;  ///< for the workers; none (get() < 0) for synthetic
   dataset_description description;
+  sampling order;                    ///< set by prepare_stream only
   std::vector<std::string> notices;  ///< for the log
 };
 
@@ -34,6 +36,10 @@ result<listing> list_dataset(const config& settings, const listing_progress& pro
 /// built in, among them custom, whose worker program describes itself.
 result<prepared_dataset> prepare_dataset(const config& settings,
                                          const std::function<void(const index_progress&)>& told = {});
+
+/// prepare_dataset and read_sampling, for whoever needs the plan.
+result<prepared_dataset> prepare_stream(const config& settings,
+                                        const std::function<void(const index_progress&)>& told = {});
 
 /// For a worker: the dataset of [dataset] on the index that the session handed over (-1 for synthetic). Does
 /// not close the descriptor, which is not needed afterwards. Refuses an index of another type

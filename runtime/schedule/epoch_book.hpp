@@ -81,7 +81,7 @@ struct stream_state {
 inline constexpr std::size_t state_bytes_max = 1024;
 /// Limits on the text in an identity, so that it fits into a state.
 inline constexpr std::size_t fingerprint_bytes_max = 64;
-inline constexpr std::size_t identity_settings_bytes_max = 352;
+inline constexpr std::size_t identity_settings_bytes_max = 400;
 
 /// Binary, with a checksum; at most state_bytes_max.
 [[nodiscard]] std::vector<std::byte> serialise(const stream_state& state);

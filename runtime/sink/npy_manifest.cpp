@@ -52,7 +52,11 @@ std::string stream_part(const config& c) {
   add("dataset", in_quotes(name_of(c.dataset.type)));
   add("path", in_quotes(c.dataset.path));
   add("seed", fmt::format("{}", s.seed));
-  add("shuffle", fmt::format("{}", s.shuffle));
+  add("shuffle", fmt::format("{}", s.shuffle && s.kind != sampler_kind::sequential));
+  if (s.kind != sampler_kind::shuffle && s.kind != sampler_kind::sequential) {
+    add("order", in_quotes(fmt::format("{} {} {} {} {} {}", static_cast<int>(s.kind), s.weights, s.subset,
+                                       s.epoch_samples, s.window, s.window_shards)));
+  }
   add("batch_size", fmt::format("{}", s.batch_size));
   add("drop_last", fmt::format("{}", s.drop_last));
   add("rank", fmt::format("{}", s.rank.value_or(0)));

@@ -16,6 +16,9 @@ enum class random_domain : std::uint8_t {
   shuffle = 1,      ///< round keys of the epoch's permutation
   replacement = 2,  ///< another index for a bad sample
   fill = 3,         ///< bytes of synthetic samples
+  weighted = 4,     ///< draws of a weighted order
+  window = 5,       ///< round keys of a window's blocks and of the order of shards
+  balanced = 6,     ///< round keys of the order of classes and of the samples of one
 };
 
 using philox_words = std::array<std::uint32_t, 4>;

@@ -106,6 +106,7 @@ void plan::batch(std::uint64_t epoch, std::uint64_t seq, std::span<std::uint64_t
   for (std::size_t row = 0; row < indices.size(); ++row) {
     indices[row] = position(epoch, seq, static_cast<std::uint32_t>(row));
   }
+  if (settings_.order) return settings_.order->to_samples(settings_.seed, epoch, indices);
   if (!settings_.shuffle) return;
   const permutation order(settings_.samples, settings_.seed, epoch);
   for (std::uint64_t& index : indices) index = order(index);
@@ -118,7 +119,9 @@ std::uint64_t plan::replacement(std::uint64_t epoch, std::uint64_t position_in_e
   const philox_stream stream(random_domain::replacement, settings_.seed, epoch, position_in_epoch);
   const std::uint64_t bits = philox_stream::as_u64(stream.block_at(try_number), 0);
   // The bias is at most samples / 2^64, too small to detect.
-  return scaled_below(bits, settings_.samples);
+  std::uint64_t sample = scaled_below(bits, settings_.samples);
+  if (settings_.order) settings_.order->to_samples(settings_.seed, epoch, {&sample, 1});
+  return sample;
 }
 
 }  // namespace penstock

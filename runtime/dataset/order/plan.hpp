@@ -5,17 +5,20 @@
 
 #include "runtime/base/result.hpp"
 #include "runtime/base/stream_shape.hpp"
+#include "runtime/dataset/order/sample_order.hpp"
 
 #include <penstock/config.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 namespace penstock {
 
 struct plan_settings {
-  std::uint64_t samples = 0;  ///< in the dataset
+  std::uint64_t samples =
+      0;  ///< positions in an epoch's order: the samples of the dataset, or those of `order`
   std::uint64_t seed = 0;
   bool shuffle = true;
   std::uint32_t batch_size = 1;
@@ -27,6 +30,7 @@ struct plan_settings {
   /// another size delivered the earlier ones. 0: no epoch is entered in the middle.
   std::uint64_t entered_epoch = 0;
   std::uint64_t entered_at = 0;
+  std::shared_ptr<const sample_order> order{};  ///< null: all samples, as `shuffle` says
 };
 
 /// The plan of one rank. From start position s of an epoch's order (0, except for an entered epoch), rank r
@@ -64,8 +68,8 @@ class plan {
   [[nodiscard]] std::uint64_t position(std::uint64_t epoch, std::uint64_t seq,
                                        std::uint32_t row) const noexcept;
 
-  /// Another index for a bad sample (on_bad_sample = "replace"), keyed (seed, epoch, position, try). It may
-  /// be a bad sample again; the caller then tries the next number, up to replacement_tries.
+  /// Another index for a bad sample (on_bad_sample = "replace"), keyed (seed, epoch, position, try). With an
+  /// `order`: the sample at another position, so the order's proportions hold. It may be a bad sample again; the caller then tries the next number, up to replacement_tries.
   [[nodiscard]] std::uint64_t replacement(std::uint64_t epoch, std::uint64_t position_in_epoch,
                                           std::uint32_t try_number) const;
 

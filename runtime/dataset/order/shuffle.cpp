@@ -1,6 +1,5 @@
 #include "runtime/dataset/order/shuffle.hpp"
 
-#include "runtime/dataset/order/philox.hpp"
 #include "runtime/dataset/order/wide_math.hpp"
 
 #include <algorithm>
@@ -39,11 +38,10 @@ std::uint64_t ceil_sqrt(std::uint64_t n) noexcept {
 
 }  // namespace
 
-permutation::permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch) noexcept
+permutation::permutation(std::uint64_t n, const philox_stream& stream) noexcept
     : n_(n),
       rows_(std::max<std::uint64_t>(2, (ceil_sqrt(n) + 1) / 2 * 2)),
       columns_((n + rows_ - 1) / rows_) {
-  const philox_stream stream(random_domain::shuffle, seed, epoch, 0);
   for (std::size_t round = 0; round < rounds; ++round) {
     const philox_words words = stream.block_at(round);
     keys_[round] = {philox_stream::as_u64(words, 0), philox_stream::as_u64(words, 1)};

@@ -2,12 +2,14 @@
 // ever holds a list of all samples. Used by plan.
 #pragma once
 
+#include "runtime/dataset/order/philox.hpp"
+
 #include <array>
 #include <cstdint>
 
 namespace penstock {
 
-/// A bijection of [0, n) chosen by (seed, epoch). n >= 1, up to 2^63. O(1) memory; about 50 ns an index.
+/// A bijection of [0, n) chosen by (seed, epoch), or by another stream of random numbers. n >= 1, up to 2^63. O(1) memory; about 50 ns an index.
 ///
 /// A generalised Feistel network (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002):
 /// an index is written as left * columns + right with rows * columns >= n, and each half in turn is shifted
@@ -15,7 +17,9 @@ namespace penstock {
 /// * columns < n + sqrt(n) + 2, so that is rare.
 class permutation {
  public:
-  permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch) noexcept;
+  permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch) noexcept
+      : permutation(n, philox_stream(random_domain::shuffle, seed, epoch, 0)) {}
+  permutation(std::uint64_t n, const philox_stream& keys) noexcept;
 
   /// index < n.
   [[nodiscard]] std::uint64_t operator()(std::uint64_t index) const noexcept;

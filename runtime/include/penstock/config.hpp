@@ -47,6 +47,7 @@ enum class orientation_rule : std::uint8_t { exif, ignore };
 enum class start_rule : std::uint8_t { lazy, eager };
 enum class bad_sample_rule : std::uint8_t { skip, replace, fail };
 enum class restart_type : std::uint8_t { permanent, transient, temporary };
+enum class sampler_kind : std::uint8_t { shuffle, sequential, weighted, balanced, subset, window };
 enum class uneven_rule : std::uint8_t { pad, drop, allow };
 enum class order_rule : std::uint8_t { strict };
 enum class placement_rule : std::uint8_t { embedded, process };

@@ -92,7 +92,8 @@ std::optional<config_file::diagnostic> program_not_here(const config_file::loade
 std::optional<config_file::diagnostic> nothing_to_deliver(const config_file::loaded_config& loaded,
                                                           const std::filesystem::path& file) {
   const config& c = loaded.values;
-  if (c.dataset.type != dataset_type::synthetic) return std::nullopt;
+  if (c.dataset.type != dataset_type::synthetic || c.sampler.kind == sampler_kind::subset)
+    return std::nullopt;
   const auto some = session::check_there_are_batches(c, c.dataset.samples);
   if (some) return std::nullopt;
   const std::string_view word = session::left_out_by_drop(c, c.dataset.samples) ? "uneven" : "drop_last";

@@ -184,9 +184,9 @@ result<preview> preview_of(const Batch& batch, const config& settings, const nam
 // ---- the verb
 
 /// The state of a stream that has delivered everything before this batch, so that a session begins there.
-result<schedule::stream_state> state_before(const config& settings, const dataset_description& dataset,
+result<schedule::stream_state> state_before(const config& settings, const prepared_dataset& dataset,
                                             std::uint64_t batch) {
-  const auto order = session::plan_of(settings, dataset);
+  const auto order = session::plan_of(settings, dataset.description, dataset.order);
   if (!order) return tl::unexpected(order.error());
   const std::uint64_t per_epoch = order->batches_per_epoch();
   if (per_epoch == 0) return refuse(errc::sample, "the dataset has no batch");
@@ -198,7 +198,7 @@ result<schedule::stream_state> state_before(const config& settings, const datase
                   epochs == 1 ? "" : " each");
   }
   schedule::stream_state state;
-  state.identity = session::identity_of(settings, &dataset);
+  state.identity = session::identity_of(settings, &dataset.description, dataset.order);
   state.epoch = batch / per_epoch;
   state.next_batch = batch % per_epoch;
   return state;
@@ -210,9 +210,9 @@ result<preview> make_preview(config settings, std::uint64_t batch) {
   settings.loader.workers = 1;
   settings.loader.limits.min = 1;
   settings.gpu.placement = placement_rule::embedded;
-  auto prepared = prepare_dataset(settings);
+  auto prepared = prepare_stream(settings);
   if (!prepared) return tl::unexpected(std::move(prepared.error()));
-  const auto state = state_before(settings, prepared->description, batch);
+  const auto state = state_before(settings, *prepared, batch);
   if (!state) return tl::unexpected(state.error());
   const std::vector<std::byte> begin = schedule::serialise(*state);
   try {

@@ -28,8 +28,9 @@ void count_threads(const config& settings, job_facts& job) {
 }
 
 /// The memory that the arena and the ring of device buffers need for batches of this dataset.
-result<void> add_needs(const config& settings, const dataset_description& d, job_facts& job) {
-  const auto order = session::plan_of(settings, d);
+result<void> add_needs(const config& settings, const dataset_description& d, const sampling& by,
+                       job_facts& job) {
+  const auto order = session::plan_of(settings, d, by);
   auto layout = lay_out(d.tensors, order ? session::rows_max_of(*order) : settings.sampler.batch_size);
   if (!layout) return tl::unexpected(std::move(layout.error()));
   auto shape = session::geometry_of(settings, *layout, settings.loader.limits.max + 1);
@@ -68,7 +69,7 @@ void look_at_job(const config& settings, const job_request& request, facts& to) 
   int index = -1;
   std::optional<prepared_dataset> prepared;
   if (request.has_config && !custom) {
-    if (auto listed = prepare_dataset(settings)) {
+    if (auto listed = prepare_stream(settings)) {
       prepared = std::move(*listed);
       index = prepared->index.get();
       to.data.notices = prepared->notices;
@@ -83,8 +84,14 @@ void look_at_job(const config& settings, const job_request& request, facts& to) 
   if (!described) return;
   to.data.type = described->type;
   to.data.samples = described->samples;
-  auto ok = session::check_there_are_batches(settings, described->samples);
-  if (ok) ok = add_needs(settings, *described, job);
+  auto by = prepared ? result<sampling>(prepared->order) : read_sampling(settings, *described, -1);
+  if (!by) {
+    to.data.trouble = by.error();
+    return;
+  }
+  auto ok =
+      session::check_there_are_batches(settings, by->order ? by->order->positions() : described->samples);
+  if (ok) ok = add_needs(settings, *described, *by, job);
   if (!ok) to.data.trouble = ok.error();
 }
 

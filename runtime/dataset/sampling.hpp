@@ -1,0 +1,33 @@
+// The order that [sampler] kind asks for, with the files that it needs: weights, a list of samples, classes. Used by
+// the session once the dataset is known, and by commands that only plan.
+#pragma once
+
+#include "runtime/base/result.hpp"
+#include "runtime/dataset/order/sample_order.hpp"
+
+#include <penstock/config.hpp>
+#include <penstock/dataset.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+struct sampling {
+  std::shared_ptr<const sample_order> order;  ///< null: all samples once an epoch, shuffled or in their order
+  std::string identity;                       ///< kind, lengths and a hash of the files: at most 60 bytes
+  std::vector<std::string> notices;           ///< for the log
+};
+
+/// `index_fd`: what prepare_dataset gave (-1: none); it stays open. Refuses (errc::dataset, or errc::io with errno),
+/// naming the file and the values: a file that cannot be read or is not of the form that [sampler] describes, another
+/// number of weights than samples, and what the orders refuse.
+result<sampling> read_sampling(const config& settings, const dataset_description& dataset, int index_fd);
+
+/// Whether all samples are shuffled: [sampler] shuffle = false is a short form of kind = "sequential".
+[[nodiscard]] inline bool is_shuffled(const sampler_config& sampler) noexcept {
+  return sampler.shuffle && sampler.kind != sampler_kind::sequential;
+}
+
+}  // namespace penstock

@@ -1,0 +1,146 @@
+"""[sampler] kind: streams of weighted, balanced, subset and window orders, and what is refused."""
+
+from harness import *
+
+import numpy
+
+
+class SamplerTest(PenstockTest):
+    def config(self, sampler, samples=96, more=""):
+        return self.write("s.toml", '[dataset]\ntype = "synthetic"\nsamples = %d\nshape = [16]\n'
+                          '[sampler]\nbatch_size = 8\nepochs = 2\nseed = 11\n%s\n[loader]\nworkers = 2\n[gpu]\ndevice = "host"\n%s'
+                          % (samples, sampler, more))
+
+    def save(self, name, numbers, dtype):
+        numpy.save(os.path.join(self.folder, name), numpy.asarray(numbers, dtype))
+
+    def samples_of(self, config, *options):
+        """The indices of all batches of epoch 0."""
+        out = os.path.join(self.folder, "npy-%d" % len(os.listdir(self.folder)))
+        self.run_json(config, "--sink", "npy", "--out", out, *options)
+        names = sorted(name for name in os.listdir(out) if name.startswith("e0-") and name.endswith(".index.npy"))
+        return [int(i) for name in names for i in numpy.load(os.path.join(out, name))]
+
+    KINDS = {
+        "weighted": 'kind = "weighted"\nweights = "w.npy"\nepoch_samples = 80',
+        "subset": 'kind = "subset"\nsubset = "s.txt"',
+        "window": 'kind = "window"\nwindow = 20',
+        "sequential": 'kind = "sequential"',
+    }
+
+    def all_kinds(self):
+        self.save("w.npy", numpy.arange(96) % 7, "float64")
+        self.write("s.txt", "# every third\n" + "".join("%d\n" % i for i in range(0, 96, 3)))
+        for kind, sampler in self.KINDS.items():
+            with self.subTest(kind=kind):
+                yield kind, self.config(sampler)
+
+    def test_the_number_of_workers_does_not_change_the_stream_of_any_kind(self):
+        seen = set()
+        for _, config in self.all_kinds():
+            digests = self.digests(config, "--workers", 1)
+            self.assertEqual(self.digests(config, "--workers", 3), digests)
+            seen.add(tuple(digests))
+        self.assertEqual(len(seen), len(self.KINDS))
+
+    def test_a_resumed_stream_of_any_kind_has_the_digests_of_one_that_was_not_interrupted(self):
+        for kind, config in self.all_kinds():
+            digests = self.digests(config)
+            state = os.path.join(self.folder, kind + ".state")
+            self.run_json(config, "--digest", "--batches", 3, "--state", state)
+            rest = self.run_json(config, "--digest", "--state", state)
+            self.assertEqual([epoch["digest"] for epoch in rest["epochs"]], digests)
+
+    def test_the_ranks_of_a_world_of_two_deliver_the_epoch_of_one_rank_between_them(self):
+        for _, config in self.all_kinds():
+            alone = self.samples_of(config)
+            both = [self.samples_of(config, "--set", "sampler.world_size=2", "--set", "sampler.rank=%d" % rank) for rank in (0, 1)]
+            self.assertEqual(both[0], alone[0::2])
+            self.assertEqual(both[1], alone[1::2])
+
+    def test_kind_sequential_is_what_shuffle_false_is(self):
+        self.assertEqual(self.digests(self.config('kind = "sequential"')), self.digests(self.config("shuffle = false")))
+        self.assertEqual(self.digests(self.config('kind = "shuffle"')), self.digests(self.config("shuffle = true")))
+
+    def test_weighted_never_draws_a_sample_of_weight_0(self):
+        self.save("w.npy", [0, 1, 3] + [0] * 93, "float64")
+        drawn = self.samples_of(self.config('kind = "weighted"\nweights = "w.npy"\nepoch_samples = 800'))
+        self.assertEqual(len(drawn), 800)
+        self.assertEqual(set(drawn), {1, 2})
+        self.assertAlmostEqual(drawn.count(2) / 800, 0.75, delta=0.1)
+
+    def test_a_sample_that_fails_or_kills_is_counted_for_each_draw(self):
+        self.save("w.npy", [1, 1] + [0] * 94, "float64")
+        for kind, counted in (("throw", "failed"), ("segv", "quarantined")):
+            with self.subTest(kind):
+                config = self.config('kind = "weighted"\nweights = "w.npy"\nepoch_samples = 40')
+                report = self.run_json(config, "--set", 'dataset.faults=[{sample=1, kind="%s", times=0}]' % kind, "--set", "sampler.epochs=1",
+                                       "--set", "loader.restart.backoff.base=1ms", "--set", "loader.max_failed_fraction=1")
+                self.check_sums(report)
+                [epoch] = report["epochs"]
+                self.assertTrue(epoch["complete"])
+                self.assertGreater(epoch[counted], 8)
+
+    def test_a_subset_without_shuffle_is_delivered_in_the_order_of_its_list(self):
+        for name, save in (("s.txt", lambda: self.write("s.txt", " 5\n\n1 # again\r\n1\n90\n")), ("s.npy", lambda: self.save("s.npy", [5, 1, 1, 90], "int64"))):
+            save()
+            config = self.config('kind = "subset"\nshuffle = false\nsubset = "%s"' % name)
+            self.assertEqual(self.samples_of(config), [5, 1, 1, 90])
+        _, _, err = self.penstock("run", config, "--quiet")
+        self.assertIn("1 of its 4 indices was listed before", err)
+
+    def test_balanced_delivers_all_classes_of_an_image_folder_equally_often(self):
+        photos = os.path.join(self.folder, "photos")
+        make_photos(photos, 9, classes=2, size=(32, 32))
+        config = self.write("b.toml", '[dataset]\npath = "photos"\n[image]\nsize = [16, 16]\n[sampler]\nkind = "balanced"\nbatch_size = 10\n'
+                            'epoch_samples = 40\n[gpu]\ndevice = "host"\n')
+        out = os.path.join(self.folder, "out")
+        self.run_json(config, "--sink", "npy", "--out", out)
+        for name in sorted(os.listdir(out)):
+            if name.endswith(".label.npy"):
+                self.assertEqual(int(numpy.load(os.path.join(out, name)).sum()), 5)
+
+    def test_a_state_of_other_weights_is_refused_with_both(self):
+        self.save("w.npy", numpy.ones(96), "float64")
+        config = self.config(self.KINDS["weighted"])
+        state = os.path.join(self.folder, "w.state")
+        self.run_json(config, "--batches", 1, "--state", state)
+        self.save("w.npy", numpy.arange(96), "float64")
+        code, _, err = self.penstock("run", config, "--state", state)
+        self.assertNotEqual(code, EXIT_OK)
+        self.assertRegex(err, r"order was weighted [0-9a-f]{16} 80 and is weighted [0-9a-f]{16} 80")
+
+    def test_bad_weights_and_lists_are_refused_with_the_file_and_the_value(self):
+        ones = numpy.ones(96)
+        cases = [("float64", numpy.where(numpy.arange(96) == 5, -1, ones), "the weight of sample 5 is -1"),
+                 ("float64", numpy.where(numpy.arange(96) == 6, numpy.nan, ones), "the weight of sample 6 is nan"),
+                 ("float64", numpy.zeros(96), "all 96 weights are 0"),
+                 ("float64", numpy.ones(95), "it has 95 weights, and the dataset 96 samples"),
+                 ("float32", ones, "it is an array of float32 with 1 axis, and must be one of float64 with one axis"),
+                 ("float64", numpy.ones((48, 2)), "it is an array of float64 with 2 axes")]
+        for dtype, numbers, expected in cases:
+            with self.subTest(expected):
+                self.save("w.npy", numbers, dtype)
+                code, _, err = self.penstock("run", self.config(self.KINDS["weighted"]))
+                self.assertEqual(code, EXIT_FAILED, err)
+                self.assertIn("w.npy", err)
+                self.assertIn(expected, err)
+        for text, expected in (("", "the list has no indices"), ("1\n96\n", "index 96 (number 2 of the list) is too large: the dataset has 96 samples"),
+                               ("1\n-2\n", "line 2 is '-2'"), ("1.5\n", "line 1 is '1.5'")):
+            with self.subTest(expected):
+                self.write("s.txt", text)
+                code, _, err = self.penstock("run", self.config(self.KINDS["subset"]))
+                self.assertEqual(code, EXIT_FAILED, err)
+                self.assertIn(expected, err)
+
+    def test_a_kind_without_its_file_and_balanced_without_classes_are_mistakes_of_the_config(self):
+        for sampler, expected in (('kind = "weighted"', "'weights' in [sampler] is missing"), ('kind = "subset"', "'subset' in [sampler] is missing"),
+                                  ('kind = "balanced"', "needs each sample's class before it is loaded")):
+            with self.subTest(sampler):
+                code, out, err = self.penstock("check-config", self.config(sampler))
+                self.assertNotEqual(code, EXIT_OK)
+                self.assertIn(expected, out + err)
+
+
+if __name__ == "__main__":
+    main()
