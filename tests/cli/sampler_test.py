@@ -58,6 +58,42 @@ class SamplerTest(PenstockTest):
             self.assertEqual(both[0], alone[0::2])
             self.assertEqual(both[1], alone[1::2])
 
+    def plan(self, config, *options):
+        code, out, err = self.penstock("plan", config, "--json", *options)
+        self.assertEqual(code, EXIT_OK, err)
+        return json.loads(out)
+
+    def test_a_plan_lists_the_samples_that_each_batch_of_a_run_has(self):
+        for kind, config in self.all_kinds():
+            delivered = self.samples_of(config)
+            planned = [self.plan(config, "--batch", batch) for batch in range((len(delivered) + 7) // 8)]
+            self.assertEqual([i for one in planned for i in one["samples"]], delivered)
+            self.assertEqual([(one["epoch"], one["seq"]) for one in planned], [(0, b) for b in range(len(planned))])
+            next_epoch = self.plan(config, "--epoch", 1)["samples"]
+            (self.assertEqual if kind == "sequential" else self.assertNotEqual)(next_epoch, delivered[:8])
+
+    def test_a_plan_answers_for_a_rank_of_any_world(self):
+        config = self.config("")
+        alone = [i for batch in range(12) for i in self.plan(config, "--batch", batch)["samples"]]
+        for rank in range(3):
+            mine = [i for batch in range(4) for i in self.plan(config, "--batch", batch, "--rank", rank, "--world", 3)["samples"]]
+            self.assertEqual(mine, alone[rank::3])
+
+    def test_a_plan_names_the_files_and_prints_a_line_for_each_sample(self):
+        make_photos(os.path.join(self.folder, "photos"), 6, classes=2, size=(32, 32))
+        config = self.write("p.toml", '[dataset]\npath = "photos"\n[sampler]\nshuffle = false\nbatch_size = 4\n')
+        found = self.plan(config, "--batch", 1)
+        self.assertEqual((found["samples"], found["names"]), ([4, 5], ["class1/00003.jpg", "class1/00005.jpg"]))
+        self.assertEqual(self.penstock("plan", config, "--batch", 1)[1], "4\tclass1/00003.jpg\n5\tclass1/00005.jpg\n")
+
+    def test_a_plan_of_a_batch_or_rank_that_does_not_exist_is_a_usage_error(self):
+        config = self.config("")
+        for options, expected in ((("--batch", 12), "there is no batch 12: an epoch of rank 0 of 1 has 12 batches"),
+                                  (("--rank", 2, "--world", 2), "rank 2 is not in a world of 2"), (("--epoch", -1), "--epoch")):
+            code, _, err = self.penstock("plan", config, *options)
+            self.assertEqual(code, EXIT_USAGE, err)
+            self.assertIn(expected, err)
+
     def test_kind_sequential_is_what_shuffle_false_is(self):
         self.assertEqual(self.digests(self.config('kind = "sequential"')), self.digests(self.config("shuffle = false")))
         self.assertEqual(self.digests(self.config('kind = "shuffle"')), self.digests(self.config("shuffle = true")))

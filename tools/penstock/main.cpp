@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
   add_chaos_command(verbs);
   add_config_commands(verbs);
   add_pack_command(verbs);
+  add_plan_command(verbs);
   add_preview_command(verbs);
   add_bench_command(verbs);
   add_doctor_command(verbs);
