@@ -1,4 +1,4 @@
-// Memory for arguments and results that Python holds as buffers. Blocks that are let go are used again: fresh pages cost
+// Memory for arguments and results that Python holds as buffers. Released blocks are reused: fresh pages cost
 // the kernel several times what the copy into them costs. Used by the modules _core and _worker.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace penstock::python {
 
 namespace nb = nanobind;
 
-/// Thread-safe, and without the GIL. Lives for ever: a block may be let go while the interpreter ends.
+/// Thread-safe, and without the GIL. Never destroyed: a block may be released while the interpreter exits.
 class block_cache {
  public:
   static block_cache& of_process() {
@@ -65,7 +65,7 @@ class block_cache {
       } catch (...) {  // no memory for the list: freed below
         static_cast<void>(0);
       }
-      // The oldest ones go: sizes that nobody asks for any more.
+      // Free the oldest ones: sizes that are no longer requested.
       while (kept_ > kept_max) {
         kept_ -= unused_.front().bytes;
         ::operator delete(unused_.front().memory, alignment);

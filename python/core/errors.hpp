@@ -1,4 +1,5 @@
-// What the modules _core and _group share: how penstock::error becomes a Python exception, and how a wait looks after signals.
+// What the modules _core and _group share: the conversion of penstock::error to a Python exception, and waits
+// that handle signals.
 #pragma once
 
 #include <penstock/error.hpp>

@@ -1,5 +1,5 @@
-// The module penstock._group: penstock::Group for penstock.Group and the loaders, which have the documentation. A module of
-// its own: a program that is a rank of a group needs no session and no CUDA for it.
+// The module penstock._group: penstock::Group for penstock.Group and the loaders, which have the
+// documentation. A separate module, because a rank of a group needs neither a session nor CUDA.
 #include "python/core/errors.hpp"
 
 #include <penstock/group.hpp>
@@ -71,7 +71,7 @@ std::vector<nb::bytes> all_gather(Group& group, const nb::bytes& own, double tim
   return made;
 }
 
-/// A communicator_use, which Python ends by end(): garbage is collected when it likes.
+/// A communicator_use that Python ends by calling end(), because garbage collection may come late.
 class use_of_communicator {
  public:
   explicit use_of_communicator(Communicator& of) : use_(std::make_unique<communicator_use>(of)) {}
@@ -96,7 +96,7 @@ constexpr auto looked_after_signals_every = std::chrono::milliseconds(50);
 
 Communicator& communicator_of(const Group& group) {
   Communicator* const its = group.communicator();
-  if (its == nullptr) throw error({errc::usage, "this group was not asked for a communicator", 0});
+  if (its == nullptr) throw error({errc::usage, "this group was made without a communicator", 0});
   return *its;
 }
 

@@ -148,11 +148,10 @@ void lease::release_unless_viewed() {
 void lease::begin_view() {
   const std::lock_guard hold(mutex_);
   if (released_) {
-    throw error(
-        {errc::usage,
-         "this batch went back to the GPU when its session was closed: copy what is to be kept before that "
-         "(close() does it where torch is loaded)",
-         0});
+    throw error({errc::usage,
+                 "this batch went back to the GPU when its session was closed: copy what you keep before "
+                 "closing (close() does it if torch is loaded)",
+                 0});
   }
   ++views_;
 }
@@ -282,7 +281,7 @@ int device_of(const void* memory) {
   const int status =
       ask == nullptr ? -1 : ask(&device, device_ordinal, reinterpret_cast<unsigned long long>(memory));
   if (status != 0)
-    throw error({errc::device_unavailable, "the driver does not say which GPU a batch lies on", status});
+    throw error({errc::device_unavailable, "the driver does not say which GPU a batch is on", status});
   return device;
 }
 

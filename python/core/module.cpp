@@ -240,11 +240,12 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   const char* format = format_of(facts.type);
   view->obj = nullptr;
   if (t->cuda_device() >= 0) {
-    PyErr_SetString(PyExc_BufferError, "this tensor lies on a GPU: .numpy() copies it to the host");
+    PyErr_SetString(PyExc_BufferError, "this tensor is on a GPU: .numpy() copies it to the host");
     return -1;
   }
   if (format == nullptr && (flags & PyBUF_FORMAT) != 0) {
-    PyErr_SetString(PyExc_BufferError, "Python's buffers know no bfloat16: use .torch() or .tobytes()");
+    PyErr_SetString(PyExc_BufferError,
+                    "Python's buffer protocol has no bfloat16: use .torch() or .tobytes()");
     return -1;
   }
   static_assert(sizeof(Py_ssize_t) == sizeof(std::int64_t));

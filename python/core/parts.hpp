@@ -60,7 +60,7 @@ class part_views {
       throw error({errc::usage,
                    "part " + std::to_string(number) + " of " + std::to_string(parts_.size()) + " (" +
                        std::to_string(parts_[number].bytes.size()) +
-                       " bytes) lies in the memory that the parts are copied to: copy it out first",
+                       " bytes) overlaps the memory that the parts are copied to: copy it out first",
                    0});
     }
     std::byte* head = to.data();

@@ -89,8 +89,9 @@ class device_result {
   int cuda_device_ = -1;
 };
 
-/// How a job ended: ("ok", result), ("device", device_result) or (status, type, text, traceback, causes, attempts). Results of fewer than `copied_below`
-/// bytes are copied, so that they do not occupy slots when the caller keeps them; others are read where they lie.
+/// How a job ended: ("ok", result), ("device", device_result) or (status, type, text, traceback, causes,
+/// attempts). Results of fewer than `copied_below` bytes are copied, so that they do not occupy slots when
+/// the caller keeps them; larger ones are read in place.
 nb::tuple outcome_of(Job& job, std::size_t copied_below) {
   if (const auto why = job.why()) {
     return nb::make_tuple(name_of(why->status), nb::bytes(why->type.data(), why->type.size()),

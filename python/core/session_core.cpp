@@ -220,14 +220,12 @@ void session_core::while_waiting() {
   const std::chrono::nanoseconds at_most = settings_.gpu.hold_timeout;
   if (now - *all_lent_since_ < at_most) return;
   all_lent_since_.reset();
-  throw error(
-      {errc::usage,
-       "no batch can come: this program has held all " + std::to_string(held) + " buffers of the GPU for " +
-           for_people(at_most) +
-           " ([gpu] hold_timeout). Drop batches and tensors that are no longer needed, copy those that "
-           "are to be kept, raise [gpu] buffers, or install torch, with which batches that are kept are "
-           "copied",
-       0});
+  throw error({errc::usage,
+               "no batch can be delivered: this program has held all " + std::to_string(held) +
+                   " buffers of the GPU for " + for_people(at_most) +
+                   " ([gpu] hold_timeout). Drop batches and tensors that are no longer needed, copy those "
+                   "you keep, raise [gpu] buffers, or install torch: batches that you keep are then copied",
+               0});
 }
 
 std::uint32_t session_core::lent() const {

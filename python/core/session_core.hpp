@@ -47,8 +47,8 @@ class session_core : public std::enable_shared_from_this<session_core> {
   using epoch = Session::Epoch;
   [[nodiscard]] epoch epoch_of(std::uint64_t number) { return session_->epoch(number); }
 
-  /// The next batch of the stream, or of an epoch; null at the end. Throws error, and what look_after_signals
-  /// throws.
+  /// The next batch of the stream, or of an epoch; null at the end. Throws error, and whatever
+  /// look_after_signals throws.
   std::shared_ptr<lease> next();
   std::shared_ptr<lease> next_of(epoch& of);
 

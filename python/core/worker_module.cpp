@@ -37,13 +37,13 @@ std::string bytes_of(nb::handle object) {
   return {bytes.c_str(), bytes.size()};
 }
 
-/// What Python sees of a call: only while it lasts.
+/// A call as Python sees it; valid only while it lasts.
 class call_in_python {
  public:
   explicit call_in_python(JobCall& call) : call_(&call) {}
   void over() noexcept { call_ = nullptr; }
 
-  /// In memory of its own: the job may keep what it got, and its slot is used again.
+  /// In separate memory: the job may keep its argument, and its slot is reused.
   [[nodiscard]] memory_block argument() const {
     const auto bytes = here().argument();
     memory_block copy{block_cache::of_process().take(bytes.size()), bytes.size()};
@@ -54,7 +54,8 @@ class call_in_python {
   [[nodiscard]] std::uint32_t attempt() const { return here().attempt(); }
   [[nodiscard]] std::uint32_t worker() const { return here().worker(); }
   void describe(const std::string& work) const { here().describe(work); }
-  /// Writes the result directly where the caller will read it. The parts may lie in what reserve() gave, which becomes invalid.
+  /// Writes the result directly where the caller will read it. The parts may be in the memory from reserve(),
+  /// which becomes invalid.
   void give(const std::vector<nb::object>& parts) {
     part_views views(parts);
     JobCall& call = here();
@@ -74,7 +75,7 @@ class call_in_python {
     reserved_ = here().result(bytes);
     return reinterpret_cast<std::uintptr_t>(reserved_.data());
   }
-  /// The result is complete, in what was reserved.
+  /// The result is complete in the reserved memory.
   void finish(std::uint64_t bytes) { here().shorten_result(bytes); }
   [[nodiscard]] const std::exception_ptr& too_large() const noexcept { return too_large_; }
 

@@ -1,4 +1,4 @@
-"""Checks of arguments whose mistakes would otherwise be told in the words of the module _core. Used by Session and Pool."""
+"""Checks arguments whose mistakes the module _core would report in its own terms. Used by Session and Pool."""
 
 import numbers
 from typing import Any, Optional
@@ -20,8 +20,8 @@ def whole_number(value: Any, name: str, advice: str, least: int = 0, most: int =
         advice: what to pass, for the message.
 
     Raises:
-        TypeError: it is no whole number.
-        usage_error: it is not from `least` to `most`.
+        TypeError: it is not a whole number.
+        usage_error: it is outside `least` to `most`.
     """
     try:
         number = int(value.__index__())
@@ -50,5 +50,5 @@ def check_config(value: Any) -> None:
         return
     advice = "pass the path of a config file"
     if isinstance(value, dict):
-        advice += ", and what differs from it as keyword arguments: Session('photos.toml', loader={'workers': 8})"
+        advice += ", and overrides as keyword arguments: Session('photos.toml', loader={'workers': 8})"
     raise TypeError(f"a config of type {type(value).__name__}: {advice}")

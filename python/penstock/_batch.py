@@ -93,9 +93,9 @@ class Tensor:
             BufferError: another device or a copy was requested; copy with the consumer's own functions instead.
         """
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
-            raise BufferError(f"this tensor lies on {self.device}: move it with its consumer's means, or use .numpy()")
+            raise BufferError(f"this tensor is on {self.device}: move it with the library that consumes it, or use .numpy()")
         if copy:
-            raise BufferError("penstock exports tensors without a copy: copy with the consumer's means")
+            raise BufferError("penstock exports tensors without a copy: copy it with the library that consumes it")
         if self._kept is not None:
             return self._kept.__dlpack__(stream=stream)
         if self._core.cuda_device >= 0 and stream != -1:
@@ -105,7 +105,7 @@ class Tensor:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if self._core.cuda_device < 0:
-            raise AttributeError(f"this tensor lies on {self.device}: it has no __cuda_array_interface__")
+            raise AttributeError(f"this tensor is on {self.device}: it has no __cuda_array_interface__")
         if self._kept is not None:
             return dict(self._kept.__cuda_array_interface__)
         self._core.record_stream(0)  # its stream is unknown: assume the legacy default stream
@@ -241,7 +241,7 @@ class Batch:
         self._lease.record_stream(int(native))
 
     def _keep(self) -> None:
-        """Copies into torch's memory what lies in the ring, and returns the buffer, unless the program already has a view of it."""
+        """Copies the batch from the ring into torch's memory and returns the buffer, unless the program already has a view of it."""
         if self._lease.viewed:
             return
         for tensor in self._tensors.values():
@@ -283,7 +283,7 @@ class Batch:
 
 
 def batch_of(lease: _core.Lease, last_buffer: bool) -> Batch:
-    """The batch over a lease. `last_buffer`: the session has no buffer left: copy this batch if torch can hold it."""
+    """The batch over a lease. `last_buffer`: the session has no other buffer, so copy this batch if torch can hold it."""
     batch = Batch(lease)
     if last_buffer and lease.cuda_device >= 0 and _torch_is_there():
         _say_once()
@@ -292,13 +292,13 @@ def batch_of(lease: _core.Lease, last_buffer: bool) -> Batch:
 
 
 def keep_all(batches: Iterable[Batch]) -> None:
-    """For the end of a session: what the program still holds stays right, if torch can hold it."""
+    """For the end of a session: batches that the program still holds stay valid if torch can hold them."""
     if sys.modules.get("torch") is None:
         return
     for batch in batches:
         try:
             batch._keep()
-        except Exception:  # a device that can no longer copy: its batches say so when they are used
+        except Exception:  # the device can no longer copy: its batches raise an error when they are used
             return
 
 

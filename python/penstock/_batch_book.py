@@ -1,6 +1,6 @@
-"""Decides what of an epoch is loaded, tried again, given up and delivered next, for penstock.torch.DataLoader.
+"""Decides which batch of an epoch to load, retry, give up or deliver next, for penstock.torch.DataLoader.
 
-Pure: no jobs, no torch, no clock. _loader.py carries out: it loads what plan() returns, reports how that ended, and delivers.
+Pure: no jobs, no torch, no clock. _loader.py carries out the decisions: it loads what plan() returns, reports how that ended, and delivers.
 """
 
 import collections
@@ -13,7 +13,7 @@ TRIES = 3  # of a batch that takes longer than the loader's timeout
 
 
 class Progress(Protocol):
-    """Where a book records how far the epoch is (_progress.Progress)."""
+    """Where a book records the progress of the epoch (_progress.Progress)."""
 
     samples: int
     shards: Optional[dict[str, Any]]
@@ -23,15 +23,15 @@ class Progress(Protocol):
 
 
 class Planned:
-    """A batch that is planned and not delivered yet.
+    """A batch that is planned but not delivered yet.
 
     Attributes:
-        shard: the worker that has to load it, for an iterable dataset; else 0.
-        first: the position in the epoch of its first sample; for an iterable dataset the batch's number in its shard.
-        index: what the sampler said.
+        shard: for an iterable dataset, the worker that must load it; otherwise 0.
+        first: the position of its first sample in the epoch; for an iterable dataset the batch's number in its shard.
+        index: what the sampler yielded.
         bad: places in the batch to leave out.
-        timeouts: how often it took too long.
-        loaded: its result, where that is known before it is delivered.
+        timeouts: how many times it timed out.
+        loaded: its result, if known before delivery.
     """
 
     __slots__ = ("shard", "first", "index", "bad", "timeouts", "loaded")
@@ -45,7 +45,7 @@ class Planned:
 class Shards:
     """The turns of an iterable dataset's shards, one shard for each worker.
 
-    Several batches of a shard may be planned before its end is known: those behind it are dropped.
+    Several batches of a shard may be planned before its end is known: those after the end are dropped.
 
     Args:
         saved: a dict that saved() returned, to resume from.
@@ -77,10 +77,10 @@ class BatchBook:
     """One epoch of a loader.
 
     Args:
-        progress: told of each batch that is delivered, or of which nothing was left.
+        progress: records each batch that is delivered, and each that lost all of its samples.
         collated: whether an index from the sampler is a list of samples; else it is one sample.
-        leaves_out: whether a sample that kills its workers or takes too long is left out; else its batch is given up.
-        shards: for an iterable dataset, of which no sample can be left out.
+        leaves_out: whether to leave out a sample that kills its workers or takes too long; otherwise its batch is given up.
+        shards: for an iterable dataset, which cannot leave out single samples.
     """
 
     def __init__(self, progress: Progress, collated: bool, leaves_out: bool, shards: Optional[Shards] = None) -> None:
@@ -94,7 +94,7 @@ class BatchBook:
     # ---- what to load ---------------------------------------------------------------------------------------------
 
     def plan(self, index: Any, bad: tuple[int, ...] = ()) -> Optional[Planned]:
-        """The next batch, behind all others under way; None: all shards have ended."""
+        """The next batch to load, after all that are under way; None: all shards have ended."""
         shard, first = 0, self._position
         if self.shards is None:
             self._position += self._samples(index)
@@ -120,7 +120,7 @@ class BatchBook:
         return None
 
     def is_behind_end(self, planned: Planned) -> bool:
-        """Whether its shard ended before it: drop() it, nothing takes its place."""
+        """Whether its shard ended before this batch: drop() it; nothing takes its place."""
         return self.shards is not None and not self.shards.active[planned.shard]
 
     def drop(self, planned: Planned) -> None:
@@ -133,8 +133,8 @@ class BatchBook:
         """It was loaded.
 
         Args:
-            over: nothing is left: of its shard; or of the batch, because all of its samples were left out.
-            state: the dataset's own, of the shard behind this batch.
+            over: its shard has ended, or all samples of the batch were left out.
+            state: the dataset's own state of the shard after this batch.
         """
         self.under_way.remove(planned)
         if self.shards is not None:
@@ -149,7 +149,7 @@ class BatchBook:
             self.shards.delivered[planned.shard] += 1
 
     def count(self, planned: Planned) -> None:
-        """It was delivered, its error was, or nothing of it was left: a resumed loader continues behind it."""
+        """The batch was delivered, or its error was, or all of its samples were left out: a resumed loader continues after it."""
         self._progress.delivered(self._samples(planned.index))
         self._progress.finished = self._exhausted and not self.under_way
         if self.shards is not None:
@@ -159,8 +159,8 @@ class BatchBook:
         """Whether to load it again after a failure, perhaps with one more sample left out.
 
         Args:
-            status: of its job: "timed_out", or "poisoned" when it killed its workers.
-            place: in the batch, of the sample that its worker was at; None if it was at none.
+            status: its job's: "timed_out", or "poisoned" when it killed its workers.
+            place: the place in the batch of the sample that its worker was loading; None if it was loading none.
         """
         if status == "timed_out":
             planned.timeouts += 1

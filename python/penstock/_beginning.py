@@ -1,6 +1,6 @@
 """Starts a DataLoader's workers in two steps, because each imports torch.
 
-The import takes a second or more, and longer when many processes do it at once, but the first batch needs one worker only. So one
+The import takes a second or more, and longer when many processes do it at once, but the first batch needs only one worker. So one
 worker per four cores starts first; the rest follow when one of them is ready. Used by _workers.py as the pool's initializer: keep its
 imports light.
 """
@@ -47,7 +47,7 @@ def prepare(marks: str, gate: str, first: int) -> None:
             ready.register(opened, select.POLLIN)
             ready.poll(LONGEST_WAIT * 1e3)
         collects = gc.isenabled()
-        gc.disable()  # objects of modules live for ever; collecting among them takes a tenth of the time
+        gc.disable()  # objects of modules are never freed; scanning them takes a tenth of the time
         try:
             from penstock import _loading
 

@@ -1,8 +1,8 @@
 """Pickles by value what a worker cannot import: functions and classes of the program itself, lambdas, closures (cloudpickle).
 
-In a process that multiprocessing has spawned, the program is the module `__mp_main__`, which no worker can import either. Code keeps
-the name of its file, and brings its lines where there is no such file (a notebook's cell): tracebacks and warnings of a worker
-show what those of the program would. Used by everything that pickles for another process.
+In a process that multiprocessing has spawned, the program is the module `__mp_main__`, which no worker can import either. Code keeps the
+name of its file, and carries its source lines if there is no such file (a notebook's cell), so tracebacks and warnings in a worker show
+the same lines as in the program. Used by everything that pickles for another process.
 """
 
 import io
@@ -31,8 +31,8 @@ _cloudpickle_reduces_code: Callable[[Any], Any] = cloudpickle.Pickler.dispatch_t
 
 
 class _Reductions(ChainMap[type, Callable[[Any], Any]]):
-    """How to pickle an object, by its exact type. Modules of a class of their own, such as torch.classes, torch.ops and
-    torch.backends, travel by name like other modules. cloudpickle sends a submodule along with every function that uses its
+    """How to pickle an object, by its exact type. Modules with their own class, such as torch.classes, torch.ops and torch.backends, are
+    pickled by name like other modules. cloudpickle sends a submodule along with every function that uses its
     package and any attribute of its name: `self.classes` next to `torch.tensor` is enough.
     """
 
@@ -84,12 +84,12 @@ def _made_again(make: Callable[..., types.CodeType], arguments: tuple[Any, ...],
     return make(*arguments).replace(co_filename=filename)
 
 
-_received: dict[str, list[str]] = {}  # files that no file system has, as far as their functions have arrived
+_received: dict[str, list[str]] = {}  # files that exist in no file system; their lines arrive with their functions
 
 
 def _remember(filename: str, first: int, text: str) -> None:
     if filename in linecache.cache and filename not in _received:
-        return  # in the program itself, to which a function has come back
+        return  # in the program itself, when a function is sent back to it
     lines = _received.setdefault(filename, [])
     new = text.splitlines(keepends=True)
     lines.extend(["\n"] * (first - 1 + len(new) - len(lines)))

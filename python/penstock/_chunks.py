@@ -1,7 +1,7 @@
 """Pool.map() with a chunksize: several inputs travel as one job, and so do their results.
 
-A chunk whose job kills its workers, or does not fit into [jobs] memory, is done again input by input, so that only the input
-that does it fails.
+A chunk whose job kills its workers, or does not fit into [jobs] memory, is repeated input by input, so that only the responsible input
+fails.
 """
 
 import collections
@@ -24,7 +24,7 @@ Inputs = list[tuple[Any, ...]]
 
 
 def submitted(pool: "Mapping", fn: Callable[..., T], *args: Any) -> "Future[T]":
-    """As pool.submit(); arguments beyond [jobs] memory are the failure of this one job, so that those of others can be had."""
+    """As pool.submit(), but arguments beyond [jobs] memory fail only this job, so the results of others stay available."""
     try:
         return pool.submit(fn, *args)
     except out_of_memory_error as refused:
@@ -36,7 +36,7 @@ def submitted(pool: "Mapping", fn: Callable[..., T], *args: Any) -> "Future[T]":
 
 
 def mapped(pool: "Mapping", fn: Callable[..., T], inputs: Iterator[tuple[Any, ...]], size: int, ahead: int, end: Optional[float]) -> Iterator[T]:
-    """The values of fn in the order of the inputs, `size` of which make a job; `ahead` jobs are under way."""
+    """The values of fn in the order of the inputs. Each job gets `size` inputs; `ahead` jobs are under way."""
 
     def next_chunk() -> Iterable[tuple[Inputs, Future[Any]]]:
         chunk = list(itertools.islice(inputs, size))

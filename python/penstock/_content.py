@@ -1,4 +1,4 @@
-"""A digest of what a batch holds, whatever carries it: taken by the worker before the batch enters its slot, and compared by the caller.
+"""A digest of a batch's content: the worker computes it before the batch enters its slot, and the caller compares it.
 
 For PENSTOCK_VERIFY_BATCHES=1 (docs/python.md). Used by _loading.py in workers and by _loader.py.
 """

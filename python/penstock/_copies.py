@@ -1,9 +1,9 @@
-"""Loaders that libraries make from the attributes of a penstock.torch.DataLoader: accelerate's prepare(), and with it transformers' Trainer.
+"""Handles loaders that libraries make from the attributes of a penstock.torch.DataLoader: accelerate's prepare(), and with it
+transformers' Trainer.
 
 Such a library reads torch's arguments back from a loader and makes a torch.utils.data.DataLoader of them, whose workers are not
-supervised. One of these arguments is the multiprocessing context: a loader has one here that knows what it was made with. From it
-accelerate gets a loader of our class; for other libraries, the first process of a plain loader with this context is a warning.
-Used by torch.py.
+supervised. One of these arguments is the multiprocessing context: ours remembers how its loader was made. accelerate gets a loader of our
+class from it; with other libraries, the first process that a plain loader starts with this context triggers a warning. Used by torch.py.
 """
 
 import functools
@@ -18,16 +18,16 @@ import torch.utils.data
 
 __all__ = ["Context", "context_of"]
 
-# Arguments of torch that a loader is made with again, beside its dataset and batches.
+# torch's arguments for making the loader again, besides its dataset and batches.
 _KEPT = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context", "generator", "prefetch_factor")
 _KEPT_BY_NEWER = ("persistent_workers", "pin_memory_device", "in_order")
 
 
 class Context(BaseContext):
-    """The multiprocessing context that a loader tells: `origin.original`, or torch's usual one, in everything else.
+    """The multiprocessing context that a loader reports; otherwise behaves like `origin.original`, or torch's usual one.
 
     Attributes:
-        origin: what the loader is, and was made with.
+        origin: the loader's class and arguments.
     """
 
     def __init__(self, origin: "Origin") -> None:
@@ -52,7 +52,7 @@ class Origin:
 
 
 def context_of(kind: type, options: dict[str, Any], original: Any) -> Context:
-    """For whoever asks a loader for its multiprocessing context."""
+    """For callers that read a loader's multiprocessing context."""
     adapter = getattr(sys.modules.get("accelerate.data_loader"), "DataLoaderAdapter", None)
     if adapter is not None and not hasattr(adapter.__init__, "penstock"):
         adapter.__init__ = _adapting(adapter.__init__)
@@ -60,7 +60,7 @@ def context_of(kind: type, options: dict[str, Any], original: Any) -> Context:
 
 
 def _adapting(original: Any) -> Any:
-    """accelerate's adapter, for a loader of ours where it has made a plain one out of ours."""
+    """accelerate's adapter: replaces a plain loader, made from one of ours, by a loader of our class."""
 
     @functools.wraps(original)
     def adapt(adapter: Any, *args: Any, **kwargs: Any) -> None:
@@ -75,7 +75,7 @@ def _adapting(original: Any) -> Any:
 
 
 def made_again(plain: Any) -> Any:
-    """The loader of ours with the arguments of this one."""
+    """A loader of our class with the arguments of this one."""
     origin = plain.multiprocessing_context.origin
     arguments = {name: getattr(plain, name) for name in _KEPT}
     arguments.update({name: getattr(plain, name) for name in _KEPT_BY_NEWER if hasattr(plain, name)})

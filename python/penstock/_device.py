@@ -1,6 +1,6 @@
 """Moves a DataLoader's batches to a device: torch copies them straight from the slots that workers filled.
 
-On a GPU the copies run on a separate stream, for which the caller's stream waits. Memory stays alive until its copy is done. The pool's
+On a GPU the copies run on a separate stream, and the caller's stream waits for it. Memory stays alive until its copy is done. The pool's
 GPU owner ([jobs] gpu) page-locks the slots and does nothing else here. Used by _loader.py and _local.py.
 """
 

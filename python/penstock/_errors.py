@@ -91,7 +91,7 @@ class sample_error(error, RuntimeError):
     """One sample failed, and the config says on_bad_sample = "fail", or the loader on_bad_sample="raise".
 
     Attributes:
-        index: what the sampler gave for it, of a penstock.torch.DataLoader.
+        index: what the sampler of a penstock.torch.DataLoader yielded for it.
         causes: the deaths of its workers, oldest first.
     """
 
@@ -215,9 +215,9 @@ class job_failed_error(error):
 
     Attributes:
         status: how it ended: "poisoned", "timed_out", ...
-        type, traceback: of what the function raised, as text; empty if it raised nothing.
-        causes: the deaths of workers that are blamed on the job, oldest first.
-        attempts: how often it was begun.
+        type, traceback: of the exception that the function raised, as text; empty if it raised none.
+        causes: the worker deaths blamed on the job, oldest first.
+        attempts: how many times it was started.
     """
 
     code = "job_failed"
@@ -261,7 +261,7 @@ class job_device_error(job_failed_error):
 
 
 class remote_traceback(Exception):
-    """The cause of an exception that was raised in a worker: str() is the traceback there, `tb` its text alone."""
+    """The cause of an exception raised in a worker: str() is the traceback from the worker, `tb` only its text."""
 
     @property
     def tb(self) -> str:

@@ -24,7 +24,7 @@ class EventStream:
             print(event["kind"])
 
     Ends after run_finished, run_stopped or run_failed, or with close(). One task at a time may
-    iterate. Events that nobody takes are kept, the latest `most` of them; `missed` says how many were dropped.
+    iterate. Keeps the latest `most` events that have not been taken; `missed` counts those dropped.
     """
 
     def __init__(self, most: int = 10_000) -> None:
@@ -38,7 +38,7 @@ class EventStream:
         self._waiter: Optional[tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]] = None
 
     def __call__(self, event: dict[str, Any]) -> None:
-        """For on_event: called on a thread of the session."""
+        """The on_event callback: runs on a thread of the session."""
         with self._lock:
             if self._over:
                 return
@@ -50,7 +50,7 @@ class EventStream:
             self._wake()
 
     def close(self) -> None:
-        """The iterator ends after the events that are there. From any thread."""
+        """The iterator ends after the events already received. Any thread may call."""
         with self._lock:
             self._over = True
             self._wake()

@@ -1,4 +1,4 @@
-"""What becomes of batches whose jobs fail, and which sample is to blame. Used by _loader.py."""
+"""Decides what to do with batches whose jobs fail, and which sample to blame. Used by _loader.py."""
 
 from typing import Any, Optional
 
@@ -16,7 +16,7 @@ class Failures:
 
     Args:
         bad: the loader's samples that are left out.
-        marks: where workers write which sample they are at.
+        marks: where workers record which sample they are loading.
         timeout: seconds for a batch; 0: none.
         collated: batches have several samples.
     """
@@ -29,7 +29,7 @@ class Failures:
         return planned.index[place] if self._collated else planned.index
 
     def refuse_quarantined(self, planned: Planned) -> None:
-        """Raises sample_error if the batch has a sample that may neither be tried nor left out."""
+        """Raises sample_error if the batch has a sample that may be neither loaded nor left out."""
         if planned.bad and self.bad.policy == "raise":
             self.bad.refuse(self.index_at(planned, planned.bad[0]))
 
@@ -39,7 +39,7 @@ class Failures:
             self.bad.note(self.index_at(planned, place), epoch, planned.first + place, {"traceback": text})
 
     def is_tried_again(self, book: BatchBook, planned: Planned, job: int, epoch: int, status: str, rest: list[Any]) -> bool:
-        """As the book says; notes the sample that it leaves out from now on."""
+        """Asks the book; records the sample that is left out from now on."""
         place = self._marks.place_of(job)
         if place is not None and place >= _loading.Marks.PLACE_OF_SETUP:
             place = None
@@ -66,10 +66,10 @@ class Failures:
         return failed
 
     def _place_of_death(self, planned: Planned, job: int, epoch: int) -> tuple[str, Any]:
-        """Where a worker was when it died of this batch, in words; and the index of the sample, if it was at one."""
+        """What the worker was doing when this batch killed it, in words, and the index of the sample that it was loading, if any."""
         place = self._marks.place_of(job)
         if place is None or place == _loading.Marks.PLACE_OF_SETUP:
-            return "the beginning in a worker (making the dataset again, worker_init_fn)", None
+            return "the start of a worker (making the dataset again, worker_init_fn)", None
         if place == _loading.Marks.PLACE_OF_COLLATE:
             return f"collate_fn, with the samples {planned.index}", None
         return self._sample_at(planned, place, epoch)
@@ -85,7 +85,7 @@ class Failures:
 
 
 class FailuresOfShards(Failures):
-    """Of an iterable dataset: its samples have no index, and cannot be left out."""
+    """For an iterable dataset: its samples have no index and cannot be left out."""
 
     def _sample_at(self, planned: Planned, place: int, epoch: int) -> tuple[str, Any]:
         at = planned.first * (len(planned.index) if self._collated else 1) + place

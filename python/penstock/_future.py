@@ -36,13 +36,13 @@ _KINDS: dict[str, type[job_failed_error]] = {
 class Future(concurrent.futures.Future[T]):
     """A job's future: a concurrent.futures.Future that can also be killed.
 
-    cancel() keeps its standard meaning: it removes a job that has not begun, and leaves one that runs alone.
+    cancel() keeps its standard meaning: it removes a job that has not started, and does not touch a running one.
     """
 
     _job: Optional[_core.Job] = None
     _pool: Any = None  # keeps the pool until the job has ended
     _cancelling = False
-    _gpu: Optional[Callable[[Any], Any]] = None  # what the caller's GPU thread does with the result
+    _gpu: Optional[Callable[[Any], Any]] = None  # what the GPU thread of this process does with the result
 
     def cancel(self) -> bool:
         job = self._job
@@ -68,7 +68,7 @@ class Future(concurrent.futures.Future[T]):
         return self._job.kill()
 
     def _cancelled(self) -> None:
-        """For whoever waits: also those of as_completed() and wait()."""
+        """Notifies all waiting callers, including as_completed() and wait()."""
         if super().cancel():
             with self._condition:
                 tell = self._state == "CANCELLED"
@@ -94,7 +94,7 @@ class Future(concurrent.futures.Future[T]):
                 raised = None if outcome[0] == "ok" else error_of(*outcome)
                 if isinstance(raised, job_cancelled_error):
                     pool._life.setup.explain(raised)
-            except BaseException as broken:  # a result whose class cannot be made here, or does as it likes
+            except BaseException as broken:  # a result whose class cannot be unpickled here, or raises anything
                 value, raised = None, broken
             if raised is not None:
                 self.set_exception(raised)

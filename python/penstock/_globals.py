@@ -1,7 +1,7 @@
-"""What a pool's initializer assigns to globals of the program, for the jobs after it. Used by workers.
+"""Shows each job the globals of the program that the pool's initializer has assigned. Used by workers.
 
-Functions of the program travel by value (_by_value.py), each pickle with globals of its own. So what the initializer assigns would be
-seen by itself alone, where a program that uses the standard library's executors expects it in each job.
+Functions of the program are pickled by value (_by_value.py), each pickle with its own globals. Without this, only the initializer would
+see its assignments, but programs written for the standard library's executors expect every job to see them.
 """
 
 import functools
@@ -17,7 +17,7 @@ _assigned: dict[str, Any] = {}
 
 
 def call_initializer(pickled: bytes, failed: Callable[[Any, BaseException], None]) -> None:
-    """Calls the pickled (initializer, arguments), and remembers which globals it has assigned.
+    """Calls the pickled (initializer, arguments) and remembers which globals it assigns.
 
     Args:
         failed: called with the initializer, if it is known, and what was raised.
@@ -68,7 +68,7 @@ def _remember(seen: list[tuple[dict[str, Any], dict[str, Any]]], function: Any, 
         if there is function.__globals__:
             known.update(received)
             return
-    # Names that every module has are no assignments.
+    # Names that every module has do not count as assignments.
     seen.append((function.__globals__, {**function.__globals__, **received}))
 
 

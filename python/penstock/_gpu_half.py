@@ -1,4 +1,4 @@
-"""Results of jobs whose second half runs on the GPU: the one thread for it, and arrays that lie on the device.
+"""Results of jobs whose second half runs on the GPU: the single thread that runs it, and arrays on the device.
 
 Used by Pool for `submit(f, ..., gpu=g)`.
 """
@@ -19,7 +19,7 @@ __all__ = ["GPU_THREAD", "value_of"]
 
 
 class _GpuThread:
-    """Runs the device halves of jobs, of all pools of the process, one after the other."""
+    """Runs the device halves of the jobs of all pools in this process, one after another."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,7 +46,7 @@ GPU_THREAD = _GpuThread()
 
 def value_of(result: _core.DeviceResult) -> Any:
     """What the function returned: its arrays are torch tensors on the pool's device if torch is imported, else NumPy arrays
-    on the host. Both are copies of the buffer of the device, which goes back at once."""
+    on the host. Both are copies, so the device's buffer is returned at once."""
     torch = sys.modules.get("torch")
     if torch is None:
         if result.cuda_device >= 0:
@@ -71,7 +71,7 @@ def value_of(result: _core.DeviceResult) -> Any:
             return value
     except (TypeError, AttributeError, ValueError):
         pass
-    # Something else than an array wants the bytes of a buffer.
+    # An object other than an array needs the bytes of a buffer.
     arrays = _Arrays(head, torch, there, spans[1:])
     return arrays.unpickled([arrays.on_host(index) for index in range(len(tokens))])
 

@@ -28,16 +28,16 @@ class Communicator:
             number = nccl.number
             all_reduce = ctypes.CFUNCTYPE(ctypes.c_int, ...)(nccl.function("ncclAllReduce"))
             nccl.check(all_reduce(..., nccl.handle, stream), "ncclAllReduce")
-        stream.synchronize()                          # outside: what waits for a lost rank is ended when no block is open
-        if group.communicator.is_lost(number): ...    # what came out does not count
+        stream.synchronize()                          # outside: work that waits for a lost rank is aborted once no block is open
+        if group.communicator.is_lost(number): ...    # discard the result
 
     All ranks call the same functions in the same order. A block that stays open for abort_timeout after a loss ends the group.
     The rules are those of C++: penstock/nccl.hpp.
 
     Raises, at the beginning of a block and in check():
         group_failed_error: the group has failed: the first cause. Or the communicator is lost, and the next block waits for another one:
-            raised once for each, if the group goes on (on_lost_rank="wait", or an error of NCCL).
-        timed_out_error: there was none for a long time, and what was wrong with the last one.
+            raised once for each, if the group continues (on_lost_rank="wait", or an error of NCCL).
+        timed_out_error: there was no communicator for a long time; says what was wrong with the last one.
     """
 
     def __init__(self, core: _group.Group) -> None:
@@ -46,7 +46,7 @@ class Communicator:
 
     def __enter__(self) -> "Communicator":
         if self._use is not None:
-            raise usage_error("the communicator is used already: its `with` blocks cannot be nested")
+            raise usage_error("the communicator is already in use: its `with` blocks cannot be nested")
         self._use = self._core.use()
         return self
 
@@ -57,7 +57,7 @@ class Communicator:
 
     def _open(self) -> _group.Use:
         if self._use is None:
-            raise usage_error("the communicator can be used in a `with` block only")
+            raise usage_error("the communicator can be used only in a `with` block")
         return self._use
 
     @property
@@ -91,25 +91,26 @@ class Group:
             group.barrier()
 
     Barriers and all-gathers are made by all ranks in the same order. They are for control; tensors belong to torch.distributed.
-    A thread of penstock's answers the other ranks meanwhile, without the GIL: a program that computes for minutes is not lost.
+    A penstock thread answers the other ranks meanwhile, without the GIL, so a program that computes for minutes is not lost.
 
     Args:
-        name: the same in all ranks. Groups of one job are told apart by it.
-        agree: what all ranks must have alike, by name; compared as text. Ranks that differ fail at the start, and are told both values.
+        name: the same in all ranks; distinguishes the groups of one job.
+        agree: values that must be equal in all ranks, by name; compared as text. If they differ, all ranks fail at the start with both
+            values.
         on_lost_rank: "fail": a lost rank ends the group in all others. "wait": this program can rejoin: the others wait for the
             process that its launcher starts again.
-        join_timeout, lost_after, rejoin_timeout: seconds until a rank that has not arrived is named; until one that nothing was heard of
-            is lost; for which the others wait for a lost one.
+        join_timeout, lost_after, rejoin_timeout: seconds to wait for all ranks to arrive, until a silent rank counts as lost, and that the
+            others wait for a lost rank.
         secret_file: file with the secret that ranks on several hosts share; PENSTOCK_GROUP_SECRET serves as well.
         insecure: allow several hosts without a secret.
-        collectives: how many collective operations this rank had done when it wrote the state from which it goes on.
+        collectives: how many collective operations this rank had completed when it saved the state from which it resumes.
         communicator: "nccl": the ranks share a communicator of NCCL, see `communicator`. One GPU for each rank: the current one
             (torch.cuda.set_device), or else that with the number local_rank.
-        abort_timeout: seconds that an abort of it waits for those who use it.
+        abort_timeout: seconds that an abort of the communicator waits for its users.
 
     Raises:
-        config_error: no launcher has started this program; the ones that are known are named. Or there is no GPU for the communicator.
-        group_failed_error: the ranks differ, or one did not arrive and is named.
+        config_error: no launcher has started this program (names the known ones), or there is no GPU for the communicator.
+        group_failed_error: the ranks differ, or one did not arrive (names it).
     """
 
     def __init__(
@@ -128,9 +129,9 @@ class Group:
         abort_timeout: float = 10.0,
     ) -> None:
         if communicator not in _COMMUNICATORS:
-            raise config_error(f"communicator is {communicator!r}: it is one of {', '.join(_COMMUNICATORS)}")
+            raise config_error(f"communicator is {communicator!r}: it must be one of {', '.join(_COMMUNICATORS)}")
         if on_lost_rank not in _ON_LOST_RANK:
-            raise config_error(f"on_lost_rank is {on_lost_rank!r}: it is one of {', '.join(_ON_LOST_RANK)}")
+            raise config_error(f"on_lost_rank is {on_lost_rank!r}: it must be one of {', '.join(_ON_LOST_RANK)}")
         leaving = _LEAVING.get(name)
         if leaving is not None:
             leaving.join()
@@ -171,7 +172,7 @@ class Group:
 
     @property
     def local_rank(self) -> int:
-        """The number among the ranks of this host, and of its GPU. config_error if the launcher does not say."""
+        """This rank's number among the ranks of its host, and the number of its GPU. config_error if the launcher does not say."""
         return self._core.local_rank
 
     @property
@@ -181,12 +182,12 @@ class Group:
 
     @property
     def all_gather_max(self) -> int:
-        """How many bytes each rank may give to all_gather()."""
+        """The maximum number of bytes that each rank may pass to all_gather()."""
         return self._core.all_gather_max
 
     @property
     def communicator(self) -> Optional[Communicator]:
-        """NCCL between the GPUs of all ranks; None if it was not asked for."""
+        """NCCL between the GPUs of all ranks; None if none was requested."""
         return self._communicator
 
     def barrier(self, timeout: float = 600.0) -> None:
@@ -216,11 +217,11 @@ class Group:
 
     def close(self) -> None:
         """Leaves the group. Rank 0 waits until all have left, because it coordinates them; with a communicator every rank
-        waits. Ctrl-C works, and the next call continues. Also at the end of a `with` block, and at the interpreter's exit; an
-        exception that passes through is the group's first cause then.
+        waits. Ctrl-C works, and the next call continues. Also called at the end of a `with` block and at the interpreter's exit; an
+        exception that ends the block is then the group's first cause.
 
-        With a communicator: wait for the last work, ask is_lost(), make a barrier(), then close. Without the barrier the others'
-        communicator is aborted lost_after later, and is_lost() is then true for work that was done before.
+        With a communicator: wait for the last work, check is_lost(), call barrier(), then close. Without the barrier, the other ranks'
+        communicator is aborted `lost_after` later, and is_lost() is then true even for completed work.
         """
         if self._closed or self._pid != os.getpid():
             return
@@ -290,8 +291,8 @@ def _close_all() -> None:
 
 
 def group_of(loader: Any) -> Group:
-    """Joins the group of a penstock.torch.DataLoader: its ranks have to agree in what makes their batches fit together. A
-    DistributedSampler's own rank is what differs; its numbers have to be those of the group."""
+    """Joins the group of a penstock.torch.DataLoader: its ranks must agree on everything that makes their batches fit together. Only the
+    DistributedSampler's rank differs; its rank and number of replicas must be the group's."""
     from penstock import _progress
 
     agree = {f"the loader's {name}": value for name, value in _progress.facts_of(loader).items()}

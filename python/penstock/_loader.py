@@ -31,8 +31,8 @@ FOREVER = 1e8
 
 
 class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
-    """One pass, or with persistent_workers one after the other. The subclasses say what differs between datasets with an index and
-    iterable ones."""
+    """One pass, or with persistent_workers one pass after another. Subclasses implement what differs between map-style and iterable
+    datasets."""
 
     def __init__(self, loader: Any) -> None:
         self._progress = loader._begin()
@@ -122,7 +122,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
     # ---- delivering -----------------------------------------------------------------------------------------------
 
     def resumed_behind_end(self) -> bool:
-        """Whether this resumes an epoch of an iterable dataset of which nothing is left. Waits for its next batch."""
+        """Whether this resumes an epoch of an iterable dataset that has no batches left. Waits for its next batch."""
         return False
 
     def __next__(self) -> Any:
@@ -192,7 +192,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         return planned
 
     def _loaded(self, planned: Planned) -> Any:
-        """The batch as its worker made it (_loading.Loaded). Tries again as the book says."""
+        """The batch as its worker made it (_loading.Loaded). Retries as the book decides."""
         if planned.loaded is not None:
             return planned.loaded
         self._failures.refuse_quarantined(planned)

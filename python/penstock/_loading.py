@@ -55,7 +55,7 @@ class Given(NamedTuple):
 
 
 class Order(NamedTuple):
-    """What a worker needs to know of a loader, for the lifetime of its dataset."""
+    """What a worker needs to know about a loader, for the lifetime of its dataset."""
 
     number: int
     given: Given
@@ -87,7 +87,7 @@ class Loaded(NamedTuple):
     bad: tuple[tuple[int, str], ...] = ()  # places in the batch whose samples raised, and the traceback
     over: bool = False  # the shard has ended, or every sample of the batch was left out
     state: Optional[_shards.ShardState] = None  # the shard's state after this batch
-    digest: Optional[bytes] = None  # of the content, taken before any of it was in a slot
+    digest: Optional[bytes] = None  # digest of the content, computed before any of it was in a slot
 
 
 class Marks:
@@ -156,7 +156,7 @@ class _Stage:
 
 
 class _Shard:
-    """The part of an iterable dataset that this worker reads, and the states that it publishes of it, if the dataset has any."""
+    """The part of an iterable dataset that this worker reads, and the states that it publishes if the dataset has any."""
 
     def __init__(self, order: Order, identity: int) -> None:
         self._identity, self._epoch = identity, 0
@@ -169,7 +169,7 @@ class _Shard:
         self.behind: Optional[_shards.ShardState] = None  # the dataset's state after the last batch
 
     def is_before(self, batch: int) -> bool:
-        """Whether its iterator can come to this batch."""
+        """Whether its iterator can still reach this batch."""
         return self._source is not None and self._source.batches <= batch
 
     def source_of(self, dataset: Any, batch: int) -> "_Source":
@@ -200,8 +200,8 @@ class _Source:
 
 
 class _PlaceOfBatch:
-    """Where torch's default_collate puts the tensors of a large batch: where the caller will read them. Only while it runs as the
-    loader's own collate_fn, and with torch's functions alone: they keep no tensor beyond the batch."""
+    """Makes torch's default_collate put the tensors of a large batch directly where the caller will read them. Applies only while it runs
+    as the loader's collate_fn and calls only torch's functions, which keep no tensor beyond the batch."""
 
     room: Optional[_tensors.Room] = None
     open = False
@@ -213,7 +213,7 @@ class _PlaceOfBatch:
             self.room = None  # too large: call.give() reports it
 
     def stacked(self, samples: Any) -> Any:
-        """The samples stacked in the room; None if they do not fit, or are not plain tensors."""
+        """The samples, stacked in place; None if they do not fit or are not plain tensors."""
         first = samples[0]
         same = all(type(each) is torch.Tensor and not each.is_nested and each.shape == first.shape and each.dtype == first.dtype for each in samples)
         if not same or any(each.requires_grad or each.layout is not torch.strided or each.device.type != "cpu" for each in samples):
@@ -456,7 +456,7 @@ def _give(call: "_worker.Call", stage: _Stage, loaded: Loaded) -> None:
     except Exception as broken:
         try:
             raise TypeError(
-                f"a batch cannot be pickled: {broken}. What collate_fn returns travels to another process: return tensors, "
+                f"a batch cannot be pickled: {broken}. What collate_fn returns is sent to another process: return tensors, "
                 "arrays, numbers, strings, and lists, tuples, dicts or objects of them"
             ) from broken
         except TypeError:

@@ -1,4 +1,4 @@
-"""A penstock.torch.DataLoader's pass without workers: torch's own, which also knows how far it is. Used by torch.py."""
+"""A penstock.torch.DataLoader's pass without workers: torch's own, which also records its position. Used by torch.py."""
 
 import importlib
 from typing import Any
@@ -35,7 +35,7 @@ class LocalPass(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[misc
         self._left = _progress.batches_left(loader, self._progress)  # None if unknown
 
     def resumed_behind_end(self) -> bool:
-        """Whether this resumes an epoch of an iterable dataset of which nothing is left."""
+        """Whether this resumes an epoch of an iterable dataset that has no batches left."""
         if not self._iterable or self._progress.resumed is None:
             return False
         try:

@@ -31,10 +31,9 @@ class Mapping(concurrent.futures.Executor):
 
         Args:
             timeout: seconds from this call until next() raises TimeoutError.
-            chunksize: how many inputs make one job. For functions that take less than about 1 ms: what a job costs besides its
-                function is then paid once for all of them. If a chunk kills its workers, or its arguments or results
-                are too large, its inputs are done again one by one, and only those that do so fail. Inputs are never put together in a pool, or
-                with options(), where each job has a timeout, is fresh, is not idempotent or has gpu=.
+            chunksize: how many inputs make one job. For functions that take less than about 1 ms: all inputs of a chunk share a job's
+                overhead. If a chunk kills its workers, or its arguments or results are too large, its inputs are run again one by one, and
+                only the responsible ones fail. Inputs are never grouped if each job has a timeout, is fresh, is not idempotent or has gpu=.
 
         Raises:
             ValueError: chunksize is less than 1.
@@ -64,7 +63,7 @@ class Mapping(concurrent.futures.Executor):
         return results()
 
     def map_unordered(self, fn: Callable[..., T], *iterables: Iterable[Any]) -> Iterator[T]:
-        """The same, results as they come. An exception of a job is raised when its turn has come; others go on."""
+        """The same, with results in order of completion. A job's exception is raised when its turn comes; the others continue."""
         inputs = zip(*iterables)
         done: collections.deque[concurrent.futures.Future[T]] = collections.deque()
         news = threading.Condition()
@@ -95,7 +94,7 @@ class Mapping(concurrent.futures.Executor):
         return results()
 
     def _takes_chunks(self) -> bool:
-        """Whether jobs have nothing that counts for each input alone."""
+        """Whether no option of the jobs applies to each input separately."""
         raise NotImplementedError
 
     @property

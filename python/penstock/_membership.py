@@ -1,4 +1,4 @@
-"""The group of a penstock.torch.DataLoader with those of the other ranks, which it joins when it is first needed. Used by _supervised.py."""
+"""The group that a penstock.torch.DataLoader forms with the loaders of the other ranks; joined on first use. Used by _supervised.py."""
 
 import os
 from typing import Any, Optional
@@ -7,7 +7,7 @@ __all__ = ["Membership"]
 
 
 class Membership:
-    """Whether a loader joins a group, and the one that it has joined. A copy in another process is in none.
+    """Whether a loader joins a group, and the group that it has joined. A copy in another process is in none.
 
     Args:
         joins: the loader's argument group.
@@ -18,7 +18,7 @@ class Membership:
         self._group: Any = None
 
     def group_of(self, loader: Any) -> Any:
-        """Joins it if that was not done yet; None if there is none."""
+        """The group, joined on the first call; None if there is none."""
         if not self._joins or self._pid != os.getpid():
             return None
         if self._group is None:

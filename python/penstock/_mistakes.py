@@ -93,7 +93,7 @@ def not_started(broken: error, command: Any, path: Any) -> error:
     """The error when no worker could start. Says how to find out why."""
     words = [str(word) for word in command]
     text = (
-        f"{broken}\nNo worker could begin. A worker is this command, whose interpreter has to find penstock, cloudpickle and torch:\n"
+        f"{broken}\nNo worker could start. A worker is this command, whose interpreter has to find penstock, cloudpickle and torch:\n"
         f"  PYTHONPATH={shlex.quote(str(path))} {shlex.join(words)}\n"
         "Check the environment with that interpreter: -c 'import penstock.worker, cloudpickle, torch'"
     )

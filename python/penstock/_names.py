@@ -1,4 +1,4 @@
-"""Names of pools and loaders, for `penstock status` and the other verbs: each has one of its own in its process. Used by _pool.py."""
+"""Names of pools and loaders, for `penstock status` and the other verbs: unique within the process. Used by _pool.py."""
 
 import threading
 
@@ -12,7 +12,7 @@ class Name:
 
     Args:
         name: of the pool.
-        chosen: by the program, which gets what it asks for; otherwise "-2" and so on follows if the name is in use.
+        chosen: the program chose it, so it is used unchanged; otherwise "-2" and so on is appended if the name is in use.
     """
 
     def __init__(self, name: str, chosen: bool) -> None:

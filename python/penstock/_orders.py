@@ -16,7 +16,7 @@ __all__ = ["PublishedOrder", "order_of"]
 
 torch_loader: Any = importlib.import_module("torch.utils.data.dataloader")
 
-FROM_THE_PROGRAM = ("dataset", "collate_fn", "worker_init_fn")  # what of an order may refuse to be pickled
+FROM_THE_PROGRAM = ("dataset", "collate_fn", "worker_init_fn")  # the parts of an order that may not be picklable
 
 
 def order_of(iterator: Any, loader: Any, policy: str, last_attempt: int, states: Optional[str]) -> _loading.Order:
@@ -46,7 +46,7 @@ class PublishedOrder:
 
     Args:
         living: the numbers of orders in use.
-        jobs: of its batches.
+        jobs: the jobs of its batches.
 
     Raises:
         TypeError: it cannot be pickled, with the part of the dataset that is the reason.

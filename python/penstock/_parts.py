@@ -1,4 +1,4 @@
-"""Pickles with their large buffers beside them, as the parts of a job's argument or result (core/parts.hpp lays them out).
+"""Pickles with their large buffers next to them, as the parts of a job's argument or result (core/parts.hpp defines the layout).
 
 Used by Pool and by its workers.
 """
@@ -20,12 +20,12 @@ _SIMPLE = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 
 def pickled_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Part]:
-    """A call as a pickle of protocol 5, and after it the buffers that it leaves out: NumPy's data, for example. No copies.
+    """A call as a protocol 5 pickle, followed by its out-of-band buffers (NumPy data, for example). Copies nothing.
 
-    Functions and classes that a worker cannot import travel by value (_by_value.py).
+    Functions and classes that a worker cannot import are pickled by value (_by_value.py).
     """
     call = (function, args, kwargs)
-    # Not callable objects: what is inside of them may be of the program.
+    # Not callable objects: they may contain objects of the program.
     by_name = type(function) in (types.FunctionType, types.BuiltinFunctionType) and function.__module__ not in (*_globals.PROGRAM, None)
     if by_name and all(_is_simple(each) for each in (*args, *kwargs.values())):
         try:
@@ -46,7 +46,7 @@ def _is_simple(value: Any) -> bool:
 
 
 def pickled_result(value: Any) -> list[Part]:
-    """The same for what a worker gives back: what it could import, its caller can."""
+    """The same for what a worker returns: its caller can import everything that the worker could."""
     buffers: list[pickle.PickleBuffer] = []
     try:
         whole = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)

@@ -201,7 +201,7 @@ class Pool(Mapping):
         self._life.abort()
 
     def _at_exit(self) -> None:
-        """As the standard library's executors: jobs that are there are done before the interpreter ends."""
+        """Like the standard library's executors: submitted jobs finish before the interpreter exits."""
         if self._life.owner == os.getpid():  # a forked child's copy has nothing to end
             self.shutdown()
 
@@ -218,7 +218,7 @@ class Pool(Mapping):
         return json.loads(self._core.status())  # type: ignore[no-any-return]
 
     def __reduce__(self) -> Any:
-        raise TypeError("a penstock.Pool cannot be pickled: its workers belong to this program; a job that needs a pool makes one of its own")
+        raise TypeError("a penstock.Pool cannot be pickled: its workers belong to this program; a job that needs a pool makes its own")
 
     def __repr__(self) -> str:
         return f"<penstock.Pool {self._config.name!r}>"
@@ -232,7 +232,7 @@ _OF_OTHER_EXECUTORS = {
 
 
 def _settings(setup: Setup, max_workers: Optional[int], name: Optional[str], gpu: bool) -> dict[str, Any]:
-    """What the arguments of a pool say in its config."""
+    """The config overrides that a pool's arguments stand for."""
     own: dict[str, Any] = {
         "loader.command": [sys.executable, "-P", "-m", "penstock.worker"],
         f"loader.env.{SETUP}": setup.path,

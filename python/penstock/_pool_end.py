@@ -1,4 +1,4 @@
-"""How a pool ends: by shutdown(), by abort(), when nothing refers to it any more, or with the interpreter. Used by _pool.py."""
+"""How a pool ends: by shutdown() or abort(), when its last reference goes, or with the interpreter. Used by _pool.py."""
 
 import atexit
 import os
@@ -16,7 +16,7 @@ __all__ = ["PoolLife", "end_with_the_interpreter"]
 
 
 class PoolLife:
-    """What a pool and its options() share: the workers, and what still needs them. The pool ends when this object does."""
+    """What a pool and its options() share: the workers, and a count of what still needs them. The pool ends when this object does."""
 
     def __init__(self, core: _core.Pool, setup: Setup, name: Optional[Name]) -> None:
         self._core, self.setup, self._name = core, setup, name
@@ -28,7 +28,7 @@ class PoolLife:
         self._aborted = False
         self.owner = os.getpid()
         self.futures: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
-        # Not at the interpreter's exit: what is queued is done then, perhaps by workers that are not started yet.
+        # Not at the interpreter's exit: queued jobs still run then, perhaps on workers that have not started yet.
         weakref.finalize(self, _dropped, core, setup, self.owner, name).atexit = False
 
     def enter(self, with_half: bool) -> None:
@@ -45,20 +45,20 @@ class PoolLife:
             self._news.notify_all()
 
     def half_done(self) -> None:
-        """The part of a job that gpu= runs has ended."""
+        """The gpu= half of a job has ended."""
         with self._lock:
             self._halves -= 1
             self._news.notify_all()
 
     def shut(self) -> None:
-        """Takes no more jobs. Returns when those that were being submitted are there."""
+        """Accepts no more jobs. Returns when submissions in progress are complete."""
         with self._lock:
             self._shut = True
             while self._entering:
                 self._news.wait()
 
     def finish(self) -> None:
-        """Returns when all jobs have ended, and the workers."""
+        """Returns when all jobs and workers have ended."""
         try:
             self._core.finish(1e8)
             with self._lock:  # their results are on the device
@@ -81,7 +81,7 @@ class PoolLife:
 
 
 _LIVING: "weakref.WeakSet[Any]" = weakref.WeakSet()  # pools
-_ENDED = threading.Condition(threading.RLock())  # a collection may drop a pool at any point, also in here
+_ENDED = threading.Condition(threading.RLock())  # garbage collection may drop a pool at any point, even in here
 _ENDING = 0  # unreferenced pools that are being closed
 
 
@@ -93,8 +93,8 @@ def end_with_the_interpreter(pool: Any) -> None:
 def _dropped(core: _core.Pool, setup: Setup, owner: int, name: Optional[Name]) -> None:
     """The last reference to a pool has gone, perhaps on its own callback thread, where its last future has ended.
 
-    The interpreter waits for a thread of its own, but not for that one: if it came back from closing the pool into an
-    interpreter that is ending, Python would end it in the middle of C++, and that ends the process by SIGABRT.
+    The interpreter waits for Python threads but not for that one. If it returned from closing the pool into an interpreter that is
+    exiting, Python would end the thread in the middle of C++, which aborts the process (SIGABRT).
     """
     if owner != os.getpid():
         setup.close()
@@ -107,7 +107,7 @@ def _dropped(core: _core.Pool, setup: Setup, owner: int, name: Optional[Name]) -
         finally:
             if name is not None:
                 name.give_back()
-            setup.close()  # only now: until then workers may begin, and read it
+            setup.close()  # only now: until then a starting worker may read it
             with _ENDED:
                 _ENDING -= 1
                 _ENDED.notify_all()
@@ -115,12 +115,12 @@ def _dropped(core: _core.Pool, setup: Setup, owner: int, name: Optional[Name]) -
     global _ENDING
     with _ENDED:
         _ENDING += 1
-    if not threading.current_thread().daemon:  # nor does the interpreter end before this one does
+    if not threading.current_thread().daemon:  # the interpreter waits for this thread, too
         end()
         return
     try:
         threading.Thread(target=end, name="penstock-pool-end", daemon=False).start()
-    except RuntimeError:  # the interpreter is ending: no thread can be started any more
+    except RuntimeError:  # the interpreter is exiting: no thread can be started
         end()
 
 

@@ -13,8 +13,8 @@ LOOK_EVERY = 0.005
 
 
 class WorkerProcess:
-    """A worker's process as it was when it was asked for: multiprocessing.Process in what can be asked. It keeps neither the process nor
-    its pool; a process that ends is replaced by another one."""
+    """A snapshot of a worker's process with the read-only interface of multiprocessing.Process. It keeps neither the process nor its pool
+    alive; a process that ends is replaced by another one."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -59,7 +59,7 @@ class WorkerProcess:
 
 
 def processes_of(pool: Any) -> list[WorkerProcess]:
-    """By worker. Waits until each has begun, or the pool says that none will."""
+    """One for each worker. Waits until each has started, or the pool says that none will."""
     end = time.monotonic() + PATIENCE
     while True:
         workers = [each for each in pool.status()["workers"] if each["why_stopped"] is None]

@@ -1,8 +1,8 @@
 """A DataLoader's position, and resuming from it (DataLoader.state_dict, load_state_dict).
 
 A state names a position, not samples: the epoch, the number of samples of the sampler's order that were delivered, the seed, and the
-generators just before the order was drawn. So its size does not depend on the dataset's, and a loader with another number of workers or
-batch size can resume from it. Used by _supervised.py, _loader.py and _local.py.
+generators' states just before the order was drawn. So its size does not depend on the dataset's, and a loader with another number of
+workers or batch size can resume from it. Used by _supervised.py, _loader.py and _local.py.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ class Progress:
 
 
 class Position:
-    """Where a loader is in its stream: the epoch that was begun last, and the state from which the next iteration resumes, if any."""
+    """Where a loader is in its stream: the latest epoch that it started, and the state from which the next iteration resumes, if any."""
 
     def __init__(self) -> None:
         self._epoch = -1
@@ -97,8 +97,8 @@ def program_generator_kept(resumed: Optional[dict[str, Any]]) -> Iterator[None]:
 
 
 def order_is_drawn(loader: Any, progress: Progress) -> None:
-    """Call when the seed is known and just before iter(sampler): the order must not depend on whether the seed was drawn before it, as it is
-    for a new iterator, or not, as for a persistent one."""
+    """Call when the seed is known and just before iter(sampler): the order must not depend on whether the seed is drawn before it (a new
+    iterator) or not (a persistent one)."""
     if _seed_own_generator(loader, progress.epoch):
         torch.empty((), dtype=torch.int64).random_(generator=loader.generator)  # in place of the seed
     elif progress.resumed is not None and progress.resumed["base_seed"] is not None:
@@ -135,7 +135,7 @@ def _state_of(loader: Any, progress: Optional[Progress], next_epoch: int) -> dic
         if progress is not None and loader._iterator is not None:  # a persistent iterator keeps its seed
             state["base_seed"] = progress.base_seed
         if progress is not None and state["sampler_epoch"] == progress.sampler_epoch:
-            state["sampler_epoch"] = None  # of the epoch that has ended: the program sets the next one's after it has resumed
+            state["sampler_epoch"] = None  # belongs to the epoch that has ended: the program sets the next one's after resuming
         return state
     if not progress.ordered:
         raise usage_error("in_order=False: batches come in any order, so there is no position within an epoch; save at its end")
@@ -163,7 +163,7 @@ def _told(shard: _shards.ShardState) -> dict[str, Any]:
 def _check(loader: Any, state: dict[str, Any]) -> None:
     """Raises state_mismatch_error if the state belongs to another kind of loader."""
     if not isinstance(state, dict) or state.get("schema") != SCHEMA:
-        raise state_mismatch_error(f"this is no state of a penstock.torch.DataLoader ({SCHEMA})")
+        raise state_mismatch_error(f"this is not a state of a penstock.torch.DataLoader ({SCHEMA})")
     ours, theirs = facts_of(loader), state["facts"]
     wrong = [f"{name} was {theirs.get(name)!r} and is {value!r}" for name, value in ours.items() if theirs.get(name) != value]
     shards = state["shards"]
@@ -183,7 +183,7 @@ def facts_of(loader: Any) -> dict[str, Any]:
     except TypeError:
         length = None
     sampler = type(_sampler_of(loader))
-    module = "__main__" if kind.__module__ in PROGRAM else kind.__module__  # a state is for a rank that was started in another way, too
+    module = "__main__" if kind.__module__ in PROGRAM else kind.__module__  # a state may also resume a rank that was started differently
     facts = {"dataset": f"{module}.{kind.__qualname__}", "length": length, "sampler": sampler.__qualname__, "seed": loader.seed}
     if iterable or not _is_plain(loader):
         facts["batch_size"] = loader.batch_size
@@ -201,7 +201,7 @@ def skipped(loader: Any, progress: Progress) -> Optional[Iterator[Any]]:
 
 
 def _behind(order: Iterator[Any], count: int) -> Iterator[Any]:
-    """Takes the first index now, while the generators are in the saved states: that is when samplers draw their order."""
+    """Takes the first index now, while the generators are in the saved states, because samplers draw their order then."""
     first = list(itertools.islice(order, count, count + 1))
     return itertools.chain(first, order)
 

@@ -12,15 +12,15 @@ from penstock._errors import sample_error, state_mismatch_error
 __all__ = ["BadSamples", "Quarantine", "error_of_sample"]
 
 _LINE_MAX = 64 * 1024  # a line is shorter
-_SCHEMA = "penstock.quarantine/1"  # of sessions and `penstock quarantine`, too: an index that is a number is their sample
+_SCHEMA = "penstock.quarantine/1"  # the same as that of sessions and `penstock quarantine`: an index that is a number is their sample
 
 
 class BadSamples:
-    """What a loader does about them.
+    """How a loader handles them.
 
     Args:
         policy: on_bad_sample.
-        quarantine: those that killed workers before.
+        quarantine: the samples that killed workers before.
         listed: loader.bad_samples, which is appended to.
     """
 
@@ -48,7 +48,7 @@ def error_of_sample(text: str, index: Any, causes: list[str]) -> sample_error:
 
 
 class Quarantine:
-    """Indices that are not to be tried; a file with a line of JSON for each, if there is a path.
+    """Indices not to be loaded; with a path, also kept in a file, one line of JSON each.
 
     Args:
         dataset: what the indices belong to, as text: a file of another dataset is refused.
@@ -68,7 +68,7 @@ class Quarantine:
                 except (ValueError, KeyError, TypeError, AttributeError) as broken:
                     raise state_mismatch_error(f"{path}, line {number}: not an entry of a quarantine: {broken}") from None
                 if told != dataset:
-                    raise state_mismatch_error(f"{path}, line {number}: it is of {told}, and this dataset is {dataset}")
+                    raise state_mismatch_error(f"{path}, line {number}: it belongs to {told}, and this dataset is {dataset}")
                 if causes is None:
                     self.indices.pop(_key(index), None)
                 else:
@@ -90,21 +90,21 @@ class Quarantine:
         return {"index": text, "causes": causes, "dataset": self._dataset}
 
     def places_in(self, indices: Any) -> tuple[int, ...]:
-        """Of a batch, which are to be left out."""
+        """Which samples of a batch to leave out."""
         if not self.indices:
             return ()
         return tuple(place for place, index in enumerate(indices) if _key(index) in self.indices)
 
 
 def _read(entry: Any) -> tuple[str, Any, Optional[list[str]]]:
-    """The dataset, an index, and the causes of its deaths; None: it was released."""
+    """The dataset, an index and the causes of the deaths that it caused; None: it was released."""
     if entry.get("schema") == _SCHEMA:
         return entry["fingerprint"], entry["sample"], None if entry.get("released") else list(entry["causes"])
     return entry["dataset"], entry["index"], list(entry["causes"])
 
 
 def _append(path: str, line: bytes) -> None:
-    """Appends a line, or nothing of it: half a line would garble the next one. Several loaders may share the file."""
+    """Appends a whole line or nothing: half a line would garble the next one. Several loaders may share the file."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
     try:
         with contextlib.suppress(OSError):  # a file system without locks

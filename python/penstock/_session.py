@@ -61,9 +61,10 @@ class Session(Controlled, Ranked):
         batches: deliver this many in total, then end.
         control_socket: let `penstock status`, `top` and the other verbs attach.
         group: True: this session is a rank of the group that a launcher has started (torchrun, penstock launch, srun, mpirun), one in each
-            rank, of the same name. Rank and world size are the launcher's, all ranks have to agree in what defines their stream,
-            losing one ends all with the first cause, and stop() stops all at the same step. The session is made when all ranks
-            have arrived, and has rank, world_size, barrier() and all_gather(). Sessions that not every rank has do not join.
+            rank, of the same name. The launcher gives rank and world size, and all ranks must agree on what defines their stream. Losing a
+            rank ends all of them with the first cause, and stop() stops all at the same step. The constructor returns when all ranks have
+            arrived; the session then has rank, world_size, barrier() and all_gather(). Leave group out for sessions that only some ranks
+            have.
         overrides: as in load_config, for a config file's path.
 
     Raises:
@@ -95,7 +96,7 @@ class Session(Controlled, Ranked):
         file = ""
         if isinstance(config, Config):
             if overrides:
-                raise usage_error("overrides belong into load_config(file, ...) when a Session is made from a Config")
+                raise usage_error("overrides belong in load_config(file, ...) when a Session is made from a Config")
             self._config = config
         else:
             self._config = load_config(config, **overrides)
@@ -104,7 +105,7 @@ class Session(Controlled, Ranked):
             try:
                 state = bytes(memoryview(state))
             except TypeError:
-                raise TypeError(f"state is of type {type(state).__name__}: pass the bytes that session.state() gave") from None
+                raise TypeError(f"state is of type {type(state).__name__}: pass the bytes that session.state() returned") from None
             if not state:
                 raise state_mismatch_error("the state is empty: was the file that it was read from written to its end?")
         listener = None if on_event is None else _listener(on_event)
@@ -173,7 +174,7 @@ class Session(Controlled, Ranked):
         self._core.stop(check_seconds(seconds, "seconds"))
 
     def close(self) -> None:
-        """Ends everything within half a second (after stop(): in the time given there). Batches that are still held
+        """Ends everything within half a second (after stop(): within the time given to it). Batches that are still held
         stay valid. Also at the end of a `with` block, when the session is garbage, and at the interpreter's exit."""
         if not self._core.closed:
             keep_all(list(self._lent))
@@ -225,7 +226,7 @@ class Session(Controlled, Ranked):
         return json.loads(self._core.status())  # type: ignore[no-any-return]
 
     def __reduce__(self) -> Any:
-        raise TypeError("a penstock.Session cannot be pickled: its workers and buffers belong to this program; pass its config's file instead")
+        raise TypeError("a penstock.Session cannot be pickled: its workers and buffers belong to this program; pass the path of its config file instead")
 
     def __repr__(self) -> str:
         return f"<penstock.Session {self._config.name!r}{' (closed)' if self.closed else ''}>"

@@ -1,4 +1,4 @@
-"""What a Session offers besides its batches: orders to its workers, and its place in a group. Used by _session.py."""
+"""The parts of a Session other than its batches: commands to its workers, and its rank in a group. Used by _session.py."""
 
 from typing import TYPE_CHECKING, Optional
 
@@ -16,7 +16,7 @@ NUMBER_OF_A_SAMPLE = "pass a sample's index in the dataset"
 
 
 class Controlled:
-    """What an operator may order, from any thread."""
+    """The commands of an operator. Any thread may call."""
 
     _core: _core.Session
 

@@ -17,7 +17,7 @@ LONGEST_OF_FAILURES = 1 << 24  # bytes that workers wrote about initializers
 
 
 class Setup:
-    """A file in memory that workers read through our /proc, also those that replace others. Behind it they write how the initializer failed."""
+    """A memory file that all workers, replacements included, read through our /proc. At its end they append how the initializer failed."""
 
     def __init__(self, initializer: Optional[Callable[..., object]], arguments: tuple[Any, ...]) -> None:
         self._file = os.memfd_create("penstock-pool-setup", os.MFD_CLOEXEC)
@@ -36,17 +36,17 @@ class Setup:
         return f"/proc/{os.getpid()}/fd/{self._file}"
 
     def close(self) -> None:
-        """Call when no worker can begin any more."""
+        """Call when no worker can start any more."""
         os.close(self._file)
 
     def explain(self, failed: error) -> None:
-        """If an initializer that raised has left the pool without workers, the error says so, with one traceback as its cause."""
+        """If the pool has no workers left because its initializer raised, makes the error say so, with a traceback as its cause."""
         failures = failures_of_initializer(os.pread(self._file, LONGEST_OF_FAILURES, self._length))
         if not failures or failures[-1][0] not in str(failed):
             return
         line = failures[-1][0]
         times = {1: "once", 2: "twice"}.get(len(failures), f"{len(failures)} times")
-        failed.args = (f"{line}. This was tried {times}; then no worker was left, and [loader.restart] allows no restart",)
+        failed.args = (f"{line}. It was tried {times}; no worker is left, and [loader.restart] allows no more restarts",)
         traceback = next((told for each, told in failures if each == line and told is not None), "")
         failed.__cause__ = remote_traceback(traceback)
         if isinstance(failed, job_failed_error):
@@ -54,7 +54,7 @@ class Setup:
 
 
 def _key_of_multiprocessing() -> Optional[bytes]:
-    """With it, workers may use the proxies of a multiprocessing.Manager, as processes of multiprocessing may."""
+    """Lets workers use the proxies of a multiprocessing.Manager, as multiprocessing's own processes can."""
     process = sys.modules.get("multiprocessing.process")
     return None if process is None else bytes(process.current_process().authkey)
 
@@ -64,7 +64,7 @@ def _absolute(path: Iterable[str]) -> list[str]:
 
 
 def python_path() -> str:
-    """So that a worker finds penstock, wherever we found it."""
+    """Makes a worker import penstock from where we did."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     known = os.environ.get("PYTHONPATH")
     return here if not known else here + os.pathsep + known

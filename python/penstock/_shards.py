@@ -68,7 +68,7 @@ class ShardStates:
 
     def write(self, shard: int, epoch: int, state: ShardState) -> None:
         if len(state.pickled) > ROOM - _HEAD.size:
-            raise ValueError(f"the dataset's state_dict() has {len(state.pickled)} bytes when pickled; at most {ROOM} are possible")
+            raise ValueError(f"the dataset's state_dict() has {len(state.pickled)} bytes when pickled; the limit is {ROOM}")
         facts = (epoch, state.batches, state.samples, state.ended)
         checked = zlib.crc32(state.pickled, zlib.crc32(_FACTS.pack(*facts)))
         head = _HEAD.pack(MAGIC, *facts, len(state.pickled), checked)
@@ -78,7 +78,7 @@ class ShardStates:
             left, at = left[written:], at + written
 
     def before(self, shard: int, epoch: int, batch: int) -> Optional[ShardState]:
-        """The shard's latest state in this epoch that does not lie behind batch number `batch`; None if there is none."""
+        """The shard's latest state in this epoch that is not past batch number `batch`; None if there is none."""
         found = [state for state in (self._read(shard, epoch, which) for which in (0, 1)) if state is not None and state.batches <= batch]
         return max(found, default=None)
 
@@ -106,4 +106,4 @@ def state_of(dataset: Any, batches: int, samples: int, ended: bool) -> ShardStat
     try:
         return ShardState(batches, samples, pickle.dumps(said, protocol=5), ended)
     except Exception as broken:
-        raise TypeError(f"what the dataset's state_dict() gives cannot be pickled: {broken}") from broken
+        raise TypeError(f"what the dataset's state_dict() returns cannot be pickled: {broken}") from broken

@@ -42,7 +42,7 @@ _NAMES: dict[Any, str] = {value: name for name, value in _DTYPES.items()}
 
 
 def _reduce_tensor(tensor: Any) -> Any:
-    """Pickles a batch's tensor as its elements, in order."""
+    """Pickles a batch's tensor as its elements in order."""
     if not _is_plain(tensor):
         return _reduce_special(tensor)
     flat = tensor.detach().contiguous().reshape(-1)
@@ -160,10 +160,10 @@ class PartOutsideRangeError(RuntimeError):
 
 
 class Room:
-    """Memory in which a batch is put together where the caller reads it, so that its tensors are not copied again.
+    """Memory in which a batch is assembled where the caller will read it, so that its tensors are not copied again.
 
-    Layout: 64 bytes, of which the first 16 hold the number of parts and the table's offset; the tensors, each in a range of its own;
-    the pickle and the parts that were made elsewhere; the table: offset and length of each part.
+    Layout: 64 bytes, of which the first 16 hold the number of parts and the table's offset; the tensors, each in its own range; the pickle
+    and the parts made elsewhere; the table: offset and length of each part.
 
     Args:
         address: from call.reserve(). The memory must stay valid until the tensors' last use.
@@ -179,7 +179,7 @@ class Room:
         self._ends: list[int] = []
 
     def tensor(self, dtype: Any, shape: tuple[int, ...]) -> Any:
-        """A tensor in a range of its own, whose elements are not set; None if the rest is too small."""
+        """A tensor in its own range, with elements not set; None if the rest is too small."""
         at = self._used
         size = torch.empty(0, dtype=dtype).element_size() * math.prod(shape)
         if size == 0 or at + size > self._size:
@@ -190,10 +190,10 @@ class Room:
         return self._bytes[at : at + size].view(dtype).view(shape)
 
     def finished(self, parts: list[Any]) -> Optional[int]:
-        """Adds the parts of batch_parts() that are not here yet, and the table. Returns the bytes of all; None if the rest is too small.
+        """Adds the parts of batch_parts() that are not here yet, and the table. Returns the total size; None if the rest is too small.
 
         Raises:
-            PartOutsideRangeError: a part overlaps the room and leaves the range of its tensor; nothing was written.
+            PartOutsideRangeError: a part overlaps the room and is out of the range of its tensor; nothing was written.
         """
         placed, used = [], self._used
         for number, part in enumerate(parts):
@@ -202,7 +202,7 @@ class Room:
                 offset = used
                 used += _aligned(size)
             elif not self._in_one_range(offset, offset + size):
-                raise PartOutsideRangeError(f"part {number} leaves the range of its tensor: {size} bytes at offset {offset} of {self._size}")
+                raise PartOutsideRangeError(f"part {number} is out of the range of its tensor: {size} bytes at offset {offset} of {self._size}")
             placed.append((part, offset, size))
         end = used + 16 * len(parts)
         if end > self._size:
@@ -216,7 +216,7 @@ class Room:
         return end
 
     def _offset_of(self, part: Any) -> Optional[int]:
-        """Where the part lies in this memory; None if it lies elsewhere. Negative if it begins before the room and reaches into it."""
+        """Where the part is in this memory; None if it is elsewhere. Negative if it begins before the room and extends into it."""
         size = len(part)
         if size == 0 or part.readonly:
             return None
@@ -229,7 +229,7 @@ class Room:
 
 
 def room_for(samples: list[Any]) -> int:
-    """Bytes that a Room needs for what default_collate makes of these samples. Reads the first sample only: the others have the same
+    """Bytes that a Room needs for what default_collate makes of these samples. Reads only the first sample: the others have the same
     shapes, or cannot be stacked. Texts may differ: a pickle that turns out larger than this does not fit the room (Room.finished)."""
     count = len(samples)
 

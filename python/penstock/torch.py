@@ -221,11 +221,11 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
 
 def _check(on_bad_sample: str, seeding: Optional[str], pool: Any) -> None:
     if on_bad_sample not in _ON_BAD_SAMPLE:
-        raise config_error(f"on_bad_sample is {on_bad_sample!r}: it is one of {', '.join(_ON_BAD_SAMPLE)}")
+        raise config_error(f"on_bad_sample is {on_bad_sample!r}: it must be one of {', '.join(_ON_BAD_SAMPLE)}")
     if seeding not in (None, "sample", "worker"):
         raise config_error(f'seeding is {seeding!r}: it is "sample", "worker" or None')
     if pool is not None and not isinstance(pool, dict):
-        raise TypeError(f"pool is {pool!r}: a loader has workers of its own; pass a dict of their options, such as {{'loader': {{'slot_bytes': '32MiB'}}}}")
+        raise TypeError(f"pool is {pool!r}: a loader has its own workers; pass a dict of their options, such as {{'loader': {{'slot_bytes': '32MiB'}}}}")
 
 
 def _warn_of_ignored(without_workers: bool, given: dict[str, bool]) -> None:

@@ -28,7 +28,7 @@ class Progress:
 
 
 class World:
-    """A dataset, a sampler, and a caller that carries out the book's commands.
+    """A dataset, a sampler, and a caller that carries out the book's decisions.
 
     Args:
         lengths: the batches of each shard of an iterable dataset; None: one with an index.
@@ -140,7 +140,7 @@ class BatchBookTest(PackageTest):
                 self.assertEqual(world.progress.samples, world.total, where)
                 self.assertTrue(world.progress.finished, where)
             else:
-                # A shard whose end batch fails has that error as one batch more.
+                # If a shard's final, empty batch fails, its error counts as one more batch.
                 for shard, length in enumerate(lengths):
                     numbers = [number for of, number in world.seen if of == shard]
                     self.assertEqual(numbers, list(range(len(numbers))), where)

@@ -17,7 +17,7 @@ class BeginningTest(PackageTest):
         os.mkfifo(self.enough)
 
     def worker(self, number, first=1):
-        """A worker that keeps importing until the test ends that."""
+        """A worker that keeps importing until the test stops it."""
         self.environment["PENSTOCK_WORKER"] = str(number)
         return self.program("""
             import gc, os, sys, types

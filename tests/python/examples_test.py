@@ -16,7 +16,7 @@ PATIENCE = 500  # seconds: importing these libraries takes that long on a machin
 
 
 class TrainingExample(PackageTest):
-    """Runs an example, kills what it is told to, and returns what the example says about its epochs."""
+    """Runs an example, kills the given processes, and returns the lines that it prints about its epochs."""
 
     def need(self, *names):
         for name in names:
@@ -68,7 +68,7 @@ class TrainingExample(PackageTest):
             return False
 
     def kill_one_run_and_the_workers_of_another(self, name, arguments, places, saved):
-        """Each run has a place of its own for its checkpoints. Returns the lines about epochs, which are the same for both."""
+        """Each run has its own folder for checkpoints. Returns the lines about epochs, which are the same for both."""
         first = self.example(name, *arguments, *places[0])
         self.line_with(first, saved)
         first.kill()
@@ -179,7 +179,7 @@ class ExamplesTest(TrainingExample):
                          "-DCMAKE_PREFIX_PATH=%s;%s" % (tree, package)], ["cmake", "--build", build]):
             done = subprocess.run(command, capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.environment.pop("PENSTOCK_LIBEXEC", None)  # it finds the workers of its own tree
+        self.environment.pop("PENSTOCK_LIBEXEC", None)  # it finds the workers in its build tree
         lines = self.said(self.begin(os.path.join(build, "train"), "colors", 4))  # exit code 0: the loss has fallen
         self.assertEqual([line.split(", loss")[0] for line in lines], ["epoch  %d: 40 images" % n for n in range(4)])
 
@@ -205,7 +205,7 @@ class ExamplesTest(TrainingExample):
                 kubernetes_validate.validate({**job, "spec": {**job["spec"], "paralelism": 4}}, "1.37", strict=True)
 
     def test_pods_of_the_job_for_resnet_train_together(self):
-        self.need("yaml", "lightning")  # the latter stands for a torch whose torchrun knows these options
+        self.need("yaml", "lightning")  # the latter indicates a torch whose torchrun has these options
         import yaml
         with open(os.path.join(EXAMPLES, "launchers", "resnet50-kubernetes.yaml")) as file:
             service, job = yaml.safe_load_all(file)

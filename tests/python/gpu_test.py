@@ -1,4 +1,4 @@
-"""Batches on a GPU in torch's hands: the same bytes, ordered behind every stream, right however long they are kept.
+"""Batches on a GPU used by torch: the same bytes, ordered after the work of every stream, valid however long they are kept.
 
 Needs a GPU and torch (label gpu).
 """
@@ -63,7 +63,7 @@ class GpuTest(PackageTest):
         expected = self.expected(0)
         with self.session() as session:
             batch = session.next()
-        with self.session() as session:  # the GPU is free, though `batch` is there
+        with self.session() as session:  # the GPU is free although `batch` still exists
             view = session.next()["data"].torch()
         self.assertEqual(digest_of(batch["data"].torch()), expected[0])
         self.assertEqual(digest_of(view), expected[0])

@@ -1,5 +1,5 @@
 """Programs, sessions and loaders as ranks of a group: under the real torchrun, under `penstock launch`, and started by hand; one is
-killed, raises, or is not like the others."""
+killed, raises, or differs from the others."""
 
 import json
 import re
@@ -51,7 +51,7 @@ TRAINS = """
     print("SEEN", json.dumps([group.rank, group.world_size, seen == everything[group.rank], sorted(sum(everything, []))]), flush=True)
     """
 
-# Rank 0 waits for a sample that does not come.
+# Rank 0 waits for a sample that never arrives.
 WAITS = """
     import os, threading, time
     import torch
@@ -156,7 +156,7 @@ class GroupTest(PackageTest):
 
     def torchrun(self, ranks, text, *arguments):
         self.need_torchrun()
-        # Of torch 1.13 under Python 3.11 the default, no redirection, fails.
+        # torch 1.13's default, no redirection, fails under Python 3.11.
         return self.begin(sys.executable, "-m", "torch.distributed.run", *self.torchrun_alone(), "--nproc_per_node", ranks,
                           "-r", 1, "-t", 1, self.script(text), *arguments)
 
@@ -268,7 +268,7 @@ class GroupTest(PackageTest):
             code, out, err = self.ended(process)
             self.assertEqual(code, 0, out + err)
             self.assertIn("SUM [3.0, 20.0] False", out)
-            self.assertIn("REFUSED the communicator can be used in a `with` block only", out)
+            self.assertIn("REFUSED the communicator can be used only in a `with` block", out)
 
     def test_a_lost_rank_ends_the_use_of_the_communicator_with_the_first_cause(self):
         self.environment["PENSTOCK_NCCL"] = os.path.join(os.path.dirname(BIN), "lib", "libfake_nccl.so")

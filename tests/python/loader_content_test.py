@@ -1,11 +1,11 @@
-"""Every byte of every batch is that of torch's own loader, however batches grow and shrink.
+"""Every batch equals torch's own byte for byte, however batches grow and shrink.
 
 test_random_structures... compares PENSTOCK_TEST_BATCHES random batches (400) from a printed seed (PENSTOCK_TEST_SEED). All tests run with
-PENSTOCK_VERIFY_BATCHES, which also compares each batch with a digest that its worker took before anything of it was in its slot.
+PENSTOCK_VERIFY_BATCHES, which also compares each batch with a digest that its worker computed before any of it was in its slot.
 
-The corruption that this file looks for went unnoticed by the tests before it because in each of theirs all batches of a loader had the same
-size, but for a shorter last one after which no epoch followed: a batch was put together in memory of the size that the batch before had
-needed, and only a larger batch behind a smaller one of at least 64 KiB could overwrite its own parts.
+Earlier tests missed the corruption that this file looks for. In each of them all batches of a loader had the same size, except for a
+shorter last one with no epoch after it. A batch was assembled in memory of the size of the previous batch, so only a larger batch after a
+smaller one of at least 64 KiB could overwrite its own parts.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ class LoaderContentTest(LoaderCase):
         super().tearDownClass()
 
     def loader(self, dataset, slot_bytes="4MiB", **options):
-        """One whose workers others had before, if as many with such slots are wanted."""
+        """A loader that reuses the workers of an earlier one with the same number of workers and the same slots."""
         test, key = self, (options["num_workers"], slot_bytes)
 
         class Loader(DataLoader):
@@ -204,7 +204,7 @@ class RoomTest(LoaderCase):
         self.assertIsNotNone(room.finished(self.views(first[8:16], second)))
         whole = memoryview(self.memory).cast("B")
         for begin, end in ((64, 129), (100, 140), (0, 4), (190, 200)):
-            with self.assertRaisesRegex(_tensors.PartOutsideRangeError, "part 0 leaves the range of its tensor: %d bytes at offset %d" % (end - begin, begin)):
+            with self.assertRaisesRegex(_tensors.PartOutsideRangeError, "part 0 is out of the range of its tensor: %d bytes at offset %d" % (end - begin, begin)):
                 room.finished([whole[begin:end]])
 
     def test_what_does_not_fit_is_said_before_anything_is_written(self):
@@ -219,10 +219,10 @@ class RoomTest(LoaderCase):
     def test_a_batch_whose_part_leaves_its_range_is_an_error_that_names_its_samples(self):
         def broken(worker):
             def finished(self, parts):
-                raise _tensors.PartOutsideRangeError("part 1 leaves the range of its tensor")
+                raise _tensors.PartOutsideRangeError("part 1 is out of the range of its tensor")
             _tensors.Room.finished = finished
         loader = DataLoader(Values(lambda index: torch.zeros(50_000), 8), batch_size=4, num_workers=1, worker_init_fn=broken)
-        with self.assertRaisesRegex(Exception, r"the batch of the samples \[0, 1, 2, 3\] cannot be delivered: part 1 leaves"):
+        with self.assertRaisesRegex(Exception, r"the batch of the samples \[0, 1, 2, 3\] cannot be delivered: part 1 is out of the range"):
             next(iter(loader))
 
 

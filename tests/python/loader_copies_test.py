@@ -1,4 +1,4 @@
-"""What libraries do with a loader besides iterating over it: they make loaders from its attributes, and look up its worker processes."""
+"""Libraries do more with a loader than iterate over it: they make loaders from its attributes, and look up its worker processes."""
 
 import copy
 import inspect

@@ -20,8 +20,8 @@ __all__ = ["Counting", "DataLoader", "LoaderCase", "SharingLoader", "Shards", "S
 
 
 class SharingLoader(DataLoader):
-    """A loader whose workers were those of other tests before, if as many are wanted: each new one imports torch, which takes a second.
-    For tests in which neither a worker dies nor its process matters."""
+    """A loader that reuses the workers of earlier tests with the same number of workers: a new one takes a second to import torch.
+    For tests in which no worker dies and its process does not matter."""
 
     _of_all = {}  # by their number
 
@@ -100,7 +100,7 @@ class Values(torch.utils.data.Dataset):
 
 
 class Shards(torch.utils.data.IterableDataset):
-    """Numbers, each of one worker; `more(shard, value)` is called for each, and gives it if it is not None."""
+    """Numbers, each from one worker; calls `more(shard, value)` for each, and yields the result unless it is None."""
 
     def __init__(self, length, more=None):
         self.length, self.more = length, more
@@ -113,7 +113,7 @@ class Shards(torch.utils.data.IterableDataset):
 
 
 class Counting(Shards):
-    """Shards that say how far they are, and write down what they make."""
+    """Shards that report their position and record what they yield."""
 
     def __init__(self, length, log, more=None):
         super().__init__(length, more)
@@ -140,7 +140,7 @@ class Counting(Shards):
         self.next = state["next"]
 
     def made(self):
-        """How often each number was, since the last call."""
+        """How often each number was yielded since the last call."""
         with open(self.log) as file:
             counts = collections.Counter(map(int, file))
         os.unlink(self.log)

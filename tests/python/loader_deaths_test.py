@@ -1,4 +1,4 @@
-"""What torch's loader cannot do: workers and samples may die, hang or be left out, and no other sample is affected."""
+"""Failures that torch's loader does not survive: workers may die or hang and samples be left out, and no other sample is affected."""
 
 import fcntl
 import hashlib
@@ -13,7 +13,7 @@ from penstock._quarantine import Quarantine
 
 
 class Once(torch.utils.data.Dataset):
-    """Does something terrible at some indices, the first time each."""
+    """Crashes or hangs at some indices, the first time each is loaded."""
 
     def __init__(self, folder, terrible, length=200):
         self.folder, self.terrible, self.length = folder, terrible, length
@@ -33,7 +33,7 @@ class Once(torch.utils.data.Dataset):
 
 
 class Disturbed(Once):
-    """Does the next of several terrible things every half second, at whatever sample that is, but once in a batch."""
+    """Causes the next of several faults every half second, at the current sample, but only once per batch."""
 
     def __init__(self, folder, kinds, length, batch_size):
         super().__init__(folder, {}, length)
@@ -47,7 +47,7 @@ class Disturbed(Once):
         return super().__getitem__(index)
 
     def due(self, index):
-        """Which one, if any; said in the file `done`: when, which, and in which batch."""
+        """Which fault, if any; the file `done` records when, which, and in which batch."""
         with open(os.path.join(self.folder, "done"), "a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)

@@ -92,7 +92,7 @@ class LoaderEndTest(LoaderCase):
         self.assertEqual(sorted(before), sorted(after))
         for pid, (descriptors, threads, memory) in before.items():
             self.assertEqual(after[pid][1], threads)
-            self.assertLessEqual(after[pid][0], descriptors + 2, "descriptors")  # of the order that is in use, and the last one
+            self.assertLessEqual(after[pid][0], descriptors + 2, "descriptors")  # those of the current order and of the last one
             self.assertLess(after[pid][2], memory + (8 << 10), "kilobytes")
         print("%d iterations; descriptors, threads, kB at first and at last:" % many, list(before.values()), list(after.values()))
 

@@ -1,4 +1,4 @@
-"""A DataLoader with device="cuda": its batches are on the GPU, and stay right however long they are kept.
+"""A DataLoader with device="cuda": its batches are on the GPU, and stay valid however long they are kept.
 
 Needs a GPU and torch (label gpu).
 """
@@ -21,7 +21,7 @@ class LoaderGpuTest(LoaderCase):
             self.same(batch["value"].cpu(), wanted["value"])
 
     def kept(self, give, length, **pool):
-        """All batches of an epoch on the GPU, seen after the end of the loader, and what torch's own loader gives."""
+        """All batches of an epoch on the GPU, read after the end of the loader, and those of torch's own loader."""
         loader = DataLoader(Values(give, length), batch_size=8, num_workers=2, device="cuda", seeding="worker", pool={"loader": pool})
         batches = list(loader)
         del loader

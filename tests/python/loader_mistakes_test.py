@@ -7,7 +7,7 @@ import penstock
 from loader_data import DataLoader, LoaderCase, SharingLoader, Squares, torch
 from package import *
 
-# A libcuda for tests: it knows whether it was initialised. Where torch was built for CUDA, its own one is there first.
+# A libcuda for tests that reports whether it was initialised. If torch was built for CUDA, its own libcuda is found first.
 CUDA = os.path.join(os.path.dirname(os.environ.get("PENSTOCK_BIN", "")), "tests", "actors", "job_worker", "idle_cuda", "libcuda.so.1")
 
 

@@ -1,4 +1,4 @@
-"""A loader resumes from its state, with any number of workers, and loads no sample only to drop it."""
+"""A loader resumes from its state with any number of workers, and loads no sample just to drop it."""
 
 import random
 
@@ -136,7 +136,7 @@ class LoaderStateTest(LoaderCase):
 
 
     def samplers(self, generator):
-        """Each of torch's, a batch sampler of one's own, and one that draws as soon as it is iterated; by name."""
+        """Each of torch's samplers, a custom batch sampler, and one that draws as soon as it is iterated; by name."""
         data = torch.utils.data
 
         class Batches:

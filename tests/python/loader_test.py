@@ -92,7 +92,7 @@ class LoaderTest(LoaderCase):
         self.assertIsNone(torch.utils.data.get_worker_info())
 
     def test_workers_begin_in_turn(self):
-        # What was imported is frozen in the worker: _beginning.prepare() was there, and beginning_test.py shows what it does.
+        # Imported objects are frozen in the worker: _beginning.prepare() has run there, and beginning_test.py shows what it does.
         loader = DataLoader(Values(lambda index: gc.get_freeze_count(), 2), batch_size=None, num_workers=1)
         self.assertGreater(min(loader), 0)
 
@@ -138,7 +138,7 @@ class LoaderTest(LoaderCase):
             DataLoader(Squares(), on_bad_sample="ignore")
         with self.assertRaisesRegex(penstock.config_error, "seeding"):
             DataLoader(Squares(), seeding="never")
-        with self.assertRaisesRegex(TypeError, "pool is 4: a loader has workers of its own; pass a dict of their options"):
+        with self.assertRaisesRegex(TypeError, "pool is 4: a loader has its own workers; pass a dict of their options"):
             DataLoader(Squares(), pool=4)
 
     def test_without_workers_it_loads_here(self):

@@ -24,7 +24,7 @@ class PackageTest(PenstockTest):
         return self._testMethodName.removeprefix("test_").replace("_", " ")
 
     def run(self, result=None):
-        """Among others in one process: a test that takes too long shows where it is, and is the last one."""
+        """Runs tests in one process: a test that takes too long prints its stack and ends the run."""
         limit = float(os.environ.get("PENSTOCK_TEST_LIMIT", "0"))
         if limit:
             faulthandler.dump_traceback_later(limit, exit=True)

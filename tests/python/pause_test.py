@@ -99,13 +99,13 @@ class PauseTest(PackageTest):
         return process
 
     def signal(self, programs, number):
-        """To each program and its processes, in any order."""
+        """Sends the signal to each program and its processes, in any order."""
         pids = [pid for one in programs for pid in (one.pid, *descendants_of(one.pid))]
         for pid in random.sample(pids, len(pids)):
             signal_process(pid, number)
 
     def pause(self, programs, limit):
-        """Twice, for longer than the time limit, and then lets them end."""
+        """Pauses the processes twice, for longer than the time limit, and then lets them finish."""
         for pause in range(PAUSES or 2):
             seconds = random.uniform(5, 60) if PAUSES else 2.5 * limit
             self.signal(programs, signal.SIGSTOP)

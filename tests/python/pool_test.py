@@ -34,7 +34,7 @@ def eat_all_memory(*_):
 
 
 class OddError(Exception):
-    """Can be pickled, and not be made again."""
+    """Can be pickled but not unpickled."""
 
     def __init__(self, one, two):
         super().__init__("odd: %s %s" % (one, two))
@@ -194,7 +194,7 @@ class PoolTest(PackageTest):
                 pool.submit(sys.exit, 3).result(20)
             with self.assertRaises(KeyboardInterrupt):
                 pool.submit(fail, KeyboardInterrupt).result(20)
-            with self.assertRaises(RecursionError):  # whose traceback is longer than a result's room for errors
+            with self.assertRaises(RecursionError):  # its traceback is longer than a result's space for errors
                 pool.submit(recurse).result(20)
             with self.assertRaises(MemoryError):
                 pool.submit(eat_all_memory).result(20)

@@ -1,6 +1,7 @@
 """Datasets whose samples have random structures, shapes and dtypes, equal within a batch; and a comparison byte for byte.
 
-What a batch looks like depends on (seed, number of the batch) alone, and what a sample holds on (seed, index), so any loader makes the same.
+A batch's structure depends only on (seed, number of the batch), and a sample's content on (seed, index), so every loader makes the same
+batches.
 """
 
 import collections
@@ -35,7 +36,7 @@ def shape_of(draw, elements):
 
 
 def structure(kinds, sizes, most_bytes, depth=0):
-    """A function from a source of bytes to a value; every call gives the same structure.
+    """A function from a source of bytes to a value; every call returns the same structure.
 
     Args:
         kinds, sizes: random.Random: types are drawn from the one, shapes from the other.
@@ -97,7 +98,7 @@ def random_value(seed, index, most_bytes):
 class RandomBatches(torch.utils.data.Dataset):
     """Index MOST_SAMPLES * n + k is sample k of batch n: pass `batches()` as the batch_sampler.
 
-    Of three in four datasets all batches have the same types, and shapes that grow and shrink by up to a half from one batch to the next.
+    In three of four datasets all batches have the same types, and shapes grow or shrink by up to a half from one batch to the next.
     """
 
     def __init__(self, seed, count, most_bytes):

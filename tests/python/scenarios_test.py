@@ -25,7 +25,7 @@ class ScenariosTest(PackageTest):
         return (done.stdout if code == 0 else done.stdout + done.stderr).strip()
 
     def without_gpu(self):
-        """What torch alone says depends on whether there is one."""
+        """torch's own message depends on whether there is one."""
         if os.path.exists("/dev/nvidia0"):
             self.skipTest("there is a GPU")
 

@@ -85,7 +85,7 @@ class SessionTest(PackageTest):
         with self.assertRaises(penstock.state_mismatch_error):
             self.session(state=b"nonsense")
         with self.assertRaisesRegex(penstock.state_mismatch_error, "empty"):
-            self.session(state=b"")  # of a file that was opened for writing, and no more
+            self.session(state=b"")  # of a file that was opened for writing, but not yet written
         with self.assertRaises(TypeError):
             self.session(state=3)
 

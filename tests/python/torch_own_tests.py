@@ -3,7 +3,7 @@
     torch_own_tests.py .../pytorch-1.13.1/test/test_dataloader.py [--only WORD ...] [--jobs N] [--plain] [--json]
 
 The file is that of the installed version: `apt-get source pytorch`, or the tag of its repository. It needs expecttest and
-psutil. With --plain torch's own DataLoader runs them: what fails there, too, is not ours. Exits with 1 if one that applies
+psutil. With --plain, torch's own DataLoader runs them: tests that fail there too are not our fault. Exits with 1 if an applicable test
 fails or hangs.
 """
 
@@ -158,7 +158,7 @@ def run(folder, given):
 
 
 def run_part(folder, given, wanted, results):
-    """Runs these tests one after the other in a process, and goes on in a new one when a test has ended it."""
+    """Runs these tests one after another in a process, and continues in a new one when a test has ended it."""
     while wanted:
         begun = None
         child = subprocess.Popen([sys.executable, "-c", CHILD.format(folder=folder, patience=given.patience)], stdin=subprocess.PIPE,

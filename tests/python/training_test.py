@@ -1,4 +1,4 @@
-"""Training programs of others with one import changed: their batches and losses are torch's, and a killed worker costs nothing.
+"""Third-party training programs with one import changed: their batches and losses are torch's, and a killed worker costs nothing.
 
 Each program runs twice, with torch's DataLoader and with penstock's. The second time the worker that loads sample 13 is killed. Every
 rank writes its batches and losses down, and which program its workers were. A test is skipped where its library is not installed.
@@ -237,7 +237,7 @@ class TrainingTest(PackageTest):
 
     def torchrun(self):
         self.need_torchrun()
-        # Of torch 1.13 under Python 3.11 the default, no redirection, fails.
+        # torch 1.13's default, no redirection, fails under Python 3.11.
         return ("-m", "torch.distributed.run", *self.torchrun_alone(), "--nproc_per_node", "2", "-r", "1", "-t", "1")
 
     def lines(self, folder, name):

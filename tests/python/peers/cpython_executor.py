@@ -2,9 +2,9 @@
 
     cpython_executor.py FOLDER [-v] [NAME ...]
 
-FOLDER has the interpreter's package `test` (tools/peer-tests makes one). The tests are run as they are: the class
-ProcessPoolExecutor that they find is an adapter of Pool to its constructor. Those of the start method "spawn" are run,
-since workers of a Pool are executed and not forked. Prints the share that passes; fails below 95 %.
+FOLDER has the interpreter's package `test` (tools/peer-tests makes one). The tests run unchanged: the class ProcessPoolExecutor that they
+find adapts Pool to its constructor. Only those for the start method "spawn" run, because workers of a Pool are executed, not forked.
+Prints the share that passes; fails below 95 %.
 """
 
 import importlib
@@ -16,7 +16,7 @@ import unittest
 
 BAR = 0.95
 
-# Why a test says nothing about our executor. Names without a class stand for every class.
+# Why a test does not apply to our executor. Names without a class apply to every class.
 EXCLUDED = {
     "FailingInitializer.test_initializer": "demands that the executor breaks; pool_test has ours: the pool fails with the initializer's words",
     "test_killed_child": "demands that the executor breaks; pool_test has ours: the job is done by another worker",
@@ -62,7 +62,7 @@ def replace():
     import penstock
 
     class Process:
-        """As much of a multiprocessing.Process as the tests use."""
+        """The part of multiprocessing.Process that the tests use."""
 
         def __init__(self, pid):
             self.pid = pid
@@ -120,7 +120,7 @@ def replace_in_programs(folder):
 
 
 def modules():
-    """The tests' modules: one up to Python 3.11, later a package. The one with what they share is first."""
+    """The tests' modules: one module up to Python 3.11, a package since. The shared one comes first."""
     import test.test_concurrent_futures as tests
     if not hasattr(tests, "__path__"):
         return [tests]
@@ -129,7 +129,7 @@ def modules():
 
 
 def replaced_broken(test, error):
-    """A test method for which BrokenProcessPool is another class."""
+    """A test method that sees another class as BrokenProcessPool."""
     import penstock
     module = sys.modules[type(test).__module__]
     method = getattr(test, test._testMethodName)
@@ -156,7 +156,7 @@ def collect(wanted):
     shared, *_ = all_of_them = modules()
     for module in all_of_them:
         if hasattr(module, "FutureTests"):
-            # Those that make futures by hand make ours.
+            # Tests that make futures by hand make ours.
             util = shared if hasattr(shared, "create_future") else module
             for each in {module, util}:
                 if getattr(each, "Future", None) is concurrent.futures._base.Future:

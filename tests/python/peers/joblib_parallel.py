@@ -15,7 +15,7 @@ import sys
 
 BAR = 0.90
 
-# Why a test says nothing about our backend; patterns of the tests' names.
+# Why a test does not apply to our backend, by patterns of test names.
 EXCLUDED = {
     "test_auto_memmap|test_memmapping_leaks": "is about files that loky and multiprocessing map large arrays from; ours travel in slots",
     "test_initializer_reused|test_loky_reuse_workers": "is about loky's executor, which outlives a Parallel call; a pool ends with it",
