@@ -4,8 +4,8 @@
     gpu.py [--tree DIR] [--out DIR] [--only NAME,NAME] [--seconds 3] [--budget 460]
     gpu.py --list
 
-DIR is what `cmake --install` made, or a build folder; default: where this script lies. The tree that it wants, with the programs of the
-tests and a second build whose kernels fit no GPU but of compute capability 10.0 (step no_kernel_image):
+DIR is an install tree or a build folder; default: the one with this script. To build a complete tree, with the programs of the
+tests and a second build whose kernels run only on compute capability 10.0 (step no_kernel_image):
 
     cmake --preset release -B build/gpu-tests -DPENSTOCK_TESTS=ON && cmake --build build/gpu-tests
     cmake --build build/gpu-tests --target penstock-bench-embedding            (step embedding)
@@ -14,9 +14,9 @@ tests and a second build whose kernels fit no GPU but of compute capability 10.0
     cmake --preset release -B build/no_kernel_image -DPENSTOCK_CUDA_ARCHITECTURES=100-real -DPENSTOCK_EXAMPLES=OFF
     cmake --build build/no_kernel_image && cmake --install build/no_kernel_image --prefix TREE/variants/no_kernel_image
 
-The steps lie in gpu_rates.py, gpu_checks.py, gpu_faults.py and gpu_jobs.py beside this script. Each has its own deadline, and a step that fails does not
-keep the others from running. Ends with a Markdown table on stdout; --out gets gpu.md, gpu.json and gpu.log, what the steps printed. Only
-Python's standard library is needed; the comparison with PyTorch is left out where there is none. memcheck runs where there is a
+The steps are in gpu_rates.py, gpu_checks.py, gpu_faults.py and gpu_jobs.py next to this script. Each has its own deadline, and a failing
+step does not stop the others. Ends with a Markdown table on stdout; --out gets gpu.md, gpu.json and gpu.log (the output of the steps).
+Only Python's standard library is needed; the comparison with PyTorch is left out if it is not installed. memcheck runs where there is a
 compute-sanitizer: in the tree (a copy of the toolkit's folder of that name), or installed.
 """
 

@@ -40,7 +40,7 @@ class Bench:
         self.device_tests = next((t for t in tests if os.path.exists(t)), None)
         self.environment = dict(os.environ, XDG_RUNTIME_DIR=self.folder)
         self.gpus = gpus_of_this_machine()
-        # For tests carried in from a build tree; the programs themselves find their libraries.
+        # For tests copied from a build tree; installed programs find their libraries themselves.
         self.test_environment = dict(self.environment, LD_LIBRARY_PATH=os.path.join(given.tree, "lib") + ":" + os.environ.get("LD_LIBRARY_PATH", ""))
 
     def run(self, name, command, timeout, environment=None, check=True):

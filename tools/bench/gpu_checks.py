@@ -1,4 +1,4 @@
-"""Steps of gpu.py that check whether it is right: tests, and the same figures on the host device and on the GPU."""
+"""Steps of gpu.py that check for correct results: tests, and equal figures on the host device and on the GPU."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def doctor(b):
 
 
 def tests(b):
-    """The device tests on the GPU, test_device_gpu; what needs two GPUs is in two_gpus."""
+    """The device tests on the GPU, test_device_gpu; tests that need two GPUs are in two_gpus."""
     if not b.device_tests:
         raise Skip("test_device_gpu is not there")
     output = b.run("tests", [b.device_tests, "--durations", "no", "~[two]"], 120, environment=b.test_environment, check=False)

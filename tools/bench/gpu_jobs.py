@@ -10,7 +10,7 @@ from gpu_faults import FILLER, descendants, who_uses_the_gpu
 
 
 def surroundings(b):
-    """Where pools find penstock-gpu: from a build folder they see it beside themselves."""
+    """Where pools find penstock-gpu: in a build folder it is next to the program."""
     folder = os.path.join(b.given.tree, "libexec/penstock")
     return {**b.test_environment, **({"PENSTOCK_LIBEXEC": folder} if os.path.isdir(folder) else {})}
 
@@ -38,7 +38,7 @@ def job_rate(b):
             while child.poll() is None:
                 time.sleep(0.5)
                 tree = descendants(child.pid)
-                # The benchmark copies by itself too, in turns with the pool: of its children only the owner may use the GPU.
+                # The benchmark itself copies too, in turn with the pool, so only its children are checked: only the owner may use the GPU.
                 most, processes = max(most, len(who_uses_the_gpu(tree - {child.pid}))), max(processes, len(tree))
             output, said = child.communicate()
         if child.returncode != 0:

@@ -177,7 +177,7 @@ double nanoseconds_between_cores() {
   if (cores.size() < 2) return 0;
   constexpr std::uint32_t rounds = 20'000;
   alignas(64) std::atomic<std::uint32_t> ball{0};
-  // Each round is two moves. Gives way when it waits long: the other thread may have to run on this core.
+  // Each round is two moves. Yields during a long wait: the other thread may have to run on this core.
   const auto play = [&](int core, std::uint32_t mine) {
     stay_on(core);
     for (std::uint32_t i = 0; i < rounds; ++i) {

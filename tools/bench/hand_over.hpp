@@ -1,5 +1,6 @@
-// What a pool of jobs is compared with where arguments and results are large: the two copies alone (bare_copies), and the
-// two copies by two processes with nothing but a futex between them (handed_over_per_second). Used by jobs.cpp.
+// The baseline for a pool of jobs with large arguments and results: the two copies alone (bare_copies), and
+// the two copies by two processes with nothing but a futex between them (handed_over_per_second). Used by
+// jobs.cpp.
 #pragma once
 
 #include <array>
@@ -16,9 +17,10 @@ using copied_arguments = std::vector<std::shared_ptr<std::vector<std::byte>>>;
 /// 256 different arguments, more than caches hold, because real jobs do not repeat the same megabyte.
 [[nodiscard]] copied_arguments make_arguments();
 
-/// As many threads as workers, each with as many buffers as a worker has slots, which it uses in turn: the memory that a
-/// pool walks through. The buffers are written once before any time is taken. Their pages are as large as a slot's unless
-/// the system gives huge pages to one of them alone (/sys/kernel/mm/transparent_hugepage: enabled, shmem_enabled).
+/// One thread per worker, each with one buffer per slot of a worker, used in turn: the same memory as a pool
+/// uses. The buffers are written once before timing starts. Their pages are as large as a slot's unless the
+/// system gives huge pages to one of them alone (/sys/kernel/mm/transparent_hugepage: enabled,
+/// shmem_enabled).
 class bare_copies {
  public:
   bare_copies(std::uint32_t threads, std::uint32_t buffers_each);
@@ -48,7 +50,8 @@ struct hand_over_settings {
 /// within its slot. Forks: call without other threads.
 double handed_over_per_second(const copied_arguments& arguments, const hand_over_settings& s);
 
-/// How long a cache line takes from the first core to the second. Virtual machines are moved about, so it changes.
+/// How long a cache line takes from the first core to the second. This changes when the host moves a virtual
+/// machine to other cores.
 double nanoseconds_between_cores();
 
 }  // namespace penstock::bench

@@ -161,7 +161,7 @@ void megabyte(const settings& s) {
       jobs, percentile(rates, 0.5), percentile(ratios, 0.5), percentile(ratios, 0));
 }
 
-/// What the two copies cost with nothing but a hand-over between two processes: the most that any pool can reach.
+/// The rate of the two copies with only a hand-over between two processes: the upper limit for any pool.
 void hand_over(const settings& s) {
   const std::uint64_t jobs = s.jobs > 0 ? s.jobs : 4000;
   const std::uint32_t slots_each = pool_config(s).loader.slots_per_worker;
@@ -290,8 +290,8 @@ job_options to_program() {
   return options;
 }
 
-/// Bytes a second of 8 MB results that are uploaded and given to a device program, beside bare copies from as many bytes
-/// of pinned memory in the same run.
+/// Bytes per second of 8 MB results that are uploaded and given to a device program, compared with bare
+/// copies of the same number of bytes from pinned memory in the same run.
 void device_rate(const settings& s) {
   constexpr std::uint32_t slots = 16;
   const std::uint64_t stride = round_up(large_result, 4096);

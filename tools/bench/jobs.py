@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Pools of jobs beside each other: penstock, concurrent.futures, loky, joblib, Ray, and GNU parallel.
+"""Compares pools of jobs: penstock, concurrent.futures, loky, joblib, Ray, and GNU parallel.
 
     tools/bench/jobs.py BIN [--python PYTHON] [--rounds N] [--only ROW ...] [--json FILE]
 
-BIN has penstock, penstock-worker and penstock-bench-jobs of a Release build. The competitors of PyPI are looked for in PYTHON;
-without it a virtual environment is made below a temporary folder, with the newest loky, joblib and Ray. GNU parallel is
-Debian's package "parallel". What is not there is left out.
+BIN has penstock, penstock-worker and penstock-bench-jobs of a Release build. PYTHON provides the competitors from PyPI;
+without it, the newest loky, joblib and Ray are installed into a virtual environment in a temporary folder. GNU parallel is
+Debian's package "parallel". Missing ones are left out.
 
 In each round every pool does the same work, with two workers, one after the other; a ratio is the median over the rounds
 of ours over theirs. The order within a round is drawn from the seed.
@@ -27,7 +27,7 @@ WORKERS = 2
 MEGABYTE = 1_000_000
 AHEAD = 16  # large jobs under way at once
 
-# How many jobs a round has: about a second for each pool.
+# Jobs per round: about a second for each pool.
 JOBS = {"empty": {"penstock": 100_000, "concurrent.futures": 10_000, "loky": 5_000, "joblib": 20_000, "ray": 200},
         "round-trip": {"penstock": 10_000, "concurrent.futures": 3_000, "loky": 2_000, "ray": 100},
         "megabyte": {"penstock": 1_000, "concurrent.futures": 500, "loky": 500, "ray": 30},
@@ -38,7 +38,7 @@ TITLES = {"empty": "jobs that do nothing", "round-trip": "one job at a time",
           "megabyte": "1 MB in, 1 MB out", "command": "the command `true`"}
 
 
-# ---- the competitors, in a process and a Python of their own ------------------------------------------------------------
+# ---- the competitors, in a separate process and Python ------------------------------------------------------------
 
 
 def nothing():
@@ -278,7 +278,7 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--competitor"]:
-        # Imported by its name: loky sends functions of __main__ anew with each job.
+        # Imported by name: loky sends functions of __main__ again with each job.
         sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
         import jobs
         jobs.competitor_main(sys.argv[2], sys.argv[3], int(sys.argv[4]))

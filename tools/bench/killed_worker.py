@@ -4,8 +4,8 @@
     killed_worker.py PHOTOS [--workers 2] [--seconds 12] [--kill 5] [--rounds 3] [--out tools/bench/killed_worker.json]
 
 PHOTOS: a folder of class folders with JPEGs (penstock-sample-photos makes one). Each loader decodes them, crops at random to
-224 x 224 and delivers batches of 32 for some seconds; after --kill seconds one worker gets SIGKILL. Loaders run in turn, each
-in a process of its own. Writes what was delivered in each half second of each round; tools/pictures draws the means. Needs penstock's package, torch,
+224 x 224 and delivers batches of 32 for some seconds; after --kill seconds one worker gets SIGKILL. Loaders run in turn, each in its own
+process. Writes what was delivered in each half second of each round; tools/pictures draws the means. Needs penstock's package, torch,
 Pillow and NumPy.
 """
 
@@ -62,7 +62,7 @@ def a_worker_of_penstock():
 
 
 def deliver(batches, worker_of, seconds, kill):
-    """Takes batches for `seconds` when all workers have had WARM_UP to begin; kills a worker after `kill`."""
+    """Takes batches for `seconds`, after WARM_UP for all workers to start; kills a worker after `kill` seconds."""
     begin = time.monotonic() + WARM_UP
     while time.monotonic() < begin:
         next(batches)

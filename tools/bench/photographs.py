@@ -2,8 +2,7 @@
 """Photographs compared with Pillow: photographs.py FOLDER [BIN]
 
 Prints a Markdown table: time to the first batch, private memory of a worker, CPU of a paused session, and images a second
-with 1 and 2 workers beside Pillow's own pipeline (decode, RandomResizedCrop 224 with BILINEAR, flip) in as many
-processes, in the same run and in turn. BIN is the folder of the programs, build/release/bin by default.
+with 1 and 2 workers compared with Pillow's own pipeline (decode, RandomResizedCrop 224 with BILINEAR, flip) in the same number of processes, in turn in the same run. BIN is the folder of the programs, build/release/bin by default.
 """
 
 import glob

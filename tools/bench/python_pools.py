@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Pools in Python beside each other: penstock.Pool, concurrent.futures and loky; NumPy arrays in and out, and empty jobs.
+"""Compares pools in Python: penstock.Pool, concurrent.futures and loky; NumPy arrays in and out, and empty jobs.
 
     tools/bench/python_pools.py [--python PYTHON] [--rounds N] [--only ROW ...] [NAME=PACKAGE ...]
 
 NAME=PACKAGE adds a penstock from this folder (PYTHONPATH: build/release/python), so that two builds can be compared in
-one run; without any, the one that PYTHON imports is taken. loky is left out where it is missing.
+one run; without one, PYTHON's own penstock is used. loky is left out where it is missing.
 
 In each round every pool does the same work, with two workers, one after the other; the order is drawn from the seed. A
 ratio is the median over the rounds.
@@ -108,7 +108,7 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--competitor"]:
-        # Imported by its name: loky and penstock send functions of __main__ by value, with each job.
+        # Imported by name: loky and penstock send functions of __main__ by value, with each job.
         sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
         import python_pools
         python_pools.competitor_main(sys.argv[2], sys.argv[3], int(sys.argv[4]))

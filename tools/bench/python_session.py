@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""C++ pipelines from Python beside `penstock run`: photographs, the same config, in turn.
+"""Compares C++ pipelines used from Python with `penstock run`: photographs, the same config, in turn.
 
     python_session.py [FOLDER] [--device host|cuda] [--workers 2] [--rounds 5] [--photos 2000] [--epochs 4]
 
 FOLDER has photographs as tools/bench/make_photos.py makes them; without it Pillow draws some: 500 x 375, noise with large structures.
-Samples a second are those of the report's totals: `penstock run --json`, and session.report() behind a loop that takes each batch as a tensor of
-torch (of NumPy without it). The processor time is that of all processes. The digests of a shorter run have to be equal. Prints one JSON object a measurement, then the ratio. Needs
-the package, its command on PATH or in PENSTOCK_BIN, and Pillow if there is no FOLDER.
+Samples per second come from the report's totals: `penstock run --json`, and session.report() behind a loop that takes each batch as a
+tensor of torch (of NumPy without it). The processor time is that of all processes. The digests of a shorter run must be equal. Prints one
+JSON object a measurement, then the ratio. Needs the package, its command on PATH or in PENSTOCK_BIN, and Pillow if there is no FOLDER.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def from_python(config, **options):
 
 
 def cpu_seconds():
-    """Of this process, and of those below it that have ended."""
+    """CPU time of this process and of its descendants that have ended."""
     both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in both)
 

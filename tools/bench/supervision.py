@@ -331,7 +331,7 @@ class Bench:
         killed, seen, first = 0, set(), None
         while killed < n + 50:
             for pid in harness.children_of(process.pid):
-                # One that has been ready for a moment: by the rules, killing one that is not ready counts.
+                # A worker that has been ready for a moment: killing one that is not ready counts as a death under the rules.
                 try:
                     young = time.clock_gettime(time.CLOCK_BOOTTIME) - starttime(pid) < 0.12
                 except OSError:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""penstock.torch.DataLoader beside torch's own, in the same run. Prints one JSON object a measurement, then the ratios.
+"""Compares penstock.torch.DataLoader with torch's own, in the same run. Prints one JSON object a measurement, then the ratios.
 
     torch_loader.py [tiny] [photos] [start] [--seconds 5] [--workers 2]
     torch_loader.py --gpu [--only-penstock] [--workers 8] [--seconds 8] [--rounds 2]
@@ -83,7 +83,7 @@ class Slices(torch.utils.data.Dataset):
 
 
 def cpu_seconds():
-    """Of this process and its children, those that live too."""
+    """CPU time of this process and its children, running ones included."""
     total = 0.0
     for pid in [os.getpid(), *children_of(os.getpid())]:
         try:
@@ -110,13 +110,13 @@ def children_of(pid):
 
 
 def all_begun(loader):
-    """Whether all workers have: penstock's begin in turns, and import torch meanwhile; torch's are forked."""
+    """Whether all workers have started: penstock's start in two steps and import torch; torch's are forked."""
     workers = getattr(loader, "_workers", None)
     return workers is None or all(each["state"] == "ready" for each in workers.pool.status()["workers"])
 
 
 def rate(loader, seconds, warm, move=None):
-    """Batches a second, and CPU seconds a batch, once all workers have begun."""
+    """Batches per second, and CPU seconds per batch, once all workers have started."""
     taken, begin, cpu = 0, None, 0.0
     iterator = iter(loader)  # its workers live until their time has been read
     for batch in iterator:

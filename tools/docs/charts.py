@@ -1,5 +1,5 @@
-"""The charts of docs/measurements.md, from figures that stand in docs/benchmarks.md, and the one of the README, from
-tools/bench/killed_worker.json. A figure that has gone from the text is an error: charts show nothing that is not written down."""
+"""The charts of docs/measurements.md, from figures in docs/benchmarks.md, and the one of the README, from tools/bench/killed_worker.json.
+A figure that is missing from the text is an error: charts show only what is written there."""
 
 import json
 import os
@@ -41,7 +41,7 @@ BARS = {
     "chart-recovery.svg": ("From a death to work again", "milliseconds, median", [
         ("a worker of a pool, killed", r"a replacement ready after a SIGKILL, p50 \| 15 ms \| ([\d.]+) ms", svg.BLUE),
         ("the GPU owner, killed (H200)", r"kill to uploading again p50 0\.(\d+) s", svg.BLUE),
-    ], "The owner's time contains a new CUDA context."),
+    ], "The owner's time includes creating a CUDA context."),
     "chart-start.svg": ("To the first batch of a DataLoader", "seconds, 4 workers that import torch", [
         ("torch, spawn", r"\| first batch, seconds \| ([\d.]+) ", svg.ORANGE),
         ("penstock", r"\| first batch, seconds \|[^|]*\|[^|]*\| ([\d.]+) ", svg.BLUE),

@@ -1,5 +1,5 @@
-"""Reference pages of the C++ API, one for each public header: what its first lines, its declarations and the `///`
-comments before and behind them say. Reads just as much C++ as the headers use."""
+"""Reference pages of the C++ API, one for each public header: its first lines, its declarations and their `///` comments. Parses only as
+much C++ as the headers use."""
 
 import glob
 import os
@@ -39,14 +39,14 @@ def introduction(source):
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 class Item:
-    """A declaration: its text without a body, its comment, and what is inside of a class or namespace."""
+    """A declaration: its text without a body, its comment, and the members of a class or namespace."""
 
     def __init__(self, head, comment, body=None):
         self.head, self.comment, self.body = head, comment, body
 
 
 def items(source):
-    """The documented declarations of a header or of a class's body, in order; what is private or a detail is left out."""
+    """The documented declarations of a header or of a class's body, in order, without private members and details."""
     source = re.sub(r"^[ \t]*#(?:.*\\\n)*.*$", "", source, flags=re.M)
     found, comment, text, position, shown = [], [], "", 0, True
     while position < len(source):
@@ -115,7 +115,7 @@ def is_initialiser(text, source, position):
 
 
 def closing(source, position):
-    """The position behind the bracket that closes the one at `position`."""
+    """The position after the bracket that closes the one at `position`."""
     depth = 0
     while position < len(source):
         if source.startswith("//", position):

@@ -1,4 +1,4 @@
-"""Finds faults of a built site: links to files and anchors that do not exist, resources of other hosts, broken code blocks."""
+"""Checks a built site for links to missing files and anchors, resources from other hosts, and broken code blocks."""
 
 import glob
 import os
@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
 
-# Pages of other sites are linked, not loaded: only these elements load something.
+# Only these elements load resources; links to other sites are fine.
 LOADING = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src")}
 
 
@@ -36,7 +36,7 @@ def check(site):
         if os.path.basename(path) == "404.html":
             continue
         if page.broken_code:
-            faults.append(f"{os.path.relpath(path, os.path.realpath(site))}: a code block has not become one: ``` is shown")
+            faults.append(f"{os.path.relpath(path, os.path.realpath(site))}: a code block was not recognised: its ``` is shown")
         for tag, name, link in page.links:
             fault = fault_of(path, page, tag, name, link, pages)
             if fault:
@@ -61,7 +61,7 @@ def fault_of(path, page, tag, name, link, pages):
 
 
 def check_markdown(top, name):
-    """The links of a Markdown file of the repository that lead nowhere."""
+    """The broken links of a Markdown file in the repository."""
     with open(os.path.join(top, name), encoding="utf-8") as file:
         text = re.sub(r"^```.*?^```", "", file.read(), flags=re.M | re.S)
     targets = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match(r"[a-z]+:", link)]

@@ -1,4 +1,4 @@
-"""The order of the pages. Pages that nobody has put into it come last, under "More": none is lost."""
+"""The order of the pages. Pages missing here come last, under "More", so none is lost."""
 
 import glob
 import os
@@ -67,7 +67,7 @@ def title_of(path):
 
 
 def of(stage):
-    """mkdocs' nav for the pages that are there."""
+    """mkdocs' nav for the existing pages."""
     used = set()
 
     def pages(pattern):

@@ -42,7 +42,7 @@ NOT_OURS = ("annotations", "dates_times", "industrial_language", "lexical_illusi
 # Lists of figures: there, a semicolon or a colon ends a sentence.
 LAB_NOTES = ("benchmarks.md",)
 
-# Text of others, shown as it is, and pages that are generated or written once.
+# Third-party text shown verbatim, and pages that are generated or written once.
 EXEMPT = ("decisions/", "source/", "config.md", "doctor.md", "reference/")
 
 

@@ -37,7 +37,7 @@ def main():
     given = parser.parse_args()
     out = os.path.abspath(given.out)
     if os.path.isdir(out) and os.listdir(out) and not os.path.exists(os.path.join(out, "sitemap.xml")):
-        sys.exit(f"tools/site: {out} is not empty and holds no site: it is left as it is")
+        sys.exit(f"tools/site: {out} is not empty and holds no site: not touching it")
     with tempfile.TemporaryDirectory(prefix="penstock-site-") as stage:
         penstock = program(given.bin)
         pages = stage_pages(stage, penstock)
@@ -71,7 +71,7 @@ def snippet_faults(penstock):
 
 
 def chart_faults():
-    """The charts in docs/pictures show what the lab notes say."""
+    """The charts in docs/pictures match the lab notes."""
     faults = []
     for name, text in charts.all_of(TOP):
         path = os.path.join(TOP, "docs", "pictures", name)
@@ -81,7 +81,7 @@ def chart_faults():
 
 
 def program(folder):
-    """The built penstock, which prints its verbs and its schema itself."""
+    """The built penstock, which prints its own verbs and schema."""
     found = [os.path.join(folder, "penstock")] if folder else glob.glob(os.path.join(TOP, "build/*/bin/penstock"))
     found = [path for path in found if os.access(path, os.X_OK)]
     if not found:
@@ -109,7 +109,7 @@ def stage_pages(stage, penstock):
     return by_hand
 
 
-# Pages whose text is made elsewhere, or begins with its first reason: the site says what they are for.
+# Pages that are generated, or that begin with a reason: the site adds their purpose.
 PURPOSES = {
     "doctor.md": "Every check of `penstock doctor`: what it looks at, and what to do if it fails.",
     "decisions/*.md": "A decision about the design, with its reasons and what it costs.",
@@ -125,7 +125,7 @@ def add_purposes(stage):
 
 
 def include_sections(stage, pages):
-    """Puts sections of the README where a page says `<!-- the section "X" of README.md -->`: they stand in one place."""
+    """Puts sections of the README where a page says `<!-- the section "X" of README.md -->`, so that each exists only once."""
     with open(os.path.join(TOP, "README.md"), encoding="utf-8") as file:
         sections = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", file.read(), re.M | re.S))
     for page in pages:
@@ -169,7 +169,7 @@ class Sources:
             path = os.path.join(self._stage, page)
             with open(path, encoding="utf-8") as file:
                 text = file.read()
-            # Tests find programs by a second word behind a fence's language, which mkdocs does not know.
+            # Tests find programs by a second word after a fence's language, which mkdocs does not know.
             text = re.sub(r"^```(\w+) +\S.*$", r"```\1", text, flags=re.M)
             changed = self._rewritten(text, page, os.path.dirname(os.path.join("docs", page)))
             with open(path, "w", encoding="utf-8") as file:
@@ -255,7 +255,7 @@ def build(stage, out):
     try:
         mkdocs.commands.build.build(config)
     except mkdocs.exceptions.Abort:
-        sys.exit("tools/site: mkdocs has found what is said above")
+        sys.exit("tools/site: mkdocs reported the faults above")
 
 
 main()

@@ -151,7 +151,7 @@ def terminal(text, title):
 
 
 def spans_of(line):
-    """[(text, style)] of a line. A style begins where an escape sequence says so and lasts until the next one."""
+    """[(text, style)] of a line. A style lasts from its escape sequence to the next one."""
     parts, style, position = [], {}, 0
     for match in SGR.finditer(line):
         if match.start() > position:

@@ -1,11 +1,11 @@
-"""Reference pages of the command line, from what the program prints about itself: `penstock help --json`."""
+"""Reference pages of the command line, from the output of `penstock help --json`."""
 
 import json
 import os
 import re
 import subprocess
 
-# Every versioned format, and where it is described. A name in the sources that is missing here is a fault.
+# Every versioned format, and where it is described. A format in the sources that is missing here is an error.
 SCHEMAS = {
     "penstock.run": ("the report of a run: `run --json`, `--report`; `Session.report()`", "../operating.md"),
     "penstock.status": ("`status --json`", "../operating.md#fields-of-status"),

@@ -70,7 +70,7 @@ chosen_socket refuse_group(const session_choice& choice, const std::vector<live_
   std::string ranks;
   for (const live_rank& r : meant.front().ranks) ranks += (ranks.empty() ? "" : ", ") + r.session.name;
   const std::string why =
-      fmt::format("this is done to one session at a time: choose a rank of '{}' with --session ({})",
+      fmt::format("this works on one session at a time: choose a rank of '{}' with --session ({})",
                   printable(choice.group), ranks);
   return {{}, refuse_with(exit_usage, {errc::usage, why, 0}, choice.as_json)};
 }

@@ -17,7 +17,7 @@ result<std::chrono::milliseconds> parse_state_pace(const std::string& text) {
   const auto pace = parse_duration(text);
   if (!pace) return refuse(errc::usage, "--state-every: {}", pace.error().message);
   if (*pace < shortest) {
-    return refuse(errc::usage, "--state-every '{}': has to be at least {}", printable(text),
+    return refuse(errc::usage, "--state-every '{}': must be at least {}", printable(text),
                   duration_for_people(shortest));
   }
   return std::chrono::ceil<std::chrono::milliseconds>(*pace);

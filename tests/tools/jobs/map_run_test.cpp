@@ -665,6 +665,7 @@ TEST_CASE("a run whose output is not read ends when it must hurry") {
   hurry.join();
   REQUIRE_FALSE(ended);
   CHECK(ended.error().code == errc::timed_out);
-  CHECK(ended.error().message == "writing the results to the output: nobody reads them; the others are lost");
+  CHECK(ended.error().message ==
+        "writing the results to the output: their reader has stalled; the remaining results are lost");
   CHECK((::fcntl(writer.get(), F_GETFL) & O_NONBLOCK) == 0);
 }

@@ -78,7 +78,7 @@ class SiteTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as other:
             with open(os.path.join(other, "a.html"), "w") as file:
                 file.write("<p>```python import os</p>")
-            self.assertEqual(links.check(other), ["a.html: a code block has not become one: ``` is shown"])
+            self.assertEqual(links.check(other), ["a.html: a code block was not recognised: its ``` is shown"])
 
     def test_long_sentences_wrong_words_and_a_missing_purpose_are_found(self):
         long = "This is " + "very " * 28 + "long."

@@ -261,7 +261,7 @@ void add_wait(verb_table& verbs) {
        "Waits up to 3 s, or --timeout, for a session to appear. Exit code 3 if it ends in another way, 6 if "
        "it is still running after the timeout, 5 if it is gone.",
        {{"penstock run photos.toml & penstock wait --for=ready --timeout 60s",
-         "start a run and continue once it works"},
+         "start a run and continue once it is ready"},
         {"penstock wait --for=finished", "wait until the last batch is delivered and the report written"},
         {"penstock wait --group photos", "until all ranks of a group are ready"}}},
       wait);

@@ -43,7 +43,7 @@ void index_with_bar(const config& settings) {
   });
   display.reset();
   if (!found || !found->built) return;
-  // What follows finds the new index and has nothing to say about the old one.
+  // Later steps find the new index and do not report the old one.
   for (std::size_t i = shards->notices.size(); i < found->notices.size(); ++i) say(found->notices[i]);
 }
 

@@ -5,8 +5,9 @@
 
 namespace penstock::cli {
 
-/// Builds the index of a tar dataset's shards if there is none that fits, with a progress bar on stderr, so that what
-/// follows finds it. Does nothing for other datasets; whatever is wrong is left to what follows to say.
+/// Builds the index of a tar dataset's shards if there is none that fits, with a progress bar on stderr, so
+/// that the caller's next step finds it. Does nothing for other datasets; leaves errors for that step to
+/// report.
 void index_with_bar(const config& settings);
 
 }  // namespace penstock::cli

@@ -21,7 +21,7 @@
 namespace penstock::inspect {
 namespace {
 
-/// Loads a share of the samples in a dataset of its own.
+/// Loads a share of the samples in its own dataset.
 class sample_loader {
  public:
   sample_loader(const config& settings, int index, const dataset_description& described)

@@ -26,8 +26,8 @@ finding check_rank_gpus(const facts& f) {
   const bool one_each = gpus == 1 && *f.group.ranks_here > 1;
   if (*f.group.ranks_here <= gpus || f.group.shares_gpu) return {status::ok, observed};
   return {one_each ? status::warn : status::fail, observed, "",
-          one_each ? "if the launcher gives each rank a GPU of its own, all is well; else start fewer ranks, "
-                     "or set [gpu] share = true"
+          one_each ? "nothing to do if the launcher gives each rank its own GPU; otherwise start fewer "
+                     "ranks, or set [gpu] share = true"
                    : ""};
 }
 
@@ -48,7 +48,7 @@ finding check_meeting_place(const facts& f) {
 finding check_secret(const facts& f) {
   const group_facts& g = f.group;
   if (!g.secret_trouble.empty()) return {status::fail, g.secret_trouble};
-  if (g.has_secret) return {status::ok, "there is one, its owner's alone"};
+  if (g.has_secret) return {status::ok, "there is one, accessible only to its owner"};
   if (!g.there) return skipped(no_rank);
   return {status::ok, "none, and none is needed"};
 }

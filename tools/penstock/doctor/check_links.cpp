@@ -72,7 +72,7 @@ finding check_links(const facts& f) {
   const cuda_facts& c = f.gpu.cuda;
   if (c.devices.empty()) return skipped("no GPU was found (see gpu.cuinit)");
   if (c.devices.size() == 1) return {status::ok, "this process sees one GPU"};
-  if (c.peers.empty()) return skipped("this libcuda does not say which GPUs reach each other");
+  if (c.peers.empty()) return skipped("this libcuda does not report which GPUs reach each other");
   std::map<std::string, std::vector<std::string>> ways;
   std::vector<std::string> apart;
   for (const peer_facts& pair : c.peers) {

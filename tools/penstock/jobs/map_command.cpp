@@ -74,7 +74,7 @@ std::string path_of_workers(const config& settings) {
   return path_of_environment();
 }
 
-/// `environment`: what commands have in theirs and workers have not. `files`: of --results, or null.
+/// `environment`: variables that commands need in addition to the workers'. `files`: of --results, or null.
 result<std::unique_ptr<work>> work_of(const map_options& o, const config& settings,
                                       std::vector<std::string> environment, const result_files* files) {
   if (!o.function.empty()) {
@@ -167,7 +167,7 @@ int run_all(const map_options& o, const config& settings, map_files& files, cons
   std::atomic<map_run*> running = nullptr;
   pool_ending ending;
   pool_options options;
-  options.ends = session_scope::process;  // what is left to write comes after the pool's end
+  options.ends = session_scope::process;  // the remaining lines are written after the pool's end
   // `penstock stop`, or no worker is left: the run may be waiting for lines, or for the reader of its output.
   options.on_event = [&running, &ending](const event& news) {
     map_run* const run = running;
@@ -202,7 +202,8 @@ int run_all(const map_options& o, const config& settings, map_files& files, cons
   return tell_end(o, run_on(pool, o, run, *files.input, signals, ending));
 }
 
-/// The config of the pool. `environment`: becomes what commands have and workers have not.
+/// The config of the pool. `environment`: receives the variables that commands need in addition to the
+/// workers'.
 config settings_of(const map_options& o, const config_file::loaded_config& loaded,
                    std::vector<std::string>& environment) {
   config settings = loaded.values;

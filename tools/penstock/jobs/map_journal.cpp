@@ -103,7 +103,7 @@ result<std::unique_ptr<map_journal>> map_journal::open(const std::string& path, 
   if (!file) return refuse_os(errc::io, errno, fmt::format("opening the journal '{}'", printable(path)));
   struct stat facts {};
   if (::fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode))
-    return refuse(errc::io, "the journal '{}' is no regular file", printable(path));
+    return refuse(errc::io, "the journal '{}' is not a regular file", printable(path));
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK)
       return refuse(errc::io, "another run is using the journal '{}'", printable(path));

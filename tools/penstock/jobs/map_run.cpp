@@ -341,7 +341,7 @@ void map_run::write(std::vector<std::string> lines) {
   output_lost_ = true;
   const std::string doing = fmt::format("writing the results to {}", around_.output_name);
   if (why != ETIMEDOUT) return lose_output(os_failure(errc::io, why, doing));
-  lose_output({errc::timed_out, doing + ": nobody reads them; the others are lost", 0});
+  lose_output({errc::timed_out, doing + ": their reader has stalled; the remaining results are lost", 0});
 }
 
 }  // namespace penstock::cli

@@ -218,7 +218,7 @@ void launch_book::exited(std::uint32_t rank, const process::exit_report& end, st
   rank_life& l = lives_[rank];
   if (group_end_ == launch_outcome::stopped) return;  // it would have ended with the others
   if (l.left_behind) {
-    r.end = "its group has finished, and it had missed that";
+    r.end = "it missed the end of its group";
     r.now = rank_state::waiting;
     r.restarts_at = now;
     return;

@@ -101,7 +101,8 @@ result<void> launch_folder::make() {
     lock_ = std::move(lock);
     return {};
   }
-  return refuse(errc::io, "{} in '{}': others take them for left ones", what, parent.string());
+  return refuse(errc::io, "{} in '{}': other processes keep removing it as a leftover", what,
+                parent.string());
 }
 
 std::vector<fs::path> left_launch_folders() {

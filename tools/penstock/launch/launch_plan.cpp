@@ -89,7 +89,7 @@ result<gpu_choice> parse_gpu_choice(std::string_view text) {
       return refuse(errc::usage, "--gpus must be \"all\", GPU numbers such as 0,2,3, or host:N, not '{}'",
                     printable(text));
     if (std::ranges::find(made.ordinals, *ordinal) != made.ordinals.end())
-      return refuse(errc::usage, "--gpus names GPU {} twice: each rank needs a GPU of its own", *ordinal);
+      return refuse(errc::usage, "--gpus names GPU {} twice: each rank needs its own GPU", *ordinal);
     made.ordinals.push_back(*ordinal);
   }
   return made;

@@ -66,7 +66,7 @@ result<rank_start> launcher_link::where_to_begin() {
     char piece[4096];
     const ssize_t n = ::recv(channel_.get(), piece, sizeof piece, 0);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return refuse(errc::system, "the launcher is gone before it has said where this rank begins");
+    if (n <= 0) return refuse(errc::system, "the launcher ended before it said where this rank begins");
     line.append(piece, static_cast<std::size_t>(n));
     if (line.size() > progress_line_max) break;
   }

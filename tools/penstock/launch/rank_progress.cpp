@@ -25,7 +25,7 @@ int digit_of(char c) {
 
 result<std::vector<std::byte>> bytes_of(const ordered_json& from) {
   std::vector<std::byte> bytes;
-  const auto refused = [] { return refuse(errc::protocol, "a state has to be hexadecimal text"); };
+  const auto refused = [] { return refuse(errc::protocol, "a state must be hexadecimal text"); };
   const auto at = from.find("state");
   if (at == from.end()) return bytes;
   if (!at->is_string()) return refused();
@@ -116,7 +116,7 @@ result<rank_progress> parse_progress(std::string_view line) {
   progress.state = std::move(*state);
   if (const auto at = found->find("epochs"); at != found->end()) {
     if (!at->is_array() || at->size() > epochs_in_a_line || !std::ranges::all_of(*at, is_entry))
-      return refuse(errc::protocol, "\"epochs\" has to be a list of at most {} epochs", epochs_in_a_line);
+      return refuse(errc::protocol, "\"epochs\" must be a list of at most {} epochs", epochs_in_a_line);
     progress.epochs = std::move(*at);
   }
   if (const auto at = found->find("group"); at != found->end() && at->is_string()) {

@@ -25,7 +25,7 @@ result<void> make_private(int file) {
   if (::fchmod(file, facts.st_mode & 07700U) == 0) return {};
   return refuse_os(
       errc::io, errno,
-      fmt::format("making the file on stdout (mode {:04o}) its owner's alone; nothing was written",
+      fmt::format("making the file on stdout (mode {:04o}) accessible only to its owner; nothing was written",
                   facts.st_mode & 07777U));
 }
 
@@ -47,7 +47,8 @@ void add_secret_command(verb_table& verbs) {
       {"secret",
        verb_group::run,
        "draw a secret for ranks on several hosts",
-       "Writes 32 random bytes as 64 hexadecimal digits to stdout, and makes a file there its owner's alone. "
+       "Writes 32 random bytes as 64 hexadecimal digits to stdout, and makes a file there accessible only to "
+       "its owner. "
        "The ranks of a group on several hosts prove to each other that they have the same secret: [group] "
        "secret_file, or the variable PENSTOCK_GROUP_SECRET. A sentence of at least 16 bytes serves as well, "
        "but is easier to guess.",

@@ -86,7 +86,7 @@ std::string run_state::resumed_from() const {
 
 std::string run_state::next_after_the_end() const {
   return fmt::format(
-      "'{}' is the end of the stream: more --epochs continue it; without the file, a run begins again",
+      "'{}' holds the end of the stream: continue it with more --epochs, or remove the file to begin again",
       printable(path_));
 }
 
