@@ -47,13 +47,13 @@ result<member_choice> parse_member_choice(std::string_view tensor, std::string_v
   const std::string shown = printable(shortened(tensor, 60));
   if (!is_plain_name(tensor))
     return refuse(errc::config,
-                  "'{}' in [dataset.members] is no name for a tensor\nletters, digits and '_' only", shown);
+                  "'{}' in [dataset.members] is not a name for a tensor\nletters, digits and '_' only",
+                  shown);
   if (tensor == "crop" || tensor == "flip" || tensor == "index" || tensor.ends_with("_crop") ||
       tensor.ends_with("_length")) {
-    return refuse(
-        errc::config,
-        "'{}' in [dataset.members] is a name that penstock gives to a tensor of its own\nchoose another name",
-        shown);
+    return refuse(errc::config,
+                  "'{}' in [dataset.members] is the name of a tensor that penstock adds\nchoose another name",
+                  shown);
   }
   member_choice choice{std::string(tensor), member_kind::bytes, {}};
   while (true) {

@@ -39,7 +39,7 @@ result<replaced> look_at(const std::string& path) {
     return no(errno, path);
   }
   if (!S_ISREG(there.st_mode)) {
-    return refuse(errc::io, "writing '{}': it is no regular file, and would be replaced by one",
+    return refuse(errc::io, "writing '{}': it is not a regular file, and a regular file would replace it",
                   printable(path));
   }
   std::error_code code;

@@ -55,7 +55,7 @@ constexpr std::array names{
     foreign_name{"random_shuffle", "sampler.shuffle", ""},
     foreign_name{"shuffle_files", "sampler.shuffle", ""},
     foreign_name{"reshuffle_each_iteration", "sampler.shuffle",
-                 "each epoch has an order of its own, fixed by the seed"},
+                 "each epoch has its own order, fixed by the seed"},
     foreign_name{"num_replicas", "sampler.world_size", ""},
     foreign_name{"num_shards", "sampler.world_size", ""},
     foreign_name{"shard_id", "sampler.rank", ""},

@@ -112,8 +112,8 @@ void check_path(std::string_view path, std::vector<breach>& found) {
       {breach::whole, "is a URL, but penstock reads files",
        is_file ? fmt::format("did you mean \"{}\"?", printable(shortened(rest, 60))) : "must be a path",
        is_file ? ""
-               : "mount what is there as a file system, or copy it; a worker program of your own ([loader] "
-                 "command) can read URLs: give them in [dataset.options]"});
+               : "mount it as a file system, or copy the files; your own worker program ([loader] command) "
+                 "can read URLs: give them in [dataset.options]"});
 }
 
 }  // namespace

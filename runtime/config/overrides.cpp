@@ -92,7 +92,7 @@ node branch(const std::vector<path_part>& parts, node value) {
 void add_branch(layer_stack& stack, const source& text, std::size_t value_begin,
                 const std::vector<path_part>& parts, complaints& found) {
   if (parts.front().name == "include") {
-    found.add(about(parts.front().at, "'include' works in a file only", "not here"));
+    found.add(about(parts.front().at, "'include' works only in a file", "not here"));
     return;
   }
   std::optional<node> value = value_of(text, value_begin, parts, found);

@@ -59,7 +59,7 @@ void check_dataset(const dataset_config& dataset, found_list& found) {
     found.push_back({.key = "dataset.bytes_per_sample",
                      .other = "dataset.shape",
                      .message = "'bytes_per_sample' and 'shape' in [dataset] both say how large a sample is",
-                     .label = "one of them is too much"});
+                     .label = "give only one of them"});
   }
   for (std::size_t i = 0; i < dataset.faults.size(); ++i) {
     if (dataset.faults[i].sample < dataset.samples) continue;

@@ -132,7 +132,7 @@ complaint syntax_error(const source& text, std::size_t offset, std::string_view 
     const bool unfinished = open.statement_end == open.statement_begin;
     const span key{&text, open.begin, open.end};
     if (unfinished && text.position_of(open.begin).line < text.position_of(offset).line) {
-      made.related.push_back(excerpt_of(key, "the value of this is not closed before"));
+      made.related.push_back(excerpt_of(key, "the value of this key is not closed before"));
     }
   }
   if (said.where == "string" && at_line_end && value && (written.front() == '"' || written.front() == '\'')) {

@@ -69,7 +69,7 @@ complaint unknown_key(const member& entry, std::string_view table) {
   }
   const bool quoted_path = entry.name.find('.') != std::string::npos;
   if (quoted_path && (all.find(made.key) != nullptr || all.find_table(made.key) != nullptr)) {
-    made.label = "quotes make one name of it; leave them out";
+    made.label = "the quotes make it a single name; leave them out";
     return made;
   }
   if (const foreign_name* const foreign = foreign_key(entry.name)) {

@@ -89,7 +89,7 @@ bool read(value_reader& reader, const node& from, double& into) {
   }
   if (from.kind != node_kind::number) return reader.wrong_type(from);
   if (!std::isfinite(from.number))
-    return reader.refuse(from.at, "must be a finite number", "not a number to count with");
+    return reader.refuse(from.at, "must be a finite number", "not a finite number");
   into = from.number;
   return true;
 }

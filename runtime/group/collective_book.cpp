@@ -62,10 +62,9 @@ void collective_book::complete(std::uint64_t number) {
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     const collective_report& said = ranks_[rank].said;
     if (said.done != number || said.digest == 0 || said.digest == digest) continue;
-    disagree(rank,
-             fmt::format("has another result of collective operation {} than the others will have: a program "
-                         "that enters an operation again gives the same bytes",
-                         number));
+    disagree(rank, fmt::format("would get a different result of collective operation {} from the others: a "
+                               "program that enters an operation again must pass the same bytes",
+                               number));
     return;
   }
   results_.emplace(number, std::move(result));

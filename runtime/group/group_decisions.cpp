@@ -59,7 +59,7 @@ void group_book::find_silent(steady_time now) {
     }
     if (!s.present || now - s.heard <= settings_.lost_after) continue;
     const std::string why =
-        fmt::format("nothing heard of it for {}", duration_as_config(settings_.lost_after));
+        fmt::format("nothing heard from it for {}", duration_as_config(settings_.lost_after));
     // The reason that the other ranks give, which could not hear this process.
     if (missed_by(s) && !settings_.waits_for_lost && places_.front().latest)
       fail(*places_.front().latest, why);

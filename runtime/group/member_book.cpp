@@ -156,7 +156,7 @@ std::optional<end_rank> member_book::find_end() {
   }
   const nanoseconds patience = settings_.waits_for_lost ? settings_.rejoin_timeout : settings_.lost_after;
   if (!heard_at_ || now - *heard_at_ <= patience) return std::nullopt;
-  std::string cause = fmt::format("nothing heard of it for {}", duration_as_config(patience));
+  std::string cause = fmt::format("nothing heard from it for {}", duration_as_config(patience));
   return give_up(was_missed() ? mine(std::move(cause)) : of_rank_0(std::move(cause)));
 }
 

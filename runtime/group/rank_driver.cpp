@@ -88,7 +88,7 @@ void rank_driver::communicator_changed(const communicator_state& state) {
   if (state.at != progress::broken) return;
   book_.communicator_broken(state.number, state.cause);
   if (state.number != made_ && ++fruitless_ == setup_.fruitless_communicators_max)
-    book_.fail(fmt::format("no communicator could be made, {} times: {}", fruitless_, state.cause));
+    book_.fail(fmt::format("making a communicator failed {} times: {}", fruitless_, state.cause));
 }
 
 /// Other programs have waited long enough for this rank's part.

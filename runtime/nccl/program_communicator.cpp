@@ -98,7 +98,7 @@ bool program_communicator::wait_until_gone(steady_time until) {
   const bool idle = thread_.wait_until_idle(std::chrono::ceil<std::chrono::milliseconds>(left));
   if (!idle && now() < too_late) return false;
   if (!thread_.stop_within(idle ? process::side_thread::patience : 0ms))
-    log::warn("group", "a communicator that cannot be aborted is left behind");
+    log::warn("group", "abandoning a communicator that cannot be aborted");
   return true;
 }
 

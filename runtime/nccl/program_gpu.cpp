@@ -85,7 +85,7 @@ result<program_gpu> program_gpu::find(std::optional<std::uint32_t> local_rank) {
                   "rank of its host this is: call cudaSetDevice first");
   }
   if (d.get(&device, static_cast<int>(*local_rank % static_cast<std::uint32_t>(gpus))) != success)
-    return refuse_without("the driver does not give its GPU");
+    return refuse_without("the driver does not say which GPU it is");
   if (const int status = d.retain_primary(&found.context_, device); status != success) {
     return refuse(errc::device_unavailable, "creating a context on GPU {}: error {} from the CUDA driver",
                   device, status);

@@ -101,7 +101,8 @@ void coordinator_listener::body::admit(unique_fd socket) {
   if (side_->settings.address.what == group_address::kind::abstract_socket) {
     local_peer who = local_peer_of(socket.get());
     if (who.user != ::geteuid()) {
-      note(unknown_peer_kind::other_user, next.name, fmt::format("this process is of user {}", ::geteuid()));
+      note(unknown_peer_kind::other_user, next.name,
+           fmt::format("this process belongs to user {}", ::geteuid()));
       return;
     }
     next.process = std::move(who.process);
@@ -139,7 +140,7 @@ void coordinator_listener::body::make_room_for_pending() {
   auto oldest = std::ranges::find_if(pending_, [](const auto& one) { return !one.second.stream->proven(); });
   if (oldest == pending_.end()) oldest = pending_.begin();
   note(unknown_peer_kind::crowded_out, oldest->second.name,
-       fmt::format("{} others came before it said who it is", pending_max));
+       fmt::format("{} other connections arrived before it identified itself", pending_max));
   oldest->second.stream->drop();
   pending_.erase(oldest);
 }
@@ -151,7 +152,7 @@ void coordinator_listener::body::make_room_for_link() {
   const auto stream = silent->second.stream;
   const link_id id = silent->first;
   stream->drop();
-  lost(id, "there are too many connections, and it was silent for longest");
+  lost(id, "there are too many connections, and it was silent the longest");
 }
 
 void coordinator_listener::body::greeted(link_id id) {

@@ -69,8 +69,8 @@ result<void> check_secret(const group_address& address, bool has_secret, bool in
   if (address.what == group_address::kind::abstract_socket || has_secret || insecure) return {};
   return refuse(errc::config,
                 "the group meets at {}, over the network, and has no secret: set [group] secret_file or "
-                "PENSTOCK_GROUP_SECRET to the same secret for all ranks, or [group] insecure = true to let "
-                "anybody in who reaches that port",
+                "PENSTOCK_GROUP_SECRET to the same secret for all ranks, or [group] insecure = true to admit "
+                "anyone who can reach that port",
                 text_of(address));
 }
 

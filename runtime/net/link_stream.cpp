@@ -116,7 +116,7 @@ bool link_stream::read_once() {
   if (got == 0) {
     fail(unknown_peer_kind::garbage, stage_ == stage::open
                                          ? "it closed the connection"
-                                         : "it closed the connection before it said who it is");
+                                         : "it closed the connection before it identified itself");
     return false;
   }
   last_heard_ = now();
@@ -130,7 +130,7 @@ void link_stream::take(std::string_view bytes) {
     handshake_bytes_ += bytes.size();
     if (handshake_bytes_ > coordinator_listener::handshake_bytes_max)
       return fail(unknown_peer_kind::garbage,
-                  fmt::format("{} bytes, but none that say who it is", handshake_bytes_));
+                  fmt::format("it sent {} bytes but did not identify itself", handshake_bytes_));
   }
   if (!tls_) return take_plain(bytes);
   std::string plain;
@@ -149,12 +149,13 @@ void link_stream::take_plain(std::string_view plain) {
     if (!*next) return;
     const frame_cutter::frame& frame = **next;
     if (stage_ == stage::open) {
-      if (frame.type == frame_type::hello) return fail(unknown_peer_kind::garbage, "it says twice who it is");
+      if (frame.type == frame_type::hello)
+        return fail(unknown_peer_kind::garbage, "it identified itself twice");
       if (auto ok = calls_.frame(frame); !ok) return fail(unknown_peer_kind::garbage, ok.error().message);
     } else if (frame.type == frame_type::hello) {
       take_hello(frame.payload);
     } else {
-      return fail(unknown_peer_kind::garbage, "it does not say who it is");
+      return fail(unknown_peer_kind::garbage, "it does not identify itself");
     }
   }
 }
@@ -174,8 +175,8 @@ void link_stream::take_hello(std::string_view payload) {
   // Answers even a wrong peer, so that the peer can say why it has no group.
   if (side_->listens) send(encode(link_hello{own.protocol, own.group}));
   if (hello->group != own.group) {
-    return fail(unknown_peer_kind::wrong_group,
-                fmt::format("it is of the group '{}', and this is '{}'", printable(hello->group), own.group));
+    return fail(unknown_peer_kind::wrong_group, fmt::format("it belongs to the group '{}', and this is '{}'",
+                                                            printable(hello->group), own.group));
   }
   if (hello->protocol != own.protocol) {
     return fail(
@@ -277,7 +278,7 @@ void link_stream::look() {
   if (stage_ == stage::closed) return;
   if (stage_ != stage::open) {
     if (!silence_.is_over(now())) return look_later();
-    return end(unknown_peer_kind::too_slow, "it did not say who it is within the deadline");
+    return end(unknown_peer_kind::too_slow, "it did not identify itself within the deadline");
   }
   if (std::exchange(looked_at_, last_heard_) != last_heard_) {
     silent_ = false;

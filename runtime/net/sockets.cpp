@@ -93,8 +93,8 @@ result<local_connection> connect_to(const std::string& name) {
   if (!socket) return tl::unexpected(std::move(socket.error()));
   local_peer peer = local_peer_of(socket->get());
   if (peer.user != ::geteuid())
-    return refuse(errc::io, "the name {} was taken by user {}, and this process is of user {}", text_of(at),
-                  peer.user, ::geteuid());
+    return refuse(errc::io, "the name {} was taken by user {}, and this process belongs to user {}",
+                  text_of(at), peer.user, ::geteuid());
   return local_connection{std::move(*socket), at, std::move(peer)};
 }
 

@@ -54,7 +54,7 @@ struct spawner::gate {
   result<unclaimed_child> execute(order& o) {
     if (o.refused) return tl::unexpected(std::move(*o.refused));
     if (o.control->given_up())
-      return refuse(errc::system, "starting '{}' was given up before its turn came",
+      return refuse(errc::system, "starting '{}' was cancelled before its turn came",
                     printable(o.request.program));
     note("looking for", o.request.program);
     auto program = find_program(o.request.program);

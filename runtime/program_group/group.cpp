@@ -157,7 +157,7 @@ class Group::body {
     if (!group_) return true;
     closed_ = true;
     if (std::uncaught_exceptions() > exceptions_ && !group_->news().end)
-      group_->fail("its program was left by an exception");
+      group_->fail("an exception in the program ended its use");
     if (!leave(at_most)) return false;
     // Free the place for another group of this name. Another thread may still be querying this one.
     const program_group_news last = group_->news();

@@ -28,7 +28,7 @@ result<void> check_one_stream(const stream_state& a, const stream_state& b) {
   stream_identity of_a = a.identity;
   of_a.of_group = layouts_differ;
   if (auto ok = check_same_stream(of_a, as_a); !ok) {
-    return refuse(errc::state_mismatch, "the states of {} and {} are not of one stream: {}", whose(a),
+    return refuse(errc::state_mismatch, "the states of {} and {} belong to different streams: {}", whose(a),
                   whose(b), ok.error().message);
   }
   if (a.epoch == b.epoch && position_of(a) == position_of(b)) return {};

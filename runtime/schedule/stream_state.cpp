@@ -190,7 +190,7 @@ result<void> read_chain(reader& in, stream_state& s) {
   if (!chain) return not_a_state("its digest does not fit its count");
   s.digests = *chain;
   auto samples = from_ranges(in.text());
-  if (!samples) return not_a_state("its quarantined samples make no sense");
+  if (!samples) return not_a_state("its quarantined samples are invalid");
   s.quarantined_samples = std::move(*samples);
   return {};
 }
@@ -201,7 +201,7 @@ result<void> check_counts(const stream_state& s) {
   if (id.batch_size == 0)
     return not_a_state("its batch size is 0 (was it saved before its stream was open?); start without it");
   if (id.fingerprint.size() > fingerprint_bytes_max || id.settings.size() > identity_settings_bytes_max)
-    return not_a_state("its fingerprint or its settings are longer than any");
+    return not_a_state("its fingerprint or its settings are too long");
   if (id.world_size == 0 || id.rank >= id.world_size)
     return not_a_state(fmt::format("its rank is {} of {}", id.rank, id.world_size));
   if (s.start > count_max) return not_a_state(fmt::format("it stands at position {}", s.start));
@@ -296,11 +296,11 @@ result<stream_state> parse_state(std::span<const std::byte> bytes) {
   reader in(bytes.first(bytes.size() - sizeof(std::uint64_t)));
   const std::uint64_t version = in.number();
   if (version != magic_1 && version != magic_2 && version != magic_3)
-    return not_a_state("it does not begin like one that this version knows");
+    return not_a_state("it does not begin like a state that this version can read");
   std::uint64_t sum = 0;
   std::memcpy(&sum, bytes.data() + bytes.size() - sizeof sum, sizeof sum);
   if (sum != checksum(bytes.first(bytes.size() - sizeof sum)))
-    return not_a_state("its checksum is wrong, it was cut or changed");
+    return not_a_state("its checksum is wrong: it was truncated or changed");
   stream_state s;
   s.identity.seed = in.number();
   s.identity.batch_size = in.number_of_32_bits();

@@ -276,11 +276,12 @@ std::optional<failure> owner_supervision::why_no_other_helps(const owner_end& en
   }
   if (gave_up_ && (gave_up_->code != errc::device_poisoned || !settings_.cures_poison)) return gave_up_;
   if (irreplaceable_) {
-    return failure{errc::sink,
-                   fmt::format("the GPU owner's process (pid {}) died and took the device program's state "
-                               "with it: the program gives no snapshots (implement snapshot() and restore())",
-                               pid_.value_or(0)),
-                   0};
+    return failure{
+        errc::sink,
+        fmt::format("the GPU owner's process (pid {}) died and took the device program's state "
+                    "with it: the program provides no snapshots (implement snapshot() and restore())",
+                    pid_.value_or(0)),
+        0};
   }
   // A process that was being replaced when the stream ended had no time: the next one finishes its sink.
   if (finishing_ && !operated_ && ending_.killed_here(end.report)) {
@@ -359,7 +360,7 @@ void owner_supervision::settle_death(steady_time now, const owner_end& end, cons
   d.fruitful = fruitful_;
   d.outside_kill = ending_.killed_from_outside(end.report) && !end.oom_killed;
   const std::string why =
-      permanent ? std::string(", and so would the next one")
+      permanent ? std::string("; restarting would not help")
                 : fmt::format(", after {} without a batch in between; [gpu.restart] allows no more",
                               counted(restarts_, "restart"));
   restart_or_fail(now, policy_.child_died(now, d),

@@ -101,7 +101,7 @@ void pool::child_died(worker_ref who, steady_time now, const death& d, const std
   if (counted_as.ending != death::how::operated) note_trouble(who.worker, ended, ended + words);
   const restart_decision next = p->policy.child_died(now, counted_as);
   if (next.act == restart_decision::what::fail && counted_as.ending == death::how::no_restart) {
-    const std::string hopeless = ended + ", and so would a replacement";
+    const std::string hopeless = ended + "; restarting would not help";
     note_trouble(who.worker, last_words.empty() ? hopeless : hopeless + ": " + last_line(last_words),
                  ended + words);
     // The loaders run the same program, so the run can continue without the sacrificial worker.

@@ -161,7 +161,7 @@ result<index_view> index_view::map(int fd) {
 result<void> index_view::check() const {
   const header& head = this->head();
   const auto nonsense = [](const char* what) {
-    return refuse(errc::protocol, "the dataset's index has nonsense in {}", what);
+    return refuse(errc::protocol, "the dataset's index is invalid in {}", what);
   };
   if (head.magic != magic) return refuse(errc::protocol, "this is not the index of a dataset");
   if (head.version != format_version) {

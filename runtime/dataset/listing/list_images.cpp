@@ -150,9 +150,9 @@ result<listing> list_image_folder(const std::string& path, const listing_progres
                     beside == 1 ? "" : "s", printable(path), beside == 1 ? "is" : "are"));
   }
   if (walk.loops() > 0) {
-    list.notices.push_back(fmt::format("{} linked folder{} back into the tree, '{}' first: not entered again",
-                                       walk.loops(), walk.loops() == 1 ? " leads" : "s lead",
-                                       printable(walk.first_loop())));
+    list.notices.push_back(
+        fmt::format("{} linked folder{} back into the tree, the first is '{}': not followed", walk.loops(),
+                    walk.loops() == 1 ? " leads" : "s lead", printable(walk.first_loop())));
   }
   const std::string passed_over = passed_over_text(walk.passed_over());
   if (!passed_over.empty()) list.notices.push_back(passed_over + " (JPEG and PNG are read)");

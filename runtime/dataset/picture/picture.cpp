@@ -100,7 +100,7 @@ result<void> picture_loader::render(std::span<const std::byte> file, const orien
   if (std::uint64_t{info.stored.width} * info.stored.height > huge_pixels) ::malloc_trim(0);
   if (!decoded) return decoded;
   if (!resampler_.complete())
-    return refuse(errc::sample, "its decoder gave fewer rows than its header promised");
+    return refuse(errc::sample, "its decoder returned fewer rows than its header promised");
   return {};
 }
 

@@ -170,7 +170,8 @@ result<npy_header> parse_layout(std::span<const std::byte> start) {
   if (start.size() < dictionary_at) return refuse(errc::dataset, "ends inside its .npy header");
   const std::uint64_t dictionary_size = little_endian(start.subspan(8, size_bytes));
   if (dictionary_size > npy_header_max - dictionary_at) {
-    return refuse(errc::dataset, "has a .npy header of {}: not believed", bytes_for_people(dictionary_size));
+    return refuse(errc::dataset, "has a .npy header of {}: too long to be one",
+                  bytes_for_people(dictionary_size));
   }
   if (start.size() - dictionary_at < dictionary_size)
     return refuse(errc::dataset, "ends inside its .npy header");

@@ -303,10 +303,10 @@ result<found_index> find_or_build(const shard_list& shards, const std::vector<pl
     refused(kept.error());
   }
   if (auto ok = read_once(); !ok) return tl::unexpected(std::move(ok.error()));
-  notices.push_back(fmt::format(
-      "the index of shards could not be kept ({}): set [storage] cache to a folder that can be written "
-      "to, or each start reads the headers of all shards again",
-      refusals));
+  notices.push_back(
+      fmt::format("the index of shards could not be kept ({}): set [storage] cache to a writable folder, or "
+                  "each start reads the headers of all shards again",
+                  refusals));
   return keep_in_memory(read);
 }
 

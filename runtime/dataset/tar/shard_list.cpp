@@ -180,7 +180,7 @@ result<std::vector<std::string>> expand_braces(std::string_view pattern) {
   // Only nested braces recurse: choices_of expands what is inside a pair.
   constexpr std::size_t pattern_max = 64 * 1024;
   if (pattern.size() > pattern_max)
-    return refuse(errc::dataset, "a pattern of {} characters: not believed", pattern.size());
+    return refuse(errc::dataset, "a pattern of {} characters is too long", pattern.size());
   std::vector<std::string> all{""};
   std::size_t plain = 0;
   for (std::size_t open = pattern.find('{'); open != std::string_view::npos;

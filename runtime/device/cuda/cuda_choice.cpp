@@ -157,7 +157,8 @@ result<selected_gpu> select_gpu(const cuda_choice& choice) {
     cudaGetLastError();
     failure why = cuda_failure(status, "looking for CUDA devices");
     why.message +=
-        "; nvidia-smi and CUDA_VISIBLE_DEVICES tell which there are, `penstock doctor` what is wrong";
+        "; nvidia-smi and CUDA_VISIBLE_DEVICES show which GPUs there are, `penstock doctor` shows what is "
+        "wrong";
     return tl::unexpected(std::move(why));
   }
   relax_captures_of_this_thread();  // the next calls are forbidden while another thread captures

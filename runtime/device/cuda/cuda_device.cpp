@@ -179,7 +179,7 @@ class cuda_device final : public device {
     // Errors are not reported here: poll() has already reported them to the code that can act on them.
     for (cudaStream_t s : {copy_stream_, compute_stream_, program_stream_}) {
       if (s == nullptr || wait_for_stream(s, close_deadline) != cudaErrorNotReady) continue;
-      log::warn("gpu", "work on {} did not end within {} s: its memory is left to the end of this process",
+      log::warn("gpu", "work on {} did not end within {} s: its memory is freed only when this process exits",
                 name_, std::chrono::duration_cast<std::chrono::seconds>(close_deadline).count());
       return;
     }

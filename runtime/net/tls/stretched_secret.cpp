@@ -26,11 +26,10 @@ result<std::string> stretched(std::string_view secret, std::string_view salt) {
     return key;
   const unsigned long code = ssl.ERR_get_error();
   const char* const why = code != 0 ? ssl.ERR_reason_error_string(code) : nullptr;
-  return refuse(
-      errc::config,
-      "OpenSSL cannot stretch the group's secret with scrypt: {}; a secret that 'penstock secret' has "
-      "drawn needs no stretching",
-      why != nullptr ? why : "it does not say why");
+  return refuse(errc::config,
+                "OpenSSL cannot stretch the group's secret with scrypt: {}; a secret from 'penstock secret' "
+                "needs no stretching",
+                why != nullptr ? why : "it gives no reason");
 }
 
 }  // namespace penstock::group

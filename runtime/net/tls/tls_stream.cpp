@@ -191,13 +191,13 @@ tls_failure tls_stream::failure_now(int status) const {
   const unsigned long code = ssl.ERR_get_error();
   ssl.ERR_clear_error();
   const int reason = ERR_GET_REASON(code);
-  if (body_->other_identity) return {tls_trouble::wrong_identity, "it is of another group"};
+  if (body_->other_identity) return {tls_trouble::wrong_identity, "it belongs to another group"};
   // A server sends this alert to a client whose secret differs.
   if (reason == SSL_R_BINDER_DOES_NOT_VERIFY || reason == SSL_R_TLSV1_ALERT_DECRYPT_ERROR ||
       reason == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER)
-    return {tls_trouble::wrong_secret, "its secret is another one"};
+    return {tls_trouble::wrong_secret, "its secret is different"};
   if (reason == SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE)
-    return {tls_trouble::wrong_identity, "it is of another group, or does not know this secret"};
+    return {tls_trouble::wrong_identity, "it belongs to another group, or does not know this secret"};
   return {tls_trouble::garbage, "TLS: " + reason_of(ssl, code)};
 }
 
