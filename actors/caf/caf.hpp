@@ -80,8 +80,8 @@ struct messages_in;
 #if PENSTOCK_CAF_1
 namespace detail {
 
-// CAF 1 wants a number and a name for each message, and a table of both before the first system begins. Its macros would
-// need a second list of all messages; these templates derive the same from the lists that the actors' interfaces are.
+// CAF 1 needs a number and a name for each message, and a table of both before the first system starts. Its macros would
+// need a second list of all messages; these templates derive the same from the lists in the actors' interfaces.
 inline constexpr int messages_max = 400;
 
 template <class List>
@@ -260,7 +260,7 @@ class self {
   implementation* actor_;
 };
 
-/// `behave` makes the actor's handlers, on the thread that runs it.
+/// `behave` creates the actor's handlers, on the thread that runs it.
 template <class Handle, class State, class Around>
 Handle spawn(actor_system& system, typename Handle::behavior_type (*behave)(self<Handle, State>, Around),
              Around around) {
@@ -271,7 +271,7 @@ Handle spawn(actor_system& system, typename Handle::behavior_type (*behave)(self
       std::move(around));
 }
 
-/// The actor has a thread of its own, which it may block.
+/// The actor has its own thread, which it may block.
 template <class Handle, class State, class Around>
 Handle spawn_on_its_own_thread(actor_system& system,
                                typename Handle::behavior_type (*behave)(self<Handle, State>, Around),

@@ -11,7 +11,7 @@ namespace penstock::child {
 
 class cuda_watch {
  public:
-  /// What counts as CUDA: libcuda loaded in this process, or libcuda initialised by somebody. CUDA builds of
+  /// What counts as CUDA: libcuda loaded in this process, or libcuda initialised by any code. CUDA builds of
   /// libraries such as PyTorch link libcuda, so with them its presence proves nothing.
   enum class sign : std::uint8_t { loaded, initialised };
 

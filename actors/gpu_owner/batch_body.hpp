@@ -87,8 +87,7 @@ class batch_home {
  private:
   [[noreturn]] void refuse() const {
     throw error({errc::usage,
-                 "the " + whose_ + " of this " + what_ +
-                     " is closed; what is on its device has to be released before that",
+                 "the " + whose_ + " of this " + what_ + " is closed; release everything on its device first",
                  0});
   }
   /// Call with mutex_ held. True if some buffers are still parked.

@@ -53,9 +53,9 @@ gpu_owner::hand_over::taken batch_home::take_from(gpu_owner::hand_over& queue, n
       all_parked.restart(now);
     } else if (all_parked.is_over(now)) {
       throw error({errc::usage,
-                   fmt::format("no batch can come: all {} buffers belong to batches that were destroyed "
-                               "during a stream capture that has not ended for {}. End the capture before "
-                               "next(), or release batches before it begins",
+                   fmt::format("no batch can be delivered: all {} buffers belong to batches that were "
+                               "destroyed during a stream capture, which has been open for {}. End the "
+                               "capture before next(), or release batches before it begins",
                                buffers_, duration_for_people(patience)),
                    0});
     }

@@ -16,7 +16,7 @@ bool communicator_side::open_library(bool on_host) {
   if (on_host && !(*opened)->works_on_host()) {
     news_->failed(
         {errc::config,
-         "[group] communicator = \"nccl\" needs a GPU for each rank, and this one has the host device", 0});
+         "[group] communicator = \"nccl\" needs a GPU for each rank, and this one uses the host device", 0});
     return false;
   }
   log::info("group", "NCCL {} ({})", (*opened)->version_text(), (*opened)->path());

@@ -61,7 +61,7 @@ result<void> owner_batches::open_sink() {
     if (auto ok = sink_->restore({first, order.snapshot.size()}); !ok) return ok;
   }
   if (sink_->replay() == replay_rule::from_snapshot) {
-    // Only a request for a snapshot shows whether the sink gives any.
+    // Only a request for a snapshot shows whether the sink provides any.
     if (auto ok = sink_->snapshot(); !ok) return tl::unexpected(std::move(ok.error()));
   }
   if (sink_->replay() == replay_rule::never) around_.link->send(protocol::owner_irreplaceable{});
@@ -128,7 +128,7 @@ result<void> owner_batches::acknowledge() {
     const auto state = sink_->snapshot();
     if (!state) return tl::unexpected(state.error());
     if (state->size() > snapshot_bytes_max) {
-      return refuse(errc::sink, "the sink '{}' gave a snapshot of {}; at most {} are kept",
+      return refuse(errc::sink, "the sink '{}' returned a snapshot of {}; the limit is {}",
                     printable(around_.order->sink), bytes_for_people(state->size()),
                     bytes_for_people(snapshot_bytes_max));
     }

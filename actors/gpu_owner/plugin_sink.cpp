@@ -71,7 +71,7 @@ class plugin_sink final : public batch_sink {
     gives_snapshots_ = taken->has_value();
     if (!gives_snapshots_) return std::vector<std::byte>();
     if ((*taken)->size() > snapshot_bytes_max) {
-      return refuse(errc::sink, "the device program '{}' gave a snapshot of {}; at most {} are kept",
+      return refuse(errc::sink, "the device program '{}' returned a snapshot of {}; the limit is {}",
                     printable(path_), bytes_for_people((*taken)->size()),
                     bytes_for_people(snapshot_bytes_max));
     }

@@ -48,7 +48,7 @@ telemetry::limit_reading limit_meter::look(supervision::progress_facts run, cons
   if (const auto& jobs = run.status.jobs) {
     facts.jobs = {jobs->waiting, jobs->running, jobs->callers_wait, jobs->callers_hold_everything};
   } else if (times != nullptr) {
-    // Those released come last: one that was under way a moment ago may be among them.
+    // Read the released ones last: a batch that was in flight a moment ago may be among them.
     facts.passages = std::move(run.under_way);
     const auto released = times->released_after(released_, passages_per_look);
     if (!released.empty()) released_ = released.back().number;

@@ -1,5 +1,5 @@
-// What the GPU owner of a run, or the keeper of its process, reports: recorded on the board and told as events. A session and
-// a pool derive from it and add what becomes of uploads and of a device that fails.
+// What the GPU owner of a run, or the keeper of its process, reports: recorded on the board and told as
+// events. A session and a pool derive from it; they handle uploads and device failures.
 //
 // Threads: the owner or its keeper calls from its own thread; release_gpu() from any.
 #pragma once

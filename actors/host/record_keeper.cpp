@@ -51,7 +51,7 @@ struct record_keeper::work {
 
   std::mutex mutex;  // guards the members below; held while the source answers
   std::condition_variable changed;
-  bool stopping = false;  // the source is gone; its final news is in `last_words`
+  bool stopping = false;  // the source is gone; its final lines are in `last_words`
   bool done = false;
   std::string last_words;
   std::uint64_t told = 0;      // number of the newest event taken
@@ -105,8 +105,8 @@ struct record_keeper::work {
 
   [[nodiscard]] json status_now() const { return ask({{"verb", "status"}}); }
 
-  /// Empty until something is quarantined: the session makes the list from its whole report. Afterwards also an empty list is
-  /// written, because samples can be released.
+  /// Empty until something is quarantined, because the session builds the list from its whole report. From
+  /// then on even an empty list is written, because samples can be released.
   [[nodiscard]] std::string quarantine_line(const json& status) const {
     const bool any = status.is_object() && status.value("quarantined", std::uint64_t{0}) > 0;
     return any || !last_quarantine.empty() ? line_of("quarantine", ask({{"verb", "quarantine"}})) : std::string();
@@ -152,7 +152,7 @@ struct record_keeper::work {
   // ---- the thread
 
   void give_up(const failure& why) {
-    log::info("control", "{}; nothing more of this session will be readable after its end", why.message);
+    log::info("control", "{}; the rest of this session will not be readable after it ends", why.message);
     record.reset();
   }
 
@@ -229,7 +229,7 @@ void record_keeper::stop() noexcept {
     w.last_words =
         w.news(true, clock::now()) + line_of("ended", telemetry::as_utc(std::chrono::system_clock::now()));
   } catch (const std::exception& e) {  // out of memory
-    log::warn("control", "the session's record stays without its end: {}", e.what());
+    log::warn("control", "the end of the session could not be recorded: {}", e.what());
   }
   w.source.answer = {};
   w.stopping = true;

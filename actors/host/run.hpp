@@ -41,7 +41,7 @@ namespace penstock::host {
 /// The whole shutdown of a run that failed, or is destroyed without stop().
 inline constexpr std::chrono::milliseconds end_of_dropped{500};
 
-/// How a session and a pool differ in the eyes of their readers, and what their options have in common.
+/// How output names a session or a pool, and the options that both have.
 struct run_kind {
   std::string_view (*placement)(const config& settings) = nullptr;  ///< of the GPU owner: "process" or "embedded"
   std::string_view progresses;                                      ///< "stream" or "pool": what stalls
@@ -123,7 +123,7 @@ class run : public supervisor::supervisor_news {
   std::unique_ptr<record_keeper> record_;
 
  private:
-  // What a plug-in adds.
+  // What a session or a pool adds.
   /// Null before the start and after the end. Called with mutex_ held, as the next two are.
   [[nodiscard]] virtual engine* running() const = 0;
   virtual void pause_scheduler(bool paused) = 0;

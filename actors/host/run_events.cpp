@@ -51,7 +51,7 @@ event event_of(event_kind kind, std::string text) {
 
 event event_of(const gpu_owner::attached_partition& what) {
   event e = event_of(event_kind::memory_attached,
-                     fmt::format("the device has the slots of worker {} after {}: {}{}", what.partition,
+                     fmt::format("the device registered the slots of worker {} in {}: {}{}", what.partition,
                                  duration_for_people(what.took), bytes_for_people(what.bytes),
                                  what.pinned ? "" : ", not page-locked: copies from there are slower"));
   e.worker = what.partition;

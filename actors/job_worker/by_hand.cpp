@@ -119,7 +119,7 @@ std::string by_hand_help(std::string_view program) {
   return fmt::format(
       R"(This is a job worker of penstock. A pool (penstock::Pool, penstock map) starts it and calls its functions.
 
-By hand it runs one function in this very process, for a debugger, a sanitizer or a profiler:
+Started by hand, it runs one function in this process, for a debugger, a sanitizer or a profiler:
 
   {0} --run NAME < argument > result
   {0} --list

@@ -104,7 +104,7 @@ class worker {
                                                         order.version, protocol::version),
                                             0});
     }
-    if (flight_) return give_up(exit_codes::protocol, {errc::protocol, "it is told twice who it is", 0});
+    if (flight_) return give_up(exit_codes::protocol, {errc::protocol, "it received its identity twice", 0});
     me_ = order.you;
     pulse_.adopt(me_.worker);
     process::this_thread_works();
@@ -155,7 +155,7 @@ class worker {
   }
 
   void take(const protocol::load_batch&) {
-    give_up(exit_codes::protocol, {errc::protocol, "a batch was asked of the worker of a pool", 0});
+    give_up(exit_codes::protocol, {errc::protocol, "a pool's worker was asked for a batch", 0});
   }
 
   void take(const protocol::stop_work&) { end(exit_codes::finished); }

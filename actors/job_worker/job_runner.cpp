@@ -159,7 +159,7 @@ result<job_runner::outcome> job_runner::run(const protocol::run_jobs& order) {
 }
 
 tl::unexpected<failure> job_runner::damaged(const protocol::run_jobs& lease, const std::string& how) {
-  return refuse(errc::system, "the table of slot {} is damaged, some job wrote over it: {}", lease.slot, how);
+  return refuse(errc::system, "the table of slot {} is damaged (a job overwrote it): {}", lease.slot, how);
 }
 
 result<job_runner::step> job_runner::run_row(current_lease& lease, std::uint32_t row) {
@@ -218,7 +218,7 @@ result<job_runner::step> job_runner::fetch_argument(current_lease& lease, std::u
     if (now && now->state == row_state::revoked) return step::over;
     if (lease.told_to_stop(clock::now())) return step::stopped;
   }
-  return refuse(errc::timed_out, "the argument of job {} did not come", job.job);
+  return refuse(errc::timed_out, "the argument of job {} did not arrive", job.job);
 }
 
 job_runner::ending job_runner::call(const arena::job_reading& job, std::span<const std::byte> argument,
@@ -271,7 +271,7 @@ void job_runner::settle_process() {
   if (unsettled_ == 0) return;
   const std::uint64_t job = std::exchange(unsettled_, 0);
   if (!context_.settings.restore())
-    why_ = fmt::format("job {} changed {}, which cannot be set back", job, context_.settings.lost());
+    why_ = fmt::format("job {} changed {}, which cannot be restored", job, context_.settings.lost());
 }
 
 void job_runner::hand_over(current_lease& lease, std::uint32_t row, ending how) {
@@ -286,7 +286,8 @@ void job_runner::hand_over(current_lease& lease, std::uint32_t row, ending how) 
   }
   if (place.file && !send_elsewhere(lease, row, place)) {
     how.fail(row_state::failed, "penstock::error",
-             fmt::format("its result of {} bytes could not be handed over: nobody takes it", place.bytes));
+             fmt::format("its result of {} bytes could not be handed over: the session does not take it",
+                         place.bytes));
   }
   if (how.how != row_state::finished) place = keep_error(lease.room, how);
   if (how.how != row_state::finished && place.file && !send_elsewhere(lease, row, place)) place = {};

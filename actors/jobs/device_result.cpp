@@ -37,7 +37,7 @@ std::optional<std::string> lent_buffers::held_for(nanoseconds time, steady_time 
   }
   if (jobs_.size() > named) names += fmt::format(" and {} more", jobs_.size() - named);
   return fmt::format(
-      "{} of {} device buffers hold results that the program has not let go (of jobs {}): destroy or "
+      "{} of {} device buffers hold results that the program has not released (of jobs {}): destroy or "
       "release() "
       "them, or raise "
       "[gpu] buffers",

@@ -57,7 +57,7 @@ class device_side::program_thread {
       thread_.join();
       return;
     }
-    log::warn("gpu", "a device program has not returned for {}: its thread is left behind",
+    log::warn("gpu", "a device program has not returned for {}: its thread is abandoned",
               duration_for_people(patience_with_a_program));
     thread_.detach();
   }

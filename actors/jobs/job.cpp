@@ -11,7 +11,7 @@ constexpr nanoseconds longest_wait = std::chrono::hours(24 * 365 * 10);
 
 jobs::job_record& record_in(const std::shared_ptr<jobs::job_record>& held) {
   if (!held)
-    throw error({errc::usage, "this Job stands for no job: it was default-constructed or moved from", 0});
+    throw error({errc::usage, "this Job refers to no job: it was default-constructed or moved from", 0});
   return *held;
 }
 

@@ -29,7 +29,7 @@ void take_report(scheduler_state& s, const job_report& news) {
   if (how != schedule::job_arrival::impossible) return;
   actors::tell(s.supervisor,
                supervisor::fence_worker{news.who, fmt::format("it reported {} rows of slot {} generation {}, "
-                                                              "which is no lease of its own",
+                                                              "which it does not hold",
                                                               done.rows, done.slot, done.generation)});
 }
 

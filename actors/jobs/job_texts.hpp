@@ -13,7 +13,7 @@
 namespace penstock::jobs {
 
 [[nodiscard]] job_status status_of(schedule::job_end how);
-/// One sentence; empty for outcomes with a text of their own.
+/// One sentence; empty for outcomes that have their own text.
 [[nodiscard]] std::string text_of(const schedule::settle_job& end, const job_record& job);
 /// "a, b, c", or "none".
 [[nodiscard]] std::string names_text(const std::map<std::string, std::uint32_t, std::less<>>& functions);

@@ -56,7 +56,7 @@ bool kept_result::leave_slot() {
 void kept_result::count_as(std::uint64_t bytes) {
   const std::lock_guard hold(mutex_);
   if (std::holds_alternative<std::unique_ptr<device_result>>(where_))
-    throw error({errc::usage, "this Result is on the device: what is kept of it does not count", 0});
+    throw error({errc::usage, "this Result is on the device, so it has no bytes in host memory to count", 0});
   if (const auto* const slot = std::get_if<in_slot>(&where_)) give_slot_back(*slot);
   where_ = std::vector<std::byte>();
   if (metered_) meter_->let_go(*std::exchange(metered_, std::nullopt));
@@ -74,8 +74,8 @@ void kept_result::stay_in_slot() {
 const device_result& kept_result::there() const {
   const auto* const found = std::get_if<std::unique_ptr<device_result>>(&where_);
   if (found == nullptr)
-    throw error({errc::usage,
-                 "this Result is not on the device: that has to be asked for (job_options::on_device)", 0});
+    throw error(
+        {errc::usage, "this Result is not on the device: request that with job_options::on_device", 0});
   if (!*found) throw error({errc::usage, "this Result was released", 0});
   return **found;
 }

@@ -139,7 +139,7 @@ result<void> argument_delivery::copy(int parcels) {
     const protocol::parcel_label label{lease_.slot, lease_.generation, number, bytes.size()};
     auto sent = protocol::send_parcel(parcels, label, file->get());
     if (!sent) return tl::unexpected(std::move(sent.error()));
-    if (!*sent) return refuse(errc::protocol, "it does not take its large arguments");
+    if (!*sent) return refuse(errc::protocol, "it does not receive its large arguments");
   }
   return {};
 }

@@ -104,11 +104,10 @@ jobs::job_rules Pool::body::rules_of(const job_options& options) const {
     throw error(
         {errc::usage, "this pool has no GPU owner: set [jobs] gpu, or name programs in [jobs.programs]", 0});
   if (options.on_device && settings_.gpu.placement == placement_rule::process) {
-    throw error(
-        {errc::usage,
-         "a result cannot stay on the device of another process: [gpu] placement = \"embedded\", or a device "
-         "program that gives bytes",
-         0});
+    throw error({errc::usage,
+                 "a result cannot stay on the device of another process: set [gpu] placement = \"embedded\", "
+                 "or use a device program that returns bytes",
+                 0});
   }
   if (options.program.empty()) return rules;
   const auto& programs = settings_.jobs.programs;
@@ -144,7 +143,7 @@ Job Pool::body::enter(std::string_view function, Argument argument, const jobs::
   return job_access::make(std::move(record));
 }
 
-/// A worker is idle: what counts is how soon a job begins, not how many are handled together.
+/// A worker is idle, so starting a job soon matters more than batching messages.
 bool Pool::body::few_jobs() const noexcept {
   const std::uint64_t ended = counts_.ended();
   return counts_.submitted() - ended <= workers_.load(std::memory_order_relaxed);
@@ -196,7 +195,7 @@ Job Pool::body::refuse_job(std::string_view function, std::string why) {
 /// the caller's code.
 void Pool::body::fail_orphans(const std::vector<std::shared_ptr<jobs::job_record>>& orphans) {
   for (const auto& record : orphans)
-    record->fail({job_status::cancelled, {}, "the pool was closed before it began", {}, {}, 0});
+    record->fail({job_status::cancelled, {}, "the pool was closed before it started", {}, {}, 0});
   counts_.count_orphans(orphans.size());
 }
 
@@ -251,7 +250,8 @@ void Pool::body::gave_up(const failure& why) {
 
 void Pool::body::stop(std::optional<std::chrono::milliseconds> at_most) noexcept {
   if (board_.stopping()) tell(host::event_of(event_kind::stopping, "the pool was told to stop"));
-  // Every job is cancelled, so nobody waits for what workers are running: they have as long as one that loses its job.
+  // Every job is cancelled, so no caller waits for running ones: workers get the same grace period as for a
+  // cancelled job.
   const nanoseconds allowed = at_most ? nanoseconds(*at_most) : settings_.supervisor.shutdown;
   ending_.stop(std::min<nanoseconds>(allowed, end_of_cancelled));
   cancel_everything({errc::stopped, "the pool was stopped", 0});

@@ -292,13 +292,13 @@ std::string by_hand_help(std::string_view program) {
   return fmt::format(
       R"(This is a penstock loader worker. A penstock session starts it; see `penstock help run`.
 
-By hand it loads samples in this very process, for a debugger, a sanitizer or a profiler:
+Started by hand, it loads samples in this process, for a debugger, a sanitizer or a profiler:
 
   {0} --config FILE --load 7           one sample
   {0} --config FILE --load 3,7,10-20   several, in this order
   {0} --config FILE --setup-only       describe() and setup() alone
 
-For each sample: its name, each tensor's dtype, shape and digest, and values where they are few.
+For each sample: its name, each tensor's dtype, shape and digest, and its values if there are few.
 A sample has the same bytes as in a session, before collate(), which is not called.
 
   --config FILE      the config file

@@ -87,23 +87,24 @@ result<command_job> command_job_from(std::span<const std::byte> bytes) {
   job.memory_bytes_max = from.number();
   const std::uint64_t count = from.number();
   if (!ours || !from.good() || count > command_job::arguments_max)
-    return refuse(errc::protocol, "{} bytes that are no command line came as one", bytes.size());
+    return refuse(errc::protocol, "received {} bytes that are not a command line", bytes.size());
   for (std::uint64_t i = 0; i < count && from.good(); ++i) job.arguments.push_back(from.text());
   const std::uint64_t variables = from.number();
   for (std::uint64_t i = 0; i < variables && from.good(); ++i) job.environment.push_back(from.text());
   job.output_files = from.text();
   if (!from.complete())
-    return refuse(errc::protocol, "a command line of {} bytes is cut or garbled", bytes.size());
+    return refuse(errc::protocol, "a command line of {} bytes is truncated or corrupt", bytes.size());
   if (job.arguments.empty() || job.arguments.front().empty())
     return refuse(errc::protocol, "a command line without a program");
   for (const std::string& argument : job.arguments) {
     if (argument.find('\0') != std::string::npos)
-      return refuse(errc::protocol,
-                    "an argument of a command has a zero byte: no program could see what is behind it");
+      return refuse(
+          errc::protocol,
+          "an argument of a command contains a zero byte: the program would not see what follows it");
   }
   const auto has_zero = [](const std::string& text) { return text.find('\0') != std::string::npos; };
   if (std::ranges::any_of(job.environment, has_zero) || has_zero(job.output_files))
-    return refuse(errc::protocol, "a variable or a path of a command has a zero byte");
+    return refuse(errc::protocol, "a variable or a path of a command contains a zero byte");
   return job;
 }
 
@@ -121,7 +122,7 @@ result<command_outcome> command_outcome_from(std::span<const std::byte> bytes) {
     possible = possible && one->kept.size() <= one->written;
   }
   if (!ours || !possible || !from.complete())
-    return refuse(errc::protocol, "{} bytes that are no outcome of a command came as one", bytes.size());
+    return refuse(errc::protocol, "received {} bytes that are not the outcome of a command", bytes.size());
   return outcome;
 }
 

@@ -65,8 +65,8 @@ result<parcel> checked(const packet& from, unique_fd file) {
   if (::fstat(file.get(), &facts) != 0) return refuse_os(errc::protocol, errno, "looking at a parcel");
   if (!is_sealed(file.get(), seal::size_and_contents)) {
     return refuse(errc::protocol,
-                  "the parcel of slot {}, row {}, is no sealed memory file: it could still change", from.slot,
-                  from.row);
+                  "the parcel of slot {}, row {}, is not a sealed memory file: it could still change",
+                  from.slot, from.row);
   }
   if (from.bytes == 0 || static_cast<std::uint64_t>(facts.st_size) != from.bytes) {
     return refuse(errc::protocol, "the parcel of slot {}, row {}, announces {} bytes and has {}", from.slot,
@@ -147,9 +147,9 @@ result<std::optional<parcel>> receive_parcel(int socket, nanoseconds patience) {
   if (bytes == 0 && count == 0)
     return refuse(errc::stopped, "the other end of the parcels' socket is closed");
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
-    return refuse(errc::protocol, "a parcel is longer than any that is sent");
+    return refuse(errc::protocol, "a parcel is longer than the protocol allows");
   if (static_cast<std::size_t>(bytes) != sizeof content || content.magic != packet::expected_magic)
-    return refuse(errc::protocol, "{} bytes that are no parcel came where parcels come", bytes);
+    return refuse(errc::protocol, "received {} bytes that are not a parcel on the parcels' socket", bytes);
   if (count != 1) return refuse(errc::protocol, "a parcel came with {} descriptors instead of one", count);
   auto taken = checked(content, std::move(files.front()));
   if (!taken) return tl::unexpected(std::move(taken.error()));

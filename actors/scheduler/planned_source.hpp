@@ -1,5 +1,5 @@
-// The plan in the form that the ledger needs: positions in the endless stream instead of epochs and batches,
-// and the known names of samples. Used by the scheduler actor, on its thread.
+// The plan as the ledger reads it: positions in the endless stream instead of epochs and batches, and the
+// known names of samples. Used by the scheduler actor, on its thread.
 #pragma once
 
 #include "actors/protocol/local/scheduler_messages.hpp"

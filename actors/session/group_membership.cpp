@@ -75,7 +75,7 @@ result<void> check_alone(const config& settings) {
   if (settings.group.communicator == communicator_kind::none) return {};
   return refuse(
       errc::config,
-      "'communicator' in [group] is between the ranks of a group, but session '{}' is in none: start it as "
+      "'communicator' in [group] connects the ranks of a group, but session '{}' is in none: start it as "
       "one of several ranks (penstock launch, torchrun, srun, mpirun; in a program, with "
       "session_options::join_group), or leave 'communicator' out",
       settings.name);

@@ -133,7 +133,7 @@ void owner_inside::shut_down(nanoseconds at_most) {
   left->life->ask_to_leave();
   const nanoseconds patience = std::clamp(at_most, least_patience, patience_at_the_end);
   if (left->life->wait_until_gone(patience)) return left->thread.join();
-  log::warn("gpu", "a device program has not returned for {}: its threads are left behind",
+  log::warn("gpu", "a device program has not returned for {}: its threads are abandoned",
             duration_for_people(patience));
   left->thread.detach();
 }

@@ -20,9 +20,8 @@ using namespace std::chrono_literals;
 constexpr auto look_every = 50ms;  // writes heartbeats and checks deadlines
 constexpr auto last_message_deadline = 1s;
 constexpr const char* advice =
-    "[gpu] placement = \"embedded\" has no process that could be replaced, and a thread cannot be ended: "
-    "with "
-    "\"process\" the group would go on";
+    "[gpu] placement = \"embedded\" has no process to replace, and a thread cannot be killed: with "
+    "\"process\" the group would continue";
 
 }  // namespace
 
@@ -102,7 +101,7 @@ void owner_life::let_go() {
   try {
     host::on_a_fresh_thread([this] { system_.reset(); });
   } catch (const std::system_error& e) {
-    log::warn("gpu", "no thread could be started to end the GPU owner's actor system ({}): it is left behind",
+    log::warn("gpu", "no thread could be started to end the GPU owner's actor system ({}): abandoning it",
               e.what());
     static_cast<void>(system_.release());
   }
@@ -111,7 +110,7 @@ void owner_life::let_go() {
 void owner_life::ask_to_leave() {
   const std::lock_guard hold(mutex_);
   leaves_ = true;
-  if (there_ != nullptr) there_->ask_to_leave({errc::group_failed, "the GPU owner has to leave", 0});
+  if (there_ != nullptr) there_->ask_to_leave({errc::group_failed, "the GPU owner was asked to leave", 0});
 }
 
 void owner_life::be_quiet() {
@@ -149,7 +148,7 @@ void owner_life::tick() {
     if (!leaves_) leaving_.restart(now);
   }
   if (!leaving_.is_over(now)) return;
-  leave_behind(fmt::format("the device program has not returned for {} since it had to",
+  leave_behind(fmt::format("the device program has not returned {} after it was asked to",
                            duration_for_people(around_.patience)));
 }
 
@@ -163,7 +162,7 @@ void owner_life::leave_behind(const std::string& why) {
     if (!said_why_ && how.code != exit_codes::finished)
       how.last_words = failure{errc::group_failed, fmt::format("{}; {}", why, advice), 0};
   }
-  log::warn("gpu", "{}: its threads are left behind", why);
+  log::warn("gpu", "{}: its threads are abandoned", why);
   tell_end(how);
 }
 

@@ -121,7 +121,7 @@ class Session::body final : public host::run {
   void wait_for_owner(bool whole);
   bool run_embedded(steady_time until);
   bool run_acknowledged(steady_time until);
-  /// The GPU owner has a keeper and acknowledges what its sink takes: it lives in a process of its own, or shares a
+  /// The GPU owner has a keeper and acknowledges what its sink takes: it has its own process, or shares a
   /// communicator with other ranks.
   [[nodiscard]] bool has_keeper() const {
     return settings_.gpu.placement == placement_rule::process || owner_is_inside();

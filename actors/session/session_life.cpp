@@ -106,7 +106,7 @@ result<void> Session::body::try_start() {
   auto e = std::make_unique<engine>();
   const std::uint32_t places = settings_.loader.limits.max + 1;  // one extra for the sacrificial worker
   if (auto ok = e->create_shared(places + 1); !ok) return ok;    // and a recorder for the owner's process
-  // In a group the others have to hear of a failure: then the actors start nevertheless.
+  // In a group the other ranks must hear of a failure, so the actors start even then.
   std::optional<failure> trouble = options_.cannot_begin;
   auto dataset = trouble ? result<std::optional<prepared_dataset>>() : prepare(settings_);
   if (dataset) {
@@ -153,8 +153,8 @@ result<void> Session::body::try_start() {
   return {};
 }
 
-/// From any thread. Fails the run: stops the workers and gives the consumer the reason. Only the first failure counts: the group,
-/// which is told of it here, may fail in turn before the consumer has been told.
+/// From any thread. Fails the run: stops the workers and gives the consumer the reason. Only the first
+/// failure counts: this reports it to the group, which may fail in turn before the consumer hears of it.
 void Session::body::fail(const failure& why) {
   if (!board_.ended(run_outcome::failed, why, now())) return;
   tell(host::event_of(event_kind::run_failed, why.message));
@@ -261,7 +261,7 @@ void Session::body::close() noexcept {
   // Actors hold each other's handles, so all of them must have ended before we drop ours.
   e->system->await_all_actors_done();
   stop_readers();
-  std::unique_ptr<engine> gone;  // freeing its memory takes time, in which others may ask
+  std::unique_ptr<engine> gone;  // freeing its memory takes time; other threads may query meanwhile
   {
     const std::lock_guard hold(mutex_);
     gone = std::move(engine_);
@@ -271,7 +271,7 @@ void Session::body::close() noexcept {
 
 void Session::body::tell_ended(run_outcome how) {
   tell(how == run_outcome::finished
-           ? host::event_of(event_kind::run_finished, "everything that was asked for has been delivered")
+           ? host::event_of(event_kind::run_finished, "everything requested has been delivered")
            : host::event_of(event_kind::run_stopped, "the run was stopped"));
 }
 

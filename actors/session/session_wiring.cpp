@@ -80,12 +80,10 @@ void Session::body::spawn_scheduler(engine& e) {
 
 void Session::body::spawn_supervisor(engine& e) {
   e.processes = std::make_shared<supervisor::worker_processes>(
-      *e.io,
-      host::program_of_workers(settings_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(),
-                                              e.dataset ? e.dataset->index.get() : -1}));
+      *e.io, host::program_of_workers(settings_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(),
+                                                  e.dataset ? e.dataset->index.get() : -1}));
   e.supervisor = supervisor::spawn_supervisor(
-      *e.system,
-      {host::supervisor_settings_of(settings_, workers_), e.processes, e.flights, e.leases, this});
+      *e.system, {host::supervisor_settings_of(settings_, workers_), e.processes, e.flights, e.leases, this});
   e.reports = std::make_unique<scheduler::report_forwarder>(e.scheduler);
   e.processes->report_to({e.supervisor, e.reports.get(), &logs_});
 }
@@ -109,8 +107,8 @@ void Session::body::spawn_session_actor(engine& e) {
 void Session::body::restart_owner(engine& e) {
   if (owner_is_irreplaceable_) {
     throw error({errc::usage,
-                 "restarting the GPU owner would fail the run: its device program keeps state and gives no "
-                 "snapshots (implement snapshot() and restore())",
+                 "restarting the GPU owner would fail the run: its device program keeps state and provides "
+                 "no snapshots (implement snapshot() and restore())",
                  0});
   }
   actors::tell(e.keeper, supervisor::restart_owner{});

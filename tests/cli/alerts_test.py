@@ -82,7 +82,7 @@ class AlertsTest(PenstockTest):
         return json.loads(self.penstock("status", "--json", "--session", name)[1])
 
     def fail_a_place(self, name):
-        """Kills worker/1 of a paused session whenever it is there, until its place has failed."""
+        """Kills worker/1 of a paused session each time it is running, until its place has failed."""
         killed = set()
         def failed():
             worker = self.status_of(name)["workers"][1]
@@ -93,7 +93,7 @@ class AlertsTest(PenstockTest):
         self.wait_until(failed, "a failed place", seconds=60)
 
     def firing(self, recorders):
-        """What fires at the end and what ever fired, by promtool."""
+        """The alerts that fire at the end, and all that ever fired, according to promtool."""
         series, last = [], max(r.ticks for r in recorders.values()) - 1
         for instance, recorder in recorders.items():
             for name, values in recorder.series.items():

@@ -1,6 +1,5 @@
-"""A penstock-gpu that speaks penstock's protocol and then does something wrong. Which wrong is the first argument; the
-first process to come does it (it writes the file that the second argument names), the others run the real program.
-Used by bad_owner_test.py."""
+"""A penstock-gpu that speaks penstock's protocol and then commits the fault named by the first argument. Only the first process does so
+(it writes the file that the second argument names); the others run the real program. Used by bad_owner_test.py."""
 
 import os
 import struct
@@ -17,7 +16,7 @@ def opened(link):
 
 
 def introduce(link):
-    """Starts up like an honest owner. Returns the numbers of the first uploads."""
+    """Starts up like a correct owner. Returns the numbers of the first uploads."""
     hello(link)
     link.receive(OPEN, stop=STOP)
     opened(link)

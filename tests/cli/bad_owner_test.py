@@ -1,5 +1,5 @@
-"""Programs in the GPU owner's place that break the protocol: each is fenced, named, counted and replaced, the batches
-that it had are uploaded again, and the stream is the undisturbed one. The session's memory stays bounded."""
+"""Programs in the GPU owner's place that break the protocol: each is fenced, named, counted and replaced, its batches are uploaded again,
+and the stream is the same as without faults. The session's memory stays bounded."""
 
 import os
 import signal
@@ -78,8 +78,9 @@ class BadOwnerTest(PenstockTest):
                 self.assertEqual([d["code"] for d in report["gpu"]["deaths"]], [1])
 
     def test_an_owner_whose_exit_code_says_that_another_would_do_no_better_is_not_replaced(self):
-        for code, words in ((77, "ended with exit code 77, and so would the next one"), (78, "ended with exit code 78, and so would the next one"),
-                            (80, "broken hardware"), (82, "ended with exit code 82, and so would the next one")):
+        for code, words in ((77, "ended with exit code 77; restarting would not help"),
+                            (78, "ended with exit code 78; restarting would not help"),
+                            (80, "broken hardware"), (82, "ended with exit code 82; restarting would not help")):
             with self.subTest(code):
                 how = "exits-%d" % code
                 report, _ = self.end_of(self.start_with(how), how, EXIT_FAILED)
@@ -108,7 +109,7 @@ class BadOwnerTest(PenstockTest):
         gpu = self.wait_until(lambda: (lambda g: g if g and g["state"] == "ready" else None)(status().get("gpu")), "an owner")
         code, _, err = self.penstock("restart", "gpu")
         self.assertEqual(code, EXIT_REFUSED)
-        self.assertIn("keeps state and gives no snapshots", err)
+        self.assertIn("keeps state and provides no snapshots", err)
         signal_process(gpu["pid"], signal.SIGKILL)
         report, _ = self.end_of(process, "keeps-what-it-knows", EXIT_FAILED)
         self.assertIn("died and took the device program's state with it", report["error"])

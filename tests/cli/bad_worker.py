@@ -1,6 +1,6 @@
-"""A worker program that speaks penstock's protocol and then does something wrong. Which wrong is the first argument;
-the first process to come does it (it writes the file that the second argument names), the others run the real worker
-program, once the fault can no longer be missed. Used by bad_worker_test.py."""
+"""A worker program that speaks penstock's protocol and then commits the fault named by the first argument. Only the first process does so
+(it writes the file that the second argument names); the others run the real worker program, once the fault cannot be missed. Used by
+bad_worker_test.py."""
 
 import fcntl
 import os
@@ -63,7 +63,7 @@ def hello(link, version=PROTOCOL, magic=0x4b545350):
 
 
 def get_ready(link, fingerprint, samples, sample_bytes):
-    """The whole introduction, like an honest worker. Returns the first lease: slot, generation, samples."""
+    """The whole startup, like a correct worker. Returns the first lease: slot, generation, samples."""
     hello(link)
     link.receive(OPEN_DATASET)
     describe(link, fingerprint, samples, sample_bytes)
@@ -127,7 +127,7 @@ def misbehave(how, fingerprint, samples, sample_bytes, certain):
 
     def introduce():
         lease = get_ready(link, fingerprint, samples, sample_bytes)
-        certain()  # no run ends before this lease is worked off
+        certain()  # no run ends before this lease is complete
         return lease
 
     if misbehave_as_any_child(link, how, introduce):

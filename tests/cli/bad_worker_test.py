@@ -1,5 +1,5 @@
-"""Worker programs that violate the protocol: each is fenced, named and counted, other workers do its work, and the
-stream is the undisturbed one. The session's memory stays bounded."""
+"""Worker programs that violate the protocol: each is fenced, named and counted, other workers do its work, and the stream is the same as
+without faults. The session's memory stays bounded."""
 
 import os
 
@@ -90,7 +90,7 @@ class BadWorkerTest(PenstockTest):
     def test_who_says_by_its_exit_code_that_another_would_do_no_better_ends_the_run(self):
         for code in (77, 78, 82):
             with self.subTest(code):
-                self.assertIn("ended with exit %d, and so would a replacement" % code, self.refused("exits-%d" % code))
+                self.assertIn("ended with exit %d; restarting would not help" % code, self.refused("exits-%d" % code))
 
     def test_another_version_another_program_and_another_dataset_end_the_run_by_name(self):
         self.assertRegex(self.refused("another-version"), r"it speaks protocol 999, this session \d+;")

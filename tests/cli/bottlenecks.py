@@ -1,4 +1,4 @@
-"""40 planted bottlenecks, and what `penstock why` has to name for each: the limit and the key to change. Used by why_test.py."""
+"""40 planted bottlenecks, and what `penstock why` must name for each: the limit and the key to change. Used by why_test.py."""
 
 import os
 

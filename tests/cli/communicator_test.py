@@ -13,7 +13,7 @@ RANKS = GPUS or 3
 DEVICES = ",".join(map(str, range(GPUS))) if GPUS else "host:%d" % RANKS
 CLASSES = 4
 FAKE_NCCL = os.path.join(os.path.dirname(BIN), "lib", "libfake_nccl.so")
-LONG = 300 if GPUS else 40  # epochs: enough to be disturbed twice, on a fast machine too
+LONG = 300 if GPUS else 40  # epochs: enough for two faults, even on a fast machine
 
 
 class Training(PenstockTest):
@@ -89,7 +89,7 @@ abort_timeout = "2s"
         self.assertEqual(len(ends), 1)
 
     def finish(self, process, steps):
-        """Runs to its end: all steps were taken by all ranks, with the same losses, which have fallen."""
+        """Runs to its end: all ranks took all steps, with the same, falling losses."""
         out, err = process.communicate(timeout=150)
         self.assertEqual(process.returncode, EXIT_OK, err.decode() + out.decode())
         report = json.loads(out)
@@ -116,7 +116,7 @@ abort_timeout = "2s"
         return None
 
     def kill(self, process, pid):
-        """And says after what time the others went on."""
+        """Also returns how long the others took to continue."""
         at = max(self.steps_of(1 % RANKS)[0])
         begin = time.monotonic()
         signal_process(pid, signal.SIGKILL)
@@ -254,12 +254,12 @@ batch_timeout = "1s"
         out, _ = process.communicate(timeout=60)
         report = json.loads(out)
         self.assertEqual(report["outcome"], "failed")
-        self.assertIn("the device program has not returned for 2.4 s since it had to; [gpu] placement = \"embedded\"", report["error"])
+        self.assertIn("the device program has not returned 2.4 s after it was asked to; [gpu] placement = \"embedded\"", report["error"])
 
     def test_a_rank_whose_group_has_finished_delivers_the_rest_without_a_communicator(self):
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            ours.sendall(b'{"state":"","delivered":0,"alone":true}\n')  # as its launcher says when it starts such a rank again
+            ours.sendall(b'{"state":"","delivered":0,"alone":true}\n')  # set as by a launcher that restarts such a rank
             self.environment.update(PENSTOCK_LAUNCH_CHANNEL=str(theirs.fileno()), RANK="0", WORLD_SIZE="2", LOCAL_RANK="0",
                                     LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="29999")
             process = self.start("run", self.config(1), "--json", "--quiet", "--set", "gpu.device=host", pass_fds=[theirs.fileno()])
@@ -291,7 +291,7 @@ batch_timeout = "1s"
         self.assertEqual(report["outcome"], "failed")
         error = report["error"]
         self.assertIn("cannot be aborted: the abort has not returned for 2s", error)
-        self.assertIn("with \"process\" the group would go on", error)
+        self.assertIn("with \"process\" the group would continue", error)
         self.assertLess(time.monotonic() - begin, 15)
 
 
@@ -318,7 +318,7 @@ class TroubledLibraryTest(Training):
 
 class RefusedTest(PenstockTest):
     def refused(self):
-        """By a session on the host device with a communicator, by itself: the reason."""
+        """The reason why a session on the host device cannot have a communicator."""
         code, _, err = self.penstock("run", self.write("host.toml", """
 [dataset]
 type = "synthetic"

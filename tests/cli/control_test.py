@@ -254,7 +254,7 @@ class ControlTest(PenstockTest):
         return dict({"schema": "penstock.sessions/1", "sessions": [], "dead": 0, "removed": 0, "left_folders": 0, "removed_folders": 0}, **facts)
 
     def test_a_stale_socket_is_replaced_and_sessions_removes_others(self):
-        self.environment["TMPDIR"] = self.folder  # what others have left elsewhere does not count
+        self.environment["TMPDIR"] = self.folder  # leftovers of other programs do not count
         process = self.live()
         process.kill()
         process.communicate()

@@ -5,7 +5,7 @@ from harness import *
 import socket
 
 WORLD = 4
-ENDS_WITHIN = 5  # seconds, of a group that cannot begin or has lost a rank
+ENDS_WITHIN = 5  # seconds that a group which cannot start or has lost a rank may take
 
 
 class GroupTest(PenstockTest):

@@ -7,7 +7,8 @@ from harness import *
 
 
 class FakeRank(socketserver.ThreadingUnixStreamServer):
-    """The control socket of a rank with three workers; it refuses the workers and verbs that are named, lacks 'worker/N', and with 'everything' hangs up."""
+    """The control socket of a rank with three workers; it refuses the given workers and verbs, lacks 'worker/N', and with 'everything'
+    hangs up."""
 
     def __init__(self, path, refuses):
         class Answers(socketserver.StreamRequestHandler):
@@ -382,7 +383,7 @@ class LaunchTest(PenstockTest):
         code, _, err = self.penstock("drain", "workers", "--group", "slow")
         self.assertEqual(code, EXIT_NO_TARGET, err)
         self.assertIn("rank 1 (slow-rank1): there is no worker to drain\n", err)
-        self.group_verb("restart", "workers", "--group", "slow")  # ranks may be at different steps: one has to deliver more to stop
+        self.group_verb("restart", "workers", "--group", "slow")  # ranks may be at different steps: one must deliver more batches before it stops
         self.penstock("stop", "--group", "slow", "--wait")
         self.assertEqual(self.report_of(process)["outcome"], "stopped")
 
@@ -423,7 +424,7 @@ class LaunchTest(PenstockTest):
         return self.start("launch", config, "--gpus", "host:%d" % ranks, "--json", "--quiet", "--digest", *options)
 
     def delivered_by(self, rank):
-        """Batches, by the rank's own word; 0 if it does not answer."""
+        """The number of batches that the rank reports; 0 if it does not answer."""
         code, out, _ = self.penstock("status", "--session", "slow-rank%d" % rank, "--json")
         return json.loads(out)["batches_delivered"] if code == EXIT_OK else 0
 

@@ -12,7 +12,7 @@ RANKS = 4
 class LauncherTest(PenstockTest):
     def setUp(self):
         super().setUp()
-        # mpirun refuses root, looks for ssh even on one host, and wants a core for each rank. Open MPI 5 has another word for that.
+        # mpirun refuses root, looks for ssh even on one host, and requires a core for each rank. Open MPI 5 spells that option differently.
         self.environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                                 OMPI_MCA_plm="isolated", OMPI_MCA_rmaps_base_oversubscribe="1",
                                 PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe",
@@ -32,7 +32,7 @@ class RealLaunchersTest(LauncherTest):
         script = ('exec "$0" run "$@" --digest --quiet --set sampler.rank=auto --set gpu.device=host '
                   '--report "$PENSTOCK_TEST_FOLDER/report.$%s"' % rank)
         command = {"mpirun": [MPIRUN, "-n", str(RANKS)],
-                   # Of torch 1.13 under Python 3.11 the default, no redirection, fails: the enum's 0 is not found.
+                   # torch 1.13's default, no redirection, fails under Python 3.11: the enum has no 0.
                    "torchrun": [TORCHRUN, *self.torchrun_alone(), "--nproc_per_node", str(RANKS), "-r", "1", "-t", "1",
                                 "--no_python"]}[launcher]
         process = subprocess.Popen(

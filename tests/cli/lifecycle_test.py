@@ -193,7 +193,7 @@ def signals_pending(pid):
 
 
 def lost_workers(folder):
-    """Workers of this test whose parent is gone: other tests may have some of their own."""
+    """This test's workers whose parent is gone: other tests may have their own."""
     def is_of_this_test(pid):
         try:
             with open("/proc/%d/environ" % pid, "rb") as file:

@@ -60,7 +60,7 @@ class LintTest(PenstockTest):
         self.file("runtime/attic/a.cpp", "")
         self.table("| runtime/base | x | public API, frobnicate |", "| runtime/gone | x | base |")
         said = self.lint()
-        self.assertIn("'frobnicate' is no folder of runtime/ or actors/, and tools/lint knows no library of this name", said)
+        self.assertIn("'frobnicate' is not a folder of runtime/ or actors/, and tools/lint knows no library of this name", said)
         self.assertIn("there is no folder runtime/gone", said)
         self.assertIn("runtime/attic/a.cpp: its folder is not in the table", said)
 

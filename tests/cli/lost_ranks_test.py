@@ -27,7 +27,7 @@ class LostRanksTest(PenstockTest):
         return [[epoch["digest"] for epoch in rank["epochs"]] for rank in report["ranks"]], report
 
     def delivered_by(self, rank, pid):
-        """Batches of this very process; 0 if it does not answer yet."""
+        """The number of batches of this process; 0 if it does not answer yet."""
         path = os.path.join(self.folder, "penstock", "slow-rank%d.sock" % rank)
         with socket.socket(socket.AF_UNIX) as link:
             link.settimeout(2)
@@ -102,7 +102,7 @@ class LostRanksTest(PenstockTest):
                 done, groups, statistics.median(back), back[int(len(back) * 0.99)], back[-1]))
 
     def all_ranks(self, process):
-        """Rank and pid; 0 of one that is not there."""
+        """Rank and pid; the pid of a missing rank is 0."""
         pids = self.rank_pids(process)
         return [(rank, pids.get(rank, 0)) for rank in range(RANKS)]
 
@@ -135,7 +135,7 @@ class LostRanksTest(PenstockTest):
     states = frozenset()
 
     def is_beyond_its_beginning(self, path):
-        """A state file is written when it is another one than before."""
+        """A state file counts as written when it is a different file from before."""
         with open(path, "rb") as file:
             self.states |= {file.read()}
         return len(self.states) > 1
@@ -146,7 +146,7 @@ class LostRanksTest(PenstockTest):
         self.digests_of(self.start_group(config, "--set", "dataset.wait=0s", *journals))
         expected = self.seen()
         process = self.start_group(config, "--state", state, "--state-every", "50ms", *journals)
-        # All of them have passed what the file says, and most are further.
+        # All of them have passed the position in the file, and most are further.
         self.wait_until(lambda: all(self.delivered_by(rank, pid) >= 8 for rank, pid in self.all_ranks(process)), "all ranks have delivered")
         self.wait_until(lambda: self.is_beyond_its_beginning(state), "a state of a later step")
         ranks = [pid for _, pid in self.all_ranks(process)]

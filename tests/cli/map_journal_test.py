@@ -7,7 +7,7 @@ class JournalTest(MapTest):
     def setUp(self):
         super().setUp()
         self.journal = self.path("run.journal")
-        # Each run of a job leaves a line behind; the job named in the file "hold" waits until that is gone.
+        # Each run of a job appends a line; the job named in the file "hold" waits until that file is removed.
         self.command = self.script('echo "$1" >> ran; while test "$(cat hold 2>/dev/null)" = "$1"; do sleep 0.02; done; echo "did $1"') + " {}"
 
     def ran(self):

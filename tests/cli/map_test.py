@@ -371,7 +371,7 @@ class FunctionTest(MapTest):
     def test_a_device_program_gets_what_the_function_gives_and_gives_the_result(self):
         for placement in ("process", "embedded"):
             found, _ = self.map(self.programs(placement), "--function", "fill", "--program", "odd", items=["3", "5"])
-            # It adds the bytes up, and gives the sum as a number of 8 bytes.
+            # It returns the sum of the bytes as an 8-byte number.
             self.assertEqual([line["result"] for line in found],
                              [sum(i * 31 for i in range(count)).to_bytes(8, "little").decode() for count in (3, 5)])
 
@@ -395,7 +395,7 @@ class FunctionTest(MapTest):
             with open(self.path("in"), "w") as file:
                 for i in range(count):
                     file.write('"%s"\n' % ("x" * 500))
-            # What waits behind a line whose worker is held up counts too.
+            # Lines that wait for a line whose worker is stopped count too.
             process = self.start("map", self.config("[jobs]\nqueue = 64\nmemory = \"4MiB\"\n"), "--function", "echo", "--input", self.path("in"),
                                  "--output", "/dev/null", "--workers", 2, "--quiet")
             _, status, usage = os.wait4(process.pid, 0)
@@ -414,7 +414,7 @@ class FaultTest(MapTest):
         fate = random.Random(seed)
         items = ["%d-%d" % (i, fate.randrange(1 << 30)) for i in range(self.JOBS)]
         self.write("in", "".join(item + "\n" for item in items))
-        # Three deaths name a job, and the fault injector may well meet one three times.
+        # Three deaths poison a job, and the fault injector may hit the same job three times.
         process = self.start("map", "--command", "sh -c 'echo \"$1\"; echo \"$1\" >&2' sh {}", "--input", "in", "--output", "out.jsonl",
                              "--workers", 2, "--json", "--quiet", "--set", "quarantine.max_attempts=100", "--set", "log.level=off",
                              "--set", "loader.restart.intensity.max=1000",

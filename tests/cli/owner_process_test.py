@@ -209,7 +209,7 @@ class OwnerProcessTest(PenstockTest):
         report = self.run_json(config, "--sink", "plugin:" + BIN + "/dying_program.so", expect=EXIT_FAILED,
                                env=dict(self.environment, PENSTOCK_TEST_SNAPSHOT_BYTES=str(5 << 20)))
         self.assertEqual(report["error_kind"], "sink")
-        self.assertIn("gave a snapshot of 5.00 MiB; at most 1.00 MiB are kept", report["error"])
+        self.assertIn("returned a snapshot of 5.00 MiB; the limit is 1.00 MiB", report["error"])
         self.assertEqual(report["gpu"]["restarts"], 0)
 
     def test_a_snapshot_of_the_largest_size_travels(self):

@@ -29,7 +29,7 @@ class PastTest(PenstockTest):
         return process
 
     def crash(self):
-        """A run in which sample 17 kills a worker that has said something."""
+        """A run in which sample 17 kills a worker that has printed something."""
         text = synthetic(samples=200, dataset='faults = [{sample = 17, kind = "segv", times = 1}]', epochs=1)
         config = self.write("crash.toml", text + self.worker_program("echo hello from $PENSTOCK_WORKER"))
         self.run_json(config, "--workers", 2, env=dict(self.environment, SECRET_TOKEN="open-sesame"))

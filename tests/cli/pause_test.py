@@ -138,7 +138,7 @@ class PauseTest(PenstockTest):
         self.wait_for_batches()
         ranks = self.rank_pids(process)
         with debugger(ranks[1]):
-            time.sleep(2 * LOST_AFTER)  # how long it is held is what is tested
+            time.sleep(2 * LOST_AFTER)  # the test is how long it is held
         self.check_nobody_lost(process, ranks, config)
 
     def stuck(self, rank, place):

@@ -1,5 +1,6 @@
-"""Sessions as ranks of a group, under a launcher that replaces none (torchrun, mpirun): all of them are suspended, or one. A running rank is
-never blamed. pause_test.py has the same under `penstock launch`, group_pauses_test.py (tests/runtime/program_group) for programs."""
+"""Sessions as ranks of a group, under a launcher that replaces none (torchrun, mpirun): all ranks, or one of them, are suspended. A
+running rank is never blamed. pause_test.py has the same under `penstock launch`, group_pauses_test.py (tests/runtime/program_group) for
+programs."""
 
 from harness import *
 
@@ -47,7 +48,7 @@ class PausedRanksTest(PenstockTest):
         return self.check_all_finish(self.start_ranks("--set", "dataset.wait=0s"))
 
     def signal(self, ranks, number):
-        """To each session, its workers and its GPU owner, in any order."""
+        """Sends the signal to each session, its workers and its GPU owner, in any order."""
         pids = [pid for one in ranks for pid in (one.pid, *descendants_of(one.pid))]
         for pid in random.sample(pids, len(pids)):
             signal_process(pid, number)
@@ -64,7 +65,7 @@ class PausedRanksTest(PenstockTest):
         reports.append(self.end(ranks[lost], EXIT_FAILED))
         for report in reports:
             cause = report["group"]["first_cause"]
-            self.assertEqual((cause["rank"], cause["pid"], cause["cause"]), (lost, ranks[lost].pid, "nothing heard of it for 1200ms"))
+            self.assertEqual((cause["rank"], cause["pid"], cause["cause"]), (lost, ranks[lost].pid, "nothing heard from it for 1200ms"))
 
     def test_ranks_that_all_stand_still_lose_nobody_and_deliver_the_same(self):
         for placement in ("process", "embedded"):
@@ -87,7 +88,7 @@ class PausedRanksTest(PenstockTest):
             time.sleep(random.uniform(0.72, 0.98) * lost_after)  # the test is about this time
             for pid in pids:
                 signal_process(pid, signal.SIGCONT)
-            time.sleep(0.2 * lost_after)  # in which the right of before the pause lapses
+            time.sleep(0.2 * lost_after)  # long enough for the right granted before the pause to lapse
             before = [self.delivered_by(rank) for rank in range(RANKS)]
             self.wait_until(lambda: all(self.delivered_by(rank) > before[rank] for rank in range(RANKS)), "all ranks deliver again", 60)
         for one in ranks:

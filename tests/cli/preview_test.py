@@ -51,7 +51,7 @@ class PreviewTest(PenstockTest):
         self.assertEqual([s["sample"] for s in facts["samples"]], list(indices))
         self.assertEqual([s["class"] for s in facts["samples"]], ["class%d" % label for label in labels])
         self.assertTrue(all(s["path"].startswith(s["class"] + "/") for s in facts["samples"]))
-        # Tiles of 64 pixels are shown twice as large, so that their names have room.
+        # Tiles of 64 pixels are shown at twice the size to make room for their names.
         for number, image in enumerate(images):
             tile = image.repeat(2, axis=0).repeat(2, axis=1)
             self.assertTrue(self.lies_in(sheet, tile), "picture %d is not in the sheet" % number)

@@ -45,7 +45,7 @@ class ResumeTest(PenstockTest):
         self.assertIn("few.state': epoch 0, 16 samples delivered\n", self.penstock(*command)[2])
         code, _, err = self.penstock(*command)
         self.assertEqual(code, EXIT_OK)
-        self.assertIn("few.state' is the end of the stream: more --epochs continue it", err)
+        self.assertIn("few.state' holds the end of the stream: continue it with more --epochs", err)
         self.assertIn("24 samples", self.penstock(*command[:2], "--batches", 3, "--state", os.path.join(self.folder, "new.state"))[2])
 
     def test_a_long_run_lists_its_last_epochs_alone(self):

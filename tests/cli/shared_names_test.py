@@ -14,7 +14,7 @@ OF_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_
 class NamesTest(PenstockTest):
     def setUp(self):
         super().setUp()
-        # mpirun refuses root, looks for ssh even on one host, and wants a core for each rank. Open MPI 5 has another word for that.
+        # mpirun refuses root, looks for ssh even on one host, and requires a core for each rank. Open MPI 5 spells that option differently.
         self.environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                                 OMPI_MCA_plm="isolated", OMPI_MCA_rmaps_base_oversubscribe="1",
                                 PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe",
@@ -29,7 +29,7 @@ class NamesTest(PenstockTest):
     def start_ranks(self, launcher, ranks, *options):
         """`penstock run` with the same words in each rank."""
         command = {"mpirun": [MPIRUN, "-n", str(ranks)],
-                   # Of torch 1.13 under Python 3.11 the default, no redirection, fails: the enum's 0 is not found.
+                   # torch 1.13's default, no redirection, fails under Python 3.11: the enum has no 0.
                    "torchrun": [TORCHRUN, *(self.torchrun_alone() if launcher == "torchrun" else ()), "--nproc_per_node", str(ranks),
                                 "-r", "1", "-t", "1", "--no_python"]}[launcher]
         process = subprocess.Popen([*command, PENSTOCK, "run", *options, "--quiet", "--set", "gpu.device=host", "--set", "sampler.rank=auto"],
@@ -47,7 +47,7 @@ class NamesTest(PenstockTest):
             return file.read()
 
     def samples_in(self, journal):
-        """Of each batch, in the order of delivery."""
+        """One for each batch, in the order of delivery."""
         lines = [json.loads(line) for line in self.read(journal).splitlines()]
         return [line["samples"] for line in lines if "samples" in line]
 
@@ -145,7 +145,7 @@ class GroupStateTest(NamesTest):
         delivered = [sample for batches in first for batch in batches for sample in batch]
         delivered += [sample for rank in range(2) for batch in self.samples_in("second-rank%d" % rank) for sample in batch]
         self.assertEqual(sorted(delivered), list(range(2000)), "each sample once")
-        # Of the third run nothing is left to do, and one process alone can say so.
+        # The third run has nothing left to do, and a single process can report that.
         report = self.run_json(quick, "--state", "photos.state", "--set", "sampler.epochs=1")
         self.assertEqual(sum(epoch["batches"] for epoch in report["epochs"]), 0)
 
@@ -187,7 +187,7 @@ class GroupStateTest(NamesTest):
 
 
 class TwoLaunchesTest(NamesTest):
-    """Of one file: their sessions have the same names, as far as there are enough."""
+    """Launches of one file: their sessions have the same names, up to the smaller number of ranks."""
 
     def setUp(self):
         super().setUp()
@@ -226,7 +226,7 @@ class TwoLaunchesTest(NamesTest):
         self.assertEqual(self.penstock("pause", "--group", self.full_name(self.large))[0], EXIT_OK)
         self.assertEqual(self.states(self.large), ["paused"] * 3)
         self.assertNotIn("paused", self.states(self.small))
-        # A launch whose ranks do not answer is still told from the other one.
+        # A launch whose ranks do not answer is still distinguished from the other one.
         for pid in self.rank_pids(self.small).values():
             signal_process(pid, signal.SIGSTOP)
         code, _, err = self.penstock("stop", "--group", self.full_name(self.large), "--wait")

@@ -171,7 +171,7 @@ class SiegeTest(PenstockTest):
         self.assertEqual(self.wait_until(pid_at_the_socket, "an answer"), process.pid)
 
     def best_of(self, times, *arguments):
-        """Processor time and time on the clock, each the best; the latter also depends on what else runs here."""
+        """CPU time and wall-clock time, the best of each; wall-clock time also depends on the machine's other load."""
         def used():
             children = resource.getrusage(resource.RUSAGE_CHILDREN)
             return children.ru_utime + children.ru_stime

@@ -1,4 +1,4 @@
-"""Sessions under a real Slurm: munged, slurmctld and slurmd of this machine in a folder of their own. As root, in the soak."""
+"""Sessions under a real Slurm: munged, slurmctld and slurmd of this machine in their own folder. As root, in the soak."""
 
 from harness import *
 
@@ -78,7 +78,7 @@ class SlurmOfOneNode(PenstockTest):
         self.wait_until(lambda: "idle" in self.slurm("sinfo", "-h", "-o", "%t").stdout.decode(), "the node is idle", seconds=60)
 
     def tearDown(self):
-        for process in reversed(self._running):  # so that none is left to restart what another needs
+        for process in reversed(self._running):  # so that none remains to restart what another one needs
             if process.poll() is None:
                 process.terminate()
                 try:
@@ -163,7 +163,7 @@ class SlurmTest(SlurmOfOneNode):
 
 
 class JobFilesTest(SlurmOfOneNode):
-    """The job files of examples/launchers, as they are but for the number of nodes. Programs are stand-ins that leave out the GPUs."""
+    """The job files of examples/launchers, unchanged except for the number of nodes. Stand-in programs leave out the GPUs."""
 
     def stand_in(self, name, script):
         self.environment["PATH"] = os.path.join(self.folder, "bin") + ":" + self.environment["PATH"]
@@ -173,7 +173,7 @@ class JobFilesTest(SlurmOfOneNode):
         self.stand_in("penstock", 'set -- "${@/#all/host:4}"\n[[ $1 == run ]] && set -- "$@" --device host\nexec "%s" "$@"\n' % PENSTOCK)
 
     def sbatch(self, name, *arguments, options=(), expect=0):
-        """Waits for the job; returns what it said."""
+        """Waits for the job; returns its output."""
         done = self.slurm("sbatch", "--wait", "--nodes=1", *options, "--output", "job.out", os.path.join(JOBS, name), *arguments, timeout=240)
         with open(os.path.join(self.folder, "job.out")) as file:
             said = file.read()

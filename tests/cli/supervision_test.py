@@ -274,7 +274,7 @@ class SupervisionTest(PenstockTest):
         self.assertEqual(self.penstock("quarantine", "retry", "1")[0], EXIT_NO_TARGET)
         self.assertEqual(self.penstock("quarantine", "release", "1")[0], EXIT_OK)
         self.wait_until(lambda: '"released":true' in self.read("known.jsonl"), "the file to know")
-        # Once released it is in no quarantine until it kills again.
+        # Once released, it is not quarantined until it kills again.
         self.assertEqual(self.penstock("pause")[0], EXIT_OK)
         if not listed():
             code, _, err = self.penstock("quarantine", "release", "1")

@@ -1,4 +1,4 @@
-"""tar datasets: shards as WebDataset writes them, against Python's tarfile and Pillow and against the same photographs in folders."""
+"""tar datasets: shards as WebDataset writes them, compared with Python's tarfile and Pillow and with the same photographs in folders."""
 
 import io
 import random

@@ -5,11 +5,11 @@ import resource
 from harness import *
 
 ROUNDS = 3
-KERNEL_SECONDS = 1.0  # used there by two groups, from start to end: 0.13 if no thread waits; a single thread that did used 6.4
+KERNEL_SECONDS = 1.0  # CPU seconds of two groups, from start to end: 0.13 if no thread busy-waits; a single thread that did used 6.4
 
 
 def list_threads(pid):
-    """As `ps -L` does: then the kernel has entries of them in /proc, which have to go when the process is reaped."""
+    """As `ps -L` does: the kernel then has /proc entries for them, which it must remove when the process is reaped."""
     try:
         for thread in os.listdir("/proc/%d/task" % pid):
             with open("/proc/%d/task/%s/stat" % (pid, thread)) as file:

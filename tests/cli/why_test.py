@@ -29,7 +29,7 @@ class WhyTest(PenstockTest):
         return process
 
     def slow_down(self, worker, over):
-        """Lets a worker run a tenth of the time, until `over` is set. It runs in the end."""
+        """Lets a worker run a tenth of the time until `over` is set; then it runs normally."""
         pid = self.wait_until(lambda: next((w["pid"] for w in self.answer("status")["workers"]
                                             if w["id"] == worker and w["state"] == "ready"), None), "the worker")
 
@@ -49,7 +49,7 @@ class WhyTest(PenstockTest):
         slow = self.slow_down(planted.slow_worker, over) if planted.slow_worker is not None else None
         try:
             self.assertIsNone(process.poll())
-            # The time that the reading needs: there is no event to wait for.
+            # The time that the measurement needs: there is no event to wait for.
             time.sleep(planted.seconds)
             return self.answer("why")
         finally:
@@ -60,7 +60,7 @@ class WhyTest(PenstockTest):
             process.communicate()
 
     def check(self, planted):
-        """Whether the right limit and key were named, and what was."""
+        """Whether the expected limit and key were named, and which ones were."""
         why = self.why_of(planted)
         self.assertEqual(why["schema"], "penstock.why/1")
         self.assertEqual(list(why["limits"]), LIMITS)

@@ -106,7 +106,7 @@ TEST_CASE("a consumer that waits while all buffers stay parked gets an error ins
   } catch (const error& e) {
     CHECK(e.code() == errc::usage);
     CHECK(std::string(e.what()).starts_with(
-        "no batch can come: all 2 buffers belong to batches that were destroyed "));
+        "no batch can be delivered: all 2 buffers belong to batches that were destroyed "));
   }
   // The next attempt may find that the capture has ended.
   r.device->refuse_releases(0);

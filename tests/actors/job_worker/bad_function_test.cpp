@@ -188,7 +188,7 @@ TEST_CASE("a process whose settings cannot be restored runs no more jobs") {
                 {"echo", echo}});
   const auto rows = w.run({{"echo", "before"}, {"close all"}, {"echo", "after"}});
   CHECK(w.ended == outcome::unfit);
-  CHECK(w.runner.why() == "job 2 changed the working directory, which cannot be set back");
+  CHECK(w.runner.why() == "job 2 changed the working directory, which cannot be restored");
   CHECK(rows[1].result == "done");
   CHECK(rows[2].state == row_state::waiting);
   CHECK(w.reports.back().rows == 2);

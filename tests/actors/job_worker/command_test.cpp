@@ -131,7 +131,7 @@ TEST_CASE("a missing or non-executable program is an error that names it, and th
   CHECK(pool.row_of({"/no/such/program"}).error.text ==
         "executing '/no/such/program': No such file or directory");
   const auto garbage = pool.run_one({protocol::command_function, "rm -rf /"});
-  CHECK(garbage.error.text == "8 bytes that are no command line came as one");
+  CHECK(garbage.error.text == "received 8 bytes that are not a command line");
   CHECK(pool.outcome_of({"true"}).exit_code == 0);
 }
 

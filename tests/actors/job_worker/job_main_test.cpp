@@ -233,7 +233,7 @@ TEST_CASE("a nonsensical message is answered with a reason and exit 82") {
     fake_pool pool(odd);
     pool.introduce();
     pool.say(protocol::load_batch{});
-    CHECK(reason_given(pool, exit_codes::protocol) == "a batch was asked of the worker of a pool");
+    CHECK(reason_given(pool, exit_codes::protocol) == "a pool's worker was asked for a batch");
   }
   {
     fake_pool pool(odd);

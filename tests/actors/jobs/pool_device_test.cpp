@@ -154,7 +154,7 @@ TEST_CASE(
     CHECK(waits.code() == errc::usage);
     why = waits.what();
   }
-  CHECK(why.find("2 of 2 device buffers hold results that the program has not let go (of jobs 1, 2)") !=
+  CHECK(why.find("2 of 2 device buffers hold results that the program has not released (of jobs 1, 2)") !=
         std::string::npos);
   await([&] {
     const std::lock_guard hold(mutex);

@@ -167,7 +167,7 @@ TEST_CASE("a file that could still change is refused") {
   const parcel_label label{2, 7, 9, 5};
   REQUIRE(send_parcel(ends.worker.get(), label, file_with("apple").get()));
   CHECK(refusal(ends.session.get()) ==
-        "the parcel of slot 2, row 9, is no sealed memory file: it could still change");
+        "the parcel of slot 2, row 9, is not a sealed memory file: it could still change");
   auto only_size = file_with("apple");
   REQUIRE(seal_memory_file(only_size.get(), seal::size, "a file"));
   REQUIRE(send_parcel(ends.worker.get(), label, only_size.get()));
@@ -201,11 +201,11 @@ TEST_CASE("an invalid parcel is refused and leaves no descriptor open") {
        {attempt{honest, 0, "a parcel came with 0 descriptors instead of one"},
         attempt{honest, 2, "a parcel came with 2 descriptors instead of one"},
         attempt{honest, 4, "a parcel came with 4 descriptors instead of one"},
-        attempt{honest, 12, "a parcel is longer than any that is sent"},
-        attempt{honest + "x", 1, "a parcel is longer than any that is sent"},
-        attempt{honest.substr(1), 1, "23 bytes that are no parcel came where parcels come"},
-        attempt{other_magic, 1, "24 bytes that are no parcel came where parcels come"},
-        attempt{"", 1, "0 bytes that are no parcel came where parcels come"}}) {
+        attempt{honest, 12, "a parcel is longer than the protocol allows"},
+        attempt{honest + "x", 1, "a parcel is longer than the protocol allows"},
+        attempt{honest.substr(1), 1, "received 23 bytes that are not a parcel on the parcels' socket"},
+        attempt{other_magic, 1, "received 24 bytes that are not a parcel on the parcels' socket"},
+        attempt{"", 1, "received 0 bytes that are not a parcel on the parcels' socket"}}) {
     send_raw(ends.worker.get(), a.content, std::vector<int>(a.files, file.get()));
     CHECK(refusal(ends.session.get()) == a.refused);
     CHECK(open_descriptors() == before);

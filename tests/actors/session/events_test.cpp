@@ -87,8 +87,8 @@ TEST_CASE("an undisturbed run reports its start, its workers, each epoch and its
   CHECK(e.place_of(event_kind::stream_opened) < e.place_of(event_kind::memory_attached));
   const event attached = e.of(event_kind::memory_attached).front();
   REQUIRE(attached.worker);
-  CHECK(attached.text.starts_with("the device has the slots of worker " + std::to_string(*attached.worker) +
-                                  " after "));
+  CHECK(attached.text.starts_with("the device registered the slots of worker " + std::to_string(*attached.worker) +
+                                  " in "));
   CHECK(e.place_of(event_kind::stream_opened) < e.place_of(event_kind::epoch_done));
   for (std::size_t i = 0; i < e.heard.size(); ++i) CHECK(e.heard[i].number == i + 1);
 }

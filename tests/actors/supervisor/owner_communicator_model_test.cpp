@@ -304,7 +304,7 @@ class world {
             "a process that does not answer an abort stays");
   }
 
-  /// Nothing fails from now on: what the group wants happens.
+  /// Nothing fails from now on: whatever the group orders succeeds.
   void come_to_rest() {
     for (int i = 0; i < 12; ++i) {
       if (leaving_) end(false);

@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-const group_cause silent_rank_0{0, "host0", 1000, "nothing heard of it for 10s"};
+const group_cause silent_rank_0{0, "host0", 1000, "nothing heard from it for 10s"};
 
 /// A rank's next report.
 std::optional<member_report> next_report(member_book& rank, steady_time now) {
@@ -91,7 +91,7 @@ TEST_CASE("a suspended rank names itself if the group has closed its link meanwh
   SECTION("and no other rank where the link is only silent") {}
   SECTION("as the others do") {
     rank.link_lost("the connection was closed", true);
-    expected = group_cause{1, "host1", 1001, "nothing heard of it for 10s"};
+    expected = group_cause{1, "host1", 1001, "nothing heard from it for 10s"};
   }
   SECTION("but not if it was answered since") {
     g.run(1s);
@@ -116,7 +116,7 @@ TEST_CASE("a suspended rank 0 names itself for ranks that have gone without a me
     for (const std::uint32_t r : {1U, 2U}) g.book->link_closed(g.cards[r].card.process);
   }
   SECTION("but not if they are silent themselves") {
-    expected = group_cause{1, "host1", 1001, "nothing heard of it for 10s"};
+    expected = group_cause{1, "host1", 1001, "nothing heard from it for 10s"};
   }
   g.run(12s);
   REQUIRE(g.ends[0]);
@@ -166,7 +166,7 @@ TEST_CASE("a rank that cannot join names the reason that it knows") {
   SECTION("rank 0 without an address") {
     g.start(0);
     g.members[0]->cannot_listen("listening at 127.0.0.1:4711: Address already in use");
-    g.members[0]->link_lost("the coordinator at 127.0.0.1:4711: it is of another group", false);
+    g.members[0]->link_lost("the coordinator at 127.0.0.1:4711: it belongs to another group", false);
     CHECK(
         cause_of(0) ==
         "rank 0 (host0, pid 1000): cannot listen for the other ranks within 2m: listening at 127.0.0.1:4711: "

@@ -72,7 +72,7 @@ TEST_CASE("a member with another secret is refused, both sides report that, and 
   settings.secret = group_secret{"the secret of another group"};
   test_member wrong(io, settings);
   run_until(io, [&] { return good.connected == 1 && !wrong.reasons.empty() && !coordinator.news.empty(); });
-  CHECK(wrong.reasons.at(0).find("its secret is another one") != std::string::npos);
+  CHECK(wrong.reasons.at(0).find("its secret is different") != std::string::npos);
   CHECK(wrong.connected == 0);
   CHECK(coordinator.news.at(0).kind == unknown_peer_kind::wrong_secret);
   CHECK(coordinator.news.at(0).peer.find("127.0.0.1:") == 0);
@@ -127,8 +127,8 @@ TEST_CASE("a member of another group is refused, and both sides name both groups
   test_member member(io, settings);
   run_until(io, [&] { return !member.reasons.empty() && !coordinator.news.empty(); });
   CHECK(coordinator.news.at(0).kind == unknown_peer_kind::wrong_group);
-  CHECK(coordinator.news.at(0).text == "it is of the group 'job7/validate', and this is 'job7/train'");
-  CHECK(member.reasons.at(0).find("it is of the group 'job7/train', and this is 'job7/validate'") !=
+  CHECK(coordinator.news.at(0).text == "it belongs to the group 'job7/validate', and this is 'job7/train'");
+  CHECK(member.reasons.at(0).find("it belongs to the group 'job7/train', and this is 'job7/validate'") !=
         std::string::npos);
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("a member that violates the protocol loses its link, and the reason is
   const std::string hello = encode(link_hello{group_protocol, settings.group});
   const std::pair<std::string, const char*> wrongs[] = {
       {encode(group_order{}).value(), "it gives orders"},
-      {hello, "it says twice who it is"},
+      {hello, "it identified itself twice"},
       {std::string("\x00\x00\x00\x00\x01", 5), "a report is truncated or corrupt"},
       {std::string("\xff\xff\xff\x00\x01", 5), "announces 16777215 bytes"}};
   for (const auto& [bytes, reason] : wrongs) {
@@ -257,7 +257,7 @@ TEST_CASE("a silent coordinator and an unknown host name are reported as such") 
   quick.address = listening_at(silent.get(), quick.address);
   test_member member(io, quick);
   run_until(io, [&] { return !member.reasons.empty(); });
-  CHECK(member.reasons.at(0).find("it did not say who it is within the deadline") != std::string::npos);
+  CHECK(member.reasons.at(0).find("it did not identify itself within the deadline") != std::string::npos);
   quick.address = {group_address::kind::tcp, "nobody-knows-this.invalid", 1};
   auto lost = std::make_unique<test_member>(io, quick);
   run_until(io, [&] { return !lost->reasons.empty(); });

@@ -90,9 +90,8 @@ TEST_CASE("ranks on several hosts need a secret, unless any peer may join") {
   REQUIRE_FALSE(refused);
   CHECK(refused.error().message ==
         "the group meets at node0:5000, over the network, and has no secret: set [group] secret_file or "
-        "PENSTOCK_GROUP_SECRET to the same secret for all ranks, or [group] insecure = true to let anybody "
-        "in who "
-        "reaches that port");
+        "PENSTOCK_GROUP_SECRET to the same secret for all ranks, or [group] insecure = true to admit anyone "
+        "who can reach that port");
 }
 
 TEST_CASE("over the network a passphrase is stretched and a generated secret is not") {

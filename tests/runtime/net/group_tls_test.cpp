@@ -135,7 +135,7 @@ TEST_CASE("a wrong secret ends the handshake on both sides, and both report it")
   CHECK_FALSE(server.stream.proven());
   REQUIRE(client.failure);
   CHECK(client.failure->kind == tls_trouble::wrong_secret);
-  CHECK(client.failure->text == "its secret is another one");
+  CHECK(client.failure->text == "its secret is different");
 }
 
 TEST_CASE("another group's client ends the handshake on both sides, even with this secret") {

@@ -112,9 +112,9 @@ TEST_CASE("another user of the host can neither join nor be taken for the coordi
   run_until(io, [&] {
     return !member.reasons.empty() && member.reasons.back().find("taken") != std::string::npos;
   });
-  CHECK(
-      member.reasons.back() ==
-      fmt::format("the name @{} was taken by user 65534, and this process is of user 0", taken.address.name));
+  CHECK(member.reasons.back() ==
+        fmt::format("the name @{} was taken by user 65534, and this process belongs to user 0",
+                    taken.address.name));
   CHECK(member.connected == 0);
 }
 

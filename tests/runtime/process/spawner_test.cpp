@@ -110,7 +110,7 @@ TEST_CASE(
   behind->give_up();
   stuck->give_up();
   CHECK(first.get_future().get() == "executing '" + program.path() + "' did not return and was given up");
-  CHECK(second.get_future().get() == "starting 'true' was given up before its turn came");
+  CHECK(second.get_future().get() == "starting 'true' was cancelled before its turn came");
   CHECK(third.get_future().get() == "it runs");
   behind->give_up();  // too late, and harmless
 }

@@ -71,7 +71,7 @@ class GroupPausesTest(RanksTest):
 
     def check_all_name(self, lost, ranks):
         """The running ranks have ended; the suspended one ends when it continues."""
-        words = "group_failed: rank %d (%s, pid %d): nothing heard of it for %dms" % (
+        words = "group_failed: rank %d (%s, pid %d): nothing heard from it for %dms" % (
             lost, os.uname().nodename, ranks[lost].pid, LOST_AFTER * 1000)
         others = [one for number, one in enumerate(ranks) if number != lost]
         for one in others:

@@ -67,7 +67,7 @@ class GroupProgramTest(RanksTest):
         for one in (ranks[0], ranks[2]):
             _, err = self.end(one, 3)
             self.assertIn("group_failed: rank 1 (", err)
-            self.assertIn("its program was left by an exception", err)
+            self.assertIn("an exception in the program ended its use", err)
 
     def test_ranks_in_different_operations_are_told_so(self):
         for one in self.start_all(2, 10, "--odd", "1:kind"):

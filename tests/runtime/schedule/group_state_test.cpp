@@ -107,7 +107,7 @@ TEST_CASE("states other than those of all ranks at one step make no group's stat
   states = of_ranks(2);
   states[1].identity.seed = 7;
   CHECK(refusal(states) ==
-        "the states of rank 0 and rank 1 are not of one stream: the saved state belongs to another "
+        "the states of rank 0 and rank 1 belong to different streams: the saved state belongs to another "
         "stream: seed was 1234 and is 7");
   states = of_ranks(2);
   states[1].identity.world_size = 3;

@@ -192,7 +192,7 @@ TEST_CASE("an exit that would repeat itself ends the run at once") {
   w.started();
   REQUIRE(w.failed());
   CHECK(w.failed()->message ==
-        "worker 1 ended with exit 78, and so would a replacement; its last output:\ndataset differs");
+        "worker 1 ended with exit 78; restarting would not help; its last output:\ndataset differs");
 }
 
 TEST_CASE("more than fifty restarts a second are delayed, not refused") {
@@ -432,7 +432,7 @@ TEST_CASE(
   w.kill({64, 1}, {death::how::no_restart, false, false}, "one moment\nsetup: no licence");
   CHECK(w.started().empty());
   CHECK(w.given_up == std::vector<std::string>{
-                          "worker 64 ended with SIGSEGV, and so would a replacement: setup: no licence"});
+                          "worker 64 ended with SIGSEGV; restarting would not help: setup: no licence"});
   CHECK_FALSE(w.failed());
   CHECK_FALSE(w.children.degraded());
 }

@@ -181,7 +181,7 @@ TEST_CASE(
     CHECK(s.all<workers_failed>()[0].reason.message.starts_with(
         "worker 0 ended with exit 0 before its hello ([loader] command is not a worker program: its main() "
         "calls neither "
-        "penstock::worker_main nor, for a pool, penstock::job_main), and so would a replacement"));
+        "penstock::worker_main nor, for a pool, penstock::job_main); restarting would not help"));
   }
   SECTION("but not if it was ordered to exit") {
     s.workers.restart(0, s.now);

@@ -122,7 +122,7 @@ TEST_CASE("npy headers of any other form are refused") {
         "has a .npy header with an unknown or repeated key 'x'");
   std::string huge = npy(dictionary("<f4", "(1,)"), "1234", 2);
   huge[10] = '\x7f';
-  CHECK(refusal(huge) == "has a .npy header of 7.94 MiB: not believed");
+  CHECK(refusal(huge) == "has a .npy header of 7.94 MiB: too long to be one");
 }
 
 TEST_CASE("a npy header that is cut or garbled anywhere is refused or read, and nothing outside it is") {
