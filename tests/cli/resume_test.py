@@ -198,7 +198,7 @@ device = "host"
         self.assertEqual(self.read("precious"), b"mine")
         code, _, err = self.penstock("run", self.write("stream.toml", STREAM), "--report", "/dev/null")
         self.assertEqual(code, EXIT_FAILED)
-        self.assertIn("no regular file", err)
+        self.assertIn("not a regular file", err)
 
 
 if __name__ == "__main__":

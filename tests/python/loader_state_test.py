@@ -54,7 +54,7 @@ class LoaderStateTest(LoaderCase):
         self.assertLess(len(pickle.dumps(loader.state_dict())), 8000)
         with self.assertRaisesRegex(penstock.state_mismatch_error, "length was 1000000 and is 100"):
             DataLoader(Squares(100), batch_size=4, shuffle=True).load_state_dict(loader.state_dict())
-        with self.assertRaisesRegex(penstock.state_mismatch_error, "no state"):
+        with self.assertRaisesRegex(penstock.state_mismatch_error, "not a state"):
             loader.load_state_dict({})
 
     def test_an_iterable_dataset_goes_on_from_its_state_with_as_many_workers(self):
