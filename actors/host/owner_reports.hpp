@@ -1,4 +1,4 @@
-// What the GPU owner of a run, or the keeper of its process, reports: recorded on the board and told as
+// What the GPU owner of a run, or the keeper of its process, reports: recorded on the board and published as
 // events. A session and a pool derive from it; they handle uploads and device failures.
 //
 // Threads: the owner or its keeper calls from its own thread; release_gpu() from any.

@@ -1,4 +1,4 @@
-// Job results in the caller's hands that lie in device buffers, and the number of buffers that callers hold.
+// Job results in the caller's hands that are in device buffers, and the number of buffers that callers hold.
 // Thread-safe; may outlive the pool.
 #pragma once
 

@@ -1,4 +1,4 @@
-// A result in the caller's hands. It lies in the slot where its worker wrote it, in its own memfd, in a copy,
+// A result in the caller's hands. It is in the slot where its worker wrote it, in its own memfd, in a copy,
 // or in a device buffer of the ring. A result whose bytes no caller has requested can leave its slot at any
 // time; once they are handed out, the result stays where it is. A place lends at most all of its slots but
 // one, so that callers who keep results never block the worker; the next result is copied when its bytes are

@@ -20,9 +20,9 @@ struct sampling {
   std::vector<std::string> notices;           ///< for the log
 };
 
-/// `index_fd`: what prepare_dataset gave (-1: none); it stays open. Refuses (errc::dataset, or errc::io with errno),
-/// naming the file and the values: a file that cannot be read or is not of the form that [sampler] describes, another
-/// number of weights than samples, and what the orders refuse.
+/// `index_fd`: from prepare_dataset (-1: none); it stays open. Refuses (errc::dataset, or errc::io with
+/// errno), naming the file and the values: a file that cannot be read or is not of the form that [sampler]
+/// describes, a number of weights that differs from that of the samples, and what the orders refuse.
 result<sampling> read_sampling(const config& settings, const dataset_description& dataset, int index_fd);
 
 /// Whether all samples are shuffled: [sampler] shuffle = false is a short form of kind = "sequential".

@@ -64,7 +64,8 @@ class hang_detector {
     steady_time last_work{};
     std::uint64_t heartbeats = 0;
     std::uint64_t work_mark = 0;
-    std::optional<hang> had_half{};  // this clock has had its half timeout more, and has not restarted since
+    std::optional<hang>
+        had_half{};  // this clock has already been given its extra half timeout since its last restart
   };
 
   /// Compares with `quarters` quarters of each timeout.

@@ -33,8 +33,8 @@ class TwoGroupsTest(PenstockTest):
         self.wait_until(delivers, "both ranks of %s deliver" % name)
 
     def test_a_paused_group_ends_at_once_while_another_one_uses_the_same_cores(self):
-        # Whoever reaps a process must not wait in the kernel for its threads: it is a busy wait, for seconds on a core that both
-        # groups use. Counted in time on the core, because time on the clock also depends on what else runs here.
+        # Reaping a process must not wait in the kernel for its threads: that is a busy wait, for seconds on a core that both
+        # groups use. Measured as CPU time, because wall-clock time also depends on the machine's other load.
         for turn in range(ROUNDS):
             with self.subTest(turn=turn):
                 before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_stime

@@ -81,7 +81,7 @@ TEST_CASE("wherever a full disk cuts a line, none of it remains and later lines 
 
 TEST_CASE("an incomplete line that cannot be removed is ended before the next one") {
   const lines_on_disk disk;
-  // Not open for reading: it cannot see whether the end of the file is its own.
+  // Not open for reading: it cannot check whether it wrote the end of the file.
   line_file lines(disk.open(O_WRONLY));
   {
     const files_of_at_most limit(4);

@@ -138,7 +138,7 @@ class open_shard {
   std::uint64_t samples_ = 0;
 };
 
-/// Members of a sample, and the end of the archive behind them.
+/// Members of a sample, and the end of the archive after them.
 std::uint64_t bytes_with(const open_shard& shard, std::string_view path, const packed_picture& picture) {
   constexpr std::uint64_t archive_end = 1024;
   return shard.bytes() + tar_member_bytes(path, picture.contents.size()) + tar_member_bytes(path, 20) +

@@ -85,7 +85,7 @@ result<std::optional<pack_state>> read_state(const std::string& folder, const pa
                               reinterpret_cast<const char*>(bytes->data()) + bytes->size()));
   } catch (const json::exception&) {
     return refuse(errc::usage,
-                  "'{}' cannot be read: remove it and the shards beside it, or choose another --out",
+                  "'{}' cannot be read: remove it and the shards next to it, or choose another --out",
                   printable(state_file(folder)));
   }
   if (state.settings != settings) {
