@@ -7,6 +7,7 @@
 
 #if PENSTOCK_CAF_1
 #include <caf/test/fixture/deterministic.hpp>
+#include <caf/test/reporter.hpp>
 #else
 #include <caf/atom.hpp>
 #include <caf/scheduler/test_coordinator.hpp>
@@ -28,6 +29,9 @@ class scripted_system {
  private:
   static std::shared_ptr<caf::test::fixture::deterministic> make() {
     actors::detail::register_messages<protocol::local_messages>();
+    // The fixture reports each step to the process's reporter and throws if there is none.
+    static const auto reporter = caf::test::reporter::make_default();
+    caf::test::reporter::instance(reporter.get());
     return std::make_shared<caf::test::fixture::deterministic>();
   }
   std::shared_ptr<caf::test::fixture::deterministic> fixture_ = make();
