@@ -88,11 +88,46 @@ class SamplerTest(PenstockTest):
 
     def test_a_plan_of_a_batch_or_rank_that_does_not_exist_is_a_usage_error(self):
         config = self.config("")
-        for options, expected in ((("--batch", 12), "there is no batch 12: an epoch of rank 0 of 1 has 12 batches"),
+        for options, expected in ((("--batch", 12), "there is no batch 12: epoch 0 of rank 0 of 1 has 12 batches"),
                                   (("--rank", 2, "--world", 2), "rank 2 is not in a world of 2"), (("--epoch", -1), "--epoch")):
             code, _, err = self.penstock("plan", config, *options)
             self.assertEqual(code, EXIT_USAGE, err)
             self.assertIn(expected, err)
+
+    def files_of(self, folder, start):
+        found = {}
+        for name in os.listdir(folder):
+            if name.startswith(start):
+                with open(os.path.join(folder, name), "rb") as file:
+                    found[name] = file.read()
+        return found
+
+    def test_a_replayed_batch_has_the_bytes_that_the_run_wrote(self):
+        make_photos(os.path.join(self.folder, "photos"), 30, size=(48, 48))
+        config = self.write("p.toml", '[dataset]\npath = "photos"\n[image]\nsize = [32, 32]\n[sampler]\nbatch_size = 4\nepochs = 2\n'
+                            'world_size = 2\nrank = 1\n[gpu]\ndevice = "host"\n')
+        run, again = os.path.join(self.folder, "run"), os.path.join(self.folder, "again")
+        self.run_json(config, "--sink", "npy", "--out", run)
+        for epoch, batch in ((0, 0), (1, 2), (1, 3)):
+            code, out, err = self.penstock("replay", config, "--epoch", epoch, "--batch", batch, "--out", again, "--json")
+            self.assertEqual(code, EXIT_OK, err)
+            start = "e%d-b%06d." % (epoch, batch)
+            self.assertEqual(self.files_of(again, start), self.files_of(run, start))
+            self.assertGreater(len(self.files_of(again, start)), 2)
+            facts = json.loads(out)
+            indices = numpy.load(os.path.join(run, start + "index.npy"))
+            self.assertEqual((facts["samples"], facts["rows"]), (list(indices), len(indices)))
+            self.assertTrue(all(name.startswith("class") for name in facts["names"]))
+
+    def test_a_replay_with_the_state_of_a_run_leaves_out_what_the_run_had_quarantined(self):
+        config = self.config('shuffle = false')
+        fault = ("--set", 'dataset.faults=[{sample=1, kind="segv", times=0}]', "--set", "loader.restart.backoff.base=1ms")
+        state, run = os.path.join(self.folder, "s.state"), os.path.join(self.folder, "run")
+        self.run_json(config, *fault, "--sink", "npy", "--out", run, "--state", state)
+        code, out, err = self.penstock("replay", config, "--state", state, "--out", "again", "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertEqual(json.loads(out)["rows"], 7)
+        self.assertEqual(self.files_of(os.path.join(self.folder, "again"), "e0-b000000."), self.files_of(run, "e0-b000000."))
 
     def test_kind_sequential_is_what_shuffle_false_is(self):
         self.assertEqual(self.digests(self.config('kind = "sequential"')), self.digests(self.config("shuffle = false")))

@@ -21,6 +21,7 @@ void add_chaos_command(verb_table& verbs);
 void add_config_commands(verb_table& verbs);  // check-config, schema
 void add_pack_command(verb_table& verbs);
 void add_plan_command(verb_table& verbs);
+void add_replay_command(verb_table& verbs);
 void add_preview_command(verb_table& verbs);
 void add_bench_command(verb_table& verbs);
 void add_doctor_command(verb_table& verbs);

@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
   add_config_commands(verbs);
   add_pack_command(verbs);
   add_plan_command(verbs);
+  add_replay_command(verbs);
   add_preview_command(verbs);
   add_bench_command(verbs);
   add_doctor_command(verbs);
