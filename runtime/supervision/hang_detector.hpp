@@ -64,8 +64,7 @@ class hang_detector {
     steady_time last_work{};
     std::uint64_t heartbeats = 0;
     std::uint64_t work_mark = 0;
-    std::optional<hang>
-        had_half{};  // this clock has already been given its extra half timeout since its last restart
+    std::optional<hang> had_half{};  // the clock that has used its extra half timeout since its restart
   };
 
   /// Compares with `quarters` quarters of each timeout.
