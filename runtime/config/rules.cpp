@@ -29,14 +29,28 @@ void check_members(const string_map& members, found_list& found) {
   }
 }
 
+void check_tokens(const dataset_config& dataset, found_list& found) {
+  using enum dtype;
+  // uint8 is the default: files that name their type themselves need no other.
+  if (const dtype given = dataset.dtype;
+      given != uint8 && given != uint16 && given != uint32 && given != int32 && given != int64) {
+    found.push_back({.key = "dataset.dtype",
+                     .other = "dataset.type",
+                     .message = fmt::format("'dtype' \"{}\" in [dataset] is not read as token ids", spelling(given)),
+                     .label = "no type of token ids",
+                     .help = "flat files of tokens are \"uint16\", \"uint32\", \"int32\" or \"int64\""});
+  }
+  if (dataset.eos && dataset.vocab && *dataset.eos >= *dataset.vocab) {
+    found.push_back({.key = "dataset.eos",
+                     .other = "dataset.vocab",
+                     .message = fmt::format("'eos' {} in [dataset] is not below 'vocab' {}", *dataset.eos, *dataset.vocab),
+                     .label = fmt::format("must be less than {}", *dataset.vocab),
+                     .help = "'vocab' is the number of ids, which count from 0"});
+  }
+}
+
 void check_dataset(const dataset_config& dataset, found_list& found) {
   const std::string_view type = spelling(dataset.type);
-  if (!facts_of(dataset.type).available) {
-    found.push_back({.key = "dataset.type",
-                     .message = fmt::format("datasets of type \"{}\" are not in this build", type),
-                     .label = "not in this build",
-                     .help = fmt::format("there are {}", available_dataset_types())});
-  }
   if (facts_of(dataset.type).path == path_need::required && dataset.path.empty()) {
     found.push_back({.key = "dataset.path",
                      .other = "dataset.type",
@@ -54,6 +68,7 @@ void check_dataset(const dataset_config& dataset, found_list& found) {
                      .missing = true});
   }
   if (dataset.type == dataset_type::tar) check_members(dataset.members, found);
+  if (dataset.type == dataset_type::tokens) check_tokens(dataset, found);
   if (dataset.type != dataset_type::synthetic) return;
   if (dataset.bytes_per_sample && !dataset.shape.empty()) {
     found.push_back({.key = "dataset.bytes_per_sample",

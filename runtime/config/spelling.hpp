@@ -17,6 +17,15 @@ constexpr std::string_view spelling(dataset_type value) noexcept {
   return name_of(value);
 }
 
+constexpr std::string_view spelling(boundary_rule value) noexcept {
+  switch (value) {
+    case boundary_rule::ignore: return "ignore";
+    case boundary_rule::mask: return "mask";
+    case boundary_rule::pack: return "pack";
+  }
+  return {};
+}
+
 constexpr std::string_view spelling(fill_kind value) noexcept {
   switch (value) {
     case fill_kind::stamp: return "stamp";

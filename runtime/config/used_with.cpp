@@ -50,6 +50,8 @@ condition<dataset_type> wanted_types(used_with use) {
       return types_that([](const dataset_type_facts& facts) { return facts.path != path_need::none; });
     case used_with::for_synthetic: return {type_key, {synthetic}};
     case used_with::for_raw_or_synthetic: return {type_key, {raw, synthetic}};
+    case used_with::for_typed: return {type_key, {raw, tokens, synthetic}};
+    case used_with::for_tokens: return {type_key, {tokens}};
     case used_with::for_custom: return {type_key, {custom}};
     case used_with::for_shuffle_or_subset:
     case used_with::for_weighted:

@@ -5,6 +5,7 @@
 #include "runtime/dataset/records/records.hpp"
 #include "runtime/dataset/synthetic/synthetic.hpp"
 #include "runtime/dataset/tar/tar_dataset.hpp"
+#include "runtime/dataset/tokens/tokens_dataset.hpp"
 
 #include <algorithm>
 #include <array>
@@ -53,15 +54,12 @@ constexpr std::array listed_datasets{
 result<const listed_dataset*> find(dataset_type type) {
   const auto found = std::ranges::find(listed_datasets, type, &listed_dataset::type);
   if (found != listed_datasets.end()) return &*found;
-  if (type == dataset_type::tar)
-    return refuse(errc::config, "a tar dataset has an index, not a list of files");
   if (type == dataset_type::custom) {
     return refuse(
         errc::config,
         "[dataset] type = \"custom\": only its worker program knows this dataset ([loader] command)");
   }
-  return refuse(errc::config, "[dataset] type = \"{}\" is not available yet: {} are", name_of(type),
-                available_dataset_types());
+  return refuse(errc::config, "a dataset of type {} is made of no list of files", name_of(type));
 }
 
 result<prepared_dataset> prepare_tar(const config& settings,
@@ -78,6 +76,24 @@ result<prepared_dataset> prepare_tar(const config& settings,
   if (!dataset) return tl::unexpected(std::move(dataset.error()));
   prepared.description = (*dataset)->describe();
   return prepared;
+}
+
+result<prepared_dataset> prepare_tokens(const config& settings) {
+  auto sealed = seal_token_index(settings.dataset);
+  if (!sealed) return tl::unexpected(std::move(sealed.error()));
+  const auto index = token_index::map(sealed->file.get());
+  if (!index) return tl::unexpected(index.error());
+  prepared_dataset prepared;
+  prepared.index = std::move(sealed->file);
+  prepared.description = tokens_dataset::describe(*index, settings.dataset);
+  prepared.notices = std::move(sealed->notices);
+  return prepared;
+}
+
+result<std::unique_ptr<Dataset>> make_tokens(const config& settings, int index_fd) {
+  auto index = token_index::map(index_fd);
+  if (!index) return tl::unexpected(std::move(index.error()));
+  return std::make_unique<tokens_dataset>(std::move(*index), settings.dataset);
 }
 
 result<std::unique_ptr<Dataset>> make_tar(const config& settings, int index_fd) {
@@ -99,6 +115,7 @@ result<listing> list_dataset(const config& settings, const listing_progress& pro
 result<prepared_dataset> prepare_dataset(const config& settings,
                                          const std::function<void(const index_progress&)>& told) {
   if (settings.dataset.type == dataset_type::tar) return prepare_tar(settings, told);
+  if (settings.dataset.type == dataset_type::tokens) return prepare_tokens(settings);
   prepared_dataset prepared;
   if (settings.dataset.type == dataset_type::synthetic) {
     auto description = synthetic_dataset::describe(settings.dataset);
@@ -140,6 +157,7 @@ result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_
     return std::make_unique<synthetic_dataset>(settings.dataset);
   }
   if (type == dataset_type::tar) return make_tar(settings, index_fd);
+  if (type == dataset_type::tokens) return make_tokens(settings, index_fd);
   const auto dataset = find(type);
   if (!dataset) return tl::unexpected(dataset.error());
   auto index = index_view::map(index_fd);

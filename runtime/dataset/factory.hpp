@@ -28,7 +28,7 @@ struct prepared_dataset {
 };
 
 /// Lists the files of a dataset, for programs that do not load it. Refuses as prepare_dataset does,
-/// and refuses types that have no list of files: synthetic, and tar, which has an index.
+/// and refuses types that have no such list: synthetic; tar and tokens, which have indexes.
 result<listing> list_dataset(const config& settings, const listing_progress& progress = {});
 
 /// For the session, once: lists the dataset and seals the index, or finds that of tar shards. `told` is called while

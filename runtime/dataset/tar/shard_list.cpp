@@ -3,104 +3,17 @@
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/listing/folder.hpp"
 #include "runtime/dataset/listing/names.hpp"
+#include "runtime/dataset/listing/path_pattern.hpp"
 
 #include <fcntl.h>
-#include <glob.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
-#include <optional>
 #include <unordered_set>
 
 namespace penstock {
 namespace {
-
-constexpr std::size_t shards_max = 1'000'000;
-
-bool has_wildcard(std::string_view text) noexcept {
-  return text.find_first_of("*?[") != std::string_view::npos;
-}
-
-/// The position of the brace that closes the one at `open`, and of the commas between them at the same depth.
-struct brace_group {
-  std::size_t close;
-  std::vector<std::size_t> commas;
-};
-
-std::optional<brace_group> group_at(std::string_view text, std::size_t open) {
-  brace_group group{};
-  unsigned depth = 0;
-  for (std::size_t i = open; i < text.size(); ++i) {
-    if (text[i] == '{') ++depth;
-    if (text[i] == ',' && depth == 1) group.commas.push_back(i);
-    if (text[i] == '}' && --depth == 0) {
-      group.close = i;
-      return group;
-    }
-  }
-  return std::nullopt;
-}
-
-std::optional<std::int64_t> whole_number(std::string_view text) noexcept {
-  std::int64_t value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || status != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-/// The numbers of "000..127" or "0..9..3"; nothing if it is not a range.
-result<std::optional<std::vector<std::string>>> range_of(std::string_view text) {
-  const std::size_t first_dots = text.find("..");
-  if (first_dots == std::string_view::npos) return std::nullopt;
-  const std::string_view low = text.substr(0, first_dots);
-  std::string_view high = text.substr(first_dots + 2);
-  std::int64_t step = 1;
-  if (const std::size_t dots = high.find(".."); dots != std::string_view::npos) {
-    const auto given = whole_number(high.substr(dots + 2));
-    if (!given || *given == 0 || *given < -1'000'000'000 || *given > 1'000'000'000) return std::nullopt;
-    step = *given < 0 ? -*given : *given;
-    high = high.substr(0, dots);
-  }
-  const auto from = whole_number(low);
-  const auto to = whole_number(high);
-  constexpr std::int64_t number_max = 1'000'000'000'000;
-  if (!from || !to || *from < 0 || *to < 0 || *from > number_max || *to > number_max) return std::nullopt;
-  const std::uint64_t count = static_cast<std::uint64_t>(std::abs(*to - *from) / step) + 1;
-  if (count > shards_max)
-    return refuse(errc::dataset, "'{{{}}}' stands for {} names: at most {} are read", text, count,
-                  shards_max);
-  const bool padded = (low.size() > 1 && low.front() == '0') || (high.size() > 1 && high.front() == '0');
-  const std::size_t width = padded ? std::max(low.size(), high.size()) : 0;
-  std::vector<std::string> names;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const std::int64_t number = *from + (*to < *from ? -1 : 1) * static_cast<std::int64_t>(i) * step;
-    names.push_back(fmt::format("{:0{}}", number, width));
-  }
-  return names;
-}
-
-result<std::vector<std::string>> choices_of(std::string_view text, std::size_t open,
-                                            const brace_group& group) {
-  std::vector<std::string> choices;
-  if (group.commas.empty()) {
-    auto range = range_of(text.substr(open + 1, group.close - open - 1));
-    if (!range) return tl::unexpected(range.error());
-    if (*range) choices = std::move(**range);
-    return choices;
-  }
-  std::size_t begin = open + 1;
-  for (std::size_t i = 0; i <= group.commas.size(); ++i) {
-    const std::size_t end = i < group.commas.size() ? group.commas[i] : group.close;
-    auto inner = expand_braces(text.substr(begin, end - begin));
-    if (!inner) return inner;
-    choices.insert(choices.end(), inner->begin(), inner->end());
-    begin = end + 1;
-  }
-  return choices;
-}
 
 std::string_view compression_of(std::string_view name) noexcept {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 9> endings{{{".tar.gz", "gzip"},
@@ -115,21 +28,6 @@ std::string_view compression_of(std::string_view name) noexcept {
   for (const auto& [ending, program] : endings)
     if (ends_with_any_case(name, ending)) return program;
   return {};
-}
-
-result<std::vector<std::string>> matches_of(const std::string& pattern) {
-  ::glob_t found{};
-  const int status = ::glob(pattern.c_str(), GLOB_ERR | GLOB_NOSORT, nullptr, &found);
-  const int os_code = errno;
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < found.gl_pathc; ++i) names.emplace_back(found.gl_pathv[i]);
-  ::globfree(&found);
-  if (status == GLOB_NOSPACE)
-    return refuse(errc::out_of_memory, "looking for shards '{}'", printable(pattern));
-  if (status == GLOB_ABORTED)
-    return refuse_os(errc::io, os_code, fmt::format("a folder of '{}' cannot be read", printable(pattern)));
-  std::ranges::sort(names);
-  return names;
 }
 
 result<std::vector<std::string>> shards_of_folder(const std::string& path,
@@ -156,71 +54,14 @@ result<std::vector<std::string>> shards_of_folder(const std::string& path,
   return names;
 }
 
-result<std::vector<std::string>> shards_of_pattern(const std::string& path) {
-  auto expanded = expand_braces(path);
-  if (!expanded) return expanded;
-  std::vector<std::string> names;
-  for (const std::string& one : *expanded) {
-    struct ::stat facts {};
-    if (!has_wildcard(one) || ::stat(one.c_str(), &facts) == 0) {
-      names.push_back(one);
-      continue;
-    }
-    auto found = matches_of(one);
-    if (!found) return found;
-    if (found->empty()) return refuse(errc::dataset, "no shard is named '{}'", printable(one));
-    names.insert(names.end(), found->begin(), found->end());
-  }
-  return names;
-}
-
 }  // namespace
-
-result<std::vector<std::string>> expand_braces(std::string_view pattern) {
-  // Only nested braces recurse: choices_of expands what is inside a pair.
-  constexpr std::size_t pattern_max = 64 * 1024;
-  if (pattern.size() > pattern_max)
-    return refuse(errc::dataset, "a pattern of {} characters is too long", pattern.size());
-  std::vector<std::string> all{""};
-  std::size_t plain = 0;
-  for (std::size_t open = pattern.find('{'); open != std::string_view::npos;
-       open = pattern.find('{', open + 1)) {
-    const auto group = group_at(pattern, open);
-    if (!group) break;
-    const auto choices = choices_of(pattern, open, *group);
-    if (!choices) return choices;
-    if (choices->empty()) continue;
-    if (all.size() * choices->size() > shards_max)
-      return refuse(errc::dataset, "'{}' stands for more than {} shards", printable(pattern), shards_max);
-    std::vector<std::string> longer;
-    for (const std::string& begin : all)
-      for (const std::string& choice : *choices)
-        longer.push_back(begin + std::string(pattern.substr(plain, open - plain)) + choice);
-    all = std::move(longer);
-    plain = group->close + 1;
-    open = group->close;
-  }
-  for (std::string& one : all) one += pattern.substr(plain);
-  return all;
-}
-
-std::string shard_folder(const std::string& path) {
-  struct ::stat facts {};
-  if (::stat(path.c_str(), &facts) == 0) {
-    if (S_ISDIR(facts.st_mode)) return path.ends_with('/') ? path.substr(0, path.size() - 1) : path;
-    const std::size_t slash = path.rfind('/');
-    return slash == std::string::npos ? "." : path.substr(0, slash);
-  }
-  const std::size_t slash = path.substr(0, path.find_first_of("{*?[")).rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash);
-}
 
 result<shard_list> list_shards(const std::string& path) {
   if (path.empty())
     return refuse(errc::dataset,
                   "no path is given: set [dataset] path to a shard, a folder of shards or a pattern");
   shard_list list;
-  list.folder = shard_folder(path);
+  list.folder = folder_of_pattern(path);
   struct ::stat facts {};
   result<std::vector<std::string>> paths;
   if (::stat(path.c_str(), &facts) == 0) {
@@ -230,10 +71,10 @@ result<shard_list> list_shards(const std::string& path) {
       paths = std::vector{path};
   } else if (errno != ENOENT && errno != ENAMETOOLONG) {
     return refuse_os(errc::io, errno, fmt::format("the dataset '{}' cannot be examined", printable(path)));
-  } else if (path.find_first_of("{*?[") == std::string::npos) {
+  } else if (!is_pattern(path)) {
     return refuse(errc::dataset, "the dataset '{}' does not exist", printable(path));
   } else {
-    paths = shards_of_pattern(path);
+    paths = paths_of_pattern(path, "shard");
   }
   if (!paths) return tl::unexpected(std::move(paths.error()));
   std::unordered_set<std::string_view> seen;

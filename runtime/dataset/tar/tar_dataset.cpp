@@ -4,8 +4,8 @@
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/file_reader.hpp"
 #include "runtime/dataset/fingerprint.hpp"
+#include "runtime/dataset/listing/path_pattern.hpp"
 #include "runtime/dataset/records/npy_header.hpp"
-#include "runtime/dataset/tar/shard_list.hpp"
 
 #include <fmt/ranges.h>
 
@@ -117,7 +117,7 @@ std::string name_of_sample(const tar_index& index, std::uint64_t sample) {
 
 tar_dataset::tar_dataset(tar_index index, const config& settings)
     : index_(std::move(index)),
-      shards_(index_, shard_folder(settings.dataset.path)),
+      shards_(index_, folder_of_pattern(settings.dataset.path)),
       pictures_(settings.image) {}
 
 result<std::unique_ptr<tar_dataset>> tar_dataset::open(tar_index index, const config& settings) {

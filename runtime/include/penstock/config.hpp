@@ -30,6 +30,7 @@ using string_map = std::map<std::string, std::string>;
 
 // In a config file each value is spelled like its enumerator, with '-' for '_'.
 enum class dataset_type : std::uint8_t { image_folder, tar, npy, raw, tokens, synthetic, custom };
+enum class boundary_rule : std::uint8_t { ignore, mask, pack };
 enum class fill_kind : std::uint8_t { stamp, memset, memcpy, random };
 enum class fault_kind : std::uint8_t {
   segv,

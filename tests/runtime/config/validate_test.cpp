@@ -139,7 +139,7 @@ TEST_CASE("each type of dataset says what it lacks") {
   CHECK(with_type(dataset_type::raw, "x") == keys{"dataset.shape"});
   CHECK(with_type(dataset_type::tar, "") == keys{"dataset.path"});
   CHECK(with_type(dataset_type::tar, "x").empty());
-  CHECK(with_type(dataset_type::tokens, "") == keys{"dataset.type", "dataset.path"});
+  CHECK(with_type(dataset_type::tokens, "") == keys{"dataset.path"});
   CHECK(with_type(dataset_type::custom, "").empty());
   CHECK(with_type(dataset_type::image_folder, "x").empty());
 }

@@ -48,8 +48,6 @@ TEST_CASE("types that are not built in are refused by name") {
     CHECK_FALSE(make_dataset(all, -1));
     return prepare_dataset(all).error().message;
   };
-  CHECK(refusal(dataset_type::tokens) ==
-        "[dataset] type = \"tokens\" is not available yet: image-folder, tar, npy, raw, synthetic and custom are");
   CHECK(refusal(dataset_type::custom) ==
         "[dataset] type = \"custom\": only its worker program knows this dataset ([loader] command)");
 }

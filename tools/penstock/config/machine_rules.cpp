@@ -3,6 +3,7 @@
 #include "actors/session/sizing.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/tar/shard_list.hpp"
+#include "runtime/dataset/tokens/token_files.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "runtime/process/spawn.hpp"
 
@@ -64,6 +65,7 @@ std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_c
   std::error_code fault;
   if (path.empty() || std::filesystem::exists(path, fault)) return std::nullopt;
   if (loaded.values.dataset.type == dataset_type::tar && list_shards(path)) return std::nullopt;
+  if (loaded.values.dataset.type == dataset_type::tokens && list_token_files(loaded.values.dataset)) return std::nullopt;
   config_file::diagnostic doubt;
   doubt.level = config_file::severity::warning;
   doubt.message = fmt::format("'path' in [dataset]: '{}' {} on this machine", printable(path),

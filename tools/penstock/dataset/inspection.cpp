@@ -178,6 +178,7 @@ result<void> add_values(inspection& to, const config& settings, const progress& 
   auto dataset = make_dataset(harmless, prepared->index.get());
   if (!dataset) return tl::unexpected(std::move(dataset.error()));
   const dataset_description d = (*dataset)->describe();
+  if (to.notices.empty()) to.notices = std::move(prepared->notices);
   to.samples = d.samples;
   to.fingerprint = d.fingerprint;
   const tensor_spec& data = d.tensors.front();
@@ -228,7 +229,7 @@ result<inspection> look_at(const config& settings, unsigned threads, const progr
     if (auto ok = add_custom_samples(all, settings, told); !ok) return tl::unexpected(std::move(ok.error()));
     return all;
   }
-  if (settings.dataset.type == dataset_type::synthetic) {
+  if (settings.dataset.type == dataset_type::synthetic || settings.dataset.type == dataset_type::tokens) {
     if (auto ok = add_values(all, settings, told); !ok) return tl::unexpected(std::move(ok.error()));
     return all;
   }

@@ -1,5 +1,7 @@
 #include "runtime/dataset/tar/shard_list.hpp"
 
+#include "runtime/dataset/listing/path_pattern.hpp"
+
 #include "tests/runtime/dataset/fixtures.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -34,7 +36,7 @@ TEST_CASE("braces expand as a shell expands them") {
   CHECK(expanded("{0..1000000}") ==
         names{"refused: '{0..1000000}' stands for 1000001 names: at most 1000000 are read"});
   CHECK(expanded("{0..9999}{0..9999}") ==
-        names{"refused: '{0..9999}{0..9999}' stands for more than 1000000 shards"});
+        names{"refused: '{0..9999}{0..9999}' stands for more than 1000000 names"});
 }
 
 TEST_CASE("shards are one file, a folder of them, or a pattern in its order") {
@@ -45,7 +47,7 @@ TEST_CASE("shards are one file, a folder of them, or a pattern in its order") {
     const auto list = list_shards(folder.path(path));
     if (!list) return names{"refused: " + list.error().message};
     CHECK(list->folder == folder.path());
-    CHECK(shard_folder(folder.path(path)) == list->folder);
+    CHECK(folder_of_pattern(folder.path(path)) == list->folder);
     return list->names;
   };
   CHECK(listed("a.tar") == names{"a.tar"});

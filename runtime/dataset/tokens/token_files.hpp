@@ -1,0 +1,55 @@
+// Which files a tokens dataset consists of, from its path, and how many tokens are in each. Used by the session.
+#pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/result.hpp"
+#include "runtime/dataset/tokens/megatron_index.hpp"
+
+#include <penstock/config.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+struct token_file {
+  std::string name;           ///< relative to the folder of the list, or absolute
+  std::uint64_t bytes = 0;
+  std::uint64_t data_at = 0;  ///< where the tokens begin: npy only
+  std::uint64_t tokens = 0;
+  std::uint64_t index_bytes = 0;  ///< of the .idx next to it; 0: there is none
+};
+
+struct token_file_list {
+  std::string folder;  ///< without a slash at its end; "" is "/"
+  dtype element = dtype::uint16;
+  std::vector<token_file> files;  ///< at least one, none empty
+  std::uint64_t tokens = 0;
+  std::vector<std::string> notices;
+};
+
+/// Opens and examines every file, in the order of the path: one file; a folder (all *.bin and *.npy directly in it, in
+/// byte order); a pattern (path_pattern.hpp); or a file that ends in .txt with one of these, but no folder, in each
+/// line, relative to it. A .bin with an .idx next to it is Megatron's, another one is flat: tokens of
+/// [dataset] dtype. Refuses (errc::dataset, errc::config, errc::io) what is missing, empty, listed twice, no token
+/// file, or of another type of token than the files before it.
+result<token_file_list> list_token_files(const dataset_config& dataset);
+
+/// token_file_list::folder for this path.
+std::string folder_of_token_files(const std::string& path);
+
+/// Folder and name as one path.
+std::string path_of_token_file(const std::string& folder, std::string_view name);
+/// "a/b.bin" -> "a/b.idx"
+std::string index_path_of(const std::string& path);
+
+/// Opens for reading, without blocking and following links. Refuses (errc::io) what is no regular file, with errno
+/// where there is one. One sentence without the file's name.
+result<unique_fd> open_token_file(const std::string& path, std::uint64_t& bytes);
+
+/// Fills `into` from a file. Refuses (errc::io) a read that fails, with errno, and the end of the file. One sentence
+/// without the file's name.
+result<void> read_token_bytes(int fd, std::uint64_t at, std::span<std::byte> into);
+
+}  // namespace penstock

@@ -1,0 +1,26 @@
+// From the dtype of token files to a C++ type. Used by the tokens dataset.
+#pragma once
+
+#include <penstock/tensor.hpp>
+
+#include <cstdint>
+#include <utility>
+
+namespace penstock {
+
+/// Calls use.template operator()<T>() with the type of a token. Floating-point types are not tokens: as uint8.
+template <class Use>
+decltype(auto) with_token_type(dtype type, Use&& use) {
+  switch (type) {
+    case dtype::int8: return use.template operator()<std::int8_t>();
+    case dtype::uint16: return use.template operator()<std::uint16_t>();
+    case dtype::int16: return use.template operator()<std::int16_t>();
+    case dtype::uint32: return use.template operator()<std::uint32_t>();
+    case dtype::int32: return use.template operator()<std::int32_t>();
+    case dtype::uint64: return use.template operator()<std::uint64_t>();
+    case dtype::int64: return use.template operator()<std::int64_t>();
+    default: return use.template operator()<std::uint8_t>();
+  }
+}
+
+}  // namespace penstock

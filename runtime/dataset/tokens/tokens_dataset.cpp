@@ -1,0 +1,192 @@
+#include "runtime/dataset/tokens/tokens_dataset.hpp"
+
+#include "runtime/base/read_time.hpp"
+#include "runtime/base/stage_range.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/dataset/file_reader.hpp"
+#include "runtime/dataset/tokens/token_types.hpp"
+
+#include <algorithm>
+#include <type_traits>
+
+namespace penstock {
+namespace {
+
+constexpr std::uint64_t int32_ids = std::uint64_t{1} << 31U;
+
+bool needs_int64(const dataset_config& settings) noexcept {
+  return settings.vocab && *settings.vocab > int32_ids;
+}
+
+/// Negative ids become huge ones.
+template <class Token>
+std::uint64_t as_id(Token token) noexcept {
+  return static_cast<std::uint64_t>(static_cast<std::int64_t>(token));
+}
+
+}  // namespace
+
+tokens_dataset::tokens_dataset(token_index index, const dataset_config& settings)
+    : index_(std::move(index)),
+      settings_(settings),
+      ids_end_(settings.vocab ? *settings.vocab : int32_ids),
+      files_(folder_of_token_files(settings.path)) {}
+
+dataset_description tokens_dataset::describe(const token_index& index, const dataset_config& settings) {
+  const dtype id = needs_int64(settings) ? dtype::int64 : dtype::int32;
+  const std::uint32_t length = settings.sequence_length;
+  dataset_description described{"tokens",
+                                index.samples(),
+                                {{"tokens", id, {length}}, {"targets", id, {length}}},
+                                std::string(index.fingerprint())};
+  if (settings.boundaries == boundary_rule::pack)
+    described.tensors.push_back({"doc_lengths", dtype::int32, {index.entries_of_lengths()}});
+  return described;
+}
+
+void tokens_dataset::fail(std::uint64_t file, const failure& why, std::string_view part) const {
+  failure told = why;
+  told.message = fmt::format("{}'{}' {}", part, printable(index_.file(file).name), why.message);
+  if (is_transient(why.os_code)) throw transient_error(told.message);
+  throw error(std::move(told));
+}
+
+template <class Token>
+std::span<const Token> tokens_dataset::read(std::uint64_t first, std::size_t count) {
+  const timed_read timed;
+  raw_.resize(count * sizeof(Token));
+  parts_.clear();
+  for (std::size_t have = 0; have < count;) {
+    const std::uint64_t number = index_.file_of(first + have);
+    const indexed_token_file file = index_.file(number);
+    const std::uint64_t begin = first + have - file.first_token;
+    const auto here = static_cast<std::size_t>(std::min<std::uint64_t>(count - have, file.tokens - begin));
+    const auto into = std::span(raw_).subspan(have * sizeof(Token), here * sizeof(Token));
+    if (auto ok = files_.read(index_, number, file.data_at + begin * sizeof(Token), into); !ok)
+      fail(number, ok.error());
+    parts_.push_back({number, begin, have, here});
+    have += here;
+  }
+  return {reinterpret_cast<const Token*>(raw_.data()), count};
+}
+
+template <class Token, class Id>
+void tokens_dataset::convert(std::span<const Token> read, std::span<Id> tokens, std::span<Id> targets) {
+  // As unsigned numbers of 32 bits or more, negative ids exceed all that a signed type holds.
+  using number = std::conditional_t<(sizeof(Token) < 4), std::conditional_t<std::is_signed_v<Token>, std::uint32_t, Token>,
+                                    std::make_unsigned_t<Token>>;
+  const std::uint64_t end = std::is_signed_v<Token> && sizeof(Token) <= 4 ? std::min(ids_end_, int32_ids) : ids_end_;
+  // Plain loops over distinct arrays: the compiler turns them into vector instructions.
+  const Token* __restrict const from = read.data();
+  Id* __restrict const to = tokens.data();
+  Id* __restrict const next = targets.data();
+  const std::size_t count = tokens.size();
+  auto highest = static_cast<number>(from[count]);
+  for (std::size_t i = 0; i < count; ++i) {
+    to[i] = static_cast<Id>(from[i]);
+    next[i] = static_cast<Id>(from[i + 1]);
+    highest = std::max(highest, static_cast<number>(from[i]));
+  }
+  if (highest >= end) refuse_id(read);
+}
+
+template <class Token>
+void tokens_dataset::refuse_id(std::span<const Token> read) const {
+  const auto found = std::ranges::find_if(read, [this](Token token) { return as_id(token) >= ids_end_; });
+  const auto at = static_cast<std::size_t>(found - read.begin());
+  const auto in = std::ranges::find_if(parts_, [at](const part& p) { return at - p.at < p.tokens; });
+  throw error({errc::sample,
+               fmt::format("token {} of '{}' has the id {}: {}", in->begin + at - in->at,
+                           printable(index_.file(in->file).name), *found,
+                           settings_.vocab ? fmt::format("ids are below vocab = {}", *settings_.vocab)
+                                           : "set [dataset] vocab for ids beyond 2147483647; negative ones are none"),
+               0});
+}
+
+template <class Token, class Id>
+void tokens_dataset::mask(std::span<const Token> read, std::span<Id> targets) {
+  for (const part& one : parts_) {
+    if (one.at > 0) targets[one.at - 1] = ignored_target;  // a document ends with its file
+    if (index_.file(one.file).index_bytes == 0) {
+      const Token* __restrict const from = read.data();
+      Id* __restrict const to = targets.data();
+      const std::uint64_t eos = *settings_.eos;
+      const std::size_t end = std::min(one.at + one.tokens, targets.size());
+      for (std::size_t i = one.at; i < end; ++i) to[i] = as_id(from[i]) == eos ? Id{ignored_target} : to[i];
+      continue;
+    }
+    begins_.clear();
+    const auto documents = files_.documents(index_, one.file);
+    if (!documents) fail(one.file, documents.error(), "the index of ");
+    if (auto ok = (*documents)->begins_between(one.begin, one.begin + one.tokens, begins_); !ok)
+      fail(one.file, ok.error(), "the index of ");
+    for (const std::uint64_t begin : begins_) targets[one.at + (begin - one.begin) - 1] = ignored_target;
+  }
+}
+
+template <class Token, class Id>
+void tokens_dataset::load_as(std::uint64_t sample, const sample_slot& slot) {
+  if (settings_.boundaries == boundary_rule::pack) return load_packed<Token, Id>(sample, slot);
+  const std::size_t length = settings_.sequence_length;
+  const auto tokens = slot.as<Id>(0);
+  const auto targets = slot.as<Id>(1);
+  const auto raw = read<Token>(sample * length, length + 1);
+  convert<Token, Id>(raw, tokens, targets);
+  if (settings_.boundaries == boundary_rule::mask) mask<Token, Id>(raw, targets);
+}
+
+std::span<const packed_piece> tokens_dataset::pieces_of(std::uint64_t sample) const {
+  const std::uint64_t window = index_.window_of(sample);
+  const indexed_window facts = index_.window(window);
+  if (window == window_) return packing_->pieces(sample - facts.first_sequence);
+  packing_.emplace(facts.lengths, settings_.sequence_length);
+  window_begins_.clear();
+  std::uint64_t token = facts.first_token;
+  for (const std::uint32_t length : facts.lengths) {
+    window_begins_.push_back(token);
+    token += length;
+  }
+  window_ = window;
+  return packing_->pieces(sample - facts.first_sequence);
+}
+
+template <class Token, class Id>
+void tokens_dataset::load_packed(std::uint64_t sample, const sample_slot& slot) {
+  const auto tokens = slot.as<Id>(0);
+  const auto targets = slot.as<Id>(1);
+  const auto ends = slot.as<std::int32_t>(2);
+  std::size_t at = 0;
+  std::size_t entry = 0;
+  ends[entry++] = 0;
+  for (const packed_piece& piece : pieces_of(sample)) {
+    const auto raw = read<Token>(window_begins_[piece.document] + piece.first, std::size_t{piece.tokens} + 1);
+    convert<Token, Id>(raw, tokens.subspan(at, piece.tokens), targets.subspan(at, piece.tokens));
+    at += piece.tokens;
+    ends[entry++] = static_cast<std::int32_t>(at);
+  }
+  std::ranges::fill(tokens.subspan(at), Id{0});
+  std::ranges::fill(targets.subspan(at), Id{ignored_target});
+  std::ranges::fill(ends.subspan(entry), static_cast<std::int32_t>(tokens.size()));
+}
+
+void tokens_dataset::load(const sample_request& request, const sample_slot& slot) {
+  const stage_range range("read");
+  with_token_type(index_.element(), [&]<class Token>() {
+    if (needs_int64(settings_))
+      load_as<Token, std::int64_t>(request.index, slot);
+    else
+      load_as<Token, std::int32_t>(request.index, slot);
+  });
+}
+
+std::string tokens_dataset::name_of(std::uint64_t index) const {
+  std::uint64_t token = index * settings_.sequence_length;
+  if (settings_.boundaries == boundary_rule::pack) {
+    const packed_piece first = pieces_of(index).front();
+    token = window_begins_[first.document] + first.first;
+  }
+  const indexed_token_file file = index_.file(index_.file_of(token));
+  return fmt::format("{}[{}]", printable(file.name), token - file.first_token);
+}
+
+}  // namespace penstock
