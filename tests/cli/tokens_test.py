@@ -1,0 +1,108 @@
+"""tokens datasets: what a run delivers against slices of NumPy arrays."""
+
+import shutil
+
+import numpy
+
+from harness import *
+
+CONFIG = """
+name = "tokens"
+[dataset]
+type = "tokens"
+path = "{path}"
+dtype = "uint16"
+sequence_length = 64
+{more}
+[sampler]
+batch_size = 8
+epochs = {epochs}
+[gpu]
+device = "host"
+"""
+
+
+class TokensTest(PenstockTest):
+    def setUp(self):
+        super().setUp()
+        self.tokens = numpy.random.default_rng(3).integers(10, 50000, 20000, dtype=numpy.uint16)
+        self.tokens[::97] = 7
+        os.mkdir(os.path.join(self.folder, "data"))
+        for number, begin in enumerate(range(0, 20000, 4321)):
+            self.tokens[begin:begin + 4321].tofile(os.path.join(self.folder, "data", "part-%d.bin" % number))
+
+    def config(self, path="data", more="", epochs=1):
+        return self.write("tokens.toml", CONFIG.format(path=path, more=more, epochs=epochs))
+
+    def delivered(self, config):
+        out = os.path.join(self.folder, "out")
+        shutil.rmtree(out, ignore_errors=True)
+        self.run_json(config, "--sink", "npy", "--out", out)
+        rows = {}
+        for name in os.listdir(out):
+            if not name.endswith(".index.npy"):
+                continue
+            batch = os.path.join(out, name[:-len("index.npy")])
+            tokens, targets = numpy.load(batch + "tokens.npy"), numpy.load(batch + "targets.npy")
+            for row, sample in enumerate(numpy.load(os.path.join(out, name))):
+                rows[int(sample)] = (tokens[row], targets[row])
+        return rows
+
+    def test_sequences_equal_slices_of_the_files_in_a_row(self):
+        rows = self.delivered(self.config())
+        self.assertEqual(len(rows), 19999 // 64)
+        for sample, (tokens, targets) in rows.items():
+            self.assertEqual(tokens.dtype, numpy.int32)
+            numpy.testing.assert_array_equal(tokens, self.tokens[sample * 64:sample * 64 + 64])
+            numpy.testing.assert_array_equal(targets, self.tokens[sample * 64 + 1:sample * 64 + 65])
+
+    def test_the_stream_is_the_same_with_any_number_of_workers_and_slots(self):
+        for boundaries in ("ignore", "mask", "pack"):
+            config = self.config(more='boundaries = "%s"\neos = 7' % boundaries, epochs=2)
+            one = self.digests(config, "--workers", 1)
+            self.assertEqual(self.digests(config, "--workers", 3), one)
+            self.assertEqual(self.digests(config, "--workers", 2, "--set", "loader.slots_per_worker=4"), one)
+
+    def test_inspect_tells_the_sequences_and_the_tail(self):
+        code, out, err = self.penstock("inspect", self.config())
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertIn("312", out)
+        self.assertIn("fill no sequence of 64", out + err)
+
+    def test_a_resumed_stream_has_the_digests_of_one_that_was_not_interrupted(self):
+        for boundaries in ("ignore", "mask", "pack"):
+            config = self.config(more='boundaries = "%s"\neos = 7' % boundaries, epochs=2)
+            state = os.path.join(self.folder, boundaries + ".state")
+            self.run_json(config, "--digest", "--batches", 45, "--state", state)
+            rest = self.run_json(config, "--digest", "--state", state)
+            self.assertEqual([epoch["digest"] for epoch in rest["epochs"]][-1], self.digests(config)[-1])
+
+    def test_a_list_of_files_keeps_its_order(self):
+        names = sorted(os.listdir(os.path.join(self.folder, "data")), reverse=True)
+        listed = self.write("list.txt", "".join("data/%s\n" % name for name in names))
+        order = numpy.concatenate([numpy.fromfile(os.path.join(self.folder, "data", name), dtype=numpy.uint16) for name in names])
+        for sample, (tokens, _) in self.delivered(self.config(path=os.path.basename(listed))).items():
+            numpy.testing.assert_array_equal(tokens, order[sample * 64:sample * 64 + 64])
+
+    def test_arrays_of_another_shape_or_type_are_refused_by_name(self):
+        for array, said in ((numpy.zeros((4, 5), numpy.uint16), "dimension"), (numpy.zeros(5, numpy.float32), "float32")):
+            path = os.path.join(self.folder, "tokens.npy")
+            numpy.save(path, array)
+            code, out, err = self.penstock("run", self.config(path=path), "--quiet")
+            self.assertNotEqual(code, EXIT_OK, out)
+            self.assertIn("tokens.npy", err)
+            self.assertIn(said, err)
+
+    def test_a_trillion_tokens_in_ten_thousand_files_open(self):
+        sparse = os.path.join(self.folder, "sparse")
+        os.mkdir(sparse)
+        for number in range(10000):
+            with open(os.path.join(sparse, "%05d.bin" % number), "wb") as file:
+                file.truncate(2 * 10**8)
+        report = self.run_json(self.config(path="sparse"), "--workers", 1, "--batches", 1)
+        self.assertEqual(report["epochs"][0]["delivered"], 8)
+        self.assertEqual(report["epochs"][0]["expected"], (10**12 - 1) // 64)
+
+
+if __name__ == "__main__":
+    main()
