@@ -20,6 +20,9 @@ supervisor::worker_program program_of_workers(const config& settings, const shar
   program.arena = fds.arena;
   program.flight = fds.flights;
   program.index = fds.index;
+  // Python's worker program (python/penstock/worker.py) can be a template; others cannot.
+  program.forked = settings.loader.start_method == start_method_rule::from_template &&
+                   settings.loader.env.contains("PENSTOCK_POOL_SETUP");
   return program;
 }
 

@@ -78,12 +78,13 @@ std::shared_ptr<process::start_control> start_linked_child(process::io_thread& i
       expected_child{std::move(ends->first), std::move(parcels.first), std::move(output_read),
                      std::move(callbacks), std::move(then)});
   // The spawner is destroyed before the io context and posts nothing afterwards.
-  return io.spawner().start(
-      std::move(spawn), [&context = io.context(), expected](result<process::unclaimed_child> made) {
-        const auto child = std::make_shared<result<process::unclaimed_child>>(std::move(made));
-        boost::asio::post(context,
-                          [&context, expected, child] { expected->arrived(context, std::move(*child)); });
-      });
+  auto arrived = [&context = io.context(), expected](result<process::unclaimed_child> made) {
+    const auto child = std::make_shared<result<process::unclaimed_child>>(std::move(made));
+    boost::asio::post(context,
+                      [&context, expected, child] { expected->arrived(context, std::move(*child)); });
+  };
+  if (request.start_with) return request.start_with(std::move(spawn), std::move(arrived));
+  return io.spawner().start(std::move(spawn), std::move(arrived));
 }
 
 }  // namespace penstock::supervisor

@@ -24,6 +24,9 @@ struct linked_child_request {
   int flight = -1;
   int index = -1;        ///< -1: none
   bool parcels = false;  ///< a socket pair for large arguments and results, instead of the index
+  /// Starts it in another way than the spawner; same rules as spawner::start. Empty: the spawner does.
+  std::function<std::shared_ptr<process::start_control>(process::spawn_request, process::spawner::done)>
+      start_with{};
 };
 
 struct linked_child {

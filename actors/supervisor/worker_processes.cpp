@@ -19,6 +19,8 @@ constexpr auto worker_variable = "PENSTOCK_WORKER";
 // 2 for hello and worker_gives_up; the other 6 for messages in transit when it must stop.
 constexpr std::uint64_t unasked_messages_max = 8;
 
+const std::string template_source = "template";
+
 std::string source_of(worker_ref who) {
   return fmt::format("worker/{}", who.worker);
 }
@@ -61,6 +63,13 @@ void worker_processes::start_now(worker_ref who) {
   };
   auto environment = program_.environment;
   environment.push_back(fmt::format("{}={}", worker_variable, who.worker));
+  if (program_.forked && !template_) make_template();
+  decltype(linked_child_request::start_with) from_template;
+  if (template_) {
+    from_template = [this, who](process::spawn_request request, process::spawner::done then) {
+      return template_->start(who.worker, std::move(request), std::move(then));
+    };
+  }
   auto control = start_linked_child(
       io_,
       {.who = "a worker",
@@ -71,13 +80,61 @@ void worker_processes::start_now(worker_ref who) {
        .arena = program_.arena,
        .flight = program_.flight,
        .index = program_.index,
-       .parcels = program_.parcels},
+       .parcels = program_.parcels,
+       .start_with = std::move(from_template)},
       std::move(process_calls),
       [self = shared_from_this(), who](result<linked_child> child) { self->started(who, std::move(child)); });
   // The start may already have failed.
   if (const auto it = starting_.find(who.worker); it != starting_.end())
     it->second.control = std::move(control);
 }
+
+// ---- the template -----------------------------------------------------------------------------------------
+
+void worker_processes::make_template() {
+  process::spawn_request program{program_.command.front(),
+                                 {program_.command.begin() + 1, program_.command.end()},
+                                 program_.environment,
+                                 {}};
+  std::erase_if(program.environment, process::is_secret);
+  template_ = std::make_unique<process::worker_template>(
+      io_, std::move(program),
+      process::worker_template::callbacks{
+          [this](std::string_view line) { listeners_.output->wrote(template_source, 0, line); },
+          [this](std::string text) {
+            const std::lock_guard hold(mutex_);
+            waits_for_ = std::move(text);
+          },
+          [this](std::uint32_t worker, pid_t pid, const process::exit_report& report,
+                 const process::output_tail& tail) { template_ended(worker, pid, report, tail); }});
+}
+
+/// Reported as the end of a worker that was waiting: executed, it would have met the same.
+void worker_processes::template_ended(std::uint32_t worker, pid_t pid, const process::exit_report& report,
+                                      const process::output_tail& tail) {
+  const auto it = starting_.find(worker);
+  if (it == starting_.end()) return;
+  const worker_ref who = it->second.who;
+  starting_.erase(it);
+  auto ends = protocol::make_link_pair();
+  if (!ends) return actors::tell(listeners_.supervisor, start_refused{who, std::move(ends.error())});
+  auto link = protocol::worker_link::make(io_.context(), std::move(ends->first), {});
+  actors::tell(listeners_.supervisor, worker_started{who, pid, link, nullptr});
+  link->close();
+  actors::tell(listeners_.supervisor, worker_exited{who, report,
+                                                    process::last_lines_without_stack(
+                                                        tail.text(), process::output_tail::lines_shown),
+                                                    process::stack_in(tail.text())});
+}
+
+std::string worker_processes::current_start() const {
+  std::string current = io_.spawner().current();
+  if (!current.empty()) return current;
+  const std::lock_guard hold(mutex_);
+  return waits_for_.empty() ? current : "its template is " + waits_for_;
+}
+
+// ---- events -----------------------------------------------------------------------------------------------
 
 void worker_processes::started(worker_ref who, result<linked_child> child) {
   if (shut_down_) return;  // the child is shut down as well
@@ -137,7 +194,9 @@ void worker_processes::signal(worker_ref who, int number) {
     const auto born = self->starting_.find(who.worker);
     if (born == self->starting_.end() || born->second.who != who) return;
     born->second.signals.push_back(number);  // it may have started in the meantime
-    if (number == SIGKILL && born->second.control) born->second.control->give_up();
+    if (number != SIGKILL) return;
+    if (born->second.control) return born->second.control->give_up();
+    if (self->template_) self->template_->give_up(who.worker);
   });
 }
 
@@ -149,6 +208,7 @@ void worker_processes::shut_down() {
     for (auto& [index, entry] : running_) entry.process->signal(SIGKILL);
     for (auto& [index, entry] : running_) entry.link->close();
     running_.clear();
+    template_.reset();
     listeners_ = {};
     done.set_value();
   });

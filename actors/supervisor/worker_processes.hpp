@@ -10,9 +10,11 @@
 #include "actors/supervisor/linked_child.hpp"
 #include "runtime/process/child_process.hpp"
 #include "runtime/process/io_thread.hpp"
+#include "runtime/process/worker_template.hpp"
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -27,6 +29,7 @@ struct worker_program {
   int flight = -1;
   int index = -1;        ///< -1: none
   bool parcels = false;  ///< in a pool: each worker gets a socket for large arguments and results
+  bool forked = false;   ///< the program can be a template, which forks the workers
 };
 
 /// The workers' environment: ours, then `extra`. Hides the GPU, whatever either contains.
@@ -49,7 +52,7 @@ class worker_processes final : public child_starter<worker_ref>,
 
   void start(worker_ref who) override;
   void signal(worker_ref who, int number) override;
-  [[nodiscard]] std::string current_start() const override { return io_.spawner().current(); }
+  [[nodiscard]] std::string current_start() const override;
   /// Kills and reaps all processes and reports nothing more. Blocks; do not call on the io thread.
   void shut_down();
 
@@ -70,6 +73,9 @@ class worker_processes final : public child_starter<worker_ref>,
   void start_now(worker_ref who);
   void started(worker_ref who, result<linked_child> child);
   void hear(worker_ref who, protocol::from_worker&& message);
+  void make_template();
+  void template_ended(std::uint32_t worker, pid_t pid, const process::exit_report& report,
+                      const process::output_tail& tail);
   void on_end(worker_ref who, const process::exit_report& report, const process::output_tail& tail);
 
   process::io_thread& io_;
@@ -79,6 +85,9 @@ class worker_processes final : public child_starter<worker_ref>,
   std::map<std::uint32_t, starting> starting_;
   std::map<std::uint32_t, running> running_;
   bool shut_down_ = false;
+  std::unique_ptr<process::worker_template> template_;  // from the first start on, until shut_down()
+  mutable std::mutex mutex_;                            // guards waits_for_
+  std::string waits_for_;                               // of the template
 };
 
 }  // namespace penstock::supervisor

@@ -121,6 +121,12 @@ int job_loop(const nb::object& run) {
   return job_main({{"call", [&run](JobCall& call) { run_job(run, call); }}});
 }
 
+/// Returns in the workers that it forks, with the number of each. `unsafe()` is called before each fork.
+std::uint32_t fork_worker_on_order(int socket, const nb::object& unsafe) {
+  return fork_on_order(socket, {[&unsafe] { return nb::cast<std::string>(unsafe()); }, [] { PyOS_BeforeFork(); },
+                                [] { PyOS_AfterFork_Parent(); }, [] { PyOS_AfterFork_Child(); }});
+}
+
 /// The state of a Mersenne Twister of which no number has been drawn, as CPython's random.Random keeps it: the place of the next
 /// word, then the words. They are SplitMix64's numbers from the seed (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
 /// Generators, 2014), each the lower half of 64 bits and then the upper one.
@@ -162,5 +168,6 @@ NB_MODULE(_worker, m) {
       .def("finish", &call_in_python::finish, nb::arg("bytes"))
       .def("give", &call_in_python::give, nb::arg("parts"));
   m.def("fill_twister", &penstock::python::fill_twister, nb::arg("address"), nb::arg("seed"));
+  m.def("fork_on_order", &penstock::python::fork_worker_on_order, nb::arg("socket"), nb::arg("unsafe"));
   m.def("job_loop", &penstock::python::job_loop, nb::arg("run"));
 }

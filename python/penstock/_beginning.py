@@ -9,7 +9,7 @@ import gc
 import os
 import select
 
-__all__ = ["Gate", "prepare"]
+__all__ = ["Announced", "Gate", "prepare"]
 
 NUMBER = "PENSTOCK_WORKER"  # environment variable
 LONGEST_WAIT = 10.0  # seconds; those that started first are merely slow
@@ -27,18 +27,33 @@ class Gate:
         os.close(self._write)
 
 
+class Announced:
+    """Which order is in use: a file in memory that the caller writes and a template reads."""
+
+    def __init__(self) -> None:
+        self._file = os.memfd_create("penstock-order", os.MFD_CLOEXEC)
+        self.path = f"/proc/{os.getpid()}/fd/{self._file}"
+
+    def write(self, number: int, path: str) -> None:
+        os.pwrite(self._file, f"{number} {path}".encode().ljust(128), 0)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
 def at_once() -> int:
     """The number of workers that start at once."""
     return max(1, len(os.sched_getaffinity(0)) // 4)
 
 
-def prepare(marks: str, gate: str, first: int) -> None:
+def prepare(marks: str, gate: str, first: int, announced: str = "") -> None:
     """Runs in a worker before it reports ready.
 
     Args:
         marks: the loader's marks (_loading.Marks).
         gate: Gate.path.
         first: workers with lower numbers start at once. Worker 0 loads an iterable dataset's first batch.
+        announced: Announced.path.
     """
     opened = os.open(gate, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -62,3 +77,16 @@ def prepare(marks: str, gate: str, first: int) -> None:
             pass  # other workers were ready before
     finally:
         os.close(opened)
+
+
+def before_fork(marks: str, gate: str, first: int, announced: str = "") -> None:
+    """Runs in a template, before each fork: what a worker would import, and the dataset."""
+    from penstock import _loading
+
+    with open(announced, "rb") as opened:
+        number, _, path = opened.read().decode().strip().partition(" ")
+    if path:
+        _loading.unpickle_early(int(number), path)
+
+
+prepare.before_fork = before_fork  # type: ignore[attr-defined]

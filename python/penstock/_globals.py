@@ -9,29 +9,46 @@ import io
 import pickle
 from typing import Any, Callable
 
-__all__ = ["PROGRAM", "call_initializer", "loads"]
+__all__ = ["Initializer", "PROGRAM", "loads"]
 
 PROGRAM = ("__main__", "__mp_main__")  # modules that no worker can import; the second one of a process that multiprocessing has spawned
 _UNSET = object()
 _assigned: dict[str, Any] = {}
 
 
-def call_initializer(pickled: bytes, failed: Callable[[Any, BaseException], None]) -> None:
-    """Calls the pickled (initializer, arguments) and remembers which globals it assigns.
+class Initializer:
+    """A pickled (initializer, arguments). It can be unpickled in one process and called in those that are forked from it."""
 
-    Args:
-        failed: called with the initializer, if it is known, and what was raised.
-    """
-    initializer = None
-    try:
-        seen: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        initializer, arguments = _Unpickler(pickled, functools.partial(_remember, seen)).load()
-        if initializer is not None:
-            initializer(*arguments)
-        for there, received in seen:
-            _assigned.update({name: value for name, value in there.items() if received.get(name, _UNSET) is not value})
-    except BaseException as raised:
-        failed(initializer, raised)
+    def __init__(self, pickled: bytes) -> None:
+        self._pickled = pickled
+        self._seen: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._there = False
+        self.function: Any = None  # None too before it is unpickled
+        self.arguments: tuple[Any, ...] = ()
+
+    def unpickle(self) -> None:
+        if not self._there:
+            self.function, self.arguments = _Unpickler(self._pickled, functools.partial(_remember, self._seen)).load()
+            self._there = True
+
+    def drop(self) -> None:
+        """As if it had not been unpickled."""
+        self.__init__(self._pickled)  # type: ignore[misc]
+
+    def call(self, failed: Callable[[Any, BaseException], None]) -> None:
+        """Calls the initializer, and remembers which globals it assigns.
+
+        Args:
+            failed: called with the initializer, if it is known, and what was raised.
+        """
+        try:
+            self.unpickle()
+            if self.function is not None:
+                self.function(*self.arguments)
+            for there, received in self._seen:
+                _assigned.update({name: value for name, value in there.items() if received.get(name, _UNSET) is not value})
+        except BaseException as raised:
+            failed(self.function, raised)
 
 
 def loads(pickled: Any, buffers: Any) -> Any:

@@ -55,6 +55,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         last_attempt = self._pool.pool._config["quarantine.max_attempts"]
         order = order_of(self, loader, self._failures.bad.policy, last_attempt, self._states_path())
         self._order = PublishedOrder(order, self._pool.living, self._jobs)
+        self._pool.announced.write(self._order.number, self._order.path)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if not first_iter:

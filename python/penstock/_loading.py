@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 import torch
 import torch.utils.data
 
-from penstock import _content, _mistakes, _seeds, _shards, _tensors
+from penstock import _content, _mistakes, _seeds, _shards, _template, _tensors
 
 if TYPE_CHECKING:
     from penstock import _worker
@@ -227,6 +227,7 @@ _room = _PlaceOfBatch()
 _collating_types: frozenset[Any] = frozenset()  # types that torch itself collates
 _marks: Optional[Marks] = None
 _stages: dict[tuple[int, int], _Stage] = {}  # by order and worker
+_early: dict[int, Optional[Order]] = {}  # by number, made before this process was forked; None: each worker makes its own
 
 
 def prepare(marks: str) -> None:
@@ -239,6 +240,17 @@ def prepare(marks: str) -> None:
     finally:
         os.close(file)
     _collate_in_private_memory()
+
+
+def unpickle_early(number: int, path: str) -> None:
+    """In a template: makes an order that its workers will need. One that cannot be made is left to them."""
+    if number in _early:
+        return
+    _early.clear()
+    _early[number] = None
+    made = _template.without_files(lambda: _tensors.map_published(path))
+    if made is not None:
+        _early[number] = made
 
 
 def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
@@ -287,7 +299,7 @@ def _stage_of(batch: Batch, worker: int) -> _Stage:
         for old in [key for key in _stages if key[0] < batch.oldest]:
             del _stages[old]
         try:
-            order: Order = _tensors.map_published(batch.file)
+            order: Order = _early.pop(batch.order, None) or _tensors.map_published(batch.file)
         except Exception as broken:
             text = f"the dataset cannot be made again in a worker: {type(broken).__name__}: {broken} {_mistakes.cuda_is_hidden(broken)}"
             raise RuntimeError(text.rstrip()) from broken

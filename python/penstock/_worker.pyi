@@ -24,3 +24,6 @@ def fill_twister(address: int, seed: int) -> None:
     """Writes the state of a Mersenne Twister: 625 words of 32 bits, the place of the next one and then 624 made from a seed (64 bits)."""
 
 def job_loop(run: Callable[[Call], Optional[tuple[bytes, bytes, bytes]]]) -> int: ...
+def fork_on_order(socket: int, unsafe: Callable[[], str]) -> int:
+    """Makes this process a template, which forks workers as the session orders. Returns in each of them, with its number. `unsafe` says
+    before each fork why this process must not be forked; "" if it may."""

@@ -33,15 +33,16 @@ class Workers:
         os.ftruncate(marks, 16 * _loading.Marks.JOBS)
         self.marks = _loading.Marks(marks)
         gate = _beginning.Gate()
+        self.announced = _beginning.Announced()
         # The dataset decides how much memory it takes, and many concurrent imports of torch take long.
         usual = {"loader.slot_bytes": "4MiB", "jobs.memory": "8GiB", "loader.limits.memory": "1TiB", "loader.hang.start_deadline": "5m"}
         given = {**usual, **pool_options(device), **_flat(options)}
-        begin = (f"/proc/{self.pid}/fd/{marks}", gate.path, _beginning.at_once())
+        begin = (f"/proc/{self.pid}/fd/{marks}", gate.path, _beginning.at_once(), self.announced.path)
         self.pool = _LoaderPool(count, initializer=_beginning.prepare, initargs=begin, name=name, **given)
         self.most_lent = self.pool._config["jobs.memory"] // 4 if isinstance(self.pool._config["jobs.memory"], int) else 1 << 28
         self.lent = _Lending()
         self.have_begun = False  # a worker has answered
-        weakref.finalize(self, _end, self.pid, self.pool, marks, gate).atexit = False
+        weakref.finalize(self, _end, self.pid, self.pool, marks, gate, self.announced).atexit = False
 
     def submit(self, batch: _loading.Batch, timeout: Optional[float], worker: Optional[int]) -> _core.Job:
         rest = () if worker is None else (worker,)
@@ -76,11 +77,12 @@ def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _end(pid: int, pool: Pool, marks: int, gate: _beginning.Gate) -> None:
+def _end(pid: int, pool: Pool, marks: int, gate: _beginning.Gate, announced: _beginning.Announced) -> None:
     if pid == os.getpid():
         pool.abort()
     os.close(marks)
     gate.close()
+    announced.close()
 
 
 class _Lending:

@@ -1,4 +1,4 @@
-"""The program of worker processes: `python -m penstock.worker`, executed by a Pool, never forked.
+"""The program of worker processes: `python -m penstock.worker`, executed by a Pool, or forked by one that was (_template.py).
 
 It needs no `if __name__ == "__main__"` in the caller's program: functions of __main__ travel by value. It sees no GPU,
 its thread pools are one thread wide, and it loads neither a session nor CUDA.
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["call_with_each", "main"]
 
 SETUP = "PENSTOCK_POOL_SETUP"  # the environment variable: a file with a pickle, see _begin()
+TEMPLATE = "PENSTOCK_TEMPLATE"  # the environment variable of a template (_template.py): the number of its socket
 LOADER = None  # instead of a function: a batch of penstock.torch.DataLoader
 LONGEST_PICKLED_ERROR = 40_000  # a job's error has room for 64 KiB
 LONGEST_TRACEBACK = 20_000  # so that the error itself has room, too
@@ -37,8 +38,9 @@ def main() -> None:
 
 
 def _begin() -> None:
-    """Takes over the caller's import path, arguments and key of multiprocessing, then runs the pool's initializer."""
-    file = os.environ.pop(SETUP, None)
+    """Takes over the caller's import path, arguments and key of multiprocessing, then runs the pool's initializer. As a template,
+    this process prepares that; it goes on from here in each worker that it forks."""
+    file, socket = os.environ.pop(SETUP, None), os.environ.pop(TEMPLATE, None)
     if file is None:
         return
     from penstock import _globals
@@ -50,13 +52,21 @@ def _begin() -> None:
             import multiprocessing
 
             multiprocessing.current_process().authkey = key
-        pickled = pickle.load(opened)
+        initializer = _globals.Initializer(pickle.load(opened))
+        end = opened.tell()
 
-        def failed(initializer: Any, raised: BaseException) -> None:
-            _tell_of_failed_initializer(file, opened.read(), initializer, raised)
-            sys.exit(raised.code if isinstance(raised, SystemExit) and isinstance(raised.code, int) else 1)
+    def failed(function: Any, raised: BaseException) -> None:
+        with open(file, "rb") as written:
+            written.seek(end)
+            known = written.read()
+        _tell_of_failed_initializer(file, known, function, raised)
+        sys.exit(raised.code if isinstance(raised, SystemExit) and isinstance(raised.code, int) else 1)
 
-        _globals.call_initializer(pickled, failed)
+    if socket is not None:
+        from penstock import _template
+
+        _template.fork_workers(int(socket), initializer, failed)
+    initializer.call(failed)
 
 
 def _tell_of_failed_initializer(file: str, failures: bytes, initializer: Any, raised: BaseException) -> None:

@@ -76,6 +76,14 @@ constexpr std::string_view spelling(start_rule value) noexcept {
   return {};
 }
 
+constexpr std::string_view spelling(start_method_rule value) noexcept {
+  switch (value) {
+    case start_method_rule::from_template: return "template";
+    case start_method_rule::exec: return "exec";
+  }
+  return {};
+}
+
 constexpr std::string_view spelling(bad_sample_rule value) noexcept {
   switch (value) {
     case bad_sample_rule::skip: return "skip";

@@ -91,4 +91,17 @@ class PENSTOCK_API job_exception : public std::exception {
 /// (`my-worker --run thumbnail < in > out`; `my-worker --help`), for debuggers and profilers.
 PENSTOCK_API int job_main(const std::map<std::string, job_function>& functions);
 
+/// What a language runtime has to do around a fork.
+struct fork_hooks {
+  std::function<std::string()> unsafe;  ///< before each fork: why this process must not fork; empty: it may
+  std::function<void()> before, in_parent, in_child;
+};
+
+/// Makes this process a template: it forks a worker whenever the session orders one. Returns in the workers only,
+/// with the worker's number; call job_main there next. The workers are children of the session, not of this process.
+/// `socket` is the number that the session has put into PENSTOCK_TEMPLATE. Call it on the main thread. Does not run
+/// the handlers of pthread_atfork: with one thread no lock is held. Exits when the session closes the socket, or
+/// when the process must not fork (then the session executes its workers).
+PENSTOCK_API std::uint32_t fork_on_order(int socket, const fork_hooks& hooks);
+
 }  // namespace penstock

@@ -1,0 +1,129 @@
+// The loop of a template: waits for orders, and forks a worker for each (<penstock/job.hpp>).
+//
+// A worker has to be the session's own child, like one that is executed: only then do waiting, exit codes, death
+// signals and process groups work alike. CLONE_PARENT does that, but fork() does not offer it. So this calls clone
+// and does by hand what glibc's fork() would do in a process with one thread: keep the thread's number in its
+// descriptor right, and register its list of robust mutexes.
+#include "runtime/base/exit_codes.hpp"
+#include "runtime/base/signals.hpp"
+#include "runtime/process/fork_order.hpp"
+
+#include <penstock/job.hpp>
+
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+
+namespace penstock {
+namespace {
+
+using process::fork_answer;
+
+[[noreturn]] void leave(int code) {
+  if (code == exit_codes::parent_lost && ::getpgrp() == ::getpid())
+    ::kill(0, SIGKILL);  // with the programs that imports may have started
+  ::_exit(code);
+}
+
+void on_session_end(int) {
+  leave(exit_codes::parent_lost);
+}
+
+/// What the kernel and glibc know about the calling thread.
+struct thread_facts {
+  int* number = nullptr;  // glibc's copy, which the kernel can write
+  void* robust_list = nullptr;
+  std::size_t robust_bytes = 0;
+
+  /// False if the kernel does not tell.
+  bool find() {
+    return ::prctl(PR_GET_TID_ADDRESS, &number) == 0 && number != nullptr && *number == ::gettid() &&
+           ::syscall(SYS_get_robust_list, 0, &robust_list, &robust_bytes) == 0;
+  }
+};
+
+/// fork() whose child is a child of our parent.
+pid_t fork_sibling(const thread_facts& thread, int& pidfd) {
+  const unsigned long flags =
+      CLONE_PARENT | CLONE_PIDFD | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD;
+#if defined(__x86_64__)
+  const long pid = ::syscall(SYS_clone, flags, nullptr, &pidfd, thread.number, 0UL);
+#else  // the last two arguments are swapped
+  const long pid = ::syscall(SYS_clone, flags, nullptr, &pidfd, 0UL, thread.number);
+#endif
+  if (pid == 0) ::syscall(SYS_set_robust_list, thread.robust_list, thread.robust_bytes);
+  return static_cast<pid_t>(pid);
+}
+
+/// In the worker: what spawn() does for an executed one.
+void take_place(int socket, process::received_order& order) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGHUP);
+  if (::getppid() != order.order.session) ::_exit(exit_codes::parent_lost);
+  ::signal(SIGHUP, SIG_DFL);
+  for (std::size_t i = 0; i < order.descriptors.size(); ++i) {
+    if (::dup2(order.descriptors[i].get(), order.order.theirs[i]) < 0) ::_exit(exit_codes::failed);
+  }
+  order.descriptors.clear();
+  ::close(socket);
+}
+
+void decline(int socket, const std::string& why) {
+  fork_answer answer;
+  answer.what = fork_answer::kind::declined;
+  why.copy(answer.why.data(), answer.why.size() - 1);
+  static_cast<void>(process::send_answer(socket, answer));
+  ::close(socket);
+  leave(exit_codes::finished);
+}
+
+}  // namespace
+
+std::uint32_t fork_on_order(int socket, const fork_hooks& hooks) {
+  ::fcntl(socket, F_SETFD, FD_CLOEXEC);
+  struct sigaction action {};
+  action.sa_handler = on_session_end;
+  ::sigaction(SIGHUP, &action, nullptr);
+  thread_facts thread;
+  if (!thread.find()) decline(socket, "this kernel does not say what clone needs (PR_GET_TID_ADDRESS)");
+  if (const std::string why = hooks.unsafe(); !why.empty()) decline(socket, why);
+  static_cast<void>(process::send_answer(socket, {}));
+  while (true) {
+    // Look before the order is received: its descriptors are no reason.
+    pollfd arrived{socket, POLLIN, 0};
+    while (::poll(&arrived, 1, -1) < 0 && errno == EINTR) {
+    }
+    if (const std::string why = hooks.unsafe(); !why.empty()) decline(socket, why);
+    auto order = process::receive_order(socket);
+    if (!order || !*order) leave(exit_codes::parent_lost);
+    fork_answer answer;
+    answer.number = (*order)->order.number;
+    int pidfd = -1;
+    hooks.before();
+    pid_t pid = 0;
+    {
+      const all_signals_blocked quiet;
+      pid = fork_sibling(thread, pidfd);
+      if (pid == 0) take_place(socket, **order);
+    }
+    if (pid == 0) {
+      hooks.in_child();
+      return (*order)->order.worker;
+    }
+    answer.error = pid < 0 ? errno : 0;
+    answer.what = pid < 0 ? fork_answer::kind::refused : fork_answer::kind::forked;
+    answer.pid = pid;
+    const unique_fd held(pidfd);
+    static_cast<void>(process::send_answer(socket, answer, pidfd));
+    hooks.in_parent();
+  }
+}
+
+}  // namespace penstock

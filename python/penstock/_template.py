@@ -1,0 +1,157 @@
+"""A template: a process that has imported what workers need, and forks them as the session orders. Used by worker.py and _loading.py.
+
+What must not be forked is found here: the session then executes its workers, and says why. A fork copies one thread and shares files:
+a second thread's locks would stay locked, and two processes would read through one file position.
+"""
+
+import _imp
+import gc
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Optional, TypeVar
+
+if TYPE_CHECKING:
+    from penstock._globals import Initializer
+
+__all__ = ["fork_workers", "without_files"]
+
+NUMBER = "PENSTOCK_WORKER"  # environment variable
+HARMLESS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+T = TypeVar("T")
+
+
+def fork_workers(socket: int, initializer: "Initializer", failed: Callable[[Any, BaseException], None]) -> None:
+    """Returns in each worker, before its initializer is called."""
+    from penstock import _parts, _worker  # noqa: F401 (what every job needs)
+
+    imports = _Imports()
+    usual = _open_files()
+    collects = gc.isenabled()
+
+    def unsafe() -> str:
+        with imports:
+            try:
+                without_files(lambda: (initializer.unpickle(), True)[1], initializer.drop)
+                prepare = getattr(initializer.function, "before_fork", None)
+                if prepare is not None:
+                    prepare(*initializer.arguments)
+            except BaseException as raised:
+                failed(initializer.function, raised)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        gc.freeze()  # a collection in a worker would copy the pages of everything that it looks at
+        return _why_not(imports, usual)
+
+    gc.disable()
+    number = _worker.fork_on_order(socket, unsafe)
+    if collects:
+        gc.enable()
+    os.environ[NUMBER] = str(number)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()  # Python's own generator is seeded again by its hook for forks
+
+
+def without_files(make: Callable[[], Optional[T]], drop: Callable[[], None] = lambda: None) -> Optional[T]:
+    """What `make` returns; None if it opened files, sockets or shared memory, which processes must not share, or raised."""
+    before = _open_files(), _shared_mappings()
+    try:
+        made = make()
+    except Exception:
+        if drop.__name__ != "<lambda>":
+            raise
+        return None
+    if (_open_files() - before[0]) or (_shared_mappings() - before[1]):
+        made = None
+        drop()
+        gc.collect()
+    return made
+
+
+def _why_not(imports: "_Imports", usual: set[tuple[str, str]]) -> str:
+    """Why this process must not be forked; empty if it may."""
+    count = _threads()
+    if count > 1:
+        return f"{imports.of_threads or 'making the dataset or the initializer'} has started a thread ({count - 1} more than one)"
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return f"{imports.last or 'making the dataset'} has initialized CUDA"
+    if _imp.lock_held():
+        return "an import is under way"
+    for number, opened in sorted(_open_files() - usual):
+        if opened.startswith("/dev/nvidia"):
+            return f"{imports.of_files.get((number, opened), 'making the dataset')} has opened {opened}"
+        if opened not in HARMLESS:
+            return f"{imports.of_files.get((number, opened), 'making the dataset')} keeps {opened} open, which workers would share"
+    return ""
+
+
+def _threads() -> int:
+    return os.stat("/proc/self/task").st_nlink - 2
+
+
+def _open_files() -> set[tuple[str, str]]:
+    """Number and name of each."""
+    found = set()
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found.add((number, os.readlink(f"/proc/self/fd/{number}")))
+        except OSError:
+            pass  # of the listing itself
+    return found
+
+
+def _shared_mappings() -> set[str]:
+    """Those that can be written."""
+    with open("/proc/self/maps") as maps:
+        lines = [line.split(maxsplit=5) for line in maps]
+    return {fields[0] for fields in lines if fields[1][1] == "w" and fields[1][3] == "s"}
+
+
+class _Imports:
+    """While it is entered, it notices which module's import started a thread or left a file open."""
+
+    def __init__(self) -> None:
+        self.of_threads = ""
+        self.of_files: dict[tuple[str, str], str] = {}
+        self.last = ""
+
+    def __enter__(self) -> None:
+        sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+
+    def __exit__(self, *_: object) -> None:
+        sys.meta_path.remove(self)  # type: ignore[arg-type]
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        for finder in sys.meta_path:
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec = None if find is None else find(name, path, target)
+            if spec is not None:
+                self._watch(name, spec.loader)
+                return spec
+        return None
+
+    def _watch(self, name: str, loader: Any) -> None:
+        execute = getattr(loader, "exec_module", None)
+        if execute is None or isinstance(loader, type):
+            return
+        whole = "." not in name  # listing files takes time
+
+        def exec_module(module: Any) -> None:
+            del loader.exec_module
+            before = _threads(), _open_files() if whole else set()
+            try:
+                execute(module)
+            finally:
+                if _threads() > before[0]:
+                    self.of_threads = self.of_threads or f"the module {name}"
+                if whole:
+                    for opened in _open_files() - before[1]:
+                        self.of_files.setdefault(opened, f"the module {name}")
+                self.last = f"the module {name}"
+
+        try:
+            loader.exec_module = exec_module
+        except (AttributeError, TypeError):
+            pass

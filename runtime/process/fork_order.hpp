@@ -1,0 +1,66 @@
+// The messages between a session and a template: the process that has imported what workers need, and forks
+// them. One SOCK_SEQPACKET socket; a worker's descriptors travel with its order, its pidfd with the answer.
+// Used by worker_template and actors/job_worker (fork_on_order).
+#pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/result.hpp"
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace penstock::process {
+
+inline constexpr std::size_t fork_descriptors_max = 8;
+
+/// The number under which a template finds its socket; the lower ones are those of its workers. The same
+/// number as text is in the variable that tells the program that it is a template.
+inline constexpr int template_socket = 8;
+inline constexpr auto template_variable = "PENSTOCK_TEMPLATE";
+
+/// Session to template: fork a worker.
+struct fork_order {
+  std::uint64_t number = 0;  ///< of the order
+  std::int32_t session = 0;  ///< the session's pid
+  std::uint32_t worker = 0;
+  std::uint32_t count = 0;                                  ///< of the descriptors
+  std::array<std::int32_t, fork_descriptors_max> theirs{};  ///< their numbers in the worker
+};
+
+/// Template to session.
+struct fork_answer {
+  enum class kind : std::uint32_t { ready, declined, forked, refused };
+  kind what = kind::ready;
+  std::int32_t pid = 0;         ///< forked: with the pidfd
+  std::int32_t error = 0;       ///< refused: errno
+  std::uint64_t number = 0;     ///< of the order: forked, refused
+  std::array<char, 512> why{};  ///< declined: why this process must not be forked; ends with a zero
+};
+
+result<std::pair<unique_fd, unique_fd>> make_fork_sockets();
+
+/// False: the socket is full. Fails with errc::system if the other side is gone.
+result<bool> send_order(int socket, const fork_order& order, const std::vector<unique_fd>& descriptors);
+result<bool> send_answer(int socket, const fork_answer& answer, int pidfd = -1);
+
+struct received_order {
+  fork_order order;
+  std::vector<unique_fd> descriptors;  ///< order.count of them
+};
+/// Waits. Empty: the session has closed its end. Fails with errc::protocol on an invalid message.
+result<std::optional<received_order>> receive_order(int socket);
+
+struct received_answer {
+  fork_answer answer;
+  unique_fd pidfd;
+};
+/// Does not wait. Empty: none has arrived, or the template has closed its end.
+result<std::optional<received_answer>> receive_answer(int socket);
+
+}  // namespace penstock::process
