@@ -53,18 +53,23 @@ def fork_workers(socket: int, initializer: "Initializer", failed: Callable[[Any,
         numpy.random.seed()  # Python's own generator is seeded again by its hook for forks
 
 
-def without_files(make: Callable[[], Optional[T]], drop: Callable[[], None] = lambda: None) -> Optional[T]:
-    """What `make` returns; None if it opened files, sockets or shared memory, which processes must not share, or raised."""
+def without_files(make: Callable[[], Optional[T]], drop: Optional[Callable[[], None]] = None) -> Optional[T]:
+    """What `make` returns; None if it opened files, sockets or shared memory, which processes must not share.
+
+    Args:
+        drop: forgets what `make` made. Without it, None is also returned if `make` raises.
+    """
     before = _open_files(), _shared_mappings()
     try:
         made = make()
     except Exception:
-        if drop.__name__ != "<lambda>":
+        if drop is not None:
             raise
         return None
     if (_open_files() - before[0]) or (_shared_mappings() - before[1]):
         made = None
-        drop()
+        if drop is not None:
+            drop()
         gc.collect()
     return made
 
