@@ -85,7 +85,7 @@ class TokensTest(PenstockTest):
             numpy.testing.assert_array_equal(tokens, order[sample * 64:sample * 64 + 64])
 
     def test_arrays_of_another_shape_or_type_are_refused_by_name(self):
-        for array, said in ((numpy.zeros((4, 5), numpy.uint16), "dimension"), (numpy.zeros(5, numpy.float32), "float32")):
+        for array, said in ((numpy.zeros((4, 5), numpy.uint16), "2 axes"), (numpy.zeros(5, numpy.float32), "float32")):
             path = os.path.join(self.folder, "tokens.npy")
             numpy.save(path, array)
             code, out, err = self.penstock("run", self.config(path=path), "--quiet")
