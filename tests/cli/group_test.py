@@ -333,4 +333,4 @@ device = "host"
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -567,4 +567,4 @@ class LaunchTest(PenstockTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

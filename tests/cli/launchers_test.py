@@ -180,4 +180,4 @@ class JobFilesTest(LauncherTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -167,4 +167,4 @@ class LostRanksTest(PenstockTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -201,4 +201,4 @@ class PauseTest(PenstockTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

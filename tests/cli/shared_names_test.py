@@ -268,4 +268,4 @@ class SecretTest(NamesTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

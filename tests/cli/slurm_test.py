@@ -225,4 +225,4 @@ class JobFilesTest(SlurmOfOneNode):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()
