@@ -66,7 +66,6 @@ constexpr std::array names{
     foreign_name{"collate_fn", "", in_the_worker},
     foreign_name{"multiprocessing_context", "",
                  "nothing to set: workers are executed as programs, never forked"},
-    foreign_name{"start_method", "", "nothing to set: workers are executed as programs, never forked"},
     foreign_name{"transform", "image.augment", ""},
     foreign_name{"transforms", "image.augment", ""},
     foreign_name{"image_size", "image.size", ""},
