@@ -32,7 +32,7 @@ def fork_workers(socket: int, initializer: "Initializer", failed: Callable[[Any,
     def unsafe() -> str:
         with imports:
             try:
-                without_files(lambda: (initializer.unpickle(), True)[1], initializer.drop)
+                without_files(initializer.unpickle, initializer.drop)
                 prepare = getattr(initializer.function, "before_fork", None)
                 if prepare is not None:
                     prepare(*initializer.arguments)
@@ -123,10 +123,10 @@ class _Imports:
         self.last = ""
 
     def __enter__(self) -> None:
-        sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, self)
 
     def __exit__(self, *_: object) -> None:
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        sys.meta_path.remove(self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         for finder in sys.meta_path:

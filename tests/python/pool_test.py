@@ -409,7 +409,7 @@ class PoolTest(PackageTest):
             pool.submit(abs, 2)
             """)
         out, err = process.communicate(timeout=50)
-        self.assertRegex(out, r"^the initializer begin \(<string>:3\) raised ValueError: of the initializer\. This was tried 3 times; [^\n]*\nTrue\n$")
+        self.assertRegex(out, r"^the initializer begin \(<string>:3\) raised ValueError: of the initializer\. It was tried 3 times; [^\n]*\nTrue\n$")
         log, last_error = err.split("penstock.remote_traceback", 1)
         self.assertNotIn("Traceback", log)
         self.assertEqual(log.count("the initializer begin (<string>:3) raised ValueError: of the initializer"), 3)
