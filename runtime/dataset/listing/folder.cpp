@@ -97,4 +97,25 @@ std::string passed_over_text(const passed_over_files& files) {
   return fmt::format("{} file{} passed over: {}", all, all == 1 ? "" : "s", list);
 }
 
+result<std::vector<std::string>> files_of_folder(const std::string& path, std::string_view what,
+                                                 std::vector<std::string>& notices,
+                                                 bool (*wanted)(std::string_view name)) {
+  auto opened = open_folder(AT_FDCWD, path, path);
+  if (!opened) return tl::unexpected(std::move(opened.error()));
+  auto contents = read_folder(std::move(*opened), path, wanted);
+  if (!contents) return tl::unexpected(std::move(contents.error()));
+  std::vector<std::string> paths;
+  std::size_t folders = 0;
+  for (const folder_entry& entry : contents->entries) {
+    if (entry.kind == entry_kind::folder)
+      ++folders;
+    else
+      paths.push_back(path + "/" + entry.name);
+  }
+  if (!paths.empty() && folders > 0)
+    notices.push_back(fmt::format("{} folder{} in '{}' {} ignored: name {} of several folders by a pattern", folders,
+                                  folders == 1 ? "" : "s", printable(path), folders == 1 ? "is" : "are", what));
+  return paths;
+}
+
 }  // namespace penstock

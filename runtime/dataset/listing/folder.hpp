@@ -50,6 +50,12 @@ result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
                                     bool (*wanted)(std::string_view name),
                                     std::string_view (*passed_over)(std::string_view name) = nullptr);
 
+/// The paths of the wanted files of a folder, in byte order. Folders in it are not entered: if there are any, a notice
+/// says how to name their files. `what`: "shards".
+result<std::vector<std::string>> files_of_folder(const std::string& path, std::string_view what,
+                                                 std::vector<std::string>& notices,
+                                                 bool (*wanted)(std::string_view name));
+
 /// "3 files passed over: .webp 2, .tiff 1", the most frequent first; empty if there are none.
 std::string passed_over_text(const passed_over_files& files);
 

@@ -32,25 +32,10 @@ std::string_view compression_of(std::string_view name) noexcept {
 
 result<std::vector<std::string>> shards_of_folder(const std::string& path,
                                                   std::vector<std::string>& notices) {
-  auto opened = open_folder(AT_FDCWD, path, path);
-  if (!opened) return tl::unexpected(std::move(opened.error()));
-  auto contents = read_folder(std::move(*opened), path, [](std::string_view name) {
+  auto names = files_of_folder(path, "shards", notices, [](std::string_view name) {
     return ends_with_any_case(name, ".tar") || !compression_of(name).empty();
   });
-  if (!contents) return tl::unexpected(std::move(contents.error()));
-  std::vector<std::string> names;
-  std::size_t folders = 0;
-  for (const folder_entry& entry : contents->entries) {
-    if (entry.kind == entry_kind::folder)
-      ++folders;
-    else
-      names.push_back(path + "/" + entry.name);
-  }
-  if (names.empty()) return refuse(errc::dataset, "no shards (*.tar) in '{}'", printable(path));
-  if (folders > 0)
-    notices.push_back(
-        fmt::format("{} folder{} in '{}' {} ignored: name shards of several folders by a pattern", folders,
-                    folders == 1 ? "" : "s", printable(path), folders == 1 ? "is" : "are"));
+  if (names && names->empty()) return refuse(errc::dataset, "no shards (*.tar) in '{}'", printable(path));
   return names;
 }
 

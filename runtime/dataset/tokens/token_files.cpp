@@ -35,25 +35,13 @@ tl::unexpected<failure> about_file(std::string_view path, failure why) {
   return tl::unexpected(std::move(why));
 }
 
-result<std::vector<std::string>> files_of_folder(const std::string& path, std::vector<std::string>& notices) {
-  auto opened = open_folder(AT_FDCWD, path, path);
-  if (!opened) return tl::unexpected(std::move(opened.error()));
-  auto contents = read_folder(std::move(*opened), path, [](std::string_view name) {
+result<std::vector<std::string>> token_files_of_folder(const std::string& path,
+                                                       std::vector<std::string>& notices) {
+  auto paths = files_of_folder(path, "files", notices, [](std::string_view name) {
     return ends_with_any_case(name, ".bin") || ends_with_any_case(name, ".npy");
   });
-  if (!contents) return tl::unexpected(std::move(contents.error()));
-  std::vector<std::string> paths;
-  std::size_t folders = 0;
-  for (const folder_entry& entry : contents->entries) {
-    if (entry.kind == entry_kind::folder)
-      ++folders;
-    else
-      paths.push_back(path + "/" + entry.name);
-  }
-  if (paths.empty()) return refuse(errc::dataset, "no files of tokens (*.bin, *.npy) in '{}'", printable(path));
-  if (folders > 0)
-    notices.push_back(fmt::format("{} folder{} in '{}' {} ignored: name files of several folders by a pattern",
-                                  folders, folders == 1 ? "" : "s", printable(path), folders == 1 ? "is" : "are"));
+  if (paths && paths->empty())
+    return refuse(errc::dataset, "no files of tokens (*.bin, *.npy) in '{}'", printable(path));
   return paths;
 }
 
@@ -87,7 +75,7 @@ result<std::vector<std::string>> paths_of_tokens(const std::string& path, std::v
     return refuse(errc::dataset, "no path is given: set [dataset] path to a file or folder of tokens, a list or a pattern");
   struct ::stat facts {};
   if (::stat(path.c_str(), &facts) == 0) {
-    if (S_ISDIR(facts.st_mode)) return files_of_folder(folder_of_pattern(path), notices);
+    if (S_ISDIR(facts.st_mode)) return token_files_of_folder(folder_of_pattern(path), notices);
     if (is_token_list(path)) return files_of_list(path);
     return std::vector{path};
   }
