@@ -113,17 +113,25 @@ void list_samples(const planned_batch& batch) {
     print(fmt::format("{}\t{}", batch.samples[row], batch.names[row]));
 }
 
-int show_plan(const plan_options& o) {
+/// Calls `act` with the settings for the rank that was asked for, after warnings and a progress bar for people.
+template <typename Act>
+int with_settings(const plan_options& o, Act act) {
   auto loaded = load(o.source);
   if (!loaded) return tell_rejection(loaded.error(), o.as_json);
-  if (!o.as_json) tell_warnings(*loaded);
-  if (!o.as_json) index_with_bar(loaded->values);
+  if (!o.as_json) {
+    tell_warnings(*loaded);
+    index_with_bar(loaded->values);
+  }
   const auto settings = settings_of(loaded->values, o);
   if (!settings) return refuse_with(exit_usage, settings.error(), o.as_json);
-  const auto found = plan_batch(*settings, o, std::nullopt);
+  return act(*settings);
+}
+
+int show_plan(const plan_options& o, const config& settings) {
+  const auto found = plan_batch(settings, o, std::nullopt);
   if (!found) return refuse_with(code_of(found.error()), found.error(), o.as_json);
   if (o.as_json) {
-    print_json(facts_of(o, *settings, *found));
+    print_json(facts_of(o, settings, *found));
   } else {
     list_samples(*found);
   }
@@ -153,22 +161,16 @@ result<run_report> load_into(const std::string& folder, config settings, const p
   }
 }
 
-int replay(const plan_options& o) {
-  auto loaded = load(o.source);
-  if (!loaded) return tell_rejection(loaded.error(), o.as_json);
-  if (!o.as_json) tell_warnings(*loaded);
-  if (!o.as_json) index_with_bar(loaded->values);
-  const auto settings = settings_of(loaded->values, o);
-  if (!settings) return refuse_with(exit_usage, settings.error(), o.as_json);
+int replay(const plan_options& o, const config& settings) {
   const auto saved = state_in(o.state);
   if (!saved) return refuse_with(code_of(saved.error()), saved.error(), o.as_json);
-  const auto found = plan_batch(*settings, o, *saved);
+  const auto found = plan_batch(settings, o, *saved);
   if (!found) return refuse_with(code_of(found.error()), found.error(), o.as_json);
-  const auto report = load_into(o.out, *settings, *found);
+  const auto report = load_into(o.out, settings, *found);
   if (!report) return refuse_with(exit_failed, report.error(), o.as_json);
   const std::uint64_t rows = report->samples;
   if (o.as_json) {
-    auto facts = facts_of(o, *settings, *found);
+    auto facts = facts_of(o, settings, *found);
     facts["rows"] = rows;
     facts["out"] = o.out;
     print_json(facts);
@@ -211,7 +213,7 @@ void add_plan_command(verb_table& verbs) {
                  {{"penstock plan photos.toml --epoch 3 --batch 17", "a batch of the fourth epoch"},
                   {"penstock plan photos.toml --batch 17 --rank 1 --world 8 --json | jq .samples",
                    "the indices that rank 1 of 8 has in it"}}},
-                [o] { return show_plan(*o); });
+                [o] { return with_settings(*o, [&](const config& settings) { return show_plan(*o, settings); }); });
   add_place_options(verb, *o);
 }
 
@@ -231,7 +233,7 @@ void add_replay_command(verb_table& verbs) {
        {{"penstock replay photos.toml --epoch 3 --batch 17 --out spike", "a batch of the fourth epoch"},
         {"penstock replay photos.toml --batch 17 --rank 1 --world 8 --out spike --json | jq -r '.names[]'",
          "what rank 1 of 8 had in it"}}},
-      [o] { return replay(*o); });
+      [o] { return with_settings(*o, [&](const config& settings) { return replay(*o, settings); }); });
   add_place_options(verb, *o);
   verb.add_option("--out", o->out, "the folder to write to")->type_name("DIR")->required();
   verb.add_option("--state", o->state, "a state of the run")->type_name("FILE");
