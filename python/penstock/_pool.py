@@ -225,7 +225,7 @@ class Pool(Mapping):
 
 
 _OF_OTHER_EXECUTORS = {
-    "mp_context": "its workers are always executed, never forked; leave it out",
+    "mp_context": "its workers are not started by multiprocessing; leave it out ([loader] start_method has \"template\" and \"exec\")",
     "max_tasks_per_child": "fresh=True gives each job a process that has run nothing else",
     "thread_name_prefix": "its workers are processes; leave it out",
 }

@@ -17,8 +17,7 @@
 namespace penstock {
 
 struct plan_settings {
-  std::uint64_t samples =
-      0;  ///< positions in an epoch's order: the samples of the dataset, or those of `order`
+  std::uint64_t samples = 0;  ///< positions in an epoch: the samples of the dataset, or those of `order`
   std::uint64_t seed = 0;
   bool shuffle = true;
   std::uint32_t batch_size = 1;
@@ -69,7 +68,8 @@ class plan {
                                        std::uint32_t row) const noexcept;
 
   /// Another index for a bad sample (on_bad_sample = "replace"), keyed (seed, epoch, position, try). With an
-  /// `order`: the sample at another position, so the order's proportions hold. It may be a bad sample again; the caller then tries the next number, up to replacement_tries.
+  /// `order`: the sample at another position, so the order's proportions hold. It may be a bad sample again; the
+  /// caller then tries the next number, up to replacement_tries.
   [[nodiscard]] std::uint64_t replacement(std::uint64_t epoch, std::uint64_t position_in_epoch,
                                           std::uint32_t try_number) const;
 
