@@ -103,7 +103,7 @@ std::string reference_markdown() {
 
 std::string explain() {
   const key_table& all = key_table::get();
-  std::string text = "Which table configures whom:\n\n";
+  std::string text = "What each table configures:\n\n";
   std::size_t width = 0;
   for (const table_info* table : tables_in_order()) width = std::max(width, header_of(*table).size());
   for (const table_info* table : tables_in_order()) {
