@@ -77,7 +77,7 @@ function(penstock_pkg_config pc_name pc_library pc_description)
   install(FILES "${PROJECT_BINARY_DIR}/${pc_name}.pc" DESTINATION lib/pkgconfig COMPONENT development)
 endfunction()
 penstock_pkg_config(penstock penstock "sessions: feed GPUs from loader worker processes")
-penstock_pkg_config(penstock-worker penstock_worker "a Dataset and a worker program of your own, without CUDA")
+penstock_pkg_config(penstock-worker penstock_worker "your own Dataset and worker program, without CUDA")
 
 install(FILES LICENSE README.md DESTINATION share/doc/penstock COMPONENT runtime)
 if(PENSTOCK_NOTICES)  # licences of what is linked statically (tools/release)

@@ -28,7 +28,7 @@ if(PENSTOCK_WERROR AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPIL
    AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   set(penstock_werror ON)
 elseif(PENSTOCK_WERROR)
-  message(STATUS "Warnings are no errors: PENSTOCK_WERROR is for GCC 12")
+  message(STATUS "Warnings are not errors here: PENSTOCK_WERROR is for GCC 12")
 endif()
 
 option(PENSTOCK_UNITY "Compile up to 32 sources of a target at a time: less than half the time" ON)

@@ -36,7 +36,7 @@ def main(folder: str, epochs: int) -> None:
         except KeyboardInterrupt:
             with open(position, "wb") as file:
                 file.write(session.state())
-            print(f"interrupted: run me again to go on ({position})")
+            print(f"interrupted: run again to continue ({position})")
             return
         for epoch in session.report()["epochs"]:
             print(f"epoch {epoch['epoch']}: {epoch['delivered']} photos, digest {epoch['digest']}")

@@ -3,7 +3,7 @@
     torchrun --nproc_per_node 2 13_torch_ranks.py
     penstock launch --gpus host:2 -- python 13_torch_ranks.py
 
-Ranks whose loaders differ - another seed, dataset or batch size - are told so at the start, with both values. When a rank is lost, the
+If the ranks' loaders differ (another seed, dataset or batch size), each rank fails at the start, with both values. When a rank is lost, the
 next batch of every other one raises the first cause.
 """
 

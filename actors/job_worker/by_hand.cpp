@@ -124,13 +124,13 @@ Started by hand, it runs one function in this process, for a debugger, a sanitiz
   {0} --run NAME < argument > result
   {0} --list
 
-  --run NAME   the function; its argument is everything that stdin holds, its result goes to stdout, and what it
+  --run NAME   the function; its argument is all of stdin, its result goes to stdout, and what it
                prints goes to stderr
   --list       the names of the functions
   --help       this text
 
 Arguments before the first of these are the program's own.
-Exit codes: 0 the function returned, 1 it threw, 2 wrong usage, 78 nothing was asked.
+Exit codes: 0 the function returned, 1 it threw, 2 wrong usage, 78 no option was given.
 )",
       program);
 }

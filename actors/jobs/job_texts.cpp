@@ -26,7 +26,7 @@ std::string text_of(const schedule::settle_job& end, const job_record& job) {
       return fmt::format("{} killed {} and is not tried again", job.work(),
                          counted(end.causes.size(), "worker"));
     case schedule::job_end::timed_out:
-      return fmt::format("{} took longer than its time-out of {}", job.work(),
+      return fmt::format("{} took longer than its timeout of {}", job.work(),
                          duration_for_people(job.rules().limit));
     case schedule::job_end::cancelled:
       return end.attempts > 0 ? "it was cancelled while it ran" : "it was cancelled before it began";

@@ -249,7 +249,7 @@ void Pool::body::gave_up(const failure& why) {
 }
 
 void Pool::body::stop(std::optional<std::chrono::milliseconds> at_most) noexcept {
-  if (board_.stopping()) tell(host::event_of(event_kind::stopping, "the pool was told to stop"));
+  if (board_.stopping()) tell(host::event_of(event_kind::stopping, "the pool was asked to stop"));
   // Every job is cancelled, so no caller waits for running ones: workers get the same grace period as for a
   // cancelled job.
   const nanoseconds allowed = at_most ? nanoseconds(*at_most) : settings_.supervisor.shutdown;

@@ -166,7 +166,7 @@ void Session::body::fail(const failure& why) {
 }
 
 void Session::body::stop(std::optional<std::chrono::milliseconds> at_most) noexcept {
-  if (board_.stopping()) tell(host::event_of(event_kind::stopping, "the session was told to stop"));
+  if (board_.stopping()) tell(host::event_of(event_kind::stopping, "the session was asked to stop"));
   if (!at_most && ask_group_to_stop()) return;  // and end with it
   end_within(at_most);
 }

@@ -101,7 +101,7 @@ class Group:
             process that its launcher starts again.
         join_timeout, lost_after, rejoin_timeout: seconds to wait for all ranks to arrive, until a silent rank counts as lost, and that the
             others wait for a lost rank.
-        secret_file: file with the secret that ranks on several hosts share; PENSTOCK_GROUP_SECRET serves as well.
+        secret_file: file with the secret that ranks on several hosts share; PENSTOCK_GROUP_SECRET works as well.
         insecure: allow several hosts without a secret.
         collectives: how many collective operations this rank had completed when it saved the state from which it resumes.
         communicator: "nccl": the ranks share a communicator of NCCL, see `communicator`. One GPU for each rank: the current one

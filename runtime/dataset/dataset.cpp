@@ -28,7 +28,7 @@ void Dataset::collate(const batch_slot&, random_source&) {}
 void sample_slot::set_length(std::size_t tensor, std::uint64_t entries) const {
   if (tensor >= lengths_.size() || lengths_[tensor].max == 0) {
     throw std::out_of_range(
-        fmt::format("a length was set for tensor {}, which describe() does not declare to have any", tensor));
+        fmt::format("a length was set for tensor {}, which has no lengths according to describe()", tensor));
   }
   if (entries > lengths_[tensor].max) {
     throw std::out_of_range(

@@ -59,7 +59,7 @@ result<const listed_dataset*> find(dataset_type type) {
         errc::config,
         "[dataset] type = \"custom\": only its worker program knows this dataset ([loader] command)");
   }
-  return refuse(errc::config, "a dataset of type {} is made of no list of files", name_of(type));
+  return refuse(errc::config, "a dataset of type {} has no list of files", name_of(type));
 }
 
 result<prepared_dataset> prepare_tar(const config& settings,

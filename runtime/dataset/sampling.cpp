@@ -124,7 +124,7 @@ result<sampling> read_subset(const sampler_config& sampler, const dataset_descri
   if (repeats != 0) {
     made.notices.push_back(
         fmt::format("[sampler] subset = '{}': {} of its {} indices {} listed before: such "
-                    "a sample stands in an epoch as often as it is listed",
+                    "a sample is delivered as often as it is listed",
                     printable(sampler.subset), repeats, indices->size(), repeats == 1 ? "was" : "were"));
   }
   return made;

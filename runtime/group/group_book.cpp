@@ -57,7 +57,7 @@ void group_book::heard(const member_report& report, steady_time real_now) {
   const std::uint32_t rank = report.card.rank;
   if (rank >= settings_.world_size) {
     const std::string why =
-        fmt::format("{} is not in a world of {}, which is rank 0's", name_of(report), settings_.world_size);
+        fmt::format("{} is not in rank 0's world of {}", name_of(report), settings_.world_size);
     if (!established_ && !takes_over()) fail(report, why);
     return refuse(report, why);
   }

@@ -117,7 +117,7 @@ std::string rank_driver::waits_for(bool hands_out) const {
   // After joining, a missing rank has finished.
   if (!joined_ && !lost().empty()) return ranks_text(lost()) + " to arrive";
   switch (book_.view().phase) {
-    case group_phase::gathering: return "an answer of rank 0";
+    case group_phase::gathering: return "an answer from rank 0";
     case group_phase::describing: return "the other ranks to describe their datasets";
     case group_phase::stopping: return "all ranks to reach the step at which they stop";
     case group_phase::running: break;

@@ -43,7 +43,7 @@ void rank_communicator::order_end() {
   ended_ = true;
   constexpr auto all = std::numeric_limits<std::uint64_t>::max();
   if (communicator_ || book_.pending()) {
-    book_.failed(book_.number(), "this rank's GPU owner ends");
+    book_.failed(book_.number(), "this rank's GPU owner is ending");
     book_.abort(all, clock_.look(std::chrono::steady_clock::now()));
   }
   changed_.notify_all();
@@ -126,7 +126,7 @@ steady_time rank_communicator::look(steady_time now) {
 
 void rank_communicator::throw_lost(std::uint64_t number) {
   throw error({errc::group_failed,
-               fmt::format("communicator {} is lost: another rank was, or it had an error",
+               fmt::format("communicator {} is lost: another rank was lost, or NCCL reported an error",
                            communicator_ordinal(number)),
                0});
 }

@@ -35,7 +35,7 @@ result<group_secret> read_secret(const std::string& file) {
   if (!S_ISREG(facts.st_mode)) return refuse(errc::config, "{}: it is not a regular file", what);
   if ((facts.st_mode & 077U) != 0) {
     return refuse(errc::config,
-                  "{}: others than its owner may use it (mode {:04o}); allow only the owner: chmod 600 '{}'",
+                  "{}: users other than its owner may use it (mode {:04o}); allow only the owner: chmod 600 '{}'",
                   what, facts.st_mode & 07777U, file);
   }
   // Files of the superuser are accepted: containers mount secrets that way.

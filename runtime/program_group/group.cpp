@@ -122,7 +122,7 @@ class Group::body {
       throw error(
           {errc::usage,
            fmt::format("all_gather: this rank gives {} bytes, and at most {} are possible in a group of {}: "
-                       "it is for control, not for tensors",
+                       "all_gather is for control data, not for tensors",
                        value.size(), most, place_.world_size),
            0});
     }
@@ -239,7 +239,7 @@ class Group::body {
 
   [[noreturn]] void throw_timed_out(const program_group_news& news,
                                     std::chrono::milliseconds deadline) const {
-    std::string who = "no answer of rank 0";
+    std::string who = "no answer from rank 0";
     if (!news.not_entered.empty()) who = fmt::format("not entered by {}", ranks_text(news.not_entered));
     if (!news.lost.empty()) who += fmt::format("; lost: {}", ranks_text(news.lost));
     throw error(

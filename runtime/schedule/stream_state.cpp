@@ -205,7 +205,7 @@ result<void> check_counts(const stream_state& s) {
   if (id.world_size == 0 || id.rank >= id.world_size)
     return not_a_state(fmt::format("its rank is {} of {}", id.rank, id.world_size));
   if (s.start > count_max) return not_a_state(fmt::format("it stands at position {}", s.start));
-  if (id.of_group && s.next_batch != 0) return not_a_state("it is a group's, and counts batches");
+  if (id.of_group && s.next_batch != 0) return not_a_state("it is a group's state but counts batches");
   if (s.epoch > count_max || s.next_batch > count_max / id.batch_size / id.world_size)
     return not_a_state(fmt::format("it stands at batch {} of epoch {}", s.next_batch, s.epoch));
   const std::uint64_t most = s.next_batch * id.batch_size;

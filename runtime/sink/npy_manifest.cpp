@@ -162,10 +162,10 @@ result<void> write_npy_manifest(const fs::path& folder, const config& settings,
   for (const manifest_tensor& t : tensors) {
     if (names.emplace(t.tensor.name).second) continue;
     return refuse(errc::sink,
-                  "the dataset has a {} called '{}', and so is {}: both would be the file e0-b000000.{}.npy; "
+                  "the dataset has a {} called '{}', which is also the name of {}: both would be e0-b000000.{}.npy; "
                   "rename it in the dataset, or use another --sink",
                   t.record ? "record" : "tensor", printable(t.tensor.name),
-                  t.tensor.name == index_name ? "what holds the indices of a batch's samples" : "a tensor",
+                  t.tensor.name == index_name ? "the file of sample indices" : "a tensor",
                   printable(t.tensor.name));
   }
   const std::string wanted = npy_manifest(settings, tensors);

@@ -107,7 +107,7 @@ std::vector<termination_command> termination::advance(steady_time now) {
     write_off_at_ = now + settings_.after_kill;
     if (!cause_ && left_its_link_) begin(death_cause::protocol, "it closed its link but did not exit");
     if (!cause_) cause_ = death_cause::stopped;
-    if (reason_.empty()) reason_ = asked_ ? "it did not end in time" : "it was told to exit";
+    if (reason_.empty()) reason_ = asked_ ? "it did not end in time" : "it was asked to exit";
     const bool fault = cause_ != death_cause::stopped && cause_ != death_cause::memory;
     if (fault && !std::exchange(announced_, true)) outbox_.emplace_back(killing_begins{*cause_, reason_});
     outbox_.emplace_back(send_signal{SIGKILL});

@@ -59,7 +59,7 @@ struct writer {
               "loader.workers",
               fmt::format("Decoding limits you: worker/{} needs {:.1f} times as long for a sample as its peers{}; "
                           "`penstock restart worker/{}` replaces it, more slots ([loader] slots_per_worker) or workers "
-                          "([loader] workers) hide it in part.",
+                          "([loader] workers) partly hide it.",
                           r.slow->worker, r.slow->factor, waited(), r.slow->worker),
               {"Batches arrive in order, so the others wait for the slow worker's batches.",
                fmt::format("`penstock drain worker/{}` continues without it.", r.slow->worker)}};

@@ -324,7 +324,7 @@ device = "host"
         code, _, err = self.penstock("run", self.file, "--quiet", "--set", "sampler.rank=1", "--set", "sampler.world_size=2", env=self.place(0, 2))
         self.assertEqual(code, EXIT_CONFIG)
         self.assertIn("rank 1 of 2 is in the config", err)
-        self.assertIn("rank 0 of 2 by torchrun", err)
+        self.assertIn("rank 0 of 2 according to torchrun", err)
 
     def test_a_session_that_does_not_join_is_alone_under_a_launcher(self):
         report = self.run_json(self.file, "--set", "group.join=never", env=self.place(1, 2))

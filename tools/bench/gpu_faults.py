@@ -94,7 +94,7 @@ def exclusivity(b):
     seen = status["gpu"].get("processes")
     b.row("the GPU's processes in `status`, by NVML", "null" if seen is None else
           f"{len(seen)}: {', '.join(str(p['pid']) for p in seen)}; the owner's pid {status['gpu']['pid']} is {'' if any(p['pid'] == status['gpu']['pid'] for p in seen) else 'not '}among them",
-          "told (pids may be of another namespace)" if b.given.device != "host" else "null", (seen is not None) == (b.given.device != "host"))
+          "reported (pids may be of another namespace)" if b.given.device != "host" else "null", (seen is not None) == (b.given.device != "host"))
 
 
 def owner_killed(b):

@@ -69,7 +69,7 @@ std::vector<place> places_of(const shard_list& shards, const std::string& cache)
 result<void> fits(const tar_index& index, const shard_list& shards) {
   if (!index.checksum_holds()) return refuse(errc::dataset, "is damaged");
   if (index.shards() != shards.names.size())
-    return refuse(errc::dataset, "is of {} shards, not {}", index.shards(), shards.names.size());
+    return refuse(errc::dataset, "covers {} shards, not {}", index.shards(), shards.names.size());
   for (std::uint64_t i = 0; i < index.shards(); ++i) {
     const indexed_shard shard = index.shard(i);
     if (shard.name != shards.names[i])

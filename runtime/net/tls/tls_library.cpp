@@ -21,7 +21,7 @@ result<tls_library> tls_library::open(const char* name) {
     const char* const why = ::dlerror();
     return refuse(
         errc::config,
-        "the links of the group are to be encrypted, which needs OpenSSL 3: {} (the package libssl3, or "
+        "encrypting the links of the group needs OpenSSL 3: {} (the package libssl3, or "
         "libssl3t64, has it)",
         why != nullptr ? why : name);
   }
@@ -36,7 +36,7 @@ result<tls_library> tls_library::open(const char* name) {
 #undef PENSTOCK_TLS_FIND
   if (missing != nullptr) {
     ::dlclose(opened);
-    return refuse(errc::config, "the links of the group are to be encrypted, but {} has no function {}", name,
+    return refuse(errc::config, "encrypting the links of the group: {} has no function {}", name,
                   missing);
   }
   return library;

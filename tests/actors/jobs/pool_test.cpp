@@ -468,7 +468,7 @@ TEST_CASE("a job that exceeds its timeout is ended and named, and its sibling co
   const auto begun = std::chrono::steady_clock::now();
   CHECK(status_of(slow) == job_status::timed_out);
   CHECK(std::chrono::steady_clock::now() - begun >= 250ms);
-  CHECK(slow.why()->text.find("hang took longer than its time-out of 300 ms") != std::string::npos);
+  CHECK(slow.why()->text.find("hang took longer than its timeout of 300 ms") != std::string::npos);
   CHECK(slow.why()->ran >= 300ms);
   CHECK(slow.why()->ran < std::chrono::steady_clock::now() - begun + 1s);
   for (Job& job : others) CHECK(job.get().text() == "awake");

@@ -135,7 +135,7 @@ TEST_CASE("an owner inside that must end first aborts its communicator and repor
   const auto link = k.start(1);
   k.make_communicator(1, *link);
   k.signal(1, SIGKILL);
-  CHECK(k.wait_for_state(1, how::broken).cause == "this rank's GPU owner ends");
+  CHECK(k.wait_for_state(1, how::broken).cause == "this rank's GPU owner is ending");
   k.wait_for_state(1, how::aborted);
   CHECK(k.wait_for_end(1).report.exited_with(exit_codes::finished));
   const auto next = k.start(2);

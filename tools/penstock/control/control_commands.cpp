@@ -258,8 +258,8 @@ void add_wait(verb_table& verbs) {
       {"wait",
        verb_group::operate,
        "wait until a session is ready or finished",
-       "Waits up to 3 s, or --timeout, for a session to appear. Exit code 3 if it ends in another way, 6 if "
-       "it is still running after the timeout, 5 if it is gone.",
+       "Waits up to 3 s, or --timeout, for a session to appear. Exit code 3 if it ends without reaching that "
+       "state, 6 if it is still running after the timeout, 5 if no session answers.",
        {{"penstock run photos.toml & penstock wait --for=ready --timeout 60s",
          "start a run and continue once it is ready"},
         {"penstock wait --for=finished", "wait until the last batch is delivered and the report written"},

@@ -83,7 +83,7 @@ void look_at_group(const config& settings, group_facts& to) {
   if (!place || !*place) return;
   const group::launcher_place& here = **place;
   to.there = true;
-  to.place = fmt::format("rank {} of {} by {}", here.rank, here.world_size, here.launcher);
+  to.place = fmt::format("rank {} of {} according to {}", here.rank, here.world_size, here.launcher);
   to.ranks_here = here.local_world_size;
   const auto address = group::address_of(here, variable, ::getuid(), settings.name);
   if (!address) {

@@ -290,7 +290,7 @@ void add_launch_command(verb_table& verbs) {
        "The output of the ranks is prefixed with their number. If a rank fails, the others get SIGTERM, "
        "and SIGKILL 4 s later; with --max-restarts all ranks are started again. The error names the rank "
        "that failed first. Processes that the ranks leave behind are killed. A session that is lost (a "
-       "signal ended it, or it gives no sign of life for 10 s) is started again by itself and continues "
+       "signal ended it, or it gives no sign of life for 10 s) is restarted alone and continues "
        "where "
        "it was.\n\n"
        "Ctrl-C and SIGTERM are passed on; the ranks have 25 s to end. A second signal kills them.",
@@ -298,7 +298,7 @@ void add_launch_command(verb_table& verbs) {
         {"penstock launch photos.toml --gpus host:4 --json --digest",
          "four sessions without a GPU, one report"},
         {"penstock launch photos.toml --gpus all --state photos.state",
-         "continue where an earlier run ended, also with another number of GPUs"},
+         "continue where an earlier run ended, even with another number of GPUs"},
         {"penstock launch --gpus all -- python train.py --epochs 3", "a PyTorch program on all GPUs"},
         {"penstock launch --gpus 0,2 --max-restarts 3 -- ./trainer", "two GPUs; up to three restarts"}}},
       [o] { return launch(*o); });

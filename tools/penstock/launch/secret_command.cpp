@@ -50,7 +50,7 @@ void add_secret_command(verb_table& verbs) {
        "Writes 32 random bytes as 64 hexadecimal digits to stdout, and makes a file there accessible only to "
        "its owner. "
        "The ranks of a group on several hosts prove to each other that they have the same secret: [group] "
-       "secret_file, or the variable PENSTOCK_GROUP_SECRET. A sentence of at least 16 bytes serves as well, "
+       "secret_file, or the variable PENSTOCK_GROUP_SECRET. A passphrase of at least 16 bytes works as well, "
        "but is easier to guess.",
        {{"penstock secret > photos.secret", "for secret_file = \"photos.secret\" in [group]"},
         {"export PENSTOCK_GROUP_SECRET=$(penstock secret)",

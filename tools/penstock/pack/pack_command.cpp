@@ -181,7 +181,7 @@ void add_pack_command(verb_table& verbs) {
                      {1, 100})
       ->type_name("Q");
   takes_whole_number(
-      verb.add_option("--threads", o->threads, "threads that read and encode; default: one a core"),
+      verb.add_option("--threads", o->threads, "threads that read and encode; default: one per core"),
       {1, 1024})
       ->type_name("N");
   verb.add_flag("--quiet", o->quiet, "show no progress and no notices");

@@ -24,7 +24,7 @@ result<bool> joins_group(const config_file::loaded_config& loaded) {
   if (written && s.rank && (*s.rank != (*place)->rank || s.world_size != (*place)->world_size)) {
     return refuse(
         errc::config,
-        "rank {} of {} is in the config ([sampler]), but this process is rank {} of {} by {}: leave it out, "
+        "rank {} of {} is in the config ([sampler]), but this process is rank {} of {} according to {}: leave it out, "
         "or set [group] join = \"never\"",
         *s.rank, s.world_size, (*place)->rank, (*place)->world_size, (*place)->launcher);
   }

@@ -106,7 +106,7 @@ std::string why_for_people(const json& why, std::size_t width) {
   for (const json& line : why.at("more"))
     text += "  " + broken_at_words(line.get<std::string>(), columns == 0 ? 0 : columns - 2, 2);
   if (const json stall = why.value("stalled", json()); stall.is_object())
-    text += broken_at_words("It stands still now: " + stall.at("text").get<std::string>() + ".", columns, 0);
+    text += broken_at_words("It is stalled now: " + stall.at("text").get<std::string>() + ".", columns, 0);
   text += "\n" + table_of_shares(why, width) + "\n" + figures_of_workers(why, columns);
   if (const double rate = why.at("batches_per_second"); rate > 0) text += fmt::format("batches: {:.3g} a second\n", rate);
   return text;

@@ -234,7 +234,8 @@ TEST_CASE("ids beyond the vocabulary fail their sequence by name, and wide vocab
   REQUIRE(made);
   CHECK(testing::load_error(**made, 0).empty());
   CHECK(testing::load_error(**made, 1) ==
-        "token 3 of 'a.bin' has the id 4000000000: set [dataset] vocab for ids beyond 2147483647; negative ones are none");
+        "token 3 of 'a.bin' has the id 4000000000: set [dataset] vocab for ids beyond 2147483647; "
+        "negative ids are invalid");
   all.dataset.vocab = 7;
   const auto bounded = make_dataset(all, prepared->index.get());
   CHECK(testing::load_error(**bounded, 1) == "token 3 of 'a.bin' has the id 4000000000: ids are below vocab = 7");
