@@ -103,7 +103,7 @@ class BadOwnerTest(PenstockTest):
         self.assertIn("no heartbeat for 1", err)
         self.assertEqual([e["digest"] for e in report["epochs"]], self.digests(config))
 
-    def test_an_owner_that_nobody_can_replace_is_not_restarted_and_its_death_ends_the_run(self):
+    def test_an_irreplaceable_owner_is_not_restarted_and_its_death_ends_the_run(self):
         process = self.start_with("keeps-what-it-knows")
         status = lambda: json.loads(self.penstock("status", "--json")[1] or "{}")
         gpu = self.wait_until(lambda: (lambda g: g if g and g["state"] == "ready" else None)(status().get("gpu")), "an owner")

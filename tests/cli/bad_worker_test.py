@@ -47,13 +47,13 @@ class BadWorkerTest(PenstockTest):
                 self.assertEqual((death["cause"], death["signal"]), ("protocol", "SIGKILL"))
                 self.assertRegex(err, r"killing worker \d \(pid \d+\): ")
 
-    def test_who_sends_garbage_is_fenced(self):
+    def test_a_worker_that_sends_garbage_is_fenced(self):
         self.fenced("garbage", "garbage-after-the-introduction", "unknown-type")
 
     def test_a_header_that_announces_four_gigabytes_allocates_nothing(self):
         self.fenced("four-gigabytes")
 
-    def test_who_lies_about_slots_generations_or_rows_is_fenced_and_counted(self):
+    def test_a_worker_that_lies_about_slots_generations_or_rows_is_fenced_and_counted(self):
         for how in ("foreign-slot", "foreign-generation", "too-many-rows", "failures-that-do-not-exist"):
             with self.subTest(how):
                 death, report, err = self.survived(how)
@@ -61,24 +61,24 @@ class BadWorkerTest(PenstockTest):
                 self.assertGreaterEqual(report["workers"]["stale_dropped"], 1)
                 self.assertIn("which matches none of its leases", err)
 
-    def test_who_speaks_out_of_turn_is_fenced(self):
+    def test_a_worker_that_speaks_out_of_turn_is_fenced(self):
         self.fenced("ready-before-its-time")
 
     def test_floods_of_messages_are_cut_off(self):
         self.fenced("flood-of-reports", "flood-of-ready", "flood-of-long-last-words")
 
-    def test_who_exits_0_with_work_outstanding_is_replaced(self):
+    def test_a_worker_that_exits_0_with_work_outstanding_is_replaced(self):
         death, _, _ = self.survived("exits-0")
         self.assertEqual((death["cause"], death["code"]), ("exit", 0))
 
-    def test_who_dies_in_the_middle_of_a_message_is_replaced(self):
+    def test_a_worker_that_dies_in_the_middle_of_a_message_is_replaced(self):
         death, _, _ = self.survived("truncated")
         self.assertEqual((death["cause"], death["code"]), ("exit", 0))
 
-    def test_who_closes_its_link_and_lives_is_ended(self):
+    def test_a_worker_that_closes_its_link_and_lives_is_ended(self):
         self.fenced("closes-its-link-and-lives")
 
-    def test_who_takes_leases_and_never_begins_is_found_by_the_item_timeout(self):
+    def test_a_worker_that_takes_leases_and_never_begins_is_found_by_the_item_timeout(self):
         death, _, err = self.survived("never-reads", '[loader.hang]\nitem_timeout = "1s"\n')
         self.assertEqual(death["cause"], "hang")
 
@@ -87,7 +87,7 @@ class BadWorkerTest(PenstockTest):
         self.assertEqual(code, EXIT_FAILED, how)
         return json.loads(out)["error"]
 
-    def test_who_says_by_its_exit_code_that_another_would_do_no_better_ends_the_run(self):
+    def test_a_worker_whose_exit_code_says_that_another_would_do_no_better_ends_the_run(self):
         for code in (77, 78, 82):
             with self.subTest(code):
                 self.assertIn("ended with exit %d; restarting would not help" % code, self.refused("exits-%d" % code))
@@ -100,7 +100,7 @@ class BadWorkerTest(PenstockTest):
         self.assertIn("0123456789abcdef", why)
         self.assertIn(self.fingerprint(), why)
 
-    def test_who_writes_past_its_slot_dies_of_it_and_the_sample_is_named(self):
+    def test_a_worker_that_writes_past_its_slot_dies_and_the_sample_is_named(self):
         program = os.path.join(BIN, "overrun_worker")
         text = """
 [dataset]

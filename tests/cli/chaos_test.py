@@ -61,7 +61,7 @@ class ChaosTest(PenstockTest):
         self.assertEqual(code, EXIT_USAGE)
         self.assertIn('owner-kill needs [gpu] placement = "process"', err)
 
-    def test_people_are_told_the_goal_the_time_outs_and_how_long_it_will_take(self):
+    def test_the_terminal_shows_the_goal_the_timeouts_and_how_long_it_will_take(self):
         config = self.write("g.toml", synthetic(samples=100, batch=8, dataset='wait = "2ms"', epochs=1))
         code, out, err = self.penstock("chaos", config, "--workers", 2, "--kinds", "kill", "--faults", 30, "--rate", 20)
         self.assertEqual(code, EXIT_OK, err + out)
@@ -83,7 +83,7 @@ class ChaosTest(PenstockTest):
         for options in (["--kinds", "kill,dance"], ["--rate", "0"], ["--kinds", "owner-kill", "--set", 'gpu.placement="embedded"'], ["--seconds", "soon"]):
             self.assertEqual(self.penstock("chaos", config, *options)[0], EXIT_USAGE, options)
 
-    def test_a_stream_that_differs_under_fire_is_told_and_is_exit_1(self):
+    def test_a_stream_that_differs_under_faults_is_reported_with_exit_code_1(self):
         # With a single attempt allowed, one kill from outside quarantines a sample: wrongly.
         text = synthetic(samples=600, batch=4, dataset='wait = "6ms"', epochs=1, more=FAST + "[quarantine]\nmax_attempts = 1\n")
         v = self.chaos(text, "--workers", 2, "--kinds", "kill", "--faults", 6, "--rate", 10, expect=EXIT_FAILED)

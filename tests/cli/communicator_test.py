@@ -137,7 +137,7 @@ class CommunicatorTest(Training):
         self.assertEqual(report["restarts"], 0)
         self.assertEqual(len(numbers), 1)
 
-    def test_training_goes_on_with_equal_losses_when_a_session_is_killed(self):
+    def test_training_continues_with_equal_losses_when_a_session_is_killed(self):
         process = self.launch(self.config(LONG))
         for rank, step in ((RANKS - 1, 40), (0, 120)):
             self.wait_for_step(process, step)
@@ -147,7 +147,7 @@ class CommunicatorTest(Training):
         self.assertGreaterEqual(len(numbers), 3)
         self.check_that_an_undisturbed_training_has_the_same_losses()
 
-    def test_training_goes_on_with_equal_losses_when_a_gpu_owner_is_killed(self):
+    def test_training_continues_with_equal_losses_when_a_gpu_owner_is_killed(self):
         process = self.launch(self.config(LONG))
         for rank, step in ((RANKS - 1, 40), (0, 120)):
             self.wait_for_step(process, step)
@@ -157,7 +157,7 @@ class CommunicatorTest(Training):
         self.assertGreaterEqual(len(numbers), 3)
         self.check_that_an_undisturbed_training_has_the_same_losses()
 
-    def test_a_group_whose_sessions_are_all_killed_at_once_goes_on_at_one_step_without_state(self):
+    def test_a_group_whose_sessions_are_all_killed_at_once_continues_at_one_step_without_state(self):
         epochs, options = LONG if GPUS else 20, ("--digest",)
         undisturbed = self.finish(self.launch(self.config(epochs), *options), epochs * 24)[0]
         self.forget_steps()
@@ -211,7 +211,7 @@ class EmbeddedTest(Training):
         self.assertEqual(losses[0], losses[1])
         self.assertEqual(digests[0], digests[1])
 
-    def test_embedded_training_goes_on_with_equal_losses_when_a_session_is_killed(self):
+    def test_embedded_training_continues_with_equal_losses_when_a_session_is_killed(self):
         process = self.launch(self.config(LONG))
         for rank, step in ((RANKS - 1, 40), (0, 120)):
             self.wait_for_step(process, step)
@@ -221,7 +221,7 @@ class EmbeddedTest(Training):
         self.assertGreaterEqual(len(numbers), 3)
         self.check_that_an_undisturbed_training_has_the_same_losses()
 
-    def test_an_embedded_owner_that_an_operator_restarts_goes_on_in_the_same_process(self):
+    def test_an_embedded_owner_that_an_operator_restarts_continues_in_the_same_process(self):
         process = self.launch(self.config(LONG))
         self.wait_for_step(process, 40)
         before = self.rank_pids(process)
@@ -234,7 +234,7 @@ class EmbeddedTest(Training):
     def test_a_signal_stops_all_embedded_ranks_at_one_step(self):
         self.check_that_a_signal_stops_all_at_one_step()
 
-    def test_an_asynchronous_error_in_an_embedded_rank_makes_all_go_back_and_on(self):
+    def test_an_asynchronous_error_in_an_embedded_rank_makes_all_go_back_and_continue(self):
         if GPUS:
             self.skipTest("NCCL itself cannot be told to fail")
         self.environment.update(PENSTOCK_FAKE_NCCL="error-at:50", PENSTOCK_FAKE_NCCL_ONCE=self.write("once", ""))
@@ -302,7 +302,7 @@ class TroubledLibraryTest(Training):
             self.skipTest("NCCL itself cannot be told to fail")
         self.environment["PENSTOCK_FAKE_NCCL_ONCE"] = self.write("once", "")
 
-    def test_an_asynchronous_error_of_one_rank_makes_all_go_back_and_on(self):
+    def test_an_asynchronous_error_of_one_rank_makes_all_go_back_and_continue(self):
         self.environment["PENSTOCK_FAKE_NCCL"] = "error-at:50"
         _, numbers = self.finish(self.launch(self.config(6)), 6 * 24)
         self.assertGreaterEqual(len(numbers), 2)
@@ -335,7 +335,7 @@ communicator = "nccl"
         self.environment.pop("PENSTOCK_NCCL", None)
         self.assertIn("needs a GPU for each rank", self.refused())
 
-    def test_a_session_in_no_group_is_refused_a_communicator_that_nobody_would_make(self):
+    def test_a_session_in_no_group_is_refused_a_communicator_that_no_process_would_make(self):
         self.environment["PENSTOCK_NCCL"] = FAKE_NCCL
         self.assertIn("is in none: start it as one of several ranks", self.refused())
 

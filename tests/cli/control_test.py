@@ -27,7 +27,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         return json.loads(out)
 
-    def test_status_tells_the_session_its_device_and_its_workers(self):
+    def test_status_shows_the_session_its_device_and_its_workers(self):
         process = self.live()
         self.wait_until(lambda: self.status()["batches_delivered"] > 0, "a batch")
         s = self.status()
@@ -52,7 +52,7 @@ class ControlTest(PenstockTest):
             lines = self.lines_on_a_terminal(verb)
             self.assertTrue(lines and all(len(line) <= 80 for line in lines), lines)
 
-    def test_status_tells_of_a_worker_that_was_killed(self):
+    def test_status_shows_a_worker_that_was_killed(self):
         process = self.live()
         signal_process(self.workers_of(process)[0], signal.SIGKILL)
         self.wait_until(lambda: any(w["restarts"] == 1 and w["state"] == "ready" for w in self.status()["workers"]), "a restart")
@@ -146,7 +146,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(code, EXIT_TIMED_OUT)
         self.assertRegex(err, r"not finished within 100ms: the session is still running \(ok, epoch 0, \d+ of 100000 samples delivered\)")
 
-    def test_wait_tells_a_session_that_is_gone_from_one_that_runs(self):
+    def test_wait_distinguishes_a_session_that_is_gone_from_one_that_runs(self):
         process = self.live()
         waiting = self.start("wait", "--for=finished")
         self.wait_until(lambda: is_asking(waiting.pid), "it waits")
@@ -200,7 +200,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(process.returncode, 0, err)
         self.assertEqual([e["digest"] for e in json.loads(out)["epochs"]], expected)
 
-    def test_status_of_a_target_tells_that_target_alone(self):
+    def test_status_of_a_target_shows_that_target_alone(self):
         self.live()
         self.assertEqual([w["id"] for w in self.status("worker/1")["workers"]], [1])
         self.assertEqual(self.status("gpu")["workers"], [])
@@ -219,7 +219,7 @@ class ControlTest(PenstockTest):
             self.assertEqual((code, err), (EXIT_NO_TARGET, "error: cannot %s 'nobody': use %s\n" % (verb, choice)))
         self.assertEqual(self.penstock("scale", 1000)[0], EXIT_REFUSED)
 
-    def test_a_target_that_there_is_not_is_the_same_failure_for_every_verb(self):
+    def test_a_missing_target_is_the_same_failure_for_every_verb(self):
         self.live()
         empty = self.write("quarantine.jsonl", "")
         for arguments in (["status", "worker/77"], ["describe", "worker/77"], ["logs", "worker/77"], ["restart", "worker/77"], ["drain", "worker/77"],
@@ -269,7 +269,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(json.loads(self.penstock("sessions", "--prune", "--json")[1]), self.none_live(removed=1))
         self.assertEqual([name for name in os.listdir(os.path.join(self.folder, "penstock")) if not name.endswith(".record")], [])
 
-    def test_sessions_tells_how_each_one_stands(self):
+    def test_sessions_shows_the_state_of_each_one(self):
         process = self.live()
         self.wait_until(lambda: self.status()["batches_delivered"] > 0, "a batch")
         code, out, err = self.penstock("sessions")
@@ -287,7 +287,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(report[0], EXIT_OK, report[2])
         self.assertIn("control", report[2])
 
-    def test_garbage_floods_and_silence_on_the_socket_disturb_nobody(self):
+    def test_garbage_floods_and_silence_on_the_socket_disturb_no_one_else(self):
         self.live()
         clients = []
         for number in range(100):

@@ -96,7 +96,7 @@ class MadeUpMachineTest(DoctorTest):
                     expected |= {"gpu.driver-runtime", "gpu.architecture"}
                 self.assertIn(id, expected, row)
 
-    def test_the_links_of_two_gpus_are_told_as_the_driver_has_them(self):
+    def test_the_links_of_two_gpus_are_shown_as_the_driver_reports_them(self):
         root = self.machine()
         for fakes, status, says in (({"FAKE_NVLINKS": "18"}, "ok", "2 GPUs; NV18 (NVLink): all; peer access: all"),
                                     ({"FAKE_ANCESTOR": "10"}, "ok", "2 GPUs; PIX (one PCIe switch): all; peer access: all"),
@@ -258,7 +258,7 @@ class RealMachineTest(DoctorTest):
         report, rows = self.examine(self.config, "--cpu-only", "--isolate", "--set", 'dataset.faults=[{sample=2, kind="segv", times=0}]')
         self.assertIn("the first step to fail: 0 workers: was killed by SIGSEGV", rows["isolate"]["observed"])
 
-    def test_sockets_that_nobody_listens_on_are_found(self):
+    def test_sockets_without_a_listener_are_found(self):
         os.makedirs(os.path.join(self.folder, "penstock"), mode=0o700)
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(os.path.join(self.folder, "penstock", "gone.sock"))

@@ -38,7 +38,7 @@ class EmbeddingTest(PenstockTest):
         self.assertEqual(said["child"], "3")
         self.assertEqual(said["digest"], self.undisturbed())
 
-    def test_a_forked_copy_of_a_session_refuses_to_be_used_and_the_original_goes_on(self):
+    def test_a_forked_copy_of_a_session_refuses_to_be_used_and_the_original_continues(self):
         said = self.embed("fork-use")
         self.assertEqual(said["child"], "4")  # every use was refused with errc::usage
         self.assertEqual(said["digest"], self.undisturbed())

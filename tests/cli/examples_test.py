@@ -60,7 +60,7 @@ class Examples(harness.PenstockTest):
         code, out, err = self.penstock("run", config, "--dry-run", "--set", 'loader.command=["/nowhere/worker"]')
         self.assertEqual((code, "'/nowhere/worker': No such file" in err), (harness.EXIT_FAILED, True), err)
 
-    def test_a_config_that_is_wrong_is_told_by_the_first_example(self):
+    def test_the_first_example_reports_a_wrong_config(self):
         wrong = self.write("wrong.toml", "[loader]\nworkers = 0\n")
         self.example("01_run_config", wrong, expect=1)
         self.example("01_run_config", expect=2)
@@ -86,13 +86,13 @@ class Examples(harness.PenstockTest):
         embedded = self.digests(config, "--set", "gpu.placement=embedded")
         self.assertEqual(self.digests(config, "--set", "gpu.placement=process"), embedded)
 
-    def test_an_own_dataset_that_is_missing_is_told_by_its_own_words(self):
+    def test_a_missing_own_dataset_is_reported_in_its_own_words(self):
         done = subprocess.run([os.path.join(harness.BIN, "02_own_dataset"), "nowhere.txt"], capture_output=True,
                               text=True, cwd=self.folder, env=self.environment, timeout=60)
         self.assertEqual(done.returncode, 1)
         self.assertIn("cannot open nowhere.txt", done.stderr)
 
-    def test_an_interrupted_run_goes_on_exactly_where_it_was(self):
+    def test_an_interrupted_run_continues_exactly_where_it_was(self):
         whole = self.example("04_resume", self.write("a.toml", SLOW.format(workers=4)), "whole.state")
         self.assertEqual(len(whole.splitlines()), 120)
         self.assertFalse(os.path.exists(os.path.join(self.folder, "whole.state")))
@@ -118,7 +118,7 @@ class Examples(harness.PenstockTest):
         out = self.example("05_two_ranks", config)
         self.assertEqual(out, "rank 0: 300 samples\nrank 1: 300 samples\ntogether 600 samples, 600 different ones\n")
 
-    def test_each_death_is_printed_and_the_stream_goes_on(self):
+    def test_each_death_is_printed_and_the_stream_continues(self):
         out = self.example("06_watch_events")
         self.assertRegex(out, r"DEATH +worker \d \(pid \d+\) ended: SIGSEGV, while loading sample 100")
         self.assertRegex(out, r"DEATH +worker \d \(pid \d+\) ended: SIGKILL, while loading sample 200")

@@ -148,7 +148,7 @@ device = "host"
         self.assertIn("rank 1 did not arrive within 2s; arrived: rank 0", cause["cause"])
         self.assertIn("rank 2", cause["cause"])
 
-    def test_who_is_waited_for_is_in_the_status_and_in_the_events(self):
+    def test_the_ranks_that_are_waited_for_are_in_the_status_and_in_the_events(self):
         waiting = self.start_rank(0, world=2)
         status = self.wait_until(lambda: (lambda s: s if (s.get("group") or {}).get("missing") == [1] else None)(
             self.status_of("stamps-rank0")), "the status names rank 1")

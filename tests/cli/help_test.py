@@ -52,7 +52,7 @@ class HelpTest(PenstockTest):
             names = {n for o in verb["options"] for n in o["names"].split(",")}
             self.assertIn("--json", names, verb["verb"])
 
-    def test_topics_can_be_had_as_json(self):
+    def test_topics_are_available_as_json(self):
         for topic, word in (("targets", "worker"), ("exit-codes", "SIGTERM"), ("run", "batches")):
             code, out, err = self.penstock("help", topic, "--json")
             self.assertEqual(code, EXIT_OK, err)
@@ -175,7 +175,7 @@ class HelpTest(PenstockTest):
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "loader.workers", "="), ["auto"])
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "no.such.key", "="), [])
 
-    def test_bash_completes_the_workers_and_sessions_that_live(self):
+    def test_bash_completes_live_workers_and_sessions(self):
         self.start("run", self.write("live.toml", synthetic(samples=100000, dataset='wait = "2ms"')), "--workers", 2, "--quiet")
         self.assertEqual(self.penstock("wait", "--timeout", "20s")[0], EXIT_OK)
         self.assertEqual(self.complete("penstock", "drain", "worker/"), ["worker/0", "worker/1"])

@@ -82,7 +82,7 @@ class LaunchTest(PenstockTest):
         self.assertEqual(report["first_cause"]["cause"], "SIGSEGV")
         self.assertEqual(report["ranks"][2]["signal"], "SIGSEGV")
 
-    def test_a_rank_that_exits_with_0_ends_nobody(self):
+    def test_a_rank_that_exits_with_0_ends_no_other_rank(self):
         report, out = self.launch("[ $RANK = 0 ] && exit 0; sleep 0.2; echo later")
         self.assertEqual(report["outcome"], "finished")
         self.assertEqual(out.count("later"), 2)
@@ -163,7 +163,7 @@ class LaunchTest(PenstockTest):
         process.communicate(timeout=15)
         self.assertEqual(process.returncode, EXIT_TERMINATED)
 
-    def test_signals_end_a_launcher_whose_ranks_have_ended_and_whose_output_nobody_reads(self):
+    def test_signals_end_a_launcher_whose_ranks_have_ended_and_whose_output_is_not_read(self):
         done = os.path.join(self.folder, "done")
         process = self.start("launch", "--gpus", "host:1", "--quiet", "--", "sh", "-c", "seq 60000; touch " + done)  # more than a pipe holds
         self.wait_until(lambda: os.path.exists(done) and not children_of(process.pid), "the rank's end")
@@ -436,7 +436,7 @@ class LaunchTest(PenstockTest):
     def digests_by_rank(self, report):
         return [[epoch["digest"] for epoch in rank["epochs"]] for rank in report["ranks"]]
 
-    def test_a_session_that_is_killed_goes_on_where_it_was_and_the_others_do_not_notice(self):
+    def test_a_session_that_is_killed_continues_where_it_was_and_the_others_do_not_notice(self):
         config = self.slow_stream(samples=1000, wait="8ms")
         undisturbed = self.report_of(self.start_sessions(config, "--set", "dataset.wait=0s"))
         process = self.start_sessions(config)

@@ -169,7 +169,7 @@ class LifecycleTest(PenstockTest):
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("not an executable file", err)
 
-    def test_a_program_that_is_no_worker_ends_the_run_with_its_last_words(self):
+    def test_a_program_that_is_no_worker_ends_the_run_with_its_last_output(self):
         program = self.write("worker", "#!/bin/sh\necho I am no worker >&2\nexit 3\n")
         os.chmod(program, 0o755)
         config = self.write("x.toml", synthetic(more='[loader]\ncommand = ["%s"]\n[loader.restart]\nbackoff = { base = "10ms", max = "20ms" }' % program))

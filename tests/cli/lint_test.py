@@ -40,7 +40,7 @@ class LintTest(PenstockTest):
         self.assertEqual(self.lint(), "")
         self.assertEqual(self.lint(path="/nonexistent"), "")
 
-    def test_a_stop_of_a_walk_that_is_not_in_the_code_is_an_offence(self):
+    def test_a_stop_of_a_walk_that_is_not_in_the_code_is_a_violation(self):
         self.file("runtime/base/there.cpp", "void here() {}\n")
         with open(os.path.join(self.tree, "docs", "ARCHITECTURE.md"), "a") as file:
             file.write("| `base/there.cpp: here` | `base/there.cpp: gone` | `base/moved.cpp: here` |\n")
@@ -49,14 +49,14 @@ class LintTest(PenstockTest):
         self.assertIn("a walk stops at base/there.cpp: gone, and no such function is there", said)
         self.assertIn("a walk stops at base/moved.cpp, which is the end of 0 paths", said)
 
-    def test_an_include_that_the_table_does_not_allow_is_an_offence(self):
+    def test_an_include_that_the_table_does_not_allow_is_a_violation(self):
         self.file("runtime/device/a.cpp", "#include <vector>\n#include <cuda_runtime.h>\n")
         self.file("runtime/base/b.hpp", HEADER + '#include "runtime/device/c.hpp"\n')
         self.assertEqual(self.lint().splitlines(), [
             "runtime/base/b.hpp:3: runtime/base may not include <runtime/device/c.hpp> (docs/ARCHITECTURE.md)",
             "runtime/device/a.cpp:2: runtime/device may not include <cuda_runtime.h> (docs/ARCHITECTURE.md)"])
 
-    def test_folders_and_names_that_the_table_or_the_tree_lacks_are_offences(self):
+    def test_folders_and_names_that_the_table_or_the_tree_lacks_are_violations(self):
         self.file("runtime/attic/a.cpp", "")
         self.table("| runtime/base | x | public API, frobnicate |", "| runtime/gone | x | base |")
         said = self.lint()
@@ -75,14 +75,14 @@ class LintTest(PenstockTest):
         self.file("elsewhere/CMakeCache.txt", "")
         self.assertEqual(self.lint(), "")
 
-    def test_an_actor_of_more_than_400_lines_is_an_offence(self):
+    def test_an_actor_of_more_than_400_lines_is_a_violation(self):
         self.file("actors/protocol/a.cpp", "\n" * 400)
         self.file("runtime/base/b.cpp", "\n" * 401)
         self.assertEqual(self.lint(), "")
         self.file("actors/protocol/a.cpp", "\n" * 401)
         self.assertIn("actors/protocol/a.cpp: 401 lines, more than 400", self.lint())
 
-    def test_a_host_name_of_a_package_registry_is_an_offence(self):
+    def test_a_host_name_of_a_package_registry_is_a_violation(self):
         self.file("notes.txt", "see py" + "pi.org\n")
         self.assertIn("notes.txt:1: the host name of a package registry", self.lint())
 
@@ -99,32 +99,32 @@ class LintTest(PenstockTest):
         self.file("runtime/base/a.hpp", HEADER + "// By rule" + " S1, and rules" + " S1-S3, J1; by the rules" + "\n// S3 and J1. Rules may hold 3 of them.\n")
         self.assertEqual(self.lint(), "")
 
-    def test_a_citation_of_a_rule_that_does_not_exist_is_an_offence(self):
+    def test_a_citation_of_a_rule_that_does_not_exist_is_a_violation(self):
         self.book(streams=["**S1. Plan.** Pure.", "**S2. Bytes.** As S1 and S4."])
         self.file("a.py", "x = 1  # rule" + " S3\n# rules" + " S1-S5\n# by rules" + "\n# S1 and X7\n")
         self.assertEqual(self.lint().splitlines(), [
             "a.py:1: there is no rule" + " S3 in docs/semantics/", "a.py:2: there is no rule" + " S5 in docs/semantics/",
             "a.py:3: there is no rule" + " X7 in docs/semantics/", "docs/semantics/streams.md:9: there is no rule" + " S4 in docs/semantics/"])
 
-    def test_a_citation_without_a_topic_is_an_offence(self):
+    def test_a_citation_without_a_topic_is_a_violation(self):
         self.file("a.py", "# (rule" + " 21a)\n# see semantics" + " 4\n")
         self.assertEqual(self.lint().splitlines(), [
             "a.py:1: 'rule" + " 21a' does not name a topic's rule (docs/semantics/README.md says how to cite)",
             "a.py:2: 'semantics" + " 4' does not name a topic's rule (docs/semantics/README.md says how to cite)"])
 
-    def test_a_number_that_stands_twice_out_of_order_or_on_another_page_is_an_offence(self):
+    def test_a_number_that_stands_twice_out_of_order_or_on_another_page_is_a_violation(self):
         self.book(streams=["**S2. A.** B.", "**S2. A.** B.", "**S1. A.** B.", "**J3. A.** B."], jobs=["**J1. A.** B."])
         self.assertEqual(self.lint().splitlines(), [
             "docs/semantics/streams.md:9: rule" + " S2 comes after rule" + " S2", "docs/semantics/streams.md:11: rule" + " S1 comes after rule" + " S2",
             "docs/semantics/streams.md:13: rule" + " J3 is on the page of the rules" + " S"])
 
-    def test_a_rule_of_more_than_80_words_and_a_paragraph_without_a_number_are_offences(self):
+    def test_a_rule_of_more_than_80_words_and_a_paragraph_without_a_number_are_violations(self):
         self.book(streams=["**S1. Plan.**" + " word" * 78, "**S2. Plan.**" + " word" * 79, "And another thing."])
         self.assertEqual(self.lint().splitlines(), [
             "docs/semantics/streams.md:9: rule" + " S2 has 81 words, more than 80",
             "docs/semantics/streams.md:11: a paragraph that does not begin with the number of its rule"])
 
-    def test_a_page_of_rules_that_the_index_lacks_and_one_that_is_gone_are_offences(self):
+    def test_a_page_of_rules_that_the_index_lacks_and_one_that_is_gone_are_violations(self):
         self.book(streams=["**S1. Plan.** Pure."], jobs=["**J1. A job.** One outcome."])
         os.rename(os.path.join(self.tree, "docs/semantics/jobs.md"), os.path.join(self.tree, "docs/semantics/work.md"))
         self.assertEqual(self.lint().splitlines(), [

@@ -140,7 +140,7 @@ class LostRanksTest(PenstockTest):
             self.states |= {file.read()}
         return len(self.states) > 1
 
-    def test_a_group_that_is_killed_with_its_launcher_goes_on_from_its_state_file(self):
+    def test_a_group_that_is_killed_with_its_launcher_continues_from_its_state_file(self):
         config, state = self.stream(), os.path.join(self.folder, "group.state")
         journals = ["--sink", "journal:" + os.path.join(self.folder, "seen")]
         self.digests_of(self.start_group(config, "--set", "dataset.wait=0s", *journals))

@@ -51,7 +51,7 @@ class ProcessTest(MapTest):
         found, _ = self.map("--command", path + " {}", items=["a b"])
         self.assertEqual(found[0]["result"]["stdout"], "[a b]\n")
 
-    def test_whoever_kills_a_worker_or_the_run_kills_its_commands_and_what_they_have_started(self):
+    def test_killing_a_worker_or_the_run_kills_its_commands_and_what_they_have_started(self):
         for what in ("worker", "run"):
             self.write("in", "one\n")
             script = self.script("trap '' HUP TERM INT; sleep 1000.25 & echo $$ $! > pids.new; mv pids.new pids; wait")
@@ -112,7 +112,7 @@ class OutputTest(MapTest):
         self.assertEqual(process.returncode, expect, self.err)
         return out
 
-    def test_binary_output_can_be_had_from_the_json(self):
+    def test_binary_output_is_available_in_the_json(self):
         found, _ = self.map("--command", "cat", items=[self.path("binary")])
         self.assertEqual(base64.b64decode(found[0]["result"]["stdout_base64"]), BINARY)
         self.assertNotIn("stderr_base64", found[0]["result"])
@@ -197,7 +197,7 @@ class EndTest(MapTest):
         self.assertEqual([line["status"] for line in found], ["cancelled", "exception"])
         self.assertEqual(summary["counts"]["ok"], 0)
 
-    def test_mistakes_about_the_end_are_told(self):
+    def test_mistakes_about_the_end_are_reported(self):
         for wrong in ("soon", "fail=1", "now,fail=0", "now,fail=x", "later,fail=1"):
             self.assertIn("has to be never, soon,fail=N or now,fail=N", self.refused("--command", "true", "--halt", wrong))
 

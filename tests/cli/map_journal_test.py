@@ -14,7 +14,7 @@ class JournalTest(MapTest):
         with open(self.path("ran")) as file:
             return file.read().split()
 
-    def test_an_interrupted_run_goes_on_where_it_was_and_its_output_is_whole(self):
+    def test_an_interrupted_run_continues_where_it_was_and_its_output_is_whole(self):
         items = [str(i) for i in range(60)]
         self.write("in", "".join(item + "\n" for item in items))
         whole = [(i, "ok", "did %d\n" % i) for i in range(60)]
@@ -89,7 +89,7 @@ class JournalTest(MapTest):
             self.assertEqual(file.read(), earlier)
         self.assertEqual(sorted(self.ran()), ["a", "b", "c"])
 
-    def test_a_pipe_is_compared_with_the_journal_and_then_goes_on_from_its_first_line(self):
+    def test_a_pipe_is_compared_with_the_journal_and_then_continues_from_its_first_line(self):
         many = ["%d %s" % (i, "x" * 300) for i in range(40)]
         self.map("--command", self.command, "--journal", self.journal, items=many[:20])
         code, summary = self.go_on("\n".join(many))  # the last line without a line feed

@@ -147,7 +147,7 @@ class CommandTest(MapTest):
         self.assertEqual((found[1]["attempts"], found[1]["error"]["type"]), (1, "memory"))
         self.assertRegex(found[1]["error"]["text"], r"^the command used [12]\d\d MiB of memory; the limit is 100 MiB$")
 
-    def test_the_job_log_has_a_line_for_each_job_with_its_time_and_those_of_a_run_that_goes_on_are_added(self):
+    def test_the_job_log_has_a_line_for_each_job_with_its_time_and_those_of_a_continued_run_are_added(self):
         arguments = ("--command", "sh -c 'sleep 0.1; exit \"$1\"' sh {}", "--fail-on-exit", "--job-log", self.path("log"),
                      "--journal", self.path("journal"))
         self.map(*arguments, items=["0", "3"], expect=EXIT_FAILED)
@@ -213,7 +213,7 @@ class CommandTest(MapTest):
     def test_an_empty_input_has_an_empty_output(self):
         self.assertEqual(self.map("--command", "true", items=[])[0], [])
 
-    def test_mistakes_of_the_command_line_are_told_before_anything_is_done(self):
+    def test_mistakes_of_the_command_line_are_reported_before_anything_is_done(self):
         self.write("in", "a\n")
         self.write("out.jsonl", "precious\n")
         files = ("--input", self.path("in"), "--output", self.path("out.jsonl"))
@@ -316,7 +316,7 @@ class FunctionTest(MapTest):
         self.assertEqual((found[0]["status"], found[0]["attempts"], found[0]["result"]), ("exception", 1, None))
         self.assertEqual(found[0]["error"], {"type": "ZeroDivisionError", "text": "division by zero", "traceback": "line 1\nline 2"})
 
-    def test_a_function_that_does_not_exist_ends_the_run_and_is_told_with_those_that_do(self):
+    def test_a_function_that_does_not_exist_ends_the_run_and_is_named_with_those_that_do(self):
         found, summary = self.map(self.config("[jobs]\nqueue = 4\n"), "--function", "dubble", items=["1"] * 1000, expect=EXIT_FAILED)
         self.assertEqual({line["status"] for line in found}, {"exception"})
         self.assertLess(len(found), 1000)
@@ -355,7 +355,7 @@ class FunctionTest(MapTest):
         self.assertEqual(summary["outcome"], "failed")
         self.assertIn("no-such-program", summary["error"]["message"])
 
-    def test_a_worker_program_that_is_none_of_a_pool_ends_the_run_with_its_reason(self):
+    def test_a_worker_program_for_no_pool_ends_the_run_with_its_reason(self):
         config = self.write("jobs.toml", "[jobs]\nqueue = 4\n[log]\nlevel = \"off\"\n")
         self.write("in", "1\n" * 10)
         code, out, err = self.penstock("map", config, "--function", "echo", "--input", self.path("in"), "--output", self.path("out.jsonl"),
@@ -381,7 +381,7 @@ class FunctionTest(MapTest):
         self.assertIn("broken.so", found[0]["error"]["text"])
         self.assertEqual(summary["counts"]["device"], 2)
 
-    def test_mistakes_about_device_programs_are_told_before_anything_is_done(self):
+    def test_mistakes_about_device_programs_are_reported_before_anything_is_done(self):
         self.write("in", "1\n")
         self.assertIn("broken, odd", self.refused(self.programs(), "--function", "fill", "--program", "od", "--input", self.path("in")))
         self.assertIn("--function", self.refused("--command", "true", "--program", "odd", "--input", self.path("in")))
@@ -462,7 +462,7 @@ class LifeTest(MapTest):
         self.assertEqual({line["status"] for line in self.lines()}, {"cancelled"})
         self.wait_until(lambda: not any(alive(pid) for pid in below), "the end of the processes beside the workers", 5)
 
-    def test_verbs_of_sessions_tell_of_jobs(self):
+    def test_verbs_of_sessions_show_jobs(self):
         process = self.live("--quiet", "--json")
         status = self.of_session("status")
         self.assertEqual(len(status["workers"]), 2)
@@ -492,7 +492,7 @@ class LifeTest(MapTest):
         self.assertEqual(json.loads(out)["outcome"], "stopped")
         self.assertEqual({line["status"] for line in self.lines()}, {"cancelled"})
 
-    def test_metrics_tell_of_jobs_and_are_documented(self):
+    def test_metrics_show_jobs_and_are_documented(self):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -516,7 +516,7 @@ class LifeTest(MapTest):
         documented |= set(re.findall(r"^\| `(penstock_\w+)", of_pools, re.M))
         self.assertEqual(set(re.findall(r"^# TYPE (\S+)", text, re.M)), documented)
 
-    def test_a_command_that_dies_is_told_by_job_and_command(self):
+    def test_a_command_that_dies_is_named_by_job_and_command(self):
         self.write("in", "first\ndie\nwait\n")
         script = self.script('case $1 in die) kill -SEGV $$;; wait) exec sleep 1000.5;; esac')
         process = self.start("map", "--command", script + " {}", "--input", "in", "--output", "out.jsonl", "--workers", 2,
@@ -547,7 +547,7 @@ class LifeTest(MapTest):
         process.wait(timeout=10)
         self.wait_until(lambda: not any(alive(pid) for pid in below), "the end of its workers and commands", 5)
 
-    def test_progress_is_told_on_stderr_and_nothing_but_results_on_stdout(self):
+    def test_progress_is_shown_on_stderr_and_nothing_but_results_on_stdout(self):
         self.write("in", "a\n" * 3)
         code, out, err = self.penstock("map", "--command", "echo", "--input", "in", "--workers", 1)
         self.assertEqual(code, EXIT_OK)

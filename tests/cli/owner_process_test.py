@@ -81,7 +81,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual([e["digest"] for e in report["epochs"]], expected)
         self.check_sums(report)
 
-    def test_the_death_of_an_owner_is_told_by_status_and_deaths_and_one_that_was_ordered_is_no_surprise(self):
+    def test_the_death_of_an_owner_is_shown_by_status_and_deaths_and_one_that_was_ordered_is_no_surprise(self):
         process = self.start("run", self.slow("told"), "--workers", 2, "--json", "--quiet")
         self.wait_until(lambda: self.penstock("wait", "--for=ready", "--session", "told", "--timeout", "5s")[0] == EXIT_OK,
                         "a ready session")
@@ -111,7 +111,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertRegex(said[0], r"ended: SIGKILL")
         self.assertRegex(said[1], r"was stopped as ordered")
 
-    def test_the_death_of_an_owner_is_told_by_status_deaths_describe_and_the_closing_text(self):
+    def test_the_death_of_an_owner_is_shown_by_status_deaths_describe_and_the_closing_text(self):
         process = self.start("run", self.slow("said"), "--workers", 2)
         self.wait_until(lambda: self.penstock("wait", "--session", "said", "--timeout", "5s")[0] == EXIT_OK, "a ready session")
         self.kill_owners(process, "said", 1)
@@ -141,7 +141,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertIn(17, [f["sample"] for f in report["failures"]])
         self.check_sums(report)
 
-    def test_a_run_that_is_resumed_behind_a_batch_that_was_left_out_is_the_same_stream(self):
+    def test_a_run_that_is_resumed_after_a_batch_that_was_left_out_is_the_same_stream(self):
         # Half of the samples are broken, so many batches draw replacements, some of them from the skipped batch.
         faults = "".join('[[dataset.faults]]\nsample = %d\nkind = "throw"\ntimes = 0\n' % sample for sample in range(0, 64, 2))
         rules = '[loader]\non_bad_sample = "replace"\n[gpu.restart]\nintensity = { max = 20 }\n'
@@ -160,7 +160,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual((rest["from_batch"], rest["delivered"], rest["failed"], rest["digest"]),
                          (2, whole["delivered"], whole["failed"], whole["digest"]))
 
-    def test_a_device_program_that_never_comes_back_is_ended_and_its_batch_named(self):
+    def test_a_device_program_that_never_returns_is_ended_and_its_batch_named(self):
         config = self.write("e.toml", synthetic(samples=100, epochs=1, more="[gpu.hang]\nbatch_timeout = '500ms'"))
         arguments = (config, "--sink", "plugin:" + PROGRAMS + "/never_ends.so")
         environment = dict(self.environment, PENSTOCK_ENDLESS_SAMPLE="17")
@@ -237,7 +237,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual(len({(line["epoch"], line["batch"], line["digest"]) for line in batches}), 500)
         self.assertEqual(sorted({s for line in batches if line["epoch"] == 0 for s in line["samples"]}), list(range(2000)))
 
-    def test_a_journal_goes_on_behind_half_a_line(self):
+    def test_a_journal_continues_after_half_a_line(self):
         path = self.write("torn.jsonl", '{"owner":1}\n{"owner":1,"epoch":0,"ba')
         config = self.write("j.toml", synthetic(samples=16, epochs=1))
         for _ in ("process", "embedded"):

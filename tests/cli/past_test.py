@@ -80,7 +80,7 @@ class PastTest(PenstockTest):
         _, out, _ = self.penstock("logs", "workers", "--last")
         self.assertEqual(re.findall(r"(?m)^-- .* --$", out), ["-- worker/%d: a new process, incarnation 2 --" % death["worker"]])
 
-    def test_wait_says_how_a_session_ended_that_is_gone(self):
+    def test_wait_says_how_a_session_that_is_gone_ended(self):
         self.run_json(self.write("short.toml", synthetic(samples=64, epochs=1)), "--workers", 1)
         code, _, err = self.penstock("wait", "--session", "short")
         self.assertEqual(code, EXIT_NO_SESSION)
@@ -149,7 +149,7 @@ class PastTest(PenstockTest):
 
     # ---- after any other end ---------------------------------------------------------------------------------
 
-    def test_a_session_that_is_killed_leaves_what_it_knew_and_is_said_to_have_died(self):
+    def test_a_session_that_is_killed_leaves_what_it_knew_and_is_reported_as_died(self):
         process = self.live("victim")
         self.assertEqual(self.penstock("pause")[0], EXIT_OK)
         self.assertEqual(self.penstock("resume")[0], EXIT_OK)
@@ -214,7 +214,7 @@ class PastTest(PenstockTest):
 
 
 class StatusTest(PenstockTest):
-    def test_status_tells_progress_rate_time_left_uptime_and_config_file(self):
+    def test_status_shows_progress_rate_time_left_uptime_and_config_file(self):
         config = self.write("facts.toml", ENDLESS)
         self.start("run", config, "--quiet", "--workers", 2)
         self.assertEqual(self.penstock("wait", "--session", "facts", "--timeout", "30s")[0], EXIT_OK)

@@ -101,14 +101,14 @@ class PauseTest(PenstockTest):
             time.sleep(0.3)  # it runs between two pauses
         self.check_nobody_lost(process, ranks, config)
 
-    def test_a_job_that_stands_still_as_a_whole_loses_nobody(self):
+    def test_a_job_that_is_suspended_as_a_whole_loses_no_rank(self):
         self.check_pauses(self.tree_of, [1.5 * LOST_AFTER, 0.6 * LOST_AFTER, 3 * LOST_AFTER])
 
-    def test_a_launcher_that_stands_still_alone_loses_nobody(self):
+    def test_a_launcher_that_alone_is_suspended_loses_no_rank(self):
         self.check_pauses(lambda process: [process.pid], [1.5 * LOST_AFTER, 0.6 * LOST_AFTER, 2 * LOST_AFTER],
                           samples=4000)  # the ranks continue meanwhile
 
-    def test_ranks_that_all_stand_still_for_less_than_twice_their_time_are_not_lost(self):
+    def test_ranks_that_are_all_suspended_for_less_than_twice_their_time_are_not_lost(self):
         self.check_pauses(lambda process: list(self.rank_pids(process).values()), [2.6 * LOST_AFTER], lost_after=2 * LOST_AFTER)
 
     def check_replaced(self, process, config, lost, why):
@@ -122,7 +122,7 @@ class PauseTest(PenstockTest):
         self.assertEqual(self.digests_in(report), self.expected(config))
         return ranks
 
-    def test_one_rank_that_stands_still_is_named_and_replaced_and_the_others_are_not(self):
+    def test_one_rank_that_is_suspended_is_named_and_replaced_and_the_others_are_not(self):
         config = self.stream()
         process = self.start_group(config)
         self.wait_for_batches()

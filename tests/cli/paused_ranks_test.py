@@ -67,7 +67,7 @@ class PausedRanksTest(PenstockTest):
             cause = report["group"]["first_cause"]
             self.assertEqual((cause["rank"], cause["pid"], cause["cause"]), (lost, ranks[lost].pid, "nothing heard from it for 1200ms"))
 
-    def test_ranks_that_all_stand_still_lose_nobody_and_deliver_the_same(self):
+    def test_ranks_that_are_all_suspended_lose_none_and_deliver_the_same(self):
         for placement in ("process", "embedded"):
             with self.subTest(placement):
                 ranks = self.begin("--set", "gpu.placement=" + placement)
@@ -96,20 +96,20 @@ class PausedRanksTest(PenstockTest):
         for one in ranks:
             self.assertIsNone(self.end(one, EXIT_TERMINATED)["group"]["first_cause"])
 
-    def test_ranks_that_meet_at_a_port_stand_still_and_lose_nobody(self):
+    def test_ranks_that_meet_at_a_port_are_suspended_and_lose_none(self):
         with socket.create_server(("127.0.0.1", 0)) as one:
             port = one.getsockname()[1]
         ranks = self.begin(PENSTOCK_GROUP_ADDR="127.0.0.1:%d" % port, PENSTOCK_GROUP_SECRET="of these ranks and no others")
         self.pause(ranks, LONG)
         self.assertEqual(self.check_all_finish(ranks), self.expected())
 
-    def test_all_name_rank_0_that_alone_stands_still(self):
+    def test_all_name_rank_0_that_alone_is_suspended(self):
         self.check_all_name(0, self.begin())
 
-    def test_all_name_another_rank_that_alone_stands_still(self):
+    def test_all_name_another_rank_that_alone_is_suspended(self):
         self.check_all_name(1, self.begin())
 
-    def test_all_name_the_rank_that_stands_still_at_a_port_too(self):
+    def test_all_name_the_rank_that_is_suspended_at_a_port_too(self):
         with socket.create_server(("127.0.0.1", 0)) as one:
             port = one.getsockname()[1]
         for lost in (0, 2):

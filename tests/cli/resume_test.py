@@ -55,7 +55,7 @@ class ResumeTest(PenstockTest):
         self.assertIn("\nepoch 29: 8 of 8", told)
         self.assertIn("epoch 0: 8 of 8", self.penstock("run", config, "--digest")[2])
 
-    def test_a_stream_that_was_interrupted_goes_on_without_a_gap(self):
+    def test_a_stream_that_was_interrupted_continues_without_a_gap(self):
         text = synthetic(samples=403, batch=8, epochs=1, dataset='wait = "2ms"')
         command = [self.write("slow.toml", text), "--digest", "--json", "--quiet", "--state", "state", "--sink", "npy", "--out"]
         whole = self.run_json(command[0], "--digest", "--sink", "npy", "--out", os.path.join(self.folder, "whole"))

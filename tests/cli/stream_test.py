@@ -109,7 +109,7 @@ class StreamTest(PenstockTest):
         self.assertEqual(self.run_json(config, *allowed)["outcome"], "finished")  # others have batches
         self.assertEqual(self.penstock("check-config", config, *allowed)[0], EXIT_OK)
 
-    def test_a_run_that_is_stopped_goes_on_where_it_ended_with_other_workers(self):
+    def test_a_run_that_is_stopped_continues_where_it_ended_with_other_workers(self):
         expected = self.digests(self.config)
         state = os.path.join(self.folder, "state")
         for batches in (7, 30, 1, 40):

@@ -78,7 +78,7 @@ class SupervisionTest(PenstockTest):
     def status_of(self, name):
         return json.loads(self.penstock("status", "--session", name, "--json")[1])
 
-    def test_a_flood_of_output_that_nobody_reads_delays_nothing(self):
+    def test_a_flood_of_output_that_is_not_read_delays_nothing(self):
         # The flood comes from a child of the worker, so it continues while the worker works; our stderr is not read.
         text = synthetic(samples=400, dataset='wait = "1ms"', epochs=1) + self.worker_program("yes flooding &")
         calm = self.digests(self.write("calm.toml", synthetic(samples=400, dataset='wait = "1ms"', epochs=1)))
@@ -93,7 +93,7 @@ class SupervisionTest(PenstockTest):
 
     # ---- death records ---------------------------------------------------------------------------------------
 
-    def test_a_death_record_tells_the_sample_the_attempt_the_memory_the_stack_and_the_last_words(self):
+    def test_a_death_record_has_the_sample_the_attempt_the_memory_the_stack_and_the_last_output(self):
         text = synthetic(samples=200, dataset='faults = [{sample = 17, kind = "segv"}]', epochs=1)
         report = self.run_json(self.write("d.toml", text + self.worker_program("echo hello")), "--workers", 2)
         (death,) = report["workers"]["deaths"]
@@ -141,7 +141,7 @@ class SupervisionTest(PenstockTest):
         self.assertEqual([d["cause"] for d in report["workers"]["deaths"]], ["hang"])
         self.check_sums(report)
 
-    def test_the_oom_killer_is_told_apart_from_somebody_with_a_gun(self):
+    def test_the_oom_killer_is_told_apart_from_a_kill_from_outside(self):
         from bad_input_test import memory_cgroup
         group = memory_cgroup(self)
         faults = ", ".join('{sample = 17, kind = "leak"}' for _ in range(12))
@@ -363,7 +363,7 @@ class SupervisionTest(PenstockTest):
         self.assertLess(time.monotonic() - begin, 8)
         self.assertFalse([pid for pid in family if alive(pid)])
 
-    def test_an_orderly_end_takes_no_longer_than_shutdown_says_whoever_does_not_go(self):
+    def test_an_orderly_end_takes_no_longer_than_shutdown_says_even_if_a_process_does_not_exit(self):
         more = '[supervisor]\nshutdown = "2500ms"\n' + self.worker_program("trap '' TERM INT HUP")
         for placement in ("embedded", "process"):
             text = synthetic(samples=4000, dataset='wait = "60s"', epochs=1, more=more)
@@ -382,7 +382,7 @@ class SupervisionTest(PenstockTest):
             self.assertLess(took, 5, placement)
             self.assertFalse([pid for pid in family if alive(pid)])
 
-    def test_a_worker_that_computes_for_ever_and_ignores_sigterm_is_ended_and_shows_its_stack(self):
+    def test_a_worker_that_computes_forever_and_ignores_sigterm_is_ended_and_shows_its_stack(self):
         text = synthetic(samples=2, batch=1, dataset='work = "10m"', epochs=1, more=QUICK_HANGS + self.worker_program("trap '' TERM INT HUP"))
         report = self.run_json(self.write("spin.toml", text), "--workers", 2)
         self.assertEqual({d["cause"] for d in report["workers"]["deaths"]}, {"hang"})

@@ -63,7 +63,7 @@ class TokensTest(PenstockTest):
             self.assertEqual(self.digests(config, "--workers", 3), one)
             self.assertEqual(self.digests(config, "--workers", 2, "--set", "loader.slots_per_worker=4"), one)
 
-    def test_inspect_tells_the_sequences_and_the_tail(self):
+    def test_inspect_shows_the_sequences_and_the_tail(self):
         code, out, err = self.penstock("inspect", self.config())
         self.assertEqual(code, EXIT_OK, err)
         self.assertIn("312", out)

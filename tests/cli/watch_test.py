@@ -108,7 +108,7 @@ class WatchTest(PenstockTest):
 
     # ---- events and describe
 
-    def test_events_tell_deaths_and_restarts_and_follow_until_the_end(self):
+    def test_events_show_deaths_and_restarts_and_follow_until_the_end(self):
         process = self.live()
         following = self.start("events", "-f", "--json", bufsize=0)
         first = following.stdout.readline()  # attached before the session may end
@@ -133,7 +133,7 @@ class WatchTest(PenstockTest):
         self.assertEqual((code, out), (EXIT_OK, ""))
         self.assertEqual(self.penstock("events", "--since", "yesterday-ish")[0], EXIT_USAGE)
 
-    def test_describe_tells_a_workers_sample_and_its_last_death(self):
+    def test_describe_shows_a_workers_sample_and_its_last_death(self):
         process = self.live(text=synthetic(samples=100000, dataset='wait = "50ms"'))
         self.kill_a_worker(process)
         self.wait_until(lambda: all(w["current_sample"] for w in self.answer("describe", "workers")["workers"]), "samples at hand")
@@ -160,7 +160,7 @@ class WatchTest(PenstockTest):
             process.kill()
             process.communicate()
 
-    def test_describe_scheduler_says_whom_the_device_waits_for(self):
+    def test_describe_scheduler_says_what_the_device_waits_for(self):
         self.live(text=synthetic(samples=100000, dataset='wait = "20ms"'), workers=1)
         self.wait_until(lambda: self.answer("describe", "scheduler")["scheduler"]["waits_for"].startswith("worker/0, which has "), "worker/0")
         self.penstock("pause")
@@ -248,7 +248,7 @@ class WatchTest(PenstockTest):
         first = [pid for pid in tops if state_and_parent(pid)[1] not in tops]  # its child guards the terminal
         return first[0] if first else None
 
-    def test_the_terminal_is_given_back_however_top_is_killed(self):
+    def test_the_terminal_is_restored_however_top_is_killed(self):
         self.live()
         self.terminal(80, 24)
         for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGHUP, signal.SIGSEGV):

@@ -62,7 +62,7 @@ class WorkerByHand(PenstockTest):
         other = self.worker("penstock-worker", "--config", config, "--load", "0-2,5", "--epoch", 1)[1]
         self.assertNotEqual(digests(text), digests(other))
 
-    def test_a_program_of_one_s_own_loads_in_the_foreground_and_failures_have_names(self):
+    def test_a_custom_program_loads_in_the_foreground_and_failures_have_names(self):
         code, out, err = self.worker("odd-worker", "--config", self.odd('throw = "13"'), "--load", "12-14")
         self.assertEqual(code, 1, err)
         self.assertIn("dataset 'odd': 60 samples, fingerprint 'odd/1'\n  tokens  uint16 [10, 2]\n  number  int64 []\n", out)
@@ -84,7 +84,7 @@ class WorkerByHand(PenstockTest):
         self.assertEqual(code, 78)
         self.assertIn("setting up the dataset: no licence", err)
 
-    def test_mistakes_are_said_with_what_to_do(self):
+    def test_mistakes_are_reported_with_what_to_do(self):
         config = self.odd()
         for arguments, code, words in [
                 (["--config", config, "--load", "60"], 2, "--load 60: the dataset has 60 samples, counted from 0"),

@@ -277,14 +277,14 @@ class Programs(unittest.TestCase):
             report = json.loads(run(in_tree("bin/penstock"), "run", config_file(folder, SYNTHETIC), "--digest", "--json")[0])
         self.assertIn("rows 64 digest %s\n" % report["epochs"][0]["digest"], run(in_consumer("feed"))[0])
 
-    def test_a_worker_program_of_one_s_own_feeds_an_embedding_program(self):
+    def test_a_custom_worker_program_feeds_an_embedding_program(self):
         worker = in_consumer("counting-worker")
         out, _ = run(in_consumer("feed"), worker)
         self.assertEqual(set(re.findall(r"worker (.*)", out)), {worker})
         self.assertIn("failed number 13: thirteen brings bad luck\n", out)
         self.assertIn("rows 63 ", out)
 
-    def test_a_worker_program_of_one_s_own_feeds_penstock_run(self):
+    def test_a_custom_worker_program_feeds_penstock_run(self):
         with tempfile.TemporaryDirectory() as folder:
             path = config_file(folder, '[dataset]\ntype = "custom"\noptions = { samples = "64" }\n[loader]\nworkers = 2\n'
                                        'command = ["%s"]\n' % in_consumer("counting-worker"))
@@ -292,12 +292,12 @@ class Programs(unittest.TestCase):
         self.assertEqual(report["totals"]["samples"], 63)
         self.assertEqual(report["failures"][0]["path"], "number 13")
 
-    def test_a_device_program_of_one_s_own_needs_no_library_of_penstock(self):
+    def test_a_custom_device_program_needs_no_library_of_penstock(self):
         self.assertIn("penstock_device_program", run("nm", "-D", "--defined-only", in_consumer("librow-counter.so"))[0])
         for line in run("ldd", in_consumer("librow-counter.so"))[0].splitlines():
             self.assertRegex(line.strip(), OF_THE_MACHINE)
 
-    def test_a_device_program_of_one_s_own_runs_in_penstock_run(self):
+    def test_a_custom_device_program_runs_in_penstock_run(self):
         with tempfile.TemporaryDirectory() as folder:
             _, err = run(in_tree("bin/penstock"), "run", config_file(folder, SYNTHETIC), "--sink",
                          "plugin:" + in_consumer("librow-counter.so"))

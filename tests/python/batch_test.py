@@ -74,7 +74,7 @@ class BatchTest(PackageTest):
         with self.assertRaises(AttributeError):
             tensor.__cuda_array_interface__
 
-    def test_a_capsule_that_nobody_takes_frees_its_batch(self):
+    def test_a_capsule_that_is_never_taken_frees_its_batch(self):
         with self.session() as session:
             for _ in range(3):
                 tensor = session.next()["data"]

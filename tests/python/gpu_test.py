@@ -48,7 +48,7 @@ class GpuTest(PackageTest):
             self.assertEqual([digest_of(b["data"].torch()) for b in session], expected[1:])
             self.assertEqual([epoch["digest"] for epoch in session.report()["epochs"]], digests)
 
-    def test_an_epoch_that_is_kept_is_right_after_the_end_of_its_session_and_said_once(self):
+    def test_an_epoch_that_is_kept_is_right_after_the_end_of_its_session_and_reported_once(self):
         expected = self.expected(0)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -130,7 +130,7 @@ class GpuTest(PackageTest):
             self._expected = {number: self.expected(number) for number in (0, 1)}
         return self._expected[epoch]
 
-    def test_without_torch_a_program_that_holds_all_buffers_is_told_so(self):
+    def test_without_torch_a_program_that_holds_all_buffers_gets_an_error(self):
         out = self.ran("""
             import sys
             sys.modules["torch"] = None

@@ -185,7 +185,7 @@ class GroupTest(PackageTest):
         self.assertEqual(code, 0, out + err)
         self.check_training(out, 2)
 
-    def test_ranks_whose_loaders_differ_are_told_both_values(self):
+    def test_ranks_whose_loaders_differ_report_both_values(self):
         for what, said in (("batch_size", "the loader's batch_size is [45] at rank . .* and [45] at rank ."),
                            ("seed", "the sampler's seed is [45] at rank . .* and [45] at rank .")):
             for process in self.start_ranks(2, TRAINS, what):
@@ -198,7 +198,7 @@ class GroupTest(PackageTest):
         self.assertNotEqual(code, 0)
         self.assertIn("the loader's batch_size is", out + err)
 
-    def test_a_sampler_for_another_rank_is_told_so(self):
+    def test_a_sampler_for_another_rank_is_refused(self):
         processes = self.start_ranks(2, TRAINS, "sampler")
         code, _, err = self.ended(processes[1])
         self.assertEqual(code, 1)
@@ -215,7 +215,7 @@ class GroupTest(PackageTest):
             self.assertEqual(code, 1, out + err)
             self.assertRegex(err, r"group_failed_error: rank 1 \(.*, pid %d\): its process has ended" % processes[1].pid)
 
-    def test_a_rank_that_waits_for_a_batch_hears_at_once_that_another_is_lost(self):
+    def test_a_rank_that_waits_for_a_batch_learns_at_once_that_another_is_lost(self):
         processes = self.start_ranks(2, WAITS)
         self.said(processes[0], "WAITS")
         processes[1].kill()
@@ -243,7 +243,7 @@ class GroupTest(PackageTest):
         for each in told:
             self.assertEqual(each[4], list(range(60)))
 
-    def test_sessions_that_differ_are_told_both_values(self):
+    def test_sessions_that_differ_report_both_values(self):
         configs = [self.write("numbers.toml", synthetic(60, "64B", size, 1, more="[loader]\nworkers = 1\n")) for size in (5,)]
         text = SESSION.replace("group=True)", 'group=True, sampler={"batch_size": 5 + int(__import__("os").environ["RANK"])})')
         for process in self.start_ranks(2, text, *configs):
@@ -277,7 +277,7 @@ class GroupTest(PackageTest):
         self.assertEqual(code, 1, out + err)
         self.assertRegex(err, r"group_failed_error: rank 1 \(.*, pid %d\): its process has ended" % ranks[1].pid)
 
-    def test_ctrl_c_ends_the_wait_in_close_and_the_next_close_goes_on(self):
+    def test_ctrl_c_ends_the_wait_in_close_and_the_next_close_continues(self):
         self.environment["PENSTOCK_NCCL"] = os.path.join(os.path.dirname(BIN), "lib", "libfake_nccl.so")
         ranks = self.start_ranks(2, CLOSES)
         self.said(ranks[1], "WAITS")

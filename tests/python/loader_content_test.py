@@ -190,7 +190,7 @@ class RoomTest(LoaderCase):
     def views(self, *tensors):
         return [memoryview(b"pickle"), *[memoryview(tensor.numpy()).cast("B") for tensor in tensors]]
 
-    def test_parts_of_ones_own_are_added_behind_the_tensors_and_change_none(self):
+    def test_own_parts_are_added_behind_the_tensors_and_change_none(self):
         room = self.room()
         first, second = room.tensor(torch.int64, (10,)), room.tensor(torch.uint8, (3, 5))
         first.fill_(7)

@@ -159,7 +159,7 @@ class LoaderDeathsTest(LoaderCase):
 
     # ---- samples that are left out --------------------------------------------------------------------------------
 
-    def test_bad_samples_are_skipped_or_replaced_and_told(self):
+    def test_bad_samples_are_skipped_or_replaced_and_reported(self):
         def give(index):
             if index == 5:
                 crash()
@@ -175,7 +175,7 @@ class LoaderDeathsTest(LoaderCase):
             self.assertEqual(["SIGSEGV" in cause for cause in told[5]["causes"]], [True] * 2)
             del loader
 
-    def test_a_quarantined_sample_kills_nobody_again(self):
+    def test_a_quarantined_sample_kills_no_worker_again(self):
         def give(index):
             if index in (3, 4):
                 with open(marks, "a") as file:

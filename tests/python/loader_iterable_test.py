@@ -30,7 +30,7 @@ class LoaderIterableTest(LoaderCase):
         del loader
         self.assertEqual(first, [batch.tolist() for batch in SharingLoader(Shards(20), num_workers=2, batch_size=2, seed=3)])
 
-    def test_a_replacement_asks_a_dataset_that_has_a_state_to_go_on_and_makes_nothing_twice(self):
+    def test_a_replacement_asks_a_dataset_that_has_a_state_to_continue_and_makes_nothing_twice(self):
         mark = os.path.join(self.folder, "mark")
 
         def die(shard, value):

@@ -142,7 +142,7 @@ class LoaderMistakesTest(LoaderCase):
             next(iterator)
         self.assertEqual([batch.tolist() for batch in iterator], [[8, 9, 10, 11]])
 
-    def test_a_sample_that_looks_for_a_gpu_is_told_the_rule(self):
+    def test_a_sample_that_looks_for_a_gpu_gets_the_rule(self):
         def give(index):
             return torch.zeros(1).cuda()
         with self.assertRaisesRegex((RuntimeError, AssertionError), '(?s)in give.*GPUs are hidden from workers.*device="cuda"'):

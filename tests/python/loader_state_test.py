@@ -8,7 +8,7 @@ from package import *
 
 
 class LoaderStateTest(LoaderCase):
-    def test_an_epoch_goes_on_from_its_state_with_any_number_of_workers(self):
+    def test_an_epoch_continues_from_its_state_with_any_number_of_workers(self):
         def give(index):
             return index, random.random()
 
@@ -57,7 +57,7 @@ class LoaderStateTest(LoaderCase):
         with self.assertRaisesRegex(penstock.state_mismatch_error, "not a state"):
             loader.load_state_dict({})
 
-    def test_an_iterable_dataset_goes_on_from_its_state_with_as_many_workers(self):
+    def test_an_iterable_dataset_continues_from_its_state_with_as_many_workers(self):
         whole = [batch.tolist() for batch in SharingLoader(Shards(20), num_workers=2, batch_size=2, seed=1)]
         loader = SharingLoader(Shards(20), num_workers=2, batch_size=2, seed=1)
         states = {}
@@ -77,7 +77,7 @@ class LoaderStateTest(LoaderCase):
         with self.assertRaisesRegex(penstock.state_mismatch_error, "num_workers was 2 and is 3"):
             DataLoader(Shards(20), num_workers=3, batch_size=2, seed=1).load_state_dict(state)
 
-    def test_a_dataset_with_a_state_goes_on_from_it_and_makes_nothing_again(self):
+    def test_a_dataset_with_a_state_continues_from_it_and_makes_nothing_again(self):
         for workers in (2, 0):
             options = {"num_workers": workers, "batch_size": 2, "seed": 1}
             log = os.path.join(self.folder, "log")
@@ -119,7 +119,7 @@ class LoaderStateTest(LoaderCase):
             self.assertEqual(len(plain(other)), batches)  # nothing is left of the saved epoch: the next one, whole
             self.assertEqual(list(iterator), [])
 
-    def test_a_batch_that_was_an_error_is_not_loaded_again_after_going_on(self):
+    def test_a_batch_that_was_an_error_is_not_loaded_again_after_resuming(self):
         def give(index):
             if index == 6:
                 crash()

@@ -127,7 +127,7 @@ class PauseTest(PackageTest):
     def values(self, out, word):
         return [line.removeprefix(word).split() for line in out.splitlines() if line.startswith(word)]
 
-    def test_ranks_of_programs_that_all_stand_still_lose_none(self):
+    def test_ranks_of_programs_that_are_all_suspended_lose_none(self):
         limit = self.limit(1.2)
         ranks = [self.started(GROUP, limit, RANK=str(rank), WORLD_SIZE=str(RANKS), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(RANKS),
                               TORCHELASTIC_RUN_ID="test-%d" % os.getpid(), MASTER_ADDR="127.0.0.1", MASTER_PORT="29999")
@@ -139,7 +139,7 @@ class PauseTest(PackageTest):
         self.assertEqual(steps, [steps[0]] * RANKS)
         self.assertEqual(len(steps[0]), 1)
 
-    def test_a_loader_that_stands_still_with_its_workers_loses_none_and_gives_the_same(self):
+    def test_a_loader_that_is_suspended_with_its_workers_loses_none_and_gives_the_same(self):
         self.need_torch()
         limit = self.limit(2)
         program = self.started(LOADER, limit)
@@ -152,7 +152,7 @@ class PauseTest(PackageTest):
         self.assertEqual(self.values(self.ended(undisturbed), "EPOCH"), digests)
         self.assertEqual(len(set(map(tuple, digests))), len(digests))
 
-    def test_a_pool_that_stands_still_with_its_workers_loses_none_and_repeats_no_job(self):
+    def test_a_pool_that_is_suspended_with_its_workers_loses_none_and_repeats_no_job(self):
         limit = self.limit(1.2)
         program = self.started(POOL, limit)
         self.said(program, "RUNS")

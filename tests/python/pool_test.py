@@ -388,7 +388,7 @@ class PoolTest(PackageTest):
             with self.assertRaisesRegex(penstock.error, "no penstock here"):
                 pool.submit(square, 1).result(60)
 
-    def test_an_initializer_that_raises_ends_the_pool_with_its_words(self):
+    def test_an_initializer_that_raises_ends_the_pool_with_its_message(self):
         def begin():
             raise ValueError("of the initializer")
         with self.pool(1, initializer=begin, loader={"restart": {"intensity": {"max": 1}}}) as pool:
@@ -416,7 +416,7 @@ class PoolTest(PackageTest):
         self.assertEqual(last_error.count("in begin\n"), 1)
         self.assertIn("penstock.workers_exhausted_error: the initializer begin", last_error)
 
-    def test_an_initializer_that_cannot_be_made_again_in_a_worker_is_told(self):
+    def test_an_initializer_that_cannot_be_made_again_in_a_worker_is_named(self):
         with open(os.path.join(self.folder, "only_here.py"), "w") as file:
             file.write("def begin(): pass")
         self.assertIn("cannot be made again in a worker: ModuleNotFoundError: No module named 'only_here'", self.ran("""
@@ -520,7 +520,7 @@ class PoolTest(PackageTest):
             """, mark)
         self.assertTrue(os.path.exists(mark))
 
-    def test_a_pool_that_nobody_refers_to_is_closed_by_a_thread_that_the_interpreter_waits_for(self):
+    def test_an_unreferenced_pool_is_closed_by_a_thread_that_the_interpreter_waits_for(self):
         # On the callback thread, where its last reference goes, the end of the interpreter would become SIGABRT.
         from penstock import _core
         closed_by = []

@@ -65,7 +65,7 @@ class SessionTest(PackageTest):
             seen = [sample for batch in session.epoch(0) for sample in batch.samples]
         self.assertEqual(sorted(seen), list(range(400)))
 
-    def test_the_state_of_one_session_is_where_another_goes_on(self):
+    def test_the_state_of_one_session_is_where_another_continues(self):
         with self.session() as whole:
             expected = [batch.samples for batch in whole]
         with self.session() as first:
@@ -206,7 +206,7 @@ class SessionTest(PackageTest):
             session.next()
         self.assertTrue(session.closed)
 
-    def test_only_the_latest_range_over_an_epoch_goes_on(self):
+    def test_only_the_latest_range_over_an_epoch_continues(self):
         with self.session() as session:
             first = session.epoch(0)
             next(first)

@@ -125,7 +125,7 @@ class TemplateTest(unittest.TestCase):
             finally:
                 sys.path.remove(folder)
 
-    def test_an_initializer_that_raises_fails_the_pool_with_its_words(self):
+    def test_an_initializer_that_raises_fails_the_pool_with_its_message(self):
         def broken():
             raise ValueError("no such luck")
 

@@ -162,7 +162,7 @@ TEST_CASE("a rank says which one of which launch it was") {
   CHECK(cli::past_session({of_rank}, "").rank() == control::rank_note{"launch-7", "photos", 1});
 }
 
-TEST_CASE("torn, unknown and senseless lines are passed over") {
+TEST_CASE("torn, unknown and senseless lines are skipped") {
   const cli::past_session past({header, R"({"event": {"number")", "[]", "{}", R"({"status": 7})",
                                 R"({"new_kind": {"x": 1}})", event_line(1, event_kind::paused)},
                                "");

@@ -12,7 +12,7 @@ TEST_CASE("a rate has its noun in the singular for one a second") {
   CHECK(rate_for_people(249.6, "sample") == "250 samples/s");
 }
 
-TEST_CASE("the time left is told while there is something left") {
+TEST_CASE("the time left is shown while something is left") {
   CHECK(time_left(10, 2) == "  5 s left");
   CHECK(time_left(0.1, 2) == "  1 s left");
   CHECK(time_left(0, 2).empty());

@@ -45,11 +45,11 @@ TEST_CASE("the owner is marked among the GPU's processes") {
   CHECK(text.find("namespace") == std::string::npos);
 }
 
-TEST_CASE("pids that cannot be the owner's are said to be of another pid namespace") {
+TEST_CASE("pids that cannot be the owner's are shown as belonging to another pid namespace") {
   CHECK(gpu_lines(status_with({{{9, 1U << 30U}}})).find("another pid namespace") != std::string::npos);
 }
 
-TEST_CASE("without an answer of NVML the line is left out") {
+TEST_CASE("without an answer from NVML the line is left out") {
   CHECK(gpu_lines(status_with(std::nullopt)).find("NVML") == std::string::npos);
 }
 
@@ -156,7 +156,7 @@ TEST_CASE("a pool without jobs has no table of functions") {
   CHECK(text.find("function") == std::string::npos);
 }
 
-TEST_CASE("the description of a pool tells its jobs, by function and by worker") {
+TEST_CASE("the description of a pool shows its jobs, by function and by worker") {
   const nlohmann::ordered_json pipeline{
       {"status", telemetry::as_json(pool_status())}, {"batches", nullptr}, {"waits_for", "2 running jobs"}};
   const std::string text = cli::description_for_people(cli::description_of(pipeline, {}), 200);
@@ -169,7 +169,7 @@ TEST_CASE("the description of a pool tells its jobs, by function and by worker")
     CHECK(text.find(word) == std::string::npos);
 }
 
-TEST_CASE("deaths in a pool are told by job and work") {
+TEST_CASE("deaths in a pool name job and work") {
   const auto all = nlohmann::ordered_json::array({telemetry::as_json(*pool_status().workers[0].last_death)});
   const std::string text = cli::deaths_for_people(all, true, 200);
   INFO(text);

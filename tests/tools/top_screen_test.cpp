@@ -65,7 +65,7 @@ bool has(const std::vector<std::string>& screen, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("the rate is that of the last seconds, and the mean of ten stands beside it") {
+TEST_CASE("the rate is that of the last seconds, with the mean of ten next to it") {
   const json then = look(0, 0, 1);
   const json lately = look(7, 700, 1);
   const json now = look(10, 2200, 1);

@@ -192,7 +192,7 @@ TEST_CASE("a delayed message wakes an idle actor on the system's threads") {
   CHECK(seen.thread != std::this_thread::get_id());
 }
 
-TEST_CASE("an actor that quits drops its state and is gone, whoever runs it") {
+TEST_CASE("an actor that quits drops its state and is gone, whichever thread runs it") {
   world w;
   REQUIRE_FALSE(w.state_.expired());
   SECTION("the sender") {

@@ -26,7 +26,7 @@ TEST_CASE("batches pass the gate while the permission lasts, and not later") {
   CHECK(gate.handed_out() == 2);
 }
 
-TEST_CASE("the gate remembers that a batch was told to wait, until it is asked about it") {
+TEST_CASE("the gate remembers that it let a batch wait, until it is asked about it") {
   hand_over_gate gate;
   gate.open(start + 10s, {});
   CHECK(gate.hand_out_next(start) == gate_answer::go);

@@ -109,7 +109,7 @@ TEST_CASE("a rank that arrives after its group has finished delivers the rest al
 }
 
 TEST_CASE_METHOD(running_rank,
-                 "a rank that hears nothing stops handing out, and goes on when it hears again") {
+                 "a rank without answers stops handing out, and continues when answers come again") {
   CHECK(rank.hand_out());
   world.pass(9s);
   CHECK(rank.hand_out());
@@ -153,7 +153,7 @@ TEST_CASE_METHOD(running_rank, "reports are sent at least every beat, with the s
 }
 
 TEST_CASE_METHOD(running_rank,
-                 "a stopping rank freezes with its exact count, and goes on up to the common step") {
+                 "a stopping rank freezes with its exact count, and continues up to the common step") {
   REQUIRE(rank.hand_out() == 1);
   rank.answer(group_phase::stopping, true);
   CHECK(rank.last().frozen);
@@ -182,11 +182,11 @@ TEST_CASE_METHOD(lone_rank,
   CHECK(rank.last().failed == group_cause{1, "node7", 4001, "there is no GPU 7"});
   CHECK_FALSE(rank.last().left);
   CHECK(rank.news.gone == 0);
-  SECTION("it is told that the group has failed") {
+  SECTION("it learns that the group has failed") {
     rank.order(over(group_outcome::failed, group_cause{1, "node7", 4001, "there is no GPU 7"}));
     world.pass(1s);
   }
-  SECTION("nobody answers") {
+  SECTION("no coordinator answers") {
     world.pass(5s);
   }
   CHECK(rank.news.gone == 1);
@@ -218,7 +218,7 @@ TEST_CASE_METHOD(running_rank, "a rank that closes too early says at which step 
   CHECK(rank.news.gone == 1);
 }
 
-TEST_CASE_METHOD(running_rank, "a rank that has finished goes once the others know") {
+TEST_CASE_METHOD(running_rank, "a rank that has finished leaves once the others know") {
   rank.say(stream_delivered{});
   CHECK(rank.last().stream_over);
   rank.say(leave_group{});
@@ -228,14 +228,14 @@ TEST_CASE_METHOD(running_rank, "a rank that has finished goes once the others kn
   CHECK(rank.news.gone == 1);
 }
 
-TEST_CASE_METHOD(running_rank, "a rank that has finished and is not answered goes all the same") {
+TEST_CASE_METHOD(running_rank, "a rank that has finished leaves even if it is not answered") {
   rank.say(stream_delivered{});
   rank.say(leave_group{});
   world.pass(3s);
   CHECK(rank.news.gone == 1);
 }
 
-TEST_CASE_METHOD(lone_rank, "a rank that is stopped before it has met anybody ends alone") {
+TEST_CASE_METHOD(lone_rank, "a rank that is stopped before it has met any other ends alone") {
   rank.say(stop_group{});
   CHECK(rank.news.outcome == group_outcome::stopped);
 }

@@ -101,7 +101,7 @@ TEST_CASE("a death is blamed only on the running job, and finished jobs keep the
   CHECK(twice.attempts() == 3);
 }
 
-TEST_CASE("alternating large and small arguments each reach their own job, whoever dies meanwhile") {
+TEST_CASE("alternating large and small arguments each reach their own job, whichever worker dies meanwhile") {
   for (const std::uint32_t workers : {1U, 2U}) {
     config c = odd_jobs(workers);
     c.loader.limits.max = 4;

@@ -56,7 +56,7 @@ TEST_CASE("a result leaves its slot unless its bytes were handed out") {
   CHECK(slots.gone.empty());
 }
 
-TEST_CASE("a result that is destroyed gives back its slot, its loan and its memory") {
+TEST_CASE("a result that is destroyed returns its slot, its loan and its memory") {
   three_slots slots;
   auto a = slots.result(0);
   CHECK(!a->bytes().empty());

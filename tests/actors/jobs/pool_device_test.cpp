@@ -133,7 +133,7 @@ TEST_CASE("a device result throws after the pool is closed, and can still be des
 }
 
 TEST_CASE(
-    "a caller that keeps all device buffers is told that the next job waits, which runs when one is freed") {
+    "a caller that keeps all device buffers learns that the next job waits, which runs when one is freed") {
   config c = with_programs(placement_rule::embedded);
   c.gpu.buffers = 2;
   std::vector<std::string> told;

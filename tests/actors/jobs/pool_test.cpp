@@ -16,7 +16,7 @@ using namespace penstock;
 using namespace penstock::testing;
 using namespace std::chrono_literals;
 
-TEST_CASE("a job gives what its function made of its argument") {
+TEST_CASE("a job returns what its function made of its argument") {
   Pool pool(odd_jobs(2), quietly());
   Job job = pool.submit("double", "21");
   CHECK(job.get().text() == "42");
@@ -334,7 +334,7 @@ TEST_CASE("a full queue refuses try_submit at once and submit at its deadline, s
   CHECK(pool.submit("sleep", "1", {}, 10s).get().text() == "awake");
 }
 
-TEST_CASE("an argument beyond the pool's memory is refused, and submitting goes on") {
+TEST_CASE("an argument beyond the pool's memory is refused, and submitting continues") {
   config c = odd_jobs(1);
   c.jobs.memory = {8U << 20U};
   Pool pool(c, quietly());

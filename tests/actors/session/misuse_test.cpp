@@ -134,7 +134,7 @@ TEST_CASE("of two threads in next() one is refused") {
   held->release_unused();
 }
 
-TEST_CASE("after close() nothing can be taken, and closing again is nothing") {
+TEST_CASE("after close() nothing can be taken, and closing again has no effect") {
   Session session(small(), quietly());
   auto held = session.next();
   REQUIRE(held);

@@ -319,7 +319,7 @@ TEST_CASE("after the end of the stream every further request returns nothing") {
   CHECK(session.report().outcome == run_outcome::finished);
 }
 
-TEST_CASE("a batch that is used the wrong way says so") {
+TEST_CASE("a batch that is misused reports the mistake") {
   Session session(small(), quietly());
   auto batch = session.next();
   REQUIRE(batch);
@@ -342,7 +342,7 @@ TEST_CASE("a batch that outlives its session has no memory and reports that") {
   batch.reset();  // the session is gone
 }
 
-TEST_CASE("holding all buffers stops the stream until one is given back") {
+TEST_CASE("holding all buffers stops the stream until one is returned") {
   config c = small();
   c.gpu.buffers = 2;
   Session session(c, quietly());
@@ -429,7 +429,7 @@ TEST_CASE(
   for (const auto& state : states) CHECK(samples_after(state) == whole);
 }
 
-TEST_CASE("a resumed session that never opens its stream gives back the state that it was given") {
+TEST_CASE("a resumed session that never opens its stream returns the state that it was given") {
   std::vector<std::byte> saved;
   {
     Session session(small(), with_digests());

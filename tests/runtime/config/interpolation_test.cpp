@@ -43,7 +43,7 @@ TEST_CASE("a default stands in for a variable that is unset or empty") {
   CHECK(expanded("${env:UNSET:-a:-b}").text == "a:-b");
 }
 
-TEST_CASE("what comes out of the environment is not looked at again") {
+TEST_CASE("values from the environment are not expanded again") {
   CHECK(expanded("${env:TRICKY}").text == "${env:HOME}$");
 }
 
@@ -69,7 +69,7 @@ TEST_CASE("malformed references are refused") {
   }
 }
 
-TEST_CASE("a reference to a variable that is wrong itself is not sound but no second error") {
+TEST_CASE("a reference to a variable with an error fails without a second error") {
   const expansion made = expanded("${var:broken}");
   CHECK_FALSE(made.sound);
   CHECK(made.errors.empty());

@@ -44,7 +44,7 @@ TEST_CASE("numbers and booleans may come out of references") {
   CHECK(good->values.loader.workers == 6);
 }
 
-TEST_CASE("names that other loaders use are met with what they are here, and why some are not") {
+TEST_CASE("names that other loaders use are answered with what they are here, or why they do not exist") {
   const std::string complaints = complaints_of(load_text(
       synthetic +
       "[loader]\nprefetch_factor = 2\npin_memory = true\ncollate_fn = \"f\"\n[gpu]\ndtype = \"fp16\"\n"));
@@ -82,7 +82,7 @@ TEST_CASE("an absent key has its default and says so") {
   CHECK(result->source_of("name").text() == "from the file's name");
 }
 
-TEST_CASE("every kind of value is read as what it says") {
+TEST_CASE("every kind of value is read as it is written") {
   const loading result = load_text(R"(
 name = "a.b_c-1"
 [dataset]
@@ -324,7 +324,7 @@ TEST_CASE("a circle of includes through a symbolic link is a circle") {
   CHECK(result.error().diagnostics[0].help == "a.toml -> a.toml");
 }
 
-TEST_CASE("a file that is not there, or is a folder, is an error of input and output") {
+TEST_CASE("a file that is not there, or is a folder, is an I/O error") {
   const temporary_folder folder;
   source_request request;
   request.working_folder = folder.path();

@@ -50,7 +50,7 @@ TEST_CASE("an override takes a word that is no TOML as a string") {
   CHECK(result->values.metrics.listen == "[::1]:80");
 }
 
-TEST_CASE("where a string is wanted a number is one") {
+TEST_CASE("where a string is expected, a number is taken as one") {
   const loading result = with_set(
       {"name=42", "loader.env.N=4", "loader.env.\"A.B\"=true", "vars.d=2024-01-01", "loader.env.Q=\"4\""});
   INFO(complaints_of(result));
@@ -62,7 +62,7 @@ TEST_CASE("where a string is wanted a number is one") {
   CHECK(result->values.vars.at("d") == "2024-01-01");
 }
 
-TEST_CASE("a whole number that needs more than 64 bits is told so, not to do without quotes") {
+TEST_CASE("the error about a whole number of more than 64 bits says so, and does not suggest leaving out quotes") {
   CHECK(complaints_of(with_set({"sampler.seed=18446744073709551615"}))
             .find("must be at most 9223372036854775807") != std::string::npos);
   CHECK(complaints_of(with_variable("PENSTOCK__LOADER__WORKERS", "-99999999999999999999"))
@@ -80,7 +80,7 @@ TEST_CASE("an overridden value that needs a missing variable does no harm, one t
   CHECK_FALSE(load_text("[dataset]\npath = 5\n", {}, {"dataset.path=/x"}).has_value());
 }
 
-TEST_CASE("an option other than --set is called by its name") {
+TEST_CASE("an error about an option other than --set names that option") {
   const temporary_folder folder;
   source_request request;
   request.file = folder.write("test.toml", synthetic);

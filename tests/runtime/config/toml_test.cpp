@@ -118,7 +118,7 @@ TEST_CASE("a dotted key is overlong when it has more parts than the limit") {
   CHECK(find_overlong_key("x = { a.b.c.d = 1 }", 3) == 11);
 }
 
-TEST_CASE("each value knows where it stands") {
+TEST_CASE("each value knows its position") {
   const source text(
       source_kind::file, "x",
       "n = 12 # c\ns = \"gr\\u00f6\u00dfe\"\n[t]\na = [ 1,\n  true ]\ni = { x = 1.5 }\nd = 2024-01-01", "/",
@@ -143,7 +143,7 @@ TEST_CASE("each value knows where it stands") {
   CHECK(text.position_of(value_at(table, "a").elements[1].at.begin).column == 3);
 }
 
-TEST_CASE("a byte order mark and carriage returns move no place") {
+TEST_CASE("a byte order mark and carriage returns shift no position") {
   const source text(source_kind::file, "x", "\xef\xbb\xbfname = 1\r\nb = \"x\"\r\n", "/", 0);
   complaints found;
   const document parsed = parse_document(text, found);

@@ -145,8 +145,7 @@ TEST_CASE("each type of dataset says what it lacks") {
 }
 
 TEST_CASE(
-    "a group's communicator is refused without a GPU, wherever its owner lives, and a loss that nobody could "
-    "notice too") {
+    "a group's communicator is refused without a GPU, wherever its owner lives, and so is a loss that no rank could notice") {
   for (const placement_rule placement : {placement_rule::process, placement_rule::embedded}) {
     const auto on = [&](const char* device) {
       return keys_after([&](auto& c) {
@@ -184,7 +183,7 @@ TEST_CASE("ranks are compared by what defines their stream, and by nothing else"
   CHECK(same_with([](auto& c) { c.name = "other"; }));
 }
 
-TEST_CASE("a value that is wrong by itself is in no contradiction") {
+TEST_CASE("a value that is itself wrong is not reported as a contradiction, too") {
   CHECK(keys_after([](auto& c) {
           c.sampler.world_size = 0;
           c.sampler.rank = 3;

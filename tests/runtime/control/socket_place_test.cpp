@@ -41,7 +41,7 @@ TEST_CASE("a socket whose session is gone is replaced") {
   CHECK(remove_dead_sockets() == 0);
 }
 
-TEST_CASE("a folder that somebody keeps locked delays a start by a deadline, and says so") {
+TEST_CASE("a folder that another process keeps locked delays a start until a deadline, and the error says so") {
   const runtime_folder here;
   const auto folder = make_socket_folder();
   REQUIRE(folder);
@@ -58,7 +58,7 @@ TEST_CASE("a folder that somebody keeps locked delays a start by a deadline, and
   CHECK(bind_session_socket("photos", 17));
 }
 
-TEST_CASE("which rank a session is lies beside its socket as long as it lives, and no longer") {
+TEST_CASE("a file next to its socket says which rank a session is, as long as it lives, and no longer") {
   const runtime_folder here;
   const rank_note second{"launch-2 \"a\"", "photos", 1};
   const auto first = bind_session_socket("photos-rank0", 17, rank_note{"launch-1", "photos", 0});

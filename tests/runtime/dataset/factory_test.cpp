@@ -32,7 +32,7 @@ TEST_CASE("every built-in type is prepared by the session and made by a worker w
   CHECK(prepare_dataset(all)->index.get() == -1);
 }
 
-TEST_CASE("what is ignored is told once, when the dataset is prepared") {
+TEST_CASE("what is ignored is reported once, when the dataset is prepared") {
   const temporary_folder folder;
   folder.write("a/1.jpg", "x");
   folder.write("1.jpg", "x");

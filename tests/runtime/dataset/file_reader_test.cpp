@@ -62,7 +62,7 @@ TEST_CASE("a FIFO is refused without waiting for a writer") {
   CHECK(refusal(folder.path("pipe.jpg")).message == "is a FIFO, not a file");
 }
 
-TEST_CASE("a file without permission is refused by name of the error") {
+TEST_CASE("a file without permission is refused with the name of the error") {
   const temporary_folder folder;
   folder.write("secret", "x");
   REQUIRE(::chmod(folder.path().c_str(), 0755) == 0);

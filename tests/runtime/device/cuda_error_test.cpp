@@ -31,7 +31,7 @@ TEST_CASE("an error of a stream capture is a mistake in the program and never co
         "cudaErrorStreamCaptureUnsupported");
 }
 
-TEST_CASE("a GPU that is taken is refused with its compute mode and the pid of who has it") {
+TEST_CASE("a GPU that is taken is refused with its compute mode and the pid of its user") {
   const std::string users = in_words({{::getpid(), 512U << 20U}});
   const failure why = taken_failure(cudaErrorDevicesUnavailable, 0, "exclusive process", users);
   CHECK(why.code == errc::device_busy);

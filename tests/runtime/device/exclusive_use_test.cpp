@@ -30,7 +30,7 @@ TEST_CASE("a GPU belongs to one session at a time, and the refusal names its hol
   CHECK(exclusive_use::take(some_gpu("b"), "second"));
 }
 
-TEST_CASE("a GPU is free again when its session lets it go, and often enough to be asked many times") {
+TEST_CASE("a GPU is free again when its session releases it, however often this is repeated") {
   for (int i = 0; i < 3; ++i) {
     const auto held = exclusive_use::take(some_gpu("c"), "some");
     REQUIRE(held);

@@ -28,7 +28,7 @@ device::nvml fake() {
 
 }  // namespace
 
-TEST_CASE("NVML tells which processes are on a GPU and what they take") {
+TEST_CASE("NVML says which processes are on a GPU and what they take") {
   set_processes("4127:512 55:0");
   device::nvml n = fake();
   REQUIRE(n.start());
@@ -42,7 +42,7 @@ TEST_CASE("NVML tells which processes are on a GPU and what they take") {
   CHECK(seen->at(1).pid == 55);
 }
 
-TEST_CASE("a GPU that nobody uses has no processes, and that is an answer") {
+TEST_CASE("an unused GPU has no processes, and that is an answer") {
   set_processes("");
   device::nvml n = fake();
   REQUIRE(n.start());
@@ -80,7 +80,7 @@ TEST_CASE("processes are named for people where such a process is known here") {
   CHECK(words.find("pid " + std::to_string(::getpid()) + " (test_device, 512 MiB), pid 4000000 (0 B)") == 0);
 }
 
-TEST_CASE("the watch tells what NVML sees, and again when that has changed") {
+TEST_CASE("the watch reports what NVML sees, and again when that has changed") {
   set_processes("4127:512");
   std::promise<void> first;
   std::promise<void> second;
@@ -97,7 +97,7 @@ TEST_CASE("the watch tells what NVML sees, and again when that has changed") {
   CHECK(second.get_future().wait_for(20s) == std::future_status::ready);
 }
 
-TEST_CASE("the watch tells nothing where there is no NVML") {
+TEST_CASE("the watch reports nothing where there is no NVML") {
   bool told = false;
   {
     const device::gpu_process_watch watch(

@@ -254,7 +254,7 @@ TEST_CASE("under fail the loss of rank 0 is reported with its host and pid, howe
     for (const std::uint32_t r : {1U, 2U}) g.members[r]->coordinator_gone("its process has ended");
     g.run();
   }
-  SECTION("nothing is heard of it") {
+  SECTION("it is silent for too long") {
     g.run(11s);
   }
   for (const std::uint32_t r : {1U, 2U}) {

@@ -79,7 +79,7 @@ class CommunicatorTest(CommunicatorRanks):
             self.assertIn("pid %d): its process has ended" % ranks[LAST].pid, err)
         print("ended %.2f s after the start" % (time.monotonic() - begin))
 
-    def test_a_rank_that_is_started_again_goes_on_with_the_others_by_a_new_communicator(self):
+    def test_a_restarted_rank_continues_with_the_others_by_a_new_communicator(self):
         for lost in (LAST, 0):
             arguments = (STEPS, "--wait", "--die", "%d:40" % lost)
             ranks = self.start_all(*arguments)
@@ -163,7 +163,7 @@ class WithoutGpuTest(CommunicatorRanks):
         _, err = self.end(self.start_rank(0, 1, STEPS), 3)
         self.assertIn("group.communicator: \"nccl\" needs a GPU for each rank, and this process has none (", err)
 
-    def test_ranks_that_disagree_about_the_communicator_are_told_so(self):
+    def test_ranks_that_disagree_about_the_communicator_are_refused(self):
         other = self.start_rank(1, 2, STEPS, "--none")
         ranks = [self.start_rank(0, 2, STEPS), other]
         for one in ranks:

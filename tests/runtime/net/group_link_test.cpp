@@ -241,7 +241,7 @@ TEST_CASE("a suspended coordinator finds the last report of a rank that had trie
   const std::string last = encode(numbered_report(7)).value();
   REQUIRE(member.link->send(numbered_report(7)));
   CHECK(receive_raw(link).value_or("").ends_with(last));
-  SECTION("its word is heard, too") {
+  SECTION("its report is heard, too") {
     send_raw(link, encode(numbered_order(3)).value());
     run_until(io, [&] { return !member.orders.empty(); });
     CHECK(member.orders.at(0).number == 3);

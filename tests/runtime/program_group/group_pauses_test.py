@@ -88,7 +88,7 @@ class GroupPausesTest(RanksTest):
             time.sleep(0.2)
         self.check_all_finished(ranks)
 
-    def test_ranks_that_wake_up_one_after_the_other_blame_nobody(self):
+    def test_ranks_that_wake_up_one_after_the_other_blame_no_rank(self):
         ranks = self.begin()
         for order in (ranks, ranks[::-1]):
             self.stop(*ranks)
@@ -98,12 +98,12 @@ class GroupPausesTest(RanksTest):
                 time.sleep(LOST_AFTER / 10)
         self.check_all_finished(ranks)
 
-    def test_rank_0_alone_stands_still_and_all_name_it(self):
+    def test_rank_0_alone_is_suspended_and_all_name_it(self):
         ranks = self.begin()
         self.stop(ranks[0])
         self.check_all_name(0, ranks)
 
-    def test_another_rank_alone_stands_still_and_all_name_it(self):
+    def test_another_rank_alone_is_suspended_and_all_name_it(self):
         ranks = self.begin()
         self.stop(ranks[2])
         self.check_all_name(2, ranks)

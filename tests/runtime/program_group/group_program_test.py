@@ -46,7 +46,7 @@ class GroupProgramTest(RanksTest):
             self.assertIn("group_failed: rank 2 (", err)
             self.assertIn("pid %d): its process has ended" % ranks[2].pid, err)
 
-    def test_ranks_that_disagree_are_told_both_values(self):
+    def test_ranks_that_disagree_report_both_values(self):
         for one in self.start_all(3, 10, "--odd", "1:seed"):
             _, err = self.end(one, 3)
             self.assertIn("the seed is ", err)
@@ -69,7 +69,7 @@ class GroupProgramTest(RanksTest):
             self.assertIn("group_failed: rank 1 (", err)
             self.assertIn("an exception in the program ended its use", err)
 
-    def test_ranks_in_different_operations_are_told_so(self):
+    def test_ranks_in_different_operations_report_that(self):
         for one in self.start_all(2, 10, "--odd", "1:kind"):
             _, err = self.end(one, 3)
             self.assertIn("collective operation 3", err)

@@ -243,7 +243,7 @@ TEST_CASE("a slot with kept results is leased again when the last one is gone") 
   CHECK(p.book.reported(table_of(next, 1)) == job_arrival::accepted);
 }
 
-TEST_CASE("a worker without a free slot has one emptied, once, and the next one if that was in vain") {
+TEST_CASE("a worker without a free slot has one emptied, once, and the next one if that freed nothing") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.submit_many(2);

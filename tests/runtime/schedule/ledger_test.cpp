@@ -267,7 +267,7 @@ TEST_CASE("the third attempt runs alone in the sacrificial worker; other workers
     REQUIRE(loads.size() == 1);
     CHECK(loads[0].samples == std::vector<planned_sample>{{0, 1}, {1, 1}});
   }
-  SECTION("death there quarantines it, and its batch goes on without it") {
+  SECTION("death there quarantines it, and its batch continues without it") {
     books.worker_died(helper1, mark_of(loads[0], 0), "SIGSEGV");
     CHECK_FALSE(books.wants_sacrificial());
     const auto commands = books.advance();

@@ -53,7 +53,7 @@ TEST_CASE("a consumer that takes no batch is named before anything behind it") {
   CHECK(s.text == "the consumer, which has 2 batches to take and asks for none");
 }
 
-TEST_CASE("a consumer that holds every buffer and asks for more is told to release one") {
+TEST_CASE("a consumer that holds every buffer and asks for more is advised to release one") {
   progress_facts f = asking();
   f.buffers = 2;
   f.under_way = {batch_at(0, batch_stage::taken), batch_at(1, batch_stage::taken),
@@ -112,7 +112,7 @@ TEST_CASE("the GPU owner is named while it is not ready, and while it has a batc
   CHECK(find_blocker(f).kind == stall_kind::gpu_owner);
 }
 
-TEST_CASE("after pausing the session or draining every worker the operator is told how to continue") {
+TEST_CASE("after pausing the session or draining every worker the operator learns how to continue") {
   progress_facts f = asking();
   SECTION("paused") {
     f.status.state = "paused";
@@ -180,7 +180,7 @@ TEST_CASE("an incomplete group is named before everything in this process") {
     CHECK(find_blocker(f).text == "the group 'job/photos': rank 3 to arrive");
     CHECK(name_of(stall_kind::group) == std::string("group"));
   }
-  SECTION("it waits for nobody") {
+  SECTION("it waits for no rank") {
     f.status.group = group;
     CHECK(find_blocker(f).kind == stall_kind::gpu_owner);
   }

@@ -345,7 +345,7 @@ const testing::model<act, world_settings> model{.name = "owner model",
 
 }  // namespace
 
-TEST_CASE("no order of events loses a batch, starts two owners, or leaves the end of the run untold") {
+TEST_CASE("no order of events loses a batch, starts two owners, or leaves the end of the run unreported") {
   testing::explore(model);
 }
 

@@ -298,7 +298,7 @@ TEST_CASE(
     s.die(exited(0));
     CHECK(s.all<owner_closed>().size() == 1);
   }
-  SECTION("it does not go: it is killed, and the run fails by name") {
+  SECTION("it does not exit: it is killed, and the run fails by name") {
     s.pass(8s);
     CHECK(s.signals() == std::vector{SIGKILL});
     s.die(signalled(SIGKILL));
@@ -306,7 +306,7 @@ TEST_CASE(
           "the sink of the GPU owner (pid 7) did not finish in time");
     CHECK(s.all<owner_closed>().size() == 1);
   }
-  SECTION("owners that are killed from outside one after the other do not make the end wait for ever") {
+  SECTION("owners that are killed from outside one after the other do not delay the end forever") {
     for (int i = 0; i < 20 && s.all<owner_closed>().empty(); ++i) {
       s.die(signalled(SIGKILL));
       s.pass(1s);
@@ -315,7 +315,7 @@ TEST_CASE(
     CHECK(s.all<owner_failed>().at(0).reason.message.starts_with("the sink did not finish in time"));
     CHECK(s.all<owner_closed>().size() == 1);
   }
-  SECTION("somebody loses patience") {
+  SECTION("an operator loses patience") {
     s.owner.close(s.now, false, 0s);
     s.look();
     CHECK(s.signals() == std::vector{SIGKILL});

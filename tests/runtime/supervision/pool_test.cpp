@@ -221,7 +221,7 @@ TEST_CASE(
     w.children.child_ready(first[0], w.now);
     CHECK_FALSE(w.started().empty());
   }
-  SECTION("the canary dies and tries again; nobody else does") {
+  SECTION("the canary dies and tries again; no other worker does") {
     w.kill(first[0]);
     w.now += 31s;
     const auto again = w.started();

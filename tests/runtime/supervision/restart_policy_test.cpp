@@ -154,7 +154,7 @@ TEST_CASE("a kill from outside that hits a child with work done restarts it at o
   CHECK(policy.child_died(start, shot_from_outside).at == start);
 }
 
-TEST_CASE("a kill from outside is an end as any other for the restart type") {
+TEST_CASE("for the restart type, a kill from outside is an end like any other") {
   CHECK(policy_of(restart_type::transient).child_died(start, shot_from_outside).act == act::restart);
   CHECK(policy_of(restart_type::temporary).child_died(start, shot_from_outside).act == act::stop);
 }

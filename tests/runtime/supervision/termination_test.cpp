@@ -112,7 +112,7 @@ TEST_CASE("a start that has returned has no deadline") {
   CHECK(signals_until(t, now, begin + 60s).empty());
 }
 
-TEST_CASE("a child that closes its link and ends within the grace died of its own end") {
+TEST_CASE("a child that closes its link and ends within the grace period ended by itself") {
   steady_time now = begin;
   termination t({}, now);
   t.link_closed(now);
@@ -144,8 +144,7 @@ TEST_CASE("a child that the OOM killer took died of that, although its exit took
     CHECK(t.cause_text(signalled(SIGKILL)) == "oom");
   }
   SECTION(
-      "another one's OOM kill does not explain the death of a child that was killed for a breach of "
-      "protocol") {
+      "an OOM kill of another process does not explain the death of a child that was killed for a breach of protocol") {
     t.violate(now, "it sent hello twice");
     CHECK(signals_in(t.advance(begin)) == std::vector{SIGKILL});
     t.link_closed(now);

@@ -108,7 +108,7 @@ TEST_CASE("a worker is introduced step by step and handed over when it is ready"
   CHECK(s.all<hand_over_worker>().size() == 1);
 }
 
-TEST_CASE("a sacrificial worker that cannot be started is given up with its reason; the loaders go on") {
+TEST_CASE("a sacrificial worker that cannot be started is given up with its reason; the loaders continue") {
   stage s;
   s.be_ready();
   s.workers.want_sacrificial(true, s.now);
@@ -225,7 +225,7 @@ TEST_CASE(
     s.pass(1min);
     CHECK(s.signals().size() == 1);
   }
-  SECTION("SIGKILL does not help: nobody is left") {
+  SECTION("SIGKILL does not help: no worker is left") {
     s.pass(5s);
     CHECK_FALSE(s.all<write_off_worker>().at(0).pid);
     REQUIRE(s.all<workers_failed>().size() == 1);

@@ -41,7 +41,7 @@ double sum_of(const limit_reading& r) {
 
 }  // namespace
 
-TEST_CASE("workers that use their cores are a limit of decoding") {
+TEST_CASE("workers that use their cores mean that decoding is the limit") {
   pipeline_plan p = quick();
   p.load = loads(40ms);
   p.consume = always(3ms);
@@ -54,7 +54,7 @@ TEST_CASE("workers that use their cores are a limit of decoding") {
   CHECK(sum_of(r) <= 1 + 1e-9);
 }
 
-TEST_CASE("workers that read most of the time are a limit of storage") {
+TEST_CASE("workers that read most of the time mean that storage is the limit") {
   pipeline_plan p = quick();
   p.load = loads(40ms, 32ms);
   const limit_reading r = after_12_s(p);
@@ -78,7 +78,7 @@ TEST_CASE("a custom dataset's reads show in what its thread does not run") {
   CHECK(r.largest() == limit::storage);
 }
 
-TEST_CASE("a slow copy is a limit of the wire, and a slow conversion one of converting, wherever the owner lives") {
+TEST_CASE("a slow copy means that the wire is the limit, and a slow conversion that converting is, wherever the owner lives") {
   for (const bool elsewhere : {false, true}) {
     pipeline_plan p = quick();
     p.owner_is_elsewhere = elsewhere;
@@ -99,7 +99,7 @@ TEST_CASE("a consumer that works on its batches is the limit, and waits are belo
   CHECK(r.held < 0.05);
 }
 
-TEST_CASE("one sample that stalls while the others' batches are ready is a limit of order") {
+TEST_CASE("one sample that stalls while the others' batches are ready means that order is the limit") {
   pipeline_plan p = quick();
   p.load = [](std::uint32_t, std::uint64_t batch) { return made_up_load{batch % 100 == 50 ? 3s : 10ms, 0ns}; };
   const limit_reading r = after_12_s(p);
@@ -116,7 +116,7 @@ TEST_CASE("a stall in progress counts before it is over, as the same") {
   CHECK(r.of(limit::order) > 0.9);
 }
 
-TEST_CASE("a worker slower than its peers is a limit of decoding, by its name") {
+TEST_CASE("a worker slower than its peers means that decoding is the limit, and is named") {
   pipeline_plan p = quick();
   p.load = [](std::uint32_t worker, std::uint64_t) { return made_up_load{worker == 2 ? 120ms : 10ms, 0ns}; };
   const limit_reading r = after_12_s(p);
@@ -126,7 +126,7 @@ TEST_CASE("a worker slower than its peers is a limit of decoding, by its name") 
   CHECK(r.slow->factor > 8);
 }
 
-TEST_CASE("too few slots are a limit of order: one that is copied is not loaded, and uneven batches wait for each other") {
+TEST_CASE("too few slots mean that order is the limit: one that is copied is not loaded, and uneven batches wait for each other") {
   pipeline_plan p = quick();
   p.workers = 1;
   p.slots = 1;

@@ -472,7 +472,7 @@ facts machine_with(const std::vector<std::vector<std::string>>& topology,
 }  // namespace
 
 TEST_CASE("the connections between GPUs are listed, with whether they reach each other's memory") {
-  SECTION("one GPU has nobody to reach") {
+  SECTION("one GPU has no other to reach") {
     const row links = by_id(machine_with({{"X"}})).at("gpu.links");
     CHECK(links.is == status::ok);
     CHECK(links.observed == "this process sees one GPU");
@@ -502,7 +502,7 @@ TEST_CASE("the connections between GPUs are listed, with whether they reach each
     f.group.wants_nccl = false;  // nothing of ours needs it then
     CHECK(by_id(f).at("gpu.links").is == status::info);
   }
-  SECTION("CUDA_VISIBLE_DEVICES numbers them otherwise than NVML") {
+  SECTION("CUDA_VISIBLE_DEVICES numbers them differently from NVML") {
     facts f = machine_with({{"X", "NV4", "SYS"}, {"NV4", "X", "SYS"}, {"SYS", "SYS", "X"}});
     f.gpu.cuda.devices = {{0, "NVIDIA H200", "GPU-2", "", 9, 0}, {1, "NVIDIA H200", "GPU-1", "", 9, 0}};
     f.gpu.cuda.peers = {{0, 1, true}};

@@ -19,7 +19,7 @@ const std::chrono::system_clock::time_point then{std::chrono::seconds(1'800'000'
 
 }  // namespace
 
-TEST_CASE("a command's line in the job log tells when it ended, how, how long it ran, and its input") {
+TEST_CASE("a command's line in the job log says when it ended, how, how long it ran, and its input") {
   job_outcome outcome;
   outcome.attempts = 2;
   outcome.exit_code = 3;

@@ -87,7 +87,7 @@ TEST_CASE("work of a killed rank after its last state does not count and is deli
   CHECK(report["epochs"][0]["from_batch"] == 0);
 }
 
-TEST_CASE("a rank that is given up without a report has the epochs that it told") {
+TEST_CASE("a rank that is given up without a report has the epochs that it sent") {
   rank_history history;
   history.heard(at(1, 3, {epoch(0, 0, 10), epoch(1, 0, 3)}));
   history.begin_again();

@@ -118,7 +118,7 @@ TEST_CASE("an index that is cut or longer than it says is refused") {
   CHECK_FALSE(index_view::map(sealed(longer).get()));
 }
 
-TEST_CASE("an index with garbage anywhere is refused, or everything in it can be asked for safely") {
+TEST_CASE("an index with garbage anywhere is refused, or everything in it can be read safely") {
   random_source random(1, 0, 0);
   const temporary_folder folder;
   folder.write("0.bin", std::string(24, 'x'));

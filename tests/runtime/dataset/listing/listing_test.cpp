@@ -62,7 +62,7 @@ TEST_CASE("without folders the pictures themselves are one class") {
   CHECK(names(*list) == strings{"a.png", "z.jpg"});
 }
 
-TEST_CASE("pictures beside class folders are ignored with one notice") {
+TEST_CASE("pictures next to class folders are ignored with one notice") {
   const temporary_folder folder;
   folder.write("a/1.jpg", "x");
   folder.write("x.jpg", "x");
@@ -76,7 +76,7 @@ TEST_CASE("pictures beside class folders are ignored with one notice") {
         fmt::format("2 pictures directly in '{}' are ignored: its folders are the classes", folder.path()));
 }
 
-TEST_CASE("pictures that no decoder here reads are counted by their endings, the most frequent first") {
+TEST_CASE("pictures that no decoder here reads are counted by their extensions, the most frequent first") {
   const temporary_folder folder;
   folder.write("a/1.jpg", "x");
   folder.write("a/2.tiff", "x");
@@ -91,7 +91,7 @@ TEST_CASE("pictures that no decoder here reads are counted by their endings, the
   CHECK(list->notices == strings{"4 files passed over: .webp 2, .gif 1, .tiff 1 (JPEG and PNG are read)"});
 }
 
-TEST_CASE("a folder with nothing but pictures that are not read says which they are") {
+TEST_CASE("for a folder with nothing but unreadable pictures, the error says which they are") {
   const temporary_folder folder;
   folder.write("a/1.webp", "x");
   CHECK(refusal(folder.path()).find("; 1 file passed over: .webp 1") != std::string::npos);

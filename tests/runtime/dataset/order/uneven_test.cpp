@@ -157,8 +157,7 @@ TEST_CASE("with one rank the order is the same under every rule") {
 }
 
 TEST_CASE(
-    "groups of other sizes go on where the one before stopped, and every position is delivered as the rules "
-    "say") {
+    "groups of other sizes continue where the one before stopped, and every position is delivered as the rules say") {
   auto random = random_from_seed();
   dice between{random};
   for (int round = 0; round < 2000; ++round) {
@@ -258,7 +257,7 @@ TEST_CASE("an epoch that is entered at a step's end continues with the batches t
   CHECK(again.batch(4, 0) == whole.batch(4, 0));
 }
 
-TEST_CASE("a repeat stands where its sample does, so that both draw the same replacement") {
+TEST_CASE("a repeat has the position of its sample, so that both draw the same replacement") {
   plan_settings s{.samples = 10, .shuffle = false, .batch_size = 4, .rank = 3, .world_size = 4};
   const plan order = *plan::create(s);
   REQUIRE(order.shape().usual.padded == 1);
@@ -266,7 +265,7 @@ TEST_CASE("a repeat stands where its sample does, so that both draw the same rep
   CHECK(order.position(0, 0, 2) == 1);
 }
 
-TEST_CASE("an epoch that is entered behind its end is refused") {
+TEST_CASE("an epoch that is entered past its end is refused") {
   plan_settings s{.samples = 10, .batch_size = 4};
   s.entered_epoch = 2;
   s.entered_at = 10;

@@ -224,7 +224,7 @@ TEST_CASE("a file that was cut after it was listed fails the samples behind the 
   CHECK(testing::load_error(dataset, 3) == "its file ends at byte 6: it was 8 bytes long when it was listed");
 }
 
-TEST_CASE("storage that fails for now is a transient error, which is tried again") {
+TEST_CASE("storage that fails temporarily is a transient error, which is tried again") {
   // Reading at address 0 of a process's memory gives EIO.
   listing list;
   list.type = dataset_type::raw;

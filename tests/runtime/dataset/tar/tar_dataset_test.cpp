@@ -173,7 +173,7 @@ TEST_CASE("pictures of one sample that are equally large get the same box") {
 }
 
 TEST_CASE(
-    "a sample whose members are missing, doubled, links, sparse or of another form fails by their names") {
+    "a sample whose members are missing, doubled, links, sparse or of another form fails and names them") {
   const temporary_folder folder;
   const std::string jpg = picture({60, 50});
   std::string archive;

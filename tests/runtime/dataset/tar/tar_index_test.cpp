@@ -147,7 +147,7 @@ TEST_CASE("many samples in any order of members are grouped as a map groups them
   CHECK((samples_of(find(folder.path()).index, folder.path()) == wanted));
 }
 
-TEST_CASE("an index is built once and then found, equal, beside the shards") {
+TEST_CASE("an index is built once and then found, equal, next to the shards") {
   const temporary_folder folder;
   folder.write("a.tar", archive_of({{"1.jpg", "x"}}));
   const found_index first = find(folder.path());
@@ -160,7 +160,7 @@ TEST_CASE("an index is built once and then found, equal, beside the shards") {
   CHECK(files_in(folder.path()).size() == 2);
 }
 
-TEST_CASE("an index of shards that changed is built again, and the reason told") {
+TEST_CASE("an index of shards that changed is built again, and the reason reported") {
   const temporary_folder folder;
   folder.write("a.tar", archive_of({{"1.jpg", "x"}}));
   folder.write("b.tar", archive_of({{"1.jpg", "x"}}));

@@ -63,7 +63,7 @@ TEST_CASE("members of a ustar archive are found with their contents") {
   CHECK(all.members[2].contents == std::string(1500, 'x'));
 }
 
-TEST_CASE("an archive without its end marker is read, and the marker missed") {
+TEST_CASE("an archive without its end marker is read, and the missing marker is reported") {
   std::string archive;
   append_tar_member(archive, "1.jpg", "picture");
   CHECK(walk(archive).members.size() == 1);
@@ -120,7 +120,7 @@ TEST_CASE("sizes are read in octal, in base 256 and from PAX") {
         "cut short");
 }
 
-TEST_CASE("links, folders, devices and sparse files are told from files, and only contents are skipped") {
+TEST_CASE("links, folders, devices and sparse files are distinguished from files, and only contents are skipped") {
   std::string archive;
   append_typed(archive, '5', "folder/");
   append_typed(archive, '1', "hard.jpg");

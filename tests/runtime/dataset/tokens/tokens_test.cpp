@@ -260,7 +260,7 @@ TEST_CASE("a token file that shrinks fails its sequences by name") {
         "'a.bin' has 100 bytes: it had 200 when it was listed");
 }
 
-TEST_CASE("files that are no tokens are refused with the reason") {
+TEST_CASE("files that contain no tokens are refused with the reason") {
   const temporary_folder folder;
   config all = settings(folder, 4);
   CHECK(refusal(all) == fmt::format("no files of tokens (*.bin, *.npy) in '{}'", folder.path()));
