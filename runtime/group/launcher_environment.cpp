@@ -134,8 +134,8 @@ result<void> add_local(launcher_place& place, const launcher& by, const environm
     place.local_world_size = 1;
   }
   if (place.local_rank && place.local_world_size && *place.local_rank >= *place.local_world_size) {
-    return refuse(errc::config, "{} is {}, but there are {} ranks on this host according to {}", by.local_rank,
-                  *place.local_rank, *place.local_world_size, place.launcher);
+    return refuse(errc::config, "{} is {}, but there are {} ranks on this host according to {}",
+                  by.local_rank, *place.local_rank, *place.local_world_size, place.launcher);
   }
   return {};
 }

@@ -34,9 +34,10 @@ result<group_secret> read_secret(const std::string& file) {
   if (!from || ::fstat(from.get(), &facts) != 0) return refuse_os(errc::config, errno, what);
   if (!S_ISREG(facts.st_mode)) return refuse(errc::config, "{}: it is not a regular file", what);
   if ((facts.st_mode & 077U) != 0) {
-    return refuse(errc::config,
-                  "{}: users other than its owner may use it (mode {:04o}); allow only the owner: chmod 600 '{}'",
-                  what, facts.st_mode & 07777U, file);
+    return refuse(
+        errc::config,
+        "{}: users other than its owner may use it (mode {:04o}); allow only the owner: chmod 600 '{}'", what,
+        facts.st_mode & 07777U, file);
   }
   // Files of the superuser are accepted: containers mount secrets that way.
   if (facts.st_uid != ::geteuid() && facts.st_uid != 0) {

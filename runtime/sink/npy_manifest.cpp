@@ -161,12 +161,12 @@ result<void> write_npy_manifest(const fs::path& folder, const config& settings,
   std::set<std::string, std::less<>> names{std::string(index_name)};
   for (const manifest_tensor& t : tensors) {
     if (names.emplace(t.tensor.name).second) continue;
-    return refuse(errc::sink,
-                  "the dataset has a {} called '{}', which is also the name of {}: both would be e0-b000000.{}.npy; "
-                  "rename it in the dataset, or use another --sink",
-                  t.record ? "record" : "tensor", printable(t.tensor.name),
-                  t.tensor.name == index_name ? "the file of sample indices" : "a tensor",
-                  printable(t.tensor.name));
+    return refuse(
+        errc::sink,
+        "the dataset has a {} called '{}', which is also the name of {}: both would be e0-b000000.{}.npy; "
+        "rename it in the dataset, or use another --sink",
+        t.record ? "record" : "tensor", printable(t.tensor.name),
+        t.tensor.name == index_name ? "the file of sample indices" : "a tensor", printable(t.tensor.name));
   }
   const std::string wanted = npy_manifest(settings, tensors);
   if (const auto there = manifest_in(folder)) return check_same(*there, wanted, folder);

@@ -55,14 +55,16 @@ struct writer {
     const std::string work = around.of_jobs ? "The jobs' own work" : "Decoding";
     const std::string busy = fmt::format("{} at {} % CPU", counted(r.workers, "worker"), percent(r.cpu));
     if (r.slow && !around.of_jobs) {
-      return {limit::decode,
-              "loader.workers",
-              fmt::format("Decoding limits you: worker/{} needs {:.1f} times as long for a sample as its peers{}; "
-                          "`penstock restart worker/{}` replaces it, more slots ([loader] slots_per_worker) or workers "
-                          "([loader] workers) partly hide it.",
-                          r.slow->worker, r.slow->factor, waited(), r.slow->worker),
-              {"Batches arrive in order, so the others wait for the slow worker's batches.",
-               fmt::format("`penstock drain worker/{}` continues without it.", r.slow->worker)}};
+      return {
+          limit::decode,
+          "loader.workers",
+          fmt::format(
+              "Decoding limits you: worker/{} needs {:.1f} times as long for a sample as its peers{}; "
+              "`penstock restart worker/{}` replaces it, more slots ([loader] slots_per_worker) or workers "
+              "([loader] workers) partly hide it.",
+              r.slow->worker, r.slow->factor, waited(), r.slow->worker),
+          {"Batches arrive in order, so the others wait for the slow worker's batches.",
+           fmt::format("`penstock drain worker/{}` continues without it.", r.slow->worker)}};
     }
     if (!cores_are_used()) {
       return {limit::decode,

@@ -98,8 +98,9 @@ void tokens_dataset::refuse_id(std::span<const Token> read) const {
   throw error({errc::sample,
                fmt::format("token {} of '{}' has the id {}: {}", in->begin + at - in->at,
                            printable(index_.file(in->file).name), *found,
-                           settings_.vocab ? fmt::format("ids are below vocab = {}", *settings_.vocab)
-                                           : "set [dataset] vocab for ids beyond 2147483647; negative ids are invalid"),
+                           settings_.vocab
+                               ? fmt::format("ids are below vocab = {}", *settings_.vocab)
+                               : "set [dataset] vocab for ids beyond 2147483647; negative ids are invalid"),
                0});
 }
 

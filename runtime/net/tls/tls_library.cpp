@@ -19,11 +19,10 @@ result<tls_library> tls_library::open(const char* name) {
   void* const opened = ::dlopen(name, RTLD_NOW | RTLD_LOCAL | own_symbols_first());
   if (opened == nullptr) {
     const char* const why = ::dlerror();
-    return refuse(
-        errc::config,
-        "encrypting the links of the group needs OpenSSL 3: {} (the package libssl3, or "
-        "libssl3t64, has it)",
-        why != nullptr ? why : name);
+    return refuse(errc::config,
+                  "encrypting the links of the group needs OpenSSL 3: {} (the package libssl3, or "
+                  "libssl3t64, has it)",
+                  why != nullptr ? why : name);
   }
   tls_library library;
   const char* missing = nullptr;
@@ -36,8 +35,7 @@ result<tls_library> tls_library::open(const char* name) {
 #undef PENSTOCK_TLS_FIND
   if (missing != nullptr) {
     ::dlclose(opened);
-    return refuse(errc::config, "encrypting the links of the group: {} has no function {}", name,
-                  missing);
+    return refuse(errc::config, "encrypting the links of the group: {} has no function {}", name, missing);
   }
   return library;
 }

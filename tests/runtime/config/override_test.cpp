@@ -62,7 +62,8 @@ TEST_CASE("where a string is expected, a number is taken as one") {
   CHECK(result->values.vars.at("d") == "2024-01-01");
 }
 
-TEST_CASE("the error about a whole number of more than 64 bits says so, and does not suggest leaving out quotes") {
+TEST_CASE(
+    "the error about a whole number of more than 64 bits says so, and does not suggest leaving out quotes") {
   CHECK(complaints_of(with_set({"sampler.seed=18446744073709551615"}))
             .find("must be at most 9223372036854775807") != std::string::npos);
   CHECK(complaints_of(with_variable("PENSTOCK__LOADER__WORKERS", "-99999999999999999999"))

@@ -145,7 +145,8 @@ TEST_CASE("each type of dataset says what it lacks") {
 }
 
 TEST_CASE(
-    "a group's communicator is refused without a GPU, wherever its owner lives, and so is a loss that no rank could notice") {
+    "a group's communicator is refused without a GPU, wherever its owner lives, and so is a loss that no "
+    "rank could notice") {
   for (const placement_rule placement : {placement_rule::process, placement_rule::embedded}) {
     const auto on = [&](const char* device) {
       return keys_after([&](auto& c) {

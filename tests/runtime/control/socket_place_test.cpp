@@ -41,7 +41,8 @@ TEST_CASE("a socket whose session is gone is replaced") {
   CHECK(remove_dead_sockets() == 0);
 }
 
-TEST_CASE("a folder that another process keeps locked delays a start until a deadline, and the error says so") {
+TEST_CASE(
+    "a folder that another process keeps locked delays a start until a deadline, and the error says so") {
   const runtime_folder here;
   const auto folder = make_socket_folder();
   REQUIRE(folder);

@@ -144,7 +144,8 @@ TEST_CASE("a child that the OOM killer took died of that, although its exit took
     CHECK(t.cause_text(signalled(SIGKILL)) == "oom");
   }
   SECTION(
-      "an OOM kill of another process does not explain the death of a child that was killed for a breach of protocol") {
+      "an OOM kill of another process does not explain the death of a child that was killed for a breach of "
+      "protocol") {
     t.violate(now, "it sent hello twice");
     CHECK(signals_in(t.advance(begin)) == std::vector{SIGKILL});
     t.link_closed(now);

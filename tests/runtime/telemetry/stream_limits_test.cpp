@@ -78,7 +78,9 @@ TEST_CASE("a custom dataset's reads show in what its thread does not run") {
   CHECK(r.largest() == limit::storage);
 }
 
-TEST_CASE("a slow copy means that the wire is the limit, and a slow conversion that converting is, wherever the owner lives") {
+TEST_CASE(
+    "a slow copy means that the wire is the limit, and a slow conversion that converting is, wherever the "
+    "owner lives") {
   for (const bool elsewhere : {false, true}) {
     pipeline_plan p = quick();
     p.owner_is_elsewhere = elsewhere;
@@ -126,7 +128,9 @@ TEST_CASE("a worker slower than its peers means that decoding is the limit, and 
   CHECK(r.slow->factor > 8);
 }
 
-TEST_CASE("too few slots mean that order is the limit: one that is copied is not loaded, and uneven batches wait for each other") {
+TEST_CASE(
+    "too few slots mean that order is the limit: one that is copied is not loaded, and uneven batches wait "
+    "for each other") {
   pipeline_plan p = quick();
   p.workers = 1;
   p.slots = 1;

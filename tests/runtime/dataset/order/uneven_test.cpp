@@ -157,7 +157,8 @@ TEST_CASE("with one rank the order is the same under every rule") {
 }
 
 TEST_CASE(
-    "groups of other sizes continue where the one before stopped, and every position is delivered as the rules say") {
+    "groups of other sizes continue where the one before stopped, and every position is delivered as the "
+    "rules say") {
   auto random = random_from_seed();
   dice between{random};
   for (int round = 0; round < 2000; ++round) {
