@@ -236,7 +236,7 @@ class EmbeddedTest(Training):
 
     def test_an_asynchronous_error_in_an_embedded_rank_makes_all_go_back_and_continue(self):
         if GPUS:
-            self.skipTest("NCCL itself cannot be told to fail")
+            self.skipTest("NCCL itself does not fail on request")
         self.environment.update(PENSTOCK_FAKE_NCCL="error-at:50", PENSTOCK_FAKE_NCCL_ONCE=self.write("once", ""))
         report, numbers = self.finish(self.launch(self.config(6)), 6 * 24)
         self.assertEqual(report["restarts"], 0)
@@ -279,7 +279,7 @@ batch_timeout = "1s"
 
     def test_an_abort_that_hangs_ends_an_embedded_session_within_abort_timeout_and_says_what_helps(self):
         if GPUS:
-            self.skipTest("NCCL itself cannot be told to fail")
+            self.skipTest("NCCL itself does not fail on request")
         self.environment.update(PENSTOCK_FAKE_NCCL="abort-hangs", PENSTOCK_FAKE_NCCL_ONCE=self.write("once", ""))
         process = self.launch(self.config(2000))
         self.wait_for_step(process, 40)
@@ -299,7 +299,7 @@ class TroubledLibraryTest(Training):
     def setUp(self):
         super().setUp()
         if GPUS:
-            self.skipTest("NCCL itself cannot be told to fail")
+            self.skipTest("NCCL itself does not fail on request")
         self.environment["PENSTOCK_FAKE_NCCL_ONCE"] = self.write("once", "")
 
     def test_an_asynchronous_error_of_one_rank_makes_all_go_back_and_continue(self):

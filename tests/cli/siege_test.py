@@ -122,7 +122,7 @@ class SiegeTest(PenstockTest):
 
     def test_another_user_cannot_connect(self):
         if os.geteuid() != 0:
-            self.skipTest("only root can become somebody else")
+            self.skipTest("only root can become another user")
         self.live()
         script = ("import socket, sys\n"
                   "client = socket.socket(socket.AF_UNIX); client.settimeout(10)\n"

@@ -195,7 +195,7 @@ class SupervisionTest(PenstockTest):
         (worker,) = self.wait_until(lambda: self.workers_of(process), "a worker")
         debugger = Debugger(worker)
         if not debugger.attached:
-            self.skipTest("nobody may be debugged here")
+            self.skipTest("no process may be debugged here")
         time.sleep(2.5)
         self.assertTrue(alive(worker))
         debugger.detach()

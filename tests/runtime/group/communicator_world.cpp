@@ -291,7 +291,7 @@ communicator_world::totals communicator_world::run() {
   }
   const std::uint64_t goal = agreed_ + 40;
   for (int i = 0; i < actions_until_rest && agreed_ < goal; ++i) act();
-  must(agreed_ >= goal, "without faults the ranks do not go on");
+  must(agreed_ >= goal, "without faults the ranks do not continue");
   tally_.steps = steps_of_script_;
   return tally_;
 }

@@ -594,7 +594,7 @@ void group_world::finish() {
     bool over = true;
     for (std::uint32_t rank = 0; rank < settings_.ranks; ++rank) {
       if (starts_again(rank)) start(rank);
-      must(ranks_[rank].starts < 1000, "a rank is started for ever");
+      must(ranks_[rank].starts < 1000, "a rank is started forever");
     }
     for (auto& p : alive_) {
       p->cut_up = p->cut_down = false;
@@ -642,7 +642,7 @@ void group_world::check_the_end() const {
     must(one.how != group_outcome::failed,
          fmt::format("a group has failed that had no reason to: {}", one.cause ? one.cause->cause : "?"));
     if (!stopped_)
-      must(one.how == group_outcome::finished, "a group has not finished, and nobody stopped it");
+      must(one.how == group_outcome::finished, "a group has not finished, and no one stopped it");
   }
 }
 

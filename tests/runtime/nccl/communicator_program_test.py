@@ -123,7 +123,7 @@ class CommunicatorTest(CommunicatorRanks):
         self.end(ranks[LAST], 0)
 
 
-@unittest.skipIf(GPUS, "NCCL itself cannot be told to fail")
+@unittest.skipIf(GPUS, "NCCL itself does not fail on request")
 class TroubledLibraryTest(CommunicatorRanks):
     def setUp(self):
         super().setUp()

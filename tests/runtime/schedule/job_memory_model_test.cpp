@@ -217,7 +217,7 @@ class memory_world {
     if (next != lease.rows.end())
       next->second = next->second == row_at::waiting ? row_at::begun : row_at::finished;
     const bool last = std::ranges::none_of(lease.rows, open);
-    must(book_.reported(read(lease)) != job_arrival::impossible, "a true report is said to be impossible");
+    must(book_.reported(read(lease)) != job_arrival::impossible, "a true report is called impossible");
     if (last) w.leases.pop_front();
   }
 
@@ -364,14 +364,14 @@ class memory_world {
   /// All results are the caller's, and nothing runs.
   void check_own_wait() {
     ++tally_.own_waits;
-    must(bounds_.callers_hold_everything(now_), "nobody is said to hold what the next job lacks");
+    must(bounds_.callers_hold_everything(now_), "no caller is said to hold what the next job lacks");
     bounds_.entered(0);  // a change
     bounds_.begun(1);
     must(!bounds_.waits_for_itself(caller, now_), "an error right after a change");
     must(!bounds_.waits_for_itself(caller, now_ + job_bounds::patience - 1ms), "an error before its time");
     now_ += job_bounds::patience;
     must(!bounds_.waits_for_itself(caller + 1, now_), "another thread gets the error");
-    must(bounds_.waits_for_itself(caller, now_), "a thread waits for itself for ever, without a word");
+    must(bounds_.waits_for_itself(caller, now_), "a thread waits for itself forever, without an error");
   }
 
   const memory_settings s_;

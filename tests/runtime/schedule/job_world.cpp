@@ -156,7 +156,7 @@ void job_world::cancel(std::uint32_t pick) {
       job.ending |= !only_waiting;
       break;
     case schedule::cancelled::over:
-      must(!waited && !job.running, "a job that waits or runs is said to be over");
+      must(!waited && !job.running, "a job that waits or runs is reported as over");
       break;
   }
 }
@@ -279,7 +279,7 @@ void job_world::die(std::uint32_t number, bool blames) {
   const bool blamed = blames && running != nullptr && !p.doomed;
   const auto foreseen = books_.would_blame(who, last);
   const auto blame = books_.worker_died(who, last, "SIGSEGV", blames, now_);
-  must(blame.has_value() == blamed, "a death was blamed on nobody, or to somebody without reason");
+  must(blame.has_value() == blamed, "a death was blamed on no sample, or on one without reason");
   if (blame) {
     ++tally_.blamed;
     must(foreseen && foreseen->job == blame->job, "another job was blamed than was foreseen");

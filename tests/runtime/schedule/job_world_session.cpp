@@ -146,7 +146,7 @@ void job_world::take(const revoke_row& order) {
 void job_world::take(const end_worker& order) {
   ++tally_.ended;
   place& p = places_.at(order.who.worker);
-  must(at(order.job).ending, "a worker is ended for a job that nobody cancelled");
+  must(at(order.job).ending, "a worker is ended for a job that was not cancelled");
   if (p.incarnation == order.who.incarnation) p.doomed = p.alive;
 }
 
@@ -198,15 +198,15 @@ void job_world::check_end(const settle_job& end, const job_state& job) {
     must(probations_given_up_ && is_isolated(job), "a job is poisoned that could be tried again");
     ++causes;
   } else if (end.how == job_end::cancelled) {
-    must(job.cancelled, "a job is cancelled though nobody asked for it");
+    must(job.cancelled, "a job is cancelled without a request");
   } else {
     must(end.at.has_value(), "a job has ended by itself, and not in a row");
   }
-  must(end.causes.size() == causes, "the causes of a job's deaths are not told, or too many");
+  must(end.causes.size() == causes, "the causes of a job's deaths are missing, or too many");
   const bool kills = job.what == kind::killer || job.what == kind::overwriter;
   const bool killed = kills || (job.what == kind::killer_once && settings_.max_attempts <= 2);
   must(end.how != job_end::poisoned || killed || settings_.outside_kills_blame,
-       "an innocent job is poisoned");
+       "a harmless job is poisoned");
   must(end.how != job_end::result || !kills, "a job that always kills has a result");
 }
 
@@ -218,7 +218,7 @@ void job_world::check_result(const settle_job& end, const job_state& job) {
   const row_at expected = end.how == job_end::result      ? row_at::finished
                           : end.how == job_end::exception ? row_at::failed
                                                           : row_at::too_large;
-  must(c.job == end.job && c.at == expected, "another row than the job's is said to be its result");
+  must(c.job == end.job && c.at == expected, "another row than the job's is reported as its result");
   must(c.result == result_of(end.job), "the result is not that of the job");
   must(end.keeps_slot == ((job.keeps || job.request.holds_slot) && c.at == row_at::finished),
        "a result is kept, or not");
@@ -263,7 +263,7 @@ void job_world::deliver(std::uint32_t pick) {
   const job_arrival how = books_.reported(read(m.lease, 0, m.passed));
   const place& p = places_.at(sender.worker);
   const bool living = p.alive && p.incarnation == sender.incarnation;
-  must(how != job_arrival::impossible, "a true report is said to be impossible");
+  must(how != job_arrival::impossible, "a true report is called impossible");
   tally_.late += how == job_arrival::late ? 1 : 0;
   must(living || how == job_arrival::late, "a report of a dead worker is accepted");
   heard_.push_back(m);
@@ -364,7 +364,7 @@ void job_world::check_idle(std::uint32_t number, const place& p) const {
     const bool avoids = !alone && job.died_of_it == number && anyone_but(number) && patient;
     const bool wants_other = job.request.fresh && p.given > 0;
     must(avoids || wants_other, "a job waits while a worker is free that may run it");
-    must(!alone, "a fresh suspect waits and nobody is replaced for it");
+    must(!alone, "a fresh suspect waits and no process is replaced for it");
   }
   if (alone || !has_free_slot(number)) return;
   for (const auto& [other, busy] : places_) {

@@ -205,7 +205,7 @@ class world {
     if (blamed.has_value() != mark.has_value()) {
       // Another epoch may have quarantined the sample while it was being tried alone.
       const bool decided = mark && quarantined_.contains(p.leases.front().load.samples.front().sample);
-      if (!decided) throw violation{"a death was blamed on nobody, or to somebody without reason"};
+      if (!decided) throw violation{"a death was blamed on no sample, or on one without reason"};
     } else if (blamed && blamed->sample != p.leases.front().load.samples[mark->row].sample) {
       throw violation{"a death was blamed on the wrong sample"};
     }

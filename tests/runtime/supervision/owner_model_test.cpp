@@ -231,7 +231,7 @@ class world {
     greeted_ = false;
   }
   void carry_out(introduce_owner&) {
-    require(lives() && !here_->introduced, "introduced twice, or nobody");
+    require(lives() && !here_->introduced, "introduced twice, or no process");
     here_->introduced = true;
   }
   void carry_out(send_uploads& order) {
@@ -243,11 +243,11 @@ class world {
     }
   }
   void carry_out(stop_owner_process&) {
-    require(lives() && !std::exchange(here_->told_to_stop, true), "told to stop twice, or nobody");
-    require(closing_, "told to stop before the session ends");
+    require(lives() && !std::exchange(here_->told_to_stop, true), "asked to stop twice, or no process");
+    require(closing_, "asked to stop before the session ends");
   }
   void carry_out(send_signal& signal) {
-    require(here_.has_value(), "a signal for nobody");
+    require(here_.has_value(), "a signal for no process");
     require(!here_->killed, "a signal after SIGKILL");
     here_->killed = signal.number == SIGKILL;
   }

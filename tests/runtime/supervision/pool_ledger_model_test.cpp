@@ -253,7 +253,7 @@ class world {
     std::optional<blame> blamed;
     if (gone.ready) blamed = books_.worker_died(gone.who, mark, "SIGSEGV");
     if (mark && !blamed && !quarantined_.contains(gone.leases.front().load.samples[mark->row].sample))
-      throw violation{"a death during a sample was blamed on nobody"};
+      throw violation{"a death during a sample was blamed on no sample"};
     if (blamed) ++blamed_[{plan_.epoch_of(blamed->position), blamed->sample}];
     if (settings_.deaths_untold) return;
     const bool fruitful = gone.ready && gone.done > 0;
@@ -337,7 +337,7 @@ class world {
         if (const auto* start = std::get_if<start_child>(&c)) take_start(*start);
         if (const auto* order = std::get_if<drain_child>(&c)) take_drain(*order);
         if (const auto* end = std::get_if<sacrificial_failed>(&c)) {
-          if (!books_.wants_sacrificial()) throw violation{"nobody wanted the sacrificial worker"};
+          if (!books_.wants_sacrificial()) throw violation{"no book wanted the sacrificial worker"};
           books_.cannot_try_alone(end->reason);
         }
         if (const auto* end = std::get_if<pool_failed>(&c)) {
@@ -374,7 +374,7 @@ class world {
   void take_drain(const drain_child& order) {
     const auto p = processes_.find(order.who.worker);
     if (p == processes_.end() || p->second.who != order.who)
-      throw violation{"somebody drains who is not there"};
+      throw violation{"a worker drains that is not there"};
     p->second.draining = true;
     if (p->second.ready) books_.worker_drains(order.who);
   }
@@ -399,8 +399,8 @@ class world {
   void take_lease(const load_command& load) {
     const auto p = processes_.find(load.lease.holder.worker);
     if (p == processes_.end() || p->second.who != load.lease.holder || !p->second.ready)
-      throw violation{"a lease for somebody who is not ready"};
-    if (p->second.draining) throw violation{"a lease for somebody who goes"};
+      throw violation{"a lease for a worker that is not ready"};
+    if (p->second.draining) throw violation{"a lease for a worker that drains"};
     const bool alone = load.lease.holder.worker == sacrificial_place;
     if (alone && load.samples.size() != 1) throw violation{"company in isolation"};
     for (const planned_sample& s : load.samples) {

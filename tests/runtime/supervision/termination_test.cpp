@@ -295,7 +295,7 @@ std::size_t live(const world_settings& settings, const script& steps) {
     for (const auto& c : t.advance(now)) {
       if (const auto* signal = std::get_if<send_signal>(&c)) {
         if (killed) throw testing::violation{"a signal after SIGKILL"};
-        if (!wanted) throw testing::violation{"a signal that nobody asked for"};
+        if (!wanted) throw testing::violation{"a signal that was not requested"};
         if (signal->number == SIGABRT && std::exchange(aborted, now))
           throw testing::violation{"SIGABRT twice"};
         if (signal->number == SIGKILL) {

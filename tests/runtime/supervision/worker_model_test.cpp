@@ -196,7 +196,7 @@ class world {
   }
   void carry_out(retire_worker& order) { one(order.who).retired = true; }
   void carry_out(stop_worker& order) {
-    require(closing_, "told to stop before the session ends");
+    require(closing_, "asked to stop before the session ends");
     one(order.who).told_to_stop = true;
   }
   void carry_out(signal_worker& order) {
@@ -249,7 +249,7 @@ class world {
       }
       if (closed_ || (!closing_ && (failed_ || all_ready()))) return;
     }
-    require(!closing_, "it was told to close and did not");
+    require(!closing_, "it was asked to close and did not");
     require(false, "a place that is wanted stayed empty");
   }
   [[nodiscard]] bool all_ready() const {
