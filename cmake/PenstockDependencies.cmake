@@ -1,4 +1,4 @@
-# Everything that penstock stands on, by target; README.md says why each of them.
+# Every library that penstock uses, by target; README.md says what for.
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
@@ -13,7 +13,7 @@ pkg_check_modules(SPNG REQUIRED IMPORTED_TARGET spng)
 
 find_path(PENSTOCK_RANDOM123_INCLUDE Random123/philox.h REQUIRED)
 find_path(PENSTOCK_XXHASH_INCLUDE xxhash.h REQUIRED)
-# The headers alone: the library is opened when it is needed (runtime/net/tls/tls_library.hpp).
+# The headers alone: the library is loaded when it is needed (runtime/net/tls/tls_library.hpp).
 find_path(PENSTOCK_OPENSSL_INCLUDE openssl/ssl.h REQUIRED)
 
 # Asio alone, header-only: none of Boost's libraries is linked.

@@ -3,10 +3,11 @@
 
 option(PENSTOCK_PCH "Parse the heavy headers once. For builds from nothing" OFF)
 
-# The header that every source of the target then begins with; the targets that use it link Asio, whose macros it holds.
+# With it, every source of a target begins with this header; such targets link Asio, because the header contains
+# Asio's macros.
 if(PENSTOCK_PCH AND PENSTOCK_ACTORS)
   if(PENSTOCK_CCACHE)
-    # Otherwise ccache knows no source that uses a precompiled header.
+    # Otherwise ccache caches no source that uses a precompiled header.
     set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${PENSTOCK_CCACHE}")
   endif()
   add_library(penstock_precompiled OBJECT "${CMAKE_CURRENT_LIST_DIR}/precompiled/precompiled.cpp")

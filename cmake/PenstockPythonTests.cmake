@@ -1,8 +1,9 @@
-# Tests written in Python: every test method of a file is a ctest test of its own, and its name is the test's sentence; or a
-# file is one test, where each process would import much.
+# Tests written in Python: every test method of a file is one ctest test, and its name is the test's sentence. Where
+# each process would import much, a whole file is one test.
 
-# penstock_find_python(VARIABLE [MODULE ...]): an interpreter that has these modules; empty if there is none. The one on PATH may be
-# another than the distribution's, and may be a script that looks for the interpreter each time: the answer is what it finds.
+# penstock_find_python(VARIABLE [MODULE ...]): an interpreter that has these modules; empty if there is none. The one
+# on PATH may not be the distribution's, and may be a script that looks for the interpreter each time: the answer is
+# what it finds.
 function(penstock_find_python variable)
   string(JOIN ", " modules sys ${ARGN})
   set(${variable} "" PARENT_SCOPE)
@@ -20,8 +21,8 @@ endfunction()
 # PYTHON PROGRAM LABEL LABEL TIMEOUT SECONDS ENVIRONMENT VARIABLES)
 # FILE.py is in the current folder; PREFIX and FILE, or NAME, begin the names of the tests. CLASSES: only classes whose names match.
 # FIXTURE: the tests require it. TIMEOUT is that of each test method.
-# TOGETHER: all of them in one process, which lists them; ctest shows the list when one has failed. LOCK: of the tests with this one
-# a single one runs at a time. COST: ctest begins with the tests of the highest cost, so that its end does not wait for one of them.
+# TOGETHER: all of them in one process, which lists them; ctest shows the list when one has failed. LOCK: tests with the same lock run
+# one at a time. COST: ctest begins with the tests of the highest cost, so that its end does not wait for one of them.
 function(penstock_tests_of_python_file file)
   cmake_parse_arguments(PARSE_ARGV 1 test "TOGETHER" "PREFIX;NAME;CLASSES;FIXTURE;PYTHON;LABEL;TIMEOUT;LOCK;COST" "ENVIRONMENT")
   set(program "${CMAKE_CURRENT_SOURCE_DIR}/${file}.py")

@@ -61,9 +61,9 @@ elseif(PENSTOCK_SANITIZE STREQUAL "thread")
   target_link_options(penstock_build_options INTERFACE -fsanitize=thread)
 endif()
 
-# penstock_unity(TARGET [BATCH n] [ALONE ...] [MODELS ...]): with PENSTOCK_UNITY, compiles the sources of a target in batches of equal
-# size, at most n (32) sources each. ALONE: sources whose names clash with those of other sources; they are a batch of their own.
-# MODELS: compiled one by one.
+# penstock_unity(TARGET [BATCH n] [ALONE ...] [MODELS ...]): with PENSTOCK_UNITY, compiles the sources of a target in
+# batches of equal size, at most n (32) sources each. ALONE: sources whose names clash with those of other sources;
+# they form a separate batch. MODELS: compiled one by one.
 function(penstock_unity target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "BATCH" "ALONE;MODELS")
   if(NOT arg_BATCH)

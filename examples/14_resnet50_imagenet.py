@@ -6,7 +6,7 @@
 
 Needs torch and torchvision; without a GPU it trains on the CPU. For a quick look: --model resnet18 --size 64 --batch-size 16 --epochs 2
 
-The loader takes torch's arguments, and five of its own. Try it: kill a worker while it trains, and the losses stay the same. Kill the
+The loader takes torch's arguments, and five more. Try it: kill a worker while it trains, and the losses stay the same. Kill the
 program and run it again: it continues after the last checkpoint. Damaged files are replaced by others and named at the end.
 """
 

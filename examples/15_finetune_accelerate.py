@@ -6,7 +6,7 @@
 Needs torch, transformers, datasets and accelerate. --model names a model of the hub, or a folder that save_pretrained() has
 written, such as --out of an earlier run.
 
-Only the DataLoader differs from a program for torch's: its import, and the options seed and on_bad_sample. prepare() shards it for the
+Only the DataLoader differs from a program for torch's loader: its import, and the options seed and on_bad_sample. prepare() shards it for the
 ranks, and it stays penstock's. Try it: kill a worker while it trains. No row is lost, and the losses stay the same.
 """
 

@@ -5,7 +5,7 @@
 
 Needs torch, torchvision and lightning.
 
-Only the DataLoader differs from a program for torch's: its import, and the options seed, on_bad_sample and name. Try it: kill a worker
+Only the DataLoader differs from a program for torch's loader: its import, and the options seed, on_bad_sample and name. Try it: kill a worker
 while it trains, and nothing changes. Kill the program and run it again: it continues after the last checkpoint, without loading the
 images before it again.
 """

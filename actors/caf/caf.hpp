@@ -208,7 +208,7 @@ using implementation = typename Handle::template stateful_base<State>;
 
 }  // namespace detail
 
-/// What an actor's own handlers do with it; used like a pointer.
+/// An actor as its own handlers see it; used like a pointer.
 template <class Handle, class State>
 class self {
  public:

@@ -91,7 +91,7 @@ class shared_state final : public shared_queue {
 
 }  // namespace detail
 
-/// As `self`, for a shared actor.
+/// Like `self`, for a shared actor.
 template <class Handle, class State>
 class shared_self {
  public:

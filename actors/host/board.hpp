@@ -75,7 +75,7 @@ class board {
   [[nodiscard]] telemetry::limit_reading limits() const;
   /// The first demand; `never` before it.
   [[nodiscard]] steady_time begun_at() const;
-  /// Whether the device reads the slots by DMA, as far as it has said so.
+  /// Whether the device reads the slots by DMA, as far as it has reported that.
   [[nodiscard]] bool is_pinned() const;
   [[nodiscard]] telemetry::metrics_facts metrics(steady_time now) const;
   /// Takes the epochs from the scheduler's accounts.

@@ -1,6 +1,6 @@
 // Messages as bytes: a frame is a length, a type and a payload (message_bytes.hpp). The reader protects the
 // session from broken or hostile children and is therefore strict: it refuses unknown types, wrong lengths,
-// left-over bytes and invalid enumerators, and never allocates memory on the word of an announced length.
+// left-over bytes and invalid enumerators, and never allocates memory just because a length announces it.
 #pragma once
 
 #include "actors/protocol/message_bytes.hpp"

@@ -1,5 +1,5 @@
-// What the GPU owner's sink does, by the owner's flight page: how long it has waited for batches, over all owners of a
-// session, and since when it has been working on one. Used by the owner's keeper.
+// What the GPU owner's sink does, according to the owner's flight page: how long it has waited for batches, over all
+// owners of a session, and since when it has been working on one. Used by the owner's keeper.
 #pragma once
 
 #include "actors/supervisor/owner_keeper.hpp"

@@ -42,7 +42,7 @@ foreach(path IN LISTS found)
     execute_process(COMMAND "${penstock_patchelf}" --set-rpath "$ORIGIN" "$ENV{DESTDIR}${lib}/${name}"
       COMMAND_ERROR_IS_FATAL ANY)
   elseif(needs)
-    message(STATUS "lib/${name} finds lib/${needs} through the program that loads it (patchelf would give it a path of its own)")
+    message(STATUS "lib/${name} finds lib/${needs} through the program that loads it (patchelf would give it its own path)")
   endif()
 
   # Distributions keep the licence with the package that the library came from. Older ones know /usr/lib as /lib.

@@ -52,7 +52,7 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles: without what belongs to this process, and with a position of its own."""
+        """For copies and pickles: without what belongs to this process, and with its own position."""
         own = {"_position": copy.copy(self._position), "_membership": copy.copy(self._membership)}
         return {**self.__dict__, **own, "_workers": None, "_iterator": None, "_quarantine": None}
 

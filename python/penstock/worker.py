@@ -1,7 +1,7 @@
 """The program of worker processes: `python -m penstock.worker`, executed by a Pool, or forked by one that was (_template.py).
 
 It needs no `if __name__ == "__main__"` in the caller's program: functions of __main__ travel by value. It sees no GPU,
-its thread pools are one thread wide, and it loads neither a session nor CUDA.
+its thread pools use one thread, and it loads neither a session nor CUDA.
 """
 
 import os
@@ -25,7 +25,7 @@ LONGEST_LINE = 500  # about an initializer that failed
 
 
 def main() -> None:
-    """Serves the pool that started this process, until it is told to stop."""
+    """Serves the pool that started this process, until it is asked to stop."""
     _begin()
     from penstock import _worker
 

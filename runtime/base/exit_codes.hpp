@@ -7,7 +7,7 @@
 namespace penstock::exit_codes {
 
 inline constexpr int finished = 0;  ///< stopped on request, or had nothing left to do
-inline constexpr int failed = 1;    ///< anything without a code of its own
+inline constexpr int failed = 1;    ///< anything without its own code
 
 // From sysexits.h, where the meaning fits.
 inline constexpr int temporary = 75;      ///< a new process may succeed: restart, not counted

@@ -20,9 +20,9 @@ class timed_read {
   steady_time began_;
 };
 
-/// All reads of this process that are over.
+/// All finished reads of this process.
 [[nodiscard]] nanoseconds time_spent_reading() noexcept;
-/// Since when the newest read is in progress. Empty: none is.
+/// When the newest read in progress began. Empty: none is in progress.
 [[nodiscard]] std::optional<steady_time> reads_since() noexcept;
 
 }  // namespace penstock

@@ -17,7 +17,7 @@ bool continues_character(char byte) noexcept {
   return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80U;
 }
 
-/// Bytes of the character at the beginning; a byte that is not UTF-8 is a character of its own.
+/// Bytes of the character at the beginning; a byte that is not UTF-8 counts as one character.
 std::size_t character_length(std::string_view text) noexcept {
   return std::max<std::size_t>(utf8_length(text), 1);
 }

@@ -37,7 +37,7 @@ result<listing> list_dataset(const config& settings, const listing_progress& pro
 result<prepared_dataset> prepare_dataset(const config& settings,
                                          const std::function<void(const index_progress&)>& told = {});
 
-/// prepare_dataset and read_sampling, for whoever needs the plan.
+/// prepare_dataset and read_sampling, for callers that need the plan.
 result<prepared_dataset> prepare_stream(const config& settings,
                                         const std::function<void(const index_progress&)>& told = {});
 

@@ -159,7 +159,7 @@ void group_book::claim(place& s, const member_report& report, steady_time now) {
   refuse(report, {});
 }
 
-/// Gives the place to a process that may deliver what its launcher has not heard of. The previous process is
+/// Gives the place to a process that may deliver what was not reported to its launcher. The previous process is
 /// gone, or may be; if it is alive after all, it has delivered everything.
 void group_book::claim_after_end(place& s, const member_report& report, steady_time now) {
   s.knows_end = s.knows_end || report.view.outcome != group_outcome::none;

@@ -18,7 +18,7 @@ bool was_started_again(const member_report& rank) {
   return rank.card.starts > 0;
 }
 
-/// Whether a rank that was told `a` need not be told `b` at once.
+/// Whether a rank that got `a` need not get `b` at once.
 bool says_the_same(const group_order& a, const group_order& b) {
   return a.view == b.view && a.standing == b.standing && a.incarnation == b.incarnation && a.go == b.go &&
          a.everybody_knows == b.everybody_knows && a.lost == b.lost && a.communicator == b.communicator;

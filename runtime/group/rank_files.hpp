@@ -22,7 +22,7 @@ namespace penstock::group {
 [[nodiscard]] std::string file_of_rank(const std::string& path, std::uint32_t rank);
 /// "batches/rank2"
 [[nodiscard]] std::string folder_of_rank(const std::string& path, std::uint32_t rank);
-/// journal:PATH-rank2; other sinks have no file of their own.
+/// journal:PATH-rank2; other sinks write no file.
 [[nodiscard]] std::string sink_of_rank(const std::string& sink, std::uint32_t rank);
 /// HOST:PORT + rank. Port 0 stays 0, because the kernel chooses.
 [[nodiscard]] std::string address_of_rank(const std::string& listen, std::uint32_t rank);

@@ -31,7 +31,7 @@ bool shared_communicator::tend(group_view& view, const std::vector<rank>& ranks,
     at_ = stage::aborting;
   if (at_ == stage::aborting && std::ranges::all_of(ranks, clean)) at_ = stage::idle;
   if (at_ == stage::making && complete && std::ranges::all_of(ranks, made)) at_ = stage::ready;
-  // A rank that is through cannot take part in another communicator, and no other rank needs it to.
+  // A rank that has finished cannot take part in another communicator, and no other rank needs it to.
   if (at_ != stage::idle || !complete || std::ranges::any_of(ranks, through) ||
       view.phase != group_phase::running)
     return false;

@@ -1,5 +1,5 @@
-// Looks up the address of a group's coordinator on a thread of its own, because the system's resolver may take half a minute.
-// Used by member_link, on the io_context's thread.
+// Looks up the address of a group's coordinator on a separate thread, because the system's resolver may take half a
+// minute. Used by member_link, on the io_context's thread.
 #pragma once
 
 #include "runtime/net/sockets.hpp"

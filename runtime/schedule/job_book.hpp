@@ -212,7 +212,7 @@ struct job_blame {
 /// A lease with rows that are not settled.
 struct open_lease {
   lease_ref lease;
-  std::uint32_t rows = 0;     ///< in all
+  std::uint32_t rows = 0;     ///< in total
   std::uint32_t settled = 0;  ///< leading settled rows, which a reading may omit
 };
 

@@ -85,7 +85,7 @@ class PenstockTest(unittest.TestCase):
             try:
                 while piece := screen.read(65536):
                     text += piece
-            except OSError:  # nobody has the other end any more
+            except OSError:  # the other end is closed
                 pass
             process.wait(timeout=timeout)
         return text.decode("utf-8", "replace").splitlines()
@@ -145,7 +145,7 @@ class PenstockTest(unittest.TestCase):
 
     @staticmethod
     def torchrun_alone():
-        """torchrun's options for one machine, with a port of its own: before torch 2, --standalone always takes the same one."""
+        """torchrun's options for one machine, with its own port: before torch 2, --standalone always takes the same one."""
         with socket.socket() as one:
             one.bind(("127.0.0.1", 0))
             port = one.getsockname()[1]

@@ -149,7 +149,7 @@ class ResumeTest(PenstockTest):
         report = self.run_json(self.write("three.toml", synthetic(samples=40, batch=8, epochs=3, dataset='wait = "5ms"')),
                                "--workers", 1, "--set", 'gpu.placement="process"')
         wall = time.monotonic() - begin
-        # Each epoch sleeps 200 ms in all, and the first also waits for the worker's start.
+        # Each epoch sleeps 200 ms in total, and the first also waits for the worker's start.
         seconds = [epoch["seconds"] for epoch in report["epochs"]]
         self.assertGreaterEqual(seconds[0], 0.15)
         for each in seconds:

@@ -1,7 +1,7 @@
 """The install tree as users get it: copied to another place, where there is nothing else but a compiler.
 
 ctest runs `install_test.py prepare` once (install, move, build tests/install/consumer against it), then each test. Set by
-ctest: PENSTOCK_BUILD, the build folder; PENSTOCK_STAGE, a folder of our own.
+ctest: PENSTOCK_BUILD, the build folder; PENSTOCK_STAGE, a folder for this test alone.
 """
 
 import glob

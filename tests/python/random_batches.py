@@ -27,7 +27,7 @@ def seed_of_run():
 
 
 def shape_of(draw, elements):
-    """A shape of at most so many elements."""
+    """A shape of at most this many elements."""
     shape = []
     for _ in range(draw.randrange(4)):
         shape.append(draw.randrange(1, max(2, min(elements, 300))))

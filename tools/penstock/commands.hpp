@@ -1,5 +1,5 @@
 // Adds the verbs to the table: one function for each file with verbs. main.cpp calls them in the order in
-// which help lists the verbs; a new verb needs a line here, a line there, and a file beside its feature.
+// which help lists the verbs; a new verb needs a line here, a line there, and a file next to its feature.
 #pragma once
 
 namespace penstock::cli {

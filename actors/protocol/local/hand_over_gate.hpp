@@ -54,8 +54,8 @@ class hand_over_gate {
     const std::lock_guard hold(mutex_);
     return !std::exchange(begun_, true);
   }
-  /// Whether a step was answered with `wait` since the last call. Call after each open() and end(): whoever hands
-  /// out batches must then be told to ask again.
+  /// Whether a step was answered with `wait` since the last call. Call after each open() and end(): whoever hands out
+  /// batches must then ask again.
   [[nodiscard]] bool take_waiting() {
     const std::lock_guard hold(mutex_);
     return std::exchange(waiting_, false);

@@ -9,12 +9,12 @@
 
 namespace penstock {
 
-/// Whether it has a brace or a wildcard. A file may still be named so.
+/// Whether it has a brace or a wildcard. A file's name may have them, too.
 bool is_pattern(std::string_view path) noexcept;
 
-/// Expands braces: "a{1..3,x}b", nested and repeated. A range keeps the width of its longer number if one begins
-/// with 0; {10..1} counts down and {0..9..3} in steps. What is no list or range stays as it is. Refuses (errc::dataset)
-/// more than 10^6 results.
+/// Expands braces: "a{1..3,x}b", nested and repeated. A range keeps the width of its longer number if one begins with
+/// 0; {10..1} counts down and {0..9..3} in steps. Braces that are neither a list nor a range stay unchanged. Refuses
+/// (errc::dataset) more than 10^6 results.
 result<std::vector<std::string>> expand_braces(std::string_view pattern);
 
 /// Braces are expanded first, in order, then *, ? and [] in each result, in byte order. A result that exists is taken

@@ -11,7 +11,7 @@
 namespace penstock {
 namespace {
 
-/// The permutation for the item that was asked for last: neighbouring positions mostly ask for the same one.
+/// The permutation for the item that was requested last: neighbouring positions mostly need the same one.
 class latest_permutation {
  public:
   latest_permutation(random_domain domain, std::uint64_t seed, std::uint64_t epoch) noexcept
@@ -47,8 +47,8 @@ class listed_order final : public sample_order {
   bool shuffle_;
 };
 
-/// Position p is turn p mod classes of round p / classes. A round has each class once, in an order of its own; in
-/// its r-th round a class of n samples gives sample r mod n of its lap r / n, which is a permutation of them.
+/// Position p is turn p mod classes of round p / classes. A round has each class once, in its own order; in its r-th
+/// round a class of n samples gives sample r mod n of its lap r / n, which is a permutation of them.
 class class_order final : public sample_order {
  public:
   class_order(std::span<const std::uint32_t> class_of, std::uint64_t positions)

@@ -33,14 +33,14 @@ result<std::shared_ptr<const sample_order>> weighted_order(std::span<const doubl
                                                            std::uint64_t positions);
 
 /// All classes that have samples equally often: in every prefix of an epoch, their counts differ by at most one.
-/// Each class walks its own samples in an order of its own and begins the next round of them when it ends.
+/// Each class walks its samples in its own order and begins the next round of them when it ends.
 /// `class_of[i]` is the class of sample i; 8 bytes for each sample. Refuses (errc::dataset) no samples.
 result<std::shared_ptr<const sample_order>> balanced_order(std::span<const std::uint32_t> class_of,
                                                            std::uint64_t positions);
 
-/// Only these samples, in the order of the list or shuffled differently each epoch. An index that is listed twice stands
-/// twice in an epoch. Refuses (errc::dataset) an empty list, and, with its place in the list, an index that is not
-/// below `samples`.
+/// Only these samples, in the order of the list or shuffled differently each epoch. An index that is listed twice is
+/// delivered twice in an epoch. Refuses (errc::dataset) an empty list, and, with its place in the list, an index that
+/// is not below `samples`.
 result<std::shared_ptr<const sample_order>> subset_order(std::vector<std::uint64_t> indices,
                                                          std::uint64_t samples, bool shuffle);
 

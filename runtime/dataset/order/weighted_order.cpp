@@ -57,7 +57,7 @@ class alias_order final : public sample_order {
         small.push_back(more);
       }
     }
-    // What rounding has left over is 1, but for a weight of 0, which must never be drawn.
+    // Columns that rounding has left over become 1, except those of weight 0, which must never be drawn.
     const auto heaviest = static_cast<std::uint64_t>(std::ranges::max_element(weights) - weights.begin());
     for (const auto& rest : {small, large})
       for (const std::uint64_t i : rest)
@@ -82,7 +82,7 @@ result<std::shared_ptr<const sample_order>> weighted_order(std::span<const doubl
   }
   if (heaviest == 0)
     return refuse(errc::dataset, "all {} weights are 0: there is nothing to draw", weights.size());
-  // Relative to the heaviest, so that the sum of no weights is infinite.
+  // Relative to the heaviest, so that no sum of weights is infinite.
   std::vector<double> relative(weights.begin(), weights.end());
   double total = 0;
   for (double& weight : relative) {

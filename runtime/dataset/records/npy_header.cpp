@@ -155,7 +155,7 @@ std::uint64_t little_endian(std::span<const std::byte> bytes) noexcept {
   return value;
 }
 
-/// Everything but how the shape agrees with the file's size.
+/// Checks everything except whether the shape agrees with the file's size.
 result<npy_header> parse_layout(std::span<const std::byte> start) {
   constexpr std::string_view magic = "\x93NUMPY";
   const std::string_view text(reinterpret_cast<const char*>(start.data()), start.size());

@@ -41,7 +41,7 @@ inline std::optional<std::uint64_t> take_number(std::string_view& from) noexcept
   return std::nullopt;
 }
 
-/// The kinds that an index tells apart.
+/// The kinds that an index distinguishes.
 enum class indexed_kind : std::uint8_t { file, link, sparse, other };
 
 /// Blocks that contents of this size take.

@@ -55,7 +55,7 @@ class header_reader {
   static constexpr std::uint64_t far = 8 * KiB;  // below this, copying is cheaper than another system call
 
   result<void> fill(tar_range range) {
-    // The share that was used of what was passed since the last read tells how dense headers are.
+    // How much of the data since the last read was used shows how dense headers are.
     const std::uint64_t distance = range.at - last_at_;
     last_at_ = range.at;
     const bool dense = distance <= end_ - begin_ + far;

@@ -15,7 +15,7 @@
 namespace penstock {
 namespace {
 
-/// Bytes between members that are read along, to save a call.
+/// Gaps between members up to this size are read as well, to save a call.
 constexpr std::uint64_t gap_max = 64 * KiB;
 
 std::size_t places_for(std::uint64_t shards) {

@@ -48,7 +48,7 @@ class tar_parser {
 
   /// Takes the bytes of wanted(). Returns a member when its header is complete. Refuses (errc::dataset, with
   /// offset and member) a checksum that does not match, a number or PAX record that cannot be read, a header
-  /// or contents that end beyond the archive, and names or records above 1 MiB. After a refusal it is useless.
+  /// or contents that end beyond the archive, and names or records above 1 MiB. After a refusal it cannot be used.
   result<std::optional<tar_member>> take(std::span<const std::byte> bytes);
 
   /// Whether the archive had ended with a block of zeros. Without one it may have been cut between members.

@@ -7,7 +7,7 @@
 //     ...                                                           // gradients of this rank's rows
 //     penstock::communicator_use group(*batch.communicator);       // waits; throws if the communicator is lost
 //     group.all_reduce(gradients, gradients, count, penstock::reduction::sum, stream);
-//   }                                                              // the use ends; the work may go on
+//   }                                                              // the use ends; the work may continue
 //
 // Rules. All ranks take the same steps, and call the same operations in the same order in each step. Use the
 // communicator only inside a communicator_use, and end the use before you wait for the work. When a rank is

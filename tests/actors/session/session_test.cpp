@@ -84,7 +84,7 @@ TEST_CASE("a batch larger than the dataset needs no more memory than the dataset
   CHECK(Session::dry_run(c).slot_bytes < 6U << 20U);
 }
 
-TEST_CASE("a session that is never iterated has no children, no threads and no descriptors of its own") {
+TEST_CASE("a session that is never iterated has no children, threads or descriptors") {
   const std::size_t descriptors = entries_of("/proc/self/fd");
   const std::size_t threads = entries_of("/proc/self/task");
   const Session session(small(8), quietly());

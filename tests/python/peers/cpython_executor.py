@@ -3,7 +3,7 @@
     cpython_executor.py FOLDER [-v] [NAME ...]
 
 FOLDER has the interpreter's package `test` (tools/peer-tests makes one). The tests run unchanged: the class ProcessPoolExecutor that they
-find adapts Pool to its constructor. Only those for the start method "spawn" run, because workers of a Pool are executed, not forked.
+find adapts Pool to its constructor. Only those for the start method "spawn" run, because workers of a Pool start as fresh programs.
 Prints the share that passes; fails below 95 %.
 """
 

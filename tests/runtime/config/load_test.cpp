@@ -156,7 +156,7 @@ TEST_CASE("a key that takes a number or auto takes a reference to either") {
   CHECK_FALSE(load_text(synthetic + "[loader]\nworkers = \"6\"\n"));
 }
 
-TEST_CASE("the help beside a wrong choice lists what the key takes, not what its type has") {
+TEST_CASE("the help next to a wrong choice lists what the key takes, not what its type has") {
   const loading result = load_text(synthetic + "[gpu]\ndtype = \"fp16\"\n");
   REQUIRE_FALSE(result);
   CHECK(result.error().diagnostics[0].help ==

@@ -193,10 +193,10 @@ void communicator_world::move_owner(std::uint32_t r) {
   }
   for (communicator_command& c : s.owner->advance(now_)) {
     if (auto* make = std::get_if<begin_making>(&c)) {
-      must(!s.library_makes && !s.library_aborts, "one is made beside another");
+      must(!s.library_makes && !s.library_aborts, "one is made next to another");
       s.library_makes = *make;
     } else if (auto* abort = std::get_if<begin_abort>(&c)) {
-      must(s.scopes == 0, "an abort begins beside an open scope");
+      must(s.scopes == 0, "an abort begins while a scope is open");
       ++tally_.aborts;
       s.library_makes.reset();
       s.library_aborts = abort->number;

@@ -274,7 +274,7 @@ void group_world::do_nccl(process& p) {
     ++tally_.aborts;
   } else if (p.to_make) {
     const make_communicator make = *std::exchange(p.to_make, std::nullopt);
-    must(p.made == 0, "a communicator is made beside another one");
+    must(p.made == 0, "a communicator is made next to another one");
     for (const auto& other : alive_) {
       must(former(p) || former(*other) || other->made != make.number || other->made_id == make.id,
            "two communicators have one number");

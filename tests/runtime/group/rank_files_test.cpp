@@ -6,7 +6,7 @@
 
 using namespace penstock::group;
 
-TEST_CASE("ranks that are given the same names have files, folders and ports of their own") {
+TEST_CASE("ranks that are given the same names have their own files, folders and ports") {
   CHECK(with_rank("photos", 2) == "photos-rank2");
   CHECK(file_of_rank("report.json", 2) == "report.json-rank2");
   CHECK(folder_of_rank("batches", 2) == "batches/rank2");

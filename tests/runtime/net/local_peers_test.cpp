@@ -1,5 +1,5 @@
 // Links between processes of one host: the kernel identifies them and reports that they have exited. A
-// program of its own, in which nothing else has loaded OpenSSL.
+// separate program, in which nothing else has loaded OpenSSL.
 #include "runtime/net/sockets.hpp"
 #include "tests/runtime/net/link_world.hpp"
 

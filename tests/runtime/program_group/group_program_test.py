@@ -161,7 +161,7 @@ class GroupProgramTest(RanksTest):
         process = self.start(MPIRUN, "-n", 2, PROGRAM, 10000, "--die", "1:30")
         _, err = self.end(process)
         self.assertNotEqual(process.returncode, 0)
-        # mpirun names what it sees first: the signal, or the other program, which was told of it and has ended.
+        # mpirun names what it sees first: the signal, or the other program, which learned of it and has ended.
         self.assertRegex(err, r"signal 9|group_failed: rank 1 \(.*its process has ended")
 
 

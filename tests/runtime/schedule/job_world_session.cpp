@@ -205,8 +205,7 @@ void job_world::check_end(const settle_job& end, const job_state& job) {
   must(end.causes.size() == causes, "the causes of a job's deaths are missing, or too many");
   const bool kills = job.what == kind::killer || job.what == kind::overwriter;
   const bool killed = kills || (job.what == kind::killer_once && settings_.max_attempts <= 2);
-  must(end.how != job_end::poisoned || killed || settings_.outside_kills_blame,
-       "a harmless job is poisoned");
+  must(end.how != job_end::poisoned || killed || settings_.outside_kills_blame, "a harmless job is poisoned");
   must(end.how != job_end::result || !kills, "a job that always kills has a result");
 }
 

@@ -1,5 +1,5 @@
-// A pipeline computed batch by batch, for tests of stream_limits: workers with slots, one copy engine, a consumer. Whoever is slow is
-// known, so the test knows what to expect. Times are exact, and the test sets the clock.
+// A pipeline computed batch by batch, for tests of stream_limits: workers with slots, one copy engine, a consumer.
+// The slow part is known, so the test knows what to expect. Times are exact, and the test sets the clock.
 #pragma once
 
 #include "runtime/telemetry/stream_limits.hpp"

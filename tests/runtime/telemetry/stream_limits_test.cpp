@@ -233,7 +233,8 @@ TEST_CASE("a worker that dies after hours of work leaves the shares and figures 
   stream_limits limits;
   limit_reading r;
   for (nanoseconds t = 0ms; t <= 5s; t += 200ms) {
-    if (t == 4s) f.workers[0].cpu = f.workers[0].core_wait = 0ns;  // its thread is gone, and nobody has noticed
+    if (t == 4s)
+      f.workers[0].cpu = f.workers[0].core_wait = 0ns;  // its thread is gone, which was not noticed yet
     r = limits.look(f.begun + t, f);
     for (limited_worker& w : f.workers) w.cpu += 195ms;
   }

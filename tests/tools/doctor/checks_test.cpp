@@ -345,7 +345,7 @@ TEST_CASE("every row that can fail is broken by one of these faults") {
   }
 }
 
-TEST_CASE("every documented code of cuInit fails its row alone, with a remedy of its own") {
+TEST_CASE("every documented code of cuInit fails its row alone, with its own remedy") {
   std::set<std::string> remedies;
   for (const int code : {3, 34, 35, 46, 100, 209, 222, 802, 803, 804, 805, 999}) {
     INFO(code);

@@ -20,7 +20,7 @@ std::string value_of(const std::vector<std::string>& words, const std::string& o
 
 }  // namespace
 
-TEST_CASE("each rank runs the same file, with a name, a device, files and a port of its own") {
+TEST_CASE("each rank runs the same file, with its own name, device, files and port") {
   const session_work work{"photos.toml", "photos",  "127.0.0.1:9100", {"--epochs", "2"},
                           "npy",         "batches", "/tmp/x"};
   const auto words = rank_arguments(work, {launch_gpu{5, "H100", "GPU-f", {}}, {}}, 3);

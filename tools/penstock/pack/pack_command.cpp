@@ -168,7 +168,7 @@ void add_pack_command(verb_table& verbs) {
   verb.add_option("--out", o->out, "folder for the shards; created if it is missing")
       ->type_name("DIR")
       ->required();
-  verb.add_option("--shard-size", o->shard_size, "size of a shard; a larger picture has one of its own")
+  verb.add_option("--shard-size", o->shard_size, "size of a shard; a larger picture has its own shard")
       ->type_name("SIZE")
       ->capture_default_str();
   takes_whole_number(verb.add_option("--resize", o->resize,

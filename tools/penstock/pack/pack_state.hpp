@@ -1,5 +1,5 @@
-// What `penstock pack` has written so far: pack.json beside the shards. From it an interrupted run continues after the
-// last complete shard, and it is the report. Pure but for reading and writing the file.
+// What `penstock pack` has written so far: pack.json next to the shards. From it an interrupted run continues after
+// the last complete shard, and it is the report. Pure but for reading and writing the file.
 #pragma once
 
 #include "runtime/base/result.hpp"

@@ -88,7 +88,7 @@ int exit_code_of(const run_options& o, const run_report& r, int signal) {
   if (r.outcome == run_outcome::failed) return exit_failed;
   if (signal == SIGINT) return exit_interrupted;
   if (signal == SIGTERM || signal == SIGHUP) return exit_terminated;
-  const bool all_asked_for = o.batches && r.batches >= *o.batches;  // --batches stops it, as it was told to
+  const bool all_asked_for = o.batches && r.batches >= *o.batches;  // --batches stops it, as requested
   return r.outcome == run_outcome::stopped && !all_asked_for ? o.stopped_exit_code : exit_ok;
 }
 
@@ -118,7 +118,7 @@ void report_refusal(const run_options& o, const std::string& session, const fail
   report.session = session;
   report.outcome = run_outcome::failed;
   report.error = why;
-  static_cast<void>(write_report(o, report));  // what is told is `why`
+  static_cast<void>(write_report(o, report));  // the error to report is `why`
 }
 
 /// The first mistake, in one line.

@@ -206,7 +206,7 @@ TEST_CASE("replacements are indices of the dataset that depend on epoch, positio
   CHECK(single.replacement(0, 0, 16) == 0);
 }
 
-TEST_CASE("the ranks draw replacements of their own") {
+TEST_CASE("each rank draws its own replacements") {
   const plan first = *plan::create({.samples = 1000000, .batch_size = 10, .rank = 0, .world_size = 2});
   const plan second = *plan::create({.samples = 1000000, .batch_size = 10, .rank = 1, .world_size = 2});
   CHECK(first.position(0, 0, 0) != second.position(0, 0, 0));

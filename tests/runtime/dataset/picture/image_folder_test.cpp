@@ -152,7 +152,7 @@ TEST_CASE("an orientation tag turns the picture, and orientation = ignore does n
   CHECK(equal(turned, straight, 0));
 }
 
-TEST_CASE("bad files fail with a reason, and the samples beside them load") {
+TEST_CASE("bad files fail with a reason, and the other samples load") {
   const temporary_folder folder;
   const bytes good = encode_jpeg(make_raster({100, 80}));
   folder.write("a/0.jpg", good);

@@ -2,7 +2,7 @@
 //
 //   tar_tool dump PATH SIZE NAME=EXTENSIONS...   one line for each sample and tensor: sample, name, tensor, bytes in hex
 //   tar_tool index PATH                          how long finding or building the index takes
-//   tar_tool make FOLDER SHARDS SAMPLES BYTES    shards of samples with a member of so many bytes and a class
+//   tar_tool make FOLDER SHARDS SAMPLES BYTES    shards of samples with a member of BYTES bytes and a class
 //   tar_tool load TYPE PATH SAMPLES              samples a second of a dataset of this type, in one thread
 #include "runtime/base/dataset_type.hpp"
 #include "runtime/dataset/factory.hpp"
@@ -27,7 +27,7 @@ double seconds_since(clock::time_point begin) {
   return std::chrono::duration<double>(clock::now() - begin).count();
 }
 
-/// Loads samples into memory of its own.
+/// Loads samples into its own memory.
 class loader {
  public:
   explicit loader(const config& settings) {
