@@ -175,7 +175,7 @@ class Session(Controlled, Ranked):
 
     def close(self) -> None:
         """Ends everything within half a second (after stop(): within the time given to it). Batches that are still held
-        stay valid. Also at the end of a `with` block, when the session is garbage, and at the interpreter's exit."""
+        stay valid. Also at the end of a `with` block, when the session is garbage-collected, and at the interpreter's exit."""
         if not self._core.closed:
             keep_all(list(self._lent))
         self._core.close()

@@ -286,7 +286,7 @@ def synthetic(samples=400, bytes="4KiB", batch=8, epochs=2, dataset="", more="")
 
 
 def make_photos(folder, count, classes=4, size=(160, 120), seed=1):
-    """Small photographs-like JPEGs: smooth fields with shapes and some noise. Needs Pillow."""
+    """Small JPEGs like photographs: smooth fields with shapes and some noise. Needs Pillow."""
     from PIL import Image, ImageDraw
     draw_random = random.Random(seed)
     for index in range(count):

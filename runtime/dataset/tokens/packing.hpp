@@ -19,9 +19,9 @@ struct packed_piece {
   std::uint32_t tokens = 0;    ///< with targets: the document has at least first + tokens + 1
 };
 
-/// The sequences that one window fills. A document of n tokens gives n - 1 tokens with targets. As many whole sequences
-/// as fit are cut from its beginning; the rests share sequences, best fit in the order of falling length: each goes to
-/// the sequence with the least room that is enough, or to a new one.
+/// The sequences that one window fills. A document of n tokens gives n - 1 tokens with targets. As many whole
+/// sequences as fit are cut from its beginning; the rests share sequences, best fit in order of decreasing length:
+/// each goes to the sequence with the least room that is enough, or to a new one.
 class window_packing {
  public:
   /// `lengths`: tokens of each document. sequence_length >= 1.

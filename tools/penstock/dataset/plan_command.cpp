@@ -225,7 +225,7 @@ void add_replay_command(verb_table& verbs) {
        "write one batch of a run again, byte for byte",
        "Loads one batch from config and dataset alone and writes the files that `penstock run --sink npy` "
        "writes "
-       "for it, with the samples' names on stdout: for finding what was in the batch where a loss jumped. "
+       "for it, with the samples' names on stdout: to see what was in the batch where a loss jumped. "
        "--state "
        "names a state of that run: its quarantined samples are left out again, and an epoch that a group of "
        "another "

@@ -78,7 +78,7 @@ void add_map_options(CLI::App& verb, const std::shared_ptr<map_options>& o) {
       "--raw", o->raw,
       "write what commands write to stdout (or what the function gives) as it is, instead of JSON; their "
       "stderr goes to stderr");
-  verb.add_flag("--tag", o->tag, "as --raw, with the input line and a tab before each line");
+  verb.add_flag("--tag", o->tag, "like --raw, with the input line and a tab before each line");
   verb.add_option(
           "--results", o->results,
           "write all output of job N to the files DIR/N.stdout and DIR/N.stderr, a function's result to "

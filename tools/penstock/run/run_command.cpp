@@ -207,7 +207,7 @@ int run(run_options o) {
   if (!joins) return refuse_start(o, settings, exit_config, joins.error());
   if (auto ok = session::check_alone(settings); !*joins && !ok)
     return refuse_start(o, settings, exit_config, ok.error());
-  // Before signals are taken, so that they end it. A rank of a launcher must show that it lives meanwhile: its
+  // Before signals are handled, so that a signal ends it. A rank of a launcher must show that it lives meanwhile: its
   // session builds the index.
   if (!*joins && !place && !o.quiet && !o.json) index_with_bar(settings);
   stop_signals signals;
