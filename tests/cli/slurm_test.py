@@ -78,7 +78,7 @@ class SlurmOfOneNode(PenstockTest):
         self.wait_until(lambda: "idle" in self.slurm("sinfo", "-h", "-o", "%t").stdout.decode(), "the node is idle", seconds=60)
 
     def tearDown(self):
-        for process in reversed(self._running):  # so that none remains to restart what another one needs
+        for process in reversed(self._running):  # in reverse order: none may restart what another one needs
             if process.poll() is None:
                 process.terminate()
                 try:

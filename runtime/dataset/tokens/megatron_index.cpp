@@ -71,7 +71,7 @@ result<megatron_index> megatron_index::open(byte_reader read, std::uint64_t inde
   std::array<std::byte, megatron_header_bytes> start{};
   if (auto ok = read(0, start); !ok) return tl::unexpected(std::move(ok.error()));
   if (std::memcmp(start.data(), megatron_magic.data(), megatron_magic.size()) != 0)
-    return refuse(errc::dataset, "is no index of tokens: its first bytes are not MMIDIDX");
+    return refuse(errc::dataset, "is not an index of tokens: its first bytes are not MMIDIDX");
   if (const auto version = number_in<std::uint64_t>(start, 9); version != 1)
     return refuse(errc::dataset, "is an index of version {}: version 1 is read", version);
   const auto code = std::to_integer<unsigned>(start[17]);

@@ -198,11 +198,11 @@ result<token_index> token_index::map(int fd) {
   struct ::stat facts {};
   if (::fstat(fd, &facts) != 0) return refuse_os(errc::system, errno, "examining the index of token files");
   const auto bytes = static_cast<std::size_t>(facts.st_size);
-  if (bytes < sizeof(header)) return refuse(errc::protocol, "this is no index of token files");
+  if (bytes < sizeof(header)) return refuse(errc::protocol, "this is not an index of token files");
   mapping memory = map_read_only(fd, {0, bytes});
   if (!memory) return refuse_os(errc::system, errno, "mapping the index of token files");
   token_index index(std::move(memory));
-  if (index.head().magic != token_index_magic) return refuse(errc::protocol, "this is no index of token files");
+  if (index.head().magic != token_index_magic) return refuse(errc::protocol, "this is not an index of token files");
   if (index.head().version != token_index_version)
     return refuse(errc::protocol, "the index of token files has version {}, this program reads {}",
                   index.head().version, token_index_version);

@@ -37,7 +37,7 @@ TEST_CASE("an override takes TOML values of every kind") {
   CHECK(result->values.dataset.faults.size() == 2);
 }
 
-TEST_CASE("an override takes a word that is no TOML as a string") {
+TEST_CASE("an override takes a word that is not TOML as a string") {
   const loading result =
       with_set({"gpu.device=cuda:1", "loader.hang.item_timeout=30s", "log.level=debug", "loader.workers=auto",
                 "loader.limits.memory=3GiB", "loader.env.A=b=c", "metrics.listen=[::1]:80"});

@@ -58,7 +58,7 @@ TEST_CASE("a rank's report is its session's, with rank and world size; one that 
   }
 }
 
-TEST_CASE("a session's own words are the cause") {
+TEST_CASE("a session's own error is the cause") {
   const reported_cause why = cause_in(R"({"error":"no such folder","error_kind":"io"})");
   CHECK(why.text == "no such folder");
   CHECK_FALSE(why.rank);

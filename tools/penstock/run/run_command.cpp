@@ -53,7 +53,7 @@ struct run_options {
 
 // ---- the run ----------------------------------------------------------------------------------------------
 
-/// A state file that is there counts more than where the launcher would have this rank begin.
+/// A state file takes precedence over the position that the launcher sends.
 result<rank_start> where_to_begin(launcher_link& launcher, run_state& file) {
   auto state = file.read();
   if (!state) return tl::unexpected(std::move(state.error()));

@@ -301,7 +301,7 @@ TEST_CASE("an index that lies is refused with its numbers") {
   const std::string good = idx_of({3, 4});
   CHECK(open(good, 14).empty());
   CHECK(open("MMIDIDX", 14) == "has 7 bytes: the header of an index has 34");
-  CHECK(open("X" + good.substr(1), 14) == "is no index of tokens: its first bytes are not MMIDIDX");
+  CHECK(open("X" + good.substr(1), 14) == "is not an index of tokens: its first bytes are not MMIDIDX");
   std::string other = good;
   other[9] = 2;
   CHECK(open(other, 14) == "is an index of version 2: version 1 is read");
