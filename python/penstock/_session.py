@@ -47,7 +47,7 @@ class Session(Controlled, Ranked):
             for batch in session.epoch(0):
                 train_step(batch["image"].torch(), batch["label"].torch())
 
-    Nothing starts before the first batch is requested. Workers are executed, never forked, so programs need no
+    Nothing starts before the first batch is requested. Workers start as fresh programs, so yours needs no
     `if __name__ == "__main__"`. While a call waits for a batch, the GIL is released and Ctrl-C works.
 
     Args:
