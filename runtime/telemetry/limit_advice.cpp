@@ -155,7 +155,7 @@ struct writer {
   limit_advice consumer() const {
     if (around.of_jobs && r.held > 0.05) {
       return {limit::consumer, "jobs.memory",
-              fmt::format("The callers limit you: results that they keep filled [jobs] memory {} % of the time; free "
+              fmt::format("The callers limit you: results not yet freed filled [jobs] memory {} % of the time; free "
                           "them, or allow more ([jobs] memory).",
                           percent(r.held)),
               {}};
