@@ -47,7 +47,7 @@ TEST_CASE("values from the environment are not expanded again") {
   CHECK(expanded("${env:TRICKY}").text == "${env:HOME}$");
 }
 
-TEST_CASE("an error names the bytes of the reference, and there may be several") {
+TEST_CASE("each error names the bytes of its reference") {
   const expansion made = expanded("ab${env:UNSET}cd${what}$");
   CHECK_FALSE(made.sound);
   REQUIRE(made.errors.size() == 3);

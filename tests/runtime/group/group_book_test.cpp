@@ -73,7 +73,7 @@ TEST_CASE("ranks that disagree all fail within five seconds and name both ranks 
     g.run(5s);
     CHECK(g.all_failed_with("from position 80 of epoch 0 at rank 2"));
   }
-  SECTION("in who is rank 1") {
+  SECTION("in which process is rank 1") {
     g.start(0);
     g.start(1);
     g.run(3s);

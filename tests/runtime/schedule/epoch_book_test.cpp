@@ -168,7 +168,7 @@ TEST_CASE("an epoch's time goes from the demand for its first batch to the deliv
     CHECK(book.epochs()[0].took == 4s);
     CHECK(book.epochs()[1].took == 3s);
   }
-  SECTION("when the demand is not seen, it counts from the delivery before") {
+  SECTION("without a known demand, an epoch is timed from the previous delivery") {
     book.delivered(at(0, std::nullopt, start + 2s));
     book.delivered(at(1, std::nullopt, start + 5s));
     book.delivered(at(2, std::nullopt, start + 9s));

@@ -13,7 +13,7 @@ TEST_CASE("of 25 s workers get 10, the owner 12, and the last 3 are for killing"
   CHECK(shares.killing == 3s);
 }
 
-TEST_CASE("the shares of any end add up to it") {
+TEST_CASE("the shares of a shutdown add up to its whole time") {
   for (const nanoseconds in_all : {nanoseconds(9s), nanoseconds(60s), nanoseconds(1h)}) {
     const shutdown_shares shares = shares_of(in_all);
     CHECK(shares.items + shares.owner + shares.killing == in_all);
