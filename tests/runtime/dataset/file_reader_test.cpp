@@ -79,7 +79,7 @@ TEST_CASE("only storage that may recover counts as transient") {
   for (const int code : {0, ENOENT, EACCES, EISDIR, ELOOP, ENAMETOOLONG}) CHECK_FALSE(is_transient(code));
 }
 
-TEST_CASE("a buffer that one huge sample made grow shrinks again, and not at once") {
+TEST_CASE("a buffer that one huge sample enlarged shrinks again, but not at once") {
   recycled_buffer buffer;
   buffer.take(20U << 20U);
   const std::size_t grown = buffer.capacity();

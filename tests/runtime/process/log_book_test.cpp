@@ -20,7 +20,7 @@ using strings = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("a place shows its process's output, and as previous that of the process before") {
+TEST_CASE("a place shows its process's output and, separately, its predecessor's") {
   log_book book;
   book.begin("worker/0", 1);
   book.wrote("worker/0", 1, "first", {}, 5);
