@@ -1,9 +1,8 @@
 """`penstock bench`: its figures add up, and it leaves nothing behind."""
 
 import json
-import unittest
 
-from harness import EXIT_FAILED, EXIT_OK, EXIT_USAGE, PenstockTest
+from harness import EXIT_FAILED, EXIT_OK, EXIT_USAGE, PenstockTest, main
 
 
 class BenchTest(PenstockTest):
@@ -39,4 +38,4 @@ class BenchTest(PenstockTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -16,6 +16,9 @@ import tempfile
 import tomllib
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from run_tests import run_tests  # noqa: E402
+
 BUILD = os.environ.get("PENSTOCK_BUILD", "")
 STAGE = os.environ.get("PENSTOCK_STAGE", "")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -323,4 +326,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["prepare"]:
         prepare()
     else:
-        unittest.main()
+        run_tests()

@@ -23,6 +23,9 @@ import time
 import unittest
 import zipfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from run_tests import run_tests  # noqa: E402
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STAGE = os.environ.get("PENSTOCK_STAGE") or os.path.join(TOP, "build", "release-test")
 RELEASE = os.environ.get("PENSTOCK_RELEASE") or os.path.join(STAGE, "release")
@@ -271,4 +274,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["prepare"]:
         prepare()
     else:
-        unittest.main()
+        run_tests()

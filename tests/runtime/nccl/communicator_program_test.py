@@ -12,7 +12,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "program_group"))
-from program_ranks import RanksTest
+from program_ranks import RanksTest, run_tests
 
 GPUS = int(os.environ.get("PENSTOCK_TEST_GPUS", "0"))
 RANKS = GPUS or 3
@@ -172,4 +172,4 @@ class WithoutGpuTest(CommunicatorRanks):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    run_tests()

@@ -6,9 +6,8 @@ import json
 import os
 import signal
 import time
-import unittest
 
-from program_ranks import RanksTest
+from program_ranks import RanksTest, run_tests
 
 PROGRAM = os.environ.get("PENSTOCK_GROUP_PROGRAM", "")
 RANKS = 4
@@ -135,4 +134,4 @@ class GroupPausesTest(RanksTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    run_tests()

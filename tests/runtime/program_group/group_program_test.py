@@ -8,7 +8,7 @@ import signal
 import socket
 import unittest
 
-from program_ranks import RanksTest
+from program_ranks import RanksTest, run_tests
 
 PROGRAM = os.environ.get("PENSTOCK_GROUP_PROGRAM", "")
 PENSTOCK = os.path.join(os.environ.get("PENSTOCK_BIN", ""), "penstock")
@@ -166,4 +166,4 @@ class GroupProgramTest(RanksTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    run_tests()

@@ -2,9 +2,13 @@
 
 import os
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+from run_tests import run_tests  # noqa: E402,F401
 
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "PENSTOCK_GROUP", "PENSTOCK_GROUP_ADDR",
              "PENSTOCK_GROUP_SECRET", "PENSTOCK_GROUP_STARTS", "MASTER_ADDR", "MASTER_PORT")
