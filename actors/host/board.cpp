@@ -331,6 +331,8 @@ run_report board::report(const std::vector<schedule::epoch_account>& accounts, s
     e.quarantined = a.quarantined;
     e.replaced = a.replaced;
     e.batches = a.batches;
+    e.early_batches = a.early_batches;
+    e.most_early = a.most_early;
     e.digest = a.digest;
     e.seconds = seconds(a.took);
     r.epochs.push_back(std::move(e));

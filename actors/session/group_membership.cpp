@@ -83,6 +83,13 @@ result<void> check_alone(const config& settings) {
 
 result<group::group_setup> membership_of(const config& settings, const session_options& options,
                                          const group::launcher_place& place) {
+  if (settings.scheduler.order == order_rule::relaxed && place.world_size > 1) {
+    return refuse(errc::config,
+                  "scheduler.order: the {} ranks of a group take their batches step by step, so each needs the "
+                  "order of the plan: write order = \"strict\" in [scheduler], or let the ranks run apart "
+                  "([group] join = \"never\", with 'rank' and 'world_size' in [sampler])",
+                  place.world_size);
+  }
   auto made = group::setup_of(settings.group, place, name_without_rank(settings.name, place));
   if (!made) return made;
   made->member.card.shares_device = settings.gpu.share;

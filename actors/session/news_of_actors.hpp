@@ -108,7 +108,8 @@ class Session::body::news_of_actors final : public host::owner_reports,
       actors::tell(engine_.member,
                    group::stream_described{session::facts_of(fingerprint, *order, range), range.first});
     }
-    board_.planned(session::samples_in(*order, {0, range.first}), session::samples_in(*order, range));
+    const std::uint64_t rest = session::samples_in(*order, range);
+    board_.planned(session::samples_in(*order, {0, range.end}) - rest, rest);
     session_.tell(host::event_of(
         event_kind::stream_opened,
         fmt::format("{} per epoch, {}", penstock::counted(order->batches_per_epoch(), "batch", "batches"),

@@ -54,6 +54,13 @@ std::uint64_t quarantine_max(const config& c, std::uint64_t samples) {
   return std::min(c.quarantine.max_samples, std::max<std::uint64_t>(8, share));
 }
 
+schedule::ledger_settings ledger_settings_of(const config& c, std::uint64_t samples) {
+  return {.max_attempts = c.quarantine.max_attempts,
+          .quarantine_max = quarantine_max(c, samples),
+          .on_bad_sample = c.loader.on_bad_sample,
+          .window = c.scheduler.order == order_rule::relaxed ? c.scheduler.window : 0};
+}
+
 result<void> check_memory_for(const config& c, const arena::geometry& shape, std::uint32_t workers) {
   return arena::check_memory(memory_need_of(c, shape, workers), arena::memory_limits());
 }
@@ -101,7 +108,7 @@ result<void> build(session_state& s, self_pointer self) {
   self->send(s.others.scheduler,
              scheduler::open_stream{
                  shared_order,
-                 {c.quarantine.max_attempts, quarantine_max(c, s.dataset->samples), c.loader.on_bad_sample},
+                 ledger_settings_of(c, s.dataset->samples),
                  identity_of(c, &*s.dataset, *sampling),
                  *range,
                  s.around.request.resumed,

@@ -165,6 +165,7 @@ result<schedule::stream_range> range_of(const config& settings, const stream_req
     if (auto ok = schedule::check_position(saved, order.shape()); !ok)
       return tl::unexpected(std::move(ok.error()));
     range.first = saved.epoch * per_epoch + order.shape().of(saved.epoch).first_batch + saved.next_batch;
+    range.early = saved.early;
   }
   range.end = std::max(range.end, range.first);
   if (request.batches) range.end = range.first + std::min(range.end - range.first, *request.batches);
@@ -184,7 +185,14 @@ std::uint64_t samples_in(const plan& order, schedule::stream_range range) {
     const std::uint64_t first = shape.of(epoch).first_batch;
     return samples + (batch - std::min(batch, first)) * order.settings().batch_size;
   };
-  return before(range.end) - before(range.first);
+  const std::uint64_t whole = before(range.end) - before(range.first);
+  const schedule::delivery_front delivered(range.first, range.early);
+  std::uint64_t early = 0;
+  for (std::uint32_t i = 1; i <= schedule::delivery_front::window_max && range.first + i < range.end; ++i) {
+    const stream_position p = range.first + i;
+    if (delivered.has(p)) early += before(p + 1) - before(p);
+  }
+  return whole - early;
 }
 
 }  // namespace penstock::session

@@ -17,7 +17,7 @@ void stream_cursor::open(std::shared_ptr<const plan> order,
   plan_ = std::move(order);
   transfer_ = std::move(transfer);
   range_ = range;
-  next_ = range.first;
+  front_ = schedule::delivery_front(range.first, range.early);
   changed_.notify_all();
 }
 
@@ -61,15 +61,17 @@ std::optional<schedule::stream_range> stream_cursor::wait_for_epoch(
 
 next_step stream_cursor::step_in(schedule::stream_range epoch, bool from_its_first) const {
   // A range continues where it stopped; a new one begins at its first batch, wherever the stream is.
-  const bool here = from_its_first ? next_ == epoch.first : next_ >= epoch.first && next_ <= epoch.end;
+  const stream_position next = front_.head();
+  const bool here = from_its_first ? front_ == schedule::delivery_front(epoch.first)
+                                   : next >= epoch.first && next <= epoch.end;
   if (!here) return next_step::seek;
-  if (next_ < epoch.end) return next_step::take;
+  if (next < epoch.end) return next_step::take;
   const std::lock_guard hold(mutex_);
-  return next_ >= range_.end ? next_step::stream_over : next_step::epoch_over;
+  return next >= range_.end ? next_step::stream_over : next_step::epoch_over;
 }
 
 stream_cursor::seek_order stream_cursor::begin_seek(schedule::stream_range range) {
-  next_ = range.first;
+  front_ = schedule::delivery_front(range.first);
   ended_ = false;
   const std::lock_guard hold(mutex_);
   // Prepare the stream beyond this epoch, up to the last epoch of the config.
@@ -86,7 +88,7 @@ stream_cursor::seek_order stream_cursor::begin_seek(schedule::stream_range range
 
 void stream_cursor::reach_end() {
   const std::lock_guard hold(mutex_);
-  next_ = range_.end;
+  front_ = schedule::delivery_front(range_.end);
 }
 
 bool stream_cursor::end() noexcept {
@@ -95,7 +97,7 @@ bool stream_cursor::end() noexcept {
 
 bool stream_cursor::everything_taken() const {
   const std::lock_guard hold(mutex_);
-  return plan_ && next_ >= epochs_ * plan_->batches_per_epoch();
+  return plan_ && front_.head() >= epochs_ * plan_->batches_per_epoch();
 }
 
 }  // namespace penstock::session

@@ -8,6 +8,7 @@
 #include "runtime/base/ids.hpp"
 #include "runtime/dataset/order/plan.hpp"
 #include "runtime/device/transfer_plan.hpp"
+#include "runtime/schedule/delivery_front.hpp"
 #include "runtime/schedule/ledger.hpp"
 
 #include <condition_variable>
@@ -62,7 +63,7 @@ class stream_cursor {
   seek_order begin_seek(schedule::stream_range range);
   [[nodiscard]] bool wants(std::uint64_t seek_number) const noexcept { return seek_number == seek_number_; }
   /// The consumer takes a batch.
-  void taken(stream_position position) noexcept { next_ = position + 1; }
+  void taken(stream_position position) { front_.add(position); }
   /// The owner's process has delivered everything; no batch went through this process.
   void reach_end();
 
@@ -80,8 +81,8 @@ class stream_cursor {
   schedule::stream_range range_;
   bool given_up_ = false;
 
-  // open() sets next_ once, before there is a batch.
-  stream_position next_ = 0;
+  // open() sets front_ once, before there is a batch.
+  schedule::delivery_front front_;
   std::uint64_t seek_number_ = 0;
   std::uint64_t iteration_ = 0;
   bool ended_ = false;

@@ -40,6 +40,7 @@ enum class used_with : std::uint8_t {
   for_subset,
   for_window,
   for_window_of_shards,  ///< and dataset.type = "tar"
+  for_relaxed,           ///< scheduler.order
 };
 
 struct table_info {

@@ -200,7 +200,8 @@ void check_backoff(const backoff_config& backoff, found_list& found) {
   }
 }
 
-void check_group(const group_config& group, const gpu_config& gpu, found_list& found) {
+void check_group(const group_config& group, const gpu_config& gpu, const scheduler_config& scheduler,
+                 found_list& found) {
   if (group.communicator == communicator_kind::none) return;
   const std::string what = fmt::format("'communicator' \"{}\" in [group]", spelling(group.communicator));
   // PENSTOCK_NCCL may name a library for tests, which works on host memory.
@@ -211,6 +212,14 @@ void check_group(const group_config& group, const gpu_config& gpu, found_list& f
          .message = what + " needs a GPU for each rank, but 'device' in [gpu] is \"host\"",
          .label = "NCCL works between GPUs",
          .help = "everything else of a group works on the host device: leave 'communicator' out"});
+  }
+  if (scheduler.order == order_rule::relaxed) {
+    found.push_back(
+        {.key = "scheduler.order",
+         .other = "group.communicator",
+         .message = what + " has all ranks take their batches step by step, but 'order' in [scheduler] is \"relaxed\"",
+         .label = "must be \"strict\"",
+         .help = "leave 'order' out"});
   }
 }
 
@@ -225,7 +234,7 @@ std::vector<contradiction> contradictions_of(const penstock::config& values, con
     check_normalisation(values, found);
     check_sampler(values.sampler, found);
     check_kind(values.sampler, values.dataset, found);
-    check_group(values.group, values.gpu, found);
+    check_group(values.group, values.gpu, values.scheduler, found);
   }
   check_pool(values.loader, found);
   check_backoff(values.loader.restart.backoff, found);

@@ -121,6 +121,7 @@ constexpr std::string_view spelling(uneven_rule value) noexcept {
 constexpr std::string_view spelling(order_rule value) noexcept {
   switch (value) {
     case order_rule::strict: return "strict";
+    case order_rule::relaxed: return "relaxed";
   }
   return {};
 }

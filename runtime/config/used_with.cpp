@@ -13,6 +13,7 @@ constexpr std::string_view type_key = "dataset.type";
 constexpr std::string_view augment_key = "image.augment";
 constexpr std::string_view kind_key = "sampler.kind";
 constexpr std::string_view dtype_key = "gpu.dtype";
+constexpr std::string_view order_key = "scheduler.order";
 
 template <class Enum>
 struct condition {
@@ -57,7 +58,8 @@ condition<dataset_type> wanted_types(used_with use) {
     case used_with::for_weighted:
     case used_with::for_weighted_or_balanced:
     case used_with::for_subset:
-    case used_with::for_window: break;
+    case used_with::for_window:
+    case used_with::for_relaxed: break;
     case used_with::for_window_of_shards:
     case used_with::for_tar: return {type_key, {tar}};
     case used_with::for_images:
@@ -94,6 +96,11 @@ condition<sampler_kind> wanted_kinds(used_with use) {
   }
 }
 
+condition<order_rule> wanted_orders(used_with use) {
+  if (use == used_with::for_relaxed) return {order_key, {order_rule::relaxed}};
+  return {order_key, {}};
+}
+
 }  // namespace
 
 std::optional<unused_because> unused(used_with use, const penstock::config& values) {
@@ -104,6 +111,7 @@ std::optional<unused_because> unused(used_with use, const penstock::config& valu
   if (auto no = check(wanted_types(use), values.dataset.type)) return no;
   if (auto no = check(wanted_augments(use), values.image.augment)) return no;
   if (auto no = check(wanted_kinds(use), values.sampler.kind)) return no;
+  if (auto no = check(wanted_orders(use), values.scheduler.order)) return no;
   return check(wanted_dtypes(use), values.gpu.dtype);
 }
 
@@ -115,6 +123,7 @@ std::vector<std::pair<std::string_view, std::string>> conditions_of(used_with us
   add(wanted_types(use));
   add(wanted_augments(use));
   add(wanted_kinds(use));
+  add(wanted_orders(use));
   add(wanted_dtypes(use));
   return all;
 }

@@ -11,22 +11,27 @@ epoch_book::epoch_book(stream_identity identity, const stream_shape& shape, stea
 
 void epoch_book::resume(const stream_state& state) {
   const std::uint64_t batch = shape_.of(state.epoch).first_batch + state.next_batch;
-  next_ = state.epoch * shape_.batches_per_epoch + batch;
+  front_ = delivery_front(state.epoch * shape_.batches_per_epoch + batch, state.early);
   accounts_.clear();
   open_ = false;
-  if (state.next_batch == 0) return;
+  if (state.next_batch == 0 && state.early == 0) return;
   open_account(state.epoch, batch);
   epoch_account& open = accounts_.back();
   open.delivered = state.delivered;
   open.failed = state.failed;
   open.quarantined = state.quarantined;
-  open.batches = state.next_batch;
+  open.batches = state.next_batch + front_.count_early();
   digests_ = state.digests;
+  auto digest = state.early_digests.begin();
+  for (stream_position p = front_.head() + 1; digest != state.early_digests.end(); ++p) {
+    if (front_.has(p)) early_digests_[p] = *digest++;
+  }
 }
 
 void epoch_book::begin_at(stream_position position) {
   leave_account();
-  next_ = position;
+  front_ = delivery_front(position);
+  early_digests_.clear();
 }
 
 void epoch_book::reshape(const stream_shape& shape) {
@@ -45,6 +50,7 @@ void epoch_book::open_account(std::uint64_t epoch, std::uint64_t from_batch) {
   accounts_.back().padded = share.padded;
   open_ = true;
   digests_ = {};
+  early_digests_.clear();
   begun_.reset();
 }
 
@@ -60,7 +66,8 @@ std::optional<std::string> epoch_book::digest_of_open() const {
 }
 
 const epoch_account& epoch_book::delivered(const delivered_batch& batch) {
-  PENSTOCK_CHECK(batch.position == next_, "position {} follows {}", batch.position, next_);
+  const std::uint64_t lead = batch.position - front_.head();
+  front_.add(batch.position);
   const std::uint64_t epoch = batch.position / shape_.batches_per_epoch;
   if (!open_) open_account(epoch, batch.position % shape_.batches_per_epoch);
   epoch_account& open = accounts_.back();
@@ -69,16 +76,25 @@ const epoch_account& epoch_book::delivered(const delivered_batch& batch) {
   open.quarantined += batch.quarantined;
   open.replaced += batch.replaced;
   ++open.batches;
+  open.early_batches += lead > 0 ? 1 : 0;
+  open.most_early = std::max(open.most_early, lead);
   // A digest covers the whole epoch; an entered epoch has only a part of it.
-  if (batch.digest && open.from_position == 0) digests_.add(*batch.digest);
+  if (batch.digest && open.from_position == 0) add_digest(batch.position, *batch.digest);
   if (!begun_) begun_ = batch.demanded.value_or(last_taken_);
   last_taken_ = batch.taken;
   open.took = std::max(batch.taken - *begun_, nanoseconds(0));
-  ++next_;
   // An epoch that was entered in the middle without a state is never complete.
   open.complete = open.batches == shape_.batches_of(epoch);
-  if (next_ % shape_.batches_per_epoch == 0) leave_account();
+  if (front_.head() / shape_.batches_per_epoch > epoch) leave_account();
   return open;
+}
+
+void epoch_book::add_digest(stream_position position, std::uint64_t digest) {
+  early_digests_[position] = digest;
+  while (!early_digests_.empty() && early_digests_.begin()->first < front_.head()) {
+    digests_.add(early_digests_.begin()->second);
+    early_digests_.erase(early_digests_.begin());
+  }
 }
 
 std::vector<epoch_account> epoch_book::epochs() const {
@@ -91,16 +107,19 @@ stream_state epoch_book::state() const {
   stream_state s;
   s.identity = identity_;
   if (shape_.batches_per_epoch == 0) return s;
-  s.epoch = next_ / shape_.batches_per_epoch;
+  s.epoch = front_.head() / shape_.batches_per_epoch;
   const epoch_share& share = shape_.of(s.epoch);
   s.start = share.start;
-  s.next_batch = next_ % shape_.batches_per_epoch - share.first_batch;
-  if (s.next_batch == 0 || !open_) return s;
+  s.next_batch = front_.head() % shape_.batches_per_epoch - share.first_batch;
+  if (!open_) return s;
   const epoch_account& open = accounts_.back();
   s.delivered = open.delivered;
   s.failed = open.failed;
   s.quarantined = open.quarantined;
   s.digests = digests_;
+  s.early = front_.early();
+  if (early_digests_.size() == front_.count_early())
+    for (const auto& [position, digest] : early_digests_) s.early_digests.push_back(digest);
   return s;
 }
 

@@ -6,12 +6,14 @@
 #include "runtime/base/ids.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/base/stream_shape.hpp"
+#include "runtime/schedule/delivery_front.hpp"
 #include "runtime/schedule/digest_chain.hpp"
 
 #include <penstock/config.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -54,20 +56,26 @@ struct epoch_account {
   std::uint64_t replaced = 0;  ///< delivered by this process in place of a bad sample
   std::uint64_t batches = 0;
   bool complete = false;
-  /// Over all its batches so far. Empty unless every batch had a digest, and if a group of another layout
-  /// delivered some.
+  std::uint64_t early_batches = 0;  ///< delivered by this process before an earlier one of the plan
+  std::uint64_t most_early = 0;     ///< the most places by which one was ahead of the first undelivered one
+  /// Over all its batches so far, in the order of the plan. Empty unless every batch had a digest, while an
+  /// earlier one of the plan is missing, and if a group of another layout delivered some.
   std::optional<std::string> digest;
   nanoseconds took{0};  ///< from the request for this process's first batch to the delivery of its last one
 };
 
-/// The position of a stream: everything before `next` is delivered.
+/// The position of a stream: everything before `next_batch` is delivered, and with a relaxed order some of what
+/// follows it.
 struct stream_state {
   stream_identity identity;
   std::uint64_t epoch = 0;
   /// position in this epoch's order where its division among the ranks begins
   std::uint64_t start = 0;
   std::uint64_t next_batch = 0;  ///< counted from there
-  std::uint64_t delivered = 0;   // of the open epoch
+  std::uint64_t early = 0;       ///< what is delivered of the batches behind it: delivery_front::early
+  /// of the early batches, in the order of the plan; empty without digests
+  std::vector<std::uint64_t> early_digests;
+  std::uint64_t delivered = 0;  // of the open epoch, early batches included
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;
   digest_chain digests;
@@ -76,9 +84,13 @@ struct stream_state {
   bool operator==(const stream_state&) const = default;
 };
 
-/// The maximum size of a state, for any stream: a few numbers, the identity, the digest's intermediate state,
-/// and as many quarantined samples (as ranges) as still fit. Those that do not fit will be quarantined again.
-inline constexpr std::size_t state_bytes_max = 1024;
+/// The maximum size of a state, for any stream in strict order: a few numbers, the identity, the digest's
+/// intermediate state, and as many quarantined samples (as ranges) as still fit. Those that do not fit will be
+/// quarantined again.
+inline constexpr std::size_t strict_state_bytes_max = 1024;
+/// With early batches: which they are, and their digests.
+inline constexpr std::size_t state_bytes_max =
+    strict_state_bytes_max + sizeof(std::uint64_t) * (2 + delivery_front::window_max);
 /// Limits on the text in an identity, so that it fits into a state.
 inline constexpr std::size_t fingerprint_bytes_max = 64;
 inline constexpr std::size_t identity_settings_bytes_max = 400;
@@ -120,19 +132,21 @@ class epoch_book {
   /// The same stream without an entered epoch. Call before begin_at() with a position before that epoch.
   void reshape(const stream_shape& shape);
 
-  /// Call in stream order. Returns the updated account of the batch's epoch.
+  /// Call in the order of delivery. Returns the updated account of the batch's epoch.
   const epoch_account& delivered(const delivered_batch& batch);
 
   /// All accounts of this process, in the order in which they were started. An epoch that was started twice
   /// appears twice.
   [[nodiscard]] std::vector<epoch_account> epochs() const;
-  [[nodiscard]] stream_position next() const noexcept { return next_; }
+  /// The first batch that has not been delivered.
+  [[nodiscard]] stream_position next() const noexcept { return front_.head(); }
   /// O(1) in epochs and batches. Does not fill in the quarantined samples: the caller knows them.
   [[nodiscard]] stream_state state() const;
 
  private:
   void open_account(std::uint64_t epoch, std::uint64_t from_batch);
   void leave_account();
+  void add_digest(stream_position position, std::uint64_t digest);
   [[nodiscard]] std::optional<std::string> digest_of_open() const;
 
   stream_identity identity_;
@@ -142,7 +156,8 @@ class epoch_book {
   digest_chain digests_;              // of the open account
   std::optional<steady_time> begun_;  // when this process's first batch of it was requested
   steady_time last_taken_;            // the previous delivery; at first, the request for the stream
-  stream_position next_ = 0;
+  delivery_front front_;
+  std::map<stream_position, std::uint64_t> early_digests_;
 };
 
 }  // namespace penstock::schedule

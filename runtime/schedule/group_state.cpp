@@ -3,6 +3,7 @@
 #include "runtime/base/counted.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace penstock::schedule {
@@ -66,6 +67,12 @@ result<stream_state> group_state(std::span<const stream_state> of_ranks) {
   const stream_state& first = own == of_ranks.end() ? of_ranks.front() : *own;
   for (const stream_state& s : of_ranks) {
     if (auto ok = check_one_stream(first, s); !ok) return tl::unexpected(std::move(ok.error()));
+    if (s.early != 0) {
+      return refuse(errc::state_mismatch,
+                    "the state of {} counts {} delivered early (order = \"relaxed\"): only the same rank of as "
+                    "many ranks can continue from it",
+                    whose(s), counted(static_cast<std::uint64_t>(std::popcount(s.early)), "batch", "batches"));
+    }
   }
   if (own != of_ranks.end()) {
     if (auto ok = check_all_ranks_there(of_ranks, first.identity.world_size); !ok)
@@ -100,6 +107,8 @@ result<stream_state> group_state_of_slowest(std::vector<stream_state> of_ranks) 
     s.epoch = epoch;
     s.start = position;
     s.next_batch = 0;
+    s.early = 0;
+    s.early_digests.clear();
   }
   return group_state(of_ranks);
 }

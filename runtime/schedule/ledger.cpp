@@ -4,6 +4,7 @@
 #include "runtime/base/counted.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace penstock::schedule {
 namespace {
@@ -34,7 +35,19 @@ ledger::ledger(ledger_settings settings, const batch_source& source, stream_rang
       next_upload_(range.first),
       suspicion_(settings.max_attempts) {
   PENSTOCK_CHECK(settings.max_attempts >= 1, "max_attempts {}", settings.max_attempts);
+  PENSTOCK_CHECK(settings.window <= delivery_front::window_max, "window {}", settings.window);
   PENSTOCK_CHECK(range.first <= range.end, "range {}..{}", range.first, range.end);
+  if (range.early == 0) return;
+  const delivery_front delivered(range.first, range.early);
+  const stream_position behind = range.first + static_cast<std::uint64_t>(std::bit_width(range.early)) + 1;
+  for (stream_position p = range.first; p < std::min(behind, range.end); ++p) {
+    window_.emplace_back();
+    if (delivered.has(p)) {
+      window_.back().state = batch_state::acknowledged;
+    } else {
+      waiting_.insert(p);
+    }
+  }
 }
 
 // ---- decisions --------------------------------------------------------------------------------------------
@@ -46,7 +59,7 @@ std::vector<command> ledger::advance() {
       lease_batches();
       make_room_for_head();
     }
-    upload_in_order();
+    upload_loaded();
   }
   return std::exchange(outbox_, {});
 }
@@ -151,19 +164,30 @@ void ledger::make_room_for_head() {
   try_lease(head, urgency::lost_lease);
 }
 
-void ledger::upload_in_order() {
-  for (; in_window(next_upload_); ++next_upload_) {
-    batch& b = at(next_upload_);
-    if (b.state == batch_state::waiting || b.state == batch_state::leased) return;
-    if (b.state != batch_state::loaded) continue;
-    b.state = batch_state::uploading;
-    workers_.at(b.worker).slots[b.slot].use.uploading = true;
-    uploads_[++last_upload_] = {next_upload_, b.worker, b.slot};
-    upload_command upload{last_upload_, next_upload_, b.worker, b.slot, {}};
-    upload.samples.reserve(b.samples.size());
-    for (const planned_sample& s : b.samples) upload.samples.push_back(s.sample);
-    outbox_.emplace_back(std::move(upload));
+void ledger::upload_loaded() {
+  for (stream_position p = next_upload_; in_window(p) && may_be_next(p); ++p) {
+    if (at(p).state == batch_state::loaded) upload(p);
+    const batch_state now = at(p).state;
+    if (p == next_upload_ && now != batch_state::waiting && now != batch_state::leased) ++next_upload_;
   }
+}
+
+/// A relaxed order stays within the epoch: an epoch's batches are all delivered before the next one's.
+bool ledger::may_be_next(stream_position position) const {
+  if (position == next_upload_) return true;
+  return position - next_upload_ <= settings_.window &&
+         source_.epoch_of(position) == source_.epoch_of(next_upload_);
+}
+
+void ledger::upload(stream_position position) {
+  batch& b = at(position);
+  b.state = batch_state::uploading;
+  workers_.at(b.worker).slots[b.slot].use.uploading = true;
+  uploads_[++last_upload_] = {position, b.worker, b.slot};
+  upload_command command{last_upload_, position, b.worker, b.slot, {}};
+  command.samples.reserve(b.samples.size());
+  for (const planned_sample& s : b.samples) command.samples.push_back(s.sample);
+  outbox_.emplace_back(std::move(command));
 }
 
 // ---- slots ------------------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@
 // probation of one of its samples, or is the newest one and waits for a worker that may load it. So there are
 // at most
 //     slots of all loaders + buffers of the device + batches that lost a lease or wait for a probation + 1
-// of them, and as many uploads as there are slots and buffers.
+// of them, and as many uploads as there are slots and buffers. In relaxed order there are also up to `window`
+// batches that were delivered early: of those only the counts remain.
 //
 // Leases ahead. A worker holds two leases of new batches, however many slots it has: one to fill and one to
 // fill next. So workers that become ready late find batches left, and a worker refills the slots that its
@@ -30,6 +31,7 @@
 
 #include "runtime/base/ids.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/schedule/delivery_front.hpp"
 #include "runtime/schedule/slot_table.hpp"
 #include "runtime/schedule/suspicion.hpp"
 
@@ -61,16 +63,20 @@ class batch_source {
   [[nodiscard]] virtual std::string describe(std::uint64_t sample) const;
 };
 
-/// Positions [first, end) of the stream.
+/// Positions [first, end) of the stream, but for those that an earlier run delivered.
 struct stream_range {
   stream_position first = 0;
   stream_position end = 0;
+  std::uint64_t early = 0;  ///< what it delivered behind `first`: delivery_front::early
 };
 
 struct ledger_settings {
   std::uint32_t max_attempts = 3;
   std::uint64_t quarantine_max = 8;  ///< more quarantined samples than this fail the run
   bad_sample_rule on_bad_sample = bad_sample_rule::skip;
+  /// How far a batch may be uploaded ahead of the first one that has not been (rule S38); 0: strict order. At
+  /// most delivery_front::window_max.
+  std::uint32_t window = 0;
 };
 
 struct planned_sample {
@@ -89,7 +95,8 @@ struct load_command {
   std::vector<planned_sample> samples;
 };
 
-/// Sent to the GPU owner: copy this slot to the device. Emitted strictly in the order of positions.
+/// Sent to the GPU owner: copy this slot to the device. Emitted in the order in which batches are delivered:
+/// that of positions, unless ledger_settings::window allows another.
 struct upload_command {
   std::uint64_t upload = 0;  ///< names this upload in slot_released and acknowledged; never reused
   stream_position position = 0;
@@ -281,7 +288,9 @@ class ledger {
   [[nodiscard]] bool anyone_free(urgency how) const;
   bool try_lease(stream_position position, urgency how);
   void make_room_for_head();
-  void upload_in_order();
+  void upload_loaded();
+  [[nodiscard]] bool may_be_next(stream_position position) const;
+  void upload(stream_position position);
   [[nodiscard]] lease_ref take_slot(std::uint32_t worker, std::optional<stream_position> position);
   void end_lease(std::uint32_t worker, std::uint32_t index);
   void free_slot(std::uint32_t worker, std::uint32_t index);

@@ -4,6 +4,7 @@
 #include "runtime/schedule/epoch_book.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 
@@ -13,12 +14,14 @@ namespace {
 constexpr std::uint64_t magic_1 = 0x31'45'54'41'54'53'53'50;  // "PSSTATE1"
 constexpr std::uint64_t magic_2 = 0x32'45'54'41'54'53'53'50;  // "PSSTATE2"
 constexpr std::uint64_t magic_3 = 0x33'45'54'41'54'53'53'50;  // "PSSTATE3"
+constexpr std::uint64_t magic_4 = 0x34'45'54'41'54'53'53'50;  // "PSSTATE4"
 
-// Layout of a version 3 state. Numbers take 8 bytes; strings are preceded by their length.
+// Layout of a version 4 state. Numbers take 8 bytes; strings are preceded by their length.
 //
 //   magic, seed, batch size, rank, world size, flags
 //   fingerprint, settings
 //   start (not in the second version), epoch, next batch, delivered, failed, quarantined
+//   early batches, and a list of their digests (only in version 4)
 //   digests: their count, the accumulators, the words that are kept
 //   quarantined samples: bytes, and ranges as pairs of variable-length numbers (gap before it, length - 1)
 //   checksum
@@ -30,7 +33,7 @@ constexpr std::size_t bytes_beside_quarantine =
     number_bytes * (numbers_before + 1 + 1 + numbers_of_the_epoch + 1 + accumulators +
                     digest_chain::words_kept_max + 1 + 1) +
     fingerprint_bytes_max + identity_settings_bytes_max;
-static_assert(bytes_beside_quarantine + 64 <= state_bytes_max, "at least a dozen ranges have room");
+static_assert(bytes_beside_quarantine + 64 <= strict_state_bytes_max, "at least a dozen ranges have room");
 
 // Larger than any stream, yet small enough that sums and products of counts do not overflow.
 constexpr std::uint64_t count_max = std::uint64_t{1} << 62U;
@@ -50,6 +53,10 @@ constexpr std::uint64_t list_max = std::uint64_t{1} << 32;
 class writer {
  public:
   void number(std::uint64_t value) { append(&value, sizeof value); }
+  void list(const std::vector<std::uint64_t>& values) {
+    number(values.size());
+    append(values.data(), values.size() * number_bytes);
+  }
   void text(std::string_view value) {
     number(value.size());
     append(value.data(), value.size());
@@ -208,11 +215,16 @@ result<void> check_counts(const stream_state& s) {
   if (id.of_group && s.next_batch != 0) return not_a_state("it is a group's state but counts batches");
   if (s.epoch > count_max || s.next_batch > count_max / id.batch_size / id.world_size)
     return not_a_state(fmt::format("it stands at batch {} of epoch {}", s.next_batch, s.epoch));
-  const std::uint64_t most = s.next_batch * id.batch_size;
+  const auto early = static_cast<std::uint64_t>(std::popcount(s.early));
+  if (!s.early_digests.empty() && s.early_digests.size() != early)
+    return not_a_state(
+        fmt::format("it has {} digests of {} early batches", s.early_digests.size(), early));
+  if (early > 0 && id.of_group) return not_a_state("it is a group's, and counts early batches");
+  const std::uint64_t most = (s.next_batch + early) * id.batch_size;
   if (s.delivered > most || s.failed > most - s.delivered || s.quarantined > most - s.delivered - s.failed) {
     return not_a_state(
         fmt::format("it counts {} delivered, {} failed and {} quarantined samples in {} batches of {}",
-                    s.delivered, s.failed, s.quarantined, s.next_batch, id.batch_size));
+                    s.delivered, s.failed, s.quarantined, s.next_batch + early, id.batch_size));
   }
   if (s.digests.count() > s.next_batch)
     return not_a_state(fmt::format("it has {} digests of {} batches", s.digests.count(), s.next_batch));
@@ -265,10 +277,11 @@ std::vector<std::byte> serialise(const stream_state& s) {
                      s.identity.settings.size() <= identity_settings_bytes_max,
                  "fingerprint '{}', settings '{}'", s.identity.fingerprint, s.identity.settings);
   const std::uint64_t flags = flags_of(s.identity);
-  // Use version 2 if it can express the state, so that earlier versions of the program can read it.
-  const bool second = s.start == 0 && (flags & ~flags_of_version_2) == 0;
+  // Use the first version that can express the state, so that earlier versions of the program can read it.
+  const bool fourth = s.early != 0;
+  const bool second = !fourth && s.start == 0 && (flags & ~flags_of_version_2) == 0;
   writer out;
-  out.number(second ? magic_2 : magic_3);
+  out.number(second ? magic_2 : fourth ? magic_4 : magic_3);
   out.number(s.identity.seed);
   out.number(s.identity.batch_size);
   out.number(s.identity.rank);
@@ -282,11 +295,17 @@ std::vector<std::byte> serialise(const stream_state& s) {
   out.number(s.delivered);
   out.number(s.failed);
   out.number(s.quarantined);
+  const std::size_t before = out.bytes.size();
+  if (fourth) {
+    out.number(s.early);
+    out.list(s.early_digests);
+  }
+  const std::size_t of_early = out.bytes.size() - before;
   out.number(s.digests.count());
   for (const std::uint64_t lane : s.digests.accumulators()) out.number(lane);
   for (const std::uint64_t word : s.digests.words_kept()) out.number(word);
   const std::size_t around = out.bytes.size() + number_bytes /* of the text */ + number_bytes /* checksum */;
-  out.text(as_ranges(s.quarantined_samples, state_bytes_max - around));
+  out.text(as_ranges(s.quarantined_samples, strict_state_bytes_max + of_early - around));
   out.number(checksum(out.bytes));
   return std::move(out.bytes);
 }
@@ -295,7 +314,7 @@ result<stream_state> parse_state(std::span<const std::byte> bytes) {
   if (bytes.size() < 2 * sizeof(std::uint64_t)) return not_a_state("it is too short");
   reader in(bytes.first(bytes.size() - sizeof(std::uint64_t)));
   const std::uint64_t version = in.number();
-  if (version != magic_1 && version != magic_2 && version != magic_3)
+  if (version != magic_1 && version != magic_2 && version != magic_3 && version != magic_4)
     return not_a_state("it does not begin like a state that this version can read");
   std::uint64_t sum = 0;
   std::memcpy(&sum, bytes.data() + bytes.size() - sizeof sum, sizeof sum);
@@ -307,17 +326,22 @@ result<stream_state> parse_state(std::span<const std::byte> bytes) {
   s.identity.rank = in.number_of_32_bits();
   s.identity.world_size = in.number_of_32_bits();
   const std::uint64_t flags = in.number();
-  if ((flags & ~(version == magic_3 ? flags_known : flags_of_version_2)) != 0)
+  const bool has_start = version == magic_3 || version == magic_4;
+  if ((flags & ~(has_start ? flags_known : flags_of_version_2)) != 0)
     return not_a_state("it has settings that this version does not know");
   read_flags(flags, s.identity);
   s.identity.fingerprint = in.text();
   if (version != magic_1) s.identity.settings = in.text();
-  if (version == magic_3) s.start = in.number();
+  if (has_start) s.start = in.number();
   s.epoch = in.number();
   s.next_batch = in.number();
   s.delivered = in.number();
   s.failed = in.number();
   s.quarantined = in.number();
+  if (version == magic_4) {
+    s.early = in.number();
+    s.early_digests = in.list();
+  }
   if (version == magic_1) {
     read_lists(in, s);
   } else if (auto ok = read_chain(in, s); !ok) {
@@ -364,6 +388,12 @@ result<void> check_position(const stream_state& saved, const stream_shape& shape
   const std::uint64_t batches = shape.batches_of(saved.epoch);
   // The rest of an entered epoch may be too small for a batch: the next epoch then starts.
   const bool behind = saved.next_batch >= batches && (saved.next_batch > 0 || saved.start == 0);
+  const auto last_early = static_cast<std::uint64_t>(std::bit_width(saved.early));
+  if (!behind && saved.early != 0 && last_early >= batches - saved.next_batch) {
+    return refuse(errc::state_mismatch,
+                  "the saved state has delivered batch {} of epoch {}, but an epoch has {}",
+                  saved.next_batch + last_early, saved.epoch, counted(batches, "batch", "batches"));
+  }
   if (per_epoch == 0 || behind || saved.epoch >= count_max / per_epoch) {
     return refuse(errc::state_mismatch, "the saved state stands at batch {} of epoch {}, but an epoch has {}",
                   saved.next_batch, saved.epoch, counted(batches, "batch", "batches"));

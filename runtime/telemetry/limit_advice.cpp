@@ -98,14 +98,18 @@ struct writer {
               {}};
     }
     if (r.stall) {
+      std::vector<std::string> more;
+      if (settings.scheduler.order == order_rule::strict && settings.sampler.world_size == 1)
+        more.emplace_back("With [scheduler] order = \"relaxed\" later batches may pass a late one.");
+      more.push_back(fmt::format("[loader.hang] item_timeout ends a sample that takes too long. `penstock describe worker/{}` "
+                                 "shows what it is loading.",
+                                 r.stall->worker));
       return {limit::order,
               "loader.slots_per_worker",
               fmt::format("Order limits you: a sample of worker/{} stalled its batch for {:.1f} s while later batches "
                           "were ready{}; more slots ([loader] slots_per_worker, now {}) hide longer stalls.",
                           r.stall->worker, r.stall->seconds, waited(), settings.loader.slots_per_worker),
-              {fmt::format("[loader.hang] item_timeout ends a sample that takes too long. `penstock describe worker/{}` "
-                           "shows what it is loading.",
-                           r.stall->worker)}};
+              std::move(more)};
     }
     if (r.samples_a_batch > 0 && r.samples_a_batch <= few_samples && r.batches_per_second > 500) {
       return {limit::order,

@@ -43,6 +43,8 @@ json as_json(const epoch_report& e) {
           {"quarantined", e.quarantined},
           {"replaced", e.replaced},
           {"batches", e.batches},
+          {"early_batches", e.early_batches},
+          {"most_early", e.most_early},
           {"digest", or_null(e.digest)},
           {"seconds", rounded(e.seconds)}};
 }

@@ -51,7 +51,7 @@ enum class bad_sample_rule : std::uint8_t { skip, replace, fail };
 enum class restart_type : std::uint8_t { permanent, transient, temporary };
 enum class sampler_kind : std::uint8_t { shuffle, sequential, weighted, balanced, subset, window };
 enum class uneven_rule : std::uint8_t { pad, drop, allow };
-enum class order_rule : std::uint8_t { strict };
+enum class order_rule : std::uint8_t { strict, relaxed };
 enum class placement_rule : std::uint8_t { embedded, process };
 enum class image_layout : std::uint8_t { nchw, nhwc };
 enum class exclusive_rule : std::uint8_t { off, report, enforce };

@@ -49,7 +49,12 @@ struct epoch_report {
   /// Delivered by this process in place of a bad sample (on_bad_sample = "replace").
   std::uint64_t replaced = 0;
   std::uint64_t batches = 0;
-  std::optional<std::string> digest;  ///< only if digests were requested
+  /// With order = "relaxed": batches that this process delivered before an earlier one of the plan, and the most
+  /// places by which one was ahead of the first undelivered one.
+  std::uint64_t early_batches = 0;
+  std::uint64_t most_early = 0;
+  /// Only if digests were requested. In the order of the plan, so that a relaxed epoch has the strict one's.
+  std::optional<std::string> digest;
   double seconds = 0;                 ///< from the request for its first batch to the delivery of its last
 };
 

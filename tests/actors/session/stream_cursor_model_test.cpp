@@ -131,7 +131,7 @@ class world {
       require(one.seek == seek_, "a batch of an earlier seek is handed out");
       require(one.position == expected, "a batch is handed out twice, late or not at all");
       next_ = one.position + 1;
-      cursor_.taken(settings_.planted == bug::skips_a_batch && one.position == 8 ? next_ : one.position);
+      if (settings_.planted != bug::skips_a_batch || one.position != 8) cursor_.taken(one.position);
       return true;
     }
   }

@@ -45,6 +45,32 @@ TEST_CASE("the next epoch continues the stream, any other one seeks, and each en
   CHECK(c.cursor.everything_taken());
 }
 
+TEST_CASE("an epoch is over when its late batch has been taken too") {
+  open_cursor c;
+  for (const stream_position p : {0, 2, 3, 4}) c.cursor.taken(p);
+  CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);
+  CHECK(c.cursor.step_in(epoch_1, true) == next_step::seek);
+  c.cursor.taken(1);
+  CHECK(c.cursor.step_in(epoch_0, false) == next_step::epoch_over);
+  CHECK(c.cursor.step_in(epoch_1, true) == next_step::take);
+}
+
+TEST_CASE("an epoch of which an early batch has been taken starts again when iterated again") {
+  open_cursor c;
+  c.cursor.taken(1);
+  CHECK(c.cursor.step_in(epoch_0, true) == next_step::seek);
+  CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);
+}
+
+TEST_CASE("a resumed stream ends without the batches that an earlier run delivered early") {
+  open_cursor c({3, 10, 0b1});  // 4
+  CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);
+  c.cursor.taken(3);
+  CHECK(c.cursor.step_in(epoch_0, false) == next_step::epoch_over);
+  for (stream_position p = 5; p < 10; ++p) c.cursor.taken(p);
+  CHECK(c.cursor.everything_taken());
+}
+
 TEST_CASE("a wait for the first epoch can be interrupted and repeated") {
   stream_cursor cursor(2);
   int calls = 0;

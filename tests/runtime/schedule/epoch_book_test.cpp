@@ -98,6 +98,69 @@ TEST_CASE("an epoch is complete when its last batch is delivered, and the next o
   CHECK(book.epochs()[1].digest == digest_of({3}));
 }
 
+TEST_CASE("an epoch that was delivered in relaxed order has the digest of strict order") {
+  epoch_book book = fresh(5, 20);
+  for (const stream_position p : {1, 0, 4, 3}) book.delivered(full(p));
+  const epoch_account before = book.epochs().back();
+  CHECK_FALSE(before.digest);  // batch 2 is missing
+  CHECK(before.delivered == 16);
+  CHECK(book.next() == 2);
+  book.delivered(full(2));
+  const epoch_account after = book.epochs().back();
+  CHECK(after.complete);
+  CHECK(after.digest == digest_of({0, 1, 2, 3, 4}));
+  CHECK(after.early_batches == 3);
+  CHECK(after.most_early == 2);
+}
+
+TEST_CASE("a state counts batches that were delivered early, and the next run does not") {
+  epoch_book book = fresh(5, 20);
+  for (const stream_position p : {0, 2, 4}) book.delivered(lossy(p));
+  stream_state saved = book.state();
+  CHECK(saved.next_batch == 1);
+  CHECK(saved.early == 0b101);
+  CHECK(saved.failed == 3);
+  const auto back = parse_state(serialise(saved));
+  REQUIRE(back);
+  CHECK(*back == saved);
+
+  epoch_book later = fresh(5, 20);
+  later.resume(*back);
+  CHECK(later.state() == saved);
+  for (const stream_position p : {3, 1}) later.delivered(lossy(p));
+  const epoch_account whole = later.epochs().back();
+  CHECK(whole.complete);
+  CHECK(whole.batches == 5);
+  CHECK(whole.digest == digest_of({100, 101, 102, 103, 104}));
+  CHECK(whole.early_batches == 1);  // of this process
+}
+
+TEST_CASE("an epoch may begin with an early batch, and a state knows of it") {
+  epoch_book book = fresh(3, 12);
+  book.delivered(full(1));
+  const stream_state saved = book.state();
+  CHECK(saved.next_batch == 0);
+  CHECK(saved.early == 0b1);
+  epoch_book later = fresh(3, 12);
+  later.resume(saved);
+  for (const stream_position p : {0, 2}) later.delivered(full(p));
+  CHECK(later.epochs().back().complete);
+  CHECK(later.epochs().back().digest == digest_of({0, 1, 2}));
+}
+
+TEST_CASE("a state whose early batches do not fit its counts or its epoch is refused") {
+  epoch_book book = fresh(5, 20);
+  for (const stream_position p : {0, 2}) book.delivered(full(p));
+  stream_state saved = book.state();
+  CHECK(check_position(saved, shape_of(5, 20)));
+  CHECK_FALSE(check_position(saved, shape_of(2, 8)));
+  saved.delivered = 13;  // in three batches of four
+  CHECK_FALSE(parse_state(serialise(saved)));
+  saved.delivered = 8;
+  saved.early_digests.push_back(7);
+  CHECK_FALSE(parse_state(serialise(saved)));
+}
+
 TEST_CASE("an epoch in which a batch has no digest has none") {
   epoch_book book = fresh();
   book.delivered(full(0));
@@ -214,7 +277,24 @@ TEST_CASE("a state is at most 1 KiB, however long the epoch and whatever is quar
     CHECK(std::ranges::equal(back->quarantined_samples,
                              std::span(state.quarantined_samples).first(back->quarantined_samples.size())));
   }
-  CHECK(largest <= state_bytes_max);
+  CHECK(largest <= strict_state_bytes_max);
+}
+
+TEST_CASE("a state with as many early batches as there can be keeps their digests and a dozen quarantined samples") {
+  epoch_book book({1, 4, 0, 1, true, false, std::string(fingerprint_bytes_max, 'f'),
+                   std::string(identity_settings_bytes_max, 's')},
+                  shape_of(100'000, 400'000), start);
+  for (stream_position p = 0; p < 1000; ++p) book.delivered(full(p));
+  for (stream_position p = 1001; p <= 1064; ++p) book.delivered(full(p));
+  stream_state state = book.state();
+  CHECK(state.early == ~std::uint64_t{0});
+  for (std::uint64_t sample = 0; sample < 2000; ++sample) state.quarantined_samples.push_back(sample * 12'345);
+  const auto bytes = serialise(state);
+  CHECK(bytes.size() <= state_bytes_max);
+  const auto back = parse_state(bytes);
+  REQUIRE(back);
+  CHECK(back->early_digests == state.early_digests);
+  CHECK(back->quarantined_samples.size() >= 12);
 }
 
 TEST_CASE("a hundred scattered quarantined samples of a million fit into a state of pictures") {

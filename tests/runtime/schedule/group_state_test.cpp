@@ -49,7 +49,17 @@ TEST_CASE("a group's state is at the position that all ranks have reached") {
   CHECK(group->digests.count() == 0);
   CHECK(group->quarantined_samples == std::vector<std::uint64_t>{1, 3, 9});
   CHECK(*parse_state(serialise(*group)) == *group);
-  CHECK(serialise(*group).size() <= state_bytes_max);
+  CHECK(serialise(*group).size() <= strict_state_bytes_max);
+}
+
+TEST_CASE("a rank that has delivered batches early is refused, and the slowest rank's position leaves them out") {
+  auto states = of_ranks(2);
+  states[1].early = 0b11;
+  CHECK(refusal(states).find("the state of rank 1 counts 2 batches delivered early") != std::string::npos);
+  const auto slowest = group_state_of_slowest(states);
+  REQUIRE(slowest);
+  CHECK(slowest->start == 5 * 4 * 2);
+  CHECK(slowest->early == 0);
 }
 
 TEST_CASE("ranks that resume a group's state continue its counts") {

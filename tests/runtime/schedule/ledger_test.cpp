@@ -93,6 +93,81 @@ TEST_CASE("a worker that runs out of leases while slots are free may hold twice 
   CHECK(only<load_command>(books.advance()).size() == 2);
 }
 
+namespace {
+
+ledger_settings relaxed(std::uint32_t window) {
+  return {3, 8, bad_sample_rule::skip, window};
+}
+
+/// Loads everything that can be leased but these positions; returns what is uploaded, in order.
+std::vector<stream_position> uploads_without(ledger& books, const std::vector<stream_position>& these) {
+  std::vector<stream_position> uploads;
+  for (auto commands = books.advance(); !commands.empty(); commands = books.advance()) {
+    for (const upload_command& upload : only<upload_command>(commands)) uploads.push_back(upload.position);
+    for (const load_command& load : only<load_command>(commands)) {
+      if (std::ranges::find(these, load.position) == these.end())
+        REQUIRE(books.loaded(success(load)) == arrival::accepted);
+    }
+  }
+  return uploads;
+}
+
+}  // namespace
+
+TEST_CASE("in strict order a late batch holds up all that follow it") {
+  const small_plan plan(64, 1);
+  ledger books({}, plan, {0, 64});
+  for (std::uint32_t w = 0; w < 4; ++w) books.worker_joined({w, 1}, 16);
+  CHECK(uploads_without(books, {2}) == std::vector<stream_position>{0, 1});
+}
+
+TEST_CASE("in relaxed order as many batches as the window has places pass a late one") {
+  const small_plan plan(64, 1);
+  ledger books(relaxed(3), plan, {0, 64});
+  for (std::uint32_t w = 0; w < 4; ++w) books.worker_joined({w, 1}, 16);
+  CHECK(uploads_without(books, {2}) == std::vector<stream_position>{0, 1, 3, 4, 5});
+}
+
+TEST_CASE("no batch of the next epoch passes a late one of this epoch") {
+  const small_plan plan(4, 1);
+  ledger books(relaxed(8), plan, {0, 12});
+  for (std::uint32_t w = 0; w < 4; ++w) books.worker_joined({w, 1}, 16);
+  CHECK(uploads_without(books, {1}) == std::vector<stream_position>{0, 2, 3});
+}
+
+TEST_CASE("batches that an earlier run delivered early are not loaded again") {
+  const small_plan plan(8, 1);
+  ledger books({}, plan, {2, 8, 0b101});  // 3 and 5
+  books.worker_joined(a1, 16);
+  CHECK(uploads_without(books, {}) == std::vector<stream_position>{2, 4, 6, 7});
+  for (std::uint64_t upload = 1; upload <= 4; ++upload) {
+    books.slot_released(upload);
+    CHECK_FALSE(books.finished());
+    REQUIRE(books.acknowledged(upload));
+  }
+  CHECK(books.finished());
+}
+
+TEST_CASE("a run that ends before a batch that was delivered early is finished without it") {
+  const small_plan plan(8, 1);
+  ledger books({}, plan, {2, 4, 0b1010});  // 4 and 6, of which the run needs none
+  books.worker_joined(a1, 16);
+  CHECK(uploads_without(books, {}) == std::vector<stream_position>{2, 3});
+}
+
+TEST_CASE("after an owner's death, batches that passed a late one are uploaded again, if they are not acknowledged") {
+  const small_plan plan(8, 1);
+  ledger books(relaxed(4), plan, {0, 8});
+  for (std::uint32_t w = 0; w < 4; ++w) books.worker_joined({w, 1}, 16);
+  REQUIRE(uploads_without(books, {0}) == std::vector<stream_position>{1, 2, 3, 4});
+  for (std::uint64_t upload = 1; upload <= 2; ++upload) {
+    books.slot_released(upload);
+    REQUIRE(books.acknowledged(upload)->position == upload);
+  }
+  books.owner_died();
+  CHECK(uploads_without(books, {}) == std::vector<stream_position>{3, 4});
+}
+
 TEST_CASE("a worker may hold more leases as well if its last one ends with a sample to replace") {
   const small_plan plan(64, 1);
   ledger books({3, 8, bad_sample_rule::replace}, plan, {0, 64});

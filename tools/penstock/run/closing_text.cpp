@@ -26,6 +26,9 @@ std::string epoch_line(const epoch_report& e) {
                   duration_for_people(std::chrono::nanoseconds(static_cast<std::int64_t>(e.seconds * 1e9))));
   if (e.padded > 0) line += fmt::format(", {} repeated so that all ranks have the same number", e.padded);
   if (e.replaced > 0) line += fmt::format(", {} of them in place of bad ones", e.replaced);
+  if (e.early_batches > 0)
+    line += fmt::format(", {} early by at most {}", counted(e.early_batches, "batch", "batches"),
+                        counted(e.most_early, "place"));
   if (e.failed > 0) line += fmt::format(", {} failed", e.failed);
   if (e.quarantined > 0) line += fmt::format(", {} quarantined", e.quarantined);
   if (e.digest) line += ", digest " + *e.digest;
