@@ -23,6 +23,8 @@ supervisor::worker_program program_of_workers(const config& settings, const shar
   // Python's worker program (python/penstock/worker.py) can be a template; others cannot.
   program.forked = settings.loader.start_method == start_method_rule::from_template &&
                    settings.loader.env.contains("PENSTOCK_POOL_SETUP");
+  program.template_restarts = supervision::settings_of(settings.loader.restart);
+  program.template_restarts.type = restart_type::permanent;  // the types are about workers
   return program;
 }
 
@@ -57,7 +59,8 @@ void check_workers(const config& settings, std::uint32_t workers) {
   const std::uint32_t most = settings.loader.limits.max;
   if (workers >= 1 && workers <= most) return;
   throw error({errc::usage,
-               fmt::format("{} workers: the number must be 1 to {} ([loader.limits] max)", workers, most), 0});
+               fmt::format("{} workers: the number must be 1 to {} ([loader.limits] max)", workers, most),
+               0});
 }
 
 }  // namespace penstock::host

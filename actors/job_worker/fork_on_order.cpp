@@ -62,8 +62,21 @@ pid_t fork_sibling(const thread_facts& thread, int& pidfd) {
   return static_cast<pid_t>(pid);
 }
 
+bool answer_forked(int socket, std::uint64_t order, pid_t pid, int pidfd) {
+  fork_answer answer;
+  answer.what = fork_answer::kind::forked;
+  answer.number = order;
+  answer.pid = pid;
+  return process::send_answer(socket, answer, pidfd);
+}
+
 /// In the worker: what spawn() does for an executed one.
 void take_place(int socket, process::received_order& order) {
+  // The template may have been killed before its answer. As long as the session may not know this process, it stays in
+  // the template's group, where the session finds it.
+  const unique_fd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0U)));
+  if (!self || !answer_forked(socket, order.order.number, ::getpid(), self.get()))
+    ::_exit(exit_codes::parent_lost);
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGHUP);
   if (::getppid() != order.order.session) ::_exit(exit_codes::parent_lost);
@@ -79,7 +92,7 @@ void decline(int socket, const std::string& why) {
   fork_answer answer;
   answer.what = fork_answer::kind::declined;
   why.copy(answer.why.data(), answer.why.size() - 1);
-  static_cast<void>(process::send_answer(socket, answer));
+  process::send_answer(socket, answer);
   ::close(socket);
   leave(exit_codes::finished);
 }
@@ -94,7 +107,7 @@ std::uint32_t fork_on_order(int socket, const fork_hooks& hooks) {
   thread_facts thread;
   if (!thread.find()) decline(socket, "this kernel does not say what clone needs (PR_GET_TID_ADDRESS)");
   if (const std::string why = hooks.unsafe(); !why.empty()) decline(socket, why);
-  static_cast<void>(process::send_answer(socket, {}));
+  process::send_answer(socket, {});
   while (true) {
     // Look before the order is received: its descriptors are no reason.
     pollfd arrived{socket, POLLIN, 0};
@@ -103,25 +116,29 @@ std::uint32_t fork_on_order(int socket, const fork_hooks& hooks) {
     if (const std::string why = hooks.unsafe(); !why.empty()) decline(socket, why);
     auto order = process::receive_order(socket);
     if (!order || !*order) leave(exit_codes::parent_lost);
-    fork_answer answer;
-    answer.number = (*order)->order.number;
     int pidfd = -1;
     hooks.before();
     pid_t pid = 0;
+    int error = 0;
     {
       const all_signals_blocked quiet;
       pid = fork_sibling(thread, pidfd);
+      error = errno;
       if (pid == 0) take_place(socket, **order);
     }
     if (pid == 0) {
       hooks.in_child();
       return (*order)->order.worker;
     }
-    answer.error = pid < 0 ? errno : 0;
-    answer.what = pid < 0 ? fork_answer::kind::refused : fork_answer::kind::forked;
-    answer.pid = pid;
-    const unique_fd held(pidfd);
-    static_cast<void>(process::send_answer(socket, answer, pidfd));
+    if (pid > 0) {
+      answer_forked(socket, (*order)->order.number, pid, unique_fd(pidfd).get());
+    } else {
+      fork_answer refused;
+      refused.what = fork_answer::kind::refused;
+      refused.number = (*order)->order.number;
+      refused.error = error;
+      process::send_answer(socket, refused);
+    }
     hooks.in_parent();
   }
 }

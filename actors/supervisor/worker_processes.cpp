@@ -45,7 +45,7 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
 }
 
 worker_processes::worker_processes(process::io_thread& io, worker_program program)
-    : io_(io), program_(std::move(program)) {}
+    : io_(io), program_(std::move(program)), template_restarts_(program_.template_restarts, 1) {}
 
 void worker_processes::start(worker_ref who) {
   boost::asio::post(io_.context(), [self = shared_from_this(), who] { self->start_now(who); });
@@ -106,7 +106,13 @@ void worker_processes::make_template() {
             waits_for_ = std::move(text);
           },
           [this](std::uint32_t worker, pid_t pid, const process::exit_report& report,
-                 const process::output_tail& tail) { template_ended(worker, pid, report, tail); }});
+                 const process::output_tail& tail) { template_ended(worker, pid, report, tail); },
+          [this] { template_restarts_.child_ready(std::chrono::steady_clock::now()); },
+          [this]() -> std::optional<steady_time> {
+            const auto next = template_restarts_.child_died(std::chrono::steady_clock::now(), {});
+            if (next.act == supervision::restart_decision::what::fail) return std::nullopt;
+            return next.at;
+          }});
 }
 
 /// Reported as the end of a worker that was waiting: executed, it would have met the same.

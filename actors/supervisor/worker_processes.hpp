@@ -11,6 +11,7 @@
 #include "runtime/process/child_process.hpp"
 #include "runtime/process/io_thread.hpp"
 #include "runtime/process/worker_template.hpp"
+#include "runtime/supervision/restart_policy.hpp"
 
 #include <map>
 #include <memory>
@@ -30,6 +31,7 @@ struct worker_program {
   int index = -1;        ///< -1: none
   bool parcels = false;  ///< in a pool: each worker gets a socket for large arguments and results
   bool forked = false;   ///< the program can be a template, which forks the workers
+  supervision::restart_settings template_restarts{};
 };
 
 /// The workers' environment: ours, then `extra`. Hides the GPU, whatever either contains.
@@ -85,6 +87,7 @@ class worker_processes final : public child_starter<worker_ref>,
   std::map<std::uint32_t, starting> starting_;
   std::map<std::uint32_t, running> running_;
   bool shut_down_ = false;
+  supervision::restart_policy template_restarts_;
   std::unique_ptr<process::worker_template> template_;  // from the first start on, until shut_down()
   mutable std::mutex mutex_;                            // guards waits_for_
   std::string waits_for_;                               // of the template

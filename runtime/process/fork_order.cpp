@@ -22,7 +22,8 @@ struct packet {
     message.msg_controllen = control.size();
   }
 
-  result<bool> send(int socket, const std::vector<int>& descriptors) {
+  /// False with MSG_DONTWAIT: the socket is full.
+  result<bool> send(int socket, const std::vector<int>& descriptors, int flags) {
     const std::size_t bytes = descriptors.size() * sizeof(int);
     if (descriptors.empty()) {
       message.msg_control = nullptr;
@@ -35,7 +36,7 @@ struct packet {
       part->cmsg_len = CMSG_LEN(bytes);
       std::memcpy(CMSG_DATA(part), descriptors.data(), bytes);
     }
-    while (::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+    while (::sendmsg(socket, &message, flags | MSG_NOSIGNAL) < 0) {
       if (errno == EAGAIN || errno == ETOOMANYREFS) return false;
       if (errno != EINTR) return refuse_os(errc::system, errno, "sending a message about a fork");
     }
@@ -72,13 +73,14 @@ result<bool> send_order(int socket, const fork_order& order, const std::vector<u
   std::vector<int> numbers;
   for (const unique_fd& fd : descriptors) numbers.push_back(fd.get());
   fork_order content = order;
-  return packet(&content, sizeof content).send(socket, numbers);
+  return packet(&content, sizeof content).send(socket, numbers, MSG_DONTWAIT);
 }
 
-result<bool> send_answer(int socket, const fork_answer& answer, int pidfd) {
+bool send_answer(int socket, const fork_answer& answer, int pidfd) {
   fork_answer content = answer;
-  return packet(&content, sizeof content)
-      .send(socket, pidfd < 0 ? std::vector<int>() : std::vector<int>{pidfd});
+  const auto sent = packet(&content, sizeof content)
+                        .send(socket, pidfd < 0 ? std::vector<int>() : std::vector<int>{pidfd}, 0);
+  return sent && *sent;
 }
 
 result<std::optional<received_order>> receive_order(int socket) {

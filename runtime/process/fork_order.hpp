@@ -33,7 +33,7 @@ struct fork_order {
   std::array<std::int32_t, fork_descriptors_max> theirs{};  ///< their numbers in the worker
 };
 
-/// Template to session.
+/// Template to session. A fork is answered twice, by the template and by the worker: one of them may be killed first.
 struct fork_answer {
   enum class kind : std::uint32_t { ready, declined, forked, refused };
   kind what = kind::ready;
@@ -47,7 +47,8 @@ result<std::pair<unique_fd, unique_fd>> make_fork_sockets();
 
 /// False: the socket is full. Fails with errc::system if the other side is gone.
 result<bool> send_order(int socket, const fork_order& order, const std::vector<unique_fd>& descriptors);
-result<bool> send_answer(int socket, const fork_answer& answer, int pidfd = -1);
+/// Waits while the socket is full. False: the session is gone.
+bool send_answer(int socket, const fork_answer& answer, int pidfd = -1);
 
 struct received_order {
   fork_order order;

@@ -6,9 +6,9 @@
 #include <boost/asio/post.hpp>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -21,15 +21,39 @@ std::string text_of(const exit_report& end) {
                                                 : fmt::format("signal {}", end.code);
 }
 
+/// Reaps the children that a template forked and that were killed, like the template, before the session learned of them: they
+/// are still in its group.
+void reap_unknown(pid_t group) {
+  siginfo_t dead{};
+  // A process with the group's number would be another template's or worker's, which has got the number again.
+  while (::waitid(P_PGID, static_cast<id_t>(group), &dead, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         dead.si_pid > 0 && dead.si_pid != group)
+    ::waitid(P_PID, static_cast<id_t>(std::exchange(dead.si_pid, 0)), &dead, WEXITED | WNOHANG);
+}
+
 }  // namespace
 
 worker_template::worker_template(io_thread& io, spawn_request program, callbacks calls)
-    : io_(io), program_(std::move(program)), calls_(std::move(calls)), socket_(io.context()) {
+    : io_(io),
+      program_(std::move(program)),
+      calls_(std::move(calls)),
+      socket_(io.context()),
+      next_(io.context()) {
   program_.environment.push_back(fmt::format("{}={}", template_variable, template_socket));
 }
 
 worker_template::~worker_template() {
   if (control_) control_->give_up();
+  for (const auto& [order, one] : waiting_) static_cast<void>(book_.give_up(one.worker));
+  if (!process_) return;
+  const pid_t pid = process_->pid();
+  process_.reset();
+  while (true) {  // what it forked meanwhile
+    auto got = receive_answer(socket_.native_handle());
+    if (!got || !*got) break;
+    if ((*got)->answer.what == fork_answer::kind::forked) forked(std::move(**got));
+  }
+  reap_unknown(pid);
 }
 
 void worker_template::note(std::string text) {
@@ -41,8 +65,9 @@ void worker_template::note(std::string text) {
 
 std::shared_ptr<start_control> worker_template::start(std::uint32_t worker, spawn_request request,
                                                       spawner::done then) {
-  if (at_ == stage::declined) return io_.spawner().start(std::move(request), std::move(then));
-  order one{++last_number_, worker, std::move(request), {}, std::move(then)};
+  if (book_.at() == fork_book::stage::declined)
+    return io_.spawner().start(std::move(request), std::move(then));
+  waiting_worker one{worker, std::move(request), {}, std::move(then)};
   // The caller closes its own.
   for (inherited_fd& fd : one.request.fds) {
     unique_fd kept(::fcntl(fd.ours, F_DUPFD_CLOEXEC, 0));
@@ -53,51 +78,66 @@ std::shared_ptr<start_control> worker_template::start(std::uint32_t worker, spaw
     fd.ours = kept.get();
     one.descriptors.push_back(std::move(kept));
   }
-  orders_.push_back(std::move(one));
-  if (at_ == stage::absent) execute();
-  if (at_ == stage::ready) send_waiting();
+  waiting_.emplace(book_.add(worker), std::move(one));
+  look();
   return nullptr;
 }
 
 void worker_template::give_up(std::uint32_t worker) {
-  const auto it = std::ranges::find(orders_, worker, &order::worker);
-  if (it == orders_.end()) return;
-  const auto then = std::move(it->then);
-  const bool sent = it->sent;
-  orders_.erase(it);
-  then(tl::unexpected(failure{errc::system, "the start was given up while its template was " + text_, 0}));
+  if (const auto it = executing_.find(worker); it != executing_.end() && it->second)
+    return it->second->give_up();
+  const auto given_up = book_.give_up(worker);
+  if (!given_up) return;
+  refuse({given_up->order}, {errc::system, "the start was given up while its template was " + text_, 0});
   // A template that does not answer hangs; one that still prepares is of no more use, or hangs as well.
-  if (!sent && (at_ == stage::ready || !orders_.empty())) return;
+  if (!given_up->kill) return;
   if (control_) control_->give_up();
   if (process_) process_->signal(SIGKILL);
 }
 
-void worker_template::refuse_all(const failure& why) {
-  for (order& one : std::exchange(orders_, {})) one.then(tl::unexpected(why));
+worker_template::waiting_worker worker_template::take(fork_book::number order) {
+  return std::move(waiting_.extract(order).mapped());
+}
+
+void worker_template::refuse(const std::vector<fork_book::number>& orders, const failure& why) {
+  for (const fork_book::number order : orders) take(order).then(tl::unexpected(why));
+}
+
+/// Does what is to be done now.
+void worker_template::look() {
+  if (book_.at() == fork_book::stage::ready) return send_waiting();
+  const steady_time when = book_.executes_at();
+  if (when == never) return;
+  if (book_.must_execute(std::chrono::steady_clock::now())) return execute();
+  next_.expires_at(when);
+  next_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& status) {
+    if (!status && !alive.expired()) look();
+  });
 }
 
 void worker_template::send_waiting() {
-  for (order& one : orders_) {
-    if (one.sent) continue;
-    fork_order what{one.number, ::getpid(), one.worker, static_cast<std::uint32_t>(one.request.fds.size())};
+  while (const auto order = book_.to_send()) {
+    const waiting_worker& one = waiting_.at(*order);
+    fork_order what{*order, ::getpid(), one.worker, static_cast<std::uint32_t>(one.request.fds.size())};
     for (std::size_t i = 0; i < one.request.fds.size(); ++i) what.theirs[i] = one.request.fds[i].theirs;
     const auto sent = send_order(socket_.native_handle(), what, one.descriptors);
     if (!sent || !*sent) break;  // full: after the next answer; gone: its end follows
-    one.sent = true;
+    book_.sent(*order);
   }
 }
 
 // ---- the process ------------------------------------------------------------------------------------------
 
 void worker_template::execute() {
-  at_ = stage::executing;
+  book_.executing();
   note("being executed");
   auto ends = make_fork_sockets();
   std::array<int, 2> output{};
   const unique_fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!ends || !null || ::pipe2(output.data(), O_CLOEXEC) != 0) {
-    at_ = stage::absent;
-    return refuse_all(os_failure(errc::system, errno, "creating the descriptors of a template"));
+    note("");
+    return refuse(book_.not_executed(),
+                  os_failure(errc::system, errno, "creating the descriptors of a template"));
   }
   const auto socket = std::make_shared<unique_fd>(std::move(ends->first));
   const auto read = std::make_shared<unique_fd>(output[0]);
@@ -120,10 +160,9 @@ void worker_template::execute() {
 
 void worker_template::executed(result<unclaimed_child> made, unique_fd socket, unique_fd output) {
   control_.reset();
-  at_ = stage::absent;
   if (!made) {
     note("");
-    return refuse_all(made.error());
+    return refuse(book_.not_executed(), made.error());
   }
   auto child = child_process::watch(
       io_.context(), std::move(*made).claim(), std::move(output),
@@ -132,15 +171,14 @@ void worker_template::executed(result<unclaimed_child> made, unique_fd socket, u
   if (child) socket_.assign(socket.get(), status);
   if (!child || status) {
     note("");
-    return refuse_all(child ? os_failure(errc::system, status.value(), "watching a template")
-                            : child.error());
+    return refuse(book_.not_executed(),
+                  child ? os_failure(errc::system, status.value(), "watching a template") : child.error());
   }
   static_cast<void>(socket.release());
   process_ = std::move(*child);
-  at_ = stage::preparing;
   note(fmt::format("preparing (pid {}): it imports what workers need", process_->pid()));
   listen();
-  if (orders_.empty()) process_->signal(SIGKILL);  // all were given up
+  if (!book_.executed()) process_->signal(SIGKILL);
 }
 
 void worker_template::listen() {
@@ -168,75 +206,80 @@ void worker_template::hear(received_answer&& got) {
   using kind = fork_answer::kind;
   switch (got.answer.what) {
     case kind::ready:
-      at_ = stage::ready;
+      book_.ready();
       note(fmt::format("forking (pid {})", process_->pid()));
+      calls_.ready();
       break;
-    case kind::declined: return decline(got.answer.why.data());
+    case kind::declined:
+      log::warn(
+          "supervisor",
+          "workers are executed instead of forked: {}. [loader] start_method = \"exec\" avoids the attempt",
+          printable(got.answer.why.data()));
+      return execute_workers();
     case kind::forked: forked(std::move(got)); break;
-    case kind::refused: {
-      const auto it = std::ranges::find(orders_, got.answer.number, &order::number);
-      if (it == orders_.end()) break;
-      const auto then = std::move(it->then);
-      orders_.erase(it);
-      then(tl::unexpected(os_failure(errc::system, got.answer.error, "forking a worker")));
-    }
+    case kind::refused:
+      if (book_.answered(got.answer.number) == fork_book::meaning::awaited)
+        refuse({got.answer.number}, os_failure(errc::system, got.answer.error, "forking a worker"));
   }
-  if (at_ == stage::ready) send_waiting();
+  send_waiting();
 }
 
-void worker_template::forked(received_answer&& got) {
-  // Signals go to the group, so it has to exist before the first. The worker does the same.
-  ::setpgid(got.answer.pid, got.answer.pid);
-  unclaimed_child made(child{got.answer.pid, std::move(got.pidfd)}, program_.program);
-  const auto it = std::ranges::find(orders_, got.answer.number, &order::number);
-  if (it == orders_.end()) return;  // given up
-  const auto then = std::move(it->then);
-  orders_.erase(it);
-  then(std::move(made));
-}
-
-void worker_template::decline(const std::string& why) {
-  log::warn("supervisor",
-            "workers are executed instead of forked: {}. [loader] start_method = \"exec\" avoids the attempt",
-            printable(why));
-  at_ = stage::declined;
-  note("");
-  for (order& one : std::exchange(orders_, {})) {
-    // The spawner duplicates the descriptors at once.
-    static_cast<void>(io_.spawner().start(std::move(one.request), std::move(one.then)));
-  }
-}
-
-void worker_template::ended(const exit_report& report, const output_tail& tail) {
-  // What it answered before its end counts.
-  while (at_ != stage::declined) {
+void worker_template::hear_the_rest() {
+  while (book_.at() != fork_book::stage::declined && socket_.is_open()) {
     auto got = receive_answer(socket_.native_handle());
     if (!got || !*got) break;
     hear(std::move(**got));
   }
-  const pid_t pid = process_->pid();
+}
+
+void worker_template::forked(received_answer&& got) {
+  const fork_book::meaning meaning = book_.answered(got.answer.number);
+  if (meaning == fork_book::meaning::repeated) return;
+  // Signals go to the group, so it has to exist before the first. The worker does the same.
+  ::setpgid(got.answer.pid, got.answer.pid);
+  unclaimed_child made(child{got.answer.pid, std::move(got.pidfd)}, program_.program);
+  if (meaning == fork_book::meaning::awaited) take(got.answer.number).then(std::move(made));
+}
+
+void worker_template::execute_workers() {
+  note("");
+  for (const fork_book::number order : book_.declined()) {
+    waiting_worker one = take(order);
+    // The spawner duplicates the descriptors at once.
+    executing_[one.worker] = io_.spawner().start(std::move(one.request), std::move(one.then));
+  }
+}
+
+void worker_template::ended(const exit_report& report, const output_tail& tail) {
+  hear_the_rest();  // what was answered before its end counts
+  const auto gone = std::move(process_);
+  reap_unknown(gone->pid());
   boost::system::error_code ignored;
   socket_.close(ignored);
-  const auto gone = std::move(process_);
-  if (at_ == stage::declined) return;
-  const bool was_ready = at_ == stage::ready;
-  at_ = stage::absent;
+  if (book_.at() == fork_book::stage::declined) return;
   note("");
+  const fork_book::ending end = book_.ended();
   std::vector<std::uint32_t> lost;
-  for (order& one : orders_) {
-    if (was_ready && (!one.sent || !lost.empty())) continue;
-    lost.push_back(one.worker);
-    one.then = {};
+  for (const fork_book::number order : end.lost) lost.push_back(take(order).worker);
+  if (end.counts) plan_next(gone->pid(), report);
+  look();
+  for (const std::uint32_t worker : lost) calls_.ended_for(worker, gone->pid(), report, tail);
+}
+
+void worker_template::plan_next(pid_t pid, const exit_report& report) {
+  const auto next = calls_.ended();
+  if (!next) {
+    log::warn("supervisor",
+              "the template of the workers (pid {}) ended: {}. It has ended too often ([loader.restart] "
+              "intensity): "
+              "workers are executed from now on",
+              pid, text_of(report));
+    return execute_workers();
   }
-  std::erase_if(orders_, [](const order& one) { return !one.then; });
-  for (order& one : orders_) one.sent = false;
-  if (was_ready)
-    log::warn(
-        "supervisor",
-        "the template of the workers (pid {}) ended: {}; the next one is executed when a worker needs it",
-        pid, text_of(report));
-  if (!orders_.empty()) execute();
-  for (const std::uint32_t worker : lost) calls_.ended_for(worker, pid, report, tail);
+  const auto wait = std::chrono::duration<double>(*next - std::chrono::steady_clock::now()).count();
+  log::warn("supervisor", "the template of the workers (pid {}) ended: {}; the next one is executed {}", pid,
+            text_of(report), wait >= 0.05 ? fmt::format("in {:.1f} s", wait) : "now");
+  book_.execute_from(*next);
 }
 
 }  // namespace penstock::process

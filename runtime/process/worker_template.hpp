@@ -1,25 +1,20 @@
 // The template of a pool's workers: one executed process that imports what they need, and then forks them. A start
 // costs milliseconds instead of these imports. Used by actors/supervisor (worker_processes), on the io thread only. Nothing here waits:
-// orders go over a socket, answers come back as events.
-//
-//            executed            ready                  declined (it must not fork, and says why)
-//   absent ----------> preparing -----> ready ---+----------------------------------> declined: workers are executed
-//      ^                  |               |      |
-//      +---- it ends -----+---------------+      forks a worker for each order
-//
-// Its end: while it prepares, it stands for every worker that waits, since each would have done the same; after that
-// only for the one that it was to fork. The others wait for the next template. Its workers live on.
+// orders go over a socket, answers come back as events. fork_book decides what happens when.
 #pragma once
 
 #include "runtime/process/child_process.hpp"
+#include "runtime/process/fork_book.hpp"
 #include "runtime/process/fork_order.hpp"
 #include "runtime/process/io_thread.hpp"
 
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
 
-#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +28,9 @@ class worker_template {
     std::function<void(std::string)> waits;
     /// The template has ended before it forked this worker.
     std::function<void(std::uint32_t worker, pid_t, const exit_report&, const output_tail&)> ended_for;
+    std::function<void()> ready;
+    /// It has ended. Returns when the next may be executed; empty: workers are executed from now on.
+    std::function<std::optional<steady_time>()> ended;
   };
 
   /// `program`: how the template is executed, without descriptors.
@@ -50,37 +48,38 @@ class worker_template {
   void give_up(std::uint32_t worker);
 
  private:
-  enum class stage : std::uint8_t { absent, executing, preparing, ready, declined };
-  struct order {
-    std::uint64_t number = 0;
+  struct waiting_worker {
     std::uint32_t worker = 0;
     spawn_request request;
     std::vector<unique_fd> descriptors;
     spawner::done then;
-    bool sent = false;
   };
 
+  void look();
   void execute();
   void executed(result<unclaimed_child> made, unique_fd socket, unique_fd output);
+  void refuse(const std::vector<fork_book::number>& orders, const failure& why);
   void send_waiting();
   void listen();
   void hear(received_answer&& got);
+  void hear_the_rest();
   void forked(received_answer&& got);
-  void decline(const std::string& why);
+  void execute_workers();
   void ended(const exit_report& report, const output_tail& tail);
-  void refuse_all(const failure& why);
-  std::shared_ptr<start_control> execute_worker(order& one);
+  void plan_next(pid_t pid, const exit_report& report);
+  waiting_worker take(fork_book::number order);
   void note(std::string text);
 
   io_thread& io_;
   spawn_request program_;
   callbacks calls_;
-  stage at_ = stage::absent;
-  std::deque<order> orders_;  // not answered yet, oldest first
-  std::uint64_t last_number_ = 0;
+  fork_book book_;
+  std::map<fork_book::number, waiting_worker> waiting_;                // by order
+  std::map<std::uint32_t, std::shared_ptr<start_control>> executing_;  // workers, instead of forking them
   std::unique_ptr<child_process> process_;
   std::shared_ptr<start_control> control_;  // while it is being executed
   boost::asio::posix::stream_descriptor socket_;
+  boost::asio::steady_timer next_;  // when to look again
   std::string text_;
   std::shared_ptr<void> alive_ = std::make_shared<char>();
 };

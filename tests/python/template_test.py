@@ -1,6 +1,7 @@
 """Workers that a template forks: they are like executed ones, and what must not be forked is executed."""
 
 import os
+import random
 import signal
 import statistics
 import sys
@@ -22,8 +23,6 @@ def facts(_=None):
 
 
 def numbers(_):
-    import random
-
     return random.random()
 
 
@@ -50,6 +49,15 @@ def replaced(pool, pid, limit=60):
             return time.monotonic() - began
         time.sleep(0.001)
     raise AssertionError(f"worker {place} was not replaced: {pool.status()['workers']}")
+
+
+def wait_for(look, wanted, limit=60):
+    began = time.monotonic()
+    while not wanted(found := look()):
+        if time.monotonic() - began > limit:
+            raise AssertionError(f"still {found} after {limit} s")
+        time.sleep(0.001)
+    return found
 
 
 class Numbers(torch.utils.data.Dataset):
@@ -110,6 +118,35 @@ class TemplateTest(unittest.TestCase):
             self.assertEqual(pid, pool.submit(facts).result(60)[0])
             replaced(pool, pid)
             self.assertNotEqual(pid, pool.submit(facts).result(60)[0])
+
+    def test_a_template_that_is_killed_at_any_moment_leaves_no_process(self):
+        seed = int(os.environ.get("PENSTOCK_TEST_SEED", time.time_ns() % 2**32))
+        print(f"PENSTOCK_TEST_SEED={seed}")
+        choose = random.Random(seed)
+        with penstock.Pool(1, loader={**TEMPLATE, "restart": {"intensity": {"max": 1000}, "backoff": {"max": "1ms", "base": "1ms"}}}) as pool:
+            for _ in range(int(os.environ.get("PENSTOCK_TEST_KILLED", 20))):
+                pid = pool.submit(facts).result(60)[0]
+                (template,) = wait_for(lambda: children() - {pid}, lambda found: len(found) == 1)
+                os.kill(pid, signal.SIGKILL)
+                until = time.perf_counter() + choose.random() * 0.02
+                while time.perf_counter() < until:
+                    pass
+                os.kill(template, signal.SIGKILL)
+            pid = pool.submit(facts).result(60)[0]
+            wait_for(children, lambda found: len(found) == 2)
+        self.assertEqual(set(), children(), "the pool's end left a process")
+
+    def test_a_template_that_dies_again_and_again_is_given_up(self):
+        with penstock.Pool(1, loader={**TEMPLATE, "restart": {"intensity": {"max": 2}, "backoff": {"max": "1ms", "base": "1ms"}}}) as pool:
+            pid = pool.submit(facts).result(60)[0]
+            known = {pid}
+            for _ in range(3):
+                (template,) = wait_for(lambda: children() - known, lambda found: len(found) == 1)
+                known.add(template)
+                os.kill(template, signal.SIGKILL)
+            wait_for(children, lambda found: found == {pid})
+            replaced(pool, pid)
+            self.assertEqual({pool.submit(facts).result(60)[0]}, children(), "the worker is executed")
 
     def test_a_module_that_starts_a_thread_makes_its_workers_be_executed(self):
         with tempfile.TemporaryDirectory() as folder:
