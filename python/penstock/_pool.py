@@ -35,7 +35,7 @@ class Pool(Mapping):
     A worker that crashes, hangs or is killed is replaced. Its job is tried again on another worker, then alone. Only a job that
     keeps killing workers fails (job_poisoned_error, with the causes). Other jobs are unaffected.
 
-    Workers start as fresh programs (`python -m penstock.worker`), without fork: programs need no `if __name__ == "__main__"`.
+    Workers are forked by a fresh process (`python -m penstock.worker`), never by this program: it needs no `if __name__ == "__main__"`.
     Functions of __main__, lambdas and closures are sent by value (cloudpickle), arrays next to the pickle.
 
     Args:

@@ -34,12 +34,25 @@ class SharingLoader(DataLoader):
 
     @classmethod
     def pids(cls):
-        return {each["pid"] for workers in cls._of_all.values() for each in workers.pool.status()["workers"]}
+        """Of their workers, and of the templates that fork these."""
+        workers = {each["pid"] for workers in cls._of_all.values() for each in workers.pool.status()["workers"]}
+        templates = {pid for pid in children_of(os.getpid()) if is_template(pid)}
+        return workers | templates if len(templates) <= len(cls._of_all) else workers
 
     @classmethod
     def end(cls):
         cls._of_all.clear()
         gc.collect()
+
+
+def is_template(pid):
+    """Workers have its environment, but not its socket."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            variables = dict(each.split(b"=", 1) for each in file.read().split(b"\0") if b"=" in each)
+        return os.readlink(f"/proc/{pid}/fd/{int(variables[b'PENSTOCK_TEMPLATE'])}").startswith("socket:")
+    except (OSError, KeyError):
+        return False
 
 
 class LoaderCase(PackageTest):
