@@ -3,6 +3,11 @@
 
 option(PENSTOCK_PCH "Parse the heavy headers once. For builds from nothing" OFF)
 
+if(PENSTOCK_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # A tenth of a compilation is garbage collection, which pays only once the compiler holds this much (KiB).
+  target_compile_options(penstock_build_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=786432>)
+endif()
+
 # With it, every source of a target begins with this header; such targets link Asio, because the header contains
 # Asio's macros.
 if(PENSTOCK_PCH AND PENSTOCK_ACTORS)
@@ -16,7 +21,7 @@ if(PENSTOCK_PCH AND PENSTOCK_ACTORS)
   target_precompile_headers(penstock_precompiled PRIVATE "${CMAKE_CURRENT_LIST_DIR}/precompiled/heavy.hpp")
 endif()
 
-# penstock_precompile(TARGET...): not for those that are HOT. GCC 12 crashes where a header precompiled with -O1 meets -O3.
+# penstock_precompile(TARGET...): not for those that are HOT. GCC 12 crashes where a header precompiled without -O3 meets it.
 function(penstock_precompile)
   if(TARGET penstock_precompiled)
     foreach(target IN LISTS ARGN)

@@ -48,7 +48,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(penstock_build_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
 
-if(PENSTOCK_SANITIZE)
+if(PENSTOCK_SANITIZE OR CMAKE_CXX_FLAGS_RELEASE MATCHES "-Og")
   # -Og, which takes two thirds of -O1's time to compile, cannot inline what xxHash insists on.
   target_compile_definitions(penstock_build_options INTERFACE XXH_NO_INLINE_HINTS=1)
 endif()
@@ -85,13 +85,13 @@ function(penstock_unity target)
 endfunction()
 
 # penstock_library(NAME [HOT] SOURCES ... LINKS ... [ALONE ...]): one folder of runtime/ or actors/ as a static library. HOT: every
-# byte of a batch passes through it, so that it is compiled with -O3 where the rest has -O1 (preset quickstart).
+# byte of a batch passes through it, so that it is compiled with -O3 where the rest has -Og (preset quickstart).
 function(penstock_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "HOT" "" "SOURCES;LINKS;ALONE")
   add_library(${name} STATIC ${arg_SOURCES} ${arg_ALONE})
   target_link_libraries(${name} PUBLIC penstock_build_options ${arg_LINKS})
   penstock_unity(${name} ALONE ${arg_ALONE})
-  if(arg_HOT AND CMAKE_CXX_FLAGS_RELEASE MATCHES "-O1")
+  if(arg_HOT AND CMAKE_CXX_FLAGS_RELEASE MATCHES "-Og")
     target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O3>)
   endif()
 endfunction()
