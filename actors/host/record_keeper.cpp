@@ -104,6 +104,10 @@ struct record_keeper::work {
   }
 
   [[nodiscard]] json status_now() const { return ask({{"verb", "status"}}); }
+  [[nodiscard]] std::string why_line() const {
+    const json found = ask({{"verb", "why"}});
+    return found.is_null() ? std::string() : line_of("why", found);
+  }
 
   /// Empty until something is quarantined, because the session builds the list from its whole report. From
   /// then on even an empty list is written, because samples can be released.
@@ -127,10 +131,11 @@ struct record_keeper::work {
     const json found = status_now();
     std::string quarantine = quarantine_line(found);
     std::string status = line_of("status", found);
-    status_due =
-        now + std::chrono::milliseconds(1000 * (quarantine.size() + status.size()) / status_bytes_per_second);
+    const std::string why = why_line();
+    status_due = now + std::chrono::milliseconds(1000 * (quarantine.size() + status.size() + why.size()) /
+                                                 status_bytes_per_second);
     if (quarantine != last_quarantine) text += quarantine;
-    if (status != last_status) text += status;
+    if (status != last_status) text += status + why;
     last_quarantine = std::move(quarantine);
     last_status = std::move(status);
     return text;
@@ -146,7 +151,7 @@ struct record_keeper::work {
     take_logs(logs);
     const json status = status_now();
     return header() + last_of(events, source.bytes_max / events_share) +
-           last_of(logs, source.bytes_max / logs_share) + quarantine_line(status) + line_of("status", status);
+           last_of(logs, source.bytes_max / logs_share) + quarantine_line(status) + line_of("status", status) + why_line();
   }
 
   // ---- the thread

@@ -7,6 +7,7 @@
 //   {"log": {...}}      a line of output, as printed by `penstock logs --json`
 //   {"quarantine": ..}  as printed by `penstock quarantine --json`, when it has changed; the last one counts
 //   {"status": {...}}   the last one counts
+//   {"why": {...}}      as printed by `penstock why --json`; the last one counts
 //   {"ended": "TIME"}   missing if the session was killed
 #pragma once
 
@@ -31,7 +32,7 @@ struct record_source {
   bool of_jobs = false;           ///< a pool's record
   std::optional<control::rank_note> rank{};
   std::shared_ptr<telemetry::event_journal> journal;
-  /// Answers status, events, logs and quarantine. Called on the keeper's thread, and in stop(); must not block.
+  /// Answers status, why, events, logs and quarantine. Called on the keeper's thread, and in stop(); must not block.
   control::request_handler answer;
   std::size_t bytes_max = control::record_bytes_max;  ///< maximum size of the file
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace penstock::telemetry {
 namespace {
@@ -69,11 +70,13 @@ std::optional<limit> limit_reading::largest() const noexcept {
 }
 
 limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
+  // The first look after the end settles the last batches.
+  if (std::exchange(over_, facts.is_over) && over_) return last_;
   const std::int64_t now = ns_of(when);
   const std::int64_t oldest = (now - nanoseconds(span).count()) / bucket_ns;
   std::erase_if(settled_, [&](const auto& b) { return b.first < oldest; });
   estimated_.clear();
-  if (facts.begun == never) return {};
+  if (facts.begun == never) return last_ = {};
   measure_workers(now, facts);
   if (facts.jobs) {
     sample_jobs(now, facts);
@@ -84,7 +87,7 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
     into_ = &settled_;
   }
   looked_ = now;
-  return read(now, facts);
+  return last_ = read(now, facts);
 }
 
 stream_limits::bucket& stream_limits::at(std::int64_t ns) {

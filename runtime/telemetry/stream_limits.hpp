@@ -108,7 +108,7 @@ class stream_limits {
  public:
   static constexpr nanoseconds span = std::chrono::seconds(10);
 
-  /// Call with times that do not decrease.
+  /// Call with times that do not decrease. Once the run is over, the reading stays that of its last 10 s.
   limit_reading look(steady_time now, const limit_facts& facts);
 
  private:
@@ -162,6 +162,8 @@ class stream_limits {
   std::int64_t taken_ = 0;     // when the consumer took its last batch; 0: it has none
   std::int64_t released_ = 0;  // when it released that one, if it has
   std::int64_t looked_ = 0;
+  bool over_ = false;
+  limit_reading last_;
   double wire_part_ = 1;  // of copying and converting the last batch: for an owner in another process
 };
 

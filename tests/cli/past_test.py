@@ -60,6 +60,32 @@ class PastTest(PenstockTest):
         self.assertEqual(self.penstock("status", "--check", "--last")[0], EXIT_OK)
         self.assertEqual(self.answer("describe", "worker/%d" % death["worker"], "--last")["workers"][0]["last_death"]["sample"], 17)
 
+    def test_why_says_what_limited_the_last_seconds_of_an_ended_session(self):
+        # The workers may take longer to stop than a reading lasts: it stays that of the stream's last 10 s.
+        self.run_json(self.write("busy.toml", synthetic(samples=1000, epochs=1, dataset='work = "2ms"')), "--workers", 1)
+        why = self.answer("why", "--last")
+        self.assertEqual((why["schema"], why["session"], why["state"], why["outcome"]), ("penstock.why/1", "busy", "ended", "finished"))
+        self.assertEqual(why["limit"], "decode", why)
+        self.assertEqual(why["verdict"], self.answer("status", "--last")["verdict"])
+        code, out, err = self.penstock("why", "worker/0", "--last")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertIn("Decoding limits you", out)
+        self.assertIn("finished", err)
+        self.assertEqual(self.penstock("why", "worker/9", "--last")[0], EXIT_NO_TARGET)
+        code, _, err = self.penstock("why")
+        self.assertEqual(code, EXIT_NO_SESSION)
+        self.assertIn("penstock why --last", err)
+
+    def test_why_answers_for_a_session_that_was_killed(self):
+        process = self.live("killed", synthetic(samples=100000, epochs=100, dataset='work = "2ms"'))
+        self.wait_until(lambda: self.answer("why", "--session", "killed")["limit"] == "decode", "the reading")
+        self.wait_until(lambda: any('"limit":"decode"' in line for path in self.records() for line in open(path, errors="replace")
+                                    if line.startswith('{"why"')), "the record")
+        process.kill()
+        process.communicate()
+        why = self.answer("why", "--last")
+        self.assertEqual((why["outcome"], why["limit"]), ("died", "decode"))
+
     def test_the_quarantined_samples_can_be_listed_after_the_end(self):
         text = synthetic(samples=200, dataset='faults = [{sample = 17, kind = "segv", times = 0}]', epochs=1)
         self.run_json(self.write("deadly.toml", text), "--workers", 2)

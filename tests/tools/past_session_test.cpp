@@ -50,6 +50,21 @@ json result_of(const cli::past_session& past, json question) {
 
 }  // namespace
 
+TEST_CASE("the last limits count, with how the session ended") {
+  const auto why_line = [](const char* limit) {
+    return line_of("why", {{"schema", "penstock.why/1"}, {"limit", limit}, {"state", "ok"}});
+  };
+  const cli::past_session past({header, status_line(7, run_outcome::running), why_line("start"), why_line("decode")},
+                               "later");
+  const json why = result_of(past, {{"verb", "why"}});
+  CHECK(why.at("limit") == "decode");
+  CHECK(why.at("state") == "ended");
+  CHECK(why.at("outcome") == "died");
+  CHECK(why.at("ended") == "later");
+  const cli::past_session older({header, status_line(7, run_outcome::finished), ended}, "later");
+  CHECK(older.answer({{"verb", "why"}}).at("error").at("kind") == "no_why");
+}
+
 TEST_CASE("the last status counts, and says when the session ended") {
   const cli::past_session past(
       {header, status_line(7, run_outcome::running), status_line(9, run_outcome::finished), ended}, "later");

@@ -194,6 +194,25 @@ TEST_CASE("nothing is attributed before the first demand, while paused, or after
   CHECK(limits.look(f.begun + 4s, f).largest() == std::nullopt);
 }
 
+TEST_CASE("the reading of a run that is over stays that of its last 10 s") {
+  made_up_pipeline pipeline([] {
+    pipeline_plan p = quick();
+    p.consume = always(10ms);
+    return p;
+  }());
+  stream_limits limits;
+  for (nanoseconds t = 0ms; t <= 12s; t += 200ms) limits.look(made_up_pipeline::start() + t, pipeline.facts_at(t));
+  limit_facts f = pipeline.facts_at(12s);
+  f.is_over = true;
+  const limit_reading first = limits.look(made_up_pipeline::start() + 12200ms, f);
+  CHECK(first.largest() == limit::consumer);
+  const limit_reading later = limits.look(made_up_pipeline::start() + 40s, f);
+  CHECK(later.largest() == limit::consumer);
+  CHECK(later.share == first.share);
+  f.is_over = false;  // a seek: it goes on
+  CHECK(limits.look(made_up_pipeline::start() + 60s, f).of(limit::consumer) != first.of(limit::consumer));
+}
+
 TEST_CASE("a pool's time is that of its functions, of its callers, or of its start") {
   limit_facts f;
   f.begun = made_up_pipeline::start();

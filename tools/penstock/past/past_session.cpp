@@ -67,6 +67,7 @@ past_session::past_session(const std::vector<std::string>& lines, std::string la
       note_workers(what);
       status_ = std::move(what);
     }
+    if (kind == "why") why_ = std::move(what);
     if (kind == "quarantine") quarantine_ = std::move(what);
     if (kind == "event") events_.push_back(std::move(what));
     if (kind == "log") logs_.push_back(std::move(what));
@@ -97,6 +98,14 @@ json past_session::status() const {
   s["ended"] = ended_;
   for (const char* key : {"rate", "eta_seconds"}) s[key] = nullptr;
   return s;
+}
+
+/// The last 10 s before its end.
+json past_session::why() const {
+  json w = why_;
+  const json s = status();
+  for (const char* key : {"state", "outcome", "failure", "ended"}) w[key] = s.value(key, json());
+  return w;
 }
 
 json past_session::summary() const {
@@ -182,12 +191,18 @@ json past_session::answer(const json& question) const {
                                     : json{{"quarantine", json::array()}, {"of", text_in(header_, "of")}});
   }
   const std::string name = printable(text_in(header_, "session"));
-  if ((verb == "status" || verb == "pipeline") && !status_.is_object()) {
+  const bool reads_status = verb == "status" || verb == "pipeline" || verb == "why";
+  if (reads_status && !status_.is_object()) {
     return control::refusal(
         exit_no_session, "no_status",
         fmt::format("'{}' died before it had a status; `penstock events` shows what is known", name));
   }
   if (verb == "status") return control::good_answer(status());
+  if (verb == "why") {
+    return why_.is_object() ? control::good_answer(why())
+                            : control::refusal(exit_no_session, "no_why",
+                                               fmt::format("'{}' recorded no limits: an older penstock ran it", name));
+  }
   if (verb == "pipeline") {
     return control::good_answer(
         {{"status", status()},
@@ -198,8 +213,8 @@ json past_session::answer(const json& question) const {
   }
   return control::refusal(
       exit_no_session, "ended",
-      fmt::format("'{}' has ended: only status, describe, deaths, events, logs and quarantine list read what "
-                  "remains",
+      fmt::format("'{}' has ended: only status, why, describe, deaths, events, logs and quarantine list read "
+                  "what remains",
                   name));
 }
 

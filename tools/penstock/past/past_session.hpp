@@ -1,5 +1,5 @@
 // An ended session, read from its record: answers the reading verbs as the session itself did. Used by
-// session_link, so that status, describe, deaths, events and logs need not know the difference.
+// session_link, so that status, why, describe, deaths, events and logs need not know the difference.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -34,6 +34,7 @@ class past_session {
  private:
   void note_workers(const nlohmann::ordered_json& status);
   [[nodiscard]] nlohmann::ordered_json status() const;
+  [[nodiscard]] nlohmann::ordered_json why() const;
   [[nodiscard]] nlohmann::ordered_json deaths() const;
   [[nodiscard]] nlohmann::ordered_json events_after(const nlohmann::ordered_json& question) const;
   [[nodiscard]] nlohmann::ordered_json logs(const nlohmann::ordered_json& question) const;
@@ -41,6 +42,7 @@ class past_session {
   nlohmann::ordered_json header_ = nlohmann::ordered_json::object();
   nlohmann::ordered_json quarantine_;  // null: nothing was quarantined
   nlohmann::ordered_json status_;      // null: the session ended before there was one
+  nlohmann::ordered_json why_;         // null: nothing was measured
   std::map<std::uint64_t, nlohmann::ordered_json>
       last_seen_;  // by worker: in the last status in which it ran
   std::vector<nlohmann::ordered_json> events_;

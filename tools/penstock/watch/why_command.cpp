@@ -1,6 +1,7 @@
 // why: what limits a session, and what to change.
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
+#include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
 #include "tools/penstock/text_table.hpp"
@@ -67,6 +68,7 @@ int tell_why(const why_options& o) {
     print_json(answer.result);
   } else {
     print_raw(why_for_people(answer.result, terminal_width(STDOUT_FILENO)));
+    if (answer.result.at("state") == "ended") say(end_in_words(answer.result));
   }
   return exit_ok;
 }
@@ -78,17 +80,20 @@ void add_why_command(verb_table& verbs) {
       verbs,
       {"why",
        verb_group::operate,
-       "say what limits a live session, and which key to change",
+       "say what limits a session, and which key to change",
        "What the stream waited for during the last 10 s, as shares of the time: storage, decode, order, wire, "
        "convert, consumer, start. One sentence names the largest and what to change; when the consumer waits "
        "less than 15 % of the time, loading faster would gain nothing. A pool of jobs has storage, decode, "
-       "order, consumer and start. The same shares are in `status --json` (limits) and in the metrics.",
+       "order, consumer and start. The same shares are in `status --json` (limits) and in the metrics. Of an "
+       "ended session: its last 10 s.",
        {{"penstock why", "of the only live session"},
         {"penstock why worker/3", "with the time that worker 3 needs for a sample"},
         {"penstock why --json | jq -r .key", "the config key to change first"},
-        {"penstock why --group photos", "of all ranks of a group"}}},
+        {"penstock why --group photos", "of all ranks of a group"},
+        {"penstock why --last", "of the session that ended last"}}},
       tell_why);
   add_group_choice(verb, o->choice);
+  add_past_choice(verb, o->choice);
   verb.add_option("TARGET", o->target, "worker/N, workers, gpu, scheduler or all");
 }
 
