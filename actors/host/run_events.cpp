@@ -60,7 +60,7 @@ event event_of(const gpu_owner::attached_partition& what) {
 
 event event_of(const death_report& d) {
   std::string text = with_pid(fmt::format("worker {}", d.worker), d.pid) + " " +
-                     supervisor::end_text(d.cause, d.signal, d.code);
+                     supervisor::end_text(d);
   text += supervisor::blame_text(d);
   event e = event_of(event_kind::worker_died, std::move(text));
   e.time = d.time;
@@ -76,7 +76,7 @@ event event_of(const death_report& d) {
 }
 
 event event_of(const owner_death_report& d) {
-  std::string text = with_pid("the GPU owner", d.pid) + " " + supervisor::end_text(d.cause, d.signal, d.code);
+  std::string text = with_pid("the GPU owner", d.pid) + " " + supervisor::end_text(d);
   if (d.sequence)
     text += fmt::format(", while working on batch {} of epoch {}", *d.sequence, d.epoch.value_or(0));
   if (!d.last_words.empty()) text += ": " + last_line(d.last_words);

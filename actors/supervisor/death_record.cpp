@@ -2,6 +2,7 @@
 
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
 
 #include <fmt/core.h>
 
@@ -12,6 +13,18 @@ namespace {
 std::string_view without_number(std::string_view name) {
   const std::size_t end = name.rfind(" (job ");
   return end == std::string_view::npos ? std::string_view() : name.substr(0, end);
+}
+
+template <class Report>
+std::string text_of_end(const Report& d) {
+  if (d.ignored_stop_seconds) {
+    const nanoseconds time(static_cast<std::int64_t>(*d.ignored_stop_seconds * 1e9));
+    return fmt::format("was killed: it had not stopped {} after it was asked to", duration_for_people(time));
+  }
+  if (d.cause == death_cause::stopped) return "was stopped as ordered";
+  if (d.cause == death_cause::signal && d.signal) return "ended: " + *d.signal;
+  if (d.cause == death_cause::exit && d.code) return fmt::format("ended: exit {}", *d.code);
+  return fmt::format("ended: {}", name_of(d.cause));
 }
 
 }  // namespace
@@ -48,6 +61,11 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
     r.sequence = decision.sequence;
     if (std::string path = work_in_hand(w, kind); !path.empty()) r.path = std::move(path);
   }
+  if (const auto ignored = ending.ignored_stop(*w.ended)) {
+    r.ignored_stop_seconds = std::chrono::duration<double>(*ignored).count();
+    std::string work = w.last_flight.state.at == arena::phase::idle ? std::string() : work_in_hand(w, kind);
+    if (!work.empty()) (kind == blamed_work::jobs ? r.work : r.path) = std::move(work);
+  }
   r.phase = std::string(arena::name_of(w.last_flight.state.at));
   r.lived_seconds = std::chrono::duration<double>(now - w.started).count();
   r.time = w.ended->noticed;
@@ -58,18 +76,20 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
   return r;
 }
 
-std::string end_text(death_cause cause, const std::optional<std::string>& signal,
-                     const std::optional<std::int32_t>& code) {
-  if (cause == death_cause::stopped) return "was stopped as ordered";
-  if (cause == death_cause::signal && signal) return "ended: " + *signal;
-  if (cause == death_cause::exit && code) return fmt::format("ended: exit {}", *code);
-  return fmt::format("ended: {}", name_of(cause));
+std::string end_text(const death_report& death) {
+  return text_of_end(death);
+}
+
+std::string end_text(const owner_death_report& death) {
+  return text_of_end(death);
 }
 
 std::string blame_text(const death_report& d) {
   if (d.job)
     return fmt::format(", while running job {}{}", *d.job, d.work ? fmt::format(" ({})", *d.work) : "");
-  return d.sample ? ", while loading " + sample_for_people(*d.sample, d.path.value_or("")) : "";
+  if (d.sample) return ", while loading " + sample_for_people(*d.sample, d.path.value_or(""));
+  const std::optional<std::string>& work = d.work ? d.work : d.path;
+  return d.ignored_stop_seconds && work ? fmt::format(", while working on '{}'", *work) : "";
 }
 
 }  // namespace penstock::supervisor

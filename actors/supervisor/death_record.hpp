@@ -42,11 +42,13 @@ enum class blamed_work : std::uint8_t { samples, jobs };
 death_report as_report(const worker_facts& w, const supervision::termination& ending,
                        const scheduler::blame_decision& decision, blamed_work kind, steady_time now);
 
-/// "ended: SIGSEGV", "ended: hang"; or, if it was ordered to end: "was stopped as ordered".
-[[nodiscard]] std::string end_text(death_cause cause, const std::optional<std::string>& signal,
-                                   const std::optional<std::int32_t>& code);
+/// "ended: SIGSEGV", "ended: hang"; or, if it was ordered to end: "was stopped as ordered", or "was killed: it had
+/// not stopped 10 s after it was asked to".
+[[nodiscard]] std::string end_text(const death_report& death);
+[[nodiscard]] std::string end_text(const owner_death_report& death);
 
-/// ", while loading sample 7 (cat.jpg)", ", while running job 7 (thumbnail)"; empty if nothing is blamed.
+/// ", while loading sample 7 (cat.jpg)", ", while running job 7 (thumbnail)"; ", while working on 'cat.jpg'" if
+/// it ignored a stop and nothing is blamed. Empty: nothing is known.
 [[nodiscard]] std::string blame_text(const death_report& death);
 
 }  // namespace penstock::supervisor

@@ -50,7 +50,7 @@ std::string owner_in_words(std::int32_t pid) {
 
 std::string death_in_words(const supervision::owner_died& death) {
   const owner_death_report& d = death.report;
-  return fmt::format("{} {}{}", owner_in_words(d.pid), end_text(d.cause, d.signal, d.code),
+  return fmt::format("{} {}{}", owner_in_words(d.pid), end_text(d),
                      death.in_hand ? ", while its sink was working on " + *death.in_hand : "");
 }
 

@@ -215,8 +215,13 @@ void settle_death_of(supervisor_state& s, const scheduler::blame_decision& decis
   if (news.unasked) {
     log::warn("supervisor", "worker {} (pid {}) ended: {}{}", report.worker, report.pid, news.cause,
               blame_text(report));
-    s.records.note_death(report);
+  } else if (news.ignored_stop) {
+    const bool hurried = *news.ignored_stop < supervision::hurried_stop;
+    log::write(
+        hurried ? log::level::info : log::level::warn, "supervisor",
+        fmt::format("worker {} (pid {}) {}{}", report.worker, report.pid, end_text(report), blame_text(report)));
   }
+  if (news.unasked || news.ignored_stop) s.records.note_death(report);
   if (news.worth_telling) s.around.news->worker_died(report);
 }
 

@@ -262,6 +262,8 @@ owner_death_report owner_supervision::report_of(const owner_end& end,
     d.epoch = suspect->epoch;
     d.sequence = suspect->sequence;
   }
+  if (const auto ignored = ending_.ignored_stop(end.report))
+    d.ignored_stop_seconds = std::chrono::duration<double>(*ignored).count();
   d.last_words = gave_up_ ? gave_up_->message : end.last_lines;
   d.time = end.report.noticed;
   d.lived_seconds = std::chrono::duration<double>(now - started_at_).count();
@@ -320,6 +322,10 @@ void owner_supervision::exited(std::uint32_t incarnation, steady_time now, const
   if (is_over()) return pid_.reset();
   not_recovered_.reset();  // an earlier incarnation that has not recovered by now never will
   if (stage_ == owner_stage::stopping && (end.report.exited_with(0) || !whole_)) {
+    if (const auto ignored = ending_.ignored_stop(end.report)) {
+      outbox_.emplace_back(
+          owner_died{report_of(end, std::nullopt, now), std::nullopt, *ignored >= hurried_stop});
+    }
     pid_.reset();
     stage_ = owner_stage::stopped;
     outbox_.emplace_back(owner_closed{});

@@ -28,7 +28,8 @@ void termination::look(steady_time now) {
   looked_ = std::max(looked_, now);
   if (since <= settings_.late_look) return;
   if (start_by_ != never) start_by_ += since;
-  if (kill_at_ != never) kill_at_ += since;
+  for (steady_time* deadline : {&kill_at_, &stop_asked_, &stop_by_})
+    if (*deadline != never) *deadline += since;
   if (write_off_at_ != never) write_off_at_ += since;
 }
 
@@ -45,6 +46,8 @@ void termination::stop(steady_time now, nanoseconds patience) {
   look(now);
   asked_ = true;
   retire(death_cause::stopped);
+  stop_asked_ = std::min(stop_asked_, now);
+  stop_by_ = std::min(stop_by_, now + patience);
   kill_by(now + patience);
 }
 
@@ -109,6 +112,7 @@ std::vector<termination_command> termination::advance(steady_time now) {
     if (!cause_) cause_ = death_cause::stopped;
     if (reason_.empty()) reason_ = asked_ ? "it did not end in time" : "it was asked to exit";
     const bool fault = cause_ != death_cause::stopped && cause_ != death_cause::memory;
+    if (!fault && stop_by_ <= now) ignored_stop_ = now - stop_asked_;
     if (fault && !std::exchange(announced_, true)) outbox_.emplace_back(killing_begins{*cause_, reason_});
     outbox_.emplace_back(send_signal{SIGKILL});
   }
@@ -155,6 +159,10 @@ std::string termination::cause_text(const process::exit_report& end) const {
 
 bool termination::killed_from_outside(const process::exit_report& end) const {
   return end.ended_by(SIGKILL) && !killed_here(end);
+}
+
+std::optional<nanoseconds> termination::ignored_stop(const process::exit_report& end) const {
+  return killed_here(end) && ignored_stop_ > nanoseconds(0) ? std::optional(ignored_stop_) : std::nullopt;
 }
 
 bool termination::left_as_told(const process::exit_report& end) const {

@@ -34,6 +34,9 @@
 
 namespace penstock::supervision {
 
+/// Who gives a child less time than this to stop expects that it is killed: no warning.
+inline constexpr nanoseconds hurried_stop{1'000'000'000};
+
 struct termination_settings {
   nanoseconds after_abort{2'000'000'000};      ///< its handler writes a stack; then SIGKILL
   nanoseconds after_kill{5'000'000'000};       ///< still there: an uninterruptible system call
@@ -118,6 +121,9 @@ class termination {
   }
   /// Whether it died of a SIGKILL that this session did not send.
   [[nodiscard]] bool killed_from_outside(const process::exit_report& end) const;
+  /// How long it had been asked to stop when its deadline passed and it was killed. Empty: it ended in another way, or was given no
+  /// time.
+  [[nodiscard]] std::optional<nanoseconds> ignored_stop(const process::exit_report& end) const;
   /// Whether it exited on request, or was killed because it did not: its current work is then not blamed.
   [[nodiscard]] bool left_as_told(const process::exit_report& end) const;
 
@@ -135,6 +141,9 @@ class termination {
   nanoseconds start_deadline_{0};
   steady_time start_by_ = never;
   steady_time kill_at_ = never;
+  steady_time stop_asked_ = never;
+  steady_time stop_by_ = never;
+  nanoseconds ignored_stop_{0};
   steady_time write_off_at_ = never;
   std::vector<termination_command> outbox_;
   bool announced_ = false;

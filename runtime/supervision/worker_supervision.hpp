@@ -151,6 +151,7 @@ class worker_supervision {
     std::string cause;           ///< in words
     bool unasked = false;        ///< neither the session nor an operator ordered it
     bool worth_telling = false;  ///< false: the session is ending, or no sample needs the sacrificial worker
+    std::optional<nanoseconds> ignored_stop{};  ///< it was killed this long after it was asked to stop
   };
   /// The scheduler's answer to decide_blame. `last_words` becomes part of the error if this fails the run.
   settled blame_decided(worker_ref who, steady_time now, bool blamed, std::uint64_t samples_done,

@@ -23,6 +23,10 @@ double rounded(double seconds) {
   return std::round(seconds * 1e6) / 1e6;
 }
 
+json seconds_or_null(const std::optional<double>& seconds) {
+  return seconds ? json(rounded(*seconds)) : json(nullptr);
+}
+
 double rate(double amount, double seconds) {
   return seconds > 0 ? std::round(amount / seconds * 10) / 10 : 0;
 }
@@ -58,12 +62,11 @@ json as_json(const worker_status& w) {
          {"samples", w.samples},
          {"rss_bytes", w.rss_bytes},
          {"current_sample", or_null(w.current_sample)},
-         {"current_sample_seconds",
-          w.current_sample_seconds ? json(rounded(*w.current_sample_seconds)) : json(nullptr)}};
+         {"current_sample_seconds", seconds_or_null(w.current_sample_seconds)}};
   j["gpu_use"] = or_null(w.gpu_use);
   j["why_stopped"] = w.why_stopped.empty() ? json(nullptr) : json(w.why_stopped);
   j["last_death"] = w.last_death ? telemetry::as_json(*w.last_death) : json(nullptr);
-  j["next_restart_seconds"] = w.next_restart_seconds ? json(rounded(*w.next_restart_seconds)) : json(nullptr);
+  j["next_restart_seconds"] = seconds_or_null(w.next_restart_seconds);
   return j;
 }
 
@@ -106,6 +109,7 @@ json as_json(const death_report& d) {
          {"epoch", or_null(d.epoch)},
          {"seq", or_null(d.sequence)},
          {"attempt", d.attempt},
+         {"ignored_stop_seconds", seconds_or_null(d.ignored_stop_seconds)},
          {"phase", d.phase},
          {"time", as_utc(d.time)},
          {"lived_seconds", rounded(d.lived_seconds)},
@@ -113,10 +117,8 @@ json as_json(const death_report& d) {
          {"wait_channel", d.wait_channel.empty() ? json(nullptr) : json(d.wait_channel)},
          {"stack", d.stack},
          {"last_output", d.last_output}};
-  if (d.job) {
-    j["job"] = *d.job;
-    j["work"] = or_null(d.work);
-  }
+  if (d.job) j["job"] = *d.job;
+  if (d.job || d.work) j["work"] = or_null(d.work);
   return j;
 }
 
@@ -128,10 +130,11 @@ json as_json(const owner_death_report& d) {
           {"code", or_null(d.code)},
           {"epoch", or_null(d.epoch)},
           {"seq", or_null(d.sequence)},
+          {"ignored_stop_seconds", seconds_or_null(d.ignored_stop_seconds)},
           {"last_words", d.last_words},
           {"time", as_utc(d.time)},
           {"lived_seconds", rounded(d.lived_seconds)},
-          {"recovered_seconds", d.recovered_seconds ? json(rounded(*d.recovered_seconds)) : json(nullptr)}};
+          {"recovered_seconds", seconds_or_null(d.recovered_seconds)}};
 }
 
 json as_json(const pool_statistics& p) {

@@ -13,6 +13,11 @@ class PastTest(PenstockTest):
     def records(self):
         return sorted(glob.glob(os.path.join(self.folder, "penstock", "*.record")))
 
+    def recorded(self):
+        for path in self.records():
+            with open(path, errors="replace") as file:
+                yield from file
+
     def answer(self, *arguments, expect=EXIT_OK):
         code, out, err = self.penstock(*arguments, "--json")
         self.assertEqual(code, expect, err + out)
@@ -79,12 +84,32 @@ class PastTest(PenstockTest):
     def test_why_answers_for_a_session_that_was_killed(self):
         process = self.live("killed", synthetic(samples=100000, epochs=100, dataset='work = "2ms"'))
         self.wait_until(lambda: self.answer("why", "--session", "killed")["limit"] == "decode", "the reading")
-        self.wait_until(lambda: any('"limit":"decode"' in line for path in self.records() for line in open(path, errors="replace")
-                                    if line.startswith('{"why"')), "the record")
+        self.wait_until(lambda: any(line.startswith('{"why"') and '"limit":"decode"' in line for line in self.recorded()), "the record")
         process.kill()
         process.communicate()
         why = self.answer("why", "--last")
         self.assertEqual((why["outcome"], why["limit"]), ("died", "decode"))
+
+    def test_a_worker_that_is_killed_at_a_stop_leaves_a_death_and_one_that_stops_in_time_leaves_none(self):
+        text = synthetic(samples=100, batch=1, epochs=1, dataset='faults = [{sample = 0, kind = "hang"}]',
+                         more='[supervisor]\nshutdown = "3s"\n')
+        process = self.live("late", text, "--set", "loader.slots_per_worker=1")
+        stuck = self.wait_until(lambda: next((w for w in self.answer("status", "--session", "late")["workers"]
+                                              if w["current_sample"] and (w["current_sample_seconds"] or 0) > 0.5), None), "the stuck sample")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=25)
+        (death,) = self.answer("deaths", "--last")["deaths"]
+        self.assertEqual((death["worker"], death["cause"], death["signal"], death["sample"]), (stuck["id"], "stopped", "SIGKILL", None))
+        self.assertGreater(death["ignored_stop_seconds"], 1)
+        self.assertEqual(death["path"], stuck["current_sample"])
+        (event,) = [e for e in self.lines("events", "--last") if e["kind"] == "worker_died"]
+        self.assertEqual(event["death"], {k: v for k, v in death.items() if k != "sacrificial"})
+        self.assertRegex(event["text"], r"worker \d \(pid \d+\) was killed: it had not stopped [\d.]+ s after it was asked to, while working on '")
+        self.assertIn("was killed: it had not stopped", err.decode())
+        self.assertIn("killed at stop", self.penstock("deaths", "--last")[1])
+        status = self.answer("status", "--last")
+        self.assertEqual(status["workers_ended_unexpectedly"], 0)
+        self.assertEqual([w["id"] for w in status["workers"] if w["last_death"]], [stuck["id"]])
 
     def test_the_quarantined_samples_can_be_listed_after_the_end(self):
         text = synthetic(samples=200, dataset='faults = [{sample = 17, kind = "segv", times = 0}]', epochs=1)

@@ -46,3 +46,15 @@ TEST_CASE("docs/operating.md explains every field of status") {
   check(status.at("gpu"));
   check(status.at("workers")[0]);
 }
+
+TEST_CASE("docs/operating.md explains every field of a death") {
+  const std::string text = document();
+  death_report of_a_job;
+  of_a_job.job = 17;
+  for (const auto& death : {telemetry::as_json(of_a_job), telemetry::as_json(owner_death_report{})}) {
+    for (const auto& [name, value] : death.items()) {
+      INFO(name);
+      CHECK(text.find("`" + name + "`") != std::string::npos);
+    }
+  }
+}

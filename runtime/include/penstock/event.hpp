@@ -21,11 +21,11 @@ enum class event_kind : std::uint8_t {
   device_opened,       ///< text: its name
   device_failed,       ///< text: why
   memory_attached,     ///< the device can read a worker's slots: worker; text: how much, how long it took
-  device_lost,         ///< the process that owned the device is gone; a new one is being started
+  device_lost,         ///< the process that owned the device is gone; a new one is started unless the session is stopping
   worker_started,      ///< the first process in a place: worker, incarnation, pid
   worker_restarted,    ///< a replacement: the same fields
   worker_ready,        ///< it can take leases
-  worker_died,         ///< `death` has the cause, and the sample that it is blamed on
+  worker_died,         ///< `death` has the cause, and the sample that it is blamed on; also if it had to be killed at a stop
   worker_failed,       ///< it died too often: its place stays empty
   sample_failed,       ///< sample, path, epoch, sequence; text: why it could not be loaded
   sample_quarantined,  ///< the same fields for a sample that kills workers
@@ -37,8 +37,8 @@ enum class event_kind : std::uint8_t {
   degraded,      ///< some workers are lost for good
   recovered,     ///< the opposite
   stopping,      ///< a stop was requested
-  run_finished,  ///< all requested epochs have been delivered; only events of workers may follow
-  run_stopped,   ///< it was stopped before that; events of workers may follow
+  run_finished,  ///< all requested epochs have been delivered; only events of workers and of the device may follow
+  run_stopped,   ///< it was stopped before that; the same may follow
   run_failed,    ///< text: why
   stalled,  ///< a batch is due but nothing has moved for 5 s, or jobs wait for a device buffer that callers
             ///< have held for 10 s; text: what it waits for

@@ -67,7 +67,7 @@ enum class death_cause : std::uint8_t {
   memory,     ///< it exceeded [loader.limits] memory
   oom,        ///< the kernel's OOM killer
   protocol,   ///< it violated the protocol
-  stopped,    ///< an operator or the session ended it
+  stopped,    ///< an operator or the session ended it; `ignored_stop_seconds` if it had to be killed
   cancelled,  ///< the work it was doing was cancelled
   unknown,    ///< another part of the program reaped it
 };
@@ -91,6 +91,9 @@ struct death_report {
   std::optional<std::uint64_t> sequence;
   std::optional<std::uint64_t> job{};  ///< in a pool: the job that the death is blamed on; no sample then
   std::optional<std::string> work{};   ///< its function, or the text of JobCall::describe()
+  /// It was asked to stop, had not stopped this much later and was killed. `path` or `work` then says what it
+  /// was working on; nothing is blamed.
+  std::optional<double> ignored_stop_seconds{};
   std::uint32_t attempt = 0;           ///< of the sample or job; 0 if none is blamed
   std::string phase;  ///< what it was doing: "idle", "setup", "loading", "checking", "collating"
   std::chrono::system_clock::time_point time;  ///< when the session noticed
@@ -112,6 +115,7 @@ struct owner_death_report {
   std::optional<std::int32_t> code;
   std::optional<std::uint64_t> epoch;  ///< the suspected batch's
   std::optional<std::uint64_t> sequence;
+  std::optional<double> ignored_stop_seconds{};  ///< as in death_report
   std::string last_words;                      ///< its reason for giving up, or its last output
   std::chrono::system_clock::time_point time;  ///< when the session noticed
   double lived_seconds = 0;

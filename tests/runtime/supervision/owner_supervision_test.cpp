@@ -322,6 +322,28 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("an owner that is killed because it does not stop in time leaves a death; one that stops in time does not") {
+  stage s;
+  s.be_ready();
+  s.owner.close(s.now, false, 4s);
+  s.look();
+  SECTION("it stops in time") {
+    s.pass(3s);
+    s.die(exited(0));
+    CHECK(s.all<owner_died>().empty());
+  }
+  SECTION("it does not") {
+    s.pass(4s);
+    CHECK(s.signals() == std::vector{SIGKILL});
+    s.die(signalled(SIGKILL));
+    REQUIRE(s.all<owner_died>().size() == 1);
+    CHECK(s.all<owner_died>()[0].report.cause == death_cause::stopped);
+    CHECK(s.all<owner_died>()[0].report.ignored_stop_seconds == 4);
+    CHECK(s.all<owner_died>()[0].unasked);
+  }
+  CHECK(s.all<owner_closed>().size() == 1);
+}
+
 TEST_CASE(
     "an owner that is being replaced while the stream is closed does not fail the run: the next one finishes "
     "the sink") {

@@ -176,6 +176,37 @@ TEST_CASE("a child asked to stop has its time, which later orders may shorten bu
   CHECK_FALSE(t.left_as_told(signalled(SIGSEGV)));  // it crashed during its exit
 }
 
+TEST_CASE("only a child that was killed because its time to stop had passed has ignored the stop") {
+  steady_time now = begin;
+  termination late({}, now);
+  late.stop(now, 10s);
+  signals_until(late, now, begin + 3s);
+  now += 1h;  // the watcher was stopped
+  signals_until(late, now, now + 7100ms);
+  CHECK(late.ignored_stop(signalled(SIGKILL)) == nanoseconds(10s));
+  CHECK_FALSE(late.ignored_stop(exited(0)));  // the signal came too late
+
+  termination in_time({}, begin);
+  in_time.stop(begin, 10s);
+  CHECK_FALSE(in_time.ignored_stop(exited(0)));
+  CHECK_FALSE(in_time.ignored_stop(signalled(SIGKILL)));  // somebody else's
+
+  termination leaving({}, begin);  // it closes its link in time, but does not exit
+  leaving.stop(begin, 10s);
+  leaving.link_closed(begin + 1s);
+  CHECK(signals_in(leaving.advance(begin + 1250ms)) == std::vector{SIGKILL});
+  CHECK_FALSE(leaving.ignored_stop(signalled(SIGKILL)));
+
+  termination at_once({}, begin);
+  at_once.stop(begin, 0s);
+  CHECK(signals_in(at_once.advance(begin)) == std::vector{SIGKILL});
+  CHECK_FALSE(at_once.ignored_stop(signalled(SIGKILL)));
+  termination restarted({}, begin);
+  restarted.kill(begin);
+  CHECK(signals_in(restarted.advance(begin)) == std::vector{SIGKILL});
+  CHECK_FALSE(restarted.ignored_stop(signalled(SIGKILL)));
+}
+
 TEST_CASE("time without polls is not counted: the session was stopped, or the machine slept") {
   steady_time now = begin;
   termination t({}, now);

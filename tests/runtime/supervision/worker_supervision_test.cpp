@@ -321,11 +321,24 @@ TEST_CASE("closing stops every worker, kills those that stay, starts none and is
     const worker_ref w = s.who(place);
     s.workers.exited(w, s.now, signalled(SIGKILL), false);
     s.look();
-    CHECK_FALSE(s.workers.blame_decided(w, s.now, false, 5, "").worth_telling);
+    const auto news = s.workers.blame_decided(w, s.now, false, 5, "");
+    CHECK(news.worth_telling);
+    CHECK(news.ignored_stop == nanoseconds(10s));
+    CHECK_FALSE(news.unasked);
     s.look();
   }
   CHECK(s.all<workers_closed>().size() == 1);
   CHECK(s.all<start_worker>().size() == 2);
+}
+
+TEST_CASE("a worker that stops in time when the session closes is no news") {
+  stage s;
+  s.be_ready();
+  s.workers.close(s.now, 10s);
+  s.pass(9s);
+  s.die(exited(0));
+  CHECK_FALSE(s.settled.worth_telling);
+  CHECK(s.all<workers_closed>().size() == 1);
 }
 
 TEST_CASE(

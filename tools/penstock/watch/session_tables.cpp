@@ -107,6 +107,7 @@ std::string stall_for_people(const json& status) {
 
 std::string ending_of(const json& d) {
   const std::string cause = text_of(d.at("cause"));
+  if (d.value("ignored_stop_seconds", json()).is_number()) return "killed at stop";
   if (cause == "exit") return "exit " + text_of(d.at("code"));
   return cause == "signal" ? text_of(d.at("signal")) : cause;
 }
