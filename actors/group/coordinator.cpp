@@ -94,6 +94,7 @@ coordinator_actor::behavior_type behave(self_pointer self, coordinator_surroundi
       },
       [self](const unknown_peer_came& came) {
         self->state.driver->unknown_peer(came.who);
+        self->state.around.news->peer_refused(came.who);
         step(self);
       },
       [self](const communicator_drawn& news) {

@@ -5,7 +5,8 @@
 //             unknown_peer_came, links_refused                    from its listener
 //             leave_group, drop_group                         from the session
 //   says      group_order                                     over the links
-//             through group_news                              rank_arrived, rank_lost, cannot_listen, coordinator_gone
+//             through group_news                              rank_arrived, rank_lost, cannot_listen, peer_refused,
+//                                                           coordinator_gone
 //   owns      the coordinator_driver
 //
 // It stays until the group is over and every rank knows it, or drop_group comes.

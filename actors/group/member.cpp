@@ -21,6 +21,7 @@ struct member_state {
   std::shared_ptr<member_wire> wire;
   std::optional<rank_driver> rank;  // set at the first message
   std::string no_address;           // why rank 0's coordinator cannot listen
+  std::string refused;              // the peer that it refused last
   bool open = false;                // the gate, as last reported
   group_phase phase = group_phase::gathering;  // this and `joined`: as last reported to the session
   bool joined = false;
@@ -197,6 +198,7 @@ void join(self_pointer self, const std::string& device) {
   s.around.settings.card.device = device;
   s.rank.emplace(rank_setup{s.around.settings, s.around.where}, 0, self->clock().now());
   s.rank->cannot_listen(s.no_address);
+  if (!s.refused.empty()) s.rank->peer_refused(s.refused);
   s.wire = s.around.connect(member_actor(self), s.orders);
   tell(s, event_kind::group_joining,
        fmt::format("rank {} of {} joins the group '{}' at {}", s.card().rank, s.card().world_size,
@@ -264,6 +266,10 @@ member_actor::behavior_type behave(self_pointer self, member_surroundings around
       [self](const cannot_listen& news) {
         self->state.no_address = news.why;
         with_rank(self, [&](rank_driver& rank) { rank.cannot_listen(news.why); });
+      },
+      [self](const peer_refused& news) {
+        self->state.refused = news.who;
+        with_rank(self, [&](rank_driver& rank) { rank.peer_refused(news.who); });
       },
       [self](const links_refused& news) {
         with_rank(self, [&](rank_driver& rank) { rank.refuse(news.why); });

@@ -3,7 +3,7 @@
 //
 //   receives  join_group, stream_described, stream_delivered, session_failed, stop_group, leave_group  from the session
 //             limit_reached                                   from whoever hands out batches
-//             cannot_listen                                   from rank 0's coordinator
+//             cannot_listen, peer_refused                     from rank 0's coordinator
 //             orders_arrived, link_made, link_lost, coordinator_ended, coordinator_held, links_refused   from its link
 //   says      member_report                                   over the link
 //             through group_news                              joined, gate_moved, group_over, ...

@@ -152,6 +152,9 @@ class Session::body::news_of_actors final : public host::owner_reports,
   void cannot_listen(const std::string& why) override {
     actors::tell(engine_.member, group::cannot_listen{why});
   }
+  void peer_refused(const std::string& who) override {
+    actors::tell(engine_.member, group::peer_refused{who});
+  }
   void member_gone() override {
     session_.pulse_.member_gone();
     session_.ending_.group_actor_gone();

@@ -186,7 +186,8 @@ group_cause member_book::of_rank_0(std::string cause) const {
 group_cause member_book::unreachable() const {
   const std::string within = duration_as_config(settings_.join_timeout);
   const std::string& why = no_address_.empty() ? no_link_ : no_address_;
-  const std::string reason = why.empty() ? "" : ": " + why;
+  std::string reason = why.empty() ? "" : ": " + why;
+  if (!refused_last_.empty()) reason += "; refused: " + refused_last_;
   if (settings_.card.rank != 0)
     return of_rank_0(
         fmt::format("cannot be reached by {} within {}{}", name_of(settings_.card), within, reason));
@@ -218,6 +219,10 @@ void member_book::link_lost(std::string why, bool closed) {
 
 void member_book::cannot_listen(std::string why) {
   no_address_ = std::move(why);
+}
+
+void member_book::peer_refused(std::string who) {
+  refused_last_ = std::move(who);
 }
 
 void member_book::report_again() {

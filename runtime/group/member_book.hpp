@@ -94,6 +94,8 @@ class member_book {
   void link_lost(std::string why, bool closed);
   /// Rank 0's own coordinator cannot listen; empty: it can.
   void cannot_listen(std::string why);
+  /// Rank 0's own coordinator has refused a peer: perhaps a rank that is missing, or this one.
+  void peer_refused(std::string who);
   /// Attachments of the reports have changed.
   void report_again();
 
@@ -182,6 +184,7 @@ class member_book {
   std::string no_link_;                     // why there is no link
   bool link_closed_ = false;                // the other side closed the last link
   std::string no_address_;                  // why rank 0's coordinator has no address
+  std::string refused_last_;                // the peer that rank 0's coordinator refused last
   std::optional<steady_time> failing_since_;
   std::optional<group_cause> own_end_;  // an end that needs no confirmation
   bool ended_ = false;

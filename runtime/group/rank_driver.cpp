@@ -73,6 +73,10 @@ void rank_driver::cannot_listen(const std::string& why) {
   book_.cannot_listen(why);
 }
 
+void rank_driver::peer_refused(const std::string& who) {
+  book_.peer_refused(who);
+}
+
 void rank_driver::refuse(failure why) {
   if (!end_) refusal_ = std::move(why);
 }

@@ -52,6 +52,8 @@ class rank_driver {
   void heard(const group_order& order, steady_time now);
   /// Rank 0's own coordinator cannot listen; empty: it can.
   void cannot_listen(const std::string& why);
+  /// Rank 0's own coordinator has refused a peer.
+  void peer_refused(const std::string& who);
   /// The links cannot be made with these settings: this rank ends, and cannot inform the others.
   void refuse(failure why);
 

@@ -25,7 +25,8 @@ program_coordinator::program_coordinator(const group_settings& settings, std::st
 
 result<void> program_coordinator::listen(boost::asio::io_context& io, const link_settings& links,
                                          const std::function<void()>& step,
-                                         const std::function<void(const std::string&)>& cannot_listen) {
+                                         const std::function<void(const std::string&)>& cannot_listen,
+                                         const std::function<void(const std::string&)>& peer_refused) {
   coordinator_listener::callbacks calls;
   calls.report = [this, step](link_id link, const member_report& report) {
     hear(link, report);
@@ -51,8 +52,9 @@ result<void> program_coordinator::listen(boost::asio::io_context& io, const link
     cannot_listen(why);
     step();
   };
-  calls.unknown_peer = [this, step](const unknown_peer_news& news) {
+  calls.unknown_peer = [this, step, peer_refused](const unknown_peer_news& news) {
     driver_.unknown_peer(text_of(news));
+    peer_refused(text_of(news));
     step();
   };
   auto made = coordinator_listener::make(io, links, std::move(calls));

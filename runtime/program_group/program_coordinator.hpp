@@ -29,7 +29,8 @@ class program_coordinator {
   /// once it listens.
   result<void> listen(boost::asio::io_context& io, const link_settings& links,
                       const std::function<void()>& step,
-                      const std::function<void(const std::string&)>& cannot_listen);
+                      const std::function<void(const std::string&)>& cannot_listen,
+                      const std::function<void(const std::string&)>& peer_refused);
   void step();
   /// The answer to communicator_keeper::draw().
   void drawn(std::uint64_t number, const std::string& id);

@@ -49,7 +49,8 @@ class program_group::body final : public std::enable_shared_from_this<body>, pri
       coordinator_.emplace(setup_.group, setup_.name, setup_.communicator.get());
       if (auto ok = coordinator_->listen(
               io_, setup_.links, [this] { step(); },
-              [this](const std::string& why) { rank_.cannot_listen(why); });
+              [this](const std::string& why) { rank_.cannot_listen(why); },
+              [this](const std::string& who) { rank_.peer_refused(who); });
           !ok)
         return refused(ok.error());
     }

@@ -123,8 +123,8 @@ namespace penstock::group {
 using heard_by_member =
     protocol::hears<join_group, stream_described, stream_delivered, session_failed, stop_group, limit_reached,
                     communicator_told, snapshots_held, orders_arrived, link_made, link_lost,
-                    coordinator_ended, coordinator_held, cannot_listen, links_refused, leave_group,
-                    drop_group, group_beat>;
+                    coordinator_ended, coordinator_held, cannot_listen, peer_refused, links_refused,
+                    leave_group, drop_group, group_beat>;
 using member_actor = heard_by_member::actor;
 using heard_by_coordinator =
     protocol::hears<reports_arrived, member_closed, member_process_ended, member_held, address_taken,

@@ -54,6 +54,10 @@ struct coordinator_held {};
 struct cannot_listen {
   std::string why;
 };
+/// That coordinator has refused a peer, perhaps a rank that is missing.
+struct peer_refused {
+  std::string who;
+};
 
 // ---- to the coordinator
 

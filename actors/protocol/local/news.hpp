@@ -204,6 +204,8 @@ class group_news {
   virtual void communicator_ordered(const gpu_owner::communicate& order) { static_cast<void>(order); }
   /// From the coordinator to this rank's member: it cannot listen at the group's address; empty: it listens.
   virtual void cannot_listen(const std::string& why) { static_cast<void>(why); }
+  /// From the coordinator to this rank's member: it has refused this peer.
+  virtual void peer_refused(const std::string& who) { static_cast<void>(who); }
   /// The actor has ended: no rank needs this session any more.
   virtual void member_gone() = 0;
   virtual void coordinator_gone() = 0;

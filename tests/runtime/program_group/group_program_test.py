@@ -85,27 +85,28 @@ class GroupProgramTest(RanksTest):
         """Each rank alone: there is no other to report to."""
         with socket.create_server(("127.0.0.1", 0)) as one:
             taken = one.getsockname()[1]
-            with socket.create_server(("127.0.0.1", 0)) as another:
-                free = another.getsockname()[1]
+            with socket.create_server(("127.0.0.1", 0)) as another, socket.create_server(("127.0.0.1", 0)) as third:
+                free, met = another.getsockname()[1], third.getsockname()[1]
             secret = {0: "of these ranks and no others", 1: "of another job altogether"}
-            unreachable = r"rank 0: cannot be reached by rank 1 \(.*\) within 1s: "
+            unreachable = r"rank 0: cannot be reached by rank 1 \(.*\) within 5s: "
+            started = []
             for what, address, secret_of_1, of_0, of_1 in (
                 ("an unknown host", "nobody-knows-this.invalid:4711", 0,
-                 r"cannot reach its own address of the group within 1s: looking up the address of 'nobody-knows-this.invalid'",
+                 r"cannot reach its own address of the group within 5s: looking up the address of 'nobody-knows-this.invalid'",
                  unreachable + "looking up the address of 'nobody-knows-this.invalid'"),
                 ("a port that another program has", "127.0.0.1:%d" % taken, 0,
-                 "cannot listen for the other ranks within 1s: .*:%d: Address already in use" % taken, None),
+                 "cannot listen for the other ranks within 5s: .*:%d: Address already in use" % taken, None),
                 ("no rank 0", "127.0.0.1:%d" % free, 0, None, unreachable + r".*Connection refused"),
-                ("another secret", "127.0.0.1:%d" % free, 1,
-                 r"rank 1 did not arrive within 1s; arrived: rank 0 \(.*\); refused: 127\.0\.0\.1:\d+ \(another secret\)",
-                 unreachable + "the coordinator at 127.0.0.1:%d: .*secret" % free),
+                ("another secret", "127.0.0.1:%d" % met, 1,
+                 r"rank 1 did not arrive within 5s; arrived: rank 0 \(.*\); refused: 127\.0\.0\.1:\d+ \(another secret\)",
+                 unreachable + "the coordinator at 127.0.0.1:%d: .*secret" % met),
             ):
+                started += [(what, words, self.start_rank(rank, 2, 1, "--join", 5000, PENSTOCK_GROUP_ADDR=address,
+                                                          PENSTOCK_GROUP_SECRET=secret[secret_of_1 if rank == 1 else 0]))
+                            for rank, words in ((0, of_0), (1, of_1)) if words]
+            for what, words, process in started:
                 with self.subTest(what):
-                    ranks = {rank: self.start_rank(rank, 2, 1, "--join", 1000, PENSTOCK_GROUP_ADDR=address,
-                                                   PENSTOCK_GROUP_SECRET=secret[secret_of_1 if rank == 1 else 0])
-                             for rank, words in ((0, of_0), (1, of_1)) if words}
-                    for rank, process in ranks.items():
-                        self.assertRegex(self.end(process, 3)[1], of_0 if rank == 0 else of_1)
+                    self.assertRegex(self.end(process, 3)[1], words)
 
     def test_a_rank_that_is_started_again_takes_its_place(self):
         whole = [self.end(one, 0)[0] for one in self.start_all(4, 100)]
