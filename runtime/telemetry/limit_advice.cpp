@@ -54,6 +54,18 @@ struct writer {
   limit_advice decode() const {
     const std::string work = around.of_jobs ? "The jobs' own work" : "Decoding";
     const std::string busy = fmt::format("{} at {} % CPU", counted(r.workers, "worker"), percent(r.cpu));
+    const std::string key = work_less();
+    const std::string less = key == "image.size" ? " ([image] size, or store smaller pictures)" : "";
+    if (r.slow && r.slow->core_wait > cores_are_short && !around.of_jobs) {
+      return {limit::decode,
+              key,
+              fmt::format("Decoding limits you: worker/{} needs {:.1f} times as long for a sample as its peers, because it "
+                          "had no core in {} % of its time{}; stop other programs that use these {}, or do less work for "
+                          "a sample{}.",
+                          r.slow->worker, r.slow->factor, percent(r.slow->core_wait), waited(),
+                          counted(around.cores, "core"), less),
+              {"Batches arrive in order, so the others wait for its batches."}};
+    }
     if (r.slow && !around.of_jobs) {
       return {
           limit::decode,
@@ -73,19 +85,20 @@ struct writer {
                           work, busy, waited(), counted(around.cores, "core")),
               {fmt::format("`penstock scale {}` tries it on the running session.", around.cores)}};
     }
-    const std::string key = work_less();
-    std::vector<std::string> more;
-    if (r.core_wait > cores_are_short) {
-      more.push_back(fmt::format("The workers had no core in {} % of their time: other programs use these, too.",
-                                 percent(r.core_wait)));
+    if (r.core_wait > cores_are_short && around.workers <= around.cores) {
+      return {limit::decode,
+              key,
+              fmt::format("{} limits you: {}{}; the workers had no core in {} % of their time: stop other programs that "
+                          "use these {}, or do less work for a sample{}.",
+                          work, busy, waited(), percent(r.core_wait), counted(around.cores, "core"), less),
+              {"More workers would wait for a core, too."}};
     }
     return {limit::decode,
             key,
             fmt::format("{} limits you: {}{}; more workers would not help on {}: use a machine with more cores, or do "
                         "less work for a sample{}.",
-                        work, busy, waited(), counted(around.cores, "core"),
-                        key == "image.size" ? " ([image] size, or store smaller pictures)" : ""),
-            std::move(more)};
+                        work, busy, waited(), counted(around.cores, "core"), less),
+            {}};
   }
 
   limit_advice order() const {
@@ -199,14 +212,23 @@ struct writer {
               "",
               fmt::format("Starting limits you: {} % of the time no worker was ready; {}: `penstock deaths` says why.",
                           percent(r.of(limit::start)), counted(around.restarts, "worker was restarted", "workers were restarted")),
-              {"What a worker imports or opens before its first sample counts as its start."}};
+              what_slows_starts()};
     }
     return {limit::start,
             "loader.start",
             fmt::format("Starting limits you: {} % of the time no worker was ready, or the device was not open; [loader] "
                         "start = \"eager\" starts them before the first demand.",
                         percent(r.of(limit::start))),
-            {"What a worker imports or opens before its first sample counts as its start."}};
+            what_slows_starts()};
+  }
+
+  [[nodiscard]] std::vector<std::string> what_slows_starts() const {
+    std::vector<std::string> lines{"What a worker imports or opens before its first sample counts as its start."};
+    if (r.start_core_wait > cores_are_short) {
+      lines.push_back(fmt::format("Starting workers had no core in {} % of their time: other processes use the cores.",
+                                  percent(r.start_core_wait)));
+    }
+    return lines;
   }
 };
 
@@ -260,7 +282,9 @@ json why_as_json(const limit_reading& reading, const limit_advice& advice) {
           {"batches_per_second", rounded(reading.batches_per_second)},
           {"stall", reading.stall ? json{{"worker", reading.stall->worker}, {"seconds", rounded(reading.stall->seconds)}}
                                   : json()},
-          {"slow_worker", reading.slow ? json{{"worker", reading.slow->worker}, {"factor", rounded(reading.slow->factor)}}
+          {"slow_worker", reading.slow ? json{{"worker", reading.slow->worker},
+                                              {"factor", rounded(reading.slow->factor)},
+                                              {"core_wait", rounded(reading.slow->core_wait)}}
                                        : json()}};
 }
 

@@ -118,12 +118,23 @@ void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) 
   };
   for (const limited_worker& w : facts.workers) {
     worker_memory& before = workers_[w.id];
-    if (before.incarnation != w.incarnation) before = {w.incarnation, w.cpu, w.core_wait, {}, 0, 0};
+    if (before.incarnation != w.incarnation) {
+      before = {};
+      before.incarnation = w.incarnation;
+      before.cpu = w.cpu;
+      before.core_wait = w.core_wait;
+    }
+    const double had_no_core = grown(before.core_wait, w.core_wait);
+    if (passed > 0) before.starved += (had_no_core / passed - before.starved) * std::min(passed, 1.0);
     if (w.ready && !facts.is_paused) {
       b.ready += passed;
       if (w.busy) b.busy += passed;
       b.cpu += grown(before.cpu, w.cpu);
-      b.core_wait += grown(before.core_wait, w.core_wait);
+      b.core_wait += had_no_core;
+    }
+    if (w.starts) {
+      b.starting += passed;
+      b.start_core_wait += had_no_core;
     }
     before.cpu = w.cpu;
     before.core_wait = w.core_wait;
@@ -225,7 +236,8 @@ void stream_limits::settle_load(const batch_passage& b, std::int64_t from, std::
     return;
   }
   if (const auto slowness = slowness_of(b.worker); slowness && *slowness >= slow_from) {
-    at(to).slow = {b.worker, *slowness};
+    const double starved = workers_[b.worker].starved;
+    at(to).slow = {b.worker, *slowness, *slowness * (1 - starved) < slow_from ? starved : 0};
     return add_work(reading, from, to, facts);
   }
   const double idle = idle_share();
@@ -407,6 +419,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   const std::int64_t first = std::max(now - span_ns, ns_of(facts.begun));
   r.seconds = std::max(seconds_of(now - first), 1e-3);
   double ready = 0;
+  double starting = 0;
   for (const auto* all : {&settled_, &estimated_}) {
     for (const auto& [time, b] : *all) {
       // The oldest bucket is only partly inside.
@@ -417,6 +430,8 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
       r.busy += b.busy;
       r.cpu += b.cpu;
       r.core_wait += b.core_wait;
+      starting += b.starting;
+      r.start_core_wait += b.start_core_wait;
       r.batches_per_second += static_cast<double>(b.batches);
       r.samples_a_batch += static_cast<double>(b.samples);
       r.held += b.held * inside;
@@ -434,6 +449,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   r.batches_per_second /= r.seconds;
   for (double* value : {&r.busy, &r.cpu, &r.core_wait})
     *value = ready > 0 ? std::min(*value / ready, 1.0) : 0;
+  r.start_core_wait = starting > 0 ? std::min(r.start_core_wait / starting, 1.0) : 0;
   r.workers = static_cast<std::uint32_t>(std::ranges::count_if(facts.workers, &limited_worker::ready));
   for (const limited_worker& w : facts.workers) {
     const auto its = workers_.find(w.id);

@@ -76,6 +76,7 @@ struct limit_reading {
   double busy = 0;            ///< share of the workers' time in which they worked
   double cpu = 0;             ///< cores used by a worker's thread
   double core_wait = 0;       ///< share of a worker's time in which it had no core
+  double start_core_wait = 0;  ///< the same of starting workers
   double batches_per_second = 0;
   double samples_a_batch = 0;
   double held = 0;  ///< share of the time in which the consumer asked, but held every device buffer (in a pool: all memory)
@@ -86,7 +87,8 @@ struct limit_reading {
   std::optional<stalled_head> stall;  ///< the longest one
   struct slow_worker {
     std::uint32_t worker = 0;
-    double factor = 1;  ///< its time for a sample over that of its peers
+    double factor = 1;     ///< its time for a sample over that of its peers
+    double core_wait = 0;  ///< share of its time in which it had no core, if that is why
   };
   std::optional<slow_worker> slow;
   struct worker_load {
@@ -118,6 +120,8 @@ class stream_limits {
     double busy = 0;
     double cpu = 0;
     double core_wait = 0;
+    double starting = 0;  // seconds of starting workers
+    double start_core_wait = 0;
     std::uint64_t batches = 0;
     std::uint64_t samples = 0;
     double held = 0;
@@ -128,6 +132,7 @@ class stream_limits {
     std::uint32_t incarnation = 0;
     nanoseconds cpu{0};
     nanoseconds core_wait{0};
+    double starved = 0;        // share of the last second in which it had no core
     std::deque<double> loads;  // seconds a sample of its last batches
     double usual = 0;          // their median
     double reading = 0;        // share of reads in its last batch

@@ -45,14 +45,30 @@ TEST_CASE("decoding is a matter of workers while cores are free, and of less wor
   CHECK(contains(less.sentence, "more workers would not help on 2 cores"));
   limit_reading crowded = mostly(limit::decode);
   crowded.core_wait = 0.4;
-  CHECK(advise(crowded, on_cores(16), settings).key == "image.size");
+  const limit_advice elsewhere = advise(crowded, on_cores(16), settings);
+  CHECK(elsewhere.key == "image.size");
+  CHECK(contains(elsewhere.sentence, "the workers had no core in 40 % of their time: stop other programs"));
+  limit_surroundings many = on_cores(16);
+  many.workers = 32;  // they take the cores from each other
+  CHECK(contains(advise(crowded, many, settings).sentence, "more workers would not help on 16 cores"));
+}
+
+TEST_CASE("a start that waits for cores is told so") {
+  limit_reading r = mostly(limit::start);
+  CHECK(advise(r, on_cores(2), {}).more.size() == 1);
+  r.start_core_wait = 0.5;
+  CHECK(contains(advise(r, on_cores(2), {}).more.back(), "had no core in 50 % of their time"));
 }
 
 TEST_CASE("a slow worker, a stalled sample and tiny batches are named with their own advice") {
   config settings;
   limit_reading r = mostly(limit::decode);
-  r.slow = {3, 4.2};
+  r.slow = {3, 4.2, 0};
   CHECK(contains(advise(r, on_cores(16), settings).sentence, "worker/3 needs 4.2 times as long"));
+  CHECK(contains(advise(r, on_cores(16), settings).sentence, "`penstock restart worker/3`"));
+  r.slow->core_wait = 0.7;
+  CHECK(contains(advise(r, on_cores(16), settings).sentence, "as its peers, because it had no core in 70 % of its time"));
+  CHECK(advise(r, on_cores(16), settings).key == "image.size");
   r = mostly(limit::order);
   CHECK(advise(r, on_cores(16), settings).key == "loader.slots_per_worker");
   r.stall = {1, 2.5};

@@ -128,6 +128,25 @@ TEST_CASE("a worker slower than its peers means that decoding is the limit, and 
   CHECK(r.slow->factor > 8);
 }
 
+TEST_CASE("a worker that others keep from its core is not slower than its peers by itself") {
+  for (const double starved : {0.9, 0.5}) {
+    pipeline_plan p = quick();
+    p.load = [](std::uint32_t worker, std::uint64_t) { return made_up_load{worker == 2 ? 120ms : 10ms, 0ns}; };
+    made_up_pipeline pipeline(p);
+    stream_limits limits;
+    limit_reading r;
+    for (nanoseconds t = 0ms; t <= 12s; t += 200ms) {
+      limit_facts f = pipeline.facts_at(t);
+      f.workers[2].core_wait = std::chrono::duration_cast<nanoseconds>(t * starved);
+      r = limits.look(made_up_pipeline::start() + t, f);
+    }
+    CHECK(r.largest() == limit::decode);
+    REQUIRE(r.slow);
+    CHECK(r.slow->worker == 2);
+    CHECK((r.slow->core_wait > 0.8) == (starved > 0.8));  // of twelve times as long, half explains nothing
+  }
+}
+
 TEST_CASE(
     "too few slots mean that order is the limit: one that is copied is not loaded, and uneven batches wait "
     "for each other") {
