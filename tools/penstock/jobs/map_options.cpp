@@ -94,7 +94,7 @@ void add_map_options(CLI::App& verb, const std::shared_ptr<map_options>& o) {
   verb.add_option(
           "--halt", o->halt,
           "end the run when N jobs have failed: never, soon,fail=N (running jobs finish) or now,fail=N (they "
-          "are cancelled)")
+          "are cancelled). Exit codes count with --fail-on-exit")
       ->type_name("WHEN")
       ->capture_default_str();
   verb.add_option("--journal", o->journal,
