@@ -125,6 +125,20 @@ class PastTest(PenstockTest):
         self.run_json(self.write("sums.toml", synthetic(samples=200, epochs=1)), "--workers", 2)
         self.assertEqual(sum(worker["samples"] for worker in self.answer("status", "--last")["workers"]), 200)
 
+    def test_answers_for_scripts_name_their_schema(self):
+        self.live("named", synthetic(samples=100000, epochs=100, dataset='faults = [{sample = 17, kind = "segv", times = 1}]'))
+        self.wait_until(lambda: self.answer("deaths")["deaths"], "a death")
+        for verb in ("status", "why", "deaths", "sessions", "wait"):
+            self.assertEqual(self.answer(verb)["schema"], "penstock.%s/1" % verb)
+        self.assertEqual({event["schema"] for event in self.lines("events")}, {"penstock.event/1"})
+        # Tables for people have the date, or the time, of each.
+        self.assertRegex(self.penstock("events")[1], r"(?m)\A20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} ")
+        self.assertRegex(self.penstock("deaths")[1], r"(?m)\Atime \(UTC\) .*\n\d\d-\d\d \d\d:\d\d:\d\d  worker/")
+        self.assertEqual(self.penstock("stop", "--wait")[0], EXIT_OK)
+        for verb in ("status", "why", "deaths"):
+            self.assertEqual(self.answer(verb, "--last")["schema"], "penstock.%s/1" % verb)
+        self.assertEqual({event["schema"] for event in self.lines("events", "--last")}, {"penstock.event/1"})
+
     def test_the_text_of_logs_marks_where_a_new_process_begins(self):
         self.crash()
         (death,) = self.answer("deaths", "--last")["deaths"]
