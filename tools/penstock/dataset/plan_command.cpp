@@ -81,7 +81,7 @@ result<planned_batch> plan_batch(const config& settings, const plan_options& o,
         o.batch, o.epoch, order->settings().rank, order->settings().world_size,
         counted(order->batches_per_epoch() - share.first_batch, "batch", "batches"), share.first_batch);
   }
-  const auto dataset = make_dataset(settings, prepared->index.get());
+  const auto dataset = make_dataset(settings, prepared->descriptors());
   if (!dataset) return tl::unexpected(dataset.error());
   planned_batch found;
   found.samples = order->batch(o.epoch, o.batch);

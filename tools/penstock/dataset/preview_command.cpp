@@ -4,7 +4,6 @@
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "runtime/dataset/listing/index.hpp"
-#include "runtime/dataset/tar/tar_dataset.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
 #include "tools/penstock/dataset/contact_sheet.hpp"
@@ -107,16 +106,13 @@ rgb_picture picture_of_row(const std::vector<std::byte>& bytes, std::size_t row,
   return picture;
 }
 
-/// Class names and file names, if the dataset has them.
+/// Names of samples, and of classes if the dataset has them.
 class names {
  public:
-  names(dataset_type type, int index_fd) {
-    if (index_fd < 0) return;
-    if (type == dataset_type::tar) {
-      if (auto index = tar_index::map(index_fd)) shards_.emplace(std::move(*index));
-      return;
-    }
-    if (auto view = index_view::map(index_fd)) view_.emplace(std::move(*view));
+  names(const config& settings, const prepared_dataset& prepared) {
+    if (auto dataset = make_dataset(settings, prepared.descriptors())) dataset_ = std::move(*dataset);
+    if (!settings.datasets.empty() || settings.dataset.type != dataset_type::image_folder) return;
+    if (auto view = index_view::map(prepared.index.get())) view_.emplace(std::move(*view));
   }
   [[nodiscard]] std::string of_class(std::int64_t label) const {
     if (view_ && label >= 0 && label < view_->classes())
@@ -124,15 +120,13 @@ class names {
     return fmt::format("class {}", label);
   }
   [[nodiscard]] std::optional<std::string> of_sample(std::uint64_t sample) const {
-    if (shards_ && sample < shards_->samples()) return name_of_sample(*shards_, sample);
-    if (!view_ || view_->type() != dataset_type::image_folder || sample >= view_->samples())
-      return std::nullopt;
-    return printable(view_->name(sample));
+    if (!dataset_) return std::nullopt;
+    return printable(dataset_->name_of(sample));
   }
 
  private:
+  std::unique_ptr<Dataset> dataset_;
   std::optional<index_view> view_;
-  std::optional<tar_index> shards_;
 };
 
 struct preview {
@@ -223,7 +217,7 @@ result<preview> make_preview(config settings, std::uint64_t batch) {
     Session session(settings, options);
     const auto found = session.next();
     if (!found) return refuse(errc::sample, "batch {} could not be loaded", batch);
-    return preview_of(*found, settings, names(settings.dataset.type, prepared->index.get()),
+    return preview_of(*found, settings, names(settings, *prepared),
                       session.status().gpu.name);
   } catch (const error& e) {
     return tl::unexpected(e.as_failure());
