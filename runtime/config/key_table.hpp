@@ -30,7 +30,8 @@ enum class used_with : std::uint8_t {
   for_tokens,
   for_custom,
   for_tar,
-  for_images,  ///< image-folder, tar, and custom, which may have images
+  for_members,  ///< tar and npy
+  for_images,   ///< image-folder, tar, and custom, which may have images
   for_random_resized_crop,
   for_centre_crop,
   for_float_images,       ///< images, gpu.dtype not uint8

@@ -1,6 +1,7 @@
 #include "runtime/dataset/factory.hpp"
 
 #include "runtime/base/dataset_type.hpp"
+#include "runtime/dataset/arrays/arrays_dataset.hpp"
 #include "runtime/dataset/mixture/mixed_dataset.hpp"
 #include "runtime/dataset/mixture/mixture.hpp"
 #include "runtime/dataset/picture/image_folder.hpp"
@@ -94,6 +95,23 @@ result<prepared_dataset> prepare_tokens(const config& settings) {
   return prepared;
 }
 
+result<prepared_dataset> prepare_arrays(const config& settings) {
+  auto sealed = seal_array_index(settings.dataset);
+  if (!sealed) return tl::unexpected(std::move(sealed.error()));
+  const auto index = array_index::map(sealed->get());
+  if (!index) return tl::unexpected(index.error());
+  prepared_dataset prepared;
+  prepared.index = std::move(*sealed);
+  prepared.description = index->description();
+  return prepared;
+}
+
+result<std::unique_ptr<Dataset>> make_arrays(const config& settings, int index_fd) {
+  auto index = array_index::map(index_fd);
+  if (!index) return tl::unexpected(std::move(index.error()));
+  return std::make_unique<arrays_dataset>(std::move(*index), settings.dataset.path);
+}
+
 result<std::unique_ptr<Dataset>> make_tokens(const config& settings, int index_fd) {
   auto index = token_index::map(index_fd);
   if (!index) return tl::unexpected(std::move(index.error()));
@@ -122,6 +140,7 @@ result<prepared_dataset> prepare_one(const config& settings,
                                      const std::function<void(const index_progress&)>& told) {
   if (settings.dataset.type == dataset_type::tar) return prepare_tar(settings, told);
   if (settings.dataset.type == dataset_type::tokens) return prepare_tokens(settings);
+  if (has_several_arrays(settings.dataset)) return prepare_arrays(settings);
   prepared_dataset prepared;
   if (settings.dataset.type == dataset_type::synthetic) {
     auto description = synthetic_dataset::describe(settings.dataset);
@@ -191,6 +210,7 @@ result<std::unique_ptr<Dataset>> make_one(const config& settings, int index_fd, 
   }
   if (type == dataset_type::tar) return make_tar(settings, index_fd);
   if (type == dataset_type::tokens) return make_tokens(settings, index_fd);
+  if (has_several_arrays(settings.dataset)) return make_arrays(settings, index_fd);
   const auto dataset = find(type);
   if (!dataset) return tl::unexpected(dataset.error());
   auto index = index_view::map(index_fd);
