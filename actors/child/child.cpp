@@ -9,7 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <numeric>
 #include <string_view>
 
 namespace penstock::child {
@@ -37,11 +39,16 @@ bool started_by_a_session(const char* what_this_is) {
   }
   // Programs that we start must not inherit these descriptors; otherwise the session would not notice our
   // death. (`parcels` is `index`.)
-  for (const int fd : {protocol::child_fd::link, protocol::child_fd::lifeline, protocol::child_fd::arena,
-                       protocol::child_fd::flight, protocol::child_fd::index}) {
+  for (int fd = protocol::child_fd::link; fd < protocol::child_fd::index + protocol::child_fd::indexes_max;
+       ++fd)
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-  }
   return true;
+}
+
+std::vector<int> indexes(std::size_t datasets_of_mixture) {
+  std::vector<int> all(std::max<std::size_t>(datasets_of_mixture, 1));
+  std::iota(all.begin(), all.end(), protocol::child_fd::index);
+  return all;
 }
 
 void prefer_as_oom_victim() noexcept {

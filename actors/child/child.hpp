@@ -10,6 +10,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <vector>
 
 namespace penstock::child {
 
@@ -18,6 +19,9 @@ namespace penstock::child {
 /// Checks has_session() and performs the first steps of a session's child. Without a session: prints a
 /// message to stderr and returns false.
 [[nodiscard]] bool started_by_a_session(const char* what_this_is);
+
+/// The descriptors of the indexes that a session hands over: one, or one for each dataset of a mixture.
+[[nodiscard]] std::vector<int> indexes(std::size_t datasets_of_mixture);
 
 /// For workers, which can be replaced: asks the kernel to kill this process and the programs that it starts
 /// first when memory runs out. Otherwise the kernel would often choose the session or the GPU owner, which

@@ -19,7 +19,7 @@ supervisor::worker_program program_of_workers(const config& settings, const shar
   program.lifeline = fds.lifeline;
   program.arena = fds.arena;
   program.flight = fds.flights;
-  program.index = fds.index;
+  program.indexes = fds.indexes;
   // Python's worker program (python/penstock/worker.py) can be a template; others cannot.
   program.forked = settings.loader.start_method == start_method_rule::from_template &&
                    settings.loader.env.contains("PENSTOCK_POOL_SETUP");

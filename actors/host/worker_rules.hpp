@@ -8,6 +8,7 @@
 #include <penstock/report.hpp>
 
 #include <cstdint>
+#include <vector>
 
 namespace penstock::host {
 
@@ -19,7 +20,7 @@ struct shared_descriptors {
   int lifeline = -1;
   int arena = -1;
   int flights = -1;
-  int index = -1;
+  std::vector<int> indexes{};
 };
 [[nodiscard]] supervisor::worker_program program_of_workers(const config& settings,
                                                             const shared_descriptors& fds);

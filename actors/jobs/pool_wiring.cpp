@@ -60,7 +60,7 @@ result<void> Pool::body::spawn_actors(engine& e) {
   e.scheduler = jobs::spawn_job_scheduler(*e.system, std::move(scheduling));
 
   auto program =
-      host::program_of_workers(settings_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(), -1});
+      host::program_of_workers(settings_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(), {}});
   program.parcels = true;
   e.processes = std::make_shared<supervisor::worker_processes>(*e.io, std::move(program));
   auto rules = host::supervisor_settings_of(settings_, workers_);

@@ -14,6 +14,7 @@ namespace {
   void each_field(Visitor& visit, Table& table) {
 #define PENSTOCK_KEY(type, name, ...) visit(table.name);
 #define PENSTOCK_SUBTABLE(type, name) visit(table.name);
+#define PENSTOCK_KEYS_OF(type, name) visit(table.name);
 #define PENSTOCK_TABLE_END(type) }
 #include <penstock/config_keys.def>
 

@@ -31,7 +31,10 @@ inline constexpr int link = 3;      ///< socket to the session
 inline constexpr int lifeline = 4;  ///< end of file when the session ends
 inline constexpr int arena = 5;     ///< memfd of the slots; sized and sealed before it is used
 inline constexpr int flight = 6;    ///< memfd of the flight recorders
-inline constexpr int index = 7;     ///< memfd of the dataset's listing; absent for datasets without one
+/// Memory file of the dataset's listing; absent for datasets without one. Of a mixture: that of its first dataset;
+/// those of the others have the next numbers.
+inline constexpr int index = 7;
+inline constexpr int indexes_max = 256;
 inline constexpr int parcels =
     7;  ///< in a pool, which has no dataset: socket for large arguments and results
 }  // namespace child_fd

@@ -80,8 +80,9 @@ void Session::body::spawn_scheduler(engine& e) {
 
 void Session::body::spawn_supervisor(engine& e) {
   e.processes = std::make_shared<supervisor::worker_processes>(
-      *e.io, host::program_of_workers(settings_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(),
-                                                  e.dataset ? e.dataset->index.get() : -1}));
+      *e.io,
+      host::program_of_workers(settings_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(),
+                                           e.dataset ? e.dataset->descriptors() : std::vector<int>()}));
   e.supervisor = supervisor::spawn_supervisor(
       *e.system, {host::supervisor_settings_of(settings_, workers_), e.processes, e.flights, e.leases, this});
   e.reports = std::make_unique<scheduler::report_forwarder>(e.scheduler);

@@ -37,7 +37,7 @@ std::shared_ptr<process::start_control> start_linked_child(process::io_thread& i
                                                            linked_child_request request,
                                                            process::child_callbacks callbacks,
                                                            std::function<void(result<linked_child>)> then) {
-  PENSTOCK_CHECK(!request.parcels || request.index < 0, "{} gets an index and parcels under one number",
+  PENSTOCK_CHECK(!request.parcels || request.indexes.empty(), "{} gets an index and parcels under one number",
                  request.who);
   auto ends = protocol::make_link_pair();
   if (!ends) {
@@ -72,7 +72,9 @@ std::shared_ptr<process::start_control> start_linked_child(process::io_thread& i
                                 {request.lifeline, protocol::child_fd::lifeline},
                                 {request.arena, protocol::child_fd::arena},
                                 {request.flight, protocol::child_fd::flight}}};
-  if (request.index >= 0) spawn.fds.push_back({request.index, protocol::child_fd::index});
+  for (std::size_t i = 0; i < request.indexes.size(); ++i)
+    if (request.indexes[i] >= 0)
+      spawn.fds.push_back({request.indexes[i], protocol::child_fd::index + static_cast<int>(i)});
   if (request.parcels) spawn.fds.push_back({parcels.second.get(), protocol::child_fd::parcels});
   const auto expected = std::make_shared<expected_child>(
       expected_child{std::move(ends->first), std::move(parcels.first), std::move(output_read),

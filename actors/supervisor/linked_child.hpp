@@ -22,8 +22,8 @@ struct linked_child_request {
   int lifeline = -1;                     ///< descriptors to pass on
   int arena = -1;
   int flight = -1;
-  int index = -1;        ///< -1: none
-  bool parcels = false;  ///< a socket pair for large arguments and results, instead of the index
+  std::vector<int> indexes{};  ///< of the datasets; -1: none
+  bool parcels = false;        ///< a socket pair for large arguments and results, instead of the indexes
   /// Starts it in another way than the spawner; same rules as spawner::start. Empty: the spawner does.
   std::function<std::shared_ptr<process::start_control>(process::spawn_request, process::spawner::done)>
       start_with{};

@@ -79,7 +79,7 @@ void worker_processes::start_now(worker_ref who) {
        .lifeline = program_.lifeline,
        .arena = program_.arena,
        .flight = program_.flight,
-       .index = program_.index,
+       .indexes = program_.indexes,
        .parcels = program_.parcels,
        .start_with = std::move(from_template)},
       std::move(process_calls),

@@ -44,6 +44,11 @@ constexpr dataset_type_facts facts_of(dataset_type type) noexcept {
   return {};
 }
 
+/// Of a mixture: of its first dataset. All have the same tensors.
+inline dataset_type type_of(const config& settings) noexcept {
+  return settings.datasets.empty() ? settings.dataset.type : settings.datasets.front().dataset.type;
+}
+
 /// In the order of the enumerators.
 inline std::vector<dataset_type> all_dataset_types() {
   std::vector<dataset_type> all;

@@ -36,7 +36,9 @@ std::string parent_of(const std::string& path) {
 /// file.
 span place_of_missing(const applied& made, const contradiction& rule, const source& main) {
   if (const auto asking = place_of(made, rule.other)) return asking->value;
-  const auto table = made.tables.find(parent_of(rule.key));
+  const std::string parent = parent_of(rule.key);
+  if (const auto element = place_of(made, parent)) return element->value;
+  const auto table = made.tables.find(parent);
   return table != made.tables.end() ? table->second : span{&main, 0, 0};
 }
 
@@ -47,7 +49,8 @@ config_purpose purpose_of(const applied& made) {
     const auto key = made.places.lower_bound(table + ".");
     return made.tables.contains(table) || (key != made.places.end() && key->first.starts_with(table + "."));
   };
-  return mentions("jobs") && !mentions("dataset") ? config_purpose::jobs : config_purpose::stream;
+  const bool has_data = mentions("dataset") || made.places.contains("datasets");
+  return mentions("jobs") && !has_data ? config_purpose::jobs : config_purpose::stream;
 }
 
 void adopt_rank(applied& made, const environment_list& environment, severity level_of_warnings,

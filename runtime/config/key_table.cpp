@@ -43,7 +43,7 @@ void* locate(void* root) {
 }
 
 /// One specialisation for each struct of the .def, made below: list<Root, Route...>(builder) adds the table
-/// that is reached from Root by Route, and everything in it.
+/// that is reached from Root by Route, and everything in it; keys adds its contents to the table `path`.
 template <class Table>
 struct rows;
 
@@ -89,9 +89,14 @@ using enum used_with;
     static constexpr table_info about{path, actor, help}; \
     template <class Root, auto... Route>                  \
     static void list(key_table_builder& out) {            \
-      out.table(about);
+      out.table(about);                                   \
+      keys<Root, Route...>(out, path);                    \
+    }                                                     \
+    template <class Root, auto... Route>                  \
+    static void keys(key_table_builder& out, std::string_view in) {
 #define PENSTOCK_KEY(type, name, fallback, limits, use, effect, help) \
-  out.key<type, Root, Route..., &table::name>(about.path, #name, limits, use, effect_time::effect, help);
+  out.key<type, Root, Route..., &table::name>(in, #name, limits, use, effect_time::effect, help);
+#define PENSTOCK_KEYS_OF(type, name) rows<type>::template keys<Root, Route..., &table::name>(out, in);
 #define PENSTOCK_SUBTABLE(type, name) rows<type>::template list<Root, Route..., &table::name>(out);
 #define PENSTOCK_TABLE_END(type) \
   }                              \
@@ -105,6 +110,7 @@ key_table::key_table() {
   key_table_builder builder(*this);
   rows<penstock::config>::list<penstock::config>(builder);
   rows<fault_config>::list<fault_config>(builder);
+  rows<mixed_dataset_config>::list<mixed_dataset_config>(builder);
 }
 
 const key_table& key_table::get() {
@@ -112,10 +118,13 @@ const key_table& key_table::get() {
     auto* made = new key_table();  // never destroyed: usable until the last destructor of the process
     const penstock::config config_defaults;
     const fault_config fault_defaults;
+    const mixed_dataset_config mixed_defaults;
     for (key_info& key : made->keys_) {
+      const void* defaults = &config_defaults;
+      if (key.table == faults_table) defaults = &fault_defaults;
+      if (key.table == datasets_table) defaults = &mixed_defaults;
       // Only after all keys are registered: printing a list of faults uses the keys of a fault.
-      key.default_text = key.value->write(
-          key.locate_in(in_array(key) ? static_cast<const void*>(&fault_defaults) : &config_defaults));
+      key.default_text = key.value->write(key.locate_in(defaults));
     }
     return made;
   }();

@@ -30,7 +30,8 @@ enum class used_with : std::uint8_t {
   for_tokens,
   for_custom,
   for_tar,
-  for_images,  ///< image-folder, tar, and custom, which may have images
+  for_members,  ///< tar and npy
+  for_images,   ///< image-folder, tar, and custom, which may have images
   for_random_resized_crop,
   for_centre_crop,
   for_float_images,       ///< images, gpu.dtype not uint8
@@ -60,7 +61,8 @@ struct key_info {
   std::string_view help;
   const value_functions* value = nullptr;
   std::string default_text;  ///< as TOML
-  /// root: a penstock::config; a fault_config for keys of "dataset.faults[]".
+  /// root: a penstock::config; a fault_config for keys of "dataset.faults[]", a mixed_dataset_config for those of
+  /// "datasets[]".
   void* (*locate)(void* root) = nullptr;
 
   [[nodiscard]] const void* locate_in(const void* root) const { return locate(const_cast<void*>(root)); }
@@ -102,6 +104,13 @@ class key_table {
   std::vector<key_info> keys_;
   std::map<std::string, std::size_t, std::less<>> index_;
 };
+
+inline constexpr std::string_view faults_table = "dataset.faults[]";
+inline constexpr std::string_view datasets_table = "datasets[]";
+/// Where the keys are that a table of this array has. Faults have the same keys in [dataset] and [[datasets]].
+[[nodiscard]] inline std::string_view elements_of(const key_info& key) noexcept {
+  return key.name == "faults" ? faults_table : datasets_table;
+}
 
 /// Whether the key is in an array of tables (a key of a fault). Its root is then not the config.
 bool in_array(const key_info& key) noexcept;

@@ -174,6 +174,7 @@ std::string expectation(const value_form& form, bool element) {
     case arity::optional: return fmt::format("{} or \"{}\"", kind.one, form.absent);
     case arity::fixed: return fmt::format("an array of {} {}", form.length, kind.many);
     case arity::list: return fmt::format("an array of {}", kind.many);
+    case arity::one_or_list: return fmt::format("{} or an array of {}", kind.one, kind.many);
     case arity::map: return fmt::format("a table of {}", kind.many);
   }
   return kind.one;

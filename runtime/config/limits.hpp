@@ -14,10 +14,11 @@ namespace penstock::config_file {
 enum class scalar : std::uint8_t { boolean, integer, number, text, size, duration, choice, table };
 enum class arity : std::uint8_t {
   one,
-  optional,  ///< or the word for no value
-  fixed,     ///< an array of `length`
-  list,      ///< an array of any length
-  map,       ///< a table with arbitrary keys
+  optional,     ///< or the word for no value
+  fixed,        ///< an array of `length`
+  list,         ///< an array of any length
+  one_or_list,  ///< one value, or an array of any length
+  map,          ///< a table with arbitrary keys
 };
 
 struct value_form {

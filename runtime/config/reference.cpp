@@ -73,9 +73,10 @@ std::vector<const table_info*> tables_in_order() {
     if (table.path.ends_with("[]")) continue;
     order.push_back(&table);
     for (const table_info& inner : all) {
-      const bool of_this =
-          inner.path.ends_with("[]") && inner.path.substr(0, inner.path.rfind('.')) == table.path;
-      if (of_this) order.push_back(&inner);
+      if (!inner.path.ends_with("[]")) continue;
+      const std::string_view after =
+          inner.path == datasets_table ? "dataset" : inner.path.substr(0, inner.path.rfind('.'));
+      if (after == table.path) order.push_back(&inner);
     }
   }
   return order;

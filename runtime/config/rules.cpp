@@ -5,6 +5,7 @@
 #include "runtime/base/member_choice.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/config/key_table.hpp"
+#include "runtime/config/mixture_rules.hpp"
 #include "runtime/config/spelling.hpp"
 
 #include <fmt/core.h>
@@ -228,12 +229,15 @@ void check_group(const group_config& group, const gpu_config& gpu, const schedul
 std::vector<contradiction> contradictions_of(const penstock::config& values, config_purpose purpose) {
   found_list found;
   if (purpose == config_purpose::stream) {
-    check_dataset(values.dataset, found);
+    if (values.datasets.empty())
+      check_dataset(values.dataset, found);
+    else
+      check_mixture(values, check_dataset, found);
     check_range("scale", values.image.scale, found);
     check_range("ratio", values.image.ratio, found);
     check_normalisation(values, found);
     check_sampler(values.sampler, found);
-    check_kind(values.sampler, values.dataset, found);
+    if (values.datasets.empty()) check_kind(values.sampler, values.dataset, found);
     check_group(values.group, values.gpu, values.scheduler, found);
   }
   check_pool(values.loader, found);

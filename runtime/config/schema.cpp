@@ -76,7 +76,7 @@ json element_schema(const key_info& key) {
       for (const std::string_view name : choices_of(key)) names.push_back(name);
       return {{"anyOf", json::array({json{{"enum", std::move(names)}}, reference()})}};
     }
-    case scalar::table: return object_schema(key.path + "[]");
+    case scalar::table: return object_schema(elements_of(key));
   }
   return json::object();
 }
@@ -100,6 +100,9 @@ json value_schema(const key_info& key) {
       if (key.limits.kind == limit_kind::command) made["minItems"] = 1;
       return made;
     }
+    case arity::one_or_list:
+      return {
+          {"anyOf", json::array({element, json{{"type", "array"}, {"items", element}, {"minItems", 1}}})}};
     case arity::map: {
       json made{{"type", "object"}, {"additionalProperties", element}};
       if (key.limits.kind == limit_kind::variable_names) made["propertyNames"] = {{"pattern", "^[^=]+$"}};

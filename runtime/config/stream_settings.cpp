@@ -2,6 +2,8 @@
 #include "runtime/config/describe.hpp"
 #include "runtime/config/key_table.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 
@@ -22,6 +24,9 @@ constexpr std::array<std::string_view, 8> not_these{"dataset.path",    "dataset.
                                                     "dataset.wait",    "sampler.rank",   "sampler.world_size",
                                                     "sampler.weights", "sampler.subset"};
 
+constexpr std::array<std::string_view, 6> not_these_of_a_mixture{"path", "faults",         "work",
+                                                                 "wait", "sample_weights", "subset"};
+
 bool is_in(const auto& list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
@@ -34,6 +39,13 @@ std::vector<std::pair<std::string, std::string>> stream_settings(const penstock:
     if (in_array(key) || is_in(not_these, key.path)) continue;
     if (!is_in(tables, key.table) && !is_in(more_keys, key.path)) continue;
     all.emplace_back(key.path, key.value->write(key.locate_in(&settings)));
+  }
+  for (std::size_t i = 0; i < settings.datasets.size(); ++i) {
+    for (const key_info* key : key_table::get().keys_of(datasets_table)) {
+      if (is_in(not_these_of_a_mixture, key->name)) continue;
+      all.emplace_back(fmt::format("datasets[{}].{}", i, key->name),
+                       key->value->write(key->locate_in(&settings.datasets[i])));
+    }
   }
   return all;
 }

@@ -62,6 +62,7 @@ condition<dataset_type> wanted_types(used_with use) {
     case used_with::for_relaxed: break;
     case used_with::for_window_of_shards:
     case used_with::for_tar: return {type_key, {tar}};
+    case used_with::for_members: return {type_key, {tar, npy}};
     case used_with::for_images:
     case used_with::for_random_resized_crop:
     case used_with::for_centre_crop:
@@ -108,7 +109,16 @@ std::optional<unused_because> unused(used_with use, const penstock::config& valu
     if (wanted.wanted.empty() || wanted.holds(value)) return std::nullopt;
     return unused_because{wanted.key, wanted.text()};
   };
-  if (auto no = check(wanted_types(use), values.dataset.type)) return no;
+  if (!values.datasets.empty()) {
+    // Each of them may be the one that uses the key.
+    const auto wanted = wanted_types(use);
+    const auto uses = [&](const mixed_dataset_config& one) { return wanted.holds(one.dataset.type); };
+    if (!wanted.wanted.empty() && std::ranges::none_of(values.datasets, uses))
+      return unused_because{wanted.key, wanted.text()};
+    if (use == used_with::for_weighted_or_balanced) return std::nullopt;  // how long an epoch of a mixture is
+  } else if (auto no = check(wanted_types(use), values.dataset.type)) {
+    return no;
+  }
   if (auto no = check(wanted_augments(use), values.image.augment)) return no;
   if (auto no = check(wanted_kinds(use), values.sampler.kind)) return no;
   if (auto no = check(wanted_orders(use), values.scheduler.order)) return no;

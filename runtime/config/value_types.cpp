@@ -46,6 +46,63 @@ bool read_integer(value_reader& reader, const node& from, std::uint64_t& into) {
   return true;
 }
 
+/// The tables of an array, with all mistakes in them.
+template <class Table>
+bool read_tables(value_reader& reader, const node& from, std::vector<Table>& into) {
+  if (!begin_elements(reader, from, any_length)) return false;
+  const std::string_view table = elements_of(reader.key());
+  std::vector<Table> all(from.elements.size());
+  bool sound = true;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const node& element = from.elements[i];
+    if (element.kind != node_kind::table) {
+      reader.enter_element();
+      sound = reader.wrong_type(element);
+      reader.leave_element();
+      continue;
+    }
+    for (const member& entry : element.members) {
+      const key_info* const key = key_table::get().find_in(table, entry.name);
+      if (key != nullptr) {
+        sound &= value_reader(*key, reader.how()).read(entry.value, &all[i]);
+      } else {
+        sound = false;
+        reader.how().found.add(unknown_key(entry, table));
+      }
+    }
+  }
+  if (sound) into = std::move(all);
+  return sound;
+}
+
+template <class Table>
+std::string write_tables(const std::vector<Table>& tables, std::string_view of) {
+  std::string list;
+  for (const Table& table : tables) {
+    std::string keys;
+    for (const key_info* key : key_table::get().keys_of(of)) {
+      keys += fmt::format("{}{} = {}", keys.empty() ? "" : ", ", key->name,
+                          key->value->write(key->locate_in(&table)));
+    }
+    list += fmt::format("{}{{ {} }}", list.empty() ? "" : ", ", keys);
+  }
+  return "[" + list + "]";
+}
+
+template <class Table>
+void check_tables(const std::vector<Table>& tables, std::string_view of, breaches& found) {
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    for (const key_info* key : key_table::get().keys_of(of)) {
+      breaches of_key;
+      key->value->check(key->locate_in(&tables[i]), key->form, key->limits, of_key);
+      for (breach& one : of_key) {
+        found.push_back(
+            {i, fmt::format("has a '{}' that {}", key->name, one.predicate), one.label, one.help});
+      }
+    }
+  }
+}
+
 }  // namespace
 
 bool read(value_reader& reader, const node& from, bool& into) {
@@ -123,38 +180,31 @@ bool read(value_reader& reader, const node& from, string_map& into) {
 }
 
 bool read(value_reader& reader, const node& from, std::vector<fault_config>& into) {
-  if (!begin_elements(reader, from, any_length)) return false;
-  const std::string table = reader.key().path + "[]";
-  std::vector<fault_config> all(from.elements.size());
-  bool sound = true;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const node& element = from.elements[i];
-    if (element.kind != node_kind::table) {
-      reader.enter_element();
-      sound = reader.wrong_type(element);
-      reader.leave_element();
-      continue;
-    }
-    for (const member& entry : element.members) {
-      const key_info* const key = key_table::get().find_in(table, entry.name);
-      if (key != nullptr) {
-        sound &= value_reader(*key, reader.how()).read(entry.value, &all[i]);
-      } else {
-        sound = false;
-        reader.how().found.add(unknown_key(entry, table));
-      }
-    }
-  }
-  if (sound) into = std::move(all);
-  return sound;
+  return read_tables(reader, from, into);
+}
+
+bool read(value_reader& reader, const node& from, std::vector<mixed_dataset_config>& into) {
+  return read_tables(reader, from, into);
+}
+
+bool read(value_reader& reader, const node& from, std::vector<double>& into) {
+  if (from.kind == node_kind::array) return read<double>(reader, from, into);
+  double only = 0;
+  if (!read(reader, from, only)) return false;
+  into = {only};
+  return true;
 }
 
 bool read_choice(value_reader& reader, const node& from, const std::vector<std::string_view>& choices,
                  unsigned& into) {
   const std::optional<std::string> text = reader.text(from);
-  if (!text) return false;
-  const auto found = std::find(choices.begin(), choices.end(), *text);
-  if (found == choices.end()) return reader.wrong_choice(from, *text);
+  return text && read_choice_text(reader, from, *text, choices, into);
+}
+
+bool read_choice_text(value_reader& reader, const node& from, const std::string& text,
+                      const std::vector<std::string_view>& choices, unsigned& into) {
+  const auto found = std::find(choices.begin(), choices.end(), text);
+  if (found == choices.end()) return reader.wrong_choice(from, text);
   into = static_cast<unsigned>(found - choices.begin());
   return true;
 }
@@ -214,16 +264,15 @@ std::string write(const string_map& value) {
 }
 
 std::string write(const std::vector<fault_config>& value) {
-  std::string list;
-  for (const fault_config& fault : value) {
-    std::string keys;
-    for (const key_info* key : key_table::get().keys_of("dataset.faults[]")) {
-      keys += fmt::format("{}{} = {}", keys.empty() ? "" : ", ", key->name,
-                          key->value->write(key->locate_in(&fault)));
-    }
-    list += fmt::format("{}{{ {} }}", list.empty() ? "" : ", ", keys);
-  }
-  return "[" + list + "]";
+  return write_tables(value, faults_table);
+}
+
+std::string write(const std::vector<mixed_dataset_config>& value) {
+  return write_tables(value, datasets_table);
+}
+
+std::string write(const std::vector<double>& value) {
+  return value.size() == 1 ? write(value.front()) : write_elements(value);
 }
 
 void check(std::uint64_t value, const value_form& form, const value_limits& limits, std::size_t element,
@@ -272,16 +321,12 @@ void check(const string_map& value, const value_form&, const value_limits& limit
 
 void check(const std::vector<fault_config>& value, const value_form&, const value_limits&, std::size_t,
            breaches& found) {
-  for (std::size_t i = 0; i < value.size(); ++i) {
-    for (const key_info* key : key_table::get().keys_of("dataset.faults[]")) {
-      breaches of_key;
-      key->value->check(key->locate_in(&value[i]), key->form, key->limits, of_key);
-      for (breach& one : of_key) {
-        found.push_back(
-            {i, fmt::format("has a '{}' that {}", key->name, one.predicate), one.label, one.help});
-      }
-    }
-  }
+  check_tables(value, faults_table, found);
+}
+
+void check(const std::vector<mixed_dataset_config>& value, const value_form&, const value_limits&,
+           std::size_t, breaches& found) {
+  check_tables(value, datasets_table, found);
 }
 
 void check(dtype value, const value_form&, const value_limits& limits, std::size_t element, breaches& found) {

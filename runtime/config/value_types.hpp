@@ -49,8 +49,14 @@ inline value_form form_of(type_tag<nanoseconds>) {
 inline value_form form_of(type_tag<string_map>) {
   return {.element = scalar::text, .count = arity::map};
 }
-inline value_form form_of(type_tag<std::vector<fault_config>>) {
+template <class Table>
+concept table_of_array = std::is_same_v<Table, fault_config> || std::is_same_v<Table, mixed_dataset_config>;
+template <table_of_array Table>
+value_form form_of(type_tag<std::vector<Table>>) {
   return {.element = scalar::table, .count = arity::list};
+}
+inline value_form form_of(type_tag<std::vector<double>>) {
+  return {.element = scalar::number, .count = arity::one_or_list};
 }
 template <class Enum>
 requires std::is_enum_v<Enum> value_form form_of(type_tag<Enum>) {
@@ -66,6 +72,8 @@ bool read(value_reader& reader, const node& from, byte_size& into);
 bool read(value_reader& reader, const node& from, nanoseconds& into);
 bool read(value_reader& reader, const node& from, string_map& into);
 bool read(value_reader& reader, const node& from, std::vector<fault_config>& into);
+bool read(value_reader& reader, const node& from, std::vector<mixed_dataset_config>& into);
+bool read(value_reader& reader, const node& from, std::vector<double>& into);
 /// The index of a choice.
 bool read_choice(value_reader& reader, const node& from, const std::vector<std::string_view>& choices,
                  unsigned& into);
@@ -74,6 +82,16 @@ bool read_choice(value_reader& reader, const node& from, const std::vector<std::
 bool read_text(value_reader& reader, const node& from, const std::string& text, std::uint32_t& into);
 bool read_text(value_reader& reader, const node& from, const std::string& text, byte_size& into);
 bool read_text(value_reader& reader, const node& from, const std::string& text, nanoseconds& into);
+bool read_choice_text(value_reader& reader, const node& from, const std::string& text,
+                      const std::vector<std::string_view>& choices, unsigned& into);
+template <class Enum>
+requires std::is_enum_v<Enum>
+bool read_text(value_reader& reader, const node& from, const std::string& text, Enum& into) {
+  unsigned index = 0;
+  if (!read_choice_text(reader, from, text, spellings<Enum>(), index)) return false;
+  into = static_cast<Enum>(index);
+  return true;
+}
 
 template <class Enum>
 requires std::is_enum_v<Enum>
@@ -107,6 +125,8 @@ inline std::string write(const nanoseconds& value) {
 }
 std::string write(const string_map& value);
 std::string write(const std::vector<fault_config>& value);
+std::string write(const std::vector<mixed_dataset_config>& value);
+std::string write(const std::vector<double>& value);
 template <class Enum>
 requires std::is_enum_v<Enum> std::string write(const Enum& value) {
   return toml_string(spelling(value));
@@ -127,6 +147,8 @@ void check(const nanoseconds& value, const value_form&, const value_limits&, std
 void check(const string_map& value, const value_form&, const value_limits&, std::size_t element, breaches&);
 void check(const std::vector<fault_config>& value, const value_form&, const value_limits&, std::size_t,
            breaches&);
+void check(const std::vector<mixed_dataset_config>& value, const value_form&, const value_limits&,
+           std::size_t, breaches&);
 void check(dtype value, const value_form&, const value_limits&, std::size_t element, breaches&);
 template <class Enum>
 requires std::is_enum_v<Enum>

@@ -59,7 +59,8 @@ std::string_view beyond_64_bits(std::string_view text) {
 /// What to write instead of a value of the wrong type. Empty if that is unclear, or would be refused too.
 std::string remedy(const value_form& form, const value_limits& limits, bool element, const node& from) {
   const std::string written(from.at.text());
-  const bool single = element || form.count == arity::one || form.count == arity::optional;
+  const bool single = element || form.count == arity::one || form.count == arity::optional ||
+                      form.count == arity::one_or_list;
   if (written.size() > 40 || written.find('\n') != std::string::npos) return {};
   if (!single) {
     const bool fits =

@@ -54,6 +54,9 @@ std::string type_text(const key_info& key) {
     case arity::optional: text = element_text(key, false); break;
     case arity::fixed: text = fmt::format("array of {} {}", key.form.length, element_text(key, true)); break;
     case arity::list: text = fmt::format("array of {}", element_text(key, true)); break;
+    case arity::one_or_list:
+      text = fmt::format("{} or array of {}", element_text(key, false), element_text(key, true));
+      break;
     case arity::map: text = fmt::format("table of {}", element_text(key, true)); break;
   }
   const std::string limits = limit_words(key);

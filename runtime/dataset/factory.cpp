@@ -1,11 +1,16 @@
 #include "runtime/dataset/factory.hpp"
 
 #include "runtime/base/dataset_type.hpp"
+#include "runtime/dataset/arrays/arrays_dataset.hpp"
+#include "runtime/dataset/mixture/mixed_dataset.hpp"
+#include "runtime/dataset/mixture/mixture.hpp"
 #include "runtime/dataset/picture/image_folder.hpp"
 #include "runtime/dataset/records/records.hpp"
 #include "runtime/dataset/synthetic/synthetic.hpp"
 #include "runtime/dataset/tar/tar_dataset.hpp"
 #include "runtime/dataset/tokens/tokens_dataset.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -90,6 +95,23 @@ result<prepared_dataset> prepare_tokens(const config& settings) {
   return prepared;
 }
 
+result<prepared_dataset> prepare_arrays(const config& settings) {
+  auto sealed = seal_array_index(settings.dataset);
+  if (!sealed) return tl::unexpected(std::move(sealed.error()));
+  const auto index = array_index::map(sealed->get());
+  if (!index) return tl::unexpected(index.error());
+  prepared_dataset prepared;
+  prepared.index = std::move(*sealed);
+  prepared.description = index->description();
+  return prepared;
+}
+
+result<std::unique_ptr<Dataset>> make_arrays(const config& settings, int index_fd) {
+  auto index = array_index::map(index_fd);
+  if (!index) return tl::unexpected(std::move(index.error()));
+  return std::make_unique<arrays_dataset>(std::move(*index), settings.dataset.path);
+}
+
 result<std::unique_ptr<Dataset>> make_tokens(const config& settings, int index_fd) {
   auto index = token_index::map(index_fd);
   if (!index) return tl::unexpected(std::move(index.error()));
@@ -112,10 +134,13 @@ result<listing> list_dataset(const config& settings, const listing_progress& pro
   return (*dataset)->list(settings, progress);
 }
 
-result<prepared_dataset> prepare_dataset(const config& settings,
-                                         const std::function<void(const index_progress&)>& told) {
+namespace {
+
+result<prepared_dataset> prepare_one(const config& settings,
+                                     const std::function<void(const index_progress&)>& told) {
   if (settings.dataset.type == dataset_type::tar) return prepare_tar(settings, told);
   if (settings.dataset.type == dataset_type::tokens) return prepare_tokens(settings);
+  if (has_several_arrays(settings.dataset)) return prepare_arrays(settings);
   prepared_dataset prepared;
   if (settings.dataset.type == dataset_type::synthetic) {
     auto description = synthetic_dataset::describe(settings.dataset);
@@ -138,9 +163,9 @@ result<prepared_dataset> prepare_dataset(const config& settings,
   return prepared;
 }
 
-result<prepared_dataset> prepare_stream(const config& settings,
-                                        const std::function<void(const index_progress&)>& told) {
-  auto prepared = prepare_dataset(settings, told);
+result<prepared_dataset> prepare_one_with_order(const config& settings,
+                                                const std::function<void(const index_progress&)>& told) {
+  auto prepared = prepare_one(settings, told);
   if (!prepared) return prepared;
   auto order = read_sampling(settings, prepared->description, prepared->index.get());
   if (!order) return tl::unexpected(std::move(order.error()));
@@ -149,15 +174,43 @@ result<prepared_dataset> prepare_stream(const config& settings,
   return prepared;
 }
 
-result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_fd) {
+failure of_part(const config& mixture, std::size_t which, failure why) {
+  why.message = fmt::format("the dataset '{}' of the mixture: {}", mixture.datasets[which].name, why.message);
+  return why;
+}
+
+template <class Prepare>
+result<prepared_dataset> prepare_mixture(const config& settings, const Prepare& prepare) {
+  prepared_dataset all;
+  std::vector<dataset_description> parts;
+  for (std::size_t d = 0; d < settings.datasets.size(); ++d) {
+    auto part = prepare(settings_of_part(settings, d));
+    if (!part) return tl::unexpected(of_part(settings, d, std::move(part.error())));
+    parts.push_back(part->description);
+    for (const std::string& notice : part->notices)
+      all.notices.push_back(fmt::format("{}: {}", settings.datasets[d].name, notice));
+    part->notices.clear();
+    all.parts.push_back(std::move(*part));
+  }
+  auto description = describe_mixture(settings.datasets, parts);
+  if (!description) return tl::unexpected(std::move(description.error()));
+  all.description = std::move(*description);
+  return all;
+}
+
+/// `rows`: whether other datasets write to the same rows.
+enum class rows_of_slots { own, shared };
+
+result<std::unique_ptr<Dataset>> make_one(const config& settings, int index_fd, rows_of_slots rows) {
   const dataset_type type = settings.dataset.type;
   if (type == dataset_type::synthetic) {
     auto description = synthetic_dataset::describe(settings.dataset);
     if (!description) return tl::unexpected(std::move(description.error()));
-    return std::make_unique<synthetic_dataset>(settings.dataset);
+    return std::make_unique<synthetic_dataset>(settings.dataset, rows == rows_of_slots::own);
   }
   if (type == dataset_type::tar) return make_tar(settings, index_fd);
   if (type == dataset_type::tokens) return make_tokens(settings, index_fd);
+  if (has_several_arrays(settings.dataset)) return make_arrays(settings, index_fd);
   const auto dataset = find(type);
   if (!dataset) return tl::unexpected(dataset.error());
   auto index = index_view::map(index_fd);
@@ -167,6 +220,62 @@ result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_
                   name_of(type));
   }
   return (*dataset)->open(std::move(*index), settings);
+}
+
+}  // namespace
+
+std::vector<int> prepared_dataset::descriptors() const {
+  if (parts.empty()) return index ? std::vector{index.get()} : std::vector<int>();
+  std::vector<int> all;
+  for (const prepared_dataset& part : parts) all.push_back(part.index.get());
+  return all;
+}
+
+result<prepared_dataset> prepare_dataset(const config& settings,
+                                         const std::function<void(const index_progress&)>& told) {
+  if (settings.datasets.empty()) return prepare_one(settings, told);
+  return prepare_mixture(settings, [&](const config& part) { return prepare_one(part, told); });
+}
+
+result<prepared_dataset> prepare_stream(const config& settings,
+                                        const std::function<void(const index_progress&)>& told) {
+  if (settings.datasets.empty()) return prepare_one_with_order(settings, told);
+  auto all =
+      prepare_mixture(settings, [&](const config& part) { return prepare_one_with_order(part, told); });
+  if (!all) return all;
+  std::vector<dataset_description> parts;
+  std::vector<sampling> orders;
+  for (const prepared_dataset& part : all->parts) {
+    parts.push_back(part.description);
+    orders.push_back(part.order);
+    orders.back().notices.clear();  // told with the part's
+  }
+  auto order = sampling_of_mixture(settings, parts, orders);
+  if (!order) return tl::unexpected(std::move(order.error()));
+  all->notices.insert(all->notices.end(), order->notices.begin(), order->notices.end());
+  all->order = std::move(*order);
+  return all;
+}
+
+result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_fd) {
+  return make_dataset(settings, std::span(&index_fd, 1));
+}
+
+result<std::unique_ptr<Dataset>> make_dataset(const config& settings, std::span<const int> index_fds) {
+  if (settings.datasets.empty())
+    return make_one(settings, index_fds.empty() ? -1 : index_fds.front(), rows_of_slots::own);
+  std::vector<mixed_dataset::part> parts;
+  std::vector<dataset_description> descriptions;
+  for (std::size_t d = 0; d < settings.datasets.size(); ++d) {
+    const int index_fd = d < index_fds.size() ? index_fds[d] : -1;
+    auto part = make_one(settings_of_part(settings, d), index_fd, rows_of_slots::shared);
+    if (!part) return tl::unexpected(of_part(settings, d, std::move(part.error())));
+    descriptions.push_back((*part)->describe());
+    parts.push_back({settings.datasets[d].name, std::move(*part), descriptions.back().samples});
+  }
+  auto description = describe_mixture(settings.datasets, descriptions);
+  if (!description) return tl::unexpected(std::move(description.error()));
+  return std::make_unique<mixed_dataset>(std::move(parts), std::move(*description));
 }
 
 }  // namespace penstock

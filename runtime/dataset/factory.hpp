@@ -14,6 +14,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,10 +22,15 @@ namespace penstock {
 
 /// A dataset that has been listed but not loaded.
 struct prepared_dataset {
-  unique_fd index;  ///< for the workers; none (get() < 0) for synthetic
+  unique_fd
+      index;  ///< for the workers; none (get() < 0) for synthetic and for a mixture, whose parts have one each
   dataset_description description;
-  sampling order;                    ///< set by prepare_stream only
-  std::vector<std::string> notices;  ///< for the log
+  sampling order;                       ///< set by prepare_stream only
+  std::vector<std::string> notices;     ///< for the log
+  std::vector<prepared_dataset> parts;  ///< of a mixture, else empty
+
+  /// What make_dataset needs in a worker: an index for each dataset, -1 for one without.
+  [[nodiscard]] std::vector<int> descriptors() const;
 };
 
 /// Lists the files of a dataset, for programs that do not load it. Refuses as prepare_dataset does,
@@ -45,5 +51,7 @@ result<prepared_dataset> prepare_stream(const config& settings,
 /// not close the descriptor, which is not needed afterwards. Refuses an index of another type
 /// (errc::protocol).
 result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_fd);
+/// The same, or the mixture of [[datasets]]: an index for each of them.
+result<std::unique_ptr<Dataset>> make_dataset(const config& settings, std::span<const int> index_fds);
 
 }  // namespace penstock

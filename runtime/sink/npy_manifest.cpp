@@ -43,14 +43,29 @@ std::string digest_of_transforms(const config& c) {
   return fmt::format("{:016x}", XXH3_64bits(facts.data(), facts.size()));
 }
 
+/// "web 0.7 tokens /data/web, books 0.3 tokens /data/books".
+std::string paths_of_mixture(const config& c) {
+  std::vector<std::string> all;
+  for (const mixed_dataset_config& one : c.datasets) {
+    all.push_back(fmt::format("{} {} {} {}", one.name, fmt::join(one.weight, "/"), name_of(one.dataset.type),
+                              one.dataset.path));
+  }
+  return fmt::format("{}, epochs of {}", fmt::join(all, ", "), c.sampler.epoch_samples);
+}
+
 std::string stream_part(const config& c) {
   const sampler_config& s = c.sampler;
   std::string text = "{\n  \"format\": \"penstock.npy/1\",\n";
   const auto add = [&](std::string_view name, const std::string& value) {
     text += fmt::format("  \"{}\": {},\n", name, value);
   };
-  add("dataset", in_quotes(name_of(c.dataset.type)));
-  add("path", in_quotes(c.dataset.path));
+  if (c.datasets.empty()) {
+    add("dataset", in_quotes(name_of(c.dataset.type)));
+    add("path", in_quotes(c.dataset.path));
+  } else {
+    add("dataset", in_quotes("mixture"));
+    add("path", in_quotes(paths_of_mixture(c)));
+  }
   add("seed", fmt::format("{}", s.seed));
   add("shuffle", fmt::format("{}", s.shuffle && s.kind != sampler_kind::sequential));
   if (s.kind != sampler_kind::shuffle && s.kind != sampler_kind::sequential) {

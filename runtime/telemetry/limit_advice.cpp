@@ -1,6 +1,7 @@
 #include "runtime/telemetry/limit_advice.hpp"
 
 #include "runtime/base/counted.hpp"
+#include "runtime/base/dataset_type.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -33,8 +34,8 @@ struct writer {
   }
   [[nodiscard]] std::string work_less() const {
     if (around.of_jobs) return "";
-    if (takes_images(settings.dataset.type)) return "image.size";
-    return settings.dataset.type == dataset_type::synthetic ? "dataset.work" : "";
+    if (takes_images(type_of(settings))) return "image.size";
+    return type_of(settings) == dataset_type::synthetic ? "dataset.work" : "";
   }
   [[nodiscard]] static bool takes_images(dataset_type type) {
     return type == dataset_type::image_folder || type == dataset_type::tar;
@@ -141,9 +142,9 @@ struct writer {
   }
 
   limit_advice wire() const {
-    const std::string key = takes_images(settings.dataset.type) ? "image.size" : "dataset.dtype";
+    const std::string key = takes_images(type_of(settings)) ? "image.size" : "dataset.dtype";
     const std::string less =
-        takes_images(settings.dataset.type)
+        takes_images(type_of(settings))
             ? "send fewer bytes ([image] size)"
             : "send fewer bytes: a smaller element type ([dataset] dtype), or convert on the device";
     if (!around.pinned && !around.on_host) {

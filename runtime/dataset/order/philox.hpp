@@ -19,6 +19,7 @@ enum class random_domain : std::uint8_t {
   weighted = 4,     ///< draws of a weighted order
   window = 5,       ///< round keys of a window's blocks and of the order of shards
   balanced = 6,     ///< round keys of the order of classes and of the samples of one
+  mixture = 7,      ///< seeds of the datasets of a mixture
 };
 
 using philox_words = std::array<std::uint32_t, 4>;

@@ -73,7 +73,8 @@ result<dataset_description> synthetic_dataset::describe(const dataset_config& co
   return dataset_description{"synthetic", config.samples, {std::move(data)}, hash.hex()};
 }
 
-synthetic_dataset::synthetic_dataset(const dataset_config& config) : config_(config) {
+synthetic_dataset::synthetic_dataset(const dataset_config& config, bool rows_are_own)
+    : config_(config), rows_are_own_(rows_are_own) {
   for (const fault_config& fault : config.faults) faults_.emplace(fault.sample, fault);
 }
 
@@ -123,7 +124,9 @@ void synthetic_dataset::fill(const sample_request& request, std::span<std::byte>
 
 void synthetic_dataset::stamp(std::uint64_t index, std::span<std::byte> out) {
   constexpr std::size_t rows_max = 1U << 20U;  // more rows than a worker's slots usually have
-  if (!zeroed_.contains(out.data())) {
+  if (!rows_are_own_) {
+    std::memset(out.data(), 0, out.size());
+  } else if (!zeroed_.contains(out.data())) {
     if (zeroed_.size() >= rows_max) zeroed_.clear();  // clearing costs time, not correctness
     std::memset(out.data(), 0, out.size());
     zeroed_.insert(out.data());

@@ -29,8 +29,8 @@ class synthetic_dataset final : public Dataset {
  public:
   /// Refuses (errc::dataset) a configuration that gives neither or both of bytes_per_sample and shape.
   static result<dataset_description> describe(const dataset_config& config);
-  /// `config` is one that describe() accepts.
-  explicit synthetic_dataset(const dataset_config& config);
+  /// `config` is one that describe() accepts. `rows_are_own`: nothing else writes to the rows of the slots.
+  explicit synthetic_dataset(const dataset_config& config, bool rows_are_own = true);
 
   dataset_description describe() override;
   void setup(const worker_context& context) override;
@@ -42,6 +42,7 @@ class synthetic_dataset final : public Dataset {
   void stamp(std::uint64_t index, std::span<std::byte> out);
 
   dataset_config config_;
+  bool rows_are_own_;
   std::uint64_t seed_ = 0;
   std::multimap<std::uint64_t, fault_config> faults_;  ///< of one sample in the order of the config
   std::unordered_set<const std::byte*> zeroed_;  ///< stamp: rows that are known to be zero between stamps

@@ -66,6 +66,7 @@ using namespace std::chrono_literals;
 #define PENSTOCK_TABLE(type, path, actor, help) struct type {
 #define PENSTOCK_KEY(type, name, fallback, limits, use, effect, help) type name = fallback;
 #define PENSTOCK_SUBTABLE(type, name) type name;
+#define PENSTOCK_KEYS_OF(type, name) type name;
 #define PENSTOCK_TABLE_END(type)                \
   bool operator==(const type&) const = default; \
   }                                             \

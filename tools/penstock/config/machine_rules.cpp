@@ -59,22 +59,42 @@ std::optional<config_file::diagnostic> slots_beyond_memory(const config_file::lo
   return no;
 }
 
-std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_config& loaded,
+namespace {
+
+/// `key`: of the path; `table`: for the message.
+std::optional<config_file::diagnostic> path_not_here(const dataset_config& dataset, const std::string& key,
+                                                     const std::string& table,
+                                                     const config_file::loaded_config& loaded,
                                                      const std::filesystem::path& file) {
-  const std::string& path = loaded.values.dataset.path;
+  const std::string& path = dataset.path;
   std::error_code fault;
   if (path.empty() || std::filesystem::exists(path, fault)) return std::nullopt;
-  if (loaded.values.dataset.type == dataset_type::tar && list_shards(path)) return std::nullopt;
-  if (loaded.values.dataset.type == dataset_type::tokens && list_token_files(loaded.values.dataset)) return std::nullopt;
+  if (dataset.type == dataset_type::tar && list_shards(path)) return std::nullopt;
+  if (dataset.type == dataset_type::tokens && list_token_files(dataset)) return std::nullopt;
   config_file::diagnostic doubt;
   doubt.level = config_file::severity::warning;
-  doubt.message = fmt::format("'path' in [dataset]: '{}' {} on this machine", printable(path),
+  doubt.message = fmt::format("'path' in {}: '{}' {} on this machine", table, printable(path),
                               fault ? "cannot be checked (" + fault.message() + ")" : "does not exist");
-  doubt.key = "dataset.path";
+  doubt.key = key;
   doubt.where = place_of(loaded.source_of(doubt.key), "path", file);
   doubt.where.label = fault ? "" : "not here";
   doubt.help = "fine if the data is on another machine; `penstock run` needs it";
   return doubt;
+}
+
+}  // namespace
+
+std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_config& loaded,
+                                                     const std::filesystem::path& file) {
+  if (loaded.values.datasets.empty())
+    return path_not_here(loaded.values.dataset, "dataset.path", "[dataset]", loaded, file);
+  for (std::size_t i = 0; i < loaded.values.datasets.size(); ++i) {
+    const mixed_dataset_config& one = loaded.values.datasets[i];
+    if (auto doubt = path_not_here(one.dataset, fmt::format("datasets[{}].path", i),
+                                   fmt::format("[[datasets]] '{}'", one.name), loaded, file))
+      return doubt;
+  }
+  return std::nullopt;
 }
 
 std::optional<config_file::diagnostic> program_not_here(const config_file::loaded_config& loaded,

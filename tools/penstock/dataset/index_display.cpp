@@ -1,6 +1,7 @@
 #include "tools/penstock/dataset/index_display.hpp"
 
 #include "runtime/base/units.hpp"
+#include "runtime/dataset/mixture/mixture.hpp"
 #include "runtime/dataset/tar/index_cache.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/run/progress.hpp"
@@ -23,6 +24,7 @@ std::string line_of(const index_progress& now, bool with_bar) {
 }  // namespace
 
 void index_with_bar(const config& settings) {
+  for (std::size_t i = 0; i < settings.datasets.size(); ++i) index_with_bar(settings_of_part(settings, i));
   if (settings.dataset.type != dataset_type::tar) return;
   const auto shards = list_shards(settings.dataset.path);
   if (!shards) return;

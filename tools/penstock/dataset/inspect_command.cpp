@@ -2,6 +2,7 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/dataset/mixture/mixture.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
@@ -11,6 +12,7 @@
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/verb_table.hpp"
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
@@ -131,6 +133,29 @@ void print_report(const inspection& i, bool all) {
   print(fmt::format("\n{} suspicious", counted(i.suspicious.size(), "sample is", "samples are")));
 }
 
+/// Each dataset of a mixture by itself.
+int look_at_mixture(const inspect_options& o, const config& settings, const inspect::progress& told) {
+  json all{{"schema", "penstock.inspect/1"}, {"type", "mixture"}, {"datasets", json::array()}};
+  for (std::size_t i = 0; i < settings.datasets.size(); ++i) {
+    const mixed_dataset_config& one = settings.datasets[i];
+    auto found = inspect::look_at(settings_of_part(settings, i), process::usable_cores(), told);
+    if (!found) {
+      found.error().message = fmt::format("the dataset '{}': {}", one.name, found.error().message);
+      return refuse_with(exit_failed, found.error(), o.json);
+    }
+    if (o.json) {
+      json facts{{"name", one.name}, {"weight", one.weight}};
+      facts.update(as_json(*found));
+      all["datasets"].push_back(std::move(facts));
+    } else {
+      print(fmt::format("{}{}, weight {}:", i == 0 ? "" : "\n", one.name, fmt::join(one.weight, ", ")));
+      print_report(*found, o.all);
+    }
+  }
+  if (o.json) print_json(all);
+  return exit_ok;
+}
+
 int look(const inspect_options& o) {
   auto loaded = load(o.source);
   if (!loaded) return tell_rejection(loaded.error(), o.json);
@@ -139,6 +164,10 @@ int look(const inspect_options& o) {
     if (shows_progress) say_raw(fmt::format("\r{} of {}{}", done, all, done == all ? "\r\x1b[K" : ""));
   };
   if (!o.json) index_with_bar(loaded->values);
+  if (!loaded->values.datasets.empty()) {
+    if (!o.json) tell_warnings(*loaded);
+    return look_at_mixture(o, loaded->values, told);
+  }
   const auto found = inspect::look_at(loaded->values, process::usable_cores(), told);
   if (!found) return refuse_with(exit_failed, found.error(), o.json);
   if (o.json) {

@@ -2,6 +2,7 @@
 
 #include "runtime/base/dataset_type.hpp"
 #include "runtime/base/layout.hpp"
+#include "runtime/dataset/arrays/array_index.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "runtime/dataset/file_reader.hpp"
 #include "runtime/dataset/picture/probe.hpp"
@@ -182,7 +183,11 @@ result<void> add_values(inspection& to, const config& settings, const progress& 
   to.samples = d.samples;
   to.fingerprint = d.fingerprint;
   const tensor_spec& data = d.tensors.front();
-  to.element = fmt::format("{} [{}]", name_of(data.type), fmt::join(data.shape, ", "));
+  for (const tensor_spec& t : d.tensors) {
+    to.element +=
+        fmt::format("{}{} [{}]", d.tensors.size() == 1 ? "" : (to.element.empty() ? "" : ", ") + t.name + " ",
+                    name_of(t.type), fmt::join(t.shape, ", "));
+  }
   const auto layout = lay_out(d.tensors, 1);
   if (!layout) return tl::unexpected(layout.error());
   std::vector<std::byte> memory(layout->bytes);
@@ -229,7 +234,8 @@ result<inspection> look_at(const config& settings, unsigned threads, const progr
     if (auto ok = add_custom_samples(all, settings, told); !ok) return tl::unexpected(std::move(ok.error()));
     return all;
   }
-  if (settings.dataset.type == dataset_type::synthetic || settings.dataset.type == dataset_type::tokens) {
+  if (settings.dataset.type == dataset_type::synthetic || settings.dataset.type == dataset_type::tokens ||
+      has_several_arrays(settings.dataset)) {
     if (auto ok = add_values(all, settings, told); !ok) return tl::unexpected(std::move(ok.error()));
     return all;
   }

@@ -52,7 +52,8 @@ struct probation_result {
   worker_facts worker;
   std::optional<dataset_description> described;
 };
-[[nodiscard]] probation_result try_a_worker(const config& settings, bool load, int index);
+[[nodiscard]] probation_result try_a_worker(const config& settings, bool load,
+                                            const std::vector<int>& indexes);
 
 /// Runs the job step by step: `file` and `sets` as `penstock run` takes them.
 struct isolation_request {

@@ -66,18 +66,18 @@ void look_at_job(const config& settings, const job_request& request, facts& to) 
   count_threads(settings, job);
 
   const bool custom = settings.dataset.type == dataset_type::custom;
-  int index = -1;
+  std::vector<int> indexes;
   std::optional<prepared_dataset> prepared;
   if (request.has_config && !custom) {
     if (auto listed = prepare_stream(settings)) {
       prepared = std::move(*listed);
-      index = prepared->index.get();
+      indexes = prepared->descriptors();
       to.data.notices = prepared->notices;
     } else {
       to.data.trouble = listed.error();
     }
   }
-  auto tried = try_a_worker(settings, request.has_config && (custom || prepared), index);
+  auto tried = try_a_worker(settings, request.has_config && (custom || prepared), indexes);
   to.worker = std::move(tried.worker);
   const std::optional<dataset_description> described =
       prepared ? std::optional(prepared->description) : std::move(tried.described);

@@ -108,7 +108,7 @@ int load_without_workers(const config& settings) {
   constexpr std::uint64_t samples_max = 32;
   try {
     const auto prepared = value_or_throw(prepare_dataset(settings));
-    const auto dataset = value_or_throw(make_dataset(settings, prepared.index.get()));
+    const auto dataset = value_or_throw(make_dataset(settings, prepared.descriptors()));
     const dataset_description d = dataset->describe();
     dataset->setup({0, 1, settings.sampler.seed});
     const auto layout = value_or_throw(lay_out(d.tensors, 1));

@@ -49,7 +49,7 @@ class probation {
   probation& operator=(const probation&) = delete;
 
   /// Starts the process with its inherited descriptors.
-  result<void> start(int index);
+  result<void> start(const std::vector<int>& indexes);
   /// The next message; a refusal describes the worker's failure.
   result<protocol::from_worker> hear(milliseconds deadline, std::string_view doing);
   void say(const protocol::to_worker& message);
@@ -73,7 +73,7 @@ class probation {
   std::vector<protocol::from_worker> heard_;
 };
 
-result<void> probation::start(int index) {
+result<void> probation::start(const std::vector<int>& indexes) {
   const auto& command = settings_.loader.command;
   auto lifeline_made = process::lifeline::create();
   if (!lifeline_made) return tl::unexpected(std::move(lifeline_made.error()));
@@ -99,7 +99,8 @@ result<void> probation::start(int index) {
                                   {lifeline_.read_end.get(), protocol::child_fd::lifeline},
                                   {memory_->fd(), protocol::child_fd::arena},
                                   {flights_->fd(), protocol::child_fd::flight}}};
-  if (index >= 0) request.fds.push_back({index, protocol::child_fd::index});
+  for (std::size_t i = 0; i < indexes.size(); ++i)
+    if (indexes[i] >= 0) request.fds.push_back({indexes[i], protocol::child_fd::index + static_cast<int>(i)});
   const auto started = std::make_shared<std::promise<result<process::unclaimed_child>>>();
   auto outcome = started->get_future();
   const auto control = starter_.start(std::move(request), [started](result<process::unclaimed_child> made) {
@@ -214,8 +215,8 @@ class steps {
   steps(const config& settings, probation_result& all)
       : settings_(settings), all_(all), told_(all.worker), worker_(settings, all.worker) {}
 
-  bool greet(int index) {
-    if (auto ok = worker_.start(index); !ok) return broken(told_.broken, ok.error());
+  bool greet(const std::vector<int>& indexes) {
+    if (auto ok = worker_.start(indexes); !ok) return broken(told_.broken, ok.error());
     const auto first = worker_.hear(start_deadline_, "before saying hello");
     if (!first) return broken(told_.protocol_trouble, first.error().message);
     const auto* hello = std::get_if<protocol::hello>(&*first);
@@ -297,12 +298,12 @@ class steps {
 
 }  // namespace
 
-probation_result try_a_worker(const config& settings, bool load, int index) {
+probation_result try_a_worker(const config& settings, bool load, const std::vector<int>& indexes) {
   probation_result all;
   std::string& command = all.worker.command;
   for (const auto& word : settings.loader.command) command += (command.empty() ? "" : " ") + word;
   steps worker(settings, all);
-  if (worker.greet(index) && load && worker.open_dataset()) worker.load();
+  if (worker.greet(indexes) && load && worker.open_dataset()) worker.load();
   return all;
 }
 

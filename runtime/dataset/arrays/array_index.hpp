@@ -1,0 +1,63 @@
+// Several arrays whose first axes count the same samples, each a tensor: a .npz file, or .npy files next to each other.
+// Where the rows of each are, as one sealed memory file; deflated arrays are inflated into it, once for all workers.
+// Written by the session, mapped by every worker.
+#pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/mapping.hpp"
+#include "runtime/base/result.hpp"
+
+#include <penstock/config.hpp>
+#include <penstock/dataset.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace penstock {
+
+/// Whether [dataset] type = "npy" means several arrays: a .npz file, or members.
+[[nodiscard]] bool has_several_arrays(const dataset_config& dataset);
+
+/// Lists the arrays. Members of a .npz are tensors of their names; with [dataset] members only those, under the names
+/// given there. In a folder, members name the files. Refuses (errc::dataset, errc::io, errc::out_of_memory), naming file
+/// and member, what read_zip_directory, inflate and parse_npy_header refuse; arrays with different numbers of samples;
+/// names that no tensor can have; and deflated arrays that would take more than half of the machine's memory.
+result<unique_fd> seal_array_index(const dataset_config& dataset);
+
+struct indexed_array {
+  std::string_view tensor;
+  std::string_view file;  ///< relative to [dataset] path; empty: the path itself
+  std::uint64_t file_bytes = 0;
+  std::uint64_t data_at = 0;  ///< in the file, or in the index
+  bool in_index = false;
+};
+
+/// A mapped index. Move-only. What it returns points into the mapping, which map() checks completely.
+class array_index {
+ public:
+  /// Refuses (errc::protocol) a descriptor that is not sealed, and contents of another format or version or with
+  /// inconsistent numbers. The descriptor may be closed afterwards.
+  static result<array_index> map(int fd);
+
+  /// Type "npy"; a tensor for each array.
+  [[nodiscard]] const dataset_description& description() const noexcept { return description_; }
+  [[nodiscard]] const std::vector<indexed_array>& arrays() const noexcept { return arrays_; }
+  /// Of an array in the index. row < samples.
+  [[nodiscard]] std::span<const std::byte> row(std::size_t array, std::uint64_t row) const;
+
+ private:
+  friend struct array_index_writer;
+  struct header;
+  struct entry;
+  explicit array_index(mapping memory) noexcept : memory_(std::move(memory)) {}
+  result<void> read();
+
+  mapping memory_;
+  dataset_description description_;
+  std::vector<indexed_array> arrays_;
+};
+
+}  // namespace penstock

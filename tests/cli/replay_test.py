@@ -1,0 +1,148 @@
+"""penstock replay: batches of past runs again, as pictures and compared with journals."""
+
+from harness import *
+
+import random
+
+BATCHES = int(os.environ.get("PENSTOCK_TEST_BATCHES", 6))
+
+
+class ReplayTest(PenstockTest):
+    def photos(self, count=24):
+        make_photos(os.path.join(self.folder, "photos"), count, classes=2, size=(48, 48))
+        return self.write("p.toml", '[dataset]\npath = "photos"\n[image]\nsize = [32, 32]\n[sampler]\nbatch_size = 4\nepochs = 3\nseed = 3\n'
+                          '[loader]\nworkers = 2\n[gpu]\ndevice = "host"\n')
+
+    def journal(self, config, *options, expect=EXIT_OK):
+        path = os.path.join(self.folder, "%d.journal" % len(os.listdir(self.folder)))
+        self.run_json(config, "--sink", "journal:" + path, *options, expect=expect)
+        return path
+
+    def lines(self, journal):
+        with open(journal) as file:
+            return [line for line in map(json.loads, file) if "batch" in line]
+
+    def verify(self, config, journal, *options, expect=EXIT_OK):
+        code, out, err = self.penstock("replay", config, "--verify", journal, "--json", *options)
+        self.assertEqual(code, expect, out + err)
+        return json.loads(out)
+
+    def replayed_digest(self, config, line, *options):
+        code, out, err = self.penstock("replay", config, "--epoch", line["epoch"], "--batch", line["batch"], "--out", "again-" + os.path.basename(config), "--json", *options)
+        self.assertEqual(code, EXIT_OK, out + err)
+        return json.loads(out)["digest"]
+
+    # ---- pictures --------------------------------------------------------------------------------------------
+
+    def test_the_picture_of_a_batch_is_the_one_that_preview_draws(self):
+        config = self.photos()
+        code, out, err = self.penstock("replay", config, "--epoch", 1, "--batch", 2, "--png", "again.png", "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertEqual(json.loads(out)["png"], "again.png")
+        self.assertEqual(self.penstock("preview", config, "--batch", 6 + 2, "--out", "preview.png")[0], EXIT_OK)
+        with open(os.path.join(self.folder, "again.png"), "rb") as a, open(os.path.join(self.folder, "preview.png"), "rb") as b:
+            self.assertEqual(a.read(), b.read())
+
+    def test_a_batch_without_pictures_cannot_be_drawn(self):
+        config = self.write("s.toml", '[dataset]\ntype = "synthetic"\nshape = [4]\n[gpu]\ndevice = "host"\n')
+        code, _, err = self.penstock("replay", config, "--png", "p.png")
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("batches of this dataset have the tensors data, but no images", err)
+
+    def test_a_replay_needs_to_be_told_what_to_make(self):
+        config = self.photos(4)
+        code, _, err = self.penstock("replay", config)
+        self.assertEqual(code, EXIT_USAGE)
+        self.assertIn("--out DIR, --png FILE or --verify JOURNAL", err)
+        self.assertEqual(self.penstock("replay", config, "--verify", "x", "--batch", 1)[0], EXIT_USAGE)
+
+    # ---- journals --------------------------------------------------------------------------------------------
+
+    def test_a_journal_of_unchanged_data_is_confirmed(self):
+        config = self.photos()
+        found = self.verify(config, self.journal(config))
+        self.assertEqual((found["batches"], found["changed"], found["suspects"]), (18, [], []))
+        code, out, err = self.penstock("replay", config, "--verify", self.journal(config, "--batches", 5))
+        self.assertEqual((code, out), (EXIT_OK, ""))
+        self.assertIn("5 of 5 batches as in the journal", err)
+
+    def test_a_changed_picture_is_named_with_the_batches_that_it_was_in(self):
+        config = self.photos()
+        journal = self.journal(config)
+        photos = sorted(os.path.join(folder, name) for folder, _, names in os.walk(os.path.join(self.folder, "photos")) for name in names)
+        with open(photos[7], "rb") as other, open(photos[5], "r+b") as changed:
+            changed.truncate()
+            changed.write(other.read())
+        found = self.verify(config, journal, expect=EXIT_FAILED)
+        self.assertEqual([one["sample"] for one in found["suspects"]], [5])
+        self.assertTrue(photos[5].endswith(found["suspects"][0]["name"]))
+        places = [(line["epoch"], line["batch"]) for line in self.lines(journal) if 5 in line["samples"]]
+        self.assertEqual([(one["epoch"], one["seq"]) for one in found["changed"]], places)
+        code, out, err = self.penstock("replay", config, "--verify", journal)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertEqual(out.count("may have changed: 5\t"), 3)
+        self.assertIn("15 of 18 batches as in the journal", err)
+
+    def test_a_picture_that_cannot_be_read_any_more_is_gone(self):
+        config = self.photos()
+        journal = self.journal(config)
+        photos = sorted(os.path.join(folder, name) for folder, _, names in os.walk(os.path.join(self.folder, "photos")) for name in names)
+        with open(photos[11], "wb") as file:
+            file.write(b"\xff\xd8 not a picture")
+        found = self.verify(config, journal, expect=EXIT_FAILED)
+        self.assertEqual([[one["sample"] for one in changed["gone"]] for changed in found["changed"]], [[11]] * 3)
+        self.assertEqual(found["suspects"], [])
+
+    def test_another_seed_or_dataset_is_no_match(self):
+        config = self.photos()
+        journal = self.journal(config)
+        self.assertEqual(len(self.verify(config, journal, "--set", "sampler.seed=4", expect=EXIT_FAILED)["changed"]), 18)
+        for _, _, names in os.walk(os.path.join(self.folder, "photos", "class0")):
+            for name in names:
+                os.remove(os.path.join(self.folder, "photos", "class0", name))
+        code, _, err = self.penstock("replay", config, "--verify", journal)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("which this config and dataset do not", err)
+
+    def test_a_journal_that_cannot_be_read_is_refused_with_its_name(self):
+        config = self.photos(4)
+        for text, expected in ((None, "nowhere.journal"), ('{"owner":1}\n{"owner":2,"epoch":0,"batch":0,"samples":[0],"digest":"00"}\n', "is broken at byte 12")):
+            if text:
+                self.write("nowhere.journal", text)
+            code, _, err = self.penstock("replay", config, "--verify", "nowhere.journal")
+            self.assertEqual(code, EXIT_FAILED)
+            self.assertIn(expected, err)
+
+    # ---- three runs ------------------------------------------------------------------------------------------
+
+    def three_runs(self):
+        """(config, journal, options of replay): photographs, shuffled numbers by one of two ranks, and a run with deaths and quarantine."""
+        photos = self.photos()
+        yield photos, self.journal(photos), ()
+        numbers = self.write("n.toml", '[dataset]\ntype = "synthetic"\nsamples = 1000\nshape = [64]\nfill = "random"\n[sampler]\nbatch_size = 16\nepochs = 4\n'
+                             'world_size = 2\nrank = 1\n[loader]\nworkers = 2\n[gpu]\ndevice = "host"\n')
+        yield numbers, self.journal(numbers, "--set", "gpu.placement='embedded'"), ()
+        deadly = self.write("d.toml", '[dataset]\ntype = "synthetic"\nsamples = 600\nshape = [64]\nfill = "random"\n'
+                            'faults = [{sample = 3, kind = "segv", times = 0}, {sample = 77, kind = "kill", times = 1}, {sample = 200, kind = "throw", times = 0}]\n'
+                            '[sampler]\nbatch_size = 8\nepochs = 2\n[loader]\nworkers = 2\n[loader.restart.backoff]\nbase = "1ms"\n[gpu]\ndevice = "host"\n')
+        state = os.path.join(self.folder, "d.state")
+        yield deadly, self.journal(deadly, "--state", state), ("--state", state)
+
+    def test_random_batches_of_three_runs_have_the_digests_of_their_journals(self):
+        dice = random.Random(seed := int(os.environ.get("PENSTOCK_TEST_SEED", random.randrange(1 << 30))))
+        print("PENSTOCK_TEST_SEED=%d" % seed)
+        runs = [(config, self.lines(journal), options) for config, journal, options in self.three_runs()]
+        self.assertTrue(any(len(line["samples"]) < 8 for line in runs[2][1]))
+        for number in range(BATCHES):
+            config, lines, options = runs[number % 3]
+            line = dice.choice(lines)
+            self.assertEqual(self.replayed_digest(config, line, *options), line["digest"], (config, line))
+
+    def test_all_batches_of_three_runs_have_the_digests_of_their_journals(self):
+        for config, journal, options in self.three_runs():
+            found = self.verify(config, journal, *options)
+            self.assertEqual(found["batches"], len(self.lines(journal)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+// Which samples of a journal's batches may have changed.
+#include "tools/penstock/dataset/journal_check.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock::cli;
+using samples = std::vector<std::uint64_t>;
+
+TEST_CASE("samples that are in a batch whose bytes are equal are not suspected") {
+  const std::vector<delivered_batch> lines{
+      {0, 0, {1, 2}, 10, 1}, {0, 1, {3, 4}, 11, 1}, {1, 0, {2, 3}, 12, 1}, {1, 1, {4, 1}, 13, 1}};
+  journal_check check(lines);
+  check.take(0, {{1, 2}, 10});
+  check.take(1, {{3, 4}, 99});
+  check.take(2, {{2, 3}, 99});
+  check.take(3, {{4, 1}, 13});
+  CHECK(check.changed().size() == 2);
+  CHECK(check.suspects() == std::set<std::uint64_t>{3});
+}
+
+TEST_CASE("samples that are gone or new are named, and nothing else of their batch is suspected") {
+  const std::vector<delivered_batch> lines{{0, 0, {1, 2, 2}, 10, 1}};
+  journal_check check(lines);
+  check.take(0, {{1, 2, 5}, 99});
+  REQUIRE(check.changed().size() == 1);
+  CHECK(check.changed()[0].gone == samples{2});
+  CHECK(check.changed()[0].come == samples{5});
+  CHECK(check.suspects().empty());
+}
+
+TEST_CASE("a batch that was delivered twice is checked once, and two digests of it are a contradiction") {
+  const std::vector<delivered_batch> lines{
+      {1, 0, {3}, 12, 1}, {0, 0, {1}, 10, 1}, {0, 0, {1}, 10, 2}, {1, 0, {3}, 13, 2}};
+  const journal_check check(lines);
+  REQUIRE(check.batches().size() == 2);
+  CHECK(check.batches()[0].epoch == 0);
+  CHECK(check.batches()[1].digest == 13);
+  CHECK(check.contradictory().size() == 1);
+}

@@ -1,0 +1,57 @@
+// Compares the batches of a journal with the same batches of today: which differ, and because of which samples. Pure.
+// Used by `penstock replay --verify`.
+#pragma once
+
+#include "tools/penstock/chaos/stream_check.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <vector>
+
+namespace penstock::cli {
+
+/// A batch as it is today.
+struct batch_today {
+  std::vector<std::uint64_t> samples;
+  std::uint64_t digest = 0;
+};
+
+struct changed_batch {
+  std::uint64_t epoch = 0;
+  std::uint64_t sequence = 0;
+  std::uint64_t was = 0;
+  std::uint64_t is = 0;
+  std::vector<std::uint64_t> samples;  ///< of its rows today, if they are those of the journal; else empty
+  std::vector<std::uint64_t> gone;     ///< in the journal's batch, not in today's
+  std::vector<std::uint64_t> come;     ///< the other way round
+};
+
+class journal_check {
+ public:
+  /// Batches in the order of the stream, each once: the last line about it counts. A journal has two lines about a
+  /// batch that was delivered again after its owner's death.
+  explicit journal_check(std::span<const delivered_batch> lines);
+
+  [[nodiscard]] const std::vector<delivered_batch>& batches() const noexcept { return batches_; }
+  /// Batches whose lines in the journal have different digests.
+  [[nodiscard]] const std::vector<delivered_batch>& contradictory() const noexcept { return contradictory_; }
+
+  /// Batch `which` of batches() as it is today.
+  void take(std::size_t which, const batch_today& today);
+
+  [[nodiscard]] const std::vector<changed_batch>& changed() const noexcept { return changed_; }
+  /// Samples of changed batches that are in no batch whose bytes are equal: what changed is among them, unless a
+  /// change shows in only some epochs.
+  [[nodiscard]] std::set<std::uint64_t> suspects() const;
+
+ private:
+  std::vector<delivered_batch> batches_;
+  std::vector<delivered_batch> contradictory_;
+  std::vector<changed_batch> changed_;
+  std::set<std::uint64_t> unchanged_samples_;
+};
+
+}  // namespace penstock::cli

@@ -1,0 +1,110 @@
+#include "tools/penstock/dataset/planned_stream.hpp"
+
+#include "actors/session/sizing.hpp"
+#include "runtime/base/counted.hpp"
+#include "runtime/base/text.hpp"
+#include "tools/penstock/dataset/index_display.hpp"
+#include "tools/penstock/number_option.hpp"
+
+#include <utility>
+
+namespace penstock::cli {
+namespace {
+
+result<config> settings_of(config settings, const place_options& o) {
+  if (o.world) settings.sampler.world_size = *o.world;
+  if (o.rank) settings.sampler.rank = *o.rank;
+  if (settings.sampler.rank.value_or(0) >= settings.sampler.world_size) {
+    return refuse(errc::usage,
+                  "--rank: rank {} is not in a world of {} (ranks count from 0; --world says how many)",
+                  settings.sampler.rank.value_or(0), settings.sampler.world_size);
+  }
+  if (settings.dataset.type == dataset_type::custom) {
+    return refuse(
+        errc::usage,
+        "a plan needs the number of samples, and only the worker program knows that of a custom dataset");
+  }
+  return settings;
+}
+
+}  // namespace
+
+result<planned_stream> planned_stream::create(const config& settings,
+                                              const std::optional<schedule::stream_state>& saved) {
+  auto prepared = prepare_stream(settings);
+  if (!prepared) return tl::unexpected(std::move(prepared.error()));
+  auto order = session::plan_of(settings, prepared->description, prepared->order, saved ? &*saved : nullptr);
+  if (!order) return tl::unexpected(std::move(order.error()));
+  auto dataset = make_dataset(settings, prepared->descriptors());
+  if (!dataset) return tl::unexpected(std::move(dataset.error()));
+  planned_stream made(std::move(*prepared), std::move(*order), std::move(*dataset));
+  made.begin_.identity = session::identity_of(settings, &made.prepared_.description, made.prepared_.order);
+  if (saved) made.begin_.quarantined_samples = saved->quarantined_samples;
+  return made;
+}
+
+result<planned_batch> planned_stream::batch(std::uint64_t epoch, std::uint64_t batch) const {
+  const epoch_share& share = order_.shape().of(epoch);
+  if (batch < share.first_batch || batch >= order_.batches_per_epoch()) {
+    return refuse(
+        errc::usage, "--batch: there is no batch {}: epoch {} of rank {} of {} has {}, counted from {}",
+        batch, epoch, order_.settings().rank, order_.settings().world_size,
+        counted(order_.batches_per_epoch() - share.first_batch, "batch", "batches"), share.first_batch);
+  }
+  planned_batch found;
+  found.samples = order_.batch(epoch, batch);
+  for (const std::uint64_t sample : found.samples) found.names.push_back(name_of(sample));
+  found.before = begin_;
+  found.before.epoch = epoch;
+  found.before.start = share.start;
+  found.before.next_batch = batch - share.first_batch;
+  return found;
+}
+
+std::string planned_stream::name_of(std::uint64_t sample) const {
+  return printable(dataset_->name_of(sample));
+}
+
+exit_code code_of(const failure& why) {
+  return why.code == errc::usage ? exit_usage : exit_failed;
+}
+
+nlohmann::ordered_json facts_of(const place_options& o, const config& settings, const planned_batch& batch) {
+  return {{"epoch", o.epoch},
+          {"seq", o.batch},
+          {"rank", settings.sampler.rank.value_or(0)},
+          {"world_size", settings.sampler.world_size},
+          {"samples", batch.samples},
+          {"names", batch.names}};
+}
+
+void list_samples(const planned_batch& batch) {
+  for (std::size_t row = 0; row < batch.samples.size(); ++row)
+    print(fmt::format("{}\t{}", batch.samples[row], batch.names[row]));
+}
+
+int with_settings(const place_options& o, const std::function<int(const config&)>& act) {
+  auto loaded = load(o.source);
+  if (!loaded) return tell_rejection(loaded.error(), o.as_json);
+  if (!o.as_json) {
+    tell_warnings(*loaded);
+    index_with_bar(loaded->values);
+  }
+  const auto settings = settings_of(loaded->values, o);
+  if (!settings) return refuse_with(exit_usage, settings.error(), o.as_json);
+  return act(*settings);
+}
+
+void add_place_options(CLI::App& verb, place_options& o) {
+  add_config_options(verb, o.source);
+  takes_whole_number(verb.add_option("--epoch", o.epoch, "which epoch, counted from 0"), {0, count_max})
+      ->capture_default_str();
+  takes_whole_number(verb.add_option("--batch", o.batch, "which batch of the epoch, counted from 0"),
+                     {0, count_max})
+      ->capture_default_str();
+  takes_whole_number(verb.add_option("--rank", o.rank, "of which rank"), {0, 1048575});
+  takes_whole_number(verb.add_option("--world", o.world, "how many ranks there are"), {1, 1048576});
+  verb.add_flag("--json", o.as_json, "print JSON");
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,70 @@
+// The batches of a run by their places, from its config and dataset alone. Used by plan and replay.
+#pragma once
+
+#include "runtime/base/result.hpp"
+#include "runtime/dataset/factory.hpp"
+#include "runtime/dataset/order/plan.hpp"
+#include "runtime/schedule/epoch_book.hpp"
+#include "tools/penstock/config_source.hpp"
+#include "tools/penstock/output.hpp"
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::cli {
+
+/// The options that both verbs have.
+struct place_options {
+  config_source source;
+  std::uint64_t epoch = 0;
+  std::uint64_t batch = 0;
+  std::optional<std::uint32_t> rank;
+  std::optional<std::uint32_t> world;
+  bool as_json = false;
+};
+void add_place_options(CLI::App& verb, place_options& o);
+
+/// Calls `act` with the settings for the rank that was asked for, after warnings and a progress bar for people.
+int with_settings(const place_options& o, const std::function<int(const config&)>& act);
+
+struct planned_batch {
+  std::vector<std::uint64_t> samples;
+  std::vector<std::string> names;
+  schedule::stream_state before;  ///< of the stream that has delivered everything before this batch
+};
+
+class planned_stream {
+ public:
+  /// `saved`: a state of the run, if it matters: it knows the run's quarantined samples, and at which position a group
+  /// of another size entered an epoch.
+  static result<planned_stream> create(const config& settings,
+                                       const std::optional<schedule::stream_state>& saved);
+
+  /// Refuses (errc::usage) a batch that its epoch does not have.
+  [[nodiscard]] result<planned_batch> batch(std::uint64_t epoch, std::uint64_t batch) const;
+  [[nodiscard]] std::string name_of(std::uint64_t sample) const;
+  [[nodiscard]] const prepared_dataset& prepared() const noexcept { return prepared_; }
+
+ private:
+  planned_stream(prepared_dataset prepared, plan order, std::unique_ptr<Dataset> dataset)
+      : prepared_(std::move(prepared)), order_(std::move(order)), dataset_(std::move(dataset)) {}
+
+  prepared_dataset prepared_;
+  plan order_;
+  std::unique_ptr<Dataset> dataset_;
+  schedule::stream_state begin_;
+};
+
+[[nodiscard]] exit_code code_of(const failure& why);
+[[nodiscard]] nlohmann::ordered_json facts_of(const place_options& o, const config& settings,
+                                              const planned_batch& batch);
+void list_samples(const planned_batch& batch);
+
+}  // namespace penstock::cli
