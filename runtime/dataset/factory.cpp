@@ -17,15 +17,15 @@ namespace {
 struct listed_dataset {
   dataset_type type;
   result<listing> (*list)(const config&, const listing_progress&);
-  dataset_description (*describe)(const index_view&, const config&);
-  std::unique_ptr<Dataset> (*open)(index_view, const config&);
+  dataset_description (*describe)(const index_view&, const config&, decoder_rule);
+  std::unique_ptr<Dataset> (*open)(index_view, const config&, decoder_rule);
 };
 
-dataset_description describe_records(const index_view& index, const config&) {
+dataset_description describe_records(const index_view& index, const config&, decoder_rule) {
   return record_dataset::describe(index);
 }
 
-std::unique_ptr<Dataset> open_records(index_view index, const config& settings) {
+std::unique_ptr<Dataset> open_records(index_view index, const config& settings, decoder_rule) {
   return std::make_unique<record_dataset>(std::move(index), settings.dataset.path);
 }
 
@@ -34,11 +34,11 @@ constexpr std::array listed_datasets{
     listed_dataset{
         dataset_type::image_folder,
         [](const config& c, const listing_progress& told) { return list_image_folder(c.dataset.path, told); },
-        [](const index_view& index, const config& c) {
-          return image_folder_dataset::describe(index, c.image);
+        [](const index_view& index, const config& c, decoder_rule by) {
+          return image_folder_dataset::describe(index, c.image, by);
         },
-        [](index_view index, const config& c) -> std::unique_ptr<Dataset> {
-          return std::make_unique<image_folder_dataset>(std::move(index), c.image, c.dataset.path);
+        [](index_view index, const config& c, decoder_rule by) -> std::unique_ptr<Dataset> {
+          return std::make_unique<image_folder_dataset>(std::move(index), c.image, c.dataset.path, by);
         }},
     listed_dataset{
         dataset_type::npy,
@@ -113,7 +113,8 @@ result<listing> list_dataset(const config& settings, const listing_progress& pro
 }
 
 result<prepared_dataset> prepare_dataset(const config& settings,
-                                         const std::function<void(const index_progress&)>& told) {
+                                         const std::function<void(const index_progress&)>& told,
+                                         decoder_rule by) {
   if (settings.dataset.type == dataset_type::tar) return prepare_tar(settings, told);
   if (settings.dataset.type == dataset_type::tokens) return prepare_tokens(settings);
   prepared_dataset prepared;
@@ -134,13 +135,14 @@ result<prepared_dataset> prepare_dataset(const config& settings,
   // Describe the sealed form, as every worker does, so that the descriptions are equal.
   auto index = index_view::map(prepared.index.get());
   if (!index) return tl::unexpected(std::move(index.error()));
-  prepared.description = (*dataset)->describe(*index, settings);
+  prepared.description = (*dataset)->describe(*index, settings, by);
   return prepared;
 }
 
 result<prepared_dataset> prepare_stream(const config& settings,
-                                        const std::function<void(const index_progress&)>& told) {
-  auto prepared = prepare_dataset(settings, told);
+                                        const std::function<void(const index_progress&)>& told,
+                                        decoder_rule by) {
+  auto prepared = prepare_dataset(settings, told, by);
   if (!prepared) return prepared;
   auto order = read_sampling(settings, prepared->description, prepared->index.get());
   if (!order) return tl::unexpected(std::move(order.error()));
@@ -149,7 +151,7 @@ result<prepared_dataset> prepare_stream(const config& settings,
   return prepared;
 }
 
-result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_fd) {
+result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_fd, decoder_rule by) {
   const dataset_type type = settings.dataset.type;
   if (type == dataset_type::synthetic) {
     auto description = synthetic_dataset::describe(settings.dataset);
@@ -166,7 +168,7 @@ result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_
     return refuse(errc::protocol, "the index is that of a dataset of type {}, not {}", name_of(index->type()),
                   name_of(type));
   }
-  return (*dataset)->open(std::move(*index), settings);
+  return (*dataset)->open(std::move(*index), settings, by);
 }
 
 }  // namespace penstock
