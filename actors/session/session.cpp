@@ -1,7 +1,6 @@
 #include "actors/host/worker_rules.hpp"
 #include "actors/session/session_body.hpp"
 #include "runtime/config/validate.hpp"
-#include "runtime/device/decoder_choice.hpp"
 #include "runtime/process/spawn.hpp"
 #include "runtime/schedule/group_state.hpp"
 
@@ -102,8 +101,7 @@ std::optional<std::uint64_t> session::beats_of(const Session& session) {
 }
 
 Session::outline Session::dry_run(const config& given) {
-  config settings = value_or_throw(config_file::accept(given, config_file::process_environment()));
-  settings.image.decoder = value_or_throw(device::choose_decoder(settings)).by;
+  const config settings = value_or_throw(config_file::accept(given, config_file::process_environment()));
   outline o;
   o.workers = host::workers_of(settings);
   const auto prepared = value_or_throw(prepare(settings));
