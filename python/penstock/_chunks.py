@@ -7,7 +7,7 @@ fails.
 import collections
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from penstock._errors import job_poisoned_error, job_too_large_error, out_of_memory_error
@@ -35,16 +35,18 @@ def submitted(pool: "Mapping", fn: Callable[..., T], *args: Any) -> "Future[T]":
         return failed
 
 
-def mapped(pool: "Mapping", fn: Callable[..., T], inputs: Iterator[tuple[Any, ...]], size: int, ahead: int, end: Optional[float]) -> Iterator[T]:
-    """The values of fn in the order of the inputs. Each job gets `size` inputs; `ahead` jobs are under way."""
-
-    def next_chunk() -> Iterable[tuple[Inputs, Future[Any]]]:
-        chunk = list(itertools.islice(inputs, size))
-        return [(chunk, submitted(pool, call_with_each, fn, chunk))] if chunk else []
-
+def mapped(
+    pool: "Mapping", fn: Callable[..., T], inputs: Iterator[tuple[Any, ...]], size: int, first: int, later: int, end: Optional[float]
+) -> Iterator[T]:
+    """The values of fn in the order of the inputs. Each job gets `size` inputs. `first` jobs are under way, and one more with each that
+    the caller has taken, up to `later`: chunks of tiny functions are over before the next ones can be submitted."""
     under_way: collections.deque[tuple[Inputs, Future[Any]]] = collections.deque()
-    for _ in range(ahead):
-        under_way.extend(next_chunk())
+
+    def fill(jobs: int) -> None:
+        while len(under_way) < jobs and (chunk := list(itertools.islice(inputs, size))):
+            under_way.append((chunk, submitted(pool, call_with_each, fn, chunk)))
+
+    fill(first)
 
     def left() -> Optional[float]:
         return None if end is None else max(0.0, end - time.monotonic())
@@ -60,11 +62,13 @@ def mapped(pool: "Mapping", fn: Callable[..., T], inputs: Iterator[tuple[Any, ..
                 future.cancel()
 
     def results() -> Iterator[T]:
+        jobs = first
         try:
             while under_way:
                 failed = under_way[0][1].exception(left())
                 chunk, future = under_way.popleft()
-                under_way.extend(next_chunk())
+                fill(jobs)
+                jobs = min(jobs + 1, later)
                 if isinstance(failed, (job_poisoned_error, job_too_large_error)) and len(chunk) > 1:
                     yield from one_by_one(chunk)
                     continue

@@ -43,8 +43,8 @@ class Mapping(concurrent.futures.Executor):
         end = None if timeout is None else time.monotonic() + timeout
         inputs = zip(*iterables)
         if chunksize > 1 and self._takes_chunks():
-            jobs = max(self._queue // chunksize, min(self._queue, 4 * self._max_workers))
-            return _chunks.mapped(self, fn, inputs, chunksize, jobs, end)
+            first, later = (max(self._queue // chunksize, min(self._queue, each * self._max_workers)) for each in (4, 32))
+            return _chunks.mapped(self, fn, inputs, chunksize, first, later, end)
         ahead: collections.deque[Future[T]] = collections.deque(
             _chunks.submitted(self, fn, *each) for each in itertools.islice(inputs, self._queue)
         )

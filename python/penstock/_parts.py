@@ -3,6 +3,7 @@
 Used by Pool and by its workers.
 """
 
+import itertools
 import pickle
 import struct
 import types
@@ -17,6 +18,7 @@ Part = Union[bytes, memoryview]
 
 # Plain pickle writes these as cloudpickle does, ten times faster.
 _SIMPLE = frozenset({type(None), bool, int, float, complex, str, bytes})
+_TUPLES = frozenset({tuple})
 
 
 def pickled_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Part]:
@@ -39,7 +41,7 @@ def _is_simple(value: Any) -> bool:
     """Also a chunk of inputs, and the function that is called with them."""
     kind = type(value)
     if kind is list:
-        return all(type(each) is tuple and all(type(one) in _SIMPLE for one in each) for each in value)
+        return _TUPLES.issuperset(map(type, value)) and _SIMPLE.issuperset(map(type, itertools.chain.from_iterable(value)))
     if kind in (types.FunctionType, types.BuiltinFunctionType):
         return value.__module__ not in (*_globals.PROGRAM, None)
     return kind in _SIMPLE

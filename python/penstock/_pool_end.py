@@ -42,7 +42,8 @@ class PoolLife:
     def leave(self) -> None:
         with self._lock:
             self._entering -= 1
-            self._news.notify_all()
+            if self._shut:
+                self._news.notify_all()
 
     def half_done(self) -> None:
         """The gpu= half of a job has ended."""

@@ -1,6 +1,7 @@
 """Pools: an executor of the standard library that no job breaks; the faulty job is named, and no other job is affected."""
 
 import asyncio
+import collections
 import concurrent.futures
 import ctypes
 import gc
@@ -82,6 +83,9 @@ class PoolTest(PackageTest):
             endless = pool.map(square, (taken.append(x) or x for x in iter(int, 1)), chunksize=512)
             self.assertEqual(next(endless), 0)
             self.assertLessEqual(len(taken), 9 * 512)
+            for _ in range(20 * 512):
+                next(endless)
+            self.assertLessEqual(len(taken), (21 + 8 + 20) * 512)
             endless.close()
 
     def test_an_exception_in_a_chunk_is_raised_at_its_turn_as_it_was(self):
@@ -351,6 +355,25 @@ class PoolTest(PackageTest):
                 pool.submit(leave_a_mark).result(20)
         with open(marks) as file:
             self.assertEqual(file.read(), "x")
+
+    def test_a_death_in_a_bundle_of_jobs_blames_the_one_that_ran_and_repeats_no_other(self):
+        bad, log = 57, os.path.join(self.folder, "began")
+
+        def begin(x):
+            with open(log, "ab", buffering=0) as file:
+                file.write(b"%d\n" % x)
+            if x == bad:
+                os._exit(9)
+            return x
+        with self.pool(1) as pool:
+            futures = [pool.submit(begin, x) for x in range(200)]
+            with self.assertRaises(penstock.job_poisoned_error) as raised:
+                futures[bad].result(60)
+            self.assertEqual(len(raised.exception.causes), 3)
+            self.assertEqual([f.result(60) for x, f in enumerate(futures) if x != bad], [x for x in range(200) if x != bad])
+        with open(log) as file:
+            times = collections.Counter(int(line) for line in file)
+        self.assertEqual(times, {x: 3 if x == bad else 1 for x in range(200)})
 
     def test_workers_killed_among_a_thousand_jobs_lose_none(self):
         def slow_square(x):

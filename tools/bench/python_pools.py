@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares pools in Python: penstock.Pool, concurrent.futures and loky; NumPy arrays in and out, and empty jobs.
+"""Compares pools in Python: penstock.Pool, concurrent.futures and loky; NumPy arrays in and out, empty jobs, and a map of them in
+chunks of 100.
 
     tools/bench/python_pools.py [--python PYTHON] [--rounds N] [--only ROW ...] [NAME=PACKAGE ...]
 
@@ -23,10 +24,10 @@ import time
 WORKERS = 2
 AHEAD = 16  # jobs under way at once
 SIZES = {"64 KiB": 64 << 10, "1 MiB": 1 << 20, "16 MiB": 16 << 20}
-JOBS = {"64 KiB": 4000, "1 MiB": 1000, "16 MiB": 60, "empty": 10_000}
+JOBS = {"64 KiB": 4000, "1 MiB": 1000, "16 MiB": 60, "empty": 10_000, "map": 300_000}
 
 
-def nothing():
+def nothing(_=None):
     pass
 
 
@@ -48,9 +49,12 @@ def executor_of(name):
 def competitor_main(name, row, count):
     import numpy
     pool = executor_of(name)
-    array = None if row == "empty" else numpy.ones(SIZES[row] // 8)
+    array = numpy.ones(SIZES[row] // 8) if row in SIZES else None
 
     def turn(times):
+        if row == "map":
+            assert sum(1 for _ in pool.map(nothing, range(times), chunksize=100)) == times
+            return
         waiting = []
         for number in range(times):
             waiting.append(pool.submit(nothing) if array is None else pool.submit(add_one, array))
