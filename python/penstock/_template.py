@@ -29,10 +29,15 @@ def fork_workers(socket: int, initializer: "Initializer", failed: Callable[[Any,
     usual = _open_files()
     collects = gc.isenabled()
 
+    ready = False
+
     def unsafe() -> str:
+        nonlocal ready
         with imports:
             try:
-                without_files(initializer.unpickle, initializer.drop)
+                if not ready:  # looking for what it opens takes longer than a fork
+                    without_files(initializer.unpickle, initializer.drop)
+                    ready = True
                 prepare = getattr(initializer.function, "before_fork", None)
                 if prepare is not None:
                     prepare(*initializer.arguments)
