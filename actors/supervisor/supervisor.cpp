@@ -218,7 +218,7 @@ void settle_death_of(supervisor_state& s, const scheduler::blame_decision& decis
   } else if (news.ignored_stop) {
     const bool hurried = *news.ignored_stop < supervision::hurried_stop;
     log::write(
-        hurried ? log::level::info : log::level::warn, "supervisor",
+        hurried ? log::level::debug : log::level::warn, "supervisor",
         fmt::format("worker {} (pid {}) {}{}", report.worker, report.pid, end_text(report), blame_text(report)));
   }
   if (news.unasked || news.ignored_stop) s.records.note_death(report);
