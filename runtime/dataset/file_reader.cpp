@@ -1,15 +1,18 @@
 #include "runtime/dataset/file_reader.hpp"
 
-#include "runtime/base/fd.hpp"
+#include "runtime/base/read_at.hpp"
 #include "runtime/base/read_time.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/units.hpp"
+
+#include <penstock/dataset.hpp>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 namespace penstock {
 
@@ -39,16 +42,45 @@ const char* kind_of_file(unsigned mode) noexcept {
   return "no regular file";
 }
 
+result<open_file> open_for_reading(const std::string& path) {
+  open_file made;
+  // O_NONBLOCK: opening a FIFO would wait for a writer. No effect on regular files.
+  made.fd.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!made.fd) return refuse_os(errc::io, errno, "cannot be opened");
+  struct ::stat facts {};
+  if (::fstat(made.fd.get(), &facts) != 0) return refuse_os(errc::io, errno, "cannot be examined");
+  if (!S_ISREG(facts.st_mode)) return refuse(errc::io, "is {}, not a file", kind_of_file(facts.st_mode));
+  made.bytes = static_cast<std::uint64_t>(facts.st_size);
+  return made;
+}
+
+result<unique_fd> open_listed(const std::string& path, std::uint64_t bytes) {
+  auto opened = open_for_reading(path);
+  if (!opened) return tl::unexpected(std::move(opened.error()));
+  if (opened->bytes != bytes)
+    return refuse(errc::io, "has {} bytes: it had {} when it was listed", opened->bytes, bytes);
+  return std::move(opened->fd);
+}
+
+result<void> read_exactly(int fd, std::uint64_t at, std::span<std::byte> into) {
+  const read_part got = read_at(fd, at, into);
+  if (got.error != 0) return refuse_os(errc::io, got.error, "cannot be read");
+  if (got.bytes < into.size())
+    return refuse(errc::io, "ends at byte {}: it was longer when it was listed", at + got.bytes);
+  return {};
+}
+
+void throw_failed(failure why) {
+  if (is_transient(why.os_code)) throw transient_error(why.message);
+  throw error(std::move(why));
+}
+
 result<std::span<const std::byte>> file_reader::read(const std::string& path, std::uint64_t bytes_max) {
   const stage_range range("read");
   const timed_read timed;
-  // O_NONBLOCK: opening a FIFO would wait for a writer. No effect on regular files.
-  const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file) return refuse_os(errc::io, errno, "cannot be opened");
-  struct ::stat facts {};
-  if (::fstat(file.get(), &facts) != 0) return refuse_os(errc::io, errno, "cannot be examined");
-  if (!S_ISREG(facts.st_mode)) return refuse(errc::io, "is {}, not a file", kind_of_file(facts.st_mode));
-  const auto size = static_cast<std::uint64_t>(facts.st_size);
+  const auto file = open_for_reading(path);
+  if (!file) return tl::unexpected(file.error());
+  const std::uint64_t size = file->bytes;
   if (size > bytes_max) {
     return refuse(errc::io, "is {} large; nothing beyond {} is read", bytes_for_people(size),
                   bytes_for_people(bytes_max));
@@ -56,7 +88,7 @@ result<std::span<const std::byte>> file_reader::read(const std::string& path, st
   std::byte* const bytes = buffer_.take(size);
   std::uint64_t have = 0;
   while (have < size) {
-    const ssize_t got = ::read(file.get(), bytes + have, size - have);
+    const ssize_t got = ::read(file->fd.get(), bytes + have, size - have);
     if (got > 0) {
       have += static_cast<std::uint64_t>(got);
     } else if (got == 0) {

@@ -1,6 +1,8 @@
-// Reads a whole file into a reused buffer. Used by the image-folder dataset.
+// Reads files with samples: whole ones into a reused buffer, or ranges. Failures are one sentence without the file's
+// name ("cannot be opened: ..."). Used by the datasets.
 #pragma once
 
+#include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/dataset/recycled_buffer.hpp"
 
@@ -13,15 +15,32 @@ namespace penstock {
 
 class file_reader {
  public:
-  /// The file's bytes, valid until the next call. Follows links and opens without blocking: a FIFO never
-  /// holds it up. Refuses (errc::io, with errno where there is one) a file that is missing, may not be read,
-  /// is not a regular file, is larger than `bytes_max`, or ends before the size that it had when it was
-  /// opened. See is_transient for the errno.
+  /// The file's bytes, valid until the next call. Refuses as open_for_reading and read_exactly do, and a file
+  /// that is larger than `bytes_max`.
   result<std::span<const std::byte>> read(const std::string& path, std::uint64_t bytes_max);
 
  private:
   recycled_buffer buffer_;
 };
+
+struct open_file {
+  unique_fd fd;
+  std::uint64_t bytes = 0;  ///< its size when it was opened
+};
+
+/// Follows links, and opens without blocking: a FIFO never holds it up. Refuses (errc::io) what is no regular
+/// file, with errno where there is one.
+result<open_file> open_for_reading(const std::string& path);
+
+/// The same for a file that was listed with `bytes`. Refuses (errc::io) one that has another size now.
+result<unique_fd> open_listed(const std::string& path, std::uint64_t bytes);
+
+/// Fills `into` from byte `at` of a file. Refuses (errc::io) a read that fails, with errno, and the end of the
+/// file.
+result<void> read_exactly(int fd, std::uint64_t at, std::span<std::byte> into);
+
+/// What a dataset throws in load(): transient_error if is_transient, else error.
+[[noreturn]] void throw_failed(failure why);
 
 /// Whether a retry may succeed: EIO, ESTALE, EAGAIN, ETIMEDOUT and similar errors of network file systems;
 /// also a lack of memory or descriptors, which is not the sample's fault.

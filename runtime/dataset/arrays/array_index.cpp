@@ -5,20 +5,18 @@
 #include "runtime/base/layout.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/base/write_all.hpp"
 #include "runtime/dataset/arrays/zip_directory.hpp"
 #include "runtime/dataset/file_reader.hpp"
 #include "runtime/dataset/fingerprint.hpp"
 #include "runtime/dataset/records/npy_header.hpp"
+#include "runtime/dataset/sealed_index.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -65,34 +63,8 @@ bool is_npz(std::string_view path) {
   return path.size() > end.size() && path.ends_with(end);
 }
 
-struct open_file {
-  unique_fd fd;
-  std::uint64_t bytes = 0;
-};
-
-result<open_file> open_array_file(const std::string& path) {
-  open_file made;
-  made.fd.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!made.fd) return refuse_os(errc::io, errno, fmt::format("'{}' cannot be opened", printable(path)));
-  struct ::stat facts {};
-  if (::fstat(made.fd.get(), &facts) != 0)
-    return refuse_os(errc::io, errno, fmt::format("'{}' cannot be examined", printable(path)));
-  if (!S_ISREG(facts.st_mode))
-    return refuse(errc::io, "'{}' is {}, not a file", printable(path), kind_of_file(facts.st_mode));
-  made.bytes = static_cast<std::uint64_t>(facts.st_size);
-  return made;
-}
-
 archive_reader reader_of(int fd) {
-  return [fd](std::uint64_t at, std::span<std::byte> into) -> result<void> {
-    for (std::size_t have = 0; have < into.size();) {
-      const ssize_t got = ::pread(fd, into.data() + have, into.size() - have, static_cast<off_t>(at + have));
-      if (got == 0) return refuse(errc::io, "ends at byte {}", at + have);
-      if (got < 0 && errno != EINTR) return refuse_os(errc::io, errno, "cannot be read");
-      if (got > 0) have += static_cast<std::size_t>(got);
-    }
-    return {};
-  };
+  return [fd](std::uint64_t at, std::span<std::byte> into) { return read_exactly(fd, at, into); };
 }
 
 /// An array that was found.
@@ -185,10 +157,10 @@ result<std::vector<found_array>> arrays_of_folder(const dataset_config& dataset)
   std::vector<found_array> all;
   for (const auto& [tensor, name] : dataset.members) {
     const std::string path = dataset.path + "/" + name;
-    const auto file = open_array_file(path);
-    if (!file) return tl::unexpected(file.error());
     found_array found;
     found.shown = fmt::format("'{}'", printable(path));
+    const auto file = open_for_reading(path);
+    if (!file) return tl::unexpected(about(found.shown, file.error()));
     std::vector<std::byte> start(std::min<std::uint64_t>(file->bytes, npy_header_max));
     if (auto ok = reader_of(file->fd.get())(0, start); !ok)
       return tl::unexpected(about(found.shown, ok.error()));
@@ -214,9 +186,8 @@ result<void> check_arrays(const std::vector<found_array>& arrays, const dataset_
         std::ranges::all_of(one.tensor, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
     if (!is_name) {
       return refuse(errc::dataset,
-                    "{} cannot give a tensor its name '{}', which is 1 to 64 letters, digits and '_': choose "
-                    "another one "
-                    "with [dataset] members",
+                    "{} cannot give a tensor its name '{}', which is 1 to 64 letters, digits and '_': choose another "
+                    "one with [dataset] members",
                     one.shown, printable(shortened(one.tensor, 100)));
     }
     if (one.header.shape.front() != first.header.shape.front()) {
@@ -292,43 +263,33 @@ struct array_index_writer {
   }
 
   result<unique_fd> write(const std::vector<found_array>& arrays, const open_file& archive) {
-    ::rlimit limit{};
-    if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-        head.total_bytes > limit.rlim_cur) {
-      return refuse(errc::out_of_memory, "the index of the arrays needs a file of {}, RLIMIT_FSIZE allows {}",
-                    bytes_for_people(head.total_bytes), bytes_for_people(limit.rlim_cur));
-    }
-    auto fd = create_memory_file("penstock-index", "the index of the arrays");
+    auto fd = create_index(counted(arrays.size(), "array"), head.total_bytes);
     if (!fd) return fd;
-    const auto put = [raw = fd->get()](std::uint64_t at, std::span<const std::byte> bytes) -> result<void> {
-      while (!bytes.empty()) {
-        const ssize_t done = ::pwrite(raw, bytes.data(), bytes.size(), static_cast<off_t>(at));
-        if (done < 0 && errno != EINTR)
-          return refuse_os(errc::out_of_memory, errno, "writing the index of the arrays");
-        if (done <= 0) continue;
-        at += static_cast<std::uint64_t>(done);
-        bytes = bytes.subspan(static_cast<std::size_t>(done));
+    std::uint64_t end = 0;
+    const auto put = [&](std::span<const std::byte> bytes) -> result<void> {
+      if (const int os_code = write_all(fd->get(), bytes); os_code != 0) {
+        return refuse_os(errc::out_of_memory, os_code,
+                         fmt::format("writing the dataset's index ({})", bytes_for_people(head.total_bytes)));
       }
+      end += bytes.size();
       return {};
     };
-    std::string front(reinterpret_cast<const char*>(&head), sizeof head);
-    front.append(reinterpret_cast<const char*>(entries.data()), entries.size() * sizeof(array_index::entry));
-    front += texts;
-    if (auto ok = put(0, std::as_bytes(std::span(front))); !ok) return tl::unexpected(std::move(ok.error()));
+    const std::array front{std::as_bytes(std::span(&head, 1)), std::as_bytes(std::span(entries)),
+                           std::as_bytes(std::span(texts))};
+    for (const auto section : front)
+      if (auto ok = put(section); !ok) return tl::unexpected(std::move(ok.error()));
     for (const found_array& one : arrays) {
       if (!one.deflated) continue;
-      std::uint64_t at = one.index_at;
+      if (auto ok = put(std::vector<std::byte>(one.index_at - end)); !ok)
+        return tl::unexpected(std::move(ok.error()));
       auto ok = inflate(*one.deflated, one.contents_at, reader_of(archive.fd.get()),
                         [&](std::span<const std::byte> piece) -> result<bool> {
-                          if (auto done = put(at, piece); !done)
-                            return tl::unexpected(std::move(done.error()));
-                          at += piece.size();
+                          if (auto done = put(piece); !done) return tl::unexpected(std::move(done.error()));
                           return true;
                         });
       if (!ok) return tl::unexpected(about(one.shown, ok.error()));
     }
-    if (auto ok = seal_memory_file(fd->get(), seal::size_and_contents, "the index of the arrays"); !ok)
-      return tl::unexpected(std::move(ok.error()));
+    if (auto ok = seal_index_file(fd->get()); !ok) return tl::unexpected(std::move(ok.error()));
     return fd;
   }
 };
@@ -340,8 +301,9 @@ bool has_several_arrays(const dataset_config& dataset) {
 result<unique_fd> seal_array_index(const dataset_config& dataset) {
   open_file archive;
   if (is_npz(dataset.path)) {
-    auto opened = open_array_file(dataset.path);
-    if (!opened) return tl::unexpected(std::move(opened.error()));
+    auto opened = open_for_reading(dataset.path);
+    if (!opened)
+      return tl::unexpected(about(fmt::format("'{}'", printable(dataset.path)), std::move(opened.error())));
     archive = std::move(*opened);
   }
   auto arrays = archive.fd ? arrays_of_archive(dataset, archive) : arrays_of_folder(dataset);
@@ -354,16 +316,9 @@ result<unique_fd> seal_array_index(const dataset_config& dataset) {
 }
 
 result<array_index> array_index::map(int fd) {
-  if (!is_sealed(fd, seal::size_and_contents))
-    return refuse(errc::protocol, "the index of the arrays is not sealed");
-  struct ::stat facts {};
-  if (::fstat(fd, &facts) != 0) return refuse_os(errc::system, errno, "examining the index of the arrays");
-  const auto bytes = static_cast<std::size_t>(facts.st_size);
-  if (bytes < sizeof(header))
-    return refuse(errc::protocol, "the index of the arrays is only {} bytes long", bytes);
-  mapping memory = map_read_only(fd, {0, bytes});
-  if (!memory) return refuse_os(errc::system, errno, "mapping the index of the arrays");
-  array_index made(std::move(memory));
+  auto memory = map_index(fd, "the index of the arrays", sizeof(header));
+  if (!memory) return tl::unexpected(std::move(memory.error()));
+  array_index made(std::move(*memory));
   if (auto ok = made.read(); !ok) return tl::unexpected(std::move(ok.error()));
   return made;
 }

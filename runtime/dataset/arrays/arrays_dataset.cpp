@@ -5,65 +5,30 @@
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/file_reader.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <utility>
 
 namespace penstock {
-namespace {
-
-[[noreturn]] void throw_os(int os_code, const std::string& what) {
-  failure why = os_failure(errc::io, os_code, what);
-  if (is_transient(os_code)) throw transient_error(why.message);
-  throw error(std::move(why));
-}
-
-}  // namespace
-
 arrays_dataset::arrays_dataset(array_index index, std::string path)
     : index_(std::move(index)), path_(std::move(path)), files_(index_.arrays().size()) {}
 
-int arrays_dataset::open(std::size_t array) {
-  if (files_[array]) return files_[array].get();
-  const indexed_array& facts = index_.arrays()[array];
-  const std::string path = facts.file.empty() ? path_ : path_ + "/" + std::string(facts.file);
-  unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  const std::string shown = fmt::format("the file of '{}'", facts.tensor);
-  if (!file) throw_os(errno, shown + " cannot be opened");
-  struct ::stat now {};
-  if (::fstat(file.get(), &now) != 0) throw_os(errno, shown + " cannot be examined");
-  if (!S_ISREG(now.st_mode))
-    throw error({errc::io, fmt::format("{} is {}, not a file", shown, kind_of_file(now.st_mode)), 0});
-  if (static_cast<std::uint64_t>(now.st_size) != facts.file_bytes) {
-    throw error(
-        {errc::io,
-         fmt::format("{} has {} bytes: it had {} when it was listed", shown, now.st_size, facts.file_bytes),
-         0});
-  }
-  files_[array] = std::move(file);
-  return files_[array].get();
+void arrays_dataset::fail(std::size_t array, failure why) const {
+  why.message = fmt::format("the file of '{}' {}", index_.arrays()[array].tensor, why.message);
+  throw_failed(std::move(why));
 }
 
 void arrays_dataset::read(std::size_t array, std::uint64_t at, std::span<std::byte> into) {
-  const int fd = open(array);
-  while (!into.empty()) {
-    const ssize_t got = ::pread(fd, into.data(), into.size(), static_cast<off_t>(at));
-    if (got > 0) {
-      into = into.subspan(static_cast<std::size_t>(got));
-      at += static_cast<std::uint64_t>(got);
-    } else if (got == 0) {
-      throw error(
-          {errc::io, fmt::format("the file of '{}' ends at byte {}", index_.arrays()[array].tensor, at), 0});
-    } else if (errno != EINTR) {
-      const int os_code = errno;
-      files_[array].reset();  // after ESTALE a new descriptor is needed
-      throw_os(os_code, fmt::format("the file of '{}' cannot be read", index_.arrays()[array].tensor));
-    }
+  const indexed_array& facts = index_.arrays()[array];
+  unique_fd& file = files_[array];
+  if (!file) {
+    auto opened = open_listed(facts.file.empty() ? path_ : path_ + "/" + std::string(facts.file), facts.file_bytes);
+    if (!opened) fail(array, std::move(opened.error()));
+    file = std::move(*opened);
+  }
+  if (auto ok = read_exactly(file.get(), at, into); !ok) {
+    file.reset();  // after ESTALE a new descriptor is needed
+    fail(array, std::move(ok.error()));
   }
 }
 

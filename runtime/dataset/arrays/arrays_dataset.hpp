@@ -23,7 +23,7 @@ class arrays_dataset final : public Dataset {
   [[nodiscard]] std::string name_of(std::uint64_t index) const override;
 
  private:
-  int open(std::size_t array);
+  [[noreturn]] void fail(std::size_t array, failure why) const;
   void read(std::size_t array, std::uint64_t at, std::span<std::byte> into);
 
   array_index index_;

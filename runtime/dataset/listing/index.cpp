@@ -1,17 +1,14 @@
 #include "runtime/dataset/listing/index.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/counted.hpp"
 #include "runtime/base/dataset_type.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/base/write_all.hpp"
-
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "runtime/dataset/sealed_index.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -110,13 +107,7 @@ result<unique_fd> seal_index(const listing& list) {
                      (head.has_places != 0 ? head.files * sizeof(index_view::record_place) : 0) +
                      (head.has_labels != 0 ? head.files * sizeof(std::uint32_t) : 0) + head.pool_bytes;
 
-  ::rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-      head.total_bytes > limit.rlim_cur) {
-    return refuse(errc::out_of_memory, "the index of {} samples needs a file of {}, RLIMIT_FSIZE allows {}",
-                  list.samples, bytes_for_people(head.total_bytes), bytes_for_people(limit.rlim_cur));
-  }
-  auto fd = create_memory_file("penstock-index", "the dataset's index");
+  auto fd = create_index(counted(list.samples, "sample"), head.total_bytes);
   if (!fd) return fd;
   fd_writer out(fd->get());
   out.add(head);
@@ -138,22 +129,14 @@ result<unique_fd> seal_index(const listing& list) {
     return refuse_os(errc::out_of_memory, os_code,
                      fmt::format("writing the dataset's index ({})", bytes_for_people(head.total_bytes)));
   }
-  if (auto ok = seal_memory_file(fd->get(), seal::size_and_contents, "the dataset's index"); !ok)
-    return tl::unexpected(std::move(ok.error()));
+  if (auto ok = seal_index_file(fd->get()); !ok) return tl::unexpected(std::move(ok.error()));
   return fd;
 }
 
 result<index_view> index_view::map(int fd) {
-  if (!is_sealed(fd, seal::size_and_contents))
-    return refuse(errc::protocol, "the dataset's index is not sealed");
-  struct ::stat facts {};
-  if (::fstat(fd, &facts) != 0) return refuse_os(errc::system, errno, "examining the dataset's index");
-  const auto bytes = static_cast<std::size_t>(facts.st_size);
-  if (bytes < sizeof(header))
-    return refuse(errc::protocol, "the dataset's index is only {} bytes long", bytes);
-  mapping memory = map_read_only(fd, {0, bytes});
-  if (!memory) return refuse_os(errc::system, errno, "mapping the dataset's index");
-  index_view view(std::move(memory));
+  auto memory = map_index(fd, "the dataset's index", sizeof(header));
+  if (!memory) return tl::unexpected(std::move(memory.error()));
+  index_view view(std::move(*memory));
   if (auto checked = view.check(); !checked) return tl::unexpected(std::move(checked.error()));
   return view;
 }

@@ -31,10 +31,7 @@ void image_folder_dataset::load(const sample_request& request, const sample_slot
   path += '/';
   path += index_.name(request.index);
   const auto file = reader_.read(path, file_bytes_max_);
-  if (!file) {
-    if (is_transient(file.error().os_code)) throw transient_error(file.error().message);
-    throw error(file.error());
-  }
+  if (!file) throw_failed(file.error());
   const augmentation chosen = value_or_throw(pictures_.load(*file, format_by_name(index_.name(request.index)),
                                                             request.random, slot.as<std::uint8_t>(0)));
   slot.as<std::int64_t>(1)[0] = index_.class_of(request.index);

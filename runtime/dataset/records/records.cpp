@@ -1,6 +1,7 @@
 #include "runtime/dataset/records/records.hpp"
 
 #include "runtime/base/dataset_type.hpp"
+#include "runtime/base/read_at.hpp"
 #include "runtime/base/read_time.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/text.hpp"
@@ -8,19 +9,12 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 
 namespace penstock {
 namespace {
-
-[[noreturn]] void throw_os(int os_code, std::string_view what) {
-  failure why = os_failure(errc::io, os_code, what);
-  if (is_transient(os_code)) throw transient_error(why.message);
-  throw error(std::move(why));
-}
 
 tensor_spec spec_of(const index_view& index) {
   return {"data", index.element(), index.shape(), tensor_role::data};
@@ -62,10 +56,11 @@ int record_dataset::open(std::uint64_t file) {
   if (kept.fd && kept.file == file) return kept.fd.get();
   const std::string path = is_folder_ ? path_ + "/" + std::string(index_.name(file)) : path_;
   kept.fd.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!kept.fd) throw_os(errno, "cannot be opened");
+  if (!kept.fd) throw_failed(os_failure(errc::io, errno, "cannot be opened"));
   kept.file = file;
   struct ::stat facts {};
-  if (::fstat(kept.fd.get(), &facts) != 0) throw_os(errno, "cannot be examined");
+  if (::fstat(kept.fd.get(), &facts) != 0)
+    throw_failed(os_failure(errc::io, errno, "cannot be examined"));
   if (S_ISREG(facts.st_mode)) return kept.fd.get();
   kept.fd.reset();
   throw error({errc::io, fmt::format("is {}, not a file", kind_of_file(facts.st_mode)), 0});
@@ -77,23 +72,17 @@ void record_dataset::load(const sample_request& request, const sample_slot& slot
   const place where = place_of(request.index);
   const int fd = open(where.file);
   const auto out = slot.bytes(0);
-  std::uint64_t at = index_.data_at(where.file) + where.record * record_bytes_;
-  std::size_t have = 0;
-  while (have < out.size()) {
-    const ssize_t got = ::pread(fd, out.data() + have, out.size() - have, static_cast<off_t>(at));
-    if (got > 0) {
-      have += static_cast<std::size_t>(got);
-      at += static_cast<std::uint64_t>(got);
-    } else if (got == 0) {
-      throw error({errc::io,
-                   fmt::format("its file ends at byte {}: it was {} bytes long when it was listed", at,
-                               index_.size_of_file(where.file)),
-                   0});
-    } else if (errno != EINTR) {
-      const int os_code = errno;
-      kept_[where.file % kept_.size()].fd.reset();  // after ESTALE a new descriptor is needed
-      throw_os(os_code, "cannot be read");
-    }
+  const std::uint64_t at = index_.data_at(where.file) + where.record * record_bytes_;
+  const read_part got = read_at(fd, at, out);
+  if (got.error != 0) {
+    kept_[where.file % kept_.size()].fd.reset();  // after ESTALE a new descriptor is needed
+    throw_failed(os_failure(errc::io, got.error, "cannot be read"));
+  }
+  if (got.bytes < out.size()) {
+    throw error({errc::io,
+                 fmt::format("its file ends at byte {}: it was {} bytes long when it was listed", at + got.bytes,
+                             index_.size_of_file(where.file)),
+                 0});
   }
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/dataset/tar/shard_reader.hpp"
 
+#include "runtime/base/read_at.hpp"
 #include "runtime/base/read_time.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/dataset/file_reader.hpp"
@@ -7,7 +8,6 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -62,19 +62,14 @@ result<int> shard_reader::open(std::uint64_t shard) {
 
 result<void> shard_reader::read_range(std::uint64_t shard, int fd, std::uint64_t at,
                                       std::span<std::byte> to) {
-  while (!to.empty()) {
-    const ssize_t got = ::pread(fd, to.data(), to.size(), static_cast<off_t>(at));
-    if (got > 0) {
-      to = to.subspan(static_cast<std::size_t>(got));
-      at += static_cast<std::uint64_t>(got);
-    } else if (got == 0) {
-      return refuse(errc::io, "its shard ends at byte {}: it was {} bytes long when it was indexed", at,
-                    index_.shard(shard).bytes);
-    } else if (errno != EINTR) {
-      const int os_code = errno;
-      open_[shard % open_.size()].fd.reset();
-      return refuse_os(errc::io, os_code, "its shard cannot be read");
-    }
+  const read_part got = read_at(fd, at, to);
+  if (got.error != 0) {
+    open_[shard % open_.size()].fd.reset();
+    return refuse_os(errc::io, got.error, "its shard cannot be read");
+  }
+  if (got.bytes < to.size()) {
+    return refuse(errc::io, "its shard ends at byte {}: it was {} bytes long when it was indexed",
+                  at + got.bytes, index_.shard(shard).bytes);
   }
   return {};
 }

@@ -245,10 +245,7 @@ result<std::span<const std::span<const std::byte>>> tar_dataset::read(std::uint6
 
 void tar_dataset::load(const sample_request& request, const sample_slot& slot) {
   const auto contents = read(request.index);
-  if (!contents) {
-    if (is_transient(contents.error().os_code)) throw transient_error(contents.error().message);
-    throw error(contents.error());
-  }
+  if (!contents) throw_failed(contents.error());
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
     try {
       write(wanted_[i], i, (*contents)[i], request.random, slot);

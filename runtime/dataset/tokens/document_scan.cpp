@@ -2,6 +2,7 @@
 
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/dataset/file_reader.hpp"
 #include "runtime/dataset/tokens/token_types.hpp"
 
 #include <fcntl.h>
@@ -31,7 +32,7 @@ result<void> scan_for_eos(int fd, const token_file& file, std::uint32_t eos, std
   for (std::uint64_t token = 0; token < file.tokens; token += piece.size()) {
     const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), file.tokens - token));
     const auto tokens = std::span(piece).first(count);
-    if (auto ok = read_token_bytes(fd, file.data_at + token * sizeof(Token), std::as_writable_bytes(tokens)); !ok)
+    if (auto ok = read_exactly(fd, file.data_at + token * sizeof(Token), std::as_writable_bytes(tokens)); !ok)
       return ok;
     auto begin = tokens.begin();
     for (auto found = begin; begin != tokens.end(); begin = found) {
@@ -48,21 +49,18 @@ result<void> scan_for_eos(int fd, const token_file& file, std::uint32_t eos, std
 
 result<void> lengths_of_file(const std::string& path, const token_file& file, dtype element,
                              std::optional<std::uint32_t> eos, std::vector<std::uint32_t>& lengths) {
-  std::uint64_t bytes = 0;
-  if (file.index_bytes > 0) {
-    const auto fd = open_token_file(index_path_of(path), bytes);
-    if (!fd) return tl::unexpected(fd.error());
-    const auto read = [&fd](std::uint64_t at, std::span<std::byte> into) {
-      return read_token_bytes(fd->get(), at, into);
-    };
-    const auto index = megatron_index::open(read, bytes, file.bytes);
+  const bool has_index = file.index_bytes > 0;
+  const auto opened = open_for_reading(has_index ? index_path_of(path) : path);
+  if (!opened) return tl::unexpected(opened.error());
+  const int fd = opened->fd.get();
+  if (has_index) {
+    const auto read = [fd](std::uint64_t at, std::span<std::byte> into) { return read_exactly(fd, at, into); };
+    const auto index = megatron_index::open(read, opened->bytes, file.bytes);
     if (!index) return tl::unexpected(index.error());
     return index->all_lengths(lengths);
   }
-  const auto fd = open_token_file(path, bytes);
-  if (!fd) return tl::unexpected(fd.error());
-  ::posix_fadvise(fd->get(), 0, 0, POSIX_FADV_SEQUENTIAL);
-  return with_token_type(element, [&]<class Token>() { return scan_for_eos<Token>(fd->get(), file, *eos, lengths); });
+  ::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+  return with_token_type(element, [&]<class Token>() { return scan_for_eos<Token>(fd, file, *eos, lengths); });
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "runtime/dataset/tokens/open_files.hpp"
 
+#include "runtime/dataset/file_reader.hpp"
+
 #include <algorithm>
 
 namespace penstock {
@@ -15,14 +17,11 @@ result<open_token_files::kept_file*> open_token_files::keep(const token_index& i
   }
   *oldest = {};
   const indexed_token_file facts = index.file(file);
-  std::uint64_t bytes = 0;
-  auto fd = open_token_file(path_of_token_file(folder_, facts.name), bytes);
-  if (!fd) return tl::unexpected(std::move(fd.error()));
-  if (bytes != facts.bytes)
-    return refuse(errc::io, "has {} bytes: it had {} when it was listed", bytes, facts.bytes);
+  auto opened = open_listed(path_of_token_file(folder_, facts.name), facts.bytes);
+  if (!opened) return tl::unexpected(std::move(opened.error()));
   oldest->file = file;
   oldest->used = ++uses_;
-  oldest->fd = std::move(*fd);
+  oldest->fd = std::move(*opened);
   return oldest;
 }
 
@@ -30,7 +29,7 @@ result<void> open_token_files::read(const token_index& index, std::uint64_t file
                                     std::span<std::byte> into) {
   auto kept = keep(index, file);
   if (!kept) return tl::unexpected(std::move(kept.error()));
-  auto done = read_token_bytes((*kept)->fd.get(), at, into);
+  auto done = read_exactly((*kept)->fd.get(), at, into);
   if (!done) **kept = {};  // after ESTALE a new descriptor is needed
   return done;
 }
@@ -41,16 +40,13 @@ result<const megatron_index*> open_token_files::documents(const token_index& ind
   kept_file& one = **kept;
   if (one.documents) return &*one.documents;
   const indexed_token_file facts = index.file(file);
-  std::uint64_t bytes = 0;
-  auto fd = open_token_file(index_path_of(path_of_token_file(folder_, facts.name)), bytes);
-  if (!fd) return tl::unexpected(std::move(fd.error()));
-  if (bytes != facts.index_bytes)
-    return refuse(errc::io, "has {} bytes: it had {} when it was listed", bytes, facts.index_bytes);
-  one.index_fd = std::move(*fd);
+  auto listed = open_listed(index_path_of(path_of_token_file(folder_, facts.name)), facts.index_bytes);
+  if (!listed) return tl::unexpected(std::move(listed.error()));
+  one.index_fd = std::move(*listed);
   const auto read = [raw = one.index_fd.get()](std::uint64_t at, std::span<std::byte> into) {
-    return read_token_bytes(raw, at, into);
+    return read_exactly(raw, at, into);
   };
-  auto opened = megatron_index::open(read, bytes, facts.bytes);
+  auto opened = megatron_index::open(read, facts.index_bytes, facts.bytes);
   if (!opened) return tl::unexpected(std::move(opened.error()));
   one.documents.emplace(std::move(*opened));
   return &*one.documents;

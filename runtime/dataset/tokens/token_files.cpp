@@ -8,10 +8,6 @@
 #include "runtime/dataset/listing/path_pattern.hpp"
 #include "runtime/dataset/records/npy_header.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <unordered_set>
@@ -98,10 +94,9 @@ class token_file_examiner {
     if (ends_with_any_case(path, ".npy")) return npy(fd, file);
     if (ends_with_any_case(path, ".idx"))
       return refuse(errc::dataset, "is the index of a .bin: name the .bin, and its index is found");
-    std::uint64_t bytes = 0;
     const std::string index_path = index_path_of(path);
-    const auto index = open_token_file(index_path, bytes);
-    if (index) return megatron(index->get(), index_path, bytes, file);
+    const auto index = open_for_reading(index_path);
+    if (index) return megatron(*index, index_path, file);
     if (index.error().os_code != ENOENT)
       return refuse(index.error().code, "has an index, '{}', which {}", printable(index_path), index.error().message);
     return flat(file);
@@ -110,7 +105,7 @@ class token_file_examiner {
  private:
   result<dtype> npy(int fd, token_file& file) {
     const std::size_t length = static_cast<std::size_t>(std::min<std::uint64_t>(start_.size(), file.bytes));
-    if (auto ok = read_token_bytes(fd, 0, std::span(start_).first(length)); !ok)
+    if (auto ok = read_exactly(fd, 0, std::span(start_).first(length)); !ok)
       return tl::unexpected(std::move(ok.error()));
     const auto header = parse_npy_header(std::span(start_).first(length), file.bytes);
     if (!header) return tl::unexpected(header.error());
@@ -124,12 +119,14 @@ class token_file_examiner {
     return header->element;
   }
 
-  static result<dtype> megatron(int fd, const std::string& path, std::uint64_t bytes, token_file& file) {
-    const auto read = [fd](std::uint64_t at, std::span<std::byte> into) { return read_token_bytes(fd, at, into); };
-    const auto index = megatron_index::open(read, bytes, file.bytes);
+  static result<dtype> megatron(const open_file& opened, const std::string& path, token_file& file) {
+    const auto read = [&opened](std::uint64_t at, std::span<std::byte> into) {
+      return read_exactly(opened.fd.get(), at, into);
+    };
+    const auto index = megatron_index::open(read, opened.bytes, file.bytes);
     if (!index)
       return refuse(index.error().code, "has an index, '{}', which {}", printable(path), index.error().message);
-    file.index_bytes = bytes;
+    file.index_bytes = opened.bytes;
     file.tokens = index->tokens();
     return index->element();
   }
@@ -167,31 +164,6 @@ std::string index_path_of(const std::string& path) {
   return (has_extension ? path.substr(0, dot) : path) + ".idx";
 }
 
-result<unique_fd> open_token_file(const std::string& path, std::uint64_t& bytes) {
-  unique_fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!fd) return refuse_os(errc::io, errno, "cannot be opened");
-  struct ::stat facts {};
-  if (::fstat(fd.get(), &facts) != 0) return refuse_os(errc::io, errno, "cannot be examined");
-  if (!S_ISREG(facts.st_mode)) return refuse(errc::io, "is {}, not a file", kind_of_file(facts.st_mode));
-  bytes = static_cast<std::uint64_t>(facts.st_size);
-  return fd;
-}
-
-result<void> read_token_bytes(int fd, std::uint64_t at, std::span<std::byte> into) {
-  while (!into.empty()) {
-    const ssize_t got = ::pread(fd, into.data(), into.size(), static_cast<off_t>(at));
-    if (got > 0) {
-      into = into.subspan(static_cast<std::size_t>(got));
-      at += static_cast<std::uint64_t>(got);
-    } else if (got == 0) {
-      return refuse(errc::io, "ends at byte {}: it was longer when it was listed", at);
-    } else if (errno != EINTR) {
-      return refuse_os(errc::io, errno, "cannot be read");
-    }
-  }
-  return {};
-}
-
 result<token_file_list> list_token_files(const dataset_config& dataset) {
   token_file_list list;
   const auto paths = paths_of_tokens(dataset.path, list.notices);
@@ -202,9 +174,10 @@ result<token_file_list> list_token_files(const dataset_config& dataset) {
   for (const std::string& path : *paths) {
     if (!seen.insert(path).second) return refuse(errc::dataset, "the file '{}' is listed twice", printable(path));
     token_file file;
-    auto fd = open_token_file(path, file.bytes);
-    if (!fd) return about_file(path, std::move(fd.error()));
-    auto element = examiner.examine(fd->get(), path, file);
+    auto opened = open_for_reading(path);
+    if (!opened) return about_file(path, std::move(opened.error()));
+    file.bytes = opened->bytes;
+    auto element = examiner.examine(opened->fd.get(), path, file);
     if (!element) return about_file(path, std::move(element.error()));
     if (file.tokens == 0) return refuse(errc::dataset, "'{}' holds no tokens", printable(path));
     if (list.files.empty()) {

@@ -44,12 +44,4 @@ std::string path_of_token_file(const std::string& folder, std::string_view name)
 /// "a/b.bin" -> "a/b.idx"
 std::string index_path_of(const std::string& path);
 
-/// Opens for reading, without blocking and following links. Refuses (errc::io) what is no regular file, with errno
-/// where there is one. One sentence without the file's name.
-result<unique_fd> open_token_file(const std::string& path, std::uint64_t& bytes);
-
-/// Fills `into` from a file. Refuses (errc::io) a read that fails, with errno, and the end of the file. One sentence
-/// without the file's name.
-result<void> read_token_bytes(int fd, std::uint64_t at, std::span<std::byte> into);
-
 }  // namespace penstock

@@ -6,16 +6,12 @@
 #include "runtime/base/units.hpp"
 #include "runtime/base/write_all.hpp"
 #include "runtime/dataset/fingerprint.hpp"
+#include "runtime/dataset/sealed_index.hpp"
 #include "runtime/dataset/tokens/document_scan.hpp"
 #include "runtime/dataset/tokens/packing.hpp"
 
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 
 namespace penstock {
 
@@ -152,19 +148,13 @@ result<unique_fd> token_index_writer::seal_file() {
                             std::as_bytes(std::span(windows)), std::as_bytes(std::span(lengths)),
                             std::as_bytes(std::span(names))};
   for (const auto section : sections) head.total_bytes += section.size();
-  ::rlimit limit{};
-  // Exceeding it raises SIGXFSZ.
-  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && head.total_bytes > limit.rlim_cur)
-    return refuse(errc::out_of_memory, "the index of {} needs a file of {}, RLIMIT_FSIZE allows {}",
-                  counted(head.files, "file"), bytes_for_people(head.total_bytes), bytes_for_people(limit.rlim_cur));
-  auto fd = create_memory_file("penstock-tokens", "the dataset's index");
+  auto fd = create_index(counted(head.files, "file"), head.total_bytes);
   if (!fd) return fd;
   for (const auto section : sections)
     if (const int os_code = write_all(fd->get(), section); os_code != 0)
       return refuse_os(errc::out_of_memory, os_code,
                        fmt::format("writing the dataset's index ({})", bytes_for_people(head.total_bytes)));
-  if (auto ok = seal_memory_file(fd->get(), seal::size_and_contents, "the dataset's index"); !ok)
-    return tl::unexpected(std::move(ok.error()));
+  if (auto ok = seal_index_file(fd->get()); !ok) return tl::unexpected(std::move(ok.error()));
   return fd;
 }
 
@@ -193,15 +183,9 @@ result<sealed_token_index> seal_token_index(const dataset_config& dataset) {
 }
 
 result<token_index> token_index::map(int fd) {
-  if (!is_sealed(fd, seal::size_and_contents))
-    return refuse(errc::protocol, "the index of token files is not sealed");
-  struct ::stat facts {};
-  if (::fstat(fd, &facts) != 0) return refuse_os(errc::system, errno, "examining the index of token files");
-  const auto bytes = static_cast<std::size_t>(facts.st_size);
-  if (bytes < sizeof(header)) return refuse(errc::protocol, "this is not an index of token files");
-  mapping memory = map_read_only(fd, {0, bytes});
-  if (!memory) return refuse_os(errc::system, errno, "mapping the index of token files");
-  token_index index(std::move(memory));
+  auto memory = map_index(fd, "the index of token files", sizeof(header));
+  if (!memory) return tl::unexpected(std::move(memory.error()));
+  token_index index(std::move(*memory));
   if (index.head().magic != token_index_magic) return refuse(errc::protocol, "this is not an index of token files");
   if (index.head().version != token_index_version)
     return refuse(errc::protocol, "the index of token files has version {}, this program reads {}",

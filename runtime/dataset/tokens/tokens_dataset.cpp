@@ -47,8 +47,7 @@ dataset_description tokens_dataset::describe(const token_index& index, const dat
 void tokens_dataset::fail(std::uint64_t file, const failure& why, std::string_view part) const {
   failure told = why;
   told.message = fmt::format("{}'{}' {}", part, printable(index_.file(file).name), why.message);
-  if (is_transient(why.os_code)) throw transient_error(told.message);
-  throw error(std::move(told));
+  throw_failed(std::move(told));
 }
 
 template <class Token>

@@ -1,5 +1,6 @@
 #include "tools/penstock/jobs/map_journal.hpp"
 
+#include "runtime/base/read_at.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/jobs/job_outcome.hpp"
@@ -46,20 +47,6 @@ bool take_number(std::string_view& text, std::uint64_t& value) {
   if (status != std::errc{}) return false;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return true;
-}
-
-/// Reads from `offset`; fewer bytes at the end of the file. A negative errno on failure.
-ssize_t read_at(int fd, std::span<char> into, std::uint64_t offset) {
-  std::size_t done = 0;
-  while (done < into.size()) {
-    const ssize_t got =
-        ::pread(fd, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return -errno;
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
-  }
-  return static_cast<ssize_t>(done);
 }
 
 /// Ensures that the file's name is on disk as well.
@@ -134,11 +121,11 @@ result<void> map_journal::read_all(const std::string& header) {
   std::uint64_t at = 0;          // offset of the next piece
   std::uint64_t line_begin = 0;  // of `line`
   while (true) {
-    const ssize_t got = read_at(file_.fd(), piece, at);
-    if (got < 0) return failed("reading", static_cast<int>(-got));
-    if (got == 0) break;
-    at += static_cast<std::uint64_t>(got);
-    std::string_view rest(piece.data(), static_cast<std::size_t>(got));
+    const read_part got = read_at(file_.fd(), at, std::as_writable_bytes(std::span(piece)));
+    if (got.error != 0) return failed("reading", got.error);
+    if (got.bytes == 0) break;
+    at += got.bytes;
+    std::string_view rest(piece.data(), got.bytes);
     while (!rest.empty()) {
       const std::size_t end = rest.find('\n');
       line.append(rest.substr(0, end));
@@ -200,11 +187,10 @@ result<void> map_journal::note_place(std::uint64_t index, std::uint64_t offset) 
 
 result<std::optional<std::uint64_t>> map_journal::place_of(std::uint64_t index) const {
   std::uint64_t offset = 0;
-  const ssize_t got =
-      read_at(::fileno(places_.get()), std::span(reinterpret_cast<char*>(&offset), sizeof offset),
-              index * sizeof offset);
-  if (got < 0) return refuse_os(errc::io, static_cast<int>(-got), "reading a temporary file (in /tmp)");
-  if (got != sizeof offset || offset == 0) return std::nullopt;
+  const read_part got = read_at(::fileno(places_.get()), index * sizeof offset,
+                                std::as_writable_bytes(std::span(&offset, 1)));
+  if (got.error != 0) return refuse_os(errc::io, got.error, "reading a temporary file (in /tmp)");
+  if (got.bytes != sizeof offset || offset == 0) return std::nullopt;
   return offset;
 }
 
@@ -216,13 +202,13 @@ result<std::optional<journal_entry>> map_journal::find(std::uint64_t index) cons
   std::string line;
   std::array<char, 4096> piece;
   for (std::uint64_t at = **place; true;) {
-    const ssize_t got = read_at(file_.fd(), piece, at);
-    if (got < 0) return failed("reading", static_cast<int>(-got));
-    const std::string_view read(piece.data(), static_cast<std::size_t>(got));
+    const read_part got = read_at(file_.fd(), at, std::as_writable_bytes(std::span(piece)));
+    if (got.error != 0) return failed("reading", got.error);
+    const std::string_view read(piece.data(), got.bytes);
     const std::size_t end = read.find('\n');
     line.append(read.substr(0, end));
     if (end != std::string_view::npos) break;
-    if (got == 0) return refuse(errc::io, "the journal '{}' was shortened during the run", printable(path_));
+    if (read.empty()) return refuse(errc::io, "the journal '{}' was shortened during the run", printable(path_));
     at += read.size();
   }
   auto entry = parse_journal_line(line);
@@ -236,9 +222,9 @@ result<std::optional<std::uint64_t>> map_journal::hash_of(std::uint64_t index) c
   const auto place = place_of(index);
   if (!place || !*place) return place;
   std::array<char, before_hash.size() + hash_digits + behind_hash.size()> piece;
-  const ssize_t got = read_at(file_.fd(), piece, **place);
-  if (got < 0) return failed("reading", static_cast<int>(-got));
-  std::string_view line(piece.data(), static_cast<std::size_t>(got));
+  const read_part got = read_at(file_.fd(), **place, std::as_writable_bytes(std::span(piece)));
+  if (got.error != 0) return failed("reading", got.error);
+  std::string_view line(piece.data(), got.bytes);
   std::uint64_t hash = 0;
   if (!take_hash(line, hash))
     return refuse(errc::io, "the journal '{}' was changed during the run", printable(path_));
