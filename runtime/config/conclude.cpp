@@ -21,6 +21,16 @@ bool is_broken(const applied& made, const std::string& path) {
   return false;
 }
 
+/// [[datasets]] has a mistake, so the values have none of its datasets: it looks as if [dataset] had to say where the
+/// data is.
+bool lacks_mixture(const applied& made) {
+  return made.broken.contains("datasets");
+}
+
+bool is_of_dataset(const std::string& key) {
+  return key.starts_with("dataset.");
+}
+
 std::optional<value_place> place_of(const applied& made, const std::string& path) {
   const auto at = made.places.find(path);
   if (at == made.places.end()) return std::nullopt;
@@ -86,6 +96,7 @@ void adopt_rank(applied& made, const environment_list& environment, severity lev
 void complain_of_contradictions(const applied& made, const source& main, config_purpose purpose,
                                 severity level_of_warnings, complaints& found) {
   for (const contradiction& rule : contradictions_of(made.values, purpose)) {
+    if (lacks_mixture(made) && (is_of_dataset(rule.key) || is_of_dataset(rule.other))) continue;
     if (is_broken(made, rule.key) || (!rule.other.empty() && is_broken(made, rule.other))) continue;
     const auto key = place_of(made, rule.key);
     const auto other = rule.other.empty() ? std::nullopt : place_of(made, rule.other);
@@ -111,6 +122,7 @@ void complain_of_contradictions(const applied& made, const source& main, config_
 }
 
 void complain_of_unused(const applied& made, severity level_of_warnings, complaints& found) {
+  if (lacks_mixture(made)) return;  // which keys it would have used is unknown
   for (const key_info& key : key_table::get().keys()) {
     if (in_array(key) || key.is_default(&made.values)) continue;
     const std::optional<unused_because> because = unused(key.use, made.values);

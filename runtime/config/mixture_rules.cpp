@@ -61,11 +61,13 @@ void check_name(const penstock::config& values, std::size_t which, std::map<std:
        .label = "names must differ"});
 }
 
-void check_weights(const penstock::config& values, std::size_t which, found_list& found) {
+/// False: they cannot be used.
+bool check_weights(const penstock::config& values, std::size_t which, found_list& found) {
   const std::vector<double>& weights = values.datasets[which].weight;
   const auto refuse = [&](std::string message, std::string label) {
     found.push_back(
         {.key = path_of(which, "weight"), .message = std::move(message), .label = std::move(label)});
+    return false;
   };
   if (weights.empty())
     return refuse(fmt::format("'weight' of {} is empty", called(values, which)), "needs a number");
@@ -77,7 +79,7 @@ void check_weights(const penstock::config& values, std::size_t which, found_list
   const auto negative = std::ranges::find_if(weights, [](double weight) { return weight < 0; });
   if (negative != weights.end())
     return refuse(fmt::format("'weight' of {} is negative: {}", called(values, which), *negative),
-                  "must be above 0");
+                  "must be at least 0");
   if (std::ranges::all_of(weights, [](double weight) { return weight == 0; })) {
     return refuse(fmt::format("'weight' of {} is 0: it would never be used", called(values, which)),
                   "must be above 0, or leave the dataset out");
@@ -91,6 +93,7 @@ void check_weights(const penstock::config& values, std::size_t which, found_list
                      .label = "the rest is not used",
                      .doubtful = true});
   }
+  return true;
 }
 
 void check_own_sampler(const penstock::config& values, std::size_t which, found_list& found) {
@@ -129,13 +132,11 @@ void check_own_sampler(const penstock::config& values, std::size_t which, found_
   }
 }
 
+/// Call with weights that can be used.
 void check_epochs(const penstock::config& values, found_list& found) {
   std::size_t changes = 1;
-  for (const mixed_dataset_config& one : values.datasets) {
-    if (one.weight.empty()) return;
-    changes = std::max(changes, one.weight.size());
-  }
-  for (std::size_t epoch = 0; epoch < std::min(changes, weights_max); ++epoch) {
+  for (const mixed_dataset_config& one : values.datasets) changes = std::max(changes, one.weight.size());
+  for (std::size_t epoch = 0; epoch < changes; ++epoch) {
     const bool some = std::ranges::any_of(values.datasets, [&](const mixed_dataset_config& one) {
       return one.weight[std::min(epoch, one.weight.size() - 1)] > 0;
     });
@@ -184,10 +185,11 @@ void check_mixture(
          .missing = true});
   }
   std::map<std::string, std::size_t> names;
+  bool weights_are_usable = true;
   for (std::size_t which = 0; which < values.datasets.size(); ++which) {
     const dataset_config& dataset = values.datasets[which].dataset;
     check_name(values, which, names, found);
-    check_weights(values, which, found);
+    weights_are_usable = check_weights(values, which, found) && weights_are_usable;
     check_own_sampler(values, which, found);
     if (dataset.type == dataset_type::custom) {
       found.push_back(
@@ -209,7 +211,7 @@ void check_mixture(
       found.push_back(std::move(rule));
     }
   }
-  check_epochs(values, found);
+  if (weights_are_usable) check_epochs(values, found);
 }
 
 }  // namespace penstock::config_file
