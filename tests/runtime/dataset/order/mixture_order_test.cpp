@@ -2,32 +2,19 @@
 #include "runtime/dataset/order/mixture_order.hpp"
 
 #include "runtime/dataset/order/mixture_shares.hpp"
+#include "tests/runtime/dataset/order/dice.hpp"
 
 #include <catch2/catch_test_macros.hpp>
-#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <numeric>
-#include <random>
 
 using namespace penstock;
+using testing::dice;
 
 namespace {
-
-struct dice {
-  std::mt19937_64 random;
-  dice() {
-    const char* given = std::getenv("PENSTOCK_TEST_SEED");  // NOLINT(concurrency-mt-unsafe)
-    const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-    fmt::print("orders of mixtures: PENSTOCK_TEST_SEED={}\n", seed);
-    random.seed(seed);
-  }
-  std::uint64_t operator()(std::uint64_t low, std::uint64_t high) {
-    return std::uniform_int_distribution<std::uint64_t>(low, high)(random);
-  }
-};
 
 std::vector<std::uint32_t> parts_of(std::vector<double> weights) {
   return shares_of(weights).parts;
@@ -62,7 +49,7 @@ TEST_CASE("weights with a common denominator of at most 10^6 are exact") {
 }
 
 TEST_CASE("other weights are rounded to a denominator of 10^6, and none that is above 0 becomes 0") {
-  dice between;
+  dice between("orders of mixtures");
   for (int round = 0; round < 200; ++round) {
     std::vector<double> weights(between(2, 40));
     for (double& weight : weights) weight = std::exp(static_cast<double>(between(0, 4000)) / 100 - 20);
@@ -85,7 +72,7 @@ TEST_CASE("other weights are rounded to a denominator of 10^6, and none that is 
 }
 
 TEST_CASE("every prefix of a mixture is within one sample of the weights") {
-  dice between;
+  dice between("orders of mixtures");
   for (int round = 0; round < 300; ++round) {
     mixture_shares shares;
     shares.parts.resize(between(1, round % 10 == 0 ? 200 : 9));
@@ -115,7 +102,7 @@ TEST_CASE("every prefix of a mixture is within one sample of the weights") {
 }
 
 TEST_CASE("a mixture equals a model that walks each of its datasets from the first position") {
-  dice between;
+  dice between("orders of mixtures");
   for (int round = 0; round < 60; ++round) {
     const std::uint64_t seed = between(0, ~std::uint64_t{0});
     const std::uint64_t positions = between(1, 200);

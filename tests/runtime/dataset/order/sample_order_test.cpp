@@ -3,6 +3,7 @@
 #include "runtime/dataset/order/sample_order.hpp"
 
 #include "runtime/dataset/order/plan.hpp"
+#include "tests/runtime/dataset/order/dice.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <fmt/core.h>
@@ -13,26 +14,13 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <random>
 
 using namespace penstock;
+using testing::dice;
 
 namespace {
 
 using order_pointer = std::shared_ptr<const sample_order>;
-
-struct dice {
-  std::mt19937_64 random;
-  dice() {
-    const char* given = std::getenv("PENSTOCK_TEST_SEED");  // NOLINT(concurrency-mt-unsafe)
-    const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-    fmt::print("orders of samples: PENSTOCK_TEST_SEED={}\n", seed);
-    random.seed(seed);
-  }
-  std::uint64_t operator()(std::uint64_t low, std::uint64_t high) {
-    return std::uniform_int_distribution<std::uint64_t>(low, high)(random);
-  }
-};
 
 std::vector<std::uint64_t> epoch_of(const sample_order& order, std::uint64_t seed, std::uint64_t epoch) {
   std::vector<std::uint64_t> all(order.positions());
@@ -87,7 +75,7 @@ order_pointer any_order(dice& between, std::uint64_t samples) {
 }  // namespace
 
 TEST_CASE("a sample depends on seed, epoch and position alone, whatever else is asked for with it") {
-  dice between;
+  dice between("orders of samples");
   for (int round = 0; round < 400; ++round) {
     const order_pointer order = any_order(between, between(1, 200));
     const std::uint64_t seed = between(0, 1000);
@@ -103,7 +91,7 @@ TEST_CASE("a sample depends on seed, epoch and position alone, whatever else is 
 }
 
 TEST_CASE("ranks of any world deliver the positions of one order between them") {
-  dice between;
+  dice between("orders of samples");
   for (int round = 0; round < 300; ++round) {
     plan_settings s;
     s.order = any_order(between, between(1, 200));
@@ -127,7 +115,7 @@ TEST_CASE("ranks of any world deliver the positions of one order between them") 
 }
 
 TEST_CASE("a weighted order draws each sample in proportion to its weight and never one of weight 0") {
-  dice between;
+  dice between("orders of samples");
   for (int round = 0; round < 20; ++round) {
     const std::uint64_t samples = between(1, 30);
     const auto weights = any_weights(between, samples);
@@ -162,7 +150,7 @@ TEST_CASE("weights that are negative, infinite, not numbers or all zero are refu
 }
 
 TEST_CASE("a balanced order has all classes equally often in every prefix, within one sample") {
-  dice between;
+  dice between("orders of samples");
   for (int round = 0; round < 60; ++round) {
     std::vector<std::uint32_t> class_of(between(1, 120));
     for (auto& one : class_of) one = static_cast<std::uint32_t>(between(0, between(0, 9)));
@@ -198,7 +186,7 @@ TEST_CASE("a subset has the listed samples as often as they are listed, in their
 }
 
 TEST_CASE("a window has each sample once an epoch, less than the window away from its place") {
-  dice between;
+  dice between("orders of samples");
   for (int round = 0; round < 400; ++round) {
     const std::uint64_t samples = between(1, 300);
     const std::uint64_t window = between(1, samples + 10);
@@ -222,7 +210,7 @@ TEST_CASE("a window crosses the edges of its blocks: somewhere every neighbour i
 }
 
 TEST_CASE("a window of shards has each sample once, and shards in an order that changes with the epoch") {
-  dice between;
+  dice between("orders of samples");
   for (int round = 0; round < 200; ++round) {
     std::vector<std::uint64_t> ends(between(1, 12));
     for (auto& end : ends) end = between(0, 200);

@@ -2,16 +2,16 @@
 // position at a time.
 #include "runtime/dataset/order/plan.hpp"
 #include "runtime/dataset/order/shuffle.hpp"
+#include "tests/runtime/dataset/order/dice.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
-#include <random>
 
 using namespace penstock;
+using testing::dice;
 
 namespace {
 
@@ -62,20 +62,6 @@ delivered_epoch deliver(const plan& order, std::uint64_t epoch) {
   return all;
 }
 
-std::mt19937_64 random_from_seed() {
-  const char* given = std::getenv("PENSTOCK_TEST_SEED");  // NOLINT(concurrency-mt-unsafe)
-  const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-  fmt::print("shares of an epoch: PENSTOCK_TEST_SEED={}\n", seed);
-  return std::mt19937_64(seed);
-}
-
-struct dice {
-  std::mt19937_64& random;
-  std::uint64_t operator()(std::uint64_t low, std::uint64_t high) {
-    return std::uniform_int_distribution<std::uint64_t>(low, high)(random);
-  }
-};
-
 plan_settings any_settings(dice& between) {
   plan_settings s;
   s.samples = between(0, 3) == 0 ? between(0, 20) : between(0, 400);
@@ -95,8 +81,7 @@ plan_settings any_settings(dice& between) {
 }  // namespace
 
 TEST_CASE("every rank gets the positions that the rules give it, from any start position") {
-  auto random = random_from_seed();
-  dice between{random};
+  dice between("shares of an epoch");
   for (int round = 0; round < 4000; ++round) {
     plan_settings s = any_settings(between);
     INFO(fmt::format("{} samples, {} ranks, batches of {}, drop_last {}, uneven {}, epoch {} entered at {}",
@@ -126,8 +111,7 @@ TEST_CASE("every rank gets the positions that the rules give it, from any start 
 }
 
 TEST_CASE("under pad and drop every rank delivers the same number of samples and batches") {
-  auto random = random_from_seed();
-  dice between{random};
+  dice between("shares of an epoch");
   for (int round = 0; round < 4000; ++round) {
     plan_settings s = any_settings(between);
     if (s.uneven == uneven_rule::allow && !s.drop_last) continue;
@@ -159,8 +143,7 @@ TEST_CASE("with one rank the order is the same under every rule") {
 TEST_CASE(
     "groups of other sizes continue where the one before stopped, and every position is delivered as the "
     "rules say") {
-  auto random = random_from_seed();
-  dice between{random};
+  dice between("shares of an epoch");
   for (int round = 0; round < 2000; ++round) {
     plan_settings s = any_settings(between);
     s.entered_epoch = 0;
