@@ -136,26 +136,26 @@ int replay(const replay_options& o, const config& settings, const planned_stream
 
 // ---- a journal --------------------------------------------------------------------------------------------
 
+result<planned_batch> batch_of_journal(const planned_stream& stream, const delivered_batch& one) {
+  auto found = stream.batch(one.epoch, one.sequence);
+  if (found) return found;
+  return refuse(errc::dataset, "the journal has batch {} of epoch {}, which this config and dataset do not: {}",
+                one.sequence, one.epoch, found.error().message);
+}
+
 /// Loads all batches of the journal, those that follow each other in one session.
 result<void> compare(journal_check& check, const config& settings, const planned_stream& stream) {
   const auto& batches = check.batches();
   for (std::size_t at = 0; at < batches.size();) {
-    const auto first = stream.batch(batches[at].epoch, batches[at].sequence);
-    if (!first) {
-      return refuse(errc::dataset,
-                    "the journal has batch {} of epoch {}, which this config and dataset do not: {}",
-                    batches[at].sequence, batches[at].epoch, first.error().message);
-    }
+    const auto first = batch_of_journal(stream, batches[at]);
+    if (!first) return tl::unexpected(first.error());
     std::size_t end = at + 1;
     while (end < batches.size() && batches[end].epoch == batches[at].epoch &&
            batches[end].sequence == batches[end - 1].sequence + 1)
       ++end;
-    // Unlike the last one of an epoch, the others certainly exist.
-    if (const auto last = stream.batch(batches[end - 1].epoch, batches[end - 1].sequence); !last) {
-      return refuse(errc::dataset,
-                    "the journal has batch {} of epoch {}, which this config and dataset do not: {}",
-                    batches[end - 1].sequence, batches[end - 1].epoch, last.error().message);
-    }
+    // If the last one of an epoch exists, so do those before it.
+    if (const auto last = batch_of_journal(stream, batches[end - 1]); !last)
+      return tl::unexpected(last.error());
     try {
       replayed_stream run(settings, *first, end - at);
       for (; at < end; ++at) {
@@ -265,16 +265,12 @@ void add_replay_command(verb_table& verbs) {
       {"replay",
        verb_group::look,
        "load batches of a run again, byte for byte",
-       "Loads one batch from config and dataset alone and writes the files that `penstock run --sink npy` "
-       "writes for it (--out), or all of its pictures (--png), with the samples' names on stdout: to see "
-       "what was "
-       "in the batch where a loss jumped. --verify loads all batches of a journal (`--sink journal:FILE`) "
-       "and compares "
-       "their digests: it names the batches that differ today, and the samples that are only in such "
-       "batches, and exits "
-       "1 if there are any. --state names a state of that run: its quarantined samples are left out again, "
-       "and an epoch "
-       "that a group of another size had begun is divided as it was.",
+       "Loads one batch from config and dataset alone and writes the files that `penstock run --sink npy` writes "
+       "for it (--out), or all of its pictures (--png), with the samples' names on stdout: to see what was in the "
+       "batch where a loss jumped. --verify loads all batches of a journal (`--sink journal:FILE`) and compares "
+       "their digests: it names the batches that differ today, and the samples that are only in such batches, and "
+       "exits 1 if there are any. --state names a state of that run: its quarantined samples are left out again, "
+       "and an epoch that a group of another size had begun is divided as it was.",
        {{"penstock replay photos.toml --epoch 3 --batch 17 --out spike", "a batch of the fourth epoch"},
         {"penstock replay photos.toml --epoch 3 --batch 17 --png spike.png", "the same as a contact sheet"},
         {"penstock replay photos.toml --verify run.journal", "has the data changed since that run?"},
