@@ -35,7 +35,7 @@ def fork_workers(socket: int, initializer: "Initializer", failed: Callable[[Any,
         nonlocal ready
         with imports:
             try:
-                if not ready:  # looking for what it opens takes longer than a fork
+                if not ready:  # finding out what it opens takes longer than a fork
                     without_files(initializer.unpickle, initializer.drop)
                     ready = True
                 prepare = getattr(initializer.function, "before_fork", None)

@@ -33,7 +33,7 @@ class fork_book {
 
   struct given_up {
     number order = 0;
-    bool kill = false;  ///< the template, even if it is still being executed: it hangs, or nobody needs it
+    bool kill = false;  ///< kill the template, even before it runs: it hangs, or no worker needs it
   };
   /// Empty: this worker does not wait.
   std::optional<given_up> give_up(std::uint32_t worker);
@@ -50,7 +50,7 @@ class fork_book {
 
   void sent(number order) noexcept;
   void executing() noexcept { at_ = stage::executing; }
-  /// False: nobody waits any more, so kill it.
+  /// False: no worker waits for it any more, so kill it.
   [[nodiscard]] bool executed() noexcept;
   /// It could not be executed. Returns the orders, which are over.
   std::vector<number> not_executed();
@@ -58,7 +58,7 @@ class fork_book {
 
   enum class meaning : std::uint8_t {
     awaited,   ///< the order is over
-    given_up,  ///< nobody wants this worker
+    given_up,  ///< the start of this worker was given up
     repeated   ///< the order was answered before: template and worker both answer
   };
   [[nodiscard]] meaning answered(number order);
@@ -89,7 +89,7 @@ class fork_book {
   number last_ = 0;
   steady_time next_{};     // when the next may be executed
   bool replace_ = false;   // its end counted: the next is executed before it is needed
-  bool unneeded_ = false;  // it was killed because nobody waited
+  bool unneeded_ = false;  // it was killed because no worker waited for it
 };
 
 }  // namespace penstock::process

@@ -48,7 +48,7 @@ worker_template::~worker_template() {
   if (!process_) return;
   const pid_t pid = process_->pid();
   process_.reset();
-  while (true) {  // what it forked meanwhile
+  while (true) {  // It may have forked workers since.
     auto got = receive_answer(socket_.native_handle());
     if (!got || !*got) break;
     if ((*got)->answer.what == fork_answer::kind::forked) forked(std::move(**got));
@@ -270,8 +270,7 @@ void worker_template::plan_next(pid_t pid, const exit_report& report) {
   const auto next = calls_.ended();
   if (!next) {
     log::warn("supervisor",
-              "the template of the workers (pid {}) ended: {}. It has ended too often ([loader.restart] "
-              "intensity): "
+              "the template of the workers (pid {}) ended: {}. It has ended too often ([loader.restart] intensity): "
               "workers are executed from now on",
               pid, text_of(report));
     return execute_workers();

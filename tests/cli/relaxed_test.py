@@ -54,15 +54,14 @@ class RelaxedTest(PenstockTest):
         config = self.config(dataset=self.LATE)
         expected = self.digests(config, "--set", 'scheduler.order="strict"', "--workers", 3)
         state, path = os.path.join(self.folder, "r.state"), os.path.join(self.folder, "journal")
-        early = 0
-        report = None
-        for steps in (3, 17, 5, 29, None):
-            stop = () if steps is None else ("--batches", steps)
+        early, digests = 0, {}
+        for stop in (("--batches", 3), ("--batches", 17), ("--batches", 5), ("--batches", 29), ()):
             report = self.run_json(config, "--digest", "--workers", 3, "--state", state, "--sink", "journal:" + path, *stop)
             early += sum(epoch["early_batches"] for epoch in report["epochs"])
+            digests.update({epoch["epoch"]: epoch["digest"] for epoch in report["epochs"] if epoch["complete"]})
         order, _ = self.journal(path)
         self.assertEqual(sorted(order), [(e, b) for e in range(2) for b in range(BATCHES)])
-        self.assertEqual(report["epochs"][-1]["digest"], expected[-1])
+        self.assertEqual([digests[epoch] for epoch in (0, 1)], expected)
         self.assertGreater(early, 0)
 
     def test_a_strict_run_goes_on_from_a_relaxed_state(self):

@@ -3,7 +3,7 @@
 
     tools/bench/python_workers.py [--python PYTHON] [--package PENSTOCK] [--rounds N] [--workers N ...]
 
-Workers import torch and torchvision, because the dataset does. Each figure is taken in a process of its own; the loaders of a round run
+Workers import torch and torchvision, because the dataset does. Each figure is taken in its own process; the loaders of a round run
 in turn, in an order drawn from the seed.
 
   replacement   one worker gets SIGKILL: until a batch of its replacement is there (penstock by template, by exec)
@@ -26,7 +26,7 @@ IMPORTS = "import torch, torchvision"
 
 
 def dataset():
-    """Of this file as a module, so that workers import it and what it imports."""
+    """From its own module: workers import that, and not this benchmark."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import python_workers_data
     return python_workers_data.Numbers()
@@ -47,7 +47,7 @@ def loader_of(kind, workers):
     return (penstock_loader if product == "penstock" else torch_loader)(method, workers)
 
 
-# ---- one figure, in a process of its own -----------------------------------------------------------------------------------
+# ---- one figure, in its own process ----------------------------------------------------------------------------------------
 
 def first_batch(kind, workers):
     import torch  # noqa: F401 (as in a program that trains)

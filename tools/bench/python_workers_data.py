@@ -1,4 +1,4 @@
-"""The dataset of python_workers.py: a module, so that workers import what it imports."""
+"""The dataset of python_workers.py. It has its own module, because workers import the module of their dataset."""
 
 import os
 

@@ -70,7 +70,7 @@ class mixed final : public sample_order {
     return one.order ? one.order->positions() : one.samples;
   }
 
-  /// Datasets of the same length must not be shuffled alike: each has a seed of its own.
+  /// Datasets of the same length must not be shuffled alike: each has its own seed.
   void walk(std::uint32_t dataset, std::uint64_t seed, std::uint64_t lap,
             std::span<std::uint64_t> places) const {
     const mixed_order& one = datasets_[dataset];
@@ -120,9 +120,8 @@ result<std::shared_ptr<const sample_order>> mixture_order(std::vector<mixed_orde
   }
   if (entries > pattern_entries_max) {
     return refuse(errc::config,
-                  "the weights of [[datasets]] have {} in {}, whose patterns have {} entries together: at "
-                  "most {} are kept; "
-                  "write weights with fewer digits",
+                  "the weights of [[datasets]] have {} in {}, whose patterns have {} entries together: at most {} "
+                  "are kept; write weights with fewer digits",
                   counted(different.size(), "different set"), counted(changes, "epoch"), entries,
                   pattern_entries_max);
   }

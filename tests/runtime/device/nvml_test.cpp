@@ -28,7 +28,7 @@ device::nvml fake() {
 
 }  // namespace
 
-TEST_CASE("NVML says which processes are on a GPU and what they take") {
+TEST_CASE("NVML lists the processes on a GPU and the memory of each") {
   set_processes("4127:512 55:0");
   device::nvml n = fake();
   REQUIRE(n.start());
