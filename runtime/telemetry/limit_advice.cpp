@@ -52,6 +52,13 @@ struct writer {
                          around.cores)}};
   }
 
+  [[nodiscard]] std::string why_others_wait() const {
+    return settings.scheduler.order == order_rule::strict
+               ? "Batches arrive in order, so the others wait for the slow worker's batches."
+               : fmt::format("At most {} pass a batch of the slow worker ([scheduler] window).",
+                             counted(settings.scheduler.window, "batch", "batches"));
+  }
+
   limit_advice decode() const {
     const std::string work = around.of_jobs ? "The jobs' own work" : "Decoding";
     const std::string busy = fmt::format("{} at {} % CPU", counted(r.workers, "worker"), percent(r.cpu));
@@ -65,7 +72,7 @@ struct writer {
                           "a sample{}.",
                           r.slow->worker, r.slow->factor, percent(r.slow->core_wait), waited(),
                           counted(around.cores, "core"), less),
-              {"Batches arrive in order, so the others wait for its batches."}};
+              {why_others_wait()}};
     }
     if (r.slow && !around.of_jobs) {
       return {
@@ -76,7 +83,7 @@ struct writer {
               "`penstock restart worker/{}` replaces it, more slots ([loader] slots_per_worker) or workers "
               "([loader] workers) partly hide it.",
               r.slow->worker, r.slow->factor, waited(), r.slow->worker),
-          {"Batches arrive in order, so the others wait for the slow worker's batches.",
+          {why_others_wait(),
            fmt::format("`penstock drain worker/{}` continues without it.", r.slow->worker)}};
     }
     if (!cores_are_used()) {

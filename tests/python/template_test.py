@@ -43,12 +43,9 @@ def replaced(pool, pid, limit=60):
     place = next(each["id"] for each in pool.status()["workers"] if each["pid"] == pid)
     began = time.monotonic()
     os.kill(pid, signal.SIGKILL)
-    while time.monotonic() - began < limit:
-        there = next(each for each in pool.status()["workers"] if each["id"] == place)
-        if there["pid"] != pid and there["state"] == "ready":
-            return time.monotonic() - began
-        time.sleep(0.001)
-    raise AssertionError(f"worker {place} was not replaced: {pool.status()['workers']}")
+    wait_for(lambda: next(each for each in pool.status()["workers"] if each["id"] == place),
+             lambda there: there["pid"] != pid and there["state"] == "ready", limit)
+    return time.monotonic() - began
 
 
 def wait_for(look, wanted, limit=60):

@@ -79,6 +79,19 @@ TEST_CASE("a slow worker, a stalled sample and tiny batches are named with their
   CHECK(advise(r, on_cores(16), settings).key == "sampler.batch_size");
 }
 
+TEST_CASE("the advice about a late batch fits the order of the stream") {
+  config settings;
+  limit_reading slow = mostly(limit::decode);
+  slow.slow = {3, 4.2, 0};
+  limit_reading stalled = mostly(limit::order);
+  stalled.stall = {1, 2.5};
+  CHECK(contains(advise(slow, on_cores(16), settings).more.front(), "Batches arrive in order"));
+  CHECK(contains(advise(stalled, on_cores(16), settings).more.front(), "order = \"relaxed\""));
+  settings.scheduler.order = order_rule::relaxed;
+  CHECK(contains(advise(slow, on_cores(16), settings).more.front(), "At most 8 batches pass"));
+  CHECK(contains(advise(stalled, on_cores(16), settings).more.front(), "item_timeout"));
+}
+
 TEST_CASE("a consumer that waits little is the limit, however much of its wait has one cause") {
   limit_reading r = mostly(limit::consumer, 0.88);
   r.share[static_cast<std::size_t>(limit::decode)] = 0.11;
