@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import signal
 import socket
 import struct
@@ -73,7 +74,18 @@ class PenstockTest(unittest.TestCase):
         """Runs to the end; returns (exit code, stdout, stderr) as text."""
         process = self.start(*arguments, **popen)
         out, err = process.communicate(timeout=timeout)
-        return process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
+        out = out.decode("utf-8", "replace")
+        if "--json" in arguments and arguments[0] != "map" and process.returncode >= 0:  # map's lines are results of the user's own jobs
+            for line in out.splitlines():
+                self.check_schema(json.loads(line))
+        return process.returncode, out, err.decode("utf-8", "replace")
+
+    def check_schema(self, answer):
+        """docs/operating.md lists the schema of everything that --json prints."""
+        found = re.fullmatch(r"penstock\.([a-z.-]+)/1", answer.get("schema", ""))
+        self.assertTrue(found, answer)
+        with open(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "operating.md")) as file:
+            self.assertIn("`%s`" % found[1], file.read())
 
     def lines_on_a_terminal(self, *arguments, columns=80, timeout=60):
         """What it prints on a terminal of this width."""

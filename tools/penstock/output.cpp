@@ -3,6 +3,7 @@
 #include "runtime/base/write_all.hpp"
 #include "runtime/telemetry/report_json.hpp"
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -79,9 +80,15 @@ void print_json(const nlohmann::ordered_json& what) {
   print(what.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
+void print_json(std::string_view schema, const nlohmann::ordered_json& what) {
+  nlohmann::ordered_json all{{"schema", fmt::format("penstock.{}/1", schema)}};
+  all.update(what);
+  print_json(all);
+}
+
 int refuse_with(exit_code code, const failure& why, bool json) {
   if (json) {
-    print_json(telemetry::as_json(why));
+    print_json("error", telemetry::as_json(why));
   } else {
     say(styled(style::red, "error:") + " " + why.message);
   }
@@ -90,7 +97,7 @@ int refuse_with(exit_code code, const failure& why, bool json) {
 
 int refuse_target(const std::string& why, bool json) {
   if (json) {
-    print_json({{"error", {{"kind", "no_target"}, {"message", why}}}});
+    print_json("error", {{"error", {{"kind", "no_target"}, {"message", why}}}});
   } else {
     say(styled(style::red, "error:") + " " + why);
   }

@@ -43,7 +43,9 @@ void say(std::string_view line);
 void say_raw(std::string_view text);
 void print(std::string_view line);
 void print_raw(std::string_view text);
+/// Prints one line. Each object has a `schema`: its own, or "penstock.SCHEMA/1" put in front.
 void print_json(const nlohmann::ordered_json& what);
+void print_json(std::string_view schema, const nlohmann::ordered_json& what);
 
 /// Reports a failure as text or JSON and returns the exit code.
 int refuse_with(exit_code code, const failure& why, bool json);

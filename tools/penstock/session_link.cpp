@@ -165,14 +165,14 @@ session_answer understand(const session_choice& choice, const json& answer) {
   if (answer.value("ok", false)) return {answer.at("result"), exit_ok};
   const json why = answer.value("error", json::object());
   if (choice.as_json) {
-    print_json({{"error", why}});
+    print_json("error", {{"error", why}});
   } else {
     say(styled(style::red, "error:") + " " + why.value("message", "the session refused"));
   }
   return {{}, answer.value("exit", static_cast<int>(exit_refused))};
 }
 
-int ask_session(const session_choice& choice, json question,
+int ask_session(const session_choice& choice, std::string_view schema, json question,
                 std::optional<std::chrono::milliseconds> deadline,
                 const std::function<void(const json&)>& tell) {
   const chosen_socket socket = choose(choice);
@@ -180,7 +180,7 @@ int ask_session(const session_choice& choice, json question,
   const session_answer answer = request(choice, socket.path, std::move(question), deadline);
   if (answer.refused != exit_ok) return answer.refused;
   if (choice.as_json) {
-    print_json(answer.result);
+    print_json(schema, answer.result);
   } else {
     tell(answer.result);
   }

@@ -79,8 +79,9 @@ struct session_answer {
 /// The result in a session's answer; for a refusal, which this prints, the exit code.
 [[nodiscard]] session_answer understand(const session_choice& choice, const nlohmann::ordered_json& answer);
 
-/// choose() and request() in one call. Prints a result as JSON if requested, otherwise passes it to `tell`.
-int ask_session(const session_choice& choice, nlohmann::ordered_json question,
+/// choose() and request() in one call. Prints a result as JSON of this schema if requested, otherwise passes
+/// it to `tell`.
+int ask_session(const session_choice& choice, std::string_view schema, nlohmann::ordered_json question,
                 std::optional<std::chrono::milliseconds> deadline,
                 const std::function<void(const nlohmann::ordered_json&)>& tell);
 

@@ -33,7 +33,7 @@ int secret(bool json) {
   const auto drawn = random_text(secret_bytes);
   if (!drawn) return refuse_with(exit_failed, drawn.error(), json);
   if (auto ok = make_private(STDOUT_FILENO); !ok) return refuse_with(exit_failed, ok.error(), false);
-  const std::string line = json ? nlohmann::ordered_json{{"secret", *drawn}}.dump() : *drawn;
+  const std::string line = json ? nlohmann::ordered_json{{"schema", "penstock.secret/1"}, {"secret", *drawn}}.dump() : *drawn;
   if (const int why = write_all(STDOUT_FILENO, line + "\n"); why != 0)
     return refuse_with(exit_failed, os_failure(errc::io, why, "writing the secret to stdout"), false);
   return exit_ok;

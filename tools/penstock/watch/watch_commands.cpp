@@ -133,7 +133,7 @@ int describe_group(const describe_options& o, const live_group& group, const tar
     }
     all["ranks"].push_back(std::move(row));
   }
-  if (o.choice.as_json) print_json(all);
+  if (o.choice.as_json) print_json("group-describe", all);
   return outcomes.code();
 }
 
