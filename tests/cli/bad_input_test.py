@@ -240,7 +240,7 @@ class BadSurroundingsTest(PenstockTest):
         self.assertEqual(self.penstock("check-config", config)[2], config + ": ok\n")
 
     def test_a_worker_program_that_is_not_here_is_a_warning_of_check_config_and_an_error_of_run_that_names_the_key(self):
-        config = self.write("own.toml", '[dataset]\ntype = "custom"\n[loader]\ncommand = ["./no-such-worker"]\n')
+        config = self.write("own.toml", '[dataset]\ntype = "custom"\n[loader]\ncommand = ["./no-such-worker"]\n[gpu]\ndevice = "host"\n')
         missing = "program '%s/no-such-worker': No such file or directory" % self.folder
         code, _, err = self.penstock("check-config", config)
         self.assertEqual(code, EXIT_OK, err)

@@ -9,7 +9,6 @@ import importlib.util
 import json
 import os
 import random
-import re
 import signal
 import socket
 import struct
@@ -81,11 +80,8 @@ class PenstockTest(unittest.TestCase):
         return process.returncode, out, err.decode("utf-8", "replace")
 
     def check_schema(self, answer):
-        """docs/operating.md lists the schema of everything that --json prints."""
-        found = re.fullmatch(r"penstock\.([a-z.-]+)/1", answer.get("schema", ""))
-        self.assertTrue(found, answer)
-        with open(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "operating.md")) as file:
-            self.assertIn("`%s`" % found[1], file.read())
+        """Everything that --json prints names its schema; tools/site fails if one is not described."""
+        self.assertRegex(answer.get("schema", ""), r"^penstock\.[a-z.-]+/\d+$")
 
     def lines_on_a_terminal(self, *arguments, columns=80, timeout=60):
         """What it prints on a terminal of this width."""

@@ -205,7 +205,7 @@ class LaunchTest(PenstockTest):
             self.assertEqual(rank["process"]["end"], "exit code 0")
             self.check_sums(rank)
         self.assertEqual(len({rank["epochs"][0]["digest"] for rank in report["ranks"]}), 2)
-        alone = self.run_json(config, "--digest", "--epochs", 2, "--set", "sampler.rank=1", "--set", "sampler.world_size=2")
+        alone = self.run_json(config, "--device", "host", "--digest", "--epochs", 2, "--set", "sampler.rank=1", "--set", "sampler.world_size=2")
         self.assertEqual([epoch["digest"] for epoch in alone["epochs"]],
                          [epoch["digest"] for epoch in report["ranks"][1]["epochs"]])
         self.assertEqual(sorted(os.listdir(os.path.join(self.folder, "out"))), ["rank0", "rank1"])

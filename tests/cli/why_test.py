@@ -81,7 +81,9 @@ class WhyTest(PenstockTest):
     def test_slow_decoding_is_named_with_its_figures(self):
         why = self.plant(FEW[1])
         self.assertGreater(why["limits"]["decode"], 0.5)
-        self.assertRegex(why["verdict"], r"Decoding limits you: 2 workers at \d+ % CPU; the consumer waited \d+ % of the time")
+        # On a busy machine one worker may have no core while the other has one.
+        self.assertRegex(why["verdict"], r"Decoding limits you: (2 workers at \d+ % CPU|worker/\d needs .* had no core .*); "
+                                         r"the consumer waited \d+ % of the time")
         self.assertGreater(why["workers"]["busy"], 0.8)
         self.assertEqual([w["worker"] for w in why["workers"]["each"]], [0, 1])
 

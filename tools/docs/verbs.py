@@ -15,6 +15,25 @@ SCHEMAS = {
     "penstock.sessions": ("`sessions --json`", "../operating.md#after-the-end"),
     "penstock.wait": ("`wait --json`", "../operating.md#changing-things"),
     "penstock.record": ("the first line of the record that a session leaves", "../operating.md#after-the-end"),
+    "penstock.dry-run": ("`run --dry-run --json`", "verbs.md#penstock-run"),
+    "penstock.order": ("what a verb that changes a session has ordered", "../operating.md#for-programs"),
+    "penstock.group-order": ("the same of a group", "../operating.md#for-programs"),
+    "penstock.quarantine-list": ("`quarantine list --json`", "../operating.md"),
+    "penstock.log": ("a line of `logs --json`", "../operating.md"),
+    "penstock.top": ("a line of `top --json`", "../operating.md"),
+    "penstock.error": ("what a verb prints when it fails", "../operating.md#for-programs"),
+    "penstock.check-config": ("`check-config --json`", "verbs.md#penstock-check-config"),
+    "penstock.plan": ("`plan --json`", "verbs.md#penstock-plan"),
+    "penstock.replay": ("`replay --json`", "verbs.md#penstock-replay"),
+    "penstock.replay-verify": ("`replay --verify --json`", "verbs.md#penstock-replay"),
+    "penstock.preview": ("`preview --json`", "verbs.md#penstock-preview"),
+    "penstock.bench.upload": ("`bench upload --json`", "verbs.md#penstock-bench"),
+    "penstock.bench.transform": ("`bench transform --json`", "verbs.md#penstock-bench"),
+    "penstock.secret": ("`secret --json`", "verbs.md#penstock-secret"),
+    "penstock.version": ("`version --json`", "verbs.md#penstock-version"),
+    "penstock.completion": ("`completion --json`", "verbs.md#penstock-completion"),
+    "penstock.help-text": ("`help VERB --json`", "verbs.md#penstock-help"),
+    "penstock.group-describe": ("`describe --json` of a group", "../operating.md"),
     "penstock.group": ("the report of `launch`", "../groups.md#how-a-group-ends"),
     "penstock.group-status": ("`status --json` of a group", "../groups.md#watching-and-steering-a-group"),
     "penstock.group-deaths": ("`deaths --json` of a group", "../groups.md#watching-and-steering-a-group"),
@@ -84,7 +103,7 @@ def schemas_page(top):
             for name in files:
                 if name.endswith((".cpp", ".hpp", ".py")):
                     with open(os.path.join(at, name), encoding="utf-8") as file:
-                        named |= set(re.findall(r"\b(penstock\.[a-z-]+)/(\d+)\b", file.read()))
+                        named |= set(re.findall(r"\b(penstock\.[a-z.-]+)/(\d+)\b", file.read()))
     unknown = sorted(name for name, _ in named if name not in SCHEMAS)
     if unknown:
         raise SystemExit("tools/site: tools/docs/verbs.py does not say what these schemas are: " + ", ".join(unknown))

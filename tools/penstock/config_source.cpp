@@ -63,7 +63,7 @@ int tell_rejection(const config_file::rejection& refused, bool json) {
     nlohmann::ordered_json out{
         {"error", {{"kind", name_of(refused.code)}, {"message", "the config is not usable"}}}};
     out["diagnostics"] = nlohmann::ordered_json::parse(config_file::to_json(refused.diagnostics));
-    print_json("error", out);
+    print_json("penstock.error/1", out);
   } else {
     say_raw(config_file::render(refused.diagnostics, colour_of_stderr()));
     say(config_file::summary_of(refused.diagnostics));

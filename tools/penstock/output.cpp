@@ -3,7 +3,6 @@
 #include "runtime/base/write_all.hpp"
 #include "runtime/telemetry/report_json.hpp"
 
-#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -81,14 +80,14 @@ void print_json(const nlohmann::ordered_json& what) {
 }
 
 void print_json(std::string_view schema, const nlohmann::ordered_json& what) {
-  nlohmann::ordered_json all{{"schema", fmt::format("penstock.{}/1", schema)}};
+  nlohmann::ordered_json all{{"schema", schema}};
   all.update(what);
   print_json(all);
 }
 
 int refuse_with(exit_code code, const failure& why, bool json) {
   if (json) {
-    print_json("error", telemetry::as_json(why));
+    print_json("penstock.error/1", telemetry::as_json(why));
   } else {
     say(styled(style::red, "error:") + " " + why.message);
   }
@@ -97,7 +96,7 @@ int refuse_with(exit_code code, const failure& why, bool json) {
 
 int refuse_target(const std::string& why, bool json) {
   if (json) {
-    print_json("error", {{"error", {{"kind", "no_target"}, {"message", why}}}});
+    print_json("penstock.error/1", {{"error", {{"kind", "no_target"}, {"message", why}}}});
   } else {
     say(styled(style::red, "error:") + " " + why);
   }

@@ -43,7 +43,7 @@ void say(std::string_view line);
 void say_raw(std::string_view text);
 void print(std::string_view line);
 void print_raw(std::string_view text);
-/// Prints one line. Each object has a `schema`: its own, or "penstock.SCHEMA/1" put in front.
+/// Prints one line. Each object has a `schema`: its own, or else this one.
 void print_json(const nlohmann::ordered_json& what);
 void print_json(std::string_view schema, const nlohmann::ordered_json& what);
 

@@ -165,7 +165,7 @@ session_answer understand(const session_choice& choice, const json& answer) {
   if (answer.value("ok", false)) return {answer.at("result"), exit_ok};
   const json why = answer.value("error", json::object());
   if (choice.as_json) {
-    print_json("error", {{"error", why}});
+    print_json("penstock.error/1", {{"error", why}});
   } else {
     say(styled(style::red, "error:") + " " + why.value("message", "the session refused"));
   }

@@ -49,10 +49,11 @@ class GroupPausesTest(RanksTest):
 
     def begin(self, *options):
         """All ranks, when they have done a few rounds."""
-        ranks = self.start_all(RANKS, ROUNDS, "--pause", 5, "--state", os.path.join(self.folder, "state"), "--lost-after",
+        state = "state-%d" % len(self.running)  # of these ranks, not of earlier ones
+        ranks = self.start_all(RANKS, ROUNDS, "--pause", 5, "--state", os.path.join(self.folder, state), "--lost-after",
                                int(LOST_AFTER * 1000), *options)
         for rank in range(RANKS):
-            self.wait_for("state.%d" % rank, ranks)
+            self.wait_for("%s.%d" % (state, rank), ranks)
         return ranks
 
     def stop(self, *ranks):

@@ -1,6 +1,7 @@
 """Programs as ranks of a group (penstock/group.hpp): processes that this test starts itself, under `penstock launch` and under
 the real mpirun; one is killed, disagrees, leaves or is late."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -85,13 +86,13 @@ class GroupProgramTest(RanksTest):
         """Each rank alone: there is no other to report to."""
         with socket.create_server(("127.0.0.1", 0)) as one:
             taken = one.getsockname()[1]
-            with socket.create_server(("127.0.0.1", 0)) as another, socket.create_server(("127.0.0.1", 0)) as third:
-                free, met = another.getsockname()[1], third.getsockname()[1]
+            with contextlib.ExitStack() as until_chosen:
+                free, met, nowhere = (until_chosen.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(3))
             secret = {0: "of these ranks and no others", 1: "of another job altogether"}
             unreachable = r"rank 0: cannot be reached by rank 1 \(.*\) within 5s: "
             started = []
             for what, address, secret_of_1, of_0, of_1 in (
-                ("an unknown host", "nobody-knows-this.invalid:4711", 0,
+                ("an unknown host", "nobody-knows-this.invalid:%d" % nowhere, 0,
                  r"cannot reach its own address of the group within 5s: looking up the address of 'nobody-knows-this.invalid'",
                  unreachable + "looking up the address of 'nobody-knows-this.invalid'"),
                 ("a port that another program has", "127.0.0.1:%d" % taken, 0,

@@ -42,7 +42,7 @@ int check_config(const check_options& o) {
         {"ok", true}, {"diagnostics", nlohmann::ordered_json::parse(config_file::to_json(loaded->warnings))}};
     if (o.explain) answer["explanation"] = config_file::explain();
     if (o.effective) answer["effective"] = config_file::print_effective(*loaded);
-    print_json("check-config", answer);
+    print_json("penstock.check-config/1", answer);
     return exit_ok;
   }
   tell_warnings(*loaded);

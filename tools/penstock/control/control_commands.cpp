@@ -161,7 +161,7 @@ int for_workers(const request_options& o, const std::string& verb) {
     if (group.group)
       return order_group(o.choice, *group.group, {{"verb", verb}, {"gpu", true}},
                          "gpu: restart requested of");
-    return ask_session(o.choice, "order", {{"verb", verb}, {"gpu", true}}, std::nullopt,
+    return ask_session(o.choice, "penstock.order/1", {{"verb", verb}, {"gpu", true}}, std::nullopt,
                        [&](const json&) { say("gpu: restart requested"); });
   }
   if (!meant || meant->kind == target_kind::gpu || meant->kind == target_kind::scheduler) {
@@ -190,7 +190,7 @@ int for_workers(const request_options& o, const std::string& verb) {
     if (answer.refused != exit_ok) return answer.refused;
     if (!o.choice.as_json) say(fmt::format("worker/{}: {} requested", worker, verb));
   }
-  if (o.choice.as_json) print_json("order", {{verb, workers}});
+  if (o.choice.as_json) print_json("penstock.order/1", {{verb, workers}});
   return exit_ok;
 }
 
@@ -203,7 +203,7 @@ int wait_for_the_end(const request_options& o, const session_end& end,
         o.choice.as_json);
   }
   if (o.choice.as_json) {
-    print_json("order", {{"stopped", true}});
+    print_json("penstock.order/1", {{"stopped", true}});
   } else {
     say("stopped");
   }
@@ -226,7 +226,7 @@ int stop(const request_options& o) {
   end.says(answer.result);
   if (o.wait) return wait_for_the_end(o, end, *longest);
   if (o.choice.as_json) {
-    print_json("order", answer.result);
+    print_json("penstock.order/1", answer.result);
   } else {
     say("stopping");
   }
@@ -239,7 +239,7 @@ int scale(const request_options& o) {
   if (group.group)
     return order_group(o.choice, *group.group, {{"verb", "scale"}, {"workers", o.workers}},
                        fmt::format("scaling to {} in each of", counted(o.workers, "worker")));
-  return ask_session(o.choice, "order", {{"verb", "scale"}, {"workers", o.workers}}, answer_deadline,
+  return ask_session(o.choice, "penstock.order/1", {{"verb", "scale"}, {"workers", o.workers}}, answer_deadline,
                      [&](const json&) { say("scaling to " + counted(o.workers, "worker")); });
 }
 
@@ -248,7 +248,7 @@ std::function<int(const request_options&)> simple(const char* verb, const char* 
     const meant_group group = group_meant(o.choice);
     if (group.refused != exit_ok) return group.refused;
     if (group.group) return order_group(o.choice, *group.group, {{"verb", verb}}, told);
-    return ask_session(o.choice, "order", {{"verb", verb}}, answer_deadline, [&](const json&) { say(told); });
+    return ask_session(o.choice, "penstock.order/1", {{"verb", verb}}, answer_deadline, [&](const json&) { say(told); });
   };
 }
 

@@ -64,7 +64,7 @@ int with_file(const quarantine_options& o) {
       all.back()["fingerprint"] = e.fingerprint;
     }
     if (o.choice.as_json) {
-      print_json("quarantine", {{"quarantine", all}});
+      print_json("penstock.quarantine-list/1", {{"quarantine", all}});
     } else {
       tell(all);
     }
@@ -85,7 +85,7 @@ int with_file(const quarantine_options& o) {
     return no_such_target(o.choice, fmt::format("sample {} is not in '{}'", *o.sample, printable(o.file)));
   }
   if (o.choice.as_json) {
-    print_json("order", {{o.act, *o.sample}});
+    print_json("penstock.order/1", {{o.act, *o.sample}});
   } else {
     say(fmt::format("sample {}: released", *o.sample));
   }
@@ -101,7 +101,7 @@ int quarantine(const quarantine_options& o) {
   if (!o.file.empty()) return with_file(o);
   json question{{"verb", "quarantine"}, {"act", o.act}};
   if (o.sample) question["sample"] = *o.sample;
-  const char* const schema = o.act == "list" ? "quarantine" : "order";
+  const char* const schema = o.act == "list" ? "penstock.quarantine-list/1" : "penstock.order/1";
   return ask_session(o.choice, schema, std::move(question), answer_deadline, [&](const json& result) {
     if (o.act == "list") return tell(result.at("quarantine"), result.value("of", json()) == "jobs");
     say(fmt::format("sample {}: {}", *o.sample, o.act == "retry" ? "will be tried again" : "released"));

@@ -15,7 +15,7 @@ int show_plan(const place_options& o, const config& settings) {
   const auto found = stream->batch(o.epoch, o.batch);
   if (!found) return refuse_with(code_of(found.error()), found.error(), o.as_json);
   if (o.as_json) {
-    print_json("plan", facts_of(o, settings, *found));
+    print_json("penstock.plan/1", facts_of(o, settings, *found));
   } else {
     list_samples(*found);
   }

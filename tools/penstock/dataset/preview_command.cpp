@@ -84,7 +84,7 @@ int preview_batch(const preview_options& o) {
   const std::size_t count = made->facts.at("samples").size();
   if (o.as_json) {
     made->facts["file"] = o.out;
-    print_json("preview", made->facts);
+    print_json("penstock.preview/1", made->facts);
   } else {
     say(fmt::format("{} of batch {} in {} ({} x {} pixels)", counted(count, "sample"), o.batch, o.out,
                     made->sheet.width, made->sheet.height));

@@ -123,7 +123,7 @@ int replay(const replay_options& o, const config& settings, const planned_stream
     facts["digest"] = fmt::format("{:016x}", found->digest);
     if (!o.out.empty()) facts["out"] = o.out;
     if (!o.png.empty()) facts["png"] = o.png;
-    print_json("replay", facts);
+    print_json("penstock.replay/1", facts);
     return exit_ok;
   }
   list_samples(*planned);
@@ -235,7 +235,7 @@ int verify(const replay_options& o, const config& settings, const planned_stream
   journal_check check(journal->batches);
   if (auto ok = compare(check, settings, stream); !ok) return refuse_with(exit_failed, ok.error(), as_json);
   if (as_json)
-    print_json("replay-verify", facts_of(check, stream));
+    print_json("penstock.replay-verify/1", facts_of(check, stream));
   else
     tell(check, stream);
   return check.changed().empty() && check.contradictory().empty() ? exit_ok : exit_failed;

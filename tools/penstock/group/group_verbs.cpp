@@ -147,7 +147,7 @@ void print_order(const live_group& group, const std::vector<rank_answer>& answer
     all["ranks"].push_back(row_of(a));
     if (a.result) all["ranks"].back()["result"] = result.is_null() ? *a.result : result;
   }
-  print_json("group-order", all);
+  print_json("penstock.group-order/1", all);
 }
 
 }  // namespace

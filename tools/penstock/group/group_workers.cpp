@@ -81,7 +81,7 @@ int change_workers_of_group(const session_choice& choice, const live_group& grou
     rows["ranks"].push_back(std::move(row));
     if (!choice.as_json) say(fmt::format("rank {} ({}): {}", a.rank, a.session, in_words(done, verb)));
   }
-  if (choice.as_json) print_json("group-order", rows);
+  if (choice.as_json) print_json("penstock.group-order/1", rows);
   const int code = outcomes.code();
   return code == exit_ok && !any ? exit_no_target : code;
 }

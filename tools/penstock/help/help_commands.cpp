@@ -73,7 +73,7 @@ int help(const verb_table& table, const help_options& o) {
     return refuse_with(exit_usage, {errc::usage, no_such_verb(table, o.verb), 0}, o.as_json);
   }
   if (o.as_json) {
-    print_json("help-text", {{"help", text}});
+    print_json("penstock.help-text/1", {{"help", text}});
   } else {
     print_raw(text);
   }
@@ -150,7 +150,7 @@ int completion(const verb_table& table, const completion_options& o) {
         o.as_json);
   }
   if (o.as_json) {
-    print_json("completion", {{"shell", o.shell}, {"script", script}});
+    print_json("penstock.completion/1", {{"shell", o.shell}, {"script", script}});
   } else {
     print_raw(script);
   }
@@ -159,7 +159,7 @@ int completion(const verb_table& table, const completion_options& o) {
 
 int version(bool as_json) {
   if (as_json) {
-    print_json("version", {{"version", PENSTOCK_VERSION}, {"cuda", PENSTOCK_CUDA_BUILT}});
+    print_json("penstock.version/1", {{"version", PENSTOCK_VERSION}, {"cuda", PENSTOCK_CUDA_BUILT}});
   } else {
     print(fmt::format("penstock {} ({})", PENSTOCK_VERSION,
                       PENSTOCK_CUDA_BUILT ? "CUDA and host device" : "host device only: built without nvcc"));

@@ -16,7 +16,7 @@ namespace {
 /// Only the worker program knows a custom dataset, and a dry run starts no process.
 int dry_run_of_custom(const Session::outline& plan, const std::string& file, bool json) {
   if (json) {
-    print_json("dry-run", {{"samples", nullptr},
+    print_json("penstock.dry-run/1", {{"samples", nullptr},
                 {"expected_samples", nullptr},
                 {"padded_samples", nullptr},
                 {"batches_per_epoch", nullptr},
@@ -40,7 +40,7 @@ int dry_run(const config& settings, const std::string& file, bool json) {
     for (const std::string& notice : plan.notices) say(notice);
     if (settings.dataset.type == dataset_type::custom) return dry_run_of_custom(plan, file, json);
     if (json) {
-      print_json("dry-run", {{"samples", plan.samples},
+      print_json("penstock.dry-run/1", {{"samples", plan.samples},
                   {"expected_samples", plan.expected_samples},
                   {"padded_samples", plan.padded_samples},
                   {"rank", plan.rank},

@@ -50,11 +50,11 @@ void mark_new_process(const json& line, const std::string& prefix, last_processe
 }
 
 void tell(const json& line, const log_style& how, last_processes& last) {
-  if (how.as_json && !how.rank) return print_json("log", line);
+  if (how.as_json && !how.rank) return print_json("penstock.log/1", line);
   if (how.as_json) {
     json with_rank{{"rank", *how.rank}};
     with_rank.update(line);
-    return print_json("log", with_rank);
+    return print_json("penstock.log/1", with_rank);
   }
   const std::string prefix = how.rank ? fmt::format("[rank{}] ", *how.rank) : std::string();
   mark_new_process(line, prefix, last);

@@ -91,7 +91,7 @@ int deaths(const request_options& o) {
   const meant_group group = group_meant(o.choice);
   if (group.refused != exit_ok) return group.refused;
   if (group.group) return deaths_of_group(o.choice, *group.group);
-  return ask_session(o.choice, "deaths", {{"verb", "deaths"}}, answer_deadline, [&](const json& result) {
+  return ask_session(o.choice, "penstock.deaths/1", {{"verb", "deaths"}}, answer_deadline, [&](const json& result) {
     const json all = all_deaths(result);
     if (all.empty()) return say("no worker or GPU owner has died");
     print_raw(deaths_for_people(all, result.value("of", json()) == "jobs", terminal_width(1)));

@@ -85,7 +85,7 @@ int print_screen(watcher& watch, const top_options& o) {
 
 int print_objects(watcher& watch, const top_options& o, std::chrono::milliseconds every) {
   while (true) {
-    print_json("top", watch.newest());
+    print_json("penstock.top/1", watch.newest());
     if (o.once) return exit_ok;
     std::this_thread::sleep_for(every);
     if (!watch.look()) return exit_ok;  // the session has ended

@@ -133,7 +133,7 @@ int describe_group(const describe_options& o, const live_group& group, const tar
     }
     all["ranks"].push_back(std::move(row));
   }
-  if (o.choice.as_json) print_json("group-describe", all);
+  if (o.choice.as_json) print_json("penstock.group-describe/1", all);
   return outcomes.code();
 }
 
