@@ -127,6 +127,9 @@ class OutputTest(MapTest):
         out = self.written("--command", "sh -c 'cat \"$1\"; echo E >&2' sh {}", "--raw", items=[self.path("binary"), "/dev/null", self.path("binary")])
         self.assertEqual(out, BINARY + BINARY)
         self.assertEqual(self.err, b"E\n" * 3)
+        # The first one finishes last: it waits for a mark of the second.
+        first = self.script('case $1 in a) until test -e mark; do sleep 0.01; done; sleep 0.1;; b) touch mark;; esac; printf %s "$1"') + " {}"
+        self.assertEqual(self.written("--command", first, "--raw", items=["a", "b"]), b"ab")
 
     def test_raw_output_comes_out_of_the_journal_too(self):
         arguments = ("--command", "cat", "--raw", "--journal", self.path("journal"))

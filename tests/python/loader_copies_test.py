@@ -70,6 +70,37 @@ class LoaderCopiesTest(LoaderCase):
             """)
         self.assertEqual(out.split(), ["66", "True"] * 2)
 
+    def test_an_adapter_as_accelerate_has_it_gets_a_loader_of_our_class_from_the_plain_one(self):
+        # A module with accelerate's name and what its DataLoaderAdapter does; training_test.py has accelerate itself.
+        out = self.ran("""
+            import os, sys, types, warnings
+            import torch
+            from penstock.torch import DataLoader
+
+            class DataLoaderAdapter:
+                def __init__(self, dataset, **kwargs):
+                    self.base_dataloader = torch.utils.data.DataLoader(dataset, **kwargs)
+                    self.dl_state_dict = None
+
+            class Pids(torch.utils.data.Dataset):
+                def __len__(self):
+                    return 12
+
+                def __getitem__(self, index):
+                    with open("/proc/self/cmdline", "rb") as file:
+                        return index, b"penstock.worker" in file.read()
+
+            sys.modules["accelerate.data_loader"] = module = types.ModuleType("accelerate.data_loader")
+            module.DataLoaderAdapter = DataLoaderAdapter
+            warnings.simplefilter("error")
+            ours = DataLoader(Pids(), batch_size=4, num_workers=2, on_bad_sample="skip", name="images")
+            adapter = DataLoaderAdapter(ours.dataset, **{name: getattr(ours, name) for name in ("batch_sampler", "num_workers", "multiprocessing_context")})
+            print(type(adapter.base_dataloader) is DataLoader, adapter.base_dataloader._options == ours._options)
+            print([indices.tolist() for indices, _ in adapter.base_dataloader], all(made.all() for _, made in adapter.base_dataloader))
+            print(adapter.dl_state_dict["samples"])
+            """)
+        self.assertEqual(out.splitlines(), ["True True", "[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]] True", "0"])
+
     def test_an_iterator_lists_the_processes_that_make_its_batches(self):
         loader = DataLoader(Values(lambda index: os.getpid()), batch_size=4, num_workers=2)
         iterator = iter(loader)

@@ -7,6 +7,19 @@ from loader_data import Counting, DataLoader, LoaderCase, SharingLoader, Shards,
 from package import *
 
 
+class Drawn(torch.utils.data.IterableDataset):
+    """Numbers, shared by the workers, each shard's in another order in each epoch."""
+
+    def __init__(self, length, log):
+        self.length = length
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        own = torch.arange(info.id, self.length, info.num_workers)
+        for value in own[torch.randperm(len(own))].tolist():
+            yield value, torch.rand(()).item()
+
+
 class LoaderStateTest(LoaderCase):
     def test_an_epoch_continues_from_its_state_with_any_number_of_workers(self):
         def give(index):
@@ -165,6 +178,7 @@ class LoaderStateTest(LoaderCase):
             "subset": {"sampler": data.SubsetRandomSampler(range(3, 29), generator=generator), "batch_size": 4, "drop_last": True},
             "weighted": {"sampler": data.WeightedRandomSampler(torch.arange(1.0, 31.0), 30, generator=generator), "batch_size": 4},
             "distributed": {"sampler": data.DistributedSampler(range(30), num_replicas=2, rank=1, seed=3), "batch_size": 4},
+            "torch's batches": {"batch_sampler": data.BatchSampler(data.RandomSampler(range(30), generator=generator), 4, drop_last=False)},
             "batches": {"batch_sampler": Batches()},
             "eager": {"sampler": Eager(), "batch_size": 4},
             "single": {"shuffle": True, "batch_size": None},
@@ -186,6 +200,8 @@ class LoaderStateTest(LoaderCase):
         for how in self.samplers(None):
             for owner in ("generator", "seed", "program"):
                 workers, persistent, last = draw.choice((0, 1, 2)), draw.random() < 0.7, draw.randrange(3)
+                if owner == "program":  # the usual one, where an iterator that goes on draws less than a new one
+                    workers, persistent, last = draw.choice((1, 2)), True, draw.choice((1, 2))
                 where = (how, owner, workers, persistent, last)
                 torch.manual_seed(9)
                 loader = made(how, workers, persistent, owner)
@@ -197,6 +213,9 @@ class LoaderStateTest(LoaderCase):
                 state = loader.state_dict()
                 rest = rows(iterator)
                 self.assertGreater(len(rest), 0)
+                if how not in ("replacement", "weighted"):
+                    whole = [index for index, _ in rows(before) + rest]
+                    self.assertEqual((len(whole), len(set(whole))), ({"subset": 24, "distributed": 15}.get(how, 30),) * 2, where)
                 for other_workers, other_persistent in ((1, True), (2, False), (0, False)):
                     torch.manual_seed(1000)
                     program = torch.default_generator.get_state()
@@ -210,6 +229,45 @@ class LoaderStateTest(LoaderCase):
                     self.assertEqual(len(rows(other)), len(rows(before)) + len(rest))  # the next epoch is a whole one
                 loader.load_state_dict(state)  # and in the loader that gave it
                 self.assertEqual([index for index, _ in rows(loader)], [index for index, _ in rest], where)
+
+    def test_what_an_iterable_dataset_gave_before_a_state_and_what_comes_after_it_are_the_epoch(self):
+        def numbers(batches):
+            return [value for values, _ in batches for value in values]
+        draw = random.Random(19)
+        options = {"batch_size": 3}
+        log = os.path.join(self.folder, "log")
+        for owner in ("generator", "seed", "program"):
+            for workers, persistent in ((0, False), (1, True), (2, True), (2, False)):
+                for kind in (Drawn, Counting) if workers else (Counting,):  # random numbers of the program itself do not belong to the loader
+                    last, count = draw.randrange(1, 3), draw.randrange(1, 7)
+                    where = (owner, workers, persistent, kind.__name__, last, count)
+
+                    def made(keep):
+                        generator = torch.Generator().manual_seed(5) if owner == "generator" else None
+                        return SharingLoader(kind(24, log), num_workers=workers, persistent_workers=keep and workers > 0, generator=generator,
+                                             seed=5 if owner == "seed" else None, **options)
+                    torch.manual_seed(9)
+                    loader = made(persistent)
+                    earlier = [plain(loader) for _ in range(last)]
+                    torch.rand(3)  # the program draws, too
+                    iterator = iter(loader)
+                    before = plain(next(iterator) for _ in range(count))
+                    state = loader.state_dict()
+                    rest = plain(iterator)
+                    self.assertEqual(sorted(numbers(before + rest)), sorted(numbers(earlier[0])), where)
+                    if workers:
+                        self.assertNotIn(before + rest, earlier, where)  # its random numbers are those of its epoch
+                    for keep in (False, True):
+                        torch.manual_seed(1000)
+                        other = made(keep)
+                        other.load_state_dict(state)
+                        comes = plain(other)
+                        if workers:
+                            self.assertEqual(comes, rest, where)
+                        self.assertEqual(numbers(comes), numbers(rest), where)
+                        self.assertEqual(sorted(numbers(plain(other))), sorted(numbers(earlier[0])), where)  # the next one is whole
+                    loader.load_state_dict(state)  # and in the loader that gave it
+                    self.assertEqual(numbers(plain(loader)), numbers(rest), where)
 
     def test_a_state_after_an_iterable_datasets_last_batch_resumes_with_the_next_epoch(self):
         for workers in (0, 1, 2):

@@ -75,6 +75,8 @@ class PoolTest(PackageTest):
         with self.pool() as pool:
             self.assertEqual(list(pool.map(square, range(1003), chunksize=100)), [x * x for x in range(1003)])
             self.assertEqual(pool.report()["jobs"]["submitted"], 11)
+            self.assertEqual(list(pool.map(square, range(30))), [x * x for x in range(30)])
+            self.assertEqual(pool.report()["jobs"]["submitted"], 11 + 30)
             self.assertEqual(list(pool.map(lambda x, y: x + y, ["a", "b", "c"], ["d", "e"], chunksize=2)), ["ad", "be"])
             self.assertEqual(list(pool.map(square, [], chunksize=2)), [])
             arrays = list(pool.map(numpy.arange, range(5), chunksize=3))
@@ -103,6 +105,9 @@ class PoolTest(PackageTest):
                 values = pool.map(odd_one, [1, 2, bad, 4], chunksize=4)
                 self.assertEqual([next(values), next(values)], [1, 2])
                 self.assertRaises(error, next, values)
+            values = pool.map(len, [b"a", b"bb", bytes(3 << 20), b"cccc"], chunksize=4)
+            self.assertEqual([next(values), next(values)], [1, 2])
+            self.assertRaises(penstock.job_too_large_error, next, values)
             pieces = [b"a", bytes(1 << 20), bytes(1 << 20), bytes(1 << 20)]
             self.assertEqual(list(pool.map(len, pieces, chunksize=4)), [1, 1 << 20, 1 << 20, 1 << 20])
 

@@ -73,7 +73,7 @@ if __name__ == "__main__":
 
 # Compiled as a notebook compiles a cell: no file system has its file, linecache has its lines.
 CELL = """
-import warnings
+import os, traceback, warnings
 # an empty line follows
 
 class Deep:
@@ -86,6 +86,10 @@ def shallow(x, diver):
 
 def warn(x):
     warnings.warn("the water is cold", stacklevel=1)  # the line that warns
+
+def crash():
+    traceback.print_stack()  # the line that crashes
+    os.abort()
 """
 
 NOTEBOOK = """
@@ -191,6 +195,15 @@ class ProgramTest(PackageTest):
         self.assertEqual(process.returncode, 0, err)
         self.assertIn("/tmp/ipykernel_17/2044.py:14: UserWarning: the water is cold", err)
         self.assertIn('warnings.warn("the water is cold", stacklevel=1)  # the line that warns', err)
+
+    def test_the_last_output_of_a_function_of_a_notebook_that_crashes_has_its_cell_and_its_line(self):
+        told = self.ran(NOTEBOOK + """
+            with penstock.Pool(1, control_socket=False, log={"level": "off"}) as pool:
+                print(type(pool.submit(crash).exception()).__name__)
+                print(pool.report()["workers"]["deaths"][0]["last_output"])
+            """.replace("\n            ", "\n"), CELL)
+        self.assertEqual(told.splitlines()[0], "job_poisoned_error")
+        self.assertIn('  File "/tmp/ipykernel_17/2044.py", line 17, in crash\n    traceback.print_stack()  # the line that crashes\n', told)
 
     def test_a_function_that_comes_back_leaves_the_lines_of_the_program_alone(self):
         told = self.ran(NOTEBOOK + """
