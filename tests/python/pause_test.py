@@ -119,7 +119,7 @@ class PauseTest(PackageTest):
         return 10 if PAUSES else short
 
     def ended(self, process):
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=600 if PAUSES else 100)
         self.assertEqual(process.returncode, 0, out + err)
         self.assertNotRegex(err, "lost|silent|killing|no heartbeat|timed out")
         return out
