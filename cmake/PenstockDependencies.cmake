@@ -16,6 +16,8 @@ find_path(PENSTOCK_RANDOM123_INCLUDE Random123/philox.h REQUIRED)
 find_path(PENSTOCK_XXHASH_INCLUDE xxhash.h REQUIRED)
 # The headers alone: the library is loaded when it is needed (runtime/net/tls/tls_library.hpp).
 find_path(PENSTOCK_OPENSSL_INCLUDE openssl/ssl.h REQUIRED)
+# Likewise (runtime/storage/curl_library.hpp).
+find_path(PENSTOCK_CURL_INCLUDE curl/curl.h REQUIRED)
 
 # Asio alone, header-only: none of Boost's libraries is linked.
 find_path(PENSTOCK_BOOST_INCLUDE boost/asio/io_context.hpp REQUIRED)

@@ -1,0 +1,65 @@
+// One request in flight: its handle of libcurl, and what has come. Used by the transfers, on their thread.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/storage/curl_library.hpp"
+#include "runtime/storage/transfers.hpp"
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+class attempt {
+ public:
+  /// `headers`: "Name: value".
+  attempt(const curl_library& curl, const transfer_request& request, const std::vector<std::string>& headers,
+          steady_time now);
+  ~attempt();
+  attempt(const attempt&) = delete;
+  attempt& operator=(const attempt&) = delete;
+
+  [[nodiscard]] CURL* handle() const noexcept { return easy_; }
+  [[nodiscard]] steady_time began() const noexcept { return began_; }
+  /// When the answer's first line came.
+  [[nodiscard]] std::optional<steady_time> answered() const noexcept { return answered_; }
+  /// What it came to, once libcurl is done with it: with which result.
+  struct outcome {
+    enum class kind : std::uint8_t { done, transient, redirected, denied, refused } what = kind::refused;
+    failure why{};           ///< of all but done and redirected
+    std::string location{};  ///< of redirected
+    bool no_connection = false;
+  };
+  [[nodiscard]] outcome judge(CURLcode result) const;
+  transfer_answer take_answer();
+
+ private:
+  static std::size_t body_part(char* data, std::size_t size, std::size_t count, void* self);
+  static std::size_t header_line(char* data, std::size_t size, std::size_t count, void* self);
+  void take_header(std::string_view line);
+  [[nodiscard]] outcome judge_transport(CURLcode result) const;
+  [[nodiscard]] outcome judge_status() const;
+  [[nodiscard]] outcome judge_body() const;
+  [[nodiscard]] std::string tag() const;
+
+  const curl_library& curl_;
+  const transfer_request& request_;
+  steady_time began_;
+  std::optional<steady_time> answered_;
+  CURL* easy_ = nullptr;
+  curl_slist* headers_ = nullptr;
+  std::array<char, CURL_ERROR_SIZE> error_{};
+  int status_ = 0;
+  std::uint64_t body_max_ = 0;
+  bool too_long_ = false;
+  std::string etag_;
+  std::string modified_;
+  std::string location_;
+  std::string region_;
+  std::string content_range_;
+  std::vector<std::byte> body_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,70 @@
+// A copy of parts of remote objects in a local folder, shared by all processes that use it. Used by the remote objects.
+//
+// An object has two sparse files, named after a hash of its address, version and size: NAME.data is as long as the object,
+// NAME.sums has four bytes for each block of 16 KiB, a checksum of it, 0 where there is none. A block counts only if its
+// checksum fits: no lock is needed, and neither a process that is killed while it writes, nor a machine that loses power, nor
+// two that write at once can make a reader see wrong bytes.
+//
+// Objects that were used least lately are emptied when the folder outgrows its limit.
+#pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/result.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace penstock {
+
+inline constexpr std::uint64_t cache_block = 16 * 1024;
+
+class cached_object;
+
+class block_cache : public std::enable_shared_from_this<block_cache> {
+ public:
+  /// Makes the folder, for this user alone, if it is missing. Refuses (errc::io) one that cannot be made or written to.
+  static result<std::shared_ptr<block_cache>> open(const std::string& folder, std::uint64_t bytes_max);
+
+  /// `identity`: different for objects, and versions of an object, that differ. Null if its files cannot be opened.
+  std::unique_ptr<cached_object> object(const std::string& identity, std::uint64_t bytes);
+
+  /// Empties what was used least lately until the folder is below its limit. Called as blocks are added; by hand in
+  /// tests. Returns the bytes that are left.
+  std::uint64_t shrink();
+
+ private:
+  friend class cached_object;
+  block_cache(std::string folder, std::uint64_t bytes_max) : folder_(std::move(folder)), bytes_max_(bytes_max) {}
+  void added(std::uint64_t bytes);
+
+  std::string folder_;
+  std::uint64_t bytes_max_;
+  std::atomic<std::uint64_t> added_{0};  ///< since the last shrink()
+};
+
+/// Thread-safe.
+class cached_object {
+ public:
+  /// Whether all blocks of the range have a checksum. Reads no contents.
+  [[nodiscard]] bool has(std::uint64_t at, std::uint64_t bytes) const;
+  /// False if a block is missing or damaged.
+  [[nodiscard]] bool read(std::uint64_t at, std::span<std::byte> into) const;
+  /// Keeps the whole blocks of the range, the object's last one included. Failures (a full disk) are none of the reader's.
+  void keep(std::uint64_t at, std::span<const std::byte> contents);
+
+ private:
+  friend class block_cache;
+  cached_object(std::shared_ptr<block_cache> cache, unique_fd data, unique_fd sums, std::uint64_t bytes)
+      : cache_(std::move(cache)), data_(std::move(data)), sums_(std::move(sums)), bytes_(bytes) {}
+
+  std::shared_ptr<block_cache> cache_;
+  unique_fd data_;
+  unique_fd sums_;
+  std::uint64_t bytes_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,26 @@
+// Bytes that can be read at any place: a file, or an object of a store. The one seam between datasets and where their data
+// is.
+#pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace penstock {
+
+class readable {
+ public:
+  readable() = default;
+  readable(const readable&) = delete;
+  readable& operator=(const readable&) = delete;
+  virtual ~readable() = default;
+
+  [[nodiscard]] virtual std::uint64_t bytes() const noexcept = 0;
+  /// Fills `into` from byte `at`. Refuses (errc::io, with errno where there is one), in words that follow a name ("cannot
+  /// be read: ..."), what cannot be read, an end before that, and contents that are not those that were opened.
+  virtual result<void> read(std::uint64_t at, std::span<std::byte> into) = 0;
+};
+
+}  // namespace penstock

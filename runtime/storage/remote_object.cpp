@@ -1,0 +1,117 @@
+#include "runtime/base/units.hpp"
+#include "runtime/storage/object_store.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+/// Gaps between expected ranges up to this size are fetched as well, to save a request.
+constexpr std::uint64_t gap_max = 64 * KiB;
+constexpr std::uint64_t piece_bytes_max = 8 * MiB;
+/// Pieces of an object that were expected and never read, because a batch was given up: the oldest ones go.
+constexpr std::size_t pieces_max = 1024;
+
+}  // namespace
+
+remote_object::remote_object(std::shared_ptr<object_store> store, std::string path, object_facts facts)
+    : store_(std::move(store)), path_(std::move(path)), facts_(std::move(facts)) {
+  // Without a version, a copy could be of another one.
+  if (store_->cache_ && !facts_.tag.empty())
+    cached_ = store_->cache_->object(fmt::format("{} {}", path_, facts_.tag), facts_.bytes);
+}
+
+byte_range remote_object::aligned(byte_range range) const noexcept {
+  if (!cached_) return range;
+  const std::uint64_t begin = range.at / cache_block * cache_block;
+  const std::uint64_t end = std::min(facts_.bytes, round_up(range.at + range.bytes, cache_block));
+  return {begin, end - begin};
+}
+
+transfers::ticket remote_object::start(byte_range range) const {
+  auto request = store_->request_for(path_);
+  if (!request) return nullptr;
+  request->range = range;
+  request->expected_tag = facts_.tag;
+  return store_->transfers_->start(std::move(*request));
+}
+
+result<std::vector<std::byte>> remote_object::finish(byte_range range, const transfers::ticket& ticket) {
+  if (!ticket) return refuse(errc::io, "cannot be asked for any more: its address or AWS_ENDPOINT_URL is not a URL");
+  auto answer = store_->transfers_->wait(ticket);
+  if (!answer && answer.error().code == errc::dataset)
+    return refuse(errc::io,
+                  "changed since it was indexed (its ETag or time of modification is another one): start the session again "
+                  "when it is complete");
+  if (!answer) return tl::unexpected(std::move(answer.error()));
+  if (answer->object_bytes != facts_.bytes)
+    return refuse(errc::io, "changed since it was indexed ({} bytes then, {} now): start the session again when it is complete",
+                  facts_.bytes, answer->object_bytes);
+  if (cached_) cached_->keep(range.at, answer->body);
+  return std::move(answer->body);
+}
+
+void remote_object::expect(std::vector<byte_range> ranges) {
+  std::erase_if(ranges, [&](const byte_range& one) { return one.bytes == 0 || (cached_ && cached_->has(one.at, one.bytes)); });
+  std::ranges::sort(ranges, {}, &byte_range::at);
+  std::vector<std::shared_ptr<piece>> made;
+  for (const byte_range& one : ranges) {
+    if (!made.empty()) {
+      byte_range& last = made.back()->range;
+      const std::uint64_t end = std::max(last.at + last.bytes, one.at + one.bytes);
+      if (one.at <= last.at + last.bytes + gap_max && end - last.at <= piece_bytes_max) {
+        last.bytes = end - last.at;
+        ++made.back()->users;
+        continue;
+      }
+    }
+    made.push_back(std::make_shared<piece>(piece{one, nullptr, 1}));
+  }
+  for (const auto& one : made) {
+    one->range = aligned(one->range);
+    one->ticket = start(one->range);
+  }
+  const std::lock_guard lock(mutex_);
+  pieces_.insert(pieces_.end(), made.begin(), made.end());
+  if (pieces_.size() > pieces_max)
+    pieces_.erase(pieces_.begin(), pieces_.end() - static_cast<std::ptrdiff_t>(pieces_max));
+}
+
+/// False if it was not expected, or has failed: then it is asked for again.
+bool remote_object::read_expected(std::uint64_t at, std::span<std::byte> into) {
+  std::shared_ptr<piece> found;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto one = std::ranges::find_if(pieces_, [&](const auto& p) {
+      return p->range.at <= at && at + into.size() <= p->range.at + p->range.bytes;
+    });
+    if (one == pieces_.end()) return false;
+    found = *one;
+    if (--found->users == 0) pieces_.erase(one);
+  }
+  if (!found->contents) {
+    auto contents = finish(found->range, found->ticket);
+    if (!contents) {
+      const std::lock_guard lock(mutex_);
+      std::erase(pieces_, found);
+      return false;
+    }
+    found->contents = std::make_shared<const std::vector<std::byte>>(std::move(*contents));
+  }
+  std::ranges::copy(std::span(*found->contents).subspan(at - found->range.at, into.size()), into.begin());
+  return true;
+}
+
+result<void> remote_object::read(std::uint64_t at, std::span<std::byte> into) {
+  if (into.empty()) return {};
+  if (at + into.size() > facts_.bytes) return refuse(errc::io, "ends at byte {}: it is {} bytes long", facts_.bytes, facts_.bytes);
+  if (read_expected(at, into)) return {};
+  if (cached_ && cached_->read(at, into)) return {};
+  const byte_range range = aligned({at, into.size()});
+  auto contents = finish(range, start(range));
+  if (!contents) return tl::unexpected(std::move(contents.error()));
+  std::ranges::copy(std::span(*contents).subspan(at - range.at, into.size()), into.begin());
+  return {};
+}
+
+}  // namespace penstock

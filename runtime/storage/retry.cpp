@@ -1,0 +1,69 @@
+#include "runtime/storage/retry.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// The last step of splitmix64.
+std::uint64_t mixed(std::uint64_t x) noexcept {
+  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27U)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31U);
+}
+
+}  // namespace
+
+bool is_transient_status(int status) noexcept {
+  switch (status) {
+    case 408:
+    case 429:
+    case 500:
+    case 502:
+    case 503:
+    case 504: return true;
+    default: return false;
+  }
+}
+
+std::optional<nanoseconds> pause_before(unsigned attempt, std::uint64_t key) noexcept {
+  constexpr unsigned attempts_max = 10;
+  constexpr nanoseconds first = 50ms;
+  constexpr nanoseconds longest = 2s;
+  if (attempt > attempts_max) return std::nullopt;
+  const nanoseconds whole = std::min(longest, first * (1U << std::min(attempt > 2 ? attempt - 2 : 0U, 10U)));
+  const std::uint64_t drawn = mixed(key + attempt * 0x9e3779b97f4a7c15) >> 54U;  // 0 .. 1023
+  return whole / 2 + whole / 2 * static_cast<std::int64_t>(drawn) / 1024;
+}
+
+void recent_times::add(nanoseconds time) noexcept {
+  constexpr nanoseconds shortest = 20ms;
+  constexpr nanoseconds noise = 5ms;
+  constexpr std::size_t known_min = 16;
+  times_[count_++ % remembered] = time;
+  if (count_ < known_min) return;
+  std::array<nanoseconds, remembered> sorted = times_;
+  const auto end = sorted.begin() + static_cast<std::ptrdiff_t>(std::min(count_, remembered));
+  std::sort(sorted.begin(), end);
+  const auto known = end - sorted.begin();
+  slow_ = std::max(shortest, 2 * sorted[static_cast<std::size_t>(known * 9 / 10)]);
+  const nanoseconds middle = sorted[static_cast<std::size_t>(known / 2)];
+  queueing_ = middle > 2 * sorted.front() && middle > sorted.front() + noise;
+}
+
+void request_pace::answered(nanoseconds to_first_byte, nanoseconds to_end) noexcept {
+  to_first_byte_.add(to_first_byte);
+  to_end_.add(to_end);
+  at_once_ += (to_first_byte_.queueing() ? -1 : 1) / at_once_;
+  at_once_ = std::clamp(at_once_, at_once_min, at_once_max);
+}
+
+bool request_pace::take_second() noexcept {
+  if (budget_ < 1) return false;
+  budget_ -= 1;
+  return true;
+}
+
+}  // namespace penstock

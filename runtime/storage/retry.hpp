@@ -1,0 +1,69 @@
+// When a request to object storage is repeated: which answers are transient, how long to pause, when a second request is sent
+// because the first is slow. Pure; time is an argument. Used by the transfers.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace penstock {
+
+/// 408, 429, and the 5xx that a server sends while it is overloaded or restarts.
+bool is_transient_status(int status) noexcept;
+
+/// The pause before attempt `attempt` (2, 3, ...): doubled from 50 ms up to 2 s, times a factor between 0.5 and 1 that is
+/// drawn from `key`, so that workers that failed together do not come back together. None: that was the last attempt.
+std::optional<nanoseconds> pause_before(unsigned attempt, std::uint64_t key) noexcept;
+
+/// Times that requests took lately.
+class recent_times {
+ public:
+  void add(nanoseconds time) noexcept;
+  /// Twice what nine in ten took, at least 20 ms; half a second until 16 are known.
+  [[nodiscard]] nanoseconds slow() const noexcept { return slow_; }
+  /// Whether half of them took more than twice as long as the fastest, and more than 5 ms longer.
+  [[nodiscard]] bool queueing() const noexcept { return queueing_; }
+
+ private:
+  static constexpr std::size_t remembered = 128;
+
+  std::array<nanoseconds, remembered> times_{};
+  std::size_t count_ = 0;
+  nanoseconds slow_ = std::chrono::milliseconds(500);
+  bool queueing_ = false;
+};
+
+/// How many requests are sent at a time, and when a second one is sent for the same bytes.
+///
+/// Second: when an answer does not begin, or does not end, for much longer than others lately. They are at most a tenth of all, so
+/// that a server that is slow as a whole does not get twice the load. At a time: more and more, until answers begin
+/// late because requests wait for each other; beyond that, more would only hide which of them are slow.
+class request_pace {
+ public:
+  void started() noexcept { budget_ = budget_ < budget_max ? budget_ + share : budget_; }
+  void answered(nanoseconds to_first_byte, nanoseconds to_end) noexcept;
+
+  [[nodiscard]] std::size_t at_once() const noexcept { return static_cast<std::size_t>(at_once_); }
+  /// How long a request may take before a second one.
+  [[nodiscard]] nanoseconds patience(bool has_begun) const noexcept {
+    return has_begun ? to_end_.slow() : to_first_byte_.slow();
+  }
+  /// Whether there may be a second one now; counts it.
+  bool take_second() noexcept;
+
+ private:
+  static constexpr double share = 0.1;
+  static constexpr double budget_max = 20;
+  static constexpr double at_once_min = 8;
+  static constexpr double at_once_max = 64;
+
+  recent_times to_first_byte_;
+  recent_times to_end_;
+  double budget_ = budget_max;
+  double at_once_ = 16;
+};
+
+}  // namespace penstock

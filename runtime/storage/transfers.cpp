@@ -1,0 +1,304 @@
+#include "runtime/storage/transfers.hpp"
+
+#include "runtime/base/fnv1a.hpp"
+#include "runtime/base/signals.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/storage/attempt.hpp"
+#include "runtime/storage/retry.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+using clock = std::chrono::steady_clock;
+using kind = attempt::outcome::kind;
+
+constexpr long connections_kept = 64;
+constexpr unsigned redirects_max = 5;
+constexpr unsigned hedges_max = 3;
+/// A name that does not resolve and a port that nobody listens on are often mistakes.
+constexpr unsigned connections_max = 5;
+
+}  // namespace
+
+/// Everything but `state` belongs to the thread of the transfers.
+class transfers::exchange {
+ public:
+  exchange(transfer_request what, steady_time until) : request(std::move(what)), deadline(until) {
+    key = fnv1a(request.to.path) ^ (request.range ? request.range->at * 0x9e3779b97f4a7c15 : 0);
+  }
+
+  transfer_request request;
+  steady_time deadline;
+  std::uint64_t key = 0;
+  std::list<attempt> running;  ///< the first, and second ones while it is slow
+  unsigned attempts = 0;
+  unsigned redirects = 0;
+  unsigned hedges = 0;  ///< of the attempt that is running
+  bool renewed = false;
+  steady_time next_attempt{};  ///< while none is running
+  failure last{errc::io, "does not answer", 0};
+
+  std::optional<result<transfer_answer>> state;  ///< guarded by the loop's mutex
+};
+
+class transfers::loop {
+ public:
+  loop(const curl_library& curl, nanoseconds patience, request_signer signer)
+      : curl_(curl), patience_(patience), signer_(std::move(signer)), multi_(curl.curl_multi_init()) {
+    curl_.curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, connections_kept);
+    const all_signals_blocked in_the_new_thread;
+    thread_ = std::thread([this] { run(); });
+  }
+
+  ~loop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    curl_.curl_multi_wakeup(multi_);
+    thread_.join();
+    for (const ticket& one : active_) drop_attempts(*one);
+    curl_.curl_multi_cleanup(multi_);
+  }
+  loop(const loop&) = delete;
+  loop& operator=(const loop&) = delete;
+
+  ticket start(transfer_request request) {
+    auto made = std::make_shared<exchange>(std::move(request), clock::now() + patience_);
+    {
+      const std::lock_guard lock(mutex_);
+      new_.push_back(made);
+    }
+    curl_.curl_multi_wakeup(multi_);
+    return made;
+  }
+
+  result<transfer_answer> wait(const ticket& of) {
+    std::unique_lock lock(mutex_);
+    // The thread ends every exchange at its deadline; the rest of the time is for a machine that is overloaded.
+    const bool ended = ended_.wait_until(lock, of->deadline + 10s, [&] { return of->state.has_value(); });
+    if (!ended) return refuse(errc::io, "cannot be fetched: the thread for transfers does not run");
+    return std::move(*of->state);
+  }
+
+  transfer_counts counts() {
+    const std::lock_guard lock(mutex_);
+    return counts_;
+  }
+
+ private:
+  void run() {
+    while (take_new()) {
+      const steady_time now = clock::now();
+      for (const ticket& one : active_) advance(*one, now);
+      std::erase_if(active_, [&](const ticket& one) { return has_ended(*one); });
+      int running = 0;
+      curl_.curl_multi_perform(multi_, &running);
+      if (collect()) continue;
+      curl_.curl_multi_poll(multi_, nullptr, 0, timeout_ms(clock::now()), nullptr);
+    }
+  }
+
+  bool take_new() {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return false;
+    active_.insert(active_.end(), new_.begin(), new_.end());
+    new_.clear();
+    return true;
+  }
+
+  bool has_ended(const exchange& one) {
+    const std::lock_guard lock(mutex_);
+    return one.state.has_value();
+  }
+
+  void advance(exchange& one, steady_time now) {
+    if (has_ended(one)) return;
+    if (now >= one.deadline) {
+      return end(one, refuse(one.last.code, "{} ({} attempts in {})", one.last.message, one.attempts,
+                             duration_for_people(patience_)));
+    }
+    if (one.running.empty()) {
+      if (now >= one.next_attempt && in_flight_ < pace_.at_once()) launch(one, now);
+    } else if (now > hedge_due(one) && pace_.take_second()) {
+      ++one.hedges;
+      ++in_this_loop_.hedges;
+      launch(one, now);
+    }
+  }
+
+  /// When the next request for the same is sent: each waits twice as long as the one before.
+  [[nodiscard]] steady_time hedge_due(const exchange& one) const {
+    if (one.running.empty() || one.hedges >= hedges_max) return never;
+    const attempt& newest = one.running.back();
+    return newest.began() + pace_.patience(newest.answered().has_value()) * (1U << one.hedges);
+  }
+
+  void launch(exchange& one, steady_time now) {
+    std::vector<std::string> headers;
+    if (one.request.may_sign && signer_.headers) headers = signer_.headers(one.request);
+    attempt& made = one.running.emplace_back(curl_, one.request, headers, now);
+    ++one.attempts;
+    ++in_flight_;
+    pace_.started();
+    ++in_this_loop_.attempts;
+    curl_.curl_multi_add_handle(multi_, made.handle());
+  }
+
+  /// Takes what has finished. Whether something has.
+  bool collect() {
+    bool any = false;
+    int left = 0;
+    while (CURLMsg* const message = curl_.curl_multi_info_read(multi_, &left)) {
+      if (message->msg != CURLMSG_DONE) continue;
+      any = true;
+      CURL* const handle = message->easy_handle;
+      const CURLcode code = message->data.result;
+      for (const ticket& one : active_) {
+        const auto found = std::ranges::find(one->running, handle, &attempt::handle);
+        if (found == one->running.end()) continue;
+        finished(*one, found, code);
+        break;
+      }
+    }
+    return any;
+  }
+
+  void finished(exchange& one, std::list<attempt>::iterator which, CURLcode code) {
+    const attempt::outcome came = which->judge(code);
+    if (came.what == kind::done) {
+      const steady_time now = clock::now();
+      pace_.answered(which->answered().value_or(now) - which->began(), now - which->began());
+      transfer_answer answer = which->take_answer();
+      return end(one, std::move(answer));
+    }
+    drop(one, which);
+    switch (came.what) {
+      case kind::redirected: return redirect(one, came.location);
+      case kind::denied:
+        if (!one.renewed && signer_.renewed && one.request.may_sign && signer_.renewed()) {
+          one.renewed = true;
+          one.next_attempt = clock::now();
+          return;
+        }
+        return end(one, tl::unexpected(came.why));
+      case kind::transient: return again(one, came);
+      case kind::refused:
+      case kind::done: return end(one, tl::unexpected(came.why));
+    }
+  }
+
+  void again(exchange& one, const attempt::outcome& came) {
+    one.last = came.why;
+    if (!one.running.empty()) return;  // the other one goes on
+    one.hedges = 0;
+    const auto pause = pause_before(one.attempts + 1, one.key);
+    if (!pause || (came.no_connection && one.attempts >= connections_max))
+      return end(one, refuse(one.last.code, "{} ({} attempts)", one.last.message, one.attempts));
+    ++in_this_loop_.retries;
+    one.next_attempt = clock::now() + *pause;
+  }
+
+  /// Credentials stay with the server that they are for.
+  void redirect(exchange& one, const std::string& location) {
+    url next = one.request.to;
+    if (location.starts_with('/')) {
+      next.path = location;
+    } else {
+      auto parsed = parse_url(location);
+      if (!parsed || parsed->scheme == "s3")
+        return end(one, refuse(errc::io, "is redirected to an address that is not followed"));
+      next = std::move(*parsed);
+    }
+    if (++one.redirects > redirects_max) return end(one, refuse(errc::io, "is redirected more than {} times", redirects_max));
+    if (one.request.to.scheme == "https" && next.scheme == "http")
+      return end(one, refuse(errc::io, "is redirected from https to http, which is not followed"));
+    if (!is_same_server(one.request.to, next)) one.request.may_sign = false;
+    drop_attempts(one);
+    one.hedges = 0;
+    one.request.to = std::move(next);
+    one.next_attempt = clock::now();
+  }
+
+  void end(exchange& one, result<transfer_answer> with) {
+    drop_attempts(one);
+    const std::lock_guard lock(mutex_);
+    one.state.emplace(std::move(with));
+    counts_.attempts += in_this_loop_.attempts;
+    counts_.retries += in_this_loop_.retries;
+    counts_.hedges += in_this_loop_.hedges;
+    in_this_loop_ = {};
+    ended_.notify_all();
+  }
+
+  void drop(exchange& one, std::list<attempt>::iterator which) {
+    curl_.curl_multi_remove_handle(multi_, which->handle());
+    one.running.erase(which);
+    --in_flight_;
+  }
+  void drop_attempts(exchange& one) {
+    while (!one.running.empty()) drop(one, one.running.begin());
+  }
+
+  /// Until something is due: a retry, a second request, a deadline.
+  [[nodiscard]] int timeout_ms(steady_time now) const {
+    steady_time due = now + 1s;
+    for (const ticket& one : active_) {
+      due = std::min(due, one->deadline);
+      if (one->running.empty() && in_flight_ < pace_.at_once()) due = std::min(due, one->next_attempt);
+      // One that is due and did not start has to wait for others to end.
+      due = std::min(due, std::max(now + 5ms, hedge_due(*one)));
+    }
+    return static_cast<int>(std::max<std::int64_t>(0, std::chrono::ceil<std::chrono::milliseconds>(due - now).count()));
+  }
+
+  const curl_library& curl_;
+  nanoseconds patience_;
+  request_signer signer_;
+  CURLM* multi_;
+  std::vector<ticket> active_;
+  std::size_t in_flight_ = 0;
+  request_pace pace_;
+  transfer_counts in_this_loop_;
+
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  std::deque<ticket> new_;
+  transfer_counts counts_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+transfers::transfers(std::unique_ptr<loop> running) : loop_(std::move(running)) {}
+transfers::~transfers() = default;
+
+result<std::unique_ptr<transfers>> transfers::open(nanoseconds patience, request_signer signer) {
+  const auto curl = curl_library::get();
+  if (!curl) return tl::unexpected(curl.error());
+  try {
+    return std::unique_ptr<transfers>(new transfers(std::make_unique<loop>(**curl, patience, std::move(signer))));
+  } catch (const std::system_error& e) {
+    return refuse_os(errc::system, e.code().value(), "starting the thread for transfers");
+  }
+}
+
+transfers::ticket transfers::start(transfer_request request) {
+  return loop_->start(std::move(request));
+}
+result<transfer_answer> transfers::wait(const ticket& of) {
+  return loop_->wait(of);
+}
+transfer_counts transfers::counts() const {
+  return loop_->counts();
+}
+
+}  // namespace penstock

@@ -1,0 +1,83 @@
+// GET requests over HTTP, many at a time, on one thread: connections are reused, what is transient is tried again, and
+// an answer that takes much longer than others is asked for a second time. Used by the object store.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/base/result.hpp"
+#include "runtime/storage/url.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+struct byte_range {
+  std::uint64_t at = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct transfer_request {
+  url to;             ///< http or https; the path as it is sent
+  std::string query;  ///< encoded; without '?'
+  std::optional<byte_range> range;
+  std::string expected_tag;     ///< refuse an answer with another one; empty: take any
+  std::uint64_t bytes_max = 0;  ///< without a range: of the body
+  bool may_sign = false;
+};
+
+struct transfer_answer {
+  std::vector<std::byte> body;
+  std::string tag;                ///< the ETag, else "modified " and Last-Modified, else empty
+  std::uint64_t object_bytes = 0;  ///< of the whole object, where a range was asked for
+};
+
+/// What the transfers ask for each attempt.
+struct request_signer {
+  /// "Name: value" lines to add. Called on the thread of the transfers.
+  std::function<std::vector<std::string>(const transfer_request&)> headers;
+  /// After a refusal: whether there are other credentials now.
+  std::function<bool()> renewed;
+};
+
+struct transfer_counts {
+  std::uint64_t attempts = 0;
+  std::uint64_t retries = 0;
+  std::uint64_t hedges = 0;
+};
+
+class transfers {
+ public:
+  class exchange;
+  using ticket = std::shared_ptr<exchange>;
+
+  /// `patience`: time limit of one exchange with all its attempts. Refuses what curl_library refuses, and a thread that
+  /// cannot be started.
+  static result<std::unique_ptr<transfers>> open(nanoseconds patience, request_signer signer);
+  ~transfers();
+  transfers(const transfers&) = delete;
+  transfers& operator=(const transfers&) = delete;
+
+  // Thread-safe.
+  ticket start(transfer_request request);
+  /// Takes the answer: once for each ticket. Refuses (errc::io), in words that follow an object's name ("answers HTTP 404:
+  /// there is no such object"), what cannot be had; with errc::dataset an object that is not the one of expected_tag.
+  result<transfer_answer> wait(const ticket& of);
+  [[nodiscard]] transfer_counts counts() const;
+
+ private:
+  class loop;
+  explicit transfers(std::unique_ptr<loop> running);
+
+  std::unique_ptr<loop> loop_;
+};
+
+/// Whether an answer may be checked by If-Match: a strong ETag.
+bool is_strong_tag(std::string_view tag) noexcept;
+
+}  // namespace penstock
