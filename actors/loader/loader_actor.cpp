@@ -20,7 +20,9 @@ namespace {
 
 struct loader_state {
   loader_state() = default;
-  ~loader_state() = default;
+  ~loader_state() {
+    if (around.expected) around.expected->set_dataset(nullptr);
+  }
   loader_state(const loader_state&) = delete;
   loader_state& operator=(const loader_state&) = delete;
 
@@ -139,6 +141,7 @@ void assign(self_pointer self, const protocol::assign_slots& order) {
          0});
   }
   s.flight->rest();
+  s.around.expected->set_dataset(s.dataset.get());
   s.around.link->send(protocol::worker_ready{});
 }
 
@@ -172,6 +175,23 @@ loader_actor::behavior_type behave(self_pointer self, loader_surroundings around
 }
 
 }  // namespace
+
+void expected_leases::announce(const protocol::load_batch& lease) {
+  const std::lock_guard lock(mutex_);
+  if (dataset_ == nullptr) return;
+  std::vector<std::uint64_t> samples;
+  for (const protocol::wire_sample& one : lease.samples) samples.push_back(one.index);
+  try {
+    dataset_->expect(samples);
+  } catch (...) {
+    // load() meets the same trouble, and its sample is named.
+  }
+}
+
+void expected_leases::set_dataset(Dataset* dataset) {
+  const std::lock_guard lock(mutex_);
+  dataset_ = dataset;
+}
 
 loader_actor spawn_loader(actors::actor_system& system, loader_surroundings around) {
   return actors::spawn(system, behave, std::move(around));

@@ -21,6 +21,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 
 namespace penstock::loader {
 
@@ -44,10 +45,23 @@ namespace penstock::loader {
 
 using loader_actor = heard::actor;
 
+/// Tells the dataset of leases before their turn, from the io thread.
+class expected_leases {
+ public:
+  void announce(const protocol::load_batch& lease);
+  /// Null: nobody is to be told. The dataset may be destroyed after that.
+  void set_dataset(Dataset* dataset);
+
+ private:
+  std::mutex mutex_;
+  Dataset* dataset_ = nullptr;
+};
+
 struct loader_surroundings {
   dataset_factory make_dataset;
   std::shared_ptr<protocol::session_link> link;
   std::atomic<bool>* stopping = nullptr;
+  std::shared_ptr<expected_leases> expected;
   /// Called once, when the actor ends, with the exit code for the process.
   std::function<void(int)> ended;
 };

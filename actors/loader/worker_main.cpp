@@ -22,12 +22,14 @@ int worker_main(const dataset_factory& make) {
   child::heartbeat pulse;
 
   std::atomic<bool> stopping{false};
+  const auto expected = std::make_shared<loader::expected_leases>();
   std::promise<int> exit_code;
   process::io_thread io;
   actors::actor_system system(1, loader::messages);
   loader::loader_actor loader;
 
-  // The io thread passes messages to the actor unchanged. Only stop_work overtakes earlier leases.
+  // The io thread passes messages to the actor unchanged. Only stop_work overtakes earlier leases. The dataset hears of a lease
+  // while the actor still works on the one before it.
   const auto deliver = [&](protocol::to_worker&& message) {
     std::visit(
         [&](auto&& m) {
@@ -39,6 +41,7 @@ int worker_main(const dataset_factory& make) {
             actors::tell(loader, loader::link_lost{"a dataset's worker was sent a job"});
           } else {
             if constexpr (std::is_same_v<type, protocol::open_dataset>) pulse.adopt(m.you.worker);
+            if constexpr (std::is_same_v<type, protocol::load_batch>) expected->announce(m);
             actors::tell(loader, std::forward<decltype(m)>(m));
           }
         },
@@ -51,7 +54,7 @@ int worker_main(const dataset_factory& make) {
   const auto link =
       protocol::session_link::make(io.context(), unique_fd(protocol::child_fd::link), {deliver, closed});
   loader =
-      loader::spawn_loader(system, {make, link, &stopping, [&](int code) { exit_code.set_value(code); }});
+      loader::spawn_loader(system, {make, link, &stopping, expected, [&](int code) { exit_code.set_value(code); }});
   link->send(protocol::hello{protocol::hello::expected_magic, protocol::version, ::getpid()});
   boost::asio::post(io.context(), [&] { link->start(); });
 

@@ -14,6 +14,7 @@ namespace {
 // The names used in the columns `limits` and `use` of config_keys.def.
 constexpr value_limits any{};
 constexpr value_limits a_path{.kind = limit_kind::path};
+constexpr value_limits a_location{.kind = limit_kind::location};
 constexpr value_limits a_command{.kind = limit_kind::command};
 constexpr value_limits device_name{.kind = limit_kind::device};
 constexpr value_limits session_name{.kind = limit_kind::session_name};

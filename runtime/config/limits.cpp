@@ -1,5 +1,6 @@
 #include "runtime/config/limits.hpp"
 
+#include "runtime/base/remote_path.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 
@@ -103,14 +104,18 @@ std::string_view scheme_of(std::string_view text) {
   return is_scheme ? text.substr(0, end) : std::string_view();
 }
 
-void check_path(std::string_view path, std::vector<breach>& found) {
+/// `urls`: whether it may be a URL of object storage.
+void check_path(std::string_view path, bool urls, std::vector<breach>& found) {
+  if (urls && is_url(path)) return;
   const std::string_view scheme = scheme_of(path);
   if (scheme.empty()) return;
   const std::string_view rest = path.substr(scheme.size() + 3);
   const bool is_file = scheme == "file" && rest.starts_with('/');
   found.push_back(
-      {breach::whole, "is a URL, but penstock reads files",
-       is_file ? fmt::format("did you mean \"{}\"?", printable(shortened(rest, 60))) : "must be a path",
+      {breach::whole, urls ? "is a URL that penstock does not read" : "is a URL, but penstock reads files",
+       is_file ? fmt::format("did you mean \"{}\"?", printable(shortened(rest, 60)))
+       : urls  ? "must be a path, or begin with s3://, http:// or https://"
+               : "must be a path",
        is_file ? ""
                : "mount it as a file system, or copy the files; your own worker program ([loader] command) "
                  "can read URLs: give them in [dataset.options]"});
@@ -207,7 +212,8 @@ bool within(const value_form& form, const value_limits& limits, double value, st
 
 void check_text(const value_limits& limits, std::string_view text, std::vector<breach>& found) {
   switch (limits.kind) {
-    case limit_kind::path: check_path(text, found); break;
+    case limit_kind::path: check_path(text, false, found); break;
+    case limit_kind::location: check_path(text, true, found); break;
     case limit_kind::device: check_device(text, found); break;
     case limit_kind::session_name: check_session_name(text, found); break;
     case limit_kind::listen_address: check_listen_address(text, found); break;

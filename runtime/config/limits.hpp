@@ -34,6 +34,7 @@ enum class limit_kind : std::uint8_t {
   any,
   range,           ///< of each element
   path,            ///< relative to the file that contains it; no URL
+  location,        ///< a path, or a URL of object storage
   command,         ///< a program and its arguments; not empty
   device,          ///< auto, host, cuda, cuda:N, uuid:GPU-...
   session_name,    ///< letters, digits, '.', '_', '-'

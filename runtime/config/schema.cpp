@@ -49,6 +49,7 @@ json number_schema(const char* type, const value_form& form, const value_limits&
 json text_schema(const value_limits& limits) {
   switch (limits.kind) {
     case limit_kind::path: return with_pattern("^(?![A-Za-z][A-Za-z0-9+.-]*://)");
+    case limit_kind::location: return with_pattern("^((s3|https?)://|(?![A-Za-z][A-Za-z0-9+.-]*://))");
     case limit_kind::device: return with_pattern("^(auto|host|cuda|cuda:[0-9]+|uuid:GPU-[0-9A-Fa-f-]+)$");
     case limit_kind::session_name: return with_pattern("^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$");
     case limit_kind::listen_address: return with_pattern("^$|:[0-9]+$");

@@ -1,5 +1,6 @@
 #include "runtime/config/values.hpp"
 
+#include "runtime/base/remote_path.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/config/foreign_names.hpp"
 #include "runtime/config/key_table.hpp"
@@ -31,6 +32,9 @@ void anchor_paths(const key_info& key, const node& from, void* value) {
   } else if (key.limits.kind == limit_kind::path) {
     auto& path = *static_cast<std::string*>(value);
     if (!path.empty()) path = absolute_below(folder, path).string();
+  } else if (key.limits.kind == limit_kind::location) {
+    auto& path = *static_cast<std::string*>(value);
+    if (!path.empty() && !is_url(path)) path = absolute_below(folder, path).string();
   } else if (key.limits.kind == limit_kind::command) {
     auto& command = *static_cast<std::vector<std::string>*>(value);
     // A plain name is looked up when the worker starts.

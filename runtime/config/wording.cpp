@@ -30,6 +30,8 @@ std::string limit_words(const key_info& key) {
     case limit_kind::path:
       return key.form.count == arity::map ? "paths relative to the file that contains them"
                                           : "a path relative to the file that contains it";
+    case limit_kind::location:
+      return "a path relative to the file that contains it, or a URL (s3, http, https)";
     case limit_kind::command:
       return "at least one; a program with a '/' is relative to the file that contains it";
     case limit_kind::device: return {};

@@ -23,6 +23,8 @@ Dataset::~Dataset() = default;
 
 void Dataset::setup(const worker_context&) {}
 
+void Dataset::expect(std::span<const std::uint64_t>) {}
+
 void Dataset::collate(const batch_slot&, random_source&) {}
 
 void sample_slot::set_length(std::size_t tensor, std::uint64_t entries) const {

@@ -6,6 +6,7 @@
 #include "runtime/dataset/mixture/mixture.hpp"
 #include "runtime/dataset/picture/image_folder.hpp"
 #include "runtime/dataset/records/records.hpp"
+#include "runtime/dataset/store_settings.hpp"
 #include "runtime/dataset/synthetic/synthetic.hpp"
 #include "runtime/dataset/tar/tar_dataset.hpp"
 #include "runtime/dataset/tokens/tokens_dataset.hpp"
@@ -69,7 +70,7 @@ result<const listed_dataset*> find(dataset_type type) {
 
 result<prepared_dataset> prepare_tar(const config& settings,
                                      const std::function<void(const index_progress&)>& told) {
-  const auto shards = list_shards(settings.dataset.path);
+  const auto shards = list_shards(settings.dataset.path, store_options_of(settings));
   if (!shards) return tl::unexpected(shards.error());
   auto found = find_index(*shards, settings.storage.cache, told);
   if (!found) return tl::unexpected(std::move(found.error()));

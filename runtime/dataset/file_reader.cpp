@@ -34,6 +34,10 @@ bool is_transient(int os_code) noexcept {
   }
 }
 
+std::int64_t modified_ns_of(const struct ::stat& facts) noexcept {
+  return std::int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
+}
+
 const char* kind_of_file(unsigned mode) noexcept {
   if (S_ISDIR(mode)) return "a folder";
   if (S_ISFIFO(mode)) return "a FIFO";

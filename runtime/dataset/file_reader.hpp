@@ -6,6 +6,8 @@
 #include "runtime/base/result.hpp"
 #include "runtime/dataset/recycled_buffer.hpp"
 
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -45,6 +47,9 @@ result<void> read_exactly(int fd, std::uint64_t at, std::span<std::byte> into);
 /// Whether a retry may succeed: EIO, ESTALE, EAGAIN, ETIMEDOUT and similar errors of network file systems;
 /// also a lack of memory or descriptors, which is not the sample's fault.
 bool is_transient(int os_code) noexcept;
+
+/// A file's time of modification in nanoseconds since 1970.
+std::int64_t modified_ns_of(const struct ::stat& facts) noexcept;
 
 /// "a folder", "a FIFO", ... for a mode that is not S_ISREG.
 const char* kind_of_file(unsigned mode) noexcept;

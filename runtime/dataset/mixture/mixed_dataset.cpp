@@ -24,6 +24,16 @@ void mixed_dataset::setup(const worker_context& context) {
   for (const part& one : parts_) one.dataset->setup(context);
 }
 
+void mixed_dataset::expect(std::span<const std::uint64_t> samples) {
+  std::vector<std::vector<std::uint64_t>> of_parts(parts_.size());
+  for (const std::uint64_t sample : samples) {
+    const place at = place_of(sample);
+    of_parts[at.part].push_back(at.sample);
+  }
+  for (std::size_t i = 0; i < parts_.size(); ++i)
+    if (!of_parts[i].empty()) parts_[i].dataset->expect(of_parts[i]);
+}
+
 void mixed_dataset::load(const sample_request& request, const sample_slot& slot) {
   const place at = place_of(request.index);
   parts_[at.part].dataset->load({at.sample, request.epoch, request.attempt, request.random}, slot);

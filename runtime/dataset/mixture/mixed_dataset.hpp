@@ -22,6 +22,7 @@ class mixed_dataset final : public Dataset {
 
   dataset_description describe() override { return description_; }
   void setup(const worker_context& context) override;
+  void expect(std::span<const std::uint64_t> samples) override;
   void load(const sample_request& request, const sample_slot& slot) override;
   [[nodiscard]] std::string name_of(std::uint64_t index) const override;
 

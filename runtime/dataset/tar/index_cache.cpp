@@ -2,6 +2,7 @@
 
 #include "runtime/base/signals.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/dataset/file_reader.hpp"
 #include "runtime/dataset/fingerprint.hpp"
 
 #include <fcntl.h>
@@ -55,16 +56,33 @@ std::vector<place> places_of(const shard_list& shards, const std::string& cache)
     return fmt::format(".penstock-{}.index", hash.hex().substr(0, 16));
   };
   const std::string beside = shards.folder.empty() ? "/" : shards.folder;
-  std::vector<place> all{{beside, beside + "/" + name_with("")}};
+  std::vector<place> all;
+  if (!shards.store) all.push_back({beside, beside + "/" + name_with("")});
   if (const std::string folder = cache_folder(cache); !folder.empty()) {
     std::error_code ignored;
-    const std::string absolute = std::filesystem::weakly_canonical(beside, ignored).string();
+    const std::string absolute =
+        shards.store ? shards.folder : std::filesystem::weakly_canonical(beside, ignored).string();
     all.push_back({folder, folder + "/" + name_with(absolute)});
   }
   return all;
 }
 
 // ---- one that is there
+
+struct shard_version {
+  std::uint64_t bytes = 0;
+  std::int64_t modified_ns = 0;
+  std::string_view tag;
+};
+
+result<shard_version> version_of(const shard_list& shards, std::size_t i) {
+  if (shards.store) return shard_version{shards.facts[i].bytes, 0, shards.facts[i].tag};
+  struct ::stat facts {};
+  const std::string path = shards.folder + "/" + shards.names[i];
+  if (::stat(path.c_str(), &facts) != 0)
+    return refuse_os(errc::io, errno, fmt::format("the shard '{}' cannot be examined", printable(path)));
+  return shard_version{static_cast<std::uint64_t>(facts.st_size), modified_ns_of(facts), {}};
+}
 
 result<void> fits(const tar_index& index, const shard_list& shards) {
   if (!index.checksum_holds()) return refuse(errc::dataset, "is damaged");
@@ -75,15 +93,12 @@ result<void> fits(const tar_index& index, const shard_list& shards) {
     if (shard.name != shards.names[i])
       return refuse(errc::dataset, "has '{}' where '{}' is now", printable(shard.name),
                     printable(shards.names[i]));
-    struct ::stat facts {};
-    const std::string path = shards.folder + "/" + shards.names[i];
-    if (::stat(path.c_str(), &facts) != 0)
-      return refuse_os(errc::io, errno, fmt::format("the shard '{}' cannot be examined", printable(path)));
-    const std::int64_t modified = modified_ns_of(facts);
-    if (shard.bytes != static_cast<std::uint64_t>(facts.st_size))
+    const auto now = version_of(shards, i);
+    if (!now) return tl::unexpected(now.error());
+    if (shard.bytes != now->bytes)
       return refuse(errc::dataset, "is older than '{}', which had {} bytes and has {} now",
-                    printable(shard.name), shard.bytes, facts.st_size);
-    if (shard.modified_ns != modified)
+                    printable(shard.name), shard.bytes, now->bytes);
+    if (shard.modified_ns != now->modified_ns || shard.tag != now->tag)
       return refuse(errc::dataset, "is of another version of '{}', which was written at another time",
                     printable(shard.name));
   }
@@ -141,22 +156,27 @@ class parallel_reading {
  private:
   [[nodiscard]] std::uint64_t bytes_of_all() const {
     std::uint64_t all = 0;
-    struct ::stat facts {};
-    for (const std::string& name : shards_.names)
-      if (::stat((shards_.folder + "/" + name).c_str(), &facts) == 0)
-        all += static_cast<std::uint64_t>(facts.st_size);
+    for (std::size_t i = 0; i < shards_.names.size(); ++i)
+      if (const auto version = version_of(shards_, i)) all += version->bytes;
     return all;
   }
 
   void work() {
     for (std::size_t i = next_++; i < results_.size(); i = next_++) {
-      auto shard = read_shard(shards_.folder + "/" + shards_.names[i], shards_.names[i], passed_);
+      auto shard = read(i);
       if (!shard) ++refused_;
       results_[i].emplace(std::move(shard));
       if (refused_ > 0) break;  // shards before this one are being read or have been
     }
     const std::lock_guard lock(mutex_);
     if (--running_ == 0) ended_.notify_all();
+  }
+
+  result<shard_index> read(std::size_t i) {
+    const std::string& name = shards_.names[i];
+    const std::string path = shards_.folder + "/" + name;
+    if (!shards_.store) return read_shard(path, name, passed_);
+    return read_shard(*shards_.store->object(path, shards_.facts[i]), shards_.facts[i].tag, name, passed_);
   }
 
   result<std::vector<shard_index>> collect() {
@@ -289,7 +309,7 @@ result<found_index> find_or_build(const shard_list& shards, const std::vector<pl
   const auto refused = [&](const failure& why) { refusals += (refusals.empty() ? "" : "; ") + why.message; };
   for (const place& where : places) {
     std::error_code ignored;
-    if (&where != &places.front()) std::filesystem::create_directories(where.folder, ignored);
+    if (shards.store || &where != &places.front()) std::filesystem::create_directories(where.folder, ignored);
     if (auto ok = check_writable(where.folder); !ok) {
       refused(ok.error());
       continue;

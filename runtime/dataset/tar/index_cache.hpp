@@ -1,5 +1,5 @@
-// Finds the index of a tar dataset's shards, or builds it: next to the shards if that folder can be written to, else
-// in a cache folder. Used by the session before any worker exists, and by the tools.
+// Finds the index of a tar dataset's shards, or builds it: next to the shards if they are files and that folder can be written
+// to, else in a cache folder. Used by the session before any worker exists, and by the tools.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -29,7 +29,7 @@ struct found_index {
 };
 
 /// An index is used if it was made of the same names in the same order and each shard has the size and time of
-/// modification that it had then; otherwise it is built again, and a notice says why. Several processes that need
+/// modification (or ETag) that it had then; otherwise it is built again, and a notice says why. Several processes that need
 /// it at the same time build it once, where the file system has locks. `cache`: a folder, "" for
 /// $XDG_CACHE_HOME/penstock; made if it is missing. `told` is called a few times a second while it is built, on this thread.
 /// Refuses what read_shard refuses, for the first such shard.

@@ -1,18 +1,12 @@
 #include "runtime/dataset/tar/shard_index.hpp"
 
-#include "runtime/base/fd.hpp"
 #include "runtime/base/text.hpp"
-#include "runtime/dataset/file_reader.hpp"
+#include "runtime/dataset/local_file.hpp"
 #include "runtime/dataset/tar/member_name.hpp"
 #include "runtime/dataset/tar/record_codec.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <limits>
 
 namespace penstock {
@@ -36,11 +30,22 @@ indexed_kind kind_in_index(tar_kind kind) noexcept {
   return indexed_kind::other;
 }
 
+/// How many bytes a read of headers takes.
+struct read_sizes {
+  std::size_t small;   ///< where headers are far apart
+  std::size_t large;   ///< where they are close to each other
+  std::uint64_t far;  ///< below this distance, reading everything is cheaper than another read
+};
+
+constexpr read_sizes sizes_of_file{4 * KiB, 256 * KiB, 8 * KiB};
+/// A request takes as long as some MiB.
+constexpr read_sizes sizes_of_object{64 * KiB, 4 * MiB, 2 * MiB};
+
 /// Reads pieces of a shard at growing offsets. Where headers are close to each other it reads everything, in large
-/// pieces; where they are far apart, a page at each.
+/// pieces; where they are far apart, a small one at each.
 class header_reader {
  public:
-  header_reader(int fd, std::uint64_t bytes) : fd_(fd), bytes_(bytes), buffer_(large) {}
+  header_reader(readable& shard, const read_sizes& sizes) : shard_(shard), sizes_(sizes), buffer_(sizes.large) {}
 
   result<std::span<const std::byte>> read(tar_range range) {
     if (range.at < begin_ || range.at + range.bytes > end_) {
@@ -50,38 +55,22 @@ class header_reader {
   }
 
  private:
-  static constexpr std::size_t small = 4 * KiB;
-  static constexpr std::size_t large = 256 * KiB;
-  static constexpr std::uint64_t far = 8 * KiB;  // below this, copying is cheaper than another system call
-
   result<void> fill(tar_range range) {
     // How much of the data since the last read was used shows how dense headers are.
     const std::uint64_t distance = range.at - last_at_;
     last_at_ = range.at;
-    const bool dense = distance <= end_ - begin_ + far;
-    std::size_t wanted = std::max<std::size_t>(dense ? large : small, range.bytes);
-    wanted = static_cast<std::size_t>(std::min<std::uint64_t>(wanted, bytes_ - range.at));
+    const bool dense = distance <= end_ - begin_ + sizes_.far;
+    std::size_t wanted = std::max<std::size_t>(dense ? sizes_.large : sizes_.small, range.bytes);
+    wanted = static_cast<std::size_t>(std::min<std::uint64_t>(wanted, shard_.bytes() - range.at));
     if (buffer_.size() < wanted) buffer_.resize(wanted);
-    std::size_t have = 0;
-    while (have < range.bytes || (have == 0 && wanted > 0)) {
-      const ssize_t got =
-          ::pread(fd_, buffer_.data() + have, wanted - have, static_cast<off_t>(range.at + have));
-      if (got > 0) {
-        have += static_cast<std::size_t>(got);
-      } else if (got == 0) {
-        return refuse(errc::io, "ends at byte {}: it was {} bytes long when it was opened", range.at + have,
-                      bytes_);
-      } else if (errno != EINTR) {
-        return refuse_os(errc::io, errno, "cannot be read");
-      }
-    }
+    if (auto ok = shard_.read(range.at, std::span(buffer_).first(wanted)); !ok) return ok;
     begin_ = range.at;
-    end_ = range.at + have;
+    end_ = range.at + wanted;
     return {};
   }
 
-  int fd_;
-  std::uint64_t bytes_;
+  readable& shard_;
+  read_sizes sizes_;
   std::vector<std::byte> buffer_;
   std::uint64_t begin_ = 0;
   std::uint64_t end_ = 0;
@@ -103,8 +92,9 @@ std::string_view compression_by_magic(std::span<const std::byte> start) noexcept
   return {};
 }
 
-result<void> read_headers(int fd, shard_index& shard, std::atomic<std::uint64_t>& progress) {
-  header_reader reader(fd, shard.bytes);
+result<void> read_headers(readable& from, const read_sizes& sizes, shard_index& shard,
+                          std::atomic<std::uint64_t>& progress) {
+  header_reader reader(from, sizes);
   shard_grouping grouping;
   tar_parser parser(shard.bytes);
   std::uint64_t told = 0;
@@ -132,26 +122,29 @@ result<void> read_headers(int fd, shard_index& shard, std::atomic<std::uint64_t>
 }
 
 result<shard_index> read_shard_file(const std::string& path, std::atomic<std::uint64_t>& progress) {
-  const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file) return refuse_os(errc::io, errno, "cannot be opened");
-  struct ::stat facts {};
-  if (::fstat(file.get(), &facts) != 0) return refuse_os(errc::io, errno, "cannot be examined");
-  if (!S_ISREG(facts.st_mode)) return refuse(errc::dataset, "is {}, not a file", kind_of_file(facts.st_mode));
+  auto file = local_file::open(path);
+  if (!file) return tl::unexpected(std::move(file.error()));
   shard_index shard;
-  shard.bytes = static_cast<std::uint64_t>(facts.st_size);
-  shard.modified_ns = modified_ns_of(facts);
-  if (auto ok = read_headers(file.get(), shard, progress); !ok) return tl::unexpected(std::move(ok.error()));
-  if (::fstat(file.get(), &facts) != 0) return refuse_os(errc::io, errno, "cannot be examined");
-  if (static_cast<std::uint64_t>(facts.st_size) != shard.bytes || modified_ns_of(facts) != shard.modified_ns)
+  shard.bytes = (*file)->bytes();
+  shard.modified_ns = (*file)->modified_ns();
+  if (auto ok = read_headers(**file, sizes_of_file, shard, progress); !ok) return tl::unexpected(std::move(ok.error()));
+  if (auto ok = (*file)->check_unchanged(); !ok)
     return refuse(errc::dataset, "changed while it was indexed: start again when it is complete");
   return shard;
 }
 
-}  // namespace
-
-std::int64_t modified_ns_of(const struct ::stat& facts) noexcept {
-  return std::int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
+result<shard_index> with_name(result<shard_index> shard, const std::string& name) {
+  if (!shard) {
+    shard.error().message = fmt::format("the shard '{}' {}{}", printable(name),
+                                        shard.error().message.starts_with("at offset") ? "is damaged " : "",
+                                        shard.error().message);
+    return shard;
+  }
+  shard->name = name;
+  return shard;
 }
+
+}  // namespace
 
 void shard_grouping::add(const tar_member& member) {
   if (member.kind == tar_kind::folder) return;
@@ -240,15 +233,17 @@ result<void> shard_grouping::finish(shard_index& to) {
 
 result<shard_index> read_shard(const std::string& path, const std::string& name,
                                std::atomic<std::uint64_t>& progress) {
-  auto shard = read_shard_file(path, progress);
-  if (!shard) {
-    shard.error().message = fmt::format("the shard '{}' {}{}", printable(name),
-                                        shard.error().message.starts_with("at offset") ? "is damaged " : "",
-                                        shard.error().message);
-    return shard;
-  }
-  shard->name = name;
-  return shard;
+  return with_name(read_shard_file(path, progress), name);
+}
+
+result<shard_index> read_shard(readable& object, const std::string& tag, const std::string& name,
+                               std::atomic<std::uint64_t>& progress) {
+  shard_index shard;
+  shard.bytes = object.bytes();
+  shard.tag = tag;
+  if (auto ok = read_headers(object, sizes_of_object, shard, progress); !ok)
+    return with_name(tl::unexpected(std::move(ok.error())), name);
+  return with_name(std::move(shard), name);
 }
 
 }  // namespace penstock

@@ -4,8 +4,7 @@
 
 #include "runtime/base/result.hpp"
 #include "runtime/dataset/tar/tar_parser.hpp"
-
-#include <sys/stat.h>
+#include "runtime/storage/readable.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -26,7 +25,8 @@ struct shard_extension {
 struct shard_index {
   std::string name;  ///< relative to the list's folder
   std::uint64_t bytes = 0;
-  std::int64_t modified_ns = 0;        ///< since 1970
+  std::int64_t modified_ns = 0;        ///< since 1970; of an object 0
+  std::string tag;                     ///< of an object: its version, as object_facts has it
   std::vector<std::uint32_t> offsets;  ///< of each sample's record in `records`
   std::string records;                 ///< see record_codec.hpp
   std::vector<shard_extension> extensions;
@@ -78,14 +78,15 @@ class shard_grouping {
       extension_numbers_;  // by spelling
 };
 
-/// A file's time of modification in nanoseconds since 1970.
-std::int64_t modified_ns_of(const struct ::stat& facts) noexcept;
-
 /// Reads the headers of a shard and groups its members; contents of larger members are skipped. `path` is opened,
 /// `name` is what the index and messages call it. Adds the bytes that it has passed to `progress`. Refuses
 /// (errc::dataset, errc::io) with the shard's name what the parser refuses, files that cannot be read, are no
 /// regular files or change meanwhile, and compressed shards.
 result<shard_index> read_shard(const std::string& path, const std::string& name,
+                               std::atomic<std::uint64_t>& progress);
+/// The same for an object of a store, of this version. It reads all but members of some MiB: a request for each header would
+/// take longer.
+result<shard_index> read_shard(readable& object, const std::string& tag, const std::string& name,
                                std::atomic<std::uint64_t>& progress);
 
 }  // namespace penstock

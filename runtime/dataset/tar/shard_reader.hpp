@@ -1,13 +1,15 @@
-// Reads members of shards in a worker: descriptors stay open, and neighbouring members are read with one call.
+// Reads members of shards in a worker: shards stay open, and neighbouring members are read with one call.
 #pragma once
 
-#include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/dataset/recycled_buffer.hpp"
 #include "runtime/dataset/tar/tar_index.hpp"
+#include "runtime/storage/object_store.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,29 +18,40 @@ namespace penstock {
 
 class shard_reader {
  public:
-  /// `folder`: what the shards' names are relative to. The index must outlive the reader.
-  shard_reader(const tar_index& index, std::string folder);
+  /// `folder`: what the shards' names are relative to; `store`: of a URL, else none. The index must outlive the reader.
+  shard_reader(const tar_index& index, std::string folder, std::shared_ptr<object_store> store);
 
   /// The contents of these members of one shard, in the order given; valid until the next call. Refuses (errc::io,
-  /// with errno where there is one) a shard that cannot be opened or read, and one whose size or time of modification
-  /// is not that of the index: it changed.
+  /// with errno where there is one) a shard that cannot be opened or read, and one that changed: its size, time of modification
+  /// or ETag is not that of the index.
   result<std::span<const std::span<const std::byte>>> read(std::uint64_t shard,
                                                            std::span<const indexed_member> members);
+
+  [[nodiscard]] bool is_remote() const noexcept { return store_ != nullptr; }
+  /// Begins to fetch ranges of a remote shard that read() will need. From any thread.
+  void expect(std::uint64_t shard, std::vector<byte_range> ranges);
 
  private:
   struct open_shard {
     std::uint64_t shard = ~std::uint64_t{0};
-    unique_fd fd;
+    std::unique_ptr<readable> file;
+    std::shared_ptr<remote_object> object;
   };
-  result<int> open(std::uint64_t shard);
-  result<void> read_range(std::uint64_t shard, int fd, std::uint64_t at, std::span<std::byte> to);
+  readable& file_of(std::uint64_t shard);
+  std::shared_ptr<remote_object> object_of(std::uint64_t shard);
+  result<void> read_range(std::uint64_t shard, byte_range range, std::span<std::byte> to);
 
   const tar_index& index_;
   std::string folder_;
+  std::shared_ptr<object_store> store_;
+  std::mutex mutex_;  ///< of `open_`, where shards are remote
   std::vector<open_shard>
       open_;  // one place for several shards: a dataset may have more than a process may open
   recycled_buffer buffer_;
   std::vector<std::span<const std::byte>> contents_;
 };
+
+/// What a sample's members are read as: one range if they are close to each other, else one for each.
+std::vector<byte_range> ranges_of(std::span<const indexed_member> members);
 
 }  // namespace penstock

@@ -1,17 +1,20 @@
 #include "runtime/dataset/tar/tar_dataset.hpp"
 
+#include "runtime/base/remote_path.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/file_reader.hpp"
 #include "runtime/dataset/fingerprint.hpp"
-#include "runtime/dataset/listing/path_pattern.hpp"
 #include "runtime/dataset/records/npy_header.hpp"
+#include "runtime/dataset/store_settings.hpp"
+#include "runtime/dataset/tar/shard_list.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <map>
 
 namespace penstock {
@@ -115,9 +118,9 @@ std::string name_of_sample(const tar_index& index, std::uint64_t sample) {
                      printable(index.key(sample)));
 }
 
-tar_dataset::tar_dataset(tar_index index, const config& settings)
+tar_dataset::tar_dataset(tar_index index, const config& settings, std::shared_ptr<object_store> store)
     : index_(std::move(index)),
-      shards_(index_, folder_of_pattern(settings.dataset.path)),
+      shards_(index_, folder_of_shards(settings.dataset.path), std::move(store)),
       pictures_(settings.image) {}
 
 result<std::unique_ptr<tar_dataset>> tar_dataset::open(tar_index index, const config& settings) {
@@ -125,7 +128,13 @@ result<std::unique_ptr<tar_dataset>> tar_dataset::open(tar_index index, const co
   if (!choices) return tl::unexpected(std::move(choices.error()));
   if (index.samples() == 0)
     return refuse(errc::dataset, "the shards of '{}' hold no samples", printable(settings.dataset.path));
-  std::unique_ptr<tar_dataset> made(new tar_dataset(std::move(index), settings));
+  std::shared_ptr<object_store> store;
+  if (is_url(settings.dataset.path)) {
+    auto opened = object_store::open(store_options_of(settings));
+    if (!opened) return tl::unexpected(std::move(opened.error()));
+    store = std::move(*opened);
+  }
+  std::unique_ptr<tar_dataset> made(new tar_dataset(std::move(index), settings, std::move(store)));
   if (auto ok = made->prepare(std::move(*choices)); !ok) return tl::unexpected(std::move(ok.error()));
   return made;
 }
@@ -187,7 +196,7 @@ result<tensor_spec> tar_dataset::spec_of(wanted_tensor& wanted, std::uint64_t lo
 result<tensor_spec> tar_dataset::spec_of_array(wanted_tensor& wanted) {
   for (std::uint64_t sample = 0; sample < index_.samples(); ++sample) {
     if (auto ok = index_.read(sample, sample_); !ok) return tl::unexpected(std::move(ok.error()));
-    const auto member = choose(wanted.choice);
+    const auto member = choose(wanted.choice, sample_);
     if (!member) continue;
     const auto failed = [&](const failure& why) {
       return refuse(
@@ -207,13 +216,13 @@ result<tensor_spec> tar_dataset::spec_of_array(wanted_tensor& wanted) {
                 extensions_of(wanted.choice), wanted.choice.tensor);
 }
 
-result<indexed_member> tar_dataset::choose(const member_choice& choice) const {
+result<indexed_member> tar_dataset::choose(const member_choice& choice, const indexed_sample& sample) {
   for (const std::string& extension : choice.extensions) {
     const auto is_one = [&](const indexed_member& member) { return member.extension == extension; };
-    const auto found = std::ranges::find_if(sample_.members, is_one);
-    if (found == sample_.members.end()) continue;
-    const auto second = std::find_if(found + 1, sample_.members.end(), is_one);
-    if (second != sample_.members.end())
+    const auto found = std::ranges::find_if(sample.members, is_one);
+    if (found == sample.members.end()) continue;
+    const auto second = std::find_if(found + 1, sample.members.end(), is_one);
+    if (second != sample.members.end())
       return refuse(errc::sample, "it has two members .{}, at offsets {} and {} of its shard",
                     printable(extension), found->header_at, second->header_at);
     if (found->kind != indexed_kind::file)
@@ -222,7 +231,7 @@ result<indexed_member> tar_dataset::choose(const member_choice& choice) const {
     return *found;
   }
   std::vector<std::string> there;
-  for (const indexed_member& member : sample_.members) there.push_back("." + printable(member.extension));
+  for (const indexed_member& member : sample.members) there.push_back("." + printable(member.extension));
   return refuse(errc::sample, "it has no member {}: it has {}", extensions_of(choice),
                 shortened(fmt::format("{}", fmt::join(there, ", ")), 200));
 }
@@ -231,7 +240,7 @@ result<std::span<const std::span<const std::byte>>> tar_dataset::read(std::uint6
   if (auto ok = index_.read(index, sample_); !ok) return tl::unexpected(std::move(ok.error()));
   members_.clear();
   for (const wanted_tensor& wanted : wanted_) {
-    auto member = choose(wanted.choice);
+    auto member = choose(wanted.choice, sample_);
     if (!member) return tl::unexpected(std::move(member.error()));
     const std::uint64_t most =
         wanted.choice.kind == member_kind::picture ? picture_bytes_max(pictures_.config()) : member_bytes_max;
@@ -241,6 +250,24 @@ result<std::span<const std::span<const std::byte>>> tar_dataset::read(std::uint6
     members_.push_back(*member);
   }
   return shards_.read(sample_.shard, members_);
+}
+
+/// Another thread may be in load(): uses what does not change.
+void tar_dataset::expect(std::span<const std::uint64_t> samples) {
+  if (!shards_.is_remote()) return;
+  std::map<std::uint64_t, std::vector<byte_range>> by_shard;
+  indexed_sample sample;
+  std::vector<indexed_member> members;
+  for (const std::uint64_t index : samples) {
+    members.clear();
+    if (!index_.read(index, sample)) continue;
+    for (const wanted_tensor& wanted : wanted_)
+      if (const auto member = choose(wanted.choice, sample); member && member->bytes <= member_bytes_max)
+        members.push_back(*member);
+    if (members.size() != wanted_.size()) continue;  // load() says why
+    std::ranges::copy(ranges_of(members), std::back_inserter(by_shard[sample.shard]));
+  }
+  for (auto& [shard, ranges] : by_shard) shards_.expect(shard, std::move(ranges));
 }
 
 void tar_dataset::load(const sample_request& request, const sample_slot& slot) {

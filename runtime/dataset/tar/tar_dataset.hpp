@@ -25,10 +25,12 @@ namespace penstock {
 class tar_dataset final : public Dataset {
  public:
   /// Refuses (errc::config, errc::dataset, errc::io) entries of members that cannot be read, those of which no sample
-  /// has a member, a largest member beyond 2 GiB, and an array whose first sample cannot be read.
+  /// has a member, a largest member beyond 2 GiB, an array whose first sample cannot be read, and what
+  /// object_store::open refuses.
   static result<std::unique_ptr<tar_dataset>> open(tar_index index, const config& settings);
 
   dataset_description describe() override { return description_; }
+  void expect(std::span<const std::uint64_t> samples) override;
   /// Throws transient_error for errors that may be temporary (is_transient), penstock::error otherwise; what() names
   /// the member, not the sample.
   void load(const sample_request& request, const sample_slot& slot) override;
@@ -46,11 +48,11 @@ class tar_dataset final : public Dataset {
     std::size_t crop = 0;  ///< pictures: which tensor gets the box
   };
 
-  tar_dataset(tar_index index, const config& settings);
+  tar_dataset(tar_index index, const config& settings, std::shared_ptr<object_store> store);
   result<void> prepare(std::vector<member_choice> choices);
   result<tensor_spec> spec_of(wanted_tensor& wanted, std::uint64_t longest);
   result<tensor_spec> spec_of_array(wanted_tensor& wanted);
-  [[nodiscard]] result<indexed_member> choose(const member_choice& choice) const;
+  static result<indexed_member> choose(const member_choice& choice, const indexed_sample& sample);
   result<std::span<const std::span<const std::byte>>> read(std::uint64_t index);
   void write(const wanted_tensor& wanted, std::size_t tensor, std::span<const std::byte> contents,
              random_source& random, const sample_slot& slot);

@@ -22,7 +22,7 @@ namespace penstock {
 //   shard_entry shards[]
 //   extension_entry extensions[]   those of a shard are neighbours
 //   u32 offsets[samples]           of a sample's record among its shard's
-//   texts                          names of shards, extensions
+//   texts                          names of shards, each with its tag; extensions
 //   records                        shard after shard, see record_codec.hpp
 
 struct tar_index::header {
@@ -44,7 +44,8 @@ struct tar_index::shard_entry {
   std::uint64_t samples_end;     // this shard's samples begin where its neighbour's end, or at 0
   std::uint64_t extensions_end;  // likewise
   std::uint64_t records_end;     // likewise, from the beginning of all records
-  std::uint64_t name_end;        // likewise, in texts
+  std::uint64_t name_end;        // likewise, in texts: the name, then its version's tag
+  std::uint64_t tag_bytes;       // of the end of that text
   std::uint64_t members;
   std::uint64_t bytes_after_end;
   std::uint64_t has_end_marker;
@@ -60,7 +61,7 @@ struct tar_index::extension_entry {
 namespace {
 
 constexpr std::array<char, 8> tar_index_magic{'P', 'N', 'S', 'T', 'K', 'T', 'A', 'R'};
-constexpr std::uint32_t tar_index_version = 1;
+constexpr std::uint32_t tar_index_version = 2;
 constexpr std::size_t checksummed_from = 24;
 
 /// Writes in large pieces and sums what it writes.
@@ -128,7 +129,7 @@ result<void> write_tar_index(int fd, std::span<const shard_index> shards) {
   std::vector<tar_index::extension_entry> extension_table;
   std::string texts;
   std::uint64_t record_bytes = 0;
-  for (const shard_index& shard : shards) texts += shard.name;
+  for (const shard_index& shard : shards) texts += shard.name + shard.tag;
   std::uint64_t name_end = 0;
   for (const shard_index& shard : shards) {
     for (const shard_extension& extension : shard.extensions) {
@@ -137,9 +138,9 @@ result<void> write_tar_index(int fd, std::span<const shard_index> shards) {
     }
     head.samples += shard.offsets.size();
     record_bytes += shard.records.size();
-    name_end += shard.name.size();
+    name_end += shard.name.size() + shard.tag.size();
     shard_table.push_back({shard.bytes, shard.modified_ns, head.samples, extension_table.size(), record_bytes,
-                           name_end, shard.members, shard.bytes_after_end, shard.has_end_marker ? 1U : 0U});
+                           name_end, shard.tag.size(), shard.members, shard.bytes_after_end, shard.has_end_marker ? 1U : 0U});
   }
   // Records are read without alignment, offsets need four bytes of it: the tables before them have eight.
   head.magic = tar_index_magic;
@@ -209,7 +210,8 @@ bool tar_index::tables_fit() const noexcept {
   shard_entry before{};
   for (const shard_entry& shard : shard_table()) {
     if (shard.samples_end < before.samples_end || shard.extensions_end < before.extensions_end ||
-        shard.records_end < before.records_end || shard.name_end < before.name_end)
+        shard.records_end < before.records_end || shard.name_end < before.name_end ||
+        shard.tag_bytes > shard.name_end - before.name_end)
       return false;
     before = shard;
   }
@@ -259,9 +261,10 @@ indexed_shard tar_index::shard(std::uint64_t i) const {
   PENSTOCK_CHECK(i < shards(), "shard {} of {}", i, shards());
   const shard_entry& own = shard_table()[i];
   const shard_entry before = i == 0 ? shard_entry{} : shard_table()[i - 1];
-  return {text(before.name_end, own.name_end - before.name_end),
+  return {text(before.name_end, own.name_end - before.name_end - own.tag_bytes),
           own.bytes,
           own.modified_ns,
+          text(own.name_end - own.tag_bytes, own.tag_bytes),
           before.samples_end,
           own.samples_end - before.samples_end,
           own.members,

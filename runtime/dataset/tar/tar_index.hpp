@@ -23,6 +23,7 @@ struct indexed_shard {
   std::string_view name;
   std::uint64_t bytes = 0;
   std::int64_t modified_ns = 0;
+  std::string_view tag;  ///< of an object: its version
   std::uint64_t first_sample = 0;
   std::uint64_t samples = 0;
   std::uint64_t members = 0;

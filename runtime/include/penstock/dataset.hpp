@@ -131,7 +131,7 @@ class batch_slot {
   std::span<const tensor_spec> specs_;
 };
 
-/// A dataset. One instance lives in each worker process; penstock calls it from one thread. A crash in it
+/// A dataset. One instance lives in each worker process; penstock calls all but expect() from one thread. A crash in it
 /// ends only that process, which is replaced; the crash is blamed on the sample being loaded.
 class PENSTOCK_API Dataset {
  public:
@@ -145,6 +145,11 @@ class PENSTOCK_API Dataset {
 
   /// Called once, after describe() and before the first sample. Throwing ends the run as well.
   virtual void setup(const worker_context& context);
+
+  /// The worker has been given a batch of these samples, in the order in which load() will be called for them unless the
+  /// batch is given up: a dataset on slow storage may begin to read them. Must return soon. Called from another thread
+  /// than the rest, after setup() and possibly during load().
+  virtual void expect(std::span<const std::uint64_t> samples);
 
   /// Fills the slot with one sample. If it throws, the sample has failed: it is reported by name and handled
   /// as [loader] on_bad_sample says; it is not tried again. Throw transient_error for storage that may

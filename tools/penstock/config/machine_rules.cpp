@@ -1,11 +1,13 @@
 #include "tools/penstock/config/machine_rules.hpp"
 
 #include "actors/session/sizing.hpp"
+#include "runtime/base/remote_path.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/tar/shard_list.hpp"
 #include "runtime/dataset/tokens/token_files.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "runtime/process/spawn.hpp"
+#include "runtime/storage/object_store.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -61,12 +63,31 @@ std::optional<config_file::diagnostic> slots_beyond_memory(const config_file::lo
 
 namespace {
 
+/// What can be told without contacting a server.
+std::optional<config_file::diagnostic> store_not_usable(const dataset_config& dataset, const std::string& key,
+                                                        const std::string& table,
+                                                        const config_file::loaded_config& loaded,
+                                                        const std::filesystem::path& file) {
+  if (dataset.type == dataset_type::custom) return std::nullopt;
+  const auto usable = check_remote_path(dataset.path);
+  if (usable) return std::nullopt;
+  config_file::diagnostic doubt;
+  doubt.level = config_file::severity::warning;
+  doubt.message = fmt::format("'path' in {}: {}", table, usable.error().message);
+  doubt.key = key;
+  doubt.where = place_of(loaded.source_of(doubt.key), "path", file);
+  doubt.where.label = "cannot be read on this machine";
+  doubt.help = "fine if another machine reads it; `penstock run` needs it";
+  return doubt;
+}
+
 /// `key`: of the path; `table`: for the message.
 std::optional<config_file::diagnostic> path_not_here(const dataset_config& dataset, const std::string& key,
                                                      const std::string& table,
                                                      const config_file::loaded_config& loaded,
                                                      const std::filesystem::path& file) {
   const std::string& path = dataset.path;
+  if (is_url(path)) return store_not_usable(dataset, key, table, loaded, file);
   std::error_code fault;
   if (path.empty() || std::filesystem::exists(path, fault)) return std::nullopt;
   if (dataset.type == dataset_type::tar && list_shards(path)) return std::nullopt;

@@ -2,6 +2,7 @@
 
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/mixture/mixture.hpp"
+#include "runtime/dataset/store_settings.hpp"
 #include "runtime/dataset/tar/index_cache.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/run/progress.hpp"
@@ -26,7 +27,7 @@ std::string line_of(const index_progress& now, bool with_bar) {
 void index_with_bar(const config& settings) {
   for (std::size_t i = 0; i < settings.datasets.size(); ++i) index_with_bar(settings_of_part(settings, i));
   if (settings.dataset.type != dataset_type::tar) return;
-  const auto shards = list_shards(settings.dataset.path);
+  const auto shards = list_shards(settings.dataset.path, store_options_of(settings));
   if (!shards) return;
   std::mutex mutex;
   index_progress now;

@@ -1,0 +1,193 @@
+"""An HTTP server for tests of object storage: files with ranges and ETags, S3's ListObjectsV2, and faults that the test chooses.
+
+By hand, for measuring:  object_server.py FOLDER [--port N] [--latency MS] [--rate MB_S] [--errors SHARE] [--stalls SHARE] [--stall S]
+"""
+
+import argparse
+import hashlib
+import http.server
+import os
+import random
+import re
+import socketserver
+import threading
+import time
+import urllib.parse
+from xml.sax.saxutils import escape
+
+
+class ObjectServer:
+    """Serves `folder` as http://127.0.0.1:PORT/...; its first level are buckets. Faults may be set at any time."""
+
+    def __init__(self, folder, port=0):
+        self.folder = folder
+        self.fault = lambda request: None  # of (path, begin, end, number): None, or a function of the handler that answers instead
+        self.page = 1000
+        self.latency = 0.0
+        self.link = None
+        self.ranges = True
+        self.requests = []  # (path, headers)
+        self._lock = threading.Lock()
+        self._server = _Server(("127.0.0.1", port), _Handler)
+        self._server.owner = self
+        self.address = "http://127.0.0.1:%d" % self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+    def note(self, path, headers):
+        with self._lock:
+            self.requests.append((path, headers))
+            return len(self.requests)
+
+    def count(self, part=""):
+        with self._lock:
+            return sum(part in path for path, _ in self.requests)
+
+    def tag_of(self, path):
+        facts = os.stat(path)
+        return '"%s"' % hashlib.md5(("%s %d %d" % (path, facts.st_size, facts.st_mtime_ns)).encode()).hexdigest()
+
+
+class Link:
+    """A line of so many bytes a second for all connections together."""
+
+    def __init__(self, rate):
+        self.rate, self.free, self.lock = rate, 0.0, threading.Lock()
+
+    def wait_for(self, count):
+        with self.lock:
+            now = time.monotonic()
+            self.free = max(self.free, now - 0.01) + count / self.rate
+            due = self.free
+        if due > now:
+            time.sleep(due - now)
+
+
+class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+
+    def handle_error(self, request, client_address):
+        pass  # the client went away
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def log_message(self, *arguments):
+        pass
+
+    def answer(self, status, headers=(), body=b""):
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def error(self, status, code):
+        self.answer(status, body=("<?xml version='1.0'?><Error><Code>%s</Code></Error>" % code).encode())
+
+    def cut(self, count=1000):
+        """Promises an answer, sends a little of it and closes the connection."""
+        self.send_response(206)
+        self.send_header("Content-Length", "1000000")
+        self.send_header("Content-Range", "bytes 0-999999/1000000")
+        self.end_headers()
+        self.wfile.write(b"x" * count)
+        self.close_connection = True
+
+    def do_GET(self):
+        owner = self.server.owner
+        path, _, query = self.path.partition("?")
+        path = urllib.parse.unquote(path)
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        begin, end = (int(wanted[1]), int(wanted[2]) + 1) if wanted else (0, None)
+        number = owner.note(self.path, dict(self.headers))
+        if owner.latency:
+            time.sleep(owner.latency)
+        if instead := owner.fault((path, begin, end, number)):
+            return instead(self)
+        if "list-type=2" in query:
+            return self.list(path, dict(urllib.parse.parse_qsl(query)))
+        file = os.path.join(owner.folder, path.lstrip("/"))
+        if not os.path.isfile(file):
+            return self.error(404, "NoSuchKey")
+        tag, size = owner.tag_of(file), os.path.getsize(file)
+        if self.headers.get("If-Match", tag) != tag:
+            return self.error(412, "PreconditionFailed")
+        if wanted and owner.ranges and begin >= size:
+            return self.error(416, "InvalidRange")
+        part = wanted and owner.ranges
+        end = min(end, size) if part else size
+        self.send_response(206 if part else 200)
+        if part:
+            self.send_header("Content-Range", "bytes %d-%d/%d" % (begin, end - 1, size))
+        else:
+            begin = 0
+        self.send_header("ETag", tag)
+        self.send_header("Content-Length", str(end - begin))
+        self.end_headers()
+        with open(file, "rb") as contents:
+            contents.seek(begin)
+            left = end - begin
+            while left > 0:
+                piece = contents.read(min(left, 65536))
+                if owner.link:
+                    owner.link.wait_for(len(piece))
+                self.wfile.write(piece)
+                left -= len(piece)
+
+    def list(self, path, query):
+        owner = self.server.owner
+        bucket = os.path.join(owner.folder, path.strip("/"))
+        prefix = query.get("prefix", "")
+        keys = sorted(os.path.relpath(os.path.join(root, name), bucket) for root, _, names in os.walk(bucket) for name in names)
+        keys = [key for key in keys if key.startswith(prefix) and "/" not in key[len(prefix):]]
+        first = int(query.get("continuation-token", "0"))
+        rest = keys[first:first + owner.page]
+        more = first + owner.page < len(keys)
+        text = "<?xml version='1.0'?><ListBucketResult><IsTruncated>%s</IsTruncated>" % ("true" if more else "false")
+        for key in rest:
+            file = os.path.join(bucket, key)
+            text += "<Contents><Key>%s</Key><ETag>%s</ETag><Size>%d</Size></Contents>" % (
+                escape(key), escape(owner.tag_of(file), {'"': "&quot;"}), os.path.getsize(file))
+        if more:
+            text += "<NextContinuationToken>%d</NextContinuationToken>" % (first + owner.page)
+        self.answer(200, body=(text + "</ListBucketResult>").encode())
+
+
+def by_hand():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--latency", type=float, default=0, help="ms before each answer")
+    parser.add_argument("--rate", type=float, help="MB/s of all connections together")
+    parser.add_argument("--errors", type=float, default=0, help="share of requests answered by 503")
+    parser.add_argument("--stalls", type=float, default=0, help="share of requests that wait")
+    parser.add_argument("--stall", type=float, default=5, help="seconds that they wait")
+    given = parser.parse_args()
+    server = ObjectServer(given.folder, given.port)
+    server.latency = given.latency / 1000
+    server.link = Link(given.rate * 1e6) if given.rate else None
+    choose = random.Random(1)
+
+    def fault(request):
+        drawn = choose.random()
+        if drawn < given.errors:
+            return lambda handler: handler.error(503, "SlowDown")
+        if drawn < given.errors + given.stalls:
+            time.sleep(given.stall)
+        return None
+
+    server.fault = fault
+    print(server.address, flush=True)
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    by_hand()

@@ -1,0 +1,298 @@
+"""Object storage: shards behind http:// and s3://, compared with the same shards on disk, from servers that fail, stall, change and redirect."""
+
+import contextlib
+import io
+import logging
+import tarfile
+import time
+
+from harness import *
+from object_server import ObjectServer
+
+try:
+    import boto3
+    from moto.server import ThreadedMotoServer
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+except ImportError:
+    boto3 = None
+
+CONFIG = """
+name = "objects"
+[dataset]
+type = "tar"
+path = "{path}"
+members = {{ number = "cls", text = "txt" }}
+[storage]
+cache = "{cache}"
+[sampler]
+batch_size = 8
+epochs = {epochs}
+[gpu]
+device = "host"
+"""
+
+SAMPLES = 40  # of each shard
+
+
+class StorageTest(PenstockTest):
+    def setUp(self):
+        super().setUp()
+        self.environment.update(XDG_CACHE_HOME=os.path.join(self.folder, "cache-home"), HOME=self.folder,
+                                AWS_ACCESS_KEY_ID="AKTEST", AWS_SECRET_ACCESS_KEY="the-secret", AWS_REGION="us-east-1")
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
+            self.environment.pop(name, None)
+        self.shards = os.path.join(self.folder, "served", "bucket", "shards")
+        os.makedirs(self.shards)
+        for number in range(3):
+            self.write_shard(number)
+
+    def write_shard(self, number, text="text"):
+        with tarfile.open(os.path.join(self.shards, "t-%03d.tar" % number), "w") as archive:
+            for sample in range(SAMPLES):
+                for ending, contents in (("cls", "%d" % (number * SAMPLES + sample)), ("txt", ("%s %d " % (text, sample)) * (sample * 20 + 1))):
+                    facts = tarfile.TarInfo("%05d.%s" % (sample, ending))
+                    facts.size = len(contents)
+                    archive.addfile(facts, io.BytesIO(contents.encode()))
+
+    def serve(self):
+        server = ObjectServer(os.path.join(self.folder, "served"))
+        self.addCleanup(server.stop)
+        self.environment["AWS_ENDPOINT_URL"] = server.address
+        return server
+
+    def config(self, path, epochs=1, cache="", name="objects.toml"):
+        return self.write(name, CONFIG.format(path=path, epochs=epochs, cache=cache))
+
+    def local(self, epochs=1):
+        return self.digests(self.config(self.shards, epochs, name="local.toml"), "--workers", 2)
+
+    def refused(self, path, expect=EXIT_FAILED):
+        code, out, err = self.penstock("run", self.config(path))
+        self.assertEqual(code, expect, out + err)
+        self.assertNotIn("the-secret", out + err)
+        return err
+
+    # ---- the same stream ---------------------------------------------------------------------------------------
+
+    def test_shards_behind_http_and_s3_give_the_stream_of_the_same_shards_on_disk(self):
+        server = self.serve()
+        server.page = 2
+        expected = self.local(epochs=2)
+        for path in (server.address + "/bucket/shards/t-{000..002}.tar", "s3://bucket/shards", "s3://bucket/shards/", "s3://bucket/shards/t-*.tar",
+                     "s3://bucket/shards/t-{000..002}.tar"):
+            self.assertEqual(self.digests(self.config(path, epochs=2), "--workers", 2), expected, path)
+        signed = ["Authorization" in headers for _, headers in server.requests]
+        self.assertTrue(any(signed) and not all(signed))  # those of s3:// are, those of http:// are not
+
+    def test_errors_cut_answers_and_closed_connections_change_nothing(self):
+        server = self.serve()
+        expected = self.local(epochs=3)
+        faults = [lambda handler: handler.error(503, "SlowDown"), lambda handler: handler.error(500, "InternalError"),
+                  lambda handler: handler.error(429, "TooMany"), lambda handler: handler.cut(), lambda handler: setattr(handler, "close_connection", True)]
+        server.fault = lambda request: faults[request[3] // 10 % len(faults)] if request[3] % 10 == 0 else None
+        report = self.run_json(self.config("s3://bucket/shards", epochs=3), "--digest", "--workers", 3)
+        self.assertEqual([epoch["digest"] for epoch in report["epochs"]], expected)
+        self.assertEqual(report["failures"], [])
+
+    def test_a_stalled_answer_is_asked_for_a_second_time(self):
+        server = self.serve()
+        expected = self.local()
+        config = self.config("s3://bucket/shards")
+        self.digests(config)  # the index is there
+
+        def fault(request):
+            if request[2] and request[2] - request[1] > 1 and request[3] % 20 == 0:
+                time.sleep(6)
+            return None
+
+        server.fault = fault
+        begin = time.monotonic()
+        self.assertEqual(self.digests(config, "--workers", 2), expected)
+        self.assertLess(time.monotonic() - begin, 5)
+
+    def test_a_stopped_stream_continues_from_disk_and_from_a_store_alike(self):
+        server = self.serve()
+        config = self.config("s3://bucket/shards", epochs=2)
+        whole = self.digests(config)
+        self.run_json(config, "--digest", "--batches", 7, "--state", "state", "--workers", 1)
+        rest = self.run_json(self.config(self.shards, epochs=2, name="local.toml"), "--digest", "--state", "state", "--workers", 2)
+        self.assertEqual(rest["epochs"][-1]["digest"], whole[-1])
+        self.assertGreater(server.count(), 0)
+
+    # ---- the index ------------------------------------------------------------------------------------------------
+
+    def test_the_index_is_kept_by_version_and_built_again_when_an_object_changes(self):
+        server = self.serve()
+        config = self.config("s3://bucket/shards")
+        self.run_json(config)
+        first = self.local()
+        before = server.count("t-001.tar")
+        self.assertEqual(self.digests(config), first)
+        self.assertEqual(len([name for name in os.listdir(self.environment["XDG_CACHE_HOME"] + "/penstock") if name.endswith(".index")]), 1)
+        facts = os.stat(self.shards + "/t-001.tar")
+        self.write_shard(1, text="other")
+        os.utime(self.shards + "/t-001.tar", ns=(facts.st_atime_ns, facts.st_mtime_ns + 10**9))
+        code, _, err = self.penstock("run", config)
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertIn("building it again", err)
+        self.assertGreater(server.count("t-001.tar"), before)
+
+    def test_an_object_that_changes_under_the_reader_fails_its_samples_by_name(self):
+        server = self.serve()
+        config = self.config("s3://bucket/shards")
+        self.run_json(config)
+        changed = threading_flag(server, lambda: self.write_shard(2, text="TEXT"))
+        report = self.run_json(config, "--set", "loader.max_failed_fraction=1.0")
+        self.check_sums(report)
+        self.assertTrue(changed)
+        errors = {one["error"] for one in report["failures"]}
+        self.assertGreater(len(report["failures"]), 0)
+        self.assertEqual({one["path"].partition(":")[0] for one in report["failures"]}, {"t-002.tar"})
+        self.assertIn("its shard changed since it was indexed", errors.pop())
+
+    # ---- the cache ------------------------------------------------------------------------------------------------
+
+    def test_what_was_read_once_comes_from_the_cache_of_all_workers(self):
+        server = self.serve()
+        config = self.config("s3://bucket/shards", cache=os.path.join(self.folder, "cache"))
+        expected = self.local()
+        self.assertEqual(self.digests(config, "--workers", 3), expected)
+        server.requests.clear()
+        self.assertEqual(self.digests(config, "--workers", 2), expected)
+        self.assertEqual([path for path, headers in server.requests if "list-type" not in path], [])
+        self.assertEqual(os.stat(os.path.join(self.folder, "cache")).st_mode & 0o777, 0o700)
+
+    def test_a_damaged_cache_changes_nothing(self):
+        self.serve()
+        cache = os.path.join(self.folder, "cache")
+        config = self.config("s3://bucket/shards", cache=cache)
+        expected = self.digests(config)
+        for name in os.listdir(cache):
+            if name.endswith(".data"):
+                with open(os.path.join(cache, name), "r+b") as file:
+                    file.seek(5000)
+                    file.write(b"damaged" * 100)
+        self.assertEqual(self.digests(config), expected)
+
+    # ---- what is refused --------------------------------------------------------------------------------------------
+
+    def test_what_cannot_pass_by_itself_is_refused_at_once_and_by_name(self):
+        server = self.serve()
+        self.assertIn("'s3://bucket/none.tar' answers HTTP 404 NoSuchKey: there is no such object", self.refused("s3://bucket/none.tar"))
+        self.assertLessEqual(server.count("none.tar"), 2)  # once with a progress bar, once by the session
+        self.assertIn("no shard is named 's3://bucket/empty/*.tar'", self.refused("s3://bucket/empty"))
+        self.assertIn("an HTTP server does not list its files", self.refused(server.address + "/bucket/*.tar"))
+        server.fault = lambda request: lambda handler: handler.error(403, "AccessDenied")
+        server.requests.clear()
+        self.assertIn("answers HTTP 403 AccessDenied: these credentials are not allowed to read it", self.refused("s3://bucket/shards/t-000.tar"))
+        self.assertLessEqual(server.count(), 2)
+        server.fault = lambda request: lambda handler: handler.answer(301, [("x-amz-bucket-region", "eu-west-1")])
+        self.assertIn("the bucket is in the region eu-west-1; set AWS_REGION", self.refused("s3://bucket/shards/t-000.tar"))
+        server.fault = lambda request: None
+        server.ranges = False
+        self.assertIn("does not answer requests for a part of a file", self.refused(server.address + "/bucket/shards/t-000.tar"))
+
+    def test_a_server_that_is_not_there_is_named(self):
+        self.environment["AWS_ENDPOINT_URL"] = "http://127.0.0.1:9"
+        self.assertRegex(self.refused("s3://bucket/shards/t-000.tar"), r"'s3://bucket/shards/t-000\.tar' cannot be fetched: .*127\.0\.0\.1.* \(5 attempts\)")
+
+    def test_a_server_that_is_not_trusted_is_named_and_asked_once(self):
+        server = self.serve()
+        # It speaks no TLS at all.
+        self.assertRegex(self.refused(server.address.replace("http:", "https:") + "/bucket/shards/t-000.tar"), r"cannot be fetched over TLS: ")
+
+    def test_a_damaged_shard_is_refused_with_shard_offset_and_member(self):
+        self.serve()
+        path = os.path.join(self.shards, "t-001.tar")
+        os.truncate(path, os.path.getsize(path) - 20000)
+        self.assertRegex(self.refused("s3://bucket/shards"), r"the shard 't-001\.tar' is damaged at offset \d+")
+
+    # ---- credentials ------------------------------------------------------------------------------------------------
+
+    def test_a_redirect_to_another_host_carries_no_credentials(self):
+        first, second = self.serve(), ObjectServer(os.path.join(self.folder, "served"))
+        self.addCleanup(second.stop)
+        first.fault = lambda request: lambda handler: handler.answer(307, [("Location", second.address + request[0])])
+        expected = self.local()
+        self.assertEqual(self.digests(self.config("s3://bucket/shards/t-{000..002}.tar")), expected)
+        self.assertTrue(all("Authorization" in headers for _, headers in first.requests))
+        self.assertGreater(second.count(), 0)
+        for _, headers in second.requests:
+            self.assertFalse({"authorization", "x-amz-security-token"} & {name.lower() for name in headers})
+
+    def test_a_redirect_in_a_circle_ends(self):
+        server = self.serve()
+        server.fault = lambda request: lambda handler: handler.answer(302, [("Location", request[0])])
+        self.assertIn("is redirected more than 5 times", self.refused("s3://bucket/shards/t-000.tar"))
+
+    def test_credentials_that_expire_are_read_again_and_named_if_there_are_no_others(self):
+        server = self.serve()
+        expected = self.local()
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            del self.environment[name]
+        keys = "[default]\naws_access_key_id = %s\naws_secret_access_key = the-secret\n"
+        self.write(".aws/credentials", keys % "OLD")
+
+        def fault(request):
+            if request[3] == 20:
+                self.write(".aws/credentials", keys % "NEW")
+            expired = request[3] >= 20 and "OLD" in server.requests[request[3] - 1][1].get("Authorization", "")
+            return (lambda handler: handler.error(403, "ExpiredToken")) if expired else None
+
+        server.fault = fault
+        self.assertEqual(self.digests(self.config("s3://bucket/shards/t-{000..002}.tar")), expected)
+        self.assertTrue(any("NEW" in headers.get("Authorization", "") for _, headers in server.requests))
+        server.fault = lambda request: lambda handler: handler.error(400, "ExpiredToken")
+        self.assertIn("answers HTTP 400 ExpiredToken: the credentials have expired", self.refused("s3://bucket/shards/t-000.tar"))
+
+    def test_credentials_are_asked_for_by_the_checks_and_never_shown(self):
+        self.environment["AWS_PROFILE"] = "none"
+        del self.environment["AWS_ACCESS_KEY_ID"], self.environment["AWS_SECRET_ACCESS_KEY"]
+        code, out, err = self.penstock("check-config", self.config("s3://bucket/shards"))
+        self.assertIn("AWS_PROFILE is 'none', but neither credentials nor config has that profile", out + err)
+        del self.environment["AWS_PROFILE"]
+        code, out, err = self.penstock("check-config", self.config("s3://bucket/shards"))
+        self.assertEqual((code, "warning" in out + err), (EXIT_OK, False), out + err)
+        code, out, err = self.penstock("check-config", self.config("https://me:hidden@host/x.tar"))
+        self.assertIn("with a user name or password is not used", out + err)
+
+    # ---- a server by others --------------------------------------------------------------------------------------------
+
+    @unittest.skipIf(boto3 is None, "moto is not installed")
+    def test_shards_in_a_bucket_of_moto_give_the_stream_of_the_same_shards_on_disk(self):
+        server = ThreadedMotoServer(port=0)
+        with contextlib.redirect_stdout(io.StringIO()):
+            server.start()
+        self.addCleanup(server.stop)
+        host, port = server.get_host_and_port()
+        address = "http://%s:%d" % (host.replace("0.0.0.0", "127.0.0.1"), port)
+        self.environment["AWS_ENDPOINT_URL"] = address
+        client = boto3.client("s3", endpoint_url=address, aws_access_key_id="AKTEST", aws_secret_access_key="the-secret", region_name="us-east-1")
+        client.create_bucket(Bucket="data")
+        for name in os.listdir(self.shards):
+            client.upload_file(os.path.join(self.shards, name), "data", "deep folder/é+&/" + name)
+        for number in range(1100):
+            client.put_object(Bucket="data", Key="deep folder/é+&/other-%04d.txt" % number, Body=b"")
+        expected = self.local(epochs=2)
+        for path in ("s3://data/deep folder/é+&", "s3://data/deep folder/é+&/t-*.tar", "s3://data/deep folder/é+&/t-{000..002}.tar"):
+            self.assertEqual(self.digests(self.config(path, epochs=2), "--workers", 2), expected, path)
+        self.assertIn("404", self.refused("s3://nobody-has-this/x.tar"))
+
+
+def threading_flag(server, action):
+    """Runs `action` before the 5th range that the server is asked for from now on; a list that is not empty then."""
+    done = []
+    begin = server.count()
+
+    def fault(request):
+        if request[3] == begin + 5 and not done:
+            action()
+            done.append(True)
+        return None
+
+    server.fault = fault
+    return done
+
+
+if __name__ == "__main__":
+    main()
