@@ -17,7 +17,7 @@ result<std::vector<tensor_spec>> from_wire(std::span<const wire_tensor> tensors)
   all.reserve(tensors.size());
   for (const wire_tensor& t : tensors) {
     if (t.type > static_cast<std::uint8_t>(dtype::float64) ||
-        t.role > static_cast<std::uint8_t>(tensor_role::record) ||
+        t.role > static_cast<std::uint8_t>(tensor_role::encoded) ||
         t.length > static_cast<std::uint8_t>(length_rule::batch_maximum)) {
       return refuse(errc::protocol,
                     "tensor '{}' has element type {}, role {} and length rule {}, which do not exist", t.name,

@@ -1,6 +1,7 @@
 #include "actors/host/worker_rules.hpp"
 #include "actors/session/session_body.hpp"
 #include "runtime/config/validate.hpp"
+#include "runtime/device/decoder_choice.hpp"
 #include "runtime/process/spawn.hpp"
 #include "runtime/schedule/group_state.hpp"
 
@@ -101,7 +102,8 @@ std::optional<std::uint64_t> session::beats_of(const Session& session) {
 }
 
 Session::outline Session::dry_run(const config& given) {
-  const config settings = value_or_throw(config_file::accept(given, config_file::process_environment()));
+  config settings = value_or_throw(config_file::accept(given, config_file::process_environment()));
+  settings.image.decoder = value_or_throw(device::choose_decoder(settings)).by;
   outline o;
   o.workers = host::workers_of(settings);
   const auto prepared = value_or_throw(prepare(settings));

@@ -35,6 +35,12 @@ using self_pointer = actors::self<session_actor, session_state>;
 result<dataset_description> checked(const config& settings, const protocol::dataset_described& from) {
   auto tensors = protocol::from_wire(from.tensors);
   if (!tensors) return tl::unexpected(std::move(tensors.error()));
+  for (const tensor_spec& t : *tensors) {
+    if (t.role == tensor_role::encoded && settings.image.decoder == decoder_rule::cpu)
+      return refuse(errc::dataset,
+                    "tensor '{}' is encoded: only built-in datasets may leave decoding to the device",
+                    t.name);
+  }
   dataset_description described{from.type, from.samples, std::move(*tensors), from.fingerprint};
   if (settings.dataset.type == dataset_type::custom) described.fingerprint = fingerprint_of_custom(described);
   return described;

@@ -3,7 +3,9 @@
 #include "actors/session/session_body.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/config/spelling.hpp"
 #include "runtime/config/validate.hpp"
+#include "runtime/device/decoder_choice.hpp"
 #include "runtime/process/process_facts.hpp"
 
 #include <chrono>
@@ -53,6 +55,12 @@ config accepted(config settings, const session_options& options) {
   config values =
       value_or_throw(config_file::accept(std::move(settings), config_file::process_environment()));
   if (!options.join_group) value_or_throw(session::check_alone(values));
+  // Decided once: there is no other decoder later, whatever happens.
+  const auto decoder = value_or_throw(device::choose_decoder(values));
+  if (!decoder.notice.empty())
+    log::warn("gpu", "[image] decoder = \"{}\": {}", config_file::spelling(values.image.decoder),
+              decoder.notice);
+  values.image.decoder = decoder.by;
   return values;
 }
 
@@ -73,7 +81,7 @@ session_options kept(session_options options) {
 
 result<std::optional<prepared_dataset>> prepare(const config& settings) {
   if (settings.dataset.type == dataset_type::custom) return std::optional<prepared_dataset>();
-  auto prepared = prepare_stream(settings, indexing_logged());
+  auto prepared = prepare_stream(settings, indexing_logged(), settings.image.decoder);
   if (!prepared) return tl::unexpected(std::move(prepared.error()));
   return std::optional(std::move(*prepared));
 }

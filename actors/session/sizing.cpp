@@ -4,6 +4,7 @@
 #include "runtime/base/units.hpp"
 #include "runtime/config/spelling.hpp"
 #include "runtime/dataset/fingerprint.hpp"
+#include "runtime/device/decoder_choice.hpp"
 
 #include <algorithm>
 
@@ -28,6 +29,11 @@ std::string settings_of_pictures(const config& c) {
   }
   if (c.image.augment == augment_kind::centre_crop) add("image.crop_fraction={:.9g}", c.image.crop_fraction);
   add("image.orientation={}", spelling(c.image.orientation));
+  if (const auto decoder = device::choose_decoder(c); decoder && decoder->by != decoder_rule::cpu) {
+    const std::string share =
+        decoder->by == decoder_rule::hybrid ? fmt::format(" {:.9g}", c.image.gpu_share) : "";
+    add("image.decoder={}{}, {}", spelling(decoder->by), share, decoder->decoder);
+  }
   add("gpu.layout={}", spelling(c.gpu.layout));
   add("gpu.dtype={}", name_of(c.gpu.dtype));
   if (c.gpu.dtype != dtype::uint8) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -57,10 +58,14 @@ result<batch_layout> lay_out(std::span<const tensor_spec> tensors, std::uint32_t
   for (tensor_place& place : layout.tensors) {
     if (place.spec.length != length_rule::exact) place.lengths = lengths++;
   }
-  // Small rows first: the unused part of a short batch is then almost entirely after its last used byte.
+  // Small rows first: the unused part of a short batch is then almost entirely after its last used byte. Encoded
+  // pictures come last: they are not copied with the others.
   std::vector<std::size_t> order(layout.tensors.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return layout.tensors[i].row_bytes; });
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) {
+    const tensor_place& place = layout.tensors[i];
+    return std::pair(place.spec.role == tensor_role::encoded, place.row_bytes);
+  });
   for (const std::size_t i : order) {
     layout.tensors[i].offset = layout.bytes;
     layout.bytes = round_up(layout.bytes + layout.tensors[i].row_bytes * batch_size, layout_alignment);
@@ -78,7 +83,8 @@ std::uint64_t batch_layout::used_bytes(std::uint32_t rows) const noexcept {
 std::uint64_t batch_layout::payload_bytes(std::uint32_t rows) const noexcept {
   std::uint64_t sum = 0;
   for (const tensor_place& place : tensors) {
-    if (place.spec.role != tensor_role::record) sum += place.row_bytes * rows;
+    if (place.spec.role != tensor_role::record && place.spec.role != tensor_role::encoded)
+      sum += place.row_bytes * rows;
   }
   return sum;
 }

@@ -39,6 +39,7 @@ enum class used_with : std::uint8_t {
   for_weighted,
   for_weighted_or_balanced,
   for_subset,
+  for_image_folder,
   for_window,
   for_window_of_shards,  ///< and dataset.type = "tar"
   for_relaxed,           ///< scheduler.order

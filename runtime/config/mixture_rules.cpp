@@ -175,6 +175,14 @@ void check_mixture(
                      .help = "a single dataset is a table [dataset]",
                      .doubtful = true});
   }
+  if (values.image.decoder != decoder_rule::cpu) {
+    found.push_back({.key = "image.decoder",
+                     .other = "datasets",
+                     .message = fmt::format("'decoder' in [image] is \"{}\", but workers decode the pictures of a mixture",
+                                            spelling(values.image.decoder)),
+                     .label = "must be \"cpu\"",
+                     .help = "leave 'decoder' out"});
+  }
   if (values.sampler.epoch_samples == 0) {
     found.push_back(
         {.key = "sampler.epoch_samples",

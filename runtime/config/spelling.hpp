@@ -68,6 +68,15 @@ constexpr std::string_view spelling(orientation_rule value) noexcept {
   return {};
 }
 
+constexpr std::string_view spelling(decoder_rule value) noexcept {
+  switch (value) {
+    case decoder_rule::cpu: return "cpu";
+    case decoder_rule::gpu: return "gpu";
+    case decoder_rule::hybrid: return "hybrid";
+  }
+  return {};
+}
+
 constexpr std::string_view spelling(start_rule value) noexcept {
   switch (value) {
     case start_rule::lazy: return "lazy";

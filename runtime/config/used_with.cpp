@@ -63,6 +63,7 @@ condition<dataset_type> wanted_types(used_with use) {
     case used_with::for_window_of_shards:
     case used_with::for_tar: return {type_key, {tar}};
     case used_with::for_members: return {type_key, {tar, npy}};
+    case used_with::for_image_folder: return {type_key, {image_folder}};
     case used_with::for_images:
     case used_with::for_random_resized_crop:
     case used_with::for_centre_crop:

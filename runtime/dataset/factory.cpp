@@ -23,15 +23,15 @@ namespace {
 struct listed_dataset {
   dataset_type type;
   result<listing> (*list)(const config&, const listing_progress&);
-  dataset_description (*describe)(const index_view&, const config&);
-  std::unique_ptr<Dataset> (*open)(index_view, const config&);
+  dataset_description (*describe)(const index_view&, const config&, decoder_rule);
+  std::unique_ptr<Dataset> (*open)(index_view, const config&, decoder_rule);
 };
 
-dataset_description describe_records(const index_view& index, const config&) {
+dataset_description describe_records(const index_view& index, const config&, decoder_rule) {
   return record_dataset::describe(index);
 }
 
-std::unique_ptr<Dataset> open_records(index_view index, const config& settings) {
+std::unique_ptr<Dataset> open_records(index_view index, const config& settings, decoder_rule) {
   return std::make_unique<record_dataset>(std::move(index), settings.dataset.path);
 }
 
@@ -40,11 +40,11 @@ constexpr std::array listed_datasets{
     listed_dataset{
         dataset_type::image_folder,
         [](const config& c, const listing_progress& told) { return list_image_folder(c.dataset.path, told); },
-        [](const index_view& index, const config& c) {
-          return image_folder_dataset::describe(index, c.image);
+        [](const index_view& index, const config& c, decoder_rule by) {
+          return image_folder_dataset::describe(index, c.image, by);
         },
-        [](index_view index, const config& c) -> std::unique_ptr<Dataset> {
-          return std::make_unique<image_folder_dataset>(std::move(index), c.image, c.dataset.path);
+        [](index_view index, const config& c, decoder_rule by) -> std::unique_ptr<Dataset> {
+          return std::make_unique<image_folder_dataset>(std::move(index), c.image, c.dataset.path, by);
         }},
     listed_dataset{
         dataset_type::npy,
@@ -138,7 +138,8 @@ result<listing> list_dataset(const config& settings, const listing_progress& pro
 namespace {
 
 result<prepared_dataset> prepare_one(const config& settings,
-                                     const std::function<void(const index_progress&)>& told) {
+                                     const std::function<void(const index_progress&)>& told,
+                                     decoder_rule by) {
   if (settings.dataset.type == dataset_type::tar) return prepare_tar(settings, told);
   if (settings.dataset.type == dataset_type::tokens) return prepare_tokens(settings);
   if (has_several_arrays(settings.dataset)) return prepare_arrays(settings);
@@ -160,13 +161,14 @@ result<prepared_dataset> prepare_one(const config& settings,
   // Describe the sealed form, as every worker does, so that the descriptions are equal.
   auto index = index_view::map(prepared.index.get());
   if (!index) return tl::unexpected(std::move(index.error()));
-  prepared.description = (*dataset)->describe(*index, settings);
+  prepared.description = (*dataset)->describe(*index, settings, by);
   return prepared;
 }
 
 result<prepared_dataset> prepare_one_with_order(const config& settings,
-                                                const std::function<void(const index_progress&)>& told) {
-  auto prepared = prepare_one(settings, told);
+                                                const std::function<void(const index_progress&)>& told,
+                                                decoder_rule by) {
+  auto prepared = prepare_one(settings, told, by);
   if (!prepared) return prepared;
   auto order = read_sampling(settings, prepared->description, prepared->index.get());
   if (!order) return tl::unexpected(std::move(order.error()));
@@ -202,7 +204,8 @@ result<prepared_dataset> prepare_mixture(const config& settings, const Prepare& 
 /// `rows`: whether other datasets write to the same rows.
 enum class rows_of_slots { own, shared };
 
-result<std::unique_ptr<Dataset>> make_one(const config& settings, int index_fd, rows_of_slots rows) {
+result<std::unique_ptr<Dataset>> make_one(const config& settings, int index_fd, rows_of_slots rows,
+                                          decoder_rule by) {
   const dataset_type type = settings.dataset.type;
   if (type == dataset_type::synthetic) {
     auto description = synthetic_dataset::describe(settings.dataset);
@@ -220,7 +223,7 @@ result<std::unique_ptr<Dataset>> make_one(const config& settings, int index_fd, 
     return refuse(errc::protocol, "the index is that of a dataset of type {}, not {}", name_of(index->type()),
                   name_of(type));
   }
-  return (*dataset)->open(std::move(*index), settings);
+  return (*dataset)->open(std::move(*index), settings, by);
 }
 
 }  // namespace
@@ -233,16 +236,18 @@ std::vector<int> prepared_dataset::descriptors() const {
 }
 
 result<prepared_dataset> prepare_dataset(const config& settings,
-                                         const std::function<void(const index_progress&)>& told) {
-  if (settings.datasets.empty()) return prepare_one(settings, told);
-  return prepare_mixture(settings, [&](const config& part) { return prepare_one(part, told); });
+                                         const std::function<void(const index_progress&)>& told,
+                                         decoder_rule by) {
+  if (settings.datasets.empty()) return prepare_one(settings, told, by);
+  return prepare_mixture(settings, [&](const config& part) { return prepare_one(part, told, by); });
 }
 
 result<prepared_dataset> prepare_stream(const config& settings,
-                                        const std::function<void(const index_progress&)>& told) {
-  if (settings.datasets.empty()) return prepare_one_with_order(settings, told);
+                                        const std::function<void(const index_progress&)>& told,
+                                        decoder_rule by) {
+  if (settings.datasets.empty()) return prepare_one_with_order(settings, told, by);
   auto all =
-      prepare_mixture(settings, [&](const config& part) { return prepare_one_with_order(part, told); });
+      prepare_mixture(settings, [&](const config& part) { return prepare_one_with_order(part, told, by); });
   if (!all) return all;
   std::vector<dataset_description> parts;
   std::vector<sampling> orders;
@@ -258,18 +263,19 @@ result<prepared_dataset> prepare_stream(const config& settings,
   return all;
 }
 
-result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_fd) {
-  return make_dataset(settings, std::span(&index_fd, 1));
+result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_fd, decoder_rule by) {
+  return make_dataset(settings, std::span(&index_fd, 1), by);
 }
 
-result<std::unique_ptr<Dataset>> make_dataset(const config& settings, std::span<const int> index_fds) {
+result<std::unique_ptr<Dataset>> make_dataset(const config& settings, std::span<const int> index_fds,
+                                              decoder_rule by) {
   if (settings.datasets.empty())
-    return make_one(settings, index_fds.empty() ? -1 : index_fds.front(), rows_of_slots::own);
+    return make_one(settings, index_fds.empty() ? -1 : index_fds.front(), rows_of_slots::own, by);
   std::vector<mixed_dataset::part> parts;
   std::vector<dataset_description> descriptions;
   for (std::size_t d = 0; d < settings.datasets.size(); ++d) {
     const int index_fd = d < index_fds.size() ? index_fds[d] : -1;
-    auto part = make_one(settings_of_part(settings, d), index_fd, rows_of_slots::shared);
+    auto part = make_one(settings_of_part(settings, d), index_fd, rows_of_slots::shared, by);
     if (!part) return tl::unexpected(of_part(settings, d, std::move(part.error())));
     descriptions.push_back((*part)->describe());
     parts.push_back({settings.datasets[d].name, std::move(*part), descriptions.back().samples});

@@ -39,19 +39,24 @@ result<listing> list_dataset(const config& settings, const listing_progress& pro
 
 /// For the session, once: lists the dataset and seals the index, or finds that of tar shards. `told` is called while
 /// an index of shards is built. Refuses what the listings and find_index refuse; errc::config for types that are not
-/// built in, among them custom, whose worker program describes itself.
+/// built in, among them custom, whose worker program describes itself. `by`: [image] decoder for a session whose device
+/// can decode; programs without a device need pixels, and leave it out.
 result<prepared_dataset> prepare_dataset(const config& settings,
-                                         const std::function<void(const index_progress&)>& told = {});
+                                         const std::function<void(const index_progress&)>& told = {},
+                                         decoder_rule by = decoder_rule::cpu);
 
 /// prepare_dataset and read_sampling, for callers that need the plan.
 result<prepared_dataset> prepare_stream(const config& settings,
-                                        const std::function<void(const index_progress&)>& told = {});
+                                        const std::function<void(const index_progress&)>& told = {},
+                                        decoder_rule by = decoder_rule::cpu);
 
 /// For a worker: the dataset of [dataset] on the index that the session handed over (-1 for synthetic). Does
 /// not close the descriptor, which is not needed afterwards. Refuses an index of another type
 /// (errc::protocol).
-result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_fd);
+result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_fd,
+                                              decoder_rule by = decoder_rule::cpu);
 /// The same, or the mixture of [[datasets]]: an index for each of them.
-result<std::unique_ptr<Dataset>> make_dataset(const config& settings, std::span<const int> index_fds);
+result<std::unique_ptr<Dataset>> make_dataset(const config& settings, std::span<const int> index_fds,
+                                              decoder_rule by = decoder_rule::cpu);
 
 }  // namespace penstock

@@ -1,6 +1,7 @@
 #include "runtime/device/transfer_plan.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/encoded_picture.hpp"
 #include "runtime/base/units.hpp"
 
 #include <algorithm>
@@ -21,6 +22,26 @@ std::optional<std::uint64_t> flip_flags_of(const batch_layout& slot) {
   return fits ? std::optional(place.offset) : std::nullopt;
 }
 
+/// None: no encoded tensor.
+result<std::optional<decode_step>> decoding_of(const batch_layout& slot) {
+  const tensor_place* encoded = nullptr;
+  const tensor_place* image = nullptr;
+  std::size_t images = 0;
+  for (const tensor_place& place : slot.tensors) {
+    if (place.spec.role == tensor_role::encoded) encoded = &place;
+    if (place.spec.role != tensor_role::image) continue;
+    image = &place;
+    ++images;
+  }
+  if (encoded == nullptr) return std::optional<decode_step>();
+  if (images != 1 || image->spec.shape[2] != 3 || encoded->row_bytes != encoded_row_bytes) {
+    return refuse(errc::dataset, "encoded tensor '{}' needs {} bytes, and one image of three channels",
+                  encoded->spec.name, encoded_row_bytes);
+  }
+  return std::optional<decode_step>({encoded->offset, encoded->row_bytes, image->offset, image->row_bytes,
+                                     image->spec.shape[0], image->spec.shape[1]});
+}
+
 std::vector<std::uint32_t> converted_shape(const std::vector<std::uint32_t>& hwc, image_layout layout) {
   return layout == image_layout::nhwc ? hwc : std::vector{hwc[2], hwc[0], hwc[1]};
 }
@@ -30,14 +51,18 @@ std::vector<std::uint32_t> converted_shape(const std::vector<std::uint32_t>& hwc
 result<transfer_plan> plan_transfer(const batch_layout& slot, const image_settings& image) {
   transfer_plan plan;
   plan.slot = slot;
+  auto decode = decoding_of(slot);
+  if (!decode) return tl::unexpected(std::move(decode.error()));
+  plan.decode = *decode;
   const auto flip = flip_flags_of(slot);
   for (const tensor_place& place : slot.tensors) {
-    if (place.spec.role == tensor_role::record) continue;
+    if (place.spec.role == tensor_role::record || place.spec.role == tensor_role::encoded) continue;
     device_tensor t{place.spec.name, place.spec.type,   place.spec.shape,
                     place.row_bytes, plan.buffer_bytes, std::nullopt};
     if (place.spec.length == length_rule::batch_maximum) t.lengths = slot.tensors[*place.lengths].offset;
     const bool is_image = place.spec.role == tensor_role::image;
-    if (is_image && (image.type != dtype::uint8 || image.layout != image_layout::nhwc || flip)) {
+    if (is_image &&
+        (image.type != dtype::uint8 || image.layout != image_layout::nhwc || flip || plan.decode)) {
       const auto& hwc = place.spec.shape;
       if (image.type != dtype::uint8 && hwc[2] != 1 && hwc[2] != 3) {
         return refuse(errc::dataset, "image tensor '{}' has {} channels; mean and std are given for 1 or 3",

@@ -62,15 +62,29 @@ struct convert_step {
   std::optional<std::uint64_t> flip_flags;
 };
 
+/// Pictures that the device decodes into the rows of the image tensor in its raw copy of the slot (encoded_picture).
+struct decode_step {
+  std::uint64_t from = 0;       ///< offset of the encoded rows in the slot
+  std::uint64_t row_bytes = 0;  ///< of one of them
+  std::uint64_t to = 0;         ///< offset of the image tensor in the slot
+  std::uint64_t to_row_bytes = 0;
+  std::uint32_t height = 0;
+  std::uint32_t width = 0;
+};
+
 struct transfer_plan {
   batch_layout slot;
   std::vector<device_tensor> tensors;  ///< all but the records, in the order of the description
   std::vector<copy_step> copies;
   std::vector<convert_step> conversions;
+  std::optional<decode_step> decode;
   std::uint64_t buffer_bytes = 0;  ///< of a full batch's results
   bool staged = false;             ///< the raw slot is also copied to the device, for the kernel to read
 
-  [[nodiscard]] std::uint64_t staging_bytes() const noexcept { return staged ? slot.bytes : 0; }
+  [[nodiscard]] std::uint64_t staging_bytes() const noexcept {
+    if (decode) return decode->from;  // encoded pictures are read from the slot, and stand behind all else
+    return staged ? slot.bytes : 0;
+  }
 
   /// Reads the lengths of a batch with `rows` rows in a slot.
   [[nodiscard]] batch_extents extents_of(std::span<const std::byte> slot_bytes, std::uint32_t rows) const;
@@ -84,7 +98,8 @@ struct transfer_plan {
   [[nodiscard]] std::uint64_t read_bytes(std::uint32_t rows, const batch_extents& extents) const;
 };
 
-/// Refuses (errc::dataset) an image with a number of channels that cannot be normalised. A uint8 record
+/// Refuses (errc::dataset) an image with a number of channels that cannot be normalised, and an encoded tensor without
+/// one image of three channels. A uint8 record
 /// "flip" with one byte per row controls the mirroring of every image tensor.
 result<transfer_plan> plan_transfer(const batch_layout& slot, const image_settings& image);
 

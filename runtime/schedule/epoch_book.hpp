@@ -93,7 +93,7 @@ inline constexpr std::size_t state_bytes_max =
     strict_state_bytes_max + sizeof(std::uint64_t) * (2 + delivery_front::window_max);
 /// Limits on the text in an identity, so that it fits into a state.
 inline constexpr std::size_t fingerprint_bytes_max = 64;
-inline constexpr std::size_t identity_settings_bytes_max = 400;
+inline constexpr std::size_t identity_settings_bytes_max = 440;
 
 /// Binary, with a checksum; at most state_bytes_max.
 [[nodiscard]] std::vector<std::byte> serialise(const stream_state& state);

@@ -35,11 +35,13 @@ std::string in_quotes(std::string_view raw) {
 /// spelling.
 std::string digest_of_transforms(const config& c) {
   const image_config& i = c.image;
-  const std::string facts =
+  std::string facts =
       fmt::format("{} {} {} {} {} {} {} {}; {} {} {} {}", fmt::join(i.size, ","), static_cast<int>(i.augment),
                   fmt::join(i.scale, ","), fmt::join(i.ratio, ","), i.flip, i.crop_fraction,
                   static_cast<int>(i.orientation), i.max_pixels, static_cast<int>(c.gpu.layout),
                   name_of(c.gpu.dtype), fmt::join(c.gpu.mean, ","), fmt::join(c.gpu.std, ","));
+  if (i.decoder != decoder_rule::cpu)
+    facts += fmt::format("; {} {}", static_cast<int>(i.decoder), i.gpu_share);
   return fmt::format("{:016x}", XXH3_64bits(facts.data(), facts.size()));
 }
 

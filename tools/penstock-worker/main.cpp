@@ -21,8 +21,10 @@ using namespace penstock;
 std::unique_ptr<Dataset> make(const config& settings) {
   if (settings.datasets.empty() && settings.dataset.type == dataset_type::synthetic)
     return value_or_throw(make_dataset(settings, -1));
-  if (child::has_session())
-    return value_or_throw(make_dataset(settings, child::indexes(settings.datasets.size())));
+  if (child::has_session()) {
+    return value_or_throw(
+        make_dataset(settings, child::indexes(settings.datasets.size()), settings.image.decoder));
+  }
   // Without a session the dataset has not been listed yet.
   const prepared_dataset listed = value_or_throw(prepare_dataset(settings));
   for (const std::string& notice : listed.notices) std::printf("%s\n", notice.c_str());

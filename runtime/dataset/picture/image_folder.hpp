@@ -13,15 +13,20 @@
 
 namespace penstock {
 
+/// With decoder = "hybrid": a hash of the sample's index against gpu_share. It depends on nothing else, so a sample has
+/// the same decoder in every epoch and process.
+[[nodiscard]] bool device_may_decode(const image_config& config, std::uint64_t index) noexcept;
+
 /// Tensors: image (uint8 [H, W, 3], not flipped), label (int64), and for the record crop (int32 [4]: top,
 /// left, height, width in source pixels after orientation) and flip (uint8: 1 if the device is to flip the
-/// row).
+/// row). If the device may decode, also encoded (encoded_picture).
 class image_folder_dataset final : public Dataset {
  public:
-  /// `root`: what the names in the index are relative to.
-  image_folder_dataset(index_view index, const image_config& config, std::string root);
+  /// `root`: what the names in the index are relative to. `by`: cpu for whoever needs pixels, whatever the config
+  /// says.
+  image_folder_dataset(index_view index, const image_config& config, std::string root, decoder_rule by);
 
-  static dataset_description describe(const index_view& index, const image_config& config);
+  static dataset_description describe(const index_view& index, const image_config& config, decoder_rule by);
 
   dataset_description describe() override;
   /// Throws transient_error for errors that may be temporary (is_transient), penstock::error otherwise;
@@ -32,6 +37,7 @@ class image_folder_dataset final : public Dataset {
  private:
   index_view index_;
   std::string root_;
+  decoder_rule by_;
   std::uint64_t file_bytes_max_;
   file_reader reader_;
   picture_loader pictures_;

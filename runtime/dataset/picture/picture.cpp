@@ -1,5 +1,6 @@
 #include "runtime/dataset/picture/picture.hpp"
 
+#include "runtime/base/encoded_picture.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/picture/jpeg.hpp"
@@ -9,6 +10,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace penstock {
 
@@ -48,6 +50,44 @@ result<augmentation> picture_loader::load(std::span<const std::byte> file, pictu
   auto rendered = render(file, *picture, chosen.box, {config_.size[1], config_.size[0]}, out);
   if (!rendered) return tl::unexpected(std::move(rendered.error()));
   return chosen;
+}
+
+result<augmentation> picture_loader::load_or_pass_on(std::span<const std::byte> file, picture_format expected,
+                                                     random_source& random, std::span<std::uint8_t> out,
+                                                     std::span<std::byte> encoded, bool by_device) {
+  const encoded_picture none;
+  std::memcpy(encoded.data(), &none, sizeof none);
+  const auto picture = examine(file, expected);
+  if (!picture) return tl::unexpected(picture.error());
+  const augmentation chosen = choose_augmentation(picture->seen, config_, random);
+  if (by_device && pass_on(file, *picture, chosen.box, encoded)) return chosen;
+  auto rendered = render(file, *picture, chosen.box, {config_.size[1], config_.size[0]}, out);
+  if (!rendered) return tl::unexpected(std::move(rendered.error()));
+  return chosen;
+}
+
+bool picture_loader::pass_on(std::span<const std::byte> file, const oriented_picture& picture,
+                             const pixel_box& box, std::span<std::byte> encoded) {
+  const extent size = picture.info.stored;
+  if (picture.info.format != picture_format::jpeg || picture.turn != orientation{} ||
+      std::max(size.width, size.height) > encoded_side_max ||
+      std::uint64_t{size.width} * size.height > encoded_pixels_max) {
+    return false;
+  }
+  const stage_range range("check");
+  const auto bytes = checker_.plain_bytes(file);
+  if (!bytes || *bytes > encoded_file_bytes_max) return false;
+  const encoded_picture header{static_cast<std::uint32_t>(*bytes),
+                               size.width,
+                               size.height,
+                               box.top,
+                               box.left,
+                               box.height,
+                               box.width,
+                               0};
+  std::memcpy(encoded.data(), &header, sizeof header);
+  std::memcpy(encoded.subspan(sizeof header).data(), file.data(), *bytes);
+  return true;
 }
 
 result<picture_loader::whole> picture_loader::load_whole(std::span<const std::byte> file,

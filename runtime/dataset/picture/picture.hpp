@@ -4,6 +4,7 @@
 
 #include "runtime/base/result.hpp"
 #include "runtime/dataset/picture/box.hpp"
+#include "runtime/dataset/picture/jpeg_check.hpp"
 #include "runtime/dataset/picture/orientation.hpp"
 #include "runtime/dataset/picture/probe.hpp"
 #include "runtime/dataset/picture/resample.hpp"
@@ -31,6 +32,13 @@ class picture_loader {
   result<augmentation> load(std::span<const std::byte> file, picture_format expected, random_source& random,
                             std::span<std::uint8_t> out);
 
+  /// As load(), but a picture that suits the device's decoder is written to `encoded` as it is (a row of
+  /// encoded_row_bytes), and `out` is left alone. `by_device`: whether it may be. Otherwise `encoded` says that there
+  /// is no file in it.
+  result<augmentation> load_or_pass_on(std::span<const std::byte> file, picture_format expected,
+                                       random_source& random, std::span<std::uint8_t> out,
+                                       std::span<std::byte> encoded, bool by_device);
+
   /// The whole picture, oriented, reduced so that its shorter side has `shorter` pixels (0, or more than it has: left as it
   /// is). Pixels are RGB, valid until the next call. Refuses as load().
   struct whole {
@@ -49,10 +57,13 @@ class picture_loader {
   };
   [[nodiscard]] result<oriented_picture> examine(std::span<const std::byte> file,
                                                  picture_format expected) const;
+  bool pass_on(std::span<const std::byte> file, const oriented_picture& picture, const pixel_box& box,
+               std::span<std::byte> encoded);
   result<void> render(std::span<const std::byte> file, const oriented_picture& picture, const pixel_box& seen,
                       extent size, std::span<std::uint8_t> out);
 
   image_config config_;
+  jpeg_checker checker_;
   resampler resampler_;
   recycled_buffer rows_;
   recycled_buffer pixels_;  // of load_whole

@@ -178,6 +178,18 @@ result<selected_gpu> select_gpu(const cuda_choice& choice) {
   return selected_gpu{*ordinal, {"cuda", facts.name, uuid_text(facts.uuid)}};
 }
 
+std::string name_of_gpu(const cuda_choice& choice) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) {
+    const relaxed_captures relaxed;
+    cudaDeviceProp facts{};
+    const auto ordinal = find_ordinal(choice, count);
+    if (ordinal && cudaGetDeviceProperties(&facts, *ordinal) == cudaSuccess) return facts.name;
+  }
+  cudaGetLastError();
+  return {};
+}
+
 bool cuda_is_there() {
   int count = 0;
   const auto status = cudaGetDeviceCount(&count);

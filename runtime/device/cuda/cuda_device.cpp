@@ -6,11 +6,11 @@
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/device/alarm.hpp"
-#include "runtime/device/cuda/convert.hpp"
+#include "runtime/device/cuda/convert_batch.hpp"
 #include "runtime/device/cuda/cuda_choice.hpp"
 #include "runtime/device/cuda/cuda_context.hpp"
 #include "runtime/device/cuda/cuda_error.hpp"
-#include "runtime/device/cuda/kernel_step.hpp"
+#include "runtime/device/cuda/jpeg_decoder.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -46,7 +46,7 @@ class cuda_device final : public device {
     auto selected = select_gpu(choice_);
     if (!selected) return tl::unexpected(std::move(selected.error()));
     name_ = selected->what.name;
-    opened_ = true;
+    has_.opened = true;
     if (auto ok = context_.open(); !ok) return tl::unexpected(ok.error());
     for (cudaStream_t* s : {&copy_stream_, &compute_stream_, &read_stream_, &program_stream_}) {
       if (auto ok = call(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "creating a stream"); !ok) {
@@ -57,6 +57,8 @@ class cuda_device final : public device {
   }
 
   result<bool> attach(std::uint32_t partition, std::span<std::byte> memory) override {
+    std::optional<jpeg_decoder::pause> pause;
+    if (jpegs_) pause.emplace(*jpegs_);
     const auto status = cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterPortable);
     if (status == cudaSuccess) {
       partitions_[partition] = {memory, true};
@@ -65,13 +67,13 @@ class cuda_device final : public device {
     cudaGetLastError();
     if (!context_.answers()) return tl::unexpected(failure_from(status, "page-locking memory, at or before"));
     // Pageable memory is slower but correct.
-    if (!warned_pageable_) {
+    if (!has_.warned_pageable) {
       log::warn(
           "gpu",
           "{} of the arena could not be page-locked ({}): copies will be slower. Usual cause: a low limit "
           "on locked memory (ulimit -l)",
           bytes_for_people(memory.size()), cudaGetErrorString(status));
-      warned_pageable_ = true;
+      has_.warned_pageable = true;
     }
     partitions_[partition] = {memory, false};
     return false;
@@ -79,7 +81,13 @@ class cuda_device final : public device {
 
   result<void> allocate(const transfer_plan& plan, std::uint32_t buffers) override {
     free_buffers();
+    jpegs_.reset();
     plan_ = plan;
+    if (plan_.decode) {
+      auto jpegs = jpeg_decoder::open(context_, plan_);
+      if (!jpegs) return tl::unexpected(std::move(jpegs.error()));
+      jpegs_ = std::move(*jpegs);
+    }
     const std::uint64_t one =
         round_up(plan.buffer_bytes, layout_alignment) + round_up(plan.staging_bytes(), layout_alignment);
     const std::uint64_t all = std::max<std::uint64_t>(one * buffers, 1);
@@ -110,6 +118,7 @@ class cuda_device final : public device {
 
   result<void> submit(std::span<const upload_job> jobs) override {
     if (in_flight_.empty()) last_news_ = std::chrono::steady_clock::now();
+    if (jpegs_) return submit_to_decoder(jobs);
     group next;
     std::uint64_t bytes = 0;
     for (const upload_job& job : jobs) {
@@ -135,13 +144,20 @@ class cuda_device final : public device {
 
   result<std::vector<progress>> poll() override {
     std::vector<progress> news;
+    if (jpegs_) {
+      if (auto no = jpegs_->failed()) {
+        if (no->status != cudaSuccess) return tl::unexpected(failure_from(no->status, no->what));
+        return tl::unexpected(failure{no->code, std::move(no->what), 0});
+      }
+    }
     for (group& g : in_flight_) {
       if (g.slots_are_free) continue;
+      if (jpegs_ && g.decoded_as > jpegs_->begun()) break;
       auto done = is_done(g.copied);
       if (!done) return tl::unexpected(std::move(done.error()));
       if (!*done) break;
       g.slots_are_free = true;
-      for (const upload_job& job : g.jobs) news.push_back({job.upload, stage::copied});
+      for (const upload_job& job : g.jobs) news.push_back({job.upload, stage::copied, g.decodes_since});
     }
     while (!in_flight_.empty() && in_flight_.front().slots_are_free) {
       group& g = in_flight_.front();
@@ -172,10 +188,18 @@ class cuda_device final : public device {
   void on_progress(std::function<void()> waker) override { alarm_.on_ring(std::move(waker)); }
 
   void close() noexcept override {
-    if (!opened_) return;
-    opened_ = false;
+    if (!has_.opened) return;
+    has_.opened = false;
     const relaxed_captures relaxed;  // the destructor may run on any thread
     on_progress({});
+    if (jpegs_ && !jpegs_->close(close_deadline)) {
+      log::warn("gpu",
+                "decoding on {} did not end within {} s: its memory is freed only when this process exits",
+                name_, std::chrono::duration_cast<std::chrono::seconds>(close_deadline).count());
+      static_cast<void>(jpegs_.release());
+      return;
+    }
+    jpegs_.reset();
     // Errors are not reported here: poll() has already reported them to the code that can act on them.
     for (cudaStream_t s : {copy_stream_, compute_stream_, program_stream_}) {
       if (s == nullptr || wait_for_stream(s, close_deadline) != cudaErrorNotReady) continue;
@@ -299,6 +323,8 @@ class cuda_device final : public device {
     cudaEvent_t ready = nullptr;  // null: ready when copied
     std::vector<upload_job> jobs;
     bool slots_are_free = false;
+    std::uint64_t decoded_as = 0;  // the decoder's number for it
+    std::optional<steady_time> decodes_since = {};
   };
 
   failure failure_from(cudaError_t status, std::string_view what) {
@@ -363,6 +389,39 @@ class cuda_device final : public device {
     return {};
   }
 
+  /// One group for each job: decoding takes longer than any bookkeeping.
+  result<void> submit_to_decoder(std::span<const upload_job> jobs) {
+    for (const upload_job& job : jobs) {
+      auto begun = begin_group();
+      if (!begun) return tl::unexpected(std::move(begun.error()));
+      ring_buffer& b = ring_[job.buffer];
+      const std::byte* const slot = slot_of(job);
+      b.pending_on_copy = std::exchange(b.pending, 0);
+      begun->jobs.push_back(job);
+      begun->decodes_since = std::chrono::steady_clock::now();
+      begun->decoded_as = jpegs_->push(
+          {slot,
+           b.staging,
+           b.data,
+           job.rows,
+           {b.released.begin(), b.released.begin() + static_cast<std::ptrdiff_t>(b.pending_on_copy)},
+           begun->copied,
+           begun->ready});
+      in_flight_.push_back(std::move(*begun));
+    }
+    look_again();
+    return {};
+  }
+
+  const std::byte* slot_of(const upload_job& job) const {
+    const auto memory = partitions_.find(job.partition);
+    PENSTOCK_CHECK(memory != partitions_.end(), "partition {}", job.partition);
+    PENSTOCK_CHECK(job.buffer < ring_.size(), "buffer {} of {}", job.buffer, ring_.size());
+    PENSTOCK_CHECK(job.slot_offset + plan_.read_bytes(job.rows, job.extents) <= memory->second.memory.size(),
+                   "slot at {}", job.slot_offset);
+    return memory->second.memory.data() + job.slot_offset;
+  }
+
   void end_of(group done) {
     spare_events_.push_back(done.copied);
     if (done.ready != nullptr) spare_events_.push_back(done.ready);
@@ -372,13 +431,8 @@ class cuda_device final : public device {
 
   result<void> copy(const upload_job& job) {
     const stage_range range("copy");
-    const auto memory = partitions_.find(job.partition);
-    PENSTOCK_CHECK(memory != partitions_.end(), "partition {}", job.partition);
-    PENSTOCK_CHECK(job.buffer < ring_.size(), "buffer {} of {}", job.buffer, ring_.size());
-    PENSTOCK_CHECK(job.slot_offset + plan_.read_bytes(job.rows, job.extents) <= memory->second.memory.size(),
-                   "slot at {}", job.slot_offset);
+    const std::byte* const slot = slot_of(job);
     ring_buffer& b = ring_[job.buffer];
-    const std::byte* slot = memory->second.memory.data() + job.slot_offset;
     b.pending_on_copy = std::exchange(b.pending, 0);
     for (std::size_t i = 0; i < b.pending_on_copy; ++i) {
       if (auto ok = call(cudaStreamWaitEvent(copy_stream_, b.released[i], 0),
@@ -409,25 +463,9 @@ class cuda_device final : public device {
   }
 
   result<void> convert(const ring_buffer& b, std::uint32_t rows, const batch_extents& extents) {
-    if (rows == 0) return {};
     const stage_range range("transform");
-    for (const copy_step& step : plan_.copies) {
-      if (auto ok = call(cudaMemcpyAsync(b.data + step.to, b.staging + step.from,
-                                         plan_.row_bytes(step.tensor, extents) * rows,
-                                         cudaMemcpyDeviceToDevice, compute_stream_),
-                         "moving a tensor, at or before");
-          !ok) {
-        return ok;
-      }
-    }
-    for (const convert_step& step : plan_.conversions) {
-      if (auto ok = call(launch_convert(kernel_step_of(step, b.staging, b.data, rows), compute_stream_),
-                         "converting a batch, at or before");
-          !ok) {
-        return ok;
-      }
-    }
-    return {};
+    return call(queue_conversions(plan_, b.staging, b.data, rows, extents, compute_stream_),
+                "converting a batch, at or before");
   }
 
   void look_again() {
@@ -458,6 +496,7 @@ class cuda_device final : public device {
   void* memory_ = nullptr;
   std::vector<ring_buffer> ring_;
   std::uint32_t group_jobs_ = 1;
+  std::unique_ptr<jpeg_decoder> jpegs_;  // if the plan decodes
   std::map<std::uint32_t, attached_memory> partitions_;
   std::deque<group> in_flight_;      // at most one job per buffer
   std::vector<cudaEvent_t> events_;  // all events, for reuse
@@ -465,8 +504,10 @@ class cuda_device final : public device {
   std::vector<std::vector<upload_job>> spare_lists_;
   steady_time last_news_{};  // or since when jobs have been in flight
   alarm alarm_;
-  bool opened_ = false;
-  bool warned_pageable_ = false;
+  struct {
+    bool opened = false;
+    bool warned_pageable = false;
+  } has_;
 };
 
 }  // namespace

@@ -7,10 +7,14 @@
 #include "runtime/device/make_choice.hpp"
 
 #include <memory>
+#include <string>
 
 namespace penstock::device {
 
 std::unique_ptr<device> make_cuda_device(const cuda_choice& choice);
+
+/// "NVIDIA H200"; empty: opening the device says why. No context is created.
+[[nodiscard]] std::string name_of_gpu(const cuda_choice& choice);
 
 /// Whether this machine has a driver and a GPU. No context is created.
 [[nodiscard]] bool cuda_is_there();

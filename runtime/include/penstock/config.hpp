@@ -45,6 +45,7 @@ enum class fault_kind : std::uint8_t {
 };  ///< raise is "throw"
 enum class augment_kind : std::uint8_t { none, centre_crop, random_resized_crop };
 enum class orientation_rule : std::uint8_t { exif, ignore };
+enum class decoder_rule : std::uint8_t { cpu, gpu, hybrid };
 enum class start_rule : std::uint8_t { lazy, eager };
 enum class start_method_rule : std::uint8_t { from_template, exec };  ///< "template", "exec"
 enum class bad_sample_rule : std::uint8_t { skip, replace, fail };

@@ -81,6 +81,8 @@ facts healthy() {
   f.group.has_secret = true;
   f.group.wants_nccl = true;
   f.group.nccl = "2.27.3 (/usr/lib/libnccl.so.2)";
+  f.gpu.decoder = decoder_rule::gpu;
+  f.gpu.nvjpeg = "13.0.1 (/usr/local/cuda/lib64/libnvjpeg.so.13)";
   return f;
 }
 
@@ -288,6 +290,12 @@ const std::vector<mutation>& mutations() {
       {"group.secret", status::fail, "mode 0644",
        [](facts& f) { f.group.secret_trouble = "the secret file has mode 0644"; }},
       {"group.nccl", status::fail, "cannot open", [](facts& f) { f.group.nccl_trouble = "cannot open it"; }},
+      {"gpu.jpeg", status::fail, "cannot open", [](facts& f) { f.gpu.nvjpeg_trouble = "cannot open it"; }},
+      {"gpu.jpeg", status::warn, "cannot open",
+       [](facts& f) {
+         f.gpu.decoder = decoder_rule::hybrid;
+         f.gpu.nvjpeg_trouble = "cannot open it";
+       }},
       {"isolate", status::fail, "the first step to fail: 8 workers: no; passed: 0 workers, 1 worker",
        [](facts& f) {
          f.isolation = {{"0 workers", true, true, ""},

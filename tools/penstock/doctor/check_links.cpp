@@ -94,4 +94,11 @@ finding check_links(const facts& f) {
           "fastest links (launch --gpus) do better"};
 }
 
+finding check_nvjpeg(const facts& f) {
+  if (const auto no = not_asked(f)) return *no;
+  if (f.gpu.decoder == decoder_rule::cpu) return skipped("[image] decoder does not ask for nvJPEG");
+  if (f.gpu.nvjpeg_trouble.empty()) return {status::ok, f.gpu.nvjpeg};
+  return {f.gpu.decoder == decoder_rule::gpu ? status::fail : status::warn, f.gpu.nvjpeg_trouble};
+}
+
 }  // namespace penstock::doctor

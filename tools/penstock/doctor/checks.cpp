@@ -68,6 +68,12 @@ constexpr check gpu_checks[] = {
      "memory: look "
      "for ACS or an IOMMU between them, a virtual machine, or MIG",
      check_links},
+    {"gpu.jpeg", gpu, "nvJPEG, if [image] decoder asks for it",
+     "libnvjpeg.so, or what PENSTOCK_NVJPEG names, can be opened and is 12 or later",
+     "install nvJPEG (libnvjpeg of CUDA's packages, or nvidia-nvjpeg of pip) and name its file in "
+     "PENSTOCK_NVJPEG, "
+     "or set [image] decoder = \"cpu\"",
+     check_nvjpeg},
     {"gpu.deep", gpu, "context, allocation, copy, kernel, copy back, compare (--deep)",
      "the same bits as the host device's", "see the message; try `penstock doctor --isolate FILE`",
      check_deep},

@@ -233,6 +233,7 @@ int examine(const doctor_options& o) {
     for (const auto& folder : left_launch_folders()) found.machine.left_folders.push_back(folder.string());
   }
   if (found.job.demand != doctor::gpu_demand::none) found.gpu = doctor::look_at_gpu(where);
+  if (o.root == "/") doctor::look_at_decoder(settings, found.gpu);
   if (o.deep || o.isolate) go_deep(settings, o, found);
   if (o.isolate) isolate(settings, o, found);
 

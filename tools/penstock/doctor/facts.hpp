@@ -5,6 +5,8 @@
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/result.hpp"
 
+#include <penstock/config.hpp>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -147,6 +149,9 @@ struct gpu_facts {
   std::optional<std::string> visible_devices;  ///< CUDA_VISIBLE_DEVICES
   std::optional<std::vector<xid_event>> xids;  ///< none: the kernel's log cannot be read
   std::string kernel_log;                      ///< which log, or why there is none
+  decoder_rule decoder = decoder_rule::cpu;    ///< [image] decoder
+  std::string nvjpeg;                          ///< "13.0.1 (/usr/local/cuda/lib64/libnvjpeg.so.13)"
+  std::string nvjpeg_trouble;
 };
 
 /// The result of --deep, from a throwaway child.

@@ -37,6 +37,8 @@ struct gather_options {
 /// Examines this process as a rank of a group and fills `group`. Connects to rank 0's address if it is on
 /// another host, within 3 s; opens NCCL if [group] uses it.
 void look_at_group(const config& settings, group_facts& to);
+/// Opens nvJPEG if [image] decoder uses it.
+void look_at_decoder(const config& settings, gpu_facts& to);
 
 struct job_request {
   bool has_config = false;

@@ -1,5 +1,6 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/device/nccl.hpp"
+#include "runtime/device/nvjpeg.hpp"
 #include "runtime/group/group_address.hpp"
 #include "runtime/group/launcher_environment.hpp"
 #include "runtime/net/group_secret.hpp"
@@ -70,6 +71,17 @@ void look_for_nccl(group_facts& to) {
 }
 
 }  // namespace
+
+void look_at_decoder(const config& settings, gpu_facts& to) {
+  to.decoder = settings.image.decoder;
+  if (to.decoder == decoder_rule::cpu) return;
+  const auto library = device::nvjpeg_library::open();
+  if (!library) {
+    to.nvjpeg_trouble = library.error().message;
+    return;
+  }
+  to.nvjpeg = fmt::format("{} ({})", (*library)->version_text(), (*library)->path());
+}
 
 void look_at_group(const config& settings, group_facts& to) {
   to.shares_gpu = settings.gpu.share;

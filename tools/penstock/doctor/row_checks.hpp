@@ -29,6 +29,7 @@ finding check_xid(const facts& f);
 finding check_numa(const facts& f);
 finding check_pcie(const facts& f);
 finding check_links(const facts& f);  // check_links.cpp
+finding check_nvjpeg(const facts& f);  // check_links.cpp
 finding check_deep(const facts& f);
 finding check_pinning(const facts& f);
 

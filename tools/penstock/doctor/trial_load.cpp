@@ -232,7 +232,9 @@ class steps {
   }
 
   bool open_dataset() {
-    worker_.say(protocol::open_dataset{protocol::version, {0, 1}, protocol::config_as_bytes(settings_)});
+    config on_cpu = settings_;
+    on_cpu.image.decoder = decoder_rule::cpu;  // no device is there
+    worker_.say(protocol::open_dataset{protocol::version, {0, 1}, protocol::config_as_bytes(on_cpu)});
     const auto second = worker_.hear(start_deadline_, "while opening the dataset");
     if (!second) return broken(told_.dataset_trouble, second.error());
     const auto* said = std::get_if<protocol::dataset_described>(&*second);

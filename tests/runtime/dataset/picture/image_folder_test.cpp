@@ -1,5 +1,6 @@
 #include "runtime/dataset/picture/image_folder.hpp"
 
+#include "runtime/base/encoded_picture.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "tests/runtime/dataset/fixtures.hpp"
 #include "tests/runtime/dataset/loading.hpp"
@@ -218,4 +219,70 @@ TEST_CASE("large pictures are scaled while they are decoded, for random crops on
   CHECK(dct_denominator({10000, 448}, {224, 224}) == 2);
   CHECK(dct_denominator({896, 1000}, {224, 224}) == 4);
   CHECK(dct_denominator({100000, 100000}, {224, 224}) == 8);
+}
+
+TEST_CASE("for a device that decodes, a row has the file itself, or the pixels that the CPU path gives") {
+  const temporary_folder folder;
+  const bytes plain = encode_jpeg(make_raster({100, 80}));
+  testing::jpeg_options progressive;
+  progressive.progressive = true;
+  testing::jpeg_options turned;
+  turned.orientation = 6;
+  bytes large =
+      encode_jpeg(make_raster({1200, 1000}, 3, 9), {.quality = 100, .horizontal = 1, .vertical = 1});
+  REQUIRE(large.size() > encoded_row_bytes);
+  folder.write("c/1.jpg", plain);
+  folder.write("c/2.jpg", encode_jpeg(make_raster({100, 80}), progressive));
+  folder.write("c/3.jpg", encode_jpeg(make_raster({100, 80}), turned));
+  folder.write("c/4.png", encode_png(make_raster({64, 48})));
+  folder.write("c/5.jpg", large);
+  bytes cut = plain;
+  cut.resize(cut.size() / 2);
+  folder.write("c/6.jpg", cut);
+  config all = settings(folder);
+  all.image.decoder = decoder_rule::gpu;
+  const auto prepared = prepare_dataset(all, {}, all.image.decoder);
+  REQUIRE(prepared);
+  const auto mixed = make_dataset(all, prepared->index.get(), all.image.decoder);
+  REQUIRE(mixed);
+  CHECK((*mixed)->describe() == prepared->description);
+  const auto usual = open(all);  // without a device, whatever the config says
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    sample_memory given((*mixed)->describe());
+    sample_memory wanted(usual->describe());
+    load_into(**mixed, i, given);
+    load_into(*usual, i, wanted);
+    CAPTURE(i);
+    encoded_picture header;
+    std::memcpy(&header, given.tensor(4).data(), sizeof header);
+    CHECK((header.bytes != 0) == (i == 0));
+    for (const std::size_t tensor : {1U, 2U, 3U}) CHECK(equal(given, wanted, tensor));
+    if (header.bytes == 0) {
+      CHECK(equal(given, wanted, 0));
+      continue;
+    }
+    CHECK(header.width == 100);
+    CHECK(header.height == 80);
+    CHECK(static_cast<std::int32_t>(header.box_top) == number(given.tensor(2), 0));
+    CHECK(static_cast<std::int32_t>(header.box_width) == number(given.tensor(2), 3));
+    REQUIRE(header.bytes == plain.size());
+    CHECK(std::memcmp(given.tensor(4).data() + sizeof header, plain.data(), plain.size()) == 0);
+  }
+  CHECK(load_error(**mixed, 5).find("remature end") != std::string::npos);
+}
+
+TEST_CASE("hybrid gives the device its share, the same samples each time") {
+  image_config image;
+  image.decoder = decoder_rule::hybrid;
+  image.gpu_share = 0.8;
+  std::size_t given = 0;
+  for (std::uint64_t i = 0; i < 10000; ++i) given += device_may_decode(image, i) ? 1 : 0;
+  CHECK(given > 7850);
+  CHECK(given < 8150);
+  image.gpu_share = 1;
+  CHECK(device_may_decode(image, 77));
+  image.gpu_share = 0;
+  CHECK_FALSE(device_may_decode(image, 77));
+  image.decoder = decoder_rule::gpu;
+  CHECK(device_may_decode(image, 77));
 }

@@ -1,0 +1,75 @@
+// Decides whether a JPEG goes to the device's decoder, and reads its entropy-coded data to the end for that: such a
+// decoder reports no corrupt file, it returns some picture. Used by the picture pipeline.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace penstock {
+
+class jpeg_checker {
+ public:
+  /// The bytes of the file up to the end of its picture if it is a plain file without a fault: baseline, 8 bits, YCbCr
+  /// in three components, chroma sampled 4:4:4, 4:2:2 or 4:2:0, one scan, every code of which is valid and which is
+  /// exactly as long as its picture. None: the CPU decodes it, or says what is wrong with it. A pure function of the
+  /// bytes. What it cannot find: changed bits that are valid codes of as many blocks again.
+  std::optional<std::size_t> plain_bytes(std::span<const std::byte> file);
+
+ private:
+  // Codes of at most this many bits are looked up at once, and as many of them together as lie within these bits.
+  static constexpr unsigned looked_up = 12;
+
+  // The low six bits: how many bits of the data a lookup takes, numbers behind codes included. The rest: how many
+  // coefficients that makes, or one of the marks in the source file.
+  using entry = std::uint16_t;
+  struct huffman_table {
+    std::array<entry, 1U << looked_up> one;
+    std::array<std::uint32_t, 17>
+        limit;  // by length: the first code, left-aligned to 16 bits, that is longer
+    std::array<std::int32_t, 17> offset;  // from a code to its value
+    std::array<entry, 256> values;
+    // What it was made from: most files have the same tables.
+    std::array<std::uint8_t, 16 + 256> made_from;
+    std::size_t made_from_bytes = 0;
+    std::uint64_t version = 0;  // of the contents; 0: none yet
+    bool defined = false;
+  };
+  // As many codes as lie within the bits that are looked up: from the beginning of a block, and within it.
+  struct joint_tables {
+    std::array<entry, 1U << looked_up> first;
+    std::array<entry, 1U << looked_up> rest;
+    std::uint64_t dc_version = 0;
+    std::uint64_t ac_version = 0;
+  };
+  struct component {
+    unsigned id = 0, quantisation = 0, dc = 0, ac = 0;
+  };
+
+  bool take_tables(std::span<const std::uint8_t> segment) noexcept;
+  bool make(huffman_table& table, std::span<const std::uint8_t> from, bool ac) noexcept;
+  bool take_quantisation(std::span<const std::uint8_t> segment) noexcept;
+  bool take_frame(std::span<const std::uint8_t> segment) noexcept;
+  bool take_scan(std::span<const std::uint8_t> segment) noexcept;
+  static entry join(const huffman_table& ac, entry all, std::size_t index) noexcept;
+  const joint_tables& joint_of(const component& c) noexcept;
+  static entry single(const huffman_table& table, std::uint64_t ahead) noexcept;
+  bool read_interval(std::uint64_t units, std::size_t bytes) noexcept;
+  std::size_t unstuff(const std::uint8_t* from, const std::uint8_t* end);
+  const std::uint8_t* read_scan(const std::uint8_t* at, const std::uint8_t* end);
+
+  std::array<huffman_table, 2> dc_{};
+  std::array<huffman_table, 2> ac_{};
+  std::array<std::array<joint_tables, 2>, 2> joint_{};
+  std::uint64_t versions_ = 0;
+  std::vector<std::uint8_t> data_;  // of one interval, without stuffed zeros
+  std::array<bool, 4> quantised_{};
+  std::array<component, 3> components_{};
+  unsigned luma_across_ = 0, luma_down_ = 0;
+  std::uint32_t width_ = 0, height_ = 0, restart_ = 0;
+};
+
+}  // namespace penstock

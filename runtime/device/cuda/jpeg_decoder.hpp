@@ -1,0 +1,119 @@
+// Decodes the encoded pictures of batches on the GPU, with nvJPEG. Has a thread of its own, because nvJPEG's calls last
+// about as long as the decoding itself, which must not hold up the owner. Used by the CUDA device.
+//
+// One batch after the other, on one stream: small tensors and decoded rows are copied from the slot; pictures are
+// decoded from the slot, in parts, to one of two pools of pixels, and resized from there into their rows; then everything
+// is converted as without a decoder.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/base/encoded_picture.hpp"
+#include "runtime/base/result.hpp"
+#include "runtime/device/cuda/cuda_context.hpp"
+#include "runtime/device/cuda/resize_core.hpp"
+#include "runtime/device/nvjpeg.hpp"
+#include "runtime/device/transfer_plan.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace penstock::device {
+
+class jpeg_decoder {
+ public:
+  struct order {
+    const std::byte* slot = nullptr;  // in host memory, until `copied`
+    std::byte* staging = nullptr;
+    std::byte* data = nullptr;
+    std::uint32_t rows = 0;
+    std::vector<cudaEvent_t> released{};  // what must be over before the buffer is written
+    cudaEvent_t copied = nullptr;         // recorded when the slot is no longer read
+    cudaEvent_t ready = nullptr;
+  };
+
+  /// On the owner's thread, with the GPU selected. Refuses what nvJPEG and the device refuse;
+  /// errc::device_out_of_memory names what was asked for.
+  static result<std::unique_ptr<jpeg_decoder>> open(const cuda_context& context, const transfer_plan& plan);
+  ~jpeg_decoder();
+  jpeg_decoder(const jpeg_decoder&) = delete;
+  jpeg_decoder& operator=(const jpeg_decoder&) = delete;
+
+  /// Returns the order's number: its events mean something once begun() has reached it.
+  std::uint64_t push(order what);
+  [[nodiscard]] std::uint64_t begun() const noexcept { return begun_.load(std::memory_order_acquire); }
+
+  /// While it lives, no order is carried out, and the one that was has ended. Page-locking memory at the same time
+  /// seems to make nvJPEG decode on the CPU from then on, silently.
+  class pause {
+   public:
+    explicit pause(jpeg_decoder& of);
+    ~pause();
+    pause(const pause&) = delete;
+    pause& operator=(const pause&) = delete;
+
+   private:
+    jpeg_decoder& of_;
+  };
+
+  struct trouble {
+    cudaError_t status = cudaSuccess;  // or what nvJPEG refused:
+    errc code = errc::device_unavailable;
+    std::string what;
+  };
+  /// The first error. Later orders are not carried out.
+  [[nodiscard]] std::optional<trouble> failed() const;
+  /// Ends the thread. False: it does not end, and with everything that it uses must stay.
+  [[nodiscard]] bool close(nanoseconds at_most) noexcept;
+
+ private:
+  explicit jpeg_decoder(const cuda_context& context, const transfer_plan& plan)
+      : context_(context), plan_(plan) {}
+  result<void> prepare();
+  result<void> try_out();
+  void run();
+  std::optional<trouble> carry_out(const order& what);
+  cudaError_t copy_rows(const order& what, const std::vector<encoded_picture>& headers);
+  std::optional<trouble> decode(const order& what, const std::vector<encoded_picture>& headers);
+  std::optional<trouble> decode_part(const order& what, const std::vector<encoded_picture>& headers,
+                                     const std::vector<std::uint32_t>& rows);
+
+  const cuda_context& context_;
+  const transfer_plan& plan_;
+  std::shared_ptr<const nvjpeg_library> library_;
+  nvjpegHandle* handle_ = nullptr;
+  nvjpegJpegState* state_ = nullptr;
+  int batch_of_state_ = 0;
+  cudaStream_t stream_ = nullptr;
+  // nvJPEG's engines write when they are called, not when the stream comes to it: a part must not be decoded to pixels
+  // that the one before is still resized from.
+  struct pool {
+    std::uint8_t* pixels = nullptr;
+    cudaEvent_t resized = nullptr;
+  };
+  std::array<pool, 2> pools_{};
+  std::size_t next_pool_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable moved_;
+  std::deque<order> waiting_;
+  std::uint64_t pushed_ = 0;
+  unsigned pauses_ = 0;
+  bool busy_ = false;
+  bool closing_ = false;
+  bool ended_ = false;
+  std::optional<trouble> failed_;
+  std::atomic<std::uint64_t> begun_{0};
+  std::thread thread_;
+};
+
+}  // namespace penstock::device

@@ -1,0 +1,24 @@
+#include "runtime/device/cuda/resize.hpp"
+
+namespace penstock::device {
+// Not anonymous: nvcc would name it after this file's path, and two builds would differ.
+namespace resize_kernels {
+
+constexpr unsigned threads = 256;
+
+__global__ void __launch_bounds__(threads) resize_kernel(const __grid_constant__ resize_batch batch) {
+  const std::uint32_t index = blockIdx.x * threads + threadIdx.x;
+  if (index < batch.width * batch.height) resize_pixel(batch, blockIdx.y, index);
+}
+
+}  // namespace resize_kernels
+
+cudaError_t launch_resize(const resize_batch& batch, cudaStream_t stream) {
+  using namespace resize_kernels;
+  if (batch.pictures == 0) return cudaSuccess;
+  const dim3 blocks((batch.width * batch.height + threads - 1) / threads, batch.pictures);
+  resize_kernel<<<blocks, threads, 0, stream>>>(batch);
+  return cudaGetLastError();
+}
+
+}  // namespace penstock::device

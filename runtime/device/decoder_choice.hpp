@@ -1,0 +1,22 @@
+// What decodes JPEGs in a session: [image] decoder on this machine. Used by sessions and by doctor.
+#pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <penstock/config.hpp>
+
+#include <string>
+
+namespace penstock::device {
+
+struct decoder_choice {
+  decoder_rule by = decoder_rule::cpu;
+  std::string decoder;  ///< the device's: "nvJPEG 13.0.1 on NVIDIA H200". Pixels depend on it (rule S42)
+  std::string notice;   ///< for the log: why `by` is not what the config says
+};
+
+/// The host device decodes nothing, and neither do datasets other than image folders. Without nvJPEG, "hybrid" leaves
+/// all to the workers, and "gpu" is refused (errc::device_unavailable). Needs no GPU and makes no context.
+result<decoder_choice> choose_decoder(const config& settings);
+
+}  // namespace penstock::device
