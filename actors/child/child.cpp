@@ -45,8 +45,8 @@ bool started_by_a_session(const char* what_this_is) {
   return true;
 }
 
-std::vector<int> indexes(std::size_t datasets_of_mixture) {
-  std::vector<int> all(std::max<std::size_t>(datasets_of_mixture, 1));
+std::vector<int> indexes(std::size_t count) {
+  std::vector<int> all(std::max<std::size_t>(count, 1));
   std::iota(all.begin(), all.end(), protocol::child_fd::index);
   return all;
 }

@@ -20,8 +20,9 @@ namespace penstock::child {
 /// message to stderr and returns false.
 [[nodiscard]] bool started_by_a_session(const char* what_this_is);
 
-/// The descriptors of the indexes that a session hands over: one, or one for each dataset of a mixture.
-[[nodiscard]] std::vector<int> indexes(std::size_t datasets_of_mixture);
+/// The descriptors that a session hands over for the dataset: `count` of them, 1 if it is 0. A mixture has an index for
+/// each of its datasets.
+[[nodiscard]] std::vector<int> indexes(std::size_t count);
 
 /// For workers, which can be replaced: asks the kernel to kill this process and the programs that it starts
 /// first when memory runs out. Otherwise the kernel would often choose the session or the GPU owner, which

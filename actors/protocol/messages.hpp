@@ -32,7 +32,8 @@ inline constexpr int lifeline = 4;  ///< end of file when the session ends
 inline constexpr int arena = 5;     ///< memfd of the slots; sized and sealed before it is used
 inline constexpr int flight = 6;    ///< memfd of the flight recorders
 /// Memory file of the dataset's listing; absent for datasets without one. Of a mixture: that of its first dataset;
-/// those of the others have the next numbers.
+/// those of the others have the next numbers. Of an image folder of which the device decodes, the next one is that of
+/// checked_files.
 inline constexpr int index = 7;
 inline constexpr int indexes_max = 256;
 inline constexpr int parcels =

@@ -178,8 +178,9 @@ void check_mixture(
   if (values.image.decoder != decoder_rule::cpu) {
     found.push_back({.key = "image.decoder",
                      .other = "datasets",
-                     .message = fmt::format("'decoder' in [image] is \"{}\", but workers decode the pictures of a mixture",
-                                            spelling(values.image.decoder)),
+                     .message = fmt::format(
+                         "'decoder' in [image] is \"{}\", but workers decode the pictures of a mixture",
+                         spelling(values.image.decoder)),
                      .label = "must be \"cpu\"",
                      .help = "leave 'decoder' out"});
   }

@@ -24,14 +24,14 @@ struct listed_dataset {
   dataset_type type;
   result<listing> (*list)(const config&, const listing_progress&);
   dataset_description (*describe)(const index_view&, const config&, decoder_rule);
-  std::unique_ptr<Dataset> (*open)(index_view, const config&, decoder_rule);
+  std::unique_ptr<Dataset> (*open)(index_view, const config&, decoder_rule, int checked);
 };
 
 dataset_description describe_records(const index_view& index, const config&, decoder_rule) {
   return record_dataset::describe(index);
 }
 
-std::unique_ptr<Dataset> open_records(index_view index, const config& settings, decoder_rule) {
+std::unique_ptr<Dataset> open_records(index_view index, const config& settings, decoder_rule, int) {
   return std::make_unique<record_dataset>(std::move(index), settings.dataset.path);
 }
 
@@ -43,8 +43,10 @@ constexpr std::array listed_datasets{
         [](const index_view& index, const config& c, decoder_rule by) {
           return image_folder_dataset::describe(index, c.image, by);
         },
-        [](index_view index, const config& c, decoder_rule by) -> std::unique_ptr<Dataset> {
-          return std::make_unique<image_folder_dataset>(std::move(index), c.image, c.dataset.path, by);
+        [](index_view index, const config& c, decoder_rule by, int checked) -> std::unique_ptr<Dataset> {
+          checked_files known(checked, index.samples());
+          return std::make_unique<image_folder_dataset>(std::move(index), c.image, c.dataset.path, by,
+                                                        std::move(known));
         }},
     listed_dataset{
         dataset_type::npy,
@@ -162,6 +164,10 @@ result<prepared_dataset> prepare_one(const config& settings,
   auto index = index_view::map(prepared.index.get());
   if (!index) return tl::unexpected(std::move(index.error()));
   prepared.description = (*dataset)->describe(*index, settings, by);
+  if (by == decoder_rule::cpu || settings.dataset.type != dataset_type::image_folder) return prepared;
+  auto checked = checked_files::make(index->samples());
+  if (!checked) return tl::unexpected(std::move(checked.error()));
+  prepared.checked = std::move(*checked);
   return prepared;
 }
 
@@ -205,7 +211,7 @@ result<prepared_dataset> prepare_mixture(const config& settings, const Prepare& 
 enum class rows_of_slots { own, shared };
 
 result<std::unique_ptr<Dataset>> make_one(const config& settings, int index_fd, rows_of_slots rows,
-                                          decoder_rule by) {
+                                          decoder_rule by, int checked_fd = -1) {
   const dataset_type type = settings.dataset.type;
   if (type == dataset_type::synthetic) {
     auto description = synthetic_dataset::describe(settings.dataset);
@@ -223,12 +229,13 @@ result<std::unique_ptr<Dataset>> make_one(const config& settings, int index_fd, 
     return refuse(errc::protocol, "the index is that of a dataset of type {}, not {}", name_of(index->type()),
                   name_of(type));
   }
-  return (*dataset)->open(std::move(*index), settings, by);
+  return (*dataset)->open(std::move(*index), settings, by, checked_fd);
 }
 
 }  // namespace
 
 std::vector<int> prepared_dataset::descriptors() const {
+  if (checked) return {index.get(), checked.get()};
   if (parts.empty()) return index ? std::vector{index.get()} : std::vector<int>();
   std::vector<int> all;
   for (const prepared_dataset& part : parts) all.push_back(part.index.get());
@@ -270,7 +277,8 @@ result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_
 result<std::unique_ptr<Dataset>> make_dataset(const config& settings, std::span<const int> index_fds,
                                               decoder_rule by) {
   if (settings.datasets.empty())
-    return make_one(settings, index_fds.empty() ? -1 : index_fds.front(), rows_of_slots::own, by);
+    return make_one(settings, index_fds.empty() ? -1 : index_fds.front(), rows_of_slots::own, by,
+                    index_fds.size() > 1 ? index_fds[1] : -1);
   std::vector<mixed_dataset::part> parts;
   std::vector<dataset_description> descriptions;
   for (std::size_t d = 0; d < settings.datasets.size(); ++d) {

@@ -24,12 +24,14 @@ namespace penstock {
 struct prepared_dataset {
   unique_fd
       index;  ///< for the workers; none (get() < 0) for synthetic and for a mixture, whose parts have one each
+  unique_fd
+      checked;  ///< checked_files, for the workers of an image folder of which the device decodes; else none
   dataset_description description;
   sampling order;                       ///< set by prepare_stream only
   std::vector<std::string> notices;     ///< for the log
   std::vector<prepared_dataset> parts;  ///< of a mixture, else empty
 
-  /// What make_dataset needs in a worker: an index for each dataset, -1 for one without.
+  /// What make_dataset needs in a worker: an index for each dataset, -1 for one without; behind the only one, `checked`.
   [[nodiscard]] std::vector<int> descriptors() const;
 };
 
@@ -55,7 +57,7 @@ result<prepared_dataset> prepare_stream(const config& settings,
 /// (errc::protocol).
 result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_fd,
                                               decoder_rule by = decoder_rule::cpu);
-/// The same, or the mixture of [[datasets]]: an index for each of them.
+/// The same, or the mixture of [[datasets]]: prepared_dataset::descriptors().
 result<std::unique_ptr<Dataset>> make_dataset(const config& settings, std::span<const int> index_fds,
                                               decoder_rule by = decoder_rule::cpu);
 

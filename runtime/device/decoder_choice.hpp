@@ -11,7 +11,7 @@ namespace penstock::device {
 
 struct decoder_choice {
   decoder_rule by = decoder_rule::cpu;
-  std::string decoder;  ///< the device's: "nvJPEG 13.0.1 on NVIDIA H200". Pixels depend on it (rule S42)
+  std::string decoder;  ///< the device's: "nvJPEG 13.0.1 on NVIDIA H200". Pixels depend on it (rule S43)
   std::string notice;   ///< for the log: why `by` is not what the config says
 };
 

@@ -19,6 +19,9 @@ namespace penstock::device {
 namespace nvjpeg_abi {
 inline constexpr int success = 0;
 inline constexpr int allocator_failure = 5;
+inline constexpr int architecture_mismatch = 7;
+inline constexpr int not_implemented = 9;
+inline constexpr int backend_hybrid = 1;
 inline constexpr int backend_gpu_hybrid = 2;
 inline constexpr int backend_hardware = 3;
 inline constexpr int rgb_interleaved = 5;

@@ -90,7 +90,7 @@ class MadeUpMachineTest(DoctorTest):
         for id, row in self.rows(self.machine()).items():
             self.assertIn(row["status"], ("ok", "info", "skip"), row)
             if row["status"] == "skip":
-                expected = {"gpu.deep", "gpu.pinning", "isolate"}
+                expected = {"gpu.deep", "gpu.pinning", "gpu.jpeg", "isolate"}
                 expected |= {"group.rank", "group.gpus", "group.address", "group.secret", "group.nccl"}
                 if not self.built_with_cuda():
                     expected |= {"gpu.driver-runtime", "gpu.architecture"}

@@ -22,8 +22,9 @@ std::unique_ptr<Dataset> make(const config& settings) {
   if (settings.datasets.empty() && settings.dataset.type == dataset_type::synthetic)
     return value_or_throw(make_dataset(settings, -1));
   if (child::has_session()) {
-    return value_or_throw(
-        make_dataset(settings, child::indexes(settings.datasets.size()), settings.image.decoder));
+    const bool device_decodes = settings.image.decoder != decoder_rule::cpu;  // then of one image folder
+    return value_or_throw(make_dataset(
+        settings, child::indexes(device_decodes ? 2 : settings.datasets.size()), settings.image.decoder));
   }
   // Without a session the dataset has not been listed yet.
   const prepared_dataset listed = value_or_throw(prepare_dataset(settings));

@@ -18,12 +18,12 @@ bool device_may_decode(const image_config& config, std::uint64_t index) noexcept
 }
 
 image_folder_dataset::image_folder_dataset(index_view index, const image_config& config, std::string root,
-                                           decoder_rule by)
+                                           decoder_rule by, checked_files checked)
     : index_(std::move(index)),
       root_(std::move(root)),
       by_(by),
       file_bytes_max_(picture_bytes_max(config)),
-      pictures_(config) {}
+      pictures_(config, std::move(checked)) {}
 
 dataset_description image_folder_dataset::describe(const index_view& index, const image_config& config,
                                                    decoder_rule by) {
@@ -52,10 +52,10 @@ void image_folder_dataset::load(const sample_request& request, const sample_slot
   if (!file) throw_failed(file.error());
   const picture_format expected = format_by_name(index_.name(request.index));
   const augmentation chosen = value_or_throw(
-      by_ == decoder_rule::cpu
-          ? pictures_.load(*file, expected, request.random, slot.as<std::uint8_t>(0))
-          : pictures_.load_or_pass_on(*file, expected, request.random, slot.as<std::uint8_t>(0),
-                                      slot.bytes(4), device_may_decode(pictures_.config(), request.index)));
+      by_ == decoder_rule::cpu ? pictures_.load(*file, expected, request.random, slot.as<std::uint8_t>(0))
+                               : pictures_.load_or_pass_on(
+                                     *file, expected, request.random, slot.as<std::uint8_t>(0), slot.bytes(4),
+                                     {device_may_decode(pictures_.config(), request.index), request.index}));
   slot.as<std::int64_t>(1)[0] = index_.class_of(request.index);
   std::ranges::copy(crop_record(chosen.box), slot.as<std::int32_t>(2).begin());
   slot.as<std::uint8_t>(3)[0] = chosen.flip ? 1 : 0;

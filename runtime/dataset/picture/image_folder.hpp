@@ -23,8 +23,9 @@ namespace penstock {
 class image_folder_dataset final : public Dataset {
  public:
   /// `root`: what the names in the index are relative to. `by`: cpu for whoever needs pixels, whatever the config
-  /// says.
-  image_folder_dataset(index_view index, const image_config& config, std::string root, decoder_rule by);
+  /// says. `checked`: from the session, if the device may decode.
+  image_folder_dataset(index_view index, const image_config& config, std::string root, decoder_rule by,
+                       checked_files checked = {});
 
   static dataset_description describe(const index_view& index, const image_config& config, decoder_rule by);
 

@@ -54,20 +54,20 @@ result<augmentation> picture_loader::load(std::span<const std::byte> file, pictu
 
 result<augmentation> picture_loader::load_or_pass_on(std::span<const std::byte> file, picture_format expected,
                                                      random_source& random, std::span<std::uint8_t> out,
-                                                     std::span<std::byte> encoded, bool by_device) {
+                                                     std::span<std::byte> encoded, device_rule rule) {
   const encoded_picture none;
   std::memcpy(encoded.data(), &none, sizeof none);
   const auto picture = examine(file, expected);
   if (!picture) return tl::unexpected(picture.error());
   const augmentation chosen = choose_augmentation(picture->seen, config_, random);
-  if (by_device && pass_on(file, *picture, chosen.box, encoded)) return chosen;
+  if (rule.may_decode && pass_on(file, *picture, chosen.box, encoded, rule.index)) return chosen;
   auto rendered = render(file, *picture, chosen.box, {config_.size[1], config_.size[0]}, out);
   if (!rendered) return tl::unexpected(std::move(rendered.error()));
   return chosen;
 }
 
 bool picture_loader::pass_on(std::span<const std::byte> file, const oriented_picture& picture,
-                             const pixel_box& box, std::span<std::byte> encoded) {
+                             const pixel_box& box, std::span<std::byte> encoded, std::uint64_t index) {
   const extent size = picture.info.stored;
   if (picture.info.format != picture_format::jpeg || picture.turn != orientation{} ||
       std::max(size.width, size.height) > encoded_side_max ||
@@ -75,7 +75,7 @@ bool picture_loader::pass_on(std::span<const std::byte> file, const oriented_pic
     return false;
   }
   const stage_range range("check");
-  const auto bytes = checker_.plain_bytes(file);
+  const auto bytes = plain_bytes(file, index);
   if (!bytes || *bytes > encoded_file_bytes_max) return false;
   const encoded_picture header{static_cast<std::uint32_t>(*bytes),
                                size.width,
@@ -88,6 +88,15 @@ bool picture_loader::pass_on(std::span<const std::byte> file, const oriented_pic
   std::memcpy(encoded.data(), &header, sizeof header);
   std::memcpy(encoded.subspan(sizeof header).data(), file.data(), *bytes);
   return true;
+}
+
+std::optional<std::size_t> picture_loader::plain_bytes(std::span<const std::byte> file, std::uint64_t index) {
+  const std::uint64_t hash = checked_files::hash_of(file);
+  if (checked_.holds(index, hash)) return file.size();
+  const auto bytes = checker_.plain_bytes(file);
+  // Files with something behind their picture are rare, and are checked each time.
+  if (bytes == file.size()) checked_.add(index, hash);
+  return bytes;
 }
 
 result<picture_loader::whole> picture_loader::load_whole(std::span<const std::byte> file,

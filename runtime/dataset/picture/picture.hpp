@@ -4,6 +4,7 @@
 
 #include "runtime/base/result.hpp"
 #include "runtime/dataset/picture/box.hpp"
+#include "runtime/dataset/picture/checked_files.hpp"
 #include "runtime/dataset/picture/jpeg_check.hpp"
 #include "runtime/dataset/picture/orientation.hpp"
 #include "runtime/dataset/picture/probe.hpp"
@@ -15,7 +16,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <utility>
 
 namespace penstock {
 
@@ -24,7 +27,8 @@ std::uint64_t picture_bytes_max(const image_config& config) noexcept;
 
 class picture_loader {
  public:
-  explicit picture_loader(const image_config& config) : config_(config) {}
+  explicit picture_loader(const image_config& config, checked_files checked = {})
+      : config_(config), checked_(std::move(checked)) {}
 
   /// Writes size[0] x size[1] RGB pixels to `out` and returns the box that they came from. Refuses
   /// (errc::sample) with a message that does not name the file; the caller adds it. Pixels are checked
@@ -33,11 +37,14 @@ class picture_loader {
                             std::span<std::uint8_t> out);
 
   /// As load(), but a picture that suits the device's decoder is written to `encoded` as it is (a row of
-  /// encoded_row_bytes), and `out` is left alone. `by_device`: whether it may be. Otherwise `encoded` says that there
-  /// is no file in it.
+  /// encoded_row_bytes), and `out` is left alone. Otherwise `encoded` says that there is no file in it.
+  struct device_rule {
+    bool may_decode = false;
+    std::uint64_t index = 0;  ///< the sample's, under which checked files are remembered
+  };
   result<augmentation> load_or_pass_on(std::span<const std::byte> file, picture_format expected,
                                        random_source& random, std::span<std::uint8_t> out,
-                                       std::span<std::byte> encoded, bool by_device);
+                                       std::span<std::byte> encoded, device_rule rule);
 
   /// The whole picture, oriented, reduced so that its shorter side has `shorter` pixels (0, or more than it has: left as it
   /// is). Pixels are RGB, valid until the next call. Refuses as load().
@@ -58,12 +65,14 @@ class picture_loader {
   [[nodiscard]] result<oriented_picture> examine(std::span<const std::byte> file,
                                                  picture_format expected) const;
   bool pass_on(std::span<const std::byte> file, const oriented_picture& picture, const pixel_box& box,
-               std::span<std::byte> encoded);
+               std::span<std::byte> encoded, std::uint64_t index);
+  std::optional<std::size_t> plain_bytes(std::span<const std::byte> file, std::uint64_t index);
   result<void> render(std::span<const std::byte> file, const oriented_picture& picture, const pixel_box& seen,
                       extent size, std::span<std::uint8_t> out);
 
   image_config config_;
   jpeg_checker checker_;
+  checked_files checked_;
   resampler resampler_;
   recycled_buffer rows_;
   recycled_buffer pixels_;  // of load_whole

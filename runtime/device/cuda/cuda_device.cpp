@@ -144,12 +144,6 @@ class cuda_device final : public device {
 
   result<std::vector<progress>> poll() override {
     std::vector<progress> news;
-    if (jpegs_) {
-      if (auto no = jpegs_->failed()) {
-        if (no->status != cudaSuccess) return tl::unexpected(failure_from(no->status, no->what));
-        return tl::unexpected(failure{no->code, std::move(no->what), 0});
-      }
-    }
     for (group& g : in_flight_) {
       if (g.slots_are_free) continue;
       if (jpegs_ && g.decoded_as > jpegs_->begun()) break;
@@ -169,6 +163,11 @@ class cuda_device final : public device {
       for (const upload_job& job : g.jobs) news.push_back({job.upload, stage::ready});
       end_of(std::move(g));
       in_flight_.pop_front();
+    }
+    // Last: what the decoder knows of a batch, it knows once the batch's events are over.
+    if (auto no = jpegs_ ? jpegs_->failed() : std::nullopt) {
+      if (no->status != cudaSuccess) return tl::unexpected(failure_from(no->status, no->what));
+      return tl::unexpected(failure{no->code, std::move(no->what), 0});
     }
     if (!news.empty()) last_news_ = std::chrono::steady_clock::now();
     look_again();

@@ -17,49 +17,9 @@ namespace penstock::device {
 namespace {
 
 // Room for the pictures of one part: 64 of 640 x 683 pixels, or the largest single one several times.
-constexpr std::uint64_t pool_bytes = 80 * MiB;
-static_assert(pool_bytes >= std::uint64_t{3} * encoded_pixels_max);
-
-// What the thread's last failed allocation for nvJPEG asked for.
-thread_local std::uint64_t asked_in_vain = 0;
-
-int take(void** memory, std::size_t bytes) {
-  const auto status = cudaMalloc(memory, bytes);
-  if (status == cudaSuccess) return 0;
-  cudaGetLastError();
-  asked_in_vain = bytes;
-  return status;
-}
-
-int give_back(void* memory) {
-  return cudaFree(memory);
-}
-
-std::string out_of_memory(std::uint64_t asked) {
-  std::size_t free = 0;
-  std::size_t total = 0;
-  cudaMemGetInfo(&free, &total);
-  return fmt::format(
-      "allocating memory for decoding JPEGs on the GPU (asked {}, free {} of {}); lower [gpu] buffers or "
-      "[sampler] "
-      "batch_size, or set [image] decoder = \"cpu\"",
-      bytes_for_people(asked), bytes_for_people(free), bytes_for_people(total));
-}
-
-/// A plain grey picture of 64 x 64 pixels, 4:2:0: every block is two codes of one bit.
-std::vector<unsigned char> smallest_jpeg() {
-  std::vector<unsigned char> file{0xff, 0xd8, 0xff, 0xdb, 0, 67, 0};
-  file.insert(file.end(), 64, 1);
-  for (const unsigned char table : {0x00, 0x10}) {
-    file.insert(file.end(), {0xff, 0xc4, 0, 20, table, 1});
-    file.insert(file.end(), 16, 0);
-  }
-  file.insert(file.end(), {0xff, 0xc0, 0, 17, 8, 0, 64, 0, 64, 3, 1, 0x22, 0, 2, 0x11, 0, 3, 0x11, 0});
-  file.insert(file.end(), {0xff, 0xda, 0, 12, 3, 1, 0, 2, 0, 3, 0, 0, 63, 0});
-  file.insert(file.end(), 24, 0);
-  file.insert(file.end(), {0xff, 0xd9});
-  return file;
-}
+constexpr std::uint64_t lane_bytes = 80 * MiB;
+static_assert(lane_bytes >= std::uint64_t{3} * encoded_pixels_max);
+static_assert(resize_pictures_max <= jpeg_engine::pictures_max);
 
 /// A worker wrote the header: nothing in it may make us read or write outside of our memory.
 bool is_sane(const encoded_picture& p) {
@@ -84,62 +44,26 @@ result<std::unique_ptr<jpeg_decoder>> jpeg_decoder::open(const cuda_context& con
 }
 
 result<void> jpeg_decoder::prepare() {
-  auto library = nvjpeg_library::open();
-  if (!library) return tl::unexpected(std::move(library.error()));
-  library_ = std::move(*library);
-  for (pool& one : pools_) {
-    void* memory = nullptr;
-    if (take(&memory, pool_bytes) != 0)
-      return refuse(errc::device_out_of_memory, "{}", out_of_memory(pool_bytes));
-    one.pixels = static_cast<std::uint8_t*>(memory);
-    if (cudaEventCreateWithFlags(&one.resized, cudaEventDisableTiming | cudaEventBlockingSync) != cudaSuccess)
-      return refuse(errc::device_unavailable, "creating an event for decoding JPEGs: {}",
-                    cudaGetErrorString(cudaGetLastError()));
+  const auto fine = [](cudaError_t status) -> result<void> {
+    if (status == cudaSuccess) return {};
+    cudaGetLastError();
+    return refuse(errc::device_unavailable, "preparing to decode JPEGs on the GPU, at or before: {}",
+                  cudaGetErrorString(status));
+  };
+  if (auto ok = fine(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); !ok) return ok;
+  for (lane& one : lanes_) {
+    auto pixels = take_for_jpegs(lane_bytes);
+    if (!pixels) return tl::unexpected(std::move(pixels.error()));
+    one.pixels = *pixels;
+    if (auto ok =
+            fine(cudaEventCreateWithFlags(&one.resized, cudaEventDisableTiming | cudaEventBlockingSync));
+        !ok)
+      return ok;
   }
-  if (cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) != cudaSuccess)
-    return refuse(errc::device_unavailable, "creating a stream for decoding JPEGs: {}",
-                  cudaGetErrorString(cudaGetLastError()));
-  nvjpeg_abi::device_allocator allocator{take, give_back};
-  // GPUs without an engine for JPEG decode in kernels.
-  int status = nvjpeg_abi::success;
-  bool hardware = true;
-  for (const int backend : {nvjpeg_abi::backend_hardware, nvjpeg_abi::backend_gpu_hybrid}) {
-    hardware = backend == nvjpeg_abi::backend_hardware;
-    status = library_->create(backend, &allocator, nullptr, 0, &handle_);
-    if (status == nvjpeg_abi::success) status = library_->create_state(handle_, &state_);
-    if (status == nvjpeg_abi::success) break;
-    if (handle_ != nullptr) library_->destroy(std::exchange(handle_, nullptr));
-  }
-  cudaGetLastError();
-  if (status == nvjpeg_abi::allocator_failure)
-    return refuse(errc::device_out_of_memory, "{}", out_of_memory(asked_in_vain));
-  if (status != nvjpeg_abi::success)
-    return refuse(errc::device_unavailable, "starting nvJPEG {} ({}): {}", library_->version_text(),
-                  library_->path(), nvjpeg_library::text_of(status));
-  if (auto ok = try_out(); !ok) return ok;
-  log::info("gpu", "nvJPEG {} decodes JPEGs, {}", library_->version_text(),
-            hardware ? "with the GPU's engines" : "in kernels: this GPU has no engine for it");
+  auto engine = jpeg_engine::start(stream_);
+  if (!engine) return tl::unexpected(std::move(engine.error()));
+  engine_ = std::move(*engine);
   return {};
-}
-
-/// nvJPEG prepares its engines with the first picture: now, while nothing else happens on the device.
-result<void> jpeg_decoder::try_out() {
-  const auto file = smallest_jpeg();
-  const unsigned char* const data = file.data();
-  const std::size_t bytes = file.size();
-  nvjpeg_abi::image image{};
-  image.channel[0] = pools_[0].pixels;
-  image.pitch[0] = 64 * 3;
-  int status = library_->begin_batch(handle_, state_, 1, 1, nvjpeg_abi::rgb_interleaved);
-  if (status == nvjpeg_abi::success)
-    status = library_->decode_batch(handle_, state_, &data, &bytes, &image, stream_);
-  batch_of_state_ = 1;
-  if (status == nvjpeg_abi::success && cudaStreamSynchronize(stream_) == cudaSuccess) return {};
-  cudaGetLastError();
-  if (status == nvjpeg_abi::allocator_failure)
-    return refuse(errc::device_out_of_memory, "{}", out_of_memory(asked_in_vain));
-  return refuse(errc::device_unavailable, "nvJPEG {} ({}) cannot decode a plain JPEG: {}",
-                library_->version_text(), library_->path(), nvjpeg_library::text_of(status));
 }
 
 jpeg_decoder::~jpeg_decoder() {
@@ -150,11 +74,13 @@ jpeg_decoder::~jpeg_decoder() {
     }
     moved_.notify_all();
     thread_.join();
+    log::info("gpu", "nvJPEG decoded {} JPEGs, the workers {} pictures; its longest call took {} ms",
+              decoded_, left_to_workers_,
+              std::chrono::duration_cast<std::chrono::milliseconds>(engine_->longest_call()).count());
   }
-  if (state_ != nullptr) library_->destroy_state(state_);
-  if (handle_ != nullptr) library_->destroy(handle_);
+  engine_.reset();
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
-  for (const pool& one : pools_) {
+  for (const lane& one : lanes_) {
     if (one.resized != nullptr) cudaEventDestroy(one.resized);
     cudaFree(one.pixels);
   }
@@ -174,7 +100,13 @@ std::uint64_t jpeg_decoder::push(order what) {
 
 std::optional<jpeg_decoder::trouble> jpeg_decoder::failed() const {
   const std::lock_guard hold(mutex_);
-  return failed_;
+  if (failed_ || engine_->has_kept_decoder()) return failed_;
+  return trouble{
+      cudaSuccess, errc::device_unavailable,
+      fmt::format(
+          "nvJPEG {} changed its decoder during the stream: the pixels of a known JPEG are not those that "
+          "it had at the start; set [image] decoder = \"cpu\" if that happens again",
+          engine_->version())};
 }
 
 bool jpeg_decoder::close(nanoseconds at_most) noexcept {
@@ -283,14 +215,16 @@ std::optional<jpeg_decoder::trouble> jpeg_decoder::decode(const order& what,
   const stage_range range("decode");
   const auto all = static_cast<std::uint32_t>(
       std::ranges::count_if(headers, [](const encoded_picture& p) { return p.bytes != 0; }));
-  // Parts of one size: nvJPEG prepares itself anew for another one.
+  decoded_ += all;
+  left_to_workers_ += what.rows - all;
+  // Parts of about one size: the last one is not done in a moment.
   const std::uint32_t parts = (all + resize_pictures_max - 1) / resize_pictures_max;
   const std::uint32_t most = parts > 0 ? (all + parts - 1) / parts : 0;
   std::vector<std::uint32_t> rows;
   std::uint64_t bytes = 0;
   for (std::uint32_t row = 0; row < what.rows; ++row) {
     if (headers[row].bytes == 0) continue;
-    if (rows.size() == most || bytes + pixel_bytes(headers[row]) > pool_bytes) {
+    if (rows.size() == most || bytes + pixel_bytes(headers[row]) > lane_bytes) {
       if (auto no = decode_part(what, headers, rows)) return no;
       rows.clear();
       bytes = 0;
@@ -305,51 +239,31 @@ std::optional<jpeg_decoder::trouble> jpeg_decoder::decode_part(const order& what
                                                                const std::vector<encoded_picture>& headers,
                                                                const std::vector<std::uint32_t>& rows) {
   const decode_step& step = *plan_.decode;
-  std::array<const unsigned char*, resize_pictures_max> files{};
-  std::array<std::size_t, resize_pictures_max> lengths{};
-  std::array<nvjpeg_abi::image, resize_pictures_max> images{};
+  std::array<jpeg_engine::picture, resize_pictures_max> part{};
   resize_batch resize;
   resize.to = reinterpret_cast<std::uint8_t*>(what.staging + step.to);
   resize.height = step.height;
   resize.width = step.width;
   resize.pictures = static_cast<std::uint32_t>(rows.size());
-  const pool& pixels = pools_[next_pool_];
-  next_pool_ = (next_pool_ + 1) % pools_.size();
+  const std::size_t in = std::exchange(next_lane_, (next_lane_ + 1) % lanes_.size());
   // Two parts ago: usually over.
-  if (const auto status = cudaEventSynchronize(pixels.resized); status != cudaSuccess)
+  if (const auto status = cudaEventSynchronize(lanes_[in].resized); status != cudaSuccess)
     return trouble{status, errc::device_unavailable, "waiting for the resizing of pictures, at or before"};
-  std::uint8_t* to = pixels.pixels;
+  std::uint8_t* to = lanes_[in].pixels;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const encoded_picture& p = headers[rows[i]];
-    files[i] =
-        reinterpret_cast<const unsigned char*>(what.slot + step.from + step.row_bytes * rows[i] + sizeof p);
-    lengths[i] = p.bytes;
-    images[i].channel[0] = to;
-    images[i].pitch[0] = std::size_t{p.width} * 3;
+    part[i] = {
+        reinterpret_cast<const unsigned char*>(what.slot + step.from + step.row_bytes * rows[i] + sizeof p),
+        p.bytes, to, std::size_t{p.width} * 3};
     resize.picture[i] = {to, p.width, p.height, p.box_top, p.box_left, p.box_height, p.box_width, rows[i]};
     to += pixel_bytes(p);
   }
-  const auto refused = [&](int status) {
-    cudaGetLastError();
-    if (status == nvjpeg_abi::allocator_failure)
-      return trouble{cudaSuccess, errc::device_out_of_memory, out_of_memory(asked_in_vain)};
-    return trouble{cudaSuccess, errc::device_unavailable,
-                   fmt::format("nvJPEG {}, decoding rows {} to {} of a batch: {}", library_->version_text(),
-                               rows.front(), rows.back(), nvjpeg_library::text_of(status))};
-  };
-  const auto count = static_cast<int>(rows.size());
-  if (count != batch_of_state_) {
-    if (const int status = library_->begin_batch(handle_, state_, count, 1, nvjpeg_abi::rgb_interleaved);
-        status != nvjpeg_abi::success)
-      return refused(status);
-    batch_of_state_ = count;
-  }
-  if (const int status =
-          library_->decode_batch(handle_, state_, files.data(), lengths.data(), images.data(), stream_);
-      status != nvjpeg_abi::success)
-    return refused(status);
+  if (auto ok = engine_->decode(in, std::span(part).first(rows.size())); !ok)
+    return trouble{
+        cudaSuccess, ok.error().code,
+        fmt::format("rows {} to {} of a batch: {}", rows.front(), rows.back(), ok.error().message)};
   auto status = launch_resize(resize, stream_);
-  if (status == cudaSuccess) status = cudaEventRecord(pixels.resized, stream_);
+  if (status == cudaSuccess) status = cudaEventRecord(lanes_[in].resized, stream_);
   if (status != cudaSuccess)
     return trouble{status, errc::device_unavailable, "resizing pictures, at or before"};
   return std::nullopt;

@@ -2,16 +2,15 @@
 // about as long as the decoding itself, which must not hold up the owner. Used by the CUDA device.
 //
 // One batch after the other, on one stream: small tensors and decoded rows are copied from the slot; pictures are
-// decoded from the slot, in parts, to one of two pools of pixels, and resized from there into their rows; then everything
-// is converted as without a decoder.
+// decoded from the slot, in parts, to the pixels of one of two lanes, and resized from there into their rows; then
+// everything is converted as without a decoder.
 #pragma once
 
 #include "runtime/base/clock.hpp"
 #include "runtime/base/encoded_picture.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/device/cuda/cuda_context.hpp"
-#include "runtime/device/cuda/resize_core.hpp"
-#include "runtime/device/nvjpeg.hpp"
+#include "runtime/device/cuda/jpeg_engine.hpp"
 #include "runtime/device/transfer_plan.hpp"
 
 #include <cuda_runtime_api.h>
@@ -41,7 +40,7 @@ class jpeg_decoder {
     cudaEvent_t ready = nullptr;
   };
 
-  /// On the owner's thread, with the GPU selected. Refuses what nvJPEG and the device refuse;
+  /// On the owner's thread, with the GPU selected. Refuses what jpeg_engine::start and the device refuse;
   /// errc::device_out_of_memory names what was asked for.
   static result<std::unique_ptr<jpeg_decoder>> open(const cuda_context& context, const transfer_plan& plan);
   ~jpeg_decoder();
@@ -52,8 +51,8 @@ class jpeg_decoder {
   std::uint64_t push(order what);
   [[nodiscard]] std::uint64_t begun() const noexcept { return begun_.load(std::memory_order_acquire); }
 
-  /// While it lives, no order is carried out, and the one that was has ended. Page-locking memory at the same time
-  /// seems to make nvJPEG decode on the CPU from then on, silently.
+  /// While it lives, no order is carried out, and the one that was has ended: page-locking memory holds up nvJPEG's
+  /// calls for hundreds of milliseconds.
   class pause {
    public:
     explicit pause(jpeg_decoder& of);
@@ -70,16 +69,21 @@ class jpeg_decoder {
     errc code = errc::device_unavailable;
     std::string what;
   };
-  /// The first error. Later orders are not carried out.
+  /// The first error. Later orders are not carried out. To be asked after the events of an order: only then is it known
+  /// whether its pictures have the right decoder's pixels.
   [[nodiscard]] std::optional<trouble> failed() const;
   /// Ends the thread. False: it does not end, and with everything that it uses must stay.
   [[nodiscard]] bool close(nanoseconds at_most) noexcept;
 
  private:
-  explicit jpeg_decoder(const cuda_context& context, const transfer_plan& plan)
-      : context_(context), plan_(plan) {}
+  // Used in turn: a part is decoded while the one before is resized.
+  struct lane {
+    std::uint8_t* pixels = nullptr;
+    cudaEvent_t resized = nullptr;
+  };
+
+  jpeg_decoder(const cuda_context& context, const transfer_plan& plan) : context_(context), plan_(plan) {}
   result<void> prepare();
-  result<void> try_out();
   void run();
   std::optional<trouble> carry_out(const order& what);
   cudaError_t copy_rows(const order& what, const std::vector<encoded_picture>& headers);
@@ -89,19 +93,12 @@ class jpeg_decoder {
 
   const cuda_context& context_;
   const transfer_plan& plan_;
-  std::shared_ptr<const nvjpeg_library> library_;
-  nvjpegHandle* handle_ = nullptr;
-  nvjpegJpegState* state_ = nullptr;
-  int batch_of_state_ = 0;
   cudaStream_t stream_ = nullptr;
-  // nvJPEG's engines write when they are called, not when the stream comes to it: a part must not be decoded to pixels
-  // that the one before is still resized from.
-  struct pool {
-    std::uint8_t* pixels = nullptr;
-    cudaEvent_t resized = nullptr;
-  };
-  std::array<pool, 2> pools_{};
-  std::size_t next_pool_ = 0;
+  std::array<lane, jpeg_engine::lanes> lanes_{};
+  std::size_t next_lane_ = 0;
+  std::unique_ptr<jpeg_engine> engine_;
+  std::uint64_t decoded_ = 0;  // pictures
+  std::uint64_t left_to_workers_ = 0;
 
   mutable std::mutex mutex_;
   std::condition_variable moved_;

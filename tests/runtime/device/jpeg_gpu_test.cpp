@@ -58,7 +58,7 @@ struct photographs {
       const auto pixels = at(0);
       REQUIRE(loader.load_or_pass_on(file, picture_format::jpeg, random,
                                      {reinterpret_cast<std::uint8_t*>(pixels.data()), pixels.size()}, at(3),
-                                     i % 7 != 6));
+                                     {i % 7 != 6, i}));
       at(2)[0] = std::byte{0};
       wanted.emplace_back(row_bytes);
       REQUIRE(plain.load(file, picture_format::jpeg, again, wanted.back()));

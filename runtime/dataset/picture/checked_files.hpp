@@ -1,0 +1,38 @@
+// Which files of an image folder have passed the check of jpeg_check.hpp, in memory that all workers of a session share: a
+// file is read to the end of its coded data once, not in every epoch. Made by the session, used by the image-folder
+// dataset.
+#pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/mapping.hpp"
+#include "runtime/base/result.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace penstock {
+
+/// Remembers contents, not names: a hash of all bytes that passed. A file that changes, or is read otherwise, is checked
+/// again.
+class checked_files {
+ public:
+  /// For the session. Refuses (errc::system) when the kernel does.
+  static result<unique_fd> make(std::uint64_t samples);
+
+  /// Remembers nothing.
+  checked_files() noexcept = default;
+  /// Remembers nothing if the descriptor is none of make() for as many samples. It may be closed afterwards.
+  checked_files(int fd, std::uint64_t samples) noexcept;
+
+  [[nodiscard]] static std::uint64_t hash_of(std::span<const std::byte> file) noexcept;
+  [[nodiscard]] bool holds(std::uint64_t index, std::uint64_t hash) const noexcept;
+  void add(std::uint64_t index, std::uint64_t hash) noexcept;
+
+ private:
+  [[nodiscard]] std::uint64_t* entry(std::uint64_t index) const noexcept;
+
+  mapping memory_;  // a hash for each sample, 0: none
+};
+
+}  // namespace penstock

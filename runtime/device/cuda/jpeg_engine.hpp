@@ -1,0 +1,85 @@
+// nvJPEG on this GPU, one part of a batch at a time, with proof that it uses the GPU's engines. Used by the JPEG decoder.
+//
+// nvJPEG may decode on the CPU although it was asked for the engines, twenty times as slowly and to other pixels, without
+// a word. So at the start a known picture (reference_jpeg.hpp) must get other pixels than on the CPU, and it ends each
+// part: a batch counts as ready only if its pixels are the same as at the start.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/base/result.hpp"
+#include "runtime/device/nvjpeg.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::device {
+
+/// Device memory. Refuses (errc::device_out_of_memory) with what was asked for, what is free and what to lower.
+result<std::uint8_t*> take_for_jpegs(std::uint64_t bytes);
+
+class jpeg_engine {
+ public:
+  static constexpr std::size_t lanes = 2;
+  static constexpr std::size_t pictures_max = 64;  ///< of a part
+
+  struct picture {
+    const unsigned char* file = nullptr;
+    std::size_t bytes = 0;
+    std::uint8_t* pixels = nullptr;  ///< interleaved RGB
+    std::size_t pitch = 0;
+  };
+
+  /// All work goes to `stream`, which must outlive this. Refuses what nvJPEG refuses, and an nvJPEG that does not use the
+  /// engines that the GPU has.
+  static result<std::unique_ptr<jpeg_engine>> start(cudaStream_t stream);
+  ~jpeg_engine();
+  jpeg_engine(const jpeg_engine&) = delete;
+  jpeg_engine& operator=(const jpeg_engine&) = delete;
+
+  /// Lasts about as long as the decoding. Pixels are written during the call, not in the order of the stream: neither a lane
+  /// nor the pixels of a part may be used again before what was queued behind the part is over.
+  result<void> decode(std::size_t lane, std::span<const picture> part);
+
+  /// Whether every part so far had the right decoder; of a part, known once an event behind it is over.
+  [[nodiscard]] bool has_kept_decoder() const noexcept;
+  [[nodiscard]] std::string version() const { return library_->version_text(); }
+  [[nodiscard]] nanoseconds longest_call() const noexcept { return longest_call_; }
+
+ private:
+  struct state {
+    nvjpegJpegState* of_nvjpeg = nullptr;
+    int pictures = 0;                   // for how many it is prepared
+    std::uint8_t* reference = nullptr;  // pixels of the reference picture, on the device
+  };
+
+  explicit jpeg_engine(cudaStream_t stream);
+  result<void> allocate();
+  result<void> try_starts();
+  result<bool> try_start();
+  result<void> try_out(state& in, std::vector<std::uint8_t>& pixels);
+  result<std::vector<std::uint8_t>> reference_of_cpu();
+  int call(state& in, std::span<const unsigned char* const> files, std::span<const std::size_t> lengths,
+           std::span<nvjpeg_abi::image> images);
+  void stop() noexcept;
+  [[nodiscard]] failure refused(int status, std::string_view doing) const;
+
+  cudaStream_t stream_;
+  std::shared_ptr<const nvjpeg_library> library_;
+  nvjpegHandle* handle_ = nullptr;
+  bool has_engines_ = false;
+  std::array<state, lanes> states_{};
+  std::vector<unsigned char> reference_;
+  std::uint8_t* expected_ = nullptr;  // the reference picture's pixels, on the device
+  std::uint32_t* differ_ = nullptr;   // page-locked: 1 once they were others
+  nanoseconds longest_call_{};
+};
+
+}  // namespace penstock::device
