@@ -6,7 +6,9 @@
 #include "actors/session/quarantine_keeper.hpp"
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/remote_path.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -60,11 +62,18 @@ std::uint64_t quarantine_max(const config& c, std::uint64_t samples) {
   return std::min(c.quarantine.max_samples, std::max<std::uint64_t>(8, share));
 }
 
+bool reads_from_a_store(const config& c) {
+  return is_url(c.dataset.path) ||
+         std::ranges::any_of(c.datasets, [](const mixed_dataset_config& one) { return is_url(one.dataset.path); });
+}
+
 schedule::ledger_settings ledger_settings_of(const config& c, std::uint64_t samples) {
-  return {.max_attempts = c.quarantine.max_attempts,
-          .quarantine_max = quarantine_max(c, samples),
-          .on_bad_sample = c.loader.on_bad_sample,
-          .window = c.scheduler.order == order_rule::relaxed ? c.scheduler.window : 0};
+  schedule::ledger_settings made{.max_attempts = c.quarantine.max_attempts,
+                                 .quarantine_max = quarantine_max(c, samples),
+                                 .on_bad_sample = c.loader.on_bad_sample,
+                                 .window = c.scheduler.order == order_rule::relaxed ? c.scheduler.window : 0};
+  if (reads_from_a_store(c)) made.leases_ahead = std::max(made.leases_ahead, c.loader.slots_per_worker);
+  return made;
 }
 
 result<void> check_memory_for(const config& c, const arena::geometry& shape, std::uint32_t workers) {

@@ -94,12 +94,13 @@ bool ledger::try_lease(stream_position position, urgency how) {
   return true;
 }
 
-bool ledger::has_room(const worker_entry& worker, urgency how) noexcept {
-  return !worker.free.empty() && (how == urgency::lost_lease || worker.leased < worker.more.max);
+bool ledger::has_room(const worker_entry& worker, urgency how) const noexcept {
+  const std::uint32_t most = std::max(worker.more.max, settings_.leases_ahead);
+  return !worker.free.empty() && (how == urgency::lost_lease || worker.leased < most);
 }
 
 bool ledger::anyone_free(urgency how) const {
-  return std::ranges::any_of(workers_.all(), [how](const auto& entry) {
+  return std::ranges::any_of(workers_.all(), [this, how](const auto& entry) {
     const worker_entry& w = entry.second;
     return w.takes_leases() && w.kind == worker_kind::loader && has_room(w, how);
   });

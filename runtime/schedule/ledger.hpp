@@ -22,8 +22,8 @@
 // of them, and as many uploads as there are slots and buffers. In relaxed order there are also up to `window`
 // batches that were delivered early: of those only the counts remain.
 //
-// Leases ahead. A worker holds two leases of new batches, however many slots it has: one to fill and one to
-// fill next. So workers that become ready late find batches left, and a worker refills the slots that its
+// Leases ahead. A worker holds two leases of new batches (or settings.leases_ahead), however many slots it has: one to fill and
+// one to fill next. So workers that become ready late find batches left, and a worker refills the slots that its
 // caches still hold. A worker that runs out of leases, although it has a free slot and there are new batches
 // to lease, is faster than our messages: from then on it may hold twice as many. The limit does not apply to a
 // batch that waits, because it lost its lease or because no worker could load it before.
@@ -77,6 +77,9 @@ struct ledger_settings {
   /// How far a batch may be uploaded ahead of the first one that has not been (rule S38); 0: strict order. At
   /// most delivery_front::window_max.
   std::uint32_t window = 0;
+  /// Leases of new batches that a worker may hold at least. More where storage answers late: a worker begins to read what it
+  /// is given.
+  std::uint32_t leases_ahead = 2;
 };
 
 struct planned_sample {
@@ -231,8 +234,6 @@ class ledger {
   [[nodiscard]] std::optional<blame> resolve(worker_ref who, const flight_mark& mark) const;
 
  private:
-  static constexpr std::uint32_t leases_at_first = 2;
-
   enum class batch_state : std::uint8_t { waiting, leased, loaded, uploading, on_device, acknowledged };
 
   struct batch {
@@ -252,7 +253,7 @@ class ledger {
     bool uploading = false;
   };
   struct lease_depth {
-    std::uint32_t max = leases_at_first;  // leases of new batches that the worker may hold
+    std::uint32_t max = ledger_settings().leases_ahead;  // leases of new batches that the worker may hold
   };
   using table = slot_table<slot_use, lease_depth>;
   using stage = table::stage;
@@ -282,7 +283,7 @@ class ledger {
   void lease_probations();
   void lease_batches();
   enum class urgency : std::uint8_t { ahead, lost_lease };
-  [[nodiscard]] static bool has_room(const worker_entry& worker, urgency how) noexcept;
+  [[nodiscard]] bool has_room(const worker_entry& worker, urgency how) const noexcept;
   [[nodiscard]] bool eligible(std::uint32_t index, const worker_entry& worker, const batch& b) const;
   [[nodiscard]] std::optional<std::uint32_t> choose_worker(const batch& b, urgency how) const;
   [[nodiscard]] bool anyone_free(urgency how) const;

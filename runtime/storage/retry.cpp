@@ -30,7 +30,7 @@ bool is_transient_status(int status) noexcept {
 
 std::optional<nanoseconds> pause_before(unsigned attempt, std::uint64_t key) noexcept {
   constexpr unsigned attempts_max = 10;
-  constexpr nanoseconds first = 50ms;
+  constexpr nanoseconds first = 25ms;
   constexpr nanoseconds longest = 2s;
   if (attempt > attempts_max) return std::nullopt;
   const nanoseconds whole = std::min(longest, first * (1U << std::min(attempt > 2 ? attempt - 2 : 0U, 10U)));
@@ -40,17 +40,15 @@ std::optional<nanoseconds> pause_before(unsigned attempt, std::uint64_t key) noe
 
 void recent_times::add(nanoseconds time) noexcept {
   constexpr nanoseconds shortest = 20ms;
-  constexpr nanoseconds noise = 5ms;
+  constexpr nanoseconds noise = 10ms;
   constexpr std::size_t known_min = 16;
   times_[count_++ % remembered] = time;
   if (count_ < known_min) return;
   std::array<nanoseconds, remembered> sorted = times_;
-  const auto end = sorted.begin() + static_cast<std::ptrdiff_t>(std::min(count_, remembered));
-  std::sort(sorted.begin(), end);
-  const auto known = end - sorted.begin();
-  slow_ = std::max(shortest, 2 * sorted[static_cast<std::size_t>(known * 9 / 10)]);
-  const nanoseconds middle = sorted[static_cast<std::size_t>(known / 2)];
-  queueing_ = middle > 2 * sorted.front() && middle > sorted.front() + noise;
+  const std::size_t known = std::min(count_, remembered);
+  std::sort(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(known));
+  slow_ = std::max(shortest, sorted[known * 9 / 10] * 3 / 2);
+  queueing_ = sorted[known / 2] > sorted[known / 10] * 7 / 5 + noise;
 }
 
 void request_pace::answered(nanoseconds to_first_byte, nanoseconds to_end) noexcept {

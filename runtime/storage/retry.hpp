@@ -14,7 +14,7 @@ namespace penstock {
 /// 408, 429, and the 5xx that a server sends while it is overloaded or restarts.
 bool is_transient_status(int status) noexcept;
 
-/// The pause before attempt `attempt` (2, 3, ...): doubled from 50 ms up to 2 s, times a factor between 0.5 and 1 that is
+/// The pause before attempt `attempt` (2, 3, ...): doubled from 25 ms up to 2 s, times a factor between 0.5 and 1 that is
 /// drawn from `key`, so that workers that failed together do not come back together. None: that was the last attempt.
 std::optional<nanoseconds> pause_before(unsigned attempt, std::uint64_t key) noexcept;
 
@@ -22,9 +22,9 @@ std::optional<nanoseconds> pause_before(unsigned attempt, std::uint64_t key) noe
 class recent_times {
  public:
   void add(nanoseconds time) noexcept;
-  /// Twice what nine in ten took, at least 20 ms; half a second until 16 are known.
+  /// Half as much again as nine in ten took, at least 20 ms; half a second until 16 are known.
   [[nodiscard]] nanoseconds slow() const noexcept { return slow_; }
-  /// Whether half of them took more than twice as long as the fastest, and more than 5 ms longer.
+  /// Whether half of them took noticeably longer than the fastest tenth: they wait for each other.
   [[nodiscard]] bool queueing() const noexcept { return queueing_; }
 
  private:
@@ -63,7 +63,7 @@ class request_pace {
   recent_times to_first_byte_;
   recent_times to_end_;
   double budget_ = budget_max;
-  double at_once_ = 16;
+  double at_once_ = at_once_min;
 };
 
 }  // namespace penstock

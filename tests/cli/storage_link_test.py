@@ -13,7 +13,7 @@ from harness import *
 MB = int(os.environ.get("PENSTOCK_TEST_LINK_MB", "40"))
 MEASURING = "PENSTOCK_TEST_LINK_MB" in os.environ
 RATE = 100e6
-MEMBER = 250_000
+MEMBER = 110_000
 CONFIG = """
 name = "link"
 [dataset]
@@ -25,7 +25,7 @@ batch_size = 16
 epochs = {epochs}
 [loader]
 workers = 4
-slots_per_worker = 4
+slots_per_worker = 6
 [gpu]
 device = "host"
 """

@@ -54,6 +54,18 @@ TEST_CASE("a worker gets two leases, in the order of the plan") {
   }
 }
 
+TEST_CASE("a worker whose storage answers late gets as many leases as it may read ahead") {
+  const small_plan plan(32, 1);
+  ledger books({.leases_ahead = 5}, plan, {0, 32});
+  books.worker_joined(a1, 8);
+  books.worker_joined(b1, 3);
+  const auto loads = only<load_command>(books.advance());
+  CHECK(books.leases_of(0) == 5);
+  CHECK(books.leases_of(1) == 3);
+  REQUIRE(books.loaded(success(loads.front())) == arrival::accepted);
+  CHECK(only<load_command>(books.advance()).size() == 1);
+}
+
 TEST_CASE("a worker with many slots leaves batches to a worker that becomes ready later") {
   const small_plan plan(32, 1);
   ledger books({}, plan, {0, 32});
