@@ -69,7 +69,7 @@ class header_reader {
       if (got > 0) {
         have += static_cast<std::size_t>(got);
       } else if (got == 0) {
-        return refuse(errc::io, "ends at byte {}: it was {} bytes long when it was opened", range.at + have,
+        return refuse(errc::io, "ends at byte {}, but was {} bytes long when it was opened", range.at + have,
                       bytes_);
       } else if (errno != EINTR) {
         return refuse_os(errc::io, errno, "cannot be read");
@@ -143,7 +143,7 @@ result<shard_index> read_shard_file(const std::string& path, std::atomic<std::ui
   if (auto ok = read_headers(file.get(), shard, progress); !ok) return tl::unexpected(std::move(ok.error()));
   if (::fstat(file.get(), &facts) != 0) return refuse_os(errc::io, errno, "cannot be examined");
   if (static_cast<std::uint64_t>(facts.st_size) != shard.bytes || modified_ns_of(facts) != shard.modified_ns)
-    return refuse(errc::dataset, "changed while it was indexed: start again when it is complete");
+    return refuse(errc::dataset, "changed while it was being indexed: start again when it is complete");
   return shard;
 }
 
@@ -217,7 +217,8 @@ result<void> shard_grouping::finish(shard_index& to) {
   auto next = members_.begin();
   for (std::size_t sample = 0; sample < keys_.size(); ++sample) {
     if (to.records.size() > std::numeric_limits<std::uint32_t>::max())
-      return refuse(errc::dataset, "has keys and members that need more than 4 GiB of index: split it");
+      return refuse(errc::dataset,
+                    "has so many keys and members that their index needs more than 4 GiB: split it");
     to.offsets.push_back(static_cast<std::uint32_t>(to.records.size()));
     const std::string_view key = text_of(keys_[sample]);
     append_number(to.records, key.size());

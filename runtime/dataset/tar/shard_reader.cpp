@@ -68,7 +68,7 @@ result<void> shard_reader::read_range(std::uint64_t shard, int fd, std::uint64_t
     return refuse_os(errc::io, got.error, "its shard cannot be read");
   }
   if (got.bytes < to.size()) {
-    return refuse(errc::io, "its shard ends at byte {}: it was {} bytes long when it was indexed",
+    return refuse(errc::io, "its shard ends at byte {}, but was {} bytes long when it was indexed",
                   at + got.bytes, index_.shard(shard).bytes);
   }
   return {};
