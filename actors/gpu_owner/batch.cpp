@@ -57,7 +57,7 @@ Batch::~Batch() {
 }
 
 Batch::body& Batch::held() const {
-  if (!body_) throw error({errc::usage, "this batch was released or moved from", 0});
+  if (!body_) throw error({errc::usage, "this batch was released, or was moved to another object", 0});
   body_->home->refuse_if_gone();
   return *body_;
 }

@@ -55,7 +55,7 @@ gpu_owner::hand_over::taken batch_home::take_from(gpu_owner::hand_over& queue, n
       throw error({errc::usage,
                    fmt::format("no batch can be delivered: all {} buffers belong to batches that were "
                                "destroyed during a stream capture, which has been open for {}. End the "
-                               "capture before next(), or release batches before it begins",
+                               "capture before next(), or release batches before the capture begins",
                                buffers_, duration_for_people(patience)),
                    0});
     }

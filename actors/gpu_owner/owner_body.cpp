@@ -68,10 +68,10 @@ void owner_body::hear(protocol::to_owner&& message) {
 void owner_body::hear(const protocol::open_owner& order) {
   if (planned_) return;
   if (order.version != protocol::version) {
-    return refuse_order(
-        {errc::protocol,
-         fmt::format("the session speaks protocol {}, this GPU owner {}", order.version, protocol::version),
-         0});
+    return refuse_order({errc::protocol,
+                         fmt::format("the session speaks protocol {}, but this GPU owner speaks {}",
+                                     order.version, protocol::version),
+                         0});
   }
   auto settings = protocol::config_from_bytes(order.config);
   if (!settings) return refuse_order(settings.error());
@@ -303,7 +303,7 @@ void owner_body::run_sink() {
   finished_ = ok && whole_;
   if (ok) return;
   if (!communicator_ || ok.error().code != errc::group_failed) return die(ok.error());
-  log::info("group", "{}: going back to the last step that all ranks have", ok.error().message);
+  log::info("group", "{}: going back to the last step that all ranks have completed", ok.error().message);
   around_.host->ends(exit_codes::temporary, std::nullopt);
 }
 

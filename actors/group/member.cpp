@@ -85,7 +85,7 @@ void follow_phase(member_state& s) {
   const bool alone = s.rank->book().delivers_the_rest();
   if (s.rank->joined() && !std::exchange(s.joined, true)) {
     tell(s, event_kind::group_joined,
-         alone ? fmt::format("the group '{}' has finished: rank {} delivers the rest by itself",
+         alone ? fmt::format("the group '{}' has finished: rank {} delivers its remaining batches alone",
                              s.around.group, s.card().rank)
                : fmt::format("rank {} has joined the group '{}' of {}", s.card().rank, s.around.group,
                              counted(s.card().world_size, "rank")));

@@ -42,9 +42,9 @@ control::answer wait_for(const std::string& what, bool last_call, const session_
                                  {"ends", ends}});
   }
   if (!over && !last_call) return std::nullopt;
-  json no =
-      control::refusal(exit_not_met, "not_met",
-                       fmt::format("the session ended as '{}', not {}", telemetry::name_of(s.outcome), what));
+  json no = control::refusal(
+      exit_not_met, "not_met",
+      fmt::format("the session ended in the state '{}', not {}", telemetry::name_of(s.outcome), what));
   no.at("error")["ends"] = ends;
   return no;
 }
@@ -156,7 +156,7 @@ json quarantine(const json& request, const session_controls& controls) {
     return control::refusal(exit_refused, "usage",
                             "quarantine: 'act' must be list, or retry or release with a sample");
   if (of_jobs)
-    return control::refusal(exit_refused, "usage", "a poisoned job is not tried again: submit it again");
+    return control::refusal(exit_refused, "usage", "a poisoned job cannot be retried: submit it again");
   if (!controls.lift_quarantine(sample.get<std::uint64_t>(), act == "release")) {
     return control::refusal(exit_no_target, "no_target",
                             fmt::format("sample {} is not quarantined", sample.get<std::uint64_t>()));

@@ -15,7 +15,7 @@ constexpr std::size_t passed_line_max = 2000;
 
 void tell_dropped(const std::string& source, std::uint64_t lines) {
   if (lines > 0)
-    log::info(source, "dropped {}; `penstock logs {}` shows the last ones", counted(lines, "line"), source);
+    log::info(source, "dropped {}; `penstock logs {}` shows the latest ones", counted(lines, "line"), source);
 }
 
 std::int64_t unix_ms_now() {

@@ -35,7 +35,7 @@ void announce(supervision::progress_watch::news what_changed, const std::optiona
   event said = what_changed == news::stalled
                    ? event_of(*stalled)
                    : event_of(event_kind::progress_again,
-                              fmt::format("the {} moves again after {:.0f} s", what, stood_seconds));
+                              fmt::format("the {} is moving again after {:.0f} s", what, stood_seconds));
   if (what_changed == news::stalled) {
     log::warn("session", "{}", said.text);
   } else {

@@ -157,7 +157,8 @@ struct record_keeper::work {
   // ---- the thread
 
   void give_up(const failure& why) {
-    log::info("control", "{}; the rest of this session will not be readable after it ends", why.message);
+    log::info("control", "{}; what this session does from now on will not be readable after it ends",
+              why.message);
     record.reset();
   }
 

@@ -104,9 +104,10 @@ event event_of_quarantined(const scheduler::lost_sample& lost) {
 }
 
 event event_of_recovered(std::uint64_t epoch, std::uint64_t sequence) {
-  event e = event_of(event_kind::batch_recovered,
-                     fmt::format("batch {} of epoch {} was loaded by another worker after the first one died",
-                                 sequence, epoch));
+  event e =
+      event_of(event_kind::batch_recovered,
+               fmt::format("batch {} of epoch {} was loaded by another worker, because the first one died",
+                           sequence, epoch));
   e.epoch = epoch;
   e.sequence = sequence;
   return e;

@@ -30,7 +30,8 @@ class private_room final : public JobCall::room {
     if (bytes > memory_.size()) {
       throw error(
           {errc::usage,
-           fmt::format("shorten_result({}): result() has made room for {} bytes", bytes, memory_.size()), 0});
+           fmt::format("shorten_result({}): result() made room for only {} bytes", bytes, memory_.size()),
+           0});
     }
     memory_.resize(bytes);
   }
@@ -111,7 +112,7 @@ result<by_hand_request> parse_by_hand(const std::vector<std::string>& arguments)
   if (!asked) return tl::unexpected(asked.error());
   made.asked = *asked;
   if (made.list && !made.function.empty())
-    return refuse(errc::usage, "--list runs nothing: leave out one of --run and --list");
+    return refuse(errc::usage, "--list does not run a function: leave out --run or --list");
   return made;
 }
 

@@ -93,7 +93,7 @@ int status_of(const process::child& command, captured_output& out, captured_outp
 /// Ends this worker with the signal that ended the command, so that the pool counts one death for one job.
 [[noreturn]] void end_like(int signal, const protocol::command_job& job, std::uint64_t number) {
   static_cast<void>(
-      write_all(STDERR_FILENO, fmt::format("penstock: the command of job {} was ended by {}: {}\n", number,
+      write_all(STDERR_FILENO, fmt::format("penstock: the command of job {} was killed by {}: {}\n", number,
                                            process::signal_name(signal), shown(job))));
   // The command has already written its core file, if any.
   const rlimit none{0, 0};
@@ -121,10 +121,11 @@ void run_command(JobCall& call) {
   }
   group_watchdog::entry* const group = watchdog.claim();
   if (group == nullptr) {
-    throw job_exception("command",
-                        fmt::format("{} earlier commands have left processes running; no more can be watched",
-                                    group_watchdog::groups_max),
-                        {});
+    throw job_exception(
+        "command",
+        fmt::format("processes of {} earlier commands are still running; penstock cannot watch more",
+                    group_watchdog::groups_max),
+        {});
   }
   captured_output out(job->output_bytes_max);
   captured_output err(job->output_bytes_max);

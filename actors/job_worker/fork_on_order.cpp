@@ -42,7 +42,7 @@ struct thread_facts {
   void* robust_list = nullptr;
   std::size_t robust_bytes = 0;
 
-  /// False if the kernel does not tell.
+  /// False if the kernel does not report it.
   bool find() {
     return ::prctl(PR_GET_TID_ADDRESS, &number) == 0 && number != nullptr && *number == ::gettid() &&
            ::syscall(SYS_get_robust_list, 0, &robust_list, &robust_bytes) == 0;
@@ -105,7 +105,8 @@ std::uint32_t fork_on_order(int socket, const fork_hooks& hooks) {
   action.sa_handler = on_session_end;
   ::sigaction(SIGHUP, &action, nullptr);
   thread_facts thread;
-  if (!thread.find()) decline(socket, "this kernel does not say what clone needs (PR_GET_TID_ADDRESS)");
+  if (!thread.find())
+    decline(socket, "this kernel does not support PR_GET_TID_ADDRESS, which forking workers needs");
   if (const std::string why = hooks.unsafe(); !why.empty()) decline(socket, why);
   process::send_answer(socket, {});
   while (true) {

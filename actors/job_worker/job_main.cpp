@@ -26,15 +26,16 @@ using protocol::functions_described;
 
 /// Why a pool cannot use these functions; empty if it can.
 std::string mistake_in(const std::map<std::string, job_function>& functions) {
-  if (functions.empty()) return "the worker program has no functions: job_main({{\"name\", function}})";
+  if (functions.empty())
+    return "the worker program has no functions: pass them as in job_main({{\"name\", function}})";
   if (functions.size() > functions_described::functions_max) {
-    return fmt::format("the worker program has {} functions; at most {} are possible", functions.size(),
+    return fmt::format("the worker program has {} functions, but at most {} are allowed", functions.size(),
                        functions_described::functions_max);
   }
   for (const auto& [name, run] : functions) {
     if (name.empty()) return "a function of the worker program has an empty name";
     if (name.size() > functions_described::name_bytes_max) {
-      return fmt::format("the name of a function has {} bytes; at most {} are possible: {}", name.size(),
+      return fmt::format("the name of a function has {} bytes, but at most {} are allowed: {}", name.size(),
                          functions_described::name_bytes_max, shortened(printable(name), 80));
     }
     if (!run) return fmt::format("the function '{}' of the worker program is empty", printable(name));
@@ -99,10 +100,11 @@ class worker {
   void take(const protocol::open_dataset& order) {
     if (end_) return;
     if (order.version != protocol::version) {
-      return give_up(exit_codes::protocol, {errc::protocol,
-                                            fmt::format("the session speaks protocol {}, this worker {}",
-                                                        order.version, protocol::version),
-                                            0});
+      return give_up(exit_codes::protocol,
+                     {errc::protocol,
+                      fmt::format("the session speaks protocol {}, but this worker speaks {}", order.version,
+                                  protocol::version),
+                      0});
     }
     if (flight_) return give_up(exit_codes::protocol, {errc::protocol, "it received its identity twice", 0});
     me_ = order.you;
@@ -148,14 +150,16 @@ class worker {
   }
 
   void take(const protocol::run_jobs& lease) {
-    if (!runner_) return give_up(exit_codes::protocol, {errc::protocol, "a lease came before the slots", 0});
+    if (!runner_)
+      return give_up(exit_codes::protocol, {errc::protocol, "it received a lease before the slots", 0});
     if (leases_.size() >= slots_->slots())
-      return give_up(exit_codes::protocol, {errc::protocol, "more leases came than there are slots", 0});
+      return give_up(exit_codes::protocol,
+                     {errc::protocol, "it received more leases than there are slots", 0});
     leases_.push_back(lease);
   }
 
   void take(const protocol::load_batch&) {
-    give_up(exit_codes::protocol, {errc::protocol, "a pool's worker was asked for a batch", 0});
+    give_up(exit_codes::protocol, {errc::protocol, "the session asked a pool's worker for a batch", 0});
   }
 
   void take(const protocol::stop_work&) { end(exit_codes::finished); }

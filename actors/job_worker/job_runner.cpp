@@ -115,14 +115,14 @@ job_runner::job_runner(const job_context& context)
 
 result<job_runner::outcome> job_runner::run(const protocol::run_jobs& order) {
   if (order.slot >= context_.slots.slots()) {
-    return refuse(errc::protocol, "a lease of slot {}; there are {} slots", order.slot,
+    return refuse(errc::protocol, "it received a lease of slot {}, but there are only {} slots", order.slot,
                   context_.slots.slots());
   }
   const arena::job_slot table(context_.slots.slot(order.slot));
   const auto rows = table.rows(order.generation);
   if (!rows) return damaged(order, rows.error().message);
   if (*rows != order.rows)
-    return damaged(order, fmt::format("it has {} rows instead of {}", *rows, order.rows));
+    return damaged(order, fmt::format("it has {} rows, but should have {}", *rows, order.rows));
   const auto first_result = table.first_result(*rows);
   if (!first_result) return damaged(order, first_result.error().message);
 
@@ -182,7 +182,7 @@ result<job_runner::step> job_runner::run_row(current_lease& lease, std::uint32_t
   if (!lease.table.begin(row, now)) {
     const auto why_not = lease.table.read(row);
     if (why_not && why_not->state == row_state::revoked) return step::over;
-    return damaged(lease.order(), fmt::format("row {} cannot be begun, and was not revoked", row));
+    return damaged(lease.order(), fmt::format("row {} cannot be started, but was not revoked", row));
   }
   lease.room.forget();
   described_room room(*this, lease, row, *job, now);
@@ -257,7 +257,7 @@ job_runner::ending job_runner::call(const arena::job_reading& job, std::span<con
 void job_runner::look_after(const arena::job_reading& job, const result_room& room, ending& how) {
   if (const std::uint64_t beyond = room.overrun(); beyond > 0) {
     how.fail(row_state::too_large, "penstock::error",
-             fmt::format("it made room for {} bytes of result and wrote at least {}", room.room(),
+             fmt::format("it made room for {} bytes of result, but wrote at least {}", room.room(),
                          room.room() + beyond));
   }
   if (cuda_.newly_found()) {
@@ -285,9 +285,9 @@ void job_runner::hand_over(current_lease& lease, std::uint32_t row, ending how) 
     }
   }
   if (place.file && !send_elsewhere(lease, row, place)) {
-    how.fail(row_state::failed, "penstock::error",
-             fmt::format("its result of {} bytes could not be handed over: the session does not take it",
-                         place.bytes));
+    how.fail(
+        row_state::failed, "penstock::error",
+        fmt::format("its result of {} bytes could not be sent: the session does not accept it", place.bytes));
   }
   if (how.how != row_state::finished) place = keep_error(lease.room, how);
   if (how.how != row_state::finished && place.file && !send_elsewhere(lease, row, place)) place = {};

@@ -57,7 +57,7 @@ constexpr std::array<named_limit, process_settings::limits> resources{
      {RLIMIT_MSGQUEUE, "the limit on message queues"},
      {RLIMIT_NICE, "the limit on priorities"},
      {RLIMIT_RTPRIO, "the limit on real-time priorities"},
-     {RLIMIT_RTTIME, "the limit on real-time runs"}}};
+     {RLIMIT_RTTIME, "the limit on real-time processor time"}}};
 
 /// Calls getrlimit directly: the C library calls prlimit64, which takes the kernel twice as long.
 bool limit_now(const named_limit& which, rlimit& to) noexcept {

@@ -31,7 +31,7 @@ bool allowed_file_size(std::uint64_t bytes) {
 
 result<result_file> result_file::make(std::uint64_t bytes) {
   const auto what = [&] {
-    return fmt::format("making room for a result of {} outside of its slot", bytes_for_people(bytes));
+    return fmt::format("making room for a result of {} outside its slot", bytes_for_people(bytes));
   };
   const std::uint64_t whole = round_up(bytes + arena::job_guard_bytes, page_bytes);
   if (!allowed_file_size(whole))
@@ -94,13 +94,11 @@ std::span<std::byte> result_room::reserve(std::uint64_t bytes) {
   }
   if (bytes > elsewhere_max_) {
     refused_ = true;
-    throw error(
-        {errc::out_of_memory,
-         fmt::format(
-             "a result of {} bytes is too large: its slot has room for {}, and outside of it [jobs] memory "
-             "allows {}",
-             bytes, slot_.room_from(next_), elsewhere_max_),
-         0});
+    throw error({errc::out_of_memory,
+                 fmt::format("a result of {} bytes is too large: its slot has room for {}, and [jobs] memory "
+                             "allows {} outside the slot",
+                             bytes, slot_.room_from(next_), elsewhere_max_),
+                 0});
   }
   file_.emplace(value_or_throw(result_file::make(bytes)));
   room_ = bytes_ = bytes;
@@ -110,7 +108,7 @@ std::span<std::byte> result_room::reserve(std::uint64_t bytes) {
 void result_room::shorten(std::uint64_t bytes) {
   if (bytes > room_) {
     throw error({errc::usage,
-                 fmt::format("shorten_result({}): result() has made room for {} bytes", bytes, room_), 0});
+                 fmt::format("shorten_result({}): result() made room for only {} bytes", bytes, room_), 0});
   }
   bytes_ = bytes;
 }

@@ -29,8 +29,8 @@ arena::job_exception_text thrown() {
   } catch (const char* text) {
     return {std::move(type), text != nullptr ? text : "a null pointer", {}};
   } catch (const abi::__forced_unwind&) {
-    static_cast<void>(write_all(
-        STDERR_FILENO, "penstock: a function ended the thread that it was called on (pthread_exit)\n"));
+    static_cast<void>(
+        write_all(STDERR_FILENO, "penstock: a function ended the thread that called it (pthread_exit)\n"));
     std::abort();
   } catch (...) {
     return {std::move(type), "an exception that is not a std::exception", {}};

@@ -18,7 +18,8 @@ result<void> admission::possible(std::uint64_t bytes) const {
   if (closed_) return tl::unexpected(*closed_);
   if (bounds_.possible(bytes)) return {};
   return refuse(errc::out_of_memory,
-                "submitting a job with an argument of {}: [jobs] memory is {}; raise it, or submit less",
+                "submitting a job with an argument of {}: [jobs] memory is only {}; raise it, or submit "
+                "smaller arguments",
                 bytes_for_people(bytes), bytes_for_people(bounds_.memory()));
 }
 
@@ -42,7 +43,7 @@ result<void> admission::enter(std::uint64_t bytes, steady_time deadline, submitt
   if (auto ok = possible(bytes); !ok) return ok;
   if (!bounds_.admits(bytes, who)) {
     return refuse(errc::timed_out,
-                  "submitting a job: {} of {} jobs wait ([jobs] queue), and arguments and {}",
+                  "submitting a job: {} of at most {} jobs wait ([jobs] queue); arguments and {}",
                   bounds_.waiting(), bounds_.queue(), held());
   }
   bounds_.entered(bytes);
@@ -141,9 +142,8 @@ std::string admission::held() const {
 std::optional<std::string> admission::own_wait(steady_time now) {
   if (!bounds_.waits_for_itself(this_thread(), now)) return std::nullopt;
   return fmt::format(
-      "no job can begin until this thread frees results: those that it keeps, or that callbacks have yet to "
-      "take, hold {} of {} "
-      "([jobs] memory); free some, or raise it",
+      "no job can start until this thread frees results: those that it keeps, or that callbacks have not "
+      "taken yet, hold {} of {} ([jobs] memory); free some, or raise [jobs] memory",
       bytes_for_people(bounds_.results()), bytes_for_people(bounds_.memory()));
 }
 

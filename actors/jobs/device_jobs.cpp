@@ -61,7 +61,7 @@ std::optional<device_outcome> device_jobs::end(const schedule::device_departure&
     case schedule::device_end::lost:
       return as_failed(
           std::move(job), job_status::worker_lost,
-          fmt::format("the GPU owner died while it had the result of {}, which is not idempotent", function),
+          fmt::format("the GPU owner died while it held the result of {}, which is not idempotent", function),
           gone.causes);
     case schedule::device_end::no_device:
       return as_failed(std::move(job), job_status::device, queue_.failure().value_or(""));

@@ -101,9 +101,10 @@ bool device_side::wanted(const config& settings) {
 result<void> device_side::check(const config& settings, const arena::geometry& shape) {
   if (!wanted(settings)) return {};
   if (shape.slot_bytes > std::numeric_limits<std::uint32_t>::max()) {
-    return refuse(errc::config,
-                  "slots of {} are too large for a pool with a GPU owner: [loader] slot_bytes below 4 GiB",
-                  bytes_for_people(shape.slot_bytes));
+    return refuse(
+        errc::config,
+        "slots of {} are too large for a pool with a GPU owner: set [loader] slot_bytes below 4 GiB",
+        bytes_for_people(shape.slot_bytes));
   }
   return gpu_owner::check_programs(settings.jobs.programs);
 }

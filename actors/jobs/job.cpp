@@ -11,7 +11,8 @@ constexpr nanoseconds longest_wait = std::chrono::hours(24 * 365 * 10);
 
 jobs::job_record& record_in(const std::shared_ptr<jobs::job_record>& held) {
   if (!held)
-    throw error({errc::usage, "this Job refers to no job: it was default-constructed or moved from", 0});
+    throw error({errc::usage,
+                 "this Job refers to no job: it was default-constructed, or was moved to another object", 0});
   return *held;
 }
 
@@ -72,7 +73,8 @@ namespace {
 
 jobs::kept_result& result_in(const std::shared_ptr<jobs::kept_result>& held) {
   if (!held)
-    throw error({errc::usage, "this Result holds nothing: it was default-constructed or moved from", 0});
+    throw error(
+        {errc::usage, "this Result is empty: it was default-constructed, or was moved to another object", 0});
   return *held;
 }
 

@@ -111,7 +111,7 @@ std::shared_ptr<kept_result> job_record::take() {
     throw error(
         {errc::usage,
          fmt::format(
-             "taking the result of job {} ({}) a second time: a result is taken once; keep the Result",
+             "taking the result of job {} ({}) a second time: a result can be taken once; keep the Result",
              number_, function_),
          0});
   }

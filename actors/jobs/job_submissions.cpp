@@ -73,7 +73,7 @@ void end_one(scheduler_state& s, const end_job& order) {
     const std::shared_ptr<job_record> record = *early;
     s.early.erase(early);
     s.around.meter->begun(1);
-    fail_job(s, record, {job_status::cancelled, {}, "it was cancelled before it began", {}, {}, 0});
+    fail_job(s, record, {job_status::cancelled, {}, "it was cancelled before it started", {}, {}, 0});
     prevented = true;
   } else {
     prevented = end_known(s, order);

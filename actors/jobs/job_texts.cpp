@@ -29,7 +29,7 @@ std::string text_of(const schedule::settle_job& end, const job_record& job) {
       return fmt::format("{} took longer than its timeout of {}", job.work(),
                          duration_for_people(job.rules().limit));
     case schedule::job_end::cancelled:
-      return end.attempts > 0 ? "it was cancelled while it ran" : "it was cancelled before it began";
+      return end.attempts > 0 ? "it was cancelled while it ran" : "it was cancelled before it started";
     case schedule::job_end::worker_lost:
       return fmt::format("its worker died while it ran, and {} is not idempotent", job.work());
     default: return {};

@@ -139,7 +139,7 @@ result<void> argument_delivery::copy(int parcels) {
     const protocol::parcel_label label{lease_.slot, lease_.generation, number, bytes.size()};
     auto sent = protocol::send_parcel(parcels, label, file->get());
     if (!sent) return tl::unexpected(std::move(sent.error()));
-    if (!*sent) return refuse(errc::protocol, "it does not receive its large arguments");
+    if (!*sent) return refuse(errc::protocol, "it does not read its large arguments");
   }
   return {};
 }
@@ -193,7 +193,7 @@ result<std::shared_ptr<kept_result>> place_slots::result_of(std::uint64_t job, c
   if (!found) return tl::unexpected(std::move(found.error()));
   if (found->result_elsewhere) {
     if (!parcel)
-      return refuse(errc::protocol, "its worker announced a result outside of the slot and sent none");
+      return refuse(errc::protocol, "its worker announced a result outside the slot, but did not send one");
     mapping memory = map_copy_on_write(parcel->file.get(), {0, parcel->label.bytes});
     if (!memory && parcel->label.bytes > 0)
       return refuse_os(errc::out_of_memory, errno,
@@ -213,8 +213,8 @@ result<slot_result> place_slots::result_in_slot(std::uint64_t job, const lease_r
   if (!found) return tl::unexpected(std::move(found.error()));
   if (found->result_elsewhere) {
     return refuse(errc::out_of_memory,
-                  "its result of {} did not fit its slot, from which the device reads it: raise [loader] "
-                  "slot_bytes ({})",
+                  "its result of {} did not fit in its slot, and the device can read it only from there: "
+                  "raise [loader] slot_bytes ({})",
                   bytes_for_people(found->result_bytes), bytes_for_people(shape_.slot_bytes));
   }
   const std::span<const std::byte> bytes = slot(lease.slot).bytes(found->result_offset, found->result_bytes);

@@ -196,7 +196,7 @@ Pool::Mapping::~Mapping() {
 }
 
 std::optional<Pool::Mapping::item> Pool::Mapping::next() {
-  if (!body_) throw error({errc::usage, "this Mapping was moved from", 0});
+  if (!body_) throw error({errc::usage, "this Mapping was moved to another object", 0});
   return body_->next();
 }
 

@@ -91,7 +91,7 @@ jobs::job_rules Pool::body::rules_of(const job_options& options) const {
     throw error(
         {errc::usage,
          fmt::format("submitting a job for worker {}: {}", *options.worker,
-                     there == 1 ? "there is 1 worker, number 0"
+                     there == 1 ? "the only worker has the number 0"
                                 : fmt::format("there are {} workers, numbers 0 to {}", there, there - 1)),
          0});
   }
@@ -217,7 +217,7 @@ bool Pool::body::call_back(const std::function<void()>& callback) {
 }
 
 bool Pool::body::finish(nanoseconds at_most) {
-  admission_->close({errc::stopped, "the pool is finishing and takes no more jobs", 0});
+  admission_->close({errc::stopped, "the pool is finishing and accepts no more jobs", 0});
   const auto bounded = std::clamp<nanoseconds>(at_most, nanoseconds(0), longest_wait);
   return counts_.wait_until_all_notified(bounded);
 }

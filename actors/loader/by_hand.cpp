@@ -280,9 +280,9 @@ result<by_hand_request> parse_by_hand(const std::vector<std::string>& arguments)
   if (!asked) return tl::unexpected(asked.error());
   made.asked = *asked;
   if (!made.asked || made.help) return made;
-  if (made.config.empty()) return refuse(errc::usage, "which config? --config FILE");
+  if (made.config.empty()) return refuse(errc::usage, "which config? Write --config FILE");
   if (made.samples.empty() && !made.setup_only)
-    return refuse(errc::usage, "which samples? --load 7, --load 3,7,10-20, or --setup-only for none");
+    return refuse(errc::usage, "which samples? Write --load 7, --load 3,7,10-20, or --setup-only for none");
   if (!made.samples.empty() && made.setup_only)
     return refuse(errc::usage, "--load and --setup-only exclude each other");
   return made;

@@ -55,7 +55,8 @@ lease_runner::lease_runner(const lease_context& context, std::function<void(std:
 
 result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::load_batch& lease) {
   if (lease.slot >= context_.slots.slots() || lease.samples.size() > context_.layout.rows_max) {
-    return refuse(errc::protocol, "a lease of slot {} with {} samples, but there are {} slots for {} samples",
+    return refuse(errc::protocol,
+                  "it received a lease of slot {} with {} samples, but there are {} slots for {} samples",
                   lease.slot, lease.samples.size(), context_.slots.slots(), context_.layout.rows_max);
   }
   const auto begin = std::chrono::steady_clock::now();

@@ -70,10 +70,11 @@ void open(self_pointer self, const protocol::open_dataset& order) {
   process::this_thread_works();
   loader_state& s = self->state;
   if (order.version != protocol::version) {
-    give_up(
-        self, exit_codes::protocol,
-        {errc::protocol,
-         fmt::format("the session speaks protocol {}, this worker {}", order.version, protocol::version), 0});
+    give_up(self, exit_codes::protocol,
+            {errc::protocol,
+             fmt::format("the session speaks protocol {}, but this worker speaks {}", order.version,
+                         protocol::version),
+             0});
     return;
   }
   if (order.pool) {
@@ -117,7 +118,7 @@ void assign(self_pointer self, const protocol::assign_slots& order) {
     return give_up(
         self, exit_codes::protocol,
         {errc::protocol,
-         fmt::format("a batch needs {} bytes, the slots have {}", layout->bytes, order.slot_bytes), 0});
+         fmt::format("a batch needs {} bytes, but the slots have {}", layout->bytes, order.slot_bytes), 0});
   }
   s.layout = std::move(*layout);
   auto slots = arena::slots_view::map(protocol::child_fd::arena,
@@ -149,7 +150,7 @@ void load(self_pointer self, const protocol::load_batch& lease) {
   loader_state& s = self->state;
   if (!s.runner)
     return give_up(self, exit_codes::protocol,
-                   {errc::protocol, "a lease came before slots were assigned", 0});
+                   {errc::protocol, "it received a lease before slots were assigned", 0});
   auto report = s.runner->run(lease);
   if (!report) return give_up(self, exit_codes::protocol, report.error());
   if (!*report) return end(self, exit_codes::finished);

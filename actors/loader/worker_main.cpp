@@ -38,7 +38,7 @@ int worker_main(const dataset_factory& make) {
             stopping = true;
             actors::tell(loader, loader::wake_up{});
           } else if constexpr (std::is_same_v<type, protocol::run_jobs>) {
-            actors::tell(loader, loader::link_lost{"a dataset's worker was sent a job"});
+            actors::tell(loader, loader::link_lost{"a worker that loads a dataset received a job"});
           } else {
             if constexpr (std::is_same_v<type, protocol::open_dataset>) pulse.adopt(m.you.worker);
             if constexpr (std::is_same_v<type, protocol::load_batch>) expected->announce(m);

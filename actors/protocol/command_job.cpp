@@ -100,7 +100,7 @@ result<command_job> command_job_from(std::span<const std::byte> bytes) {
     if (argument.find('\0') != std::string::npos)
       return refuse(
           errc::protocol,
-          "an argument of a command contains a zero byte: the program would not see what follows it");
+          "an argument of a command contains a zero byte: the program would not receive the bytes after it");
   }
   const auto has_zero = [](const std::string& text) { return text.find('\0') != std::string::npos; };
   if (std::ranges::any_of(job.environment, has_zero) || has_zero(job.output_files))

@@ -16,7 +16,7 @@ namespace penstock::protocol {
 inline std::string refusal_of(const hello& said, std::string_view unlike) {
   if (said.magic != hello::expected_magic) return std::string(unlike);
   if (said.version == version) return {};
-  return fmt::format("it speaks protocol {}, this session {}", said.version, version);
+  return fmt::format("it speaks protocol {}, but this session speaks {}", said.version, version);
 }
 
 }  // namespace penstock::protocol

@@ -152,7 +152,7 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
       if (!too_many && calls_.received) calls_.received(std::move(message));
     });
     if (!ok) return shut(ok.error().message);
-    if (too_many) shut("it sends more messages than it was asked for");
+    if (too_many) shut("it sends more messages than the session asked for");
   }
 
   /// Call with mutex_ held.

@@ -69,7 +69,7 @@ result<parcel> checked(const packet& from, unique_fd file) {
                   from.slot, from.row);
   }
   if (from.bytes == 0 || static_cast<std::uint64_t>(facts.st_size) != from.bytes) {
-    return refuse(errc::protocol, "the parcel of slot {}, row {}, announces {} bytes and has {}", from.slot,
+    return refuse(errc::protocol, "the parcel of slot {}, row {}, announces {} bytes, but has {}", from.slot,
                   from.row, from.bytes, facts.st_size);
   }
   return parcel{{from.slot, from.generation, from.row, from.bytes}, std::move(file)};
@@ -85,7 +85,7 @@ result<std::pair<unique_fd, unique_fd>> make_parcel_pair() {
 }
 
 result<bool> send_parcel(int socket, const parcel_label& label, int file, nanoseconds patience) {
-  PENSTOCK_CHECK(label.bytes > 0, "an empty parcel for slot {}, row {}", label.slot, label.row);
+  PENSTOCK_CHECK(label.bytes > 0, "the parcel for slot {}, row {}, is empty", label.slot, label.row);
   const steady_time until = std::chrono::steady_clock::now() + patience;
   packet content{packet::expected_magic, label.slot, label.generation, label.row, label.bytes};
   iovec piece{&content, sizeof content};
@@ -150,7 +150,7 @@ result<std::optional<parcel>> receive_parcel(int socket, nanoseconds patience) {
     return refuse(errc::protocol, "a parcel is longer than the protocol allows");
   if (static_cast<std::size_t>(bytes) != sizeof content || content.magic != packet::expected_magic)
     return refuse(errc::protocol, "received {} bytes that are not a parcel on the parcels' socket", bytes);
-  if (count != 1) return refuse(errc::protocol, "a parcel came with {} descriptors instead of one", count);
+  if (count != 1) return refuse(errc::protocol, "a parcel arrived with {} descriptors instead of one", count);
   auto taken = checked(content, std::move(files.front()));
   if (!taken) return tl::unexpected(std::move(taken.error()));
   return std::optional<parcel>(std::move(*taken));

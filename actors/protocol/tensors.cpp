@@ -19,9 +19,10 @@ result<std::vector<tensor_spec>> from_wire(std::span<const wire_tensor> tensors)
     if (t.type > static_cast<std::uint8_t>(dtype::float64) ||
         t.role > static_cast<std::uint8_t>(tensor_role::encoded) ||
         t.length > static_cast<std::uint8_t>(length_rule::batch_maximum)) {
-      return refuse(errc::protocol,
-                    "tensor '{}' has element type {}, role {} and length rule {}, which do not exist", t.name,
-                    t.type, t.role, t.length);
+      return refuse(
+          errc::protocol,
+          "tensor '{}' has element type {}, role {} and length rule {}, of which at least one does not exist",
+          t.name, t.type, t.role, t.length);
     }
     all.push_back({t.name, static_cast<dtype>(t.type), t.shape, static_cast<tensor_role>(t.role),
                    static_cast<length_rule>(t.length)});

@@ -79,7 +79,7 @@ struct carry_out {
     actors::tell(s.others.session, session::sample_quarantined{std::move(lost)});
   }
   void operator()(schedule::batch_discarded& discarded) {
-    log::debug("scheduler", "batch {} will be loaded again later: an earlier one needed its slot",
+    log::debug("scheduler", "batch {} will be loaded again later: an earlier batch needed its slot",
                discarded.position);
   }
   void operator()(schedule::batch_recovered& again) {

@@ -49,8 +49,8 @@ result<config> settings_as_rank(config settings, const group::launcher_place& pl
   if (s.rank && !by_default && !the_same) {
     return refuse(errc::config,
                   "sampler.rank: this process is rank {} of {} according to {} ({} and {}), but the settings "
-                  "say rank {} of {}; "
-                  "leave out 'rank' and 'world_size' in [sampler], or do not join ([group] join = \"never\")",
+                  "make it rank {} of {}; leave out 'rank' and 'world_size' in [sampler], or do not join the "
+                  "group ([group] join = \"never\")",
                   place.rank, place.world_size, place.launcher, place.rank_variable, place.size_variable,
                   *s.rank, s.world_size);
   }

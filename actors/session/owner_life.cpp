@@ -21,7 +21,7 @@ constexpr auto look_every = 50ms;  // writes heartbeats and checks deadlines
 constexpr auto last_message_deadline = 1s;
 constexpr const char* advice =
     "[gpu] placement = \"embedded\" has no process to replace, and a thread cannot be killed: with "
-    "\"process\" the group would continue";
+    "\"process\" the group would have continued";
 
 }  // namespace
 
@@ -110,7 +110,7 @@ void owner_life::let_go() {
 void owner_life::ask_to_leave() {
   const std::lock_guard hold(mutex_);
   leaves_ = true;
-  if (there_ != nullptr) there_->ask_to_leave({errc::group_failed, "the GPU owner was asked to leave", 0});
+  if (there_ != nullptr) there_->ask_to_leave({errc::group_failed, "the GPU owner was asked to exit", 0});
 }
 
 void owner_life::be_quiet() {
@@ -148,7 +148,7 @@ void owner_life::tick() {
     if (!leaves_) leaving_.restart(now);
   }
   if (!leaving_.is_over(now)) return;
-  leave_behind(fmt::format("the device program has not returned {} after it was asked to",
+  leave_behind(fmt::format("the device program did not return within {} of a request to stop",
                            duration_for_people(around_.patience)));
 }
 

@@ -68,7 +68,7 @@ result<std::vector<quarantine_report>> quarantine_keeper::open(const std::string
     return refuse_os(errc::system, EAGAIN, "starting the thread that reads the quarantine file");
   if (arrived.wait_for(deadlines_.reading) != std::future_status::ready) {
     return refuse(errc::timed_out,
-                  "[quarantine] file '{}' could not be read in {} ms: its file system is not responding",
+                  "[quarantine] file '{}' could not be read within {} ms: its file system is not responding",
                   printable(file_), deadlines_.reading.count());
   }
   auto list = arrived.get();

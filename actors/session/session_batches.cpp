@@ -74,7 +74,7 @@ std::optional<Batch> Session::body::take() {
     throw error({errc::usage,
                  "with [group] communicator the device program takes the batches, and acknowledges them when "
                  "all ranks have them: call run_for() instead of taking them, or leave the communicator out "
-                 "(a program's own group can have one: penstock/group.hpp)",
+                 "(your program can have one in a group of its own: penstock/group.hpp)",
                  0});
   }
   if (has_keeper()) {

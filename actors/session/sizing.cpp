@@ -80,15 +80,15 @@ result<void> check_there_are_batches(const config& settings, std::uint64_t sampl
   if (order.world_size > 1) all += " for " + counted(order.world_size, "rank");
   if (left_out_by_drop(settings, samples)) {
     return refuse(errc::config,
-                  "no epoch has a batch: there are {}, and [sampler] uneven = \"drop\" leaves out what does "
-                  "not divide evenly; set uneven = \"pad\", or start fewer ranks",
+                  "no epoch has a batch: there are {}, and [sampler] uneven = \"drop\" leaves out the "
+                  "samples that do not divide evenly; set uneven = \"pad\", or start fewer ranks",
                   all);
   }
-  return refuse(
-      errc::config,
-      "no epoch has a batch: {} fill no batch of {}, and [sampler] drop_last leaves out all others; "
-      "lower batch_size, or set drop_last = false",
-      all, order.batch_size);
+  return refuse(errc::config,
+                "no epoch has a batch: {} do not fill a batch of {}, and [sampler] drop_last leaves out all "
+                "smaller batches; "
+                "lower batch_size, or set drop_last = false",
+                all, order.batch_size);
 }
 
 bool left_out_by_drop(const config& settings, std::uint64_t samples) {

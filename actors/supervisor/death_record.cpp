@@ -19,9 +19,9 @@ template <class Report>
 std::string text_of_end(const Report& d) {
   if (d.ignored_stop_seconds) {
     const nanoseconds time(static_cast<std::int64_t>(*d.ignored_stop_seconds * 1e9));
-    return fmt::format("was killed: it had not stopped {} after it was asked to", duration_for_people(time));
+    return fmt::format("was killed: it had not stopped within {} of the request", duration_for_people(time));
   }
-  if (d.cause == death_cause::stopped) return "was stopped as ordered";
+  if (d.cause == death_cause::stopped) return "was stopped on request";
   if (d.cause == death_cause::signal && d.signal) return "ended: " + *d.signal;
   if (d.cause == death_cause::exit && d.code) return fmt::format("ended: exit {}", *d.code);
   return fmt::format("ended: {}", name_of(d.cause));

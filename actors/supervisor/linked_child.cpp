@@ -37,8 +37,8 @@ std::shared_ptr<process::start_control> start_linked_child(process::io_thread& i
                                                            linked_child_request request,
                                                            process::child_callbacks callbacks,
                                                            std::function<void(result<linked_child>)> then) {
-  PENSTOCK_CHECK(!request.parcels || request.indexes.empty(), "{} gets an index and parcels under one number",
-                 request.who);
+  PENSTOCK_CHECK(!request.parcels || request.indexes.empty(),
+                 "{} would get an index and parcels under the same descriptor number", request.who);
   auto ends = protocol::make_link_pair();
   if (!ends) {
     then(tl::unexpected(std::move(ends.error())));

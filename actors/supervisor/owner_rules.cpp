@@ -44,7 +44,7 @@ supervision::owner_sign sign_of(std::int32_t pid, const arena::flight_reading& f
 }
 
 std::string owner_in_words(std::int32_t pid) {
-  if (pid == ::getpid()) return "the GPU owner inside of this process";
+  if (pid == ::getpid()) return "the GPU owner in this process";
   return fmt::format("the GPU owner (pid {})", pid);
 }
 

@@ -109,8 +109,8 @@ struct carry_out {
   }
   void operator()(const supervision::memory_exceeded& grown) {
     log::warn("supervisor",
-              "worker {} (pid {}) uses {} of private memory, [loader.limits] allows {}: replacing it after "
-              "this batch",
+              "worker {} (pid {}) uses {} of private memory, but [loader.limits] allows {}: replacing it "
+              "after this batch",
               grown.who.worker, grown.pid, bytes_for_people(grown.bytes),
               bytes_for_people(s.around.settings.rules.memory_max_bytes));
   }

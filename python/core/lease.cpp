@@ -149,8 +149,8 @@ void lease::begin_view() {
   const std::lock_guard hold(mutex_);
   if (released_) {
     throw error({errc::usage,
-                 "this batch went back to the GPU when its session was closed: copy what you keep before "
-                 "closing (close() does it if torch is loaded)",
+                 "the GPU took this batch's memory back when its session was closed: before closing, copy "
+                 "what you keep (close() copies it if torch is loaded)",
                  0});
   }
   ++views_;
@@ -281,7 +281,7 @@ int device_of(const void* memory) {
   const int status =
       ask == nullptr ? -1 : ask(&device, device_ordinal, reinterpret_cast<unsigned long long>(memory));
   if (status != 0)
-    throw error({errc::device_unavailable, "the driver does not say which GPU a batch is on", status});
+    throw error({errc::device_unavailable, "the driver does not report which GPU a batch is on", status});
   return device;
 }
 

@@ -53,8 +53,8 @@ std::string kept_by_views() {
     if (!kept.empty()) text += (text.empty() ? "" : "; ") + kept;
   }
   if (text.empty()) return text;
-  return ". Memory of closed sessions cannot be freed while the program holds their tensors: " + text +
-         ". Drop them, or keep copies";
+  return ". Memory of closed sessions cannot be freed, because the program still holds their tensors: " +
+         text + ". Drop these tensors, or keep copies instead";
 }
 
 /// Calls `take`; an error about the GPU's memory also says which tensors of closed sessions hold some of it.
@@ -224,7 +224,8 @@ void session_core::while_waiting() {
                "no batch can be delivered: this program has held all " + std::to_string(held) +
                    " buffers of the GPU for " + for_people(at_most) +
                    " ([gpu] hold_timeout). Drop batches and tensors that are no longer needed, copy those "
-                   "you keep, raise [gpu] buffers, or install torch: batches that you keep are then copied",
+                   "you keep, raise [gpu] buffers, or install torch, so that penstock can copy the batches "
+                   "that you keep",
                0});
 }
 

@@ -1,4 +1,4 @@
-"""Checks arguments whose mistakes the module _core would report in its own terms. Used by Session and Pool."""
+"""Checks arguments here, because the module _core would report mistakes in its own terms. Used by Session and Pool."""
 
 import numbers
 from typing import Any, Optional

@@ -55,7 +55,7 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """The size of all elements in bytes."""
         return self._core.nbytes
 
     @property
@@ -150,7 +150,7 @@ class Tensor:
         return numpy.frombuffer(memoryview(self._core), dtype=typestr).reshape(self.shape)
 
     def torch(self) -> "torch.Tensor":
-        """A torch tensor over the same memory, ordered with torch's current stream; no copy.
+        """A torch tensor over the same memory, without a copy. Work on torch's current stream sees the batch's data.
 
         Raises:
             usage_error: torch is not installed.
@@ -241,7 +241,8 @@ class Batch:
         self._lease.record_stream(int(native))
 
     def _keep(self) -> None:
-        """Copies the batch from the ring into torch's memory and returns the buffer, unless the program already has a view of it."""
+        """Copies the batch from the ring into torch's memory and returns the buffer to the session, unless the program already has
+        a view of it."""
         if self._lease.viewed:
             return
         for tensor in self._tensors.values():
@@ -283,7 +284,7 @@ class Batch:
 
 
 def batch_of(lease: _core.Lease, last_buffer: bool) -> Batch:
-    """The batch over a lease. `last_buffer`: the session has no other buffer, so copy this batch if torch can hold it."""
+    """The batch that a lease holds. `last_buffer`: the session has no other buffer, so copy this batch if torch can hold it."""
     batch = Batch(lease)
     if last_buffer and lease.cuda_device >= 0 and _torch_is_there():
         _say_once()
@@ -292,7 +293,8 @@ def batch_of(lease: _core.Lease, last_buffer: bool) -> Batch:
 
 
 def keep_all(batches: Iterable[Batch]) -> None:
-    """For the end of a session: batches that the program still holds stay valid if torch can hold them."""
+    """At the end of a session: copies batches that the program still holds into torch's memory, if possible, so that they stay
+    valid."""
     if sys.modules.get("torch") is None:
         return
     for batch in batches:
@@ -330,7 +332,6 @@ def _say_once() -> None:
     import warnings
 
     warnings.warn(
-        "the program keeps so many batches that all of the session's [gpu] buffers are in use: further ones are copied "
-        "into torch's memory, one copy on the device each. Drop batches earlier, or raise [gpu] buffers",
+        "the program keeps so many batches that all of the session's [gpu] buffers are in use: each further batch is copied into torch's memory on the device. Drop batches earlier, or raise [gpu] buffers",
         stacklevel=4,
     )

@@ -61,7 +61,7 @@ class Shards:
         self._turns = itertools.cycle([*range(first, count), *range(first)])
 
     def plan(self) -> Optional[tuple[int, int]]:
-        """The shard whose turn it is, and the number of its next batch; None: all have ended."""
+        """The shard whose turn it is, and the number of its next batch; None if all shards have ended."""
         if not any(self.active):
             return None
         shard = next(turn for turn in self._turns if self.active[turn])
@@ -94,7 +94,7 @@ class BatchBook:
     # ---- what to load ---------------------------------------------------------------------------------------------
 
     def plan(self, index: Any, bad: tuple[int, ...] = ()) -> Optional[Planned]:
-        """The next batch to load, after all that are under way; None: all shards have ended."""
+        """The next batch to load, after all batches under way; None if all shards have ended."""
         shard, first = 0, self._position
         if self.shards is None:
             self._position += self._samples(index)
@@ -109,18 +109,18 @@ class BatchBook:
         return planned
 
     def exhaust(self) -> None:
-        """The sampler has nothing more."""
+        """The sampler has ended."""
         self._exhausted = True
 
     def next(self) -> Optional[Planned]:
-        """The batch to deliver next, if its order counts; None: the epoch is over."""
+        """The batch to deliver next, if batches are delivered in order; None if the epoch is over."""
         if self.under_way:
             return self.under_way[0]
         self._progress.finished |= self._exhausted
         return None
 
     def is_behind_end(self, planned: Planned) -> bool:
-        """Whether its shard ended before this batch: drop() it; nothing takes its place."""
+        """Whether the batch's shard ended before this batch. If so, drop() the batch; nothing replaces it."""
         return self.shards is not None and not self.shards.active[planned.shard]
 
     def drop(self, planned: Planned) -> None:
@@ -130,7 +130,7 @@ class BatchBook:
     # Call one of took() and gave_up(), then plan() the batch in its place, then count(): the position names the shard that follows.
 
     def took(self, planned: Planned, over: bool, state: Any) -> None:
-        """It was loaded.
+        """The batch was loaded.
 
         Args:
             over: its shard has ended, or all samples of the batch were left out.
@@ -143,7 +143,7 @@ class BatchBook:
             self.shards.behind[planned.shard] = state
 
     def gave_up(self, planned: Planned) -> None:
-        """Its error is delivered in its place."""
+        """The batch's error is delivered instead of it."""
         self.under_way.remove(planned)
         if self.shards is not None:
             self.shards.delivered[planned.shard] += 1
@@ -159,7 +159,7 @@ class BatchBook:
         """Whether to load it again after a failure, perhaps with one more sample left out.
 
         Args:
-            status: its job's: "timed_out", or "poisoned" when it killed its workers.
+            status: of its job: "timed_out", or "poisoned" when it killed its workers.
             place: the place in the batch of the sample that its worker was loading; None if it was loading none.
         """
         if status == "timed_out":

@@ -80,7 +80,7 @@ def prepare(marks: str, gate: str, first: int, announced: str = "") -> None:
 
 
 def before_fork(marks: str, gate: str, first: int, announced: str = "") -> None:
-    """Runs in a template, before each fork: what a worker would import, and the dataset."""
+    """Runs in a template before each fork. Imports what a worker would import, and makes the dataset."""
     from penstock import _loading
 
     with open(announced, "rb") as opened:

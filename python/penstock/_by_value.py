@@ -32,8 +32,8 @@ _cloudpickle_reduces_code: Callable[[Any], Any] = cloudpickle.Pickler.dispatch_t
 
 class _Reductions(ChainMap[type, Callable[[Any], Any]]):
     """How to pickle an object, by its exact type. Modules with their own class, such as torch.classes, torch.ops and torch.backends, are
-    pickled by name like other modules. cloudpickle sends a submodule along with every function that uses its
-    package and any attribute of its name: `self.classes` next to `torch.tensor` is enough.
+    pickled by name like other modules. cloudpickle would pickle a submodule with every function that uses its package and an
+    attribute of the same name: a function that contains `self.classes` and `torch.tensor` would take torch.classes along.
     """
 
     def __missing__(self, kind: type) -> Callable[[Any], Any]:
@@ -65,7 +65,7 @@ def dumps(value: Any, buffer_callback: Optional[Callable[[pickle.PickleBuffer], 
 
 
 def _lines_of(code: types.CodeType) -> Optional[tuple[int, str]]:
-    """The number of its first line, and its lines. None if every process can read them in the file, or none can."""
+    """The number of the first source line, and the lines. None if every process can read them in the file, or if no process can."""
     name = code.co_filename
     if os.path.isabs(name) and os.path.isfile(name):
         return None

@@ -38,8 +38,9 @@ def submitted(pool: "Mapping", fn: Callable[..., T], *args: Any) -> "Future[T]":
 def mapped(
     pool: "Mapping", fn: Callable[..., T], inputs: Iterator[tuple[Any, ...]], size: int, first: int, later: int, end: Optional[float]
 ) -> Iterator[T]:
-    """The values of fn in the order of the inputs. Each job gets `size` inputs. `first` jobs are under way, and one more with each that
-    the caller has taken, up to `later`: chunks of tiny functions are over before the next ones can be submitted."""
+    """The values of fn in the order of the inputs. Each job gets `size` inputs. At the beginning `first` jobs
+    are under way. Each result that the caller takes allows one more, up to `later`: chunks of tiny functions end before
+    the next ones can be submitted."""
     under_way: collections.deque[tuple[Inputs, Future[Any]]] = collections.deque()
 
     def fill(jobs: int) -> None:

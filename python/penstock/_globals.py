@@ -32,7 +32,7 @@ class Initializer:
             self._there = True
 
     def drop(self) -> None:
-        """As if it had not been unpickled."""
+        """Forgets what was unpickled."""
         self.__init__(self._pickled)  # type: ignore[misc]
 
     def call(self, failed: Callable[[Any, BaseException], None]) -> None:

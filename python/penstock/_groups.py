@@ -1,6 +1,6 @@
 """Groups: the ranks that a launcher (torchrun, penstock launch, srun, mpirun) has started find each other.
 
-Used by programs (penstock.Group), and by penstock.torch.DataLoader(..., group=True), whose half is at the end.
+Used by programs (penstock.Group), and by penstock.torch.DataLoader(..., group=True), whose part is at the end.
 """
 
 import atexit
@@ -137,7 +137,7 @@ class Group:
             leaving.join()
         if name in _NAMES:
             raise usage_error(
-                f"this program is in the group {name!r} already: each of its groups, and each loader with group=True, needs a name= of its own"
+                f"this program is already in the group {name!r}: give each of its groups, and each loader with group=True, its own name="
             )
         self.name = name
         self._pid = os.getpid()

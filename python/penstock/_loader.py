@@ -115,7 +115,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         self._jobs[planned] = self._pool.submit(batch, self._timeout if self._timeout > 0 else None, worker)
 
     def _shutdown_workers(self) -> None:
-        """As in torch's iterators, but the processes stay with the loader."""
+        """As in torch's iterators, but the loader keeps the processes."""
         for job in self._jobs.values():
             job.cancel_if_waiting()
         self._jobs.clear()
@@ -123,7 +123,8 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
     # ---- delivering -----------------------------------------------------------------------------------------------
 
     def resumed_behind_end(self) -> bool:
-        """Whether this resumes an epoch of an iterable dataset that has no batches left. Waits for its next batch."""
+        """Whether this resumes an epoch of an iterable dataset that has no batches left. Waits for the dataset's next batch to find
+        out."""
         return False
 
     def __next__(self) -> Any:
@@ -183,7 +184,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         self._book.drop(planned)
 
     def _next_finished(self) -> Optional[Planned]:
-        """The next one in order, whether or not it is finished; with in_order=False the first that is."""
+        """The next batch in order, finished or not; with in_order=False, the first finished one."""
         planned = self._book.next()
         if planned is not None and not self._progress.ordered:
             while not self._jobs[planned].wait(0.002):
@@ -205,7 +206,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             if status == "ok":
                 loaded = _tensors.batch_from(rest[0])
                 if loaded[4] is not None and loaded[4] != _content.digest(loaded[0]):
-                    raise error(f"the batch of {planned.index} is not what its worker made: the content differs from the worker's digest")
+                    raise error(f"the batch of {planned.index} differs from what its worker made: its content does not match the worker's digest")
                 self._failures.note_raised(planned, epoch, loaded[1])
                 return loaded
             if not self._failures.is_tried_again(self._book, planned, job.number, epoch, status, rest):

@@ -43,7 +43,7 @@ class Seeding(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What the program has given its loader."""
+    """The loader's arguments."""
 
     dataset: Any
     iterable: bool
@@ -243,7 +243,7 @@ def prepare(marks: str) -> None:
 
 
 def unpickle_early(number: int, path: str) -> None:
-    """In a template: makes an order that its workers will need. One that cannot be made is left to them."""
+    """In a template: makes an order that its workers will need. If that fails, the workers make the order themselves."""
     if number in _early:
         return
     _early.clear()
@@ -301,7 +301,7 @@ def _stage_of(batch: Batch, worker: int) -> _Stage:
         try:
             order: Order = _early.pop(batch.order, None) or _tensors.map_published(batch.file)
         except Exception as broken:
-            text = f"the dataset cannot be made again in a worker: {type(broken).__name__}: {broken} {_mistakes.cuda_is_hidden(broken)}"
+            text = f"the dataset cannot be recreated in a worker: {type(broken).__name__}: {broken} {_mistakes.cuda_is_hidden(broken)}"
             raise RuntimeError(text.rstrip()) from broken
         identity = batch.shard if order.given.iterable else worker % order.workers
         stage = _stages[batch.order, batch.shard] = _Stage(order, identity, batch)
@@ -384,7 +384,7 @@ def _samples(
 
 
 def _completed(order: Order, samples: list[Any]) -> list[Any]:
-    """Drops missing samples, or replaces each by the one before or after it."""
+    """Drops missing samples, or replaces each by the sample before or after it."""
     there = [sample for sample in samples if sample is not _MISSING]
     if order.given.on_bad_sample != "replace" or not there:
         return there
@@ -539,6 +539,6 @@ def _collate_in_private_memory() -> None:
 
 
 def _only_torch_collates() -> bool:
-    """Whether default_collate calls torch's functions only. A program's own could keep their tensors."""
+    """Whether default_collate calls torch's functions only. A program's own functions could keep the tensors."""
     known = getattr(torch_loader._utils.collate, "default_collate_fn_map", None)
     return known is not None and known.keys() == _collating_types

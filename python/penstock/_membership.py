@@ -7,7 +7,7 @@ __all__ = ["Membership"]
 
 
 class Membership:
-    """Whether a loader joins a group, and the group that it has joined. A copy in another process is in none.
+    """Whether a loader joins a group, and the group that it has joined. A copy in another process is in no group.
 
     Args:
         joins: the loader's argument group.

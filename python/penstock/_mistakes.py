@@ -44,7 +44,7 @@ def _refused(value: Any) -> Optional[Exception]:
 
 
 def _innermost(path: str, value: Any, why: Exception, seen: set[int]) -> tuple[str, Any, Exception]:
-    """The innermost object that cannot be pickled: a dataset may hold another one, perhaps in a list."""
+    """The innermost object that cannot be pickled. It may be in a dataset that another dataset holds, perhaps in a list."""
     if len(seen) > DEEPEST:
         return path, value, why
     for name, each in _parts_of(path, value):
@@ -70,7 +70,7 @@ def _parts_of(path: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def _methods_of(path: str, kind: type) -> list[tuple[str, Any]]:
-    """A class of the program travels with its functions."""
+    """A class of the program is pickled together with its functions."""
     return [(f"{path}.{name}", each) for name, each in vars(kind).items() if isinstance(each, types.FunctionType)]
 
 
@@ -90,7 +90,7 @@ def _names_in(code: types.CodeType) -> list[str]:
 
 
 def not_started(broken: error, command: Any, path: Any) -> error:
-    """The error when no worker could start. Says how to find out why."""
+    """The error when no worker could start. Says how to find the cause."""
     words = [str(word) for word in command]
     text = (
         f"{broken}\nNo worker could start. A worker is this command, whose interpreter has to find penstock, cloudpickle and torch:\n"

@@ -42,7 +42,7 @@ def order_of(iterator: Any, loader: Any, policy: str, last_attempt: int, states:
 
 
 class PublishedOrder:
-    """An order that workers can read as long as this object lives. After that its waiting jobs are cancelled.
+    """An order that workers can read as long as this object lives. When it ends, it cancels the order's waiting jobs.
 
     Args:
         living: the numbers of orders in use.
@@ -79,7 +79,7 @@ def _with_sharding(iterator: Any, worker_init_fn: Any) -> Any:
 
 
 def _gives_each_once(loader: Any) -> bool:
-    """Whether the sampler gives no index twice in an epoch (but for padding), so that an index can stand for a position."""
+    """Whether the sampler repeats no index in an epoch, apart from padding, so that an index identifies a position."""
     data = torch.utils.data
     sampler = loader.sampler
     if loader.batch_sampler is not None and type(loader.batch_sampler) is not data.BatchSampler:

@@ -48,7 +48,7 @@ def _is_simple(value: Any) -> bool:
 
 
 def pickled_result(value: Any) -> list[Part]:
-    """The same for what a worker returns: its caller can import everything that the worker could."""
+    """The same for what a worker returns. The caller can import everything that the worker could."""
     buffers: list[pickle.PickleBuffer] = []
     try:
         whole = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)

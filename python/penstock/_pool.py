@@ -42,7 +42,7 @@ class Pool(Mapping):
         max_workers: the number of workers. None: one for each core.
         initializer, initargs: called once in each worker, before its first job. If it raises, the worker is restarted as
             [loader.restart] says; after that all jobs fail with the exception's text and traceback.
-        timeout: seconds for one run of a job, from the start of its function; then job_timed_out_error.
+        timeout: seconds for one run of a job, from the start of its function; after that the job fails with job_timed_out_error.
         idempotent: False: a job never starts twice; if its worker dies, it fails with job_worker_lost_error.
         fresh: True: each job runs in a process that has run nothing else.
         gpu: True: results can go to the GPU (submit(..., gpu=)). Only this process has a CUDA context; workers see no GPU.
@@ -128,7 +128,7 @@ class Pool(Mapping):
         if gpu is None:
             gpu = self._gpu
         elif not self._has_gpu:
-            raise usage_error("gpu= needs a pool that was made with gpu=True")
+            raise usage_error("gpu= needs a pool that was created with gpu=True")
         self._life.enter(gpu is not None)
         try:
             future._pool, future._gpu = self, gpu
@@ -159,7 +159,7 @@ class Pool(Mapping):
         other.__dict__.update(self.__dict__)
         if gpu is not None:
             if not self._has_gpu:
-                raise usage_error("gpu= needs a pool that was made with gpu=True")
+                raise usage_error("gpu= needs a pool that was created with gpu=True")
             other._gpu = gpu
         if timeout is not None:
             other._timeout = check_seconds(timeout, "timeout")
@@ -197,11 +197,11 @@ class Pool(Mapping):
             threading.Thread(target=self._life.finish, name="penstock-pool-end").start()
 
     def abort(self) -> None:
-        """Ends everything within half a second: unfinished jobs raise job_cancelled_error."""
+        """Ends everything within half a second. Unfinished jobs raise job_cancelled_error."""
         self._life.abort()
 
     def _at_exit(self) -> None:
-        """Like the standard library's executors: submitted jobs finish before the interpreter exits."""
+        """As with the standard library's executors, submitted jobs finish before the interpreter exits."""
         if self._life.owner == os.getpid():  # a forked child's copy has nothing to end
             self.shutdown()
 
@@ -218,21 +218,21 @@ class Pool(Mapping):
         return json.loads(self._core.status())  # type: ignore[no-any-return]
 
     def __reduce__(self) -> Any:
-        raise TypeError("a penstock.Pool cannot be pickled: its workers belong to this program; a job that needs a pool makes its own")
+        raise TypeError("a penstock.Pool cannot be pickled, because its workers belong to this program: make another pool in the job that needs one")
 
     def __repr__(self) -> str:
         return f"<penstock.Pool {self._config.name!r}>"
 
 
 _OF_OTHER_EXECUTORS = {
-    "mp_context": "its workers are not started by multiprocessing; leave it out ([loader] start_method has \"template\" and \"exec\")",
+    "mp_context": "a pool does not start its workers with multiprocessing; leave it out ([loader] start_method has \"template\" and \"exec\")",
     "max_tasks_per_child": "fresh=True gives each job a process that has run nothing else",
-    "thread_name_prefix": "its workers are processes; leave it out",
+    "thread_name_prefix": "the workers of a pool are processes; leave it out",
 }
 
 
 def _settings(setup: Setup, max_workers: Optional[int], name: Optional[str], gpu: bool) -> dict[str, Any]:
-    """The config overrides that a pool's arguments stand for."""
+    """The config overrides for a pool's arguments."""
     own: dict[str, Any] = {
         "loader.command": [sys.executable, "-P", "-m", "penstock.worker"],
         f"loader.env.{SETUP}": setup.path,
@@ -251,7 +251,7 @@ def _settings(setup: Setup, max_workers: Optional[int], name: Optional[str], gpu
 
 
 def _check(initializer: Any, initargs: Any, overrides: dict[str, Any]) -> None:
-    """Takes other executors' arguments out of the overrides, if they are None."""
+    """Removes arguments of other executors from the overrides, if they are None."""
     for argument, advice in _OF_OTHER_EXECUTORS.items():
         if overrides.pop(argument, None) is not None:
             raise TypeError(f"Pool() has no {argument}: {advice}")

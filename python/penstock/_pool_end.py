@@ -87,7 +87,7 @@ _ENDING = 0  # unreferenced pools that are being closed
 
 
 def end_with_the_interpreter(pool: Any) -> None:
-    """Calls its _at_exit() then, if it still exists."""
+    """Calls the pool's _at_exit() at that point, if the pool still exists."""
     _LIVING.add(pool)
 
 

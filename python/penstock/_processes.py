@@ -13,8 +13,8 @@ LOOK_EVERY = 0.005
 
 
 class WorkerProcess:
-    """A snapshot of a worker's process with the read-only interface of multiprocessing.Process. It keeps neither the process nor its pool
-    alive; a process that ends is replaced by another one."""
+    """A snapshot of a worker's process with the read-only interface of multiprocessing.Process. It keeps neither the process nor
+    its pool alive, and does not follow the process that replaces this one."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -27,7 +27,7 @@ class WorkerProcess:
         return not self._ended(0)
 
     def join(self, timeout: Optional[float] = None) -> None:
-        """Waits for its end."""
+        """Waits for the process to end."""
         self._ended(None if timeout is None else max(0.0, timeout))
 
     def terminate(self) -> None:
@@ -59,7 +59,7 @@ class WorkerProcess:
 
 
 def processes_of(pool: Any) -> list[WorkerProcess]:
-    """One for each worker. Waits until each has started, or the pool says that none will."""
+    """One object for each worker. Waits until each worker has started, or the pool reports that none will."""
     end = time.monotonic() + PATIENCE
     while True:
         workers = [each for each in pool.status()["workers"] if each["why_stopped"] is None]

@@ -97,8 +97,8 @@ def program_generator_kept(resumed: Optional[dict[str, Any]]) -> Iterator[None]:
 
 
 def order_is_drawn(loader: Any, progress: Progress) -> None:
-    """Call when the seed is known and just before iter(sampler): the order must not depend on whether the seed is drawn before it (a new
-    iterator) or not (a persistent one)."""
+    """Call when the seed is known, just before iter(sampler). A new iterator draws a seed before the order and a persistent one
+    does not; the order must not depend on that."""
     if _seed_own_generator(loader, progress.epoch):
         torch.empty((), dtype=torch.int64).random_(generator=loader.generator)  # in place of the seed
     elif progress.resumed is not None and progress.resumed["base_seed"] is not None:
@@ -191,7 +191,7 @@ def facts_of(loader: Any) -> dict[str, Any]:
 
 
 def skipped(loader: Any, progress: Progress) -> Optional[Iterator[Any]]:
-    """The sampler's order from the resumed position on; its first batch is drawn at once. None if nothing is resumed."""
+    """The sampler's order from the resumed position on. Draws the first batch at once. None if nothing is resumed."""
     if progress.resumed is None:
         return None
     if _is_plain(loader):

@@ -28,7 +28,7 @@ class BadSamples:
         self.policy, self.quarantine, self._listed = policy, quarantine, listed
 
     def refuse(self, index: Any) -> None:
-        """Raises sample_error for one in quarantine, if samples are not left out."""
+        """Raises sample_error for a sample in quarantine, unless bad samples are left out."""
         causes = self.quarantine.indices.get(index, [])
         raise error_of_sample(f"sample {index} is in quarantine: it killed workers before ({', '.join(causes)})", index, causes)
 
@@ -36,7 +36,7 @@ class BadSamples:
         self._listed.append({"index": index, "epoch": epoch, "position": position, **why})
 
     def killed(self, index: Any, epoch: int, position: int, causes: list[str]) -> None:
-        """A sample that killed its workers, or took too long, is left out from now on."""
+        """From now on, leaves out this sample, which killed its workers or took too long."""
         self.quarantine.add(index, causes)
         self.note(index, epoch, position, {"causes": causes})
 
@@ -48,7 +48,7 @@ def error_of_sample(text: str, index: Any, causes: list[str]) -> sample_error:
 
 
 class Quarantine:
-    """Indices not to be loaded; with a path, also kept in a file, one line of JSON each.
+    """Indices that must not be loaded. With a path they are also kept in a file, one line of JSON for each.
 
     Args:
         dataset: what the indices belong to, as text: a file of another dataset is refused.
@@ -68,7 +68,7 @@ class Quarantine:
                 except (ValueError, KeyError, TypeError, AttributeError) as broken:
                     raise state_mismatch_error(f"{path}, line {number}: not an entry of a quarantine: {broken}") from None
                 if told != dataset:
-                    raise state_mismatch_error(f"{path}, line {number}: it belongs to {told}, and this dataset is {dataset}")
+                    raise state_mismatch_error(f"{path}, line {number}: it belongs to {told}, but this dataset is {dataset}")
                 if causes is None:
                     self.indices.pop(_key(index), None)
                 else:

@@ -23,7 +23,8 @@ __all__ = ["Epoch", "Session"]
 
 
 class Epoch(Iterator[Batch]):
-    """The batches of one epoch, from the first. Single pass; only a session's latest epoch object can be continued."""
+    """The batches of one epoch, from the first one. It can be iterated once, and only while it is the session's latest epoch
+    object."""
 
     def __init__(self, session: "Session", number: int) -> None:
         self._session = session
@@ -124,7 +125,7 @@ class Session(Controlled, Ranked):
     def epoch(self, number: int) -> Epoch:
         """The batches of one epoch, from the first; the number may exceed the config's [sampler] epochs.
 
-        Taking an epoch out of order discards prepared batches.
+        Taking epochs out of order discards batches that are already prepared.
         """
         return Epoch(self, number)
 
@@ -147,7 +148,7 @@ class Session(Controlled, Ranked):
             yield batch
 
     def run_for(self, seconds: float = float("inf")) -> bool:
-        """Delivers the stream without handing out batches: discards them or, with placement = "process", passes them to
+        """Delivers the stream without returning batches: discards them or, with placement = "process", passes them to
         the owner's sink. True at the stream's end, False when the time has passed."""
         end = time.monotonic() + seconds
         while True:  # in slices, between which Python runs its signal handlers
@@ -226,7 +227,7 @@ class Session(Controlled, Ranked):
         return json.loads(self._core.status())  # type: ignore[no-any-return]
 
     def __reduce__(self) -> Any:
-        raise TypeError("a penstock.Session cannot be pickled: its workers and buffers belong to this program; pass the path of its config file instead")
+        raise TypeError("a penstock.Session cannot be pickled, because its workers and buffers belong to this program: pass the path of its config file instead")
 
     def __repr__(self) -> str:
         return f"<penstock.Session {self._config.name!r}{' (closed)' if self.closed else ''}>"

@@ -46,11 +46,12 @@ class Controlled:
         self._core.drain(whole_number(worker, "worker", NUMBER_OF_A_WORKER, most=LARGEST_WORKER))
 
     def retry_quarantined(self, sample: int) -> bool:
-        """Lifts a sample's quarantine: it may be loaded again from here on. False: it is not quarantined."""
+        """Ends a sample's quarantine: the session may load it again from its current position on. False: the sample is not
+        quarantined."""
         return self._core.retry_quarantined(whole_number(sample, "sample", NUMBER_OF_A_SAMPLE))
 
     def release_quarantined(self, sample: int) -> bool:
-        """The same, and removes it from the [quarantine] file."""
+        """Like retry_quarantined(), but also removes the sample from the [quarantine] file."""
         return self._core.release_quarantined(whole_number(sample, "sample", NUMBER_OF_A_SAMPLE))
 
 
@@ -61,7 +62,7 @@ class Ranked:
 
     @property
     def group(self) -> "Group":
-        """The group of the programs whose sessions have joined. usage_error without group=True."""
+        """The group that this session has joined. Raises usage_error without group=True."""
         if self._group is None:
             raise usage_error("this session is in no group: make it with Session(..., group=True)")
         return self._group

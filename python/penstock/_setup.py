@@ -40,13 +40,14 @@ class Setup:
         os.close(self._file)
 
     def explain(self, failed: error) -> None:
-        """If the pool has no workers left because its initializer raised, makes the error say so, with a traceback as its cause."""
+        """If the pool has no workers left because its initializer raised, makes the error say that, with the traceback as its
+        cause."""
         failures = failures_of_initializer(os.pread(self._file, LONGEST_OF_FAILURES, self._length))
         if not failures or failures[-1][0] not in str(failed):
             return
         line = failures[-1][0]
         times = {1: "once", 2: "twice"}.get(len(failures), f"{len(failures)} times")
-        failed.args = (f"{line}. It was tried {times}; no worker is left, and [loader.restart] allows no more restarts",)
+        failed.args = (f"{line}. The initializer was tried {times}; no worker is left, and [loader.restart] allows no more restarts",)
         traceback = next((told for each, told in failures if each == line and told is not None), "")
         failed.__cause__ = remote_traceback(traceback)
         if isinstance(failed, job_failed_error):
@@ -54,7 +55,7 @@ class Setup:
 
 
 def _key_of_multiprocessing() -> Optional[bytes]:
-    """Lets workers use the proxies of a multiprocessing.Manager, as multiprocessing's own processes can."""
+    """Lets workers use the proxies of a multiprocessing.Manager, like processes that multiprocessing starts."""
     process = sys.modules.get("multiprocessing.process")
     return None if process is None else bytes(process.current_process().authkey)
 

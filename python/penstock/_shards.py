@@ -78,7 +78,7 @@ class ShardStates:
             left, at = left[written:], at + written
 
     def before(self, shard: int, epoch: int, batch: int) -> Optional[ShardState]:
-        """The shard's latest state in this epoch that is not past batch number `batch`; None if there is none."""
+        """The shard's latest state in this epoch at or before batch number `batch`; None if there is none."""
         found = [state for state in (self._read(shard, epoch, which) for which in (0, 1)) if state is not None and state.batches <= batch]
         return max(found, default=None)
 

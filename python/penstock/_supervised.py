@@ -17,7 +17,8 @@ _context_of_torch: Any = torch.utils.data.DataLoader.multiprocessing_context
 
 
 class OwnGenerator(torch.Generator):
-    """Made for `seed`, and seeded for each epoch; also of a loader that a library makes from the attributes of this one."""
+    """The generator that a loader makes for `seed` and seeds for each epoch. A loader that a library makes from the attributes of
+    this one gets it too."""
 
 
 class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-ignore]
@@ -33,7 +34,7 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
 
     @property
     def multiprocessing_context(self) -> Any:
-        """As in torch, with what a library needs that makes a loader from the attributes of this one."""
+        """As in torch. Also carries what a library needs when it makes a loader from the attributes of this one."""
         given = _context_of_torch.fget(self)
         if self.num_workers == 0:
             return given
@@ -80,7 +81,7 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
 
     @property
     def _own_generator(self) -> Any:
-        """The generator that `seed` stands for; None without one."""
+        """The generator made for `seed`; None without a seed."""
         return self.generator if self._options["seed"] is not None and isinstance(self.generator, OwnGenerator) else None
 
     # ---- iterating ------------------------------------------------------------------------------------------------
@@ -111,8 +112,8 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
 
     @property
     def group(self) -> Any:
-        """The penstock.Group of this loader and those of the other ranks, which is joined here if it was not yet: all ranks have to
-        do so. None without group=True, and in a forked process."""
+        """The penstock.Group of this loader and the loaders of the other ranks. The first call joins it, and every rank has to
+        make that call. None without group=True, and in a forked process."""
         return self._membership.group_of(self)
 
     def _quarantine_here(self) -> Any:
@@ -124,7 +125,7 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
         return self._quarantine
 
     def _workers_here(self) -> Any:
-        """The worker processes, of this process."""
+        """The worker processes that belong to this process."""
         from penstock._workers import Workers
 
         if self._workers is None or self._workers.pid != os.getpid():

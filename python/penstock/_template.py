@@ -1,7 +1,8 @@
 """A template: a process that has imported what workers need, and forks them as the session orders. Used by worker.py and _loading.py.
 
-What must not be forked is found here: the session then executes its workers, and says why. A fork copies one thread and shares files:
-a second thread's locks would stay locked, and two processes would read through one file position.
+A template that must not be forked is recognised here; the session then executes its workers instead, and logs the reason. A fork
+copies one thread and shares files: a second thread's locks would stay locked, and two processes would read through one file
+position.
 """
 
 import _imp
@@ -120,7 +121,7 @@ def _shared_mappings() -> set[str]:
 
 
 class _Imports:
-    """While it is entered, it notices which module's import started a thread or left a file open."""
+    """Inside its `with` block it records which module's import started a thread or left a file open."""
 
     def __init__(self) -> None:
         self.of_threads = ""

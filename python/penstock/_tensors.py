@@ -156,7 +156,7 @@ def batch_parts(value: Any, by_value: bool = False) -> list[Any]:
 
 
 class PartOutsideRangeError(RuntimeError):
-    """Writing this part of a batch would overwrite another one."""
+    """Writing this part of a batch would overwrite another part."""
 
 
 class Room:
@@ -179,7 +179,7 @@ class Room:
         self._ends: list[int] = []
 
     def tensor(self, dtype: Any, shape: tuple[int, ...]) -> Any:
-        """A tensor in its own range, with elements not set; None if the rest is too small."""
+        """A tensor in its own range, with uninitialised elements; None if the remaining memory is too small."""
         at = self._used
         size = torch.empty(0, dtype=dtype).element_size() * math.prod(shape)
         if size == 0 or at + size > self._size:
@@ -190,7 +190,8 @@ class Room:
         return self._bytes[at : at + size].view(dtype).view(shape)
 
     def finished(self, parts: list[Any]) -> Optional[int]:
-        """Adds the parts of batch_parts() that are not here yet, and the table. Returns the total size; None if the rest is too small.
+        """Adds the parts of batch_parts() that are not here yet, and the table. Returns the total size; None if the remaining
+        memory is too small.
 
         Raises:
             PartOutsideRangeError: a part overlaps the room and is out of the range of its tensor; nothing was written.
@@ -230,7 +231,7 @@ class Room:
 
 def room_for(samples: list[Any]) -> int:
     """Bytes that a Room needs for what default_collate makes of these samples. Reads only the first sample: the others have the same
-    shapes, or cannot be stacked. Texts may differ: a pickle that turns out larger than this does not fit the room (Room.finished)."""
+    shapes, or cannot be stacked. Texts may differ; a pickle that is larger than expected does not fit in the room (Room.finished)."""
     count = len(samples)
 
     def leaves(value: Any) -> int:
@@ -249,7 +250,7 @@ def room_for(samples: list[Any]) -> int:
 
 
 def pickled(value: Any) -> bytes:
-    """In one piece; for small objects."""
+    """The pickle in one piece, for small objects."""
     return pickle.dumps(value, protocol=5)
 
 
@@ -276,7 +277,7 @@ _ARRAYS: dict[int, Any] = {}  # by size: most loaders have few
 
 
 def view_of(held: Any) -> Any:
-    """A buffer over a result in its slot; keeps it alive."""
+    """A buffer over a result in its slot; keeps the result alive."""
     kind: Any = _ARRAYS.get(held.nbytes)
     if kind is None:
         if len(_ARRAYS) > 64:

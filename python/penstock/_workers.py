@@ -53,7 +53,7 @@ class Workers:
             raise told from told.__cause__
 
     def explained(self, broken: Any) -> Any:
-        """An error of the whole pool, with advice if no worker could start."""
+        """The error for a failure of the whole pool, with advice if no worker could start."""
         self.pool._life.setup.explain(broken)
         if self.have_begun or "PYTHONPATH=" in str(broken):
             return broken
@@ -86,7 +86,7 @@ def _end(pid: int, pool: Pool, marks: int, gate: _beginning.Gate, announced: _be
 
 
 class _Lending:
-    """Counts the bytes of results that the caller reads in their slots."""
+    """Counts the bytes of results that the caller keeps in their slots."""
 
     bytes = 0
 

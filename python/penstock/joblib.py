@@ -1,4 +1,4 @@
-"""joblib on a pool that no job breaks.
+"""joblib on a pool that no job can break.
 
     import joblib
     import penstock.joblib
@@ -83,7 +83,7 @@ class PenstockBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         return future
 
     def apply_async(self, func: Callable[[], Any], callback: Optional[Callable[[Any], None]] = None) -> "Future[Any]":
-        """What submit() was called before joblib 1.4."""
+        """The name of submit() before joblib 1.4."""
         return self.submit(func, callback)
 
     def retrieve_result_callback(self, out: "Future[Any]") -> Any:
@@ -104,7 +104,7 @@ class PenstockBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
 
 
 class _Beginning:
-    """The initializer of workers. Jobs may use this backend in turn, so it is registered there, by importing this module."""
+    """The initializer of workers. Jobs may use this backend themselves, so importing this module registers it in the worker."""
 
     def __init__(self, initializer: Optional[Callable[..., object]]) -> None:
         if initializer is not None:

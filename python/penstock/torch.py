@@ -223,7 +223,7 @@ def _check(on_bad_sample: str, seeding: Optional[str], pool: Any) -> None:
     if on_bad_sample not in _ON_BAD_SAMPLE:
         raise config_error(f"on_bad_sample is {on_bad_sample!r}: it must be one of {', '.join(_ON_BAD_SAMPLE)}")
     if seeding not in (None, "sample", "worker"):
-        raise config_error(f'seeding is {seeding!r}: it is "sample", "worker" or None')
+        raise config_error(f'seeding is {seeding!r}: it must be "sample", "worker" or None')
     if pool is not None and not isinstance(pool, dict):
         raise TypeError(f"pool is {pool!r}: a loader has its own workers; pass a dict of their options, such as {{'loader': {{'slot_bytes': '32MiB'}}}}")
 

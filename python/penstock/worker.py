@@ -38,8 +38,8 @@ def main() -> None:
 
 
 def _begin() -> None:
-    """Takes over the caller's import path, arguments and key of multiprocessing, then runs the pool's initializer. As a template,
-    this process prepares that; it goes on from here in each worker that it forks."""
+    """Takes over the caller's import path, arguments and key of multiprocessing, then runs the pool's initializer. A template
+    only prepares this; each worker that it forks continues from here."""
     file, socket = os.environ.pop(SETUP, None), os.environ.pop(TEMPLATE, None)
     if file is None:
         return
@@ -70,7 +70,8 @@ def _begin() -> None:
 
 
 def _tell_of_failed_initializer(file: str, failures: bytes, initializer: Any, raised: BaseException) -> None:
-    """One line for the log and `penstock deaths`. The caller gets the traceback too, once, behind what it wrote into the file.
+    """One line for the log and `penstock deaths`. The first worker that fails this way appends the traceback to the setup file,
+    from which the caller reads it.
 
     Args:
         failures: what workers have written there before.
@@ -92,9 +93,9 @@ def _line_of_failed_initializer(initializer: Any, raised: BaseException) -> str:
         function = function.func
     what = f"{_name_of(type(raised))}: {_text_of(raised)}"
     if function is None:
-        line = f"the initializer cannot be made again in a worker: {what}"
+        line = f"the initializer cannot be recreated in a worker: {what}"
     elif str(getattr(function, "__module__", "")).startswith("penstock."):
-        line = f"a worker could not begin: {what}"
+        line = f"a worker could not start: {what}"
     else:
         code = getattr(function, "__code__", None)
         where = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
@@ -105,8 +106,8 @@ def _line_of_failed_initializer(initializer: Any, raised: BaseException) -> str:
 
 
 def failures_of_initializer(written: bytes) -> list[tuple[str, Optional[str]]]:
-    """What workers wrote into the pool's setup file, oldest first: a line for each failure of an initializer, and the traceback
-    with the first one of this line."""
+    """What workers wrote into the pool's setup file, oldest first: a line for each failure of an initializer. The first of
+    several equal lines comes with the traceback."""
     import io
 
     failures = []
@@ -127,7 +128,7 @@ def _remembered() -> dict[Any, Any]:
 
 
 def _restore_environment() -> None:
-    """The process's own environment is restored between jobs by the loop; this is what os.environ remembers of it."""
+    """Restores os.environ between jobs; the job loop restores the environment of the process itself."""
     remembered = _remembered()
     if remembered != _ENVIRONMENT:
         remembered.clear()
@@ -162,7 +163,7 @@ def _run(call: "_worker.Call") -> Optional[tuple[bytes, bytes, bytes]]:
 
 
 def call_with_each(function: Callable[..., Any], inputs: list[tuple[Any, ...]]) -> tuple[list[Any], Optional[tuple[bytes, bytes, bytes]]]:
-    """A chunk of Pool.map(), as one job: the function's values, and what ended them early if it raised."""
+    """Runs a chunk of Pool.map() as one job: gives the function's values, and the exception that ended the chunk early, if any."""
     values = []
     for each in inputs:
         try:
@@ -180,7 +181,7 @@ def described(raised: BaseException) -> tuple[bytes, bytes, bytes]:
 
 
 def _shown(raised: BaseException) -> str:
-    """Its traceback, without the frame that has caught it."""
+    """Its traceback, without the frame that caught it."""
     told = "".join(traceback.format_exception(type(raised), raised, raised.__traceback__.tb_next if raised.__traceback__ else None))
     if len(told) > LONGEST_TRACEBACK:
         half = LONGEST_TRACEBACK // 2

@@ -33,7 +33,7 @@ result<void> arena::size_and_seal(const geometry& shape) {
   if (auto ok = check_page_size(); !ok) return ok;
   if (::ftruncate(file_.get(), static_cast<off_t>(shape.bytes())) != 0) {
     return refuse_os(errc::out_of_memory, errno,
-                     fmt::format("giving the arena its size of {}", bytes_for_people(shape.bytes())));
+                     fmt::format("setting the size of the arena to {}", bytes_for_people(shape.bytes())));
   }
   if (auto ok = seal_memory_file(file_.get(), seal::size, "the arena"); !ok) return ok;
   shape_ = shape;
@@ -59,7 +59,7 @@ result<void> arena::punch(std::uint32_t partition) {
   if (::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   static_cast<off_t>(shape_.partition_offset(partition)),
                   static_cast<off_t>(shape_.partition_bytes())) != 0) {
-    return refuse_os(errc::system, errno, fmt::format("giving back the memory of partition {}", partition));
+    return refuse_os(errc::system, errno, fmt::format("releasing the memory of partition {}", partition));
   }
   return {};
 }
@@ -79,10 +79,10 @@ result<slots_view> slots_view::map(int fd, const geometry& shape, std::uint32_t 
   PENSTOCK_CHECK(partition < shape.partitions, "partition {} of {}", partition, shape.partitions);
   if (auto ok = check_page_size(); !ok) return tl::unexpected(std::move(ok.error()));
   struct stat facts {};
-  if (::fstat(fd, &facts) != 0) return refuse_os(errc::protocol, errno, "looking at the arena");
+  if (::fstat(fd, &facts) != 0) return refuse_os(errc::protocol, errno, "reading the size of the arena");
   if (static_cast<std::uint64_t>(facts.st_size) != shape.bytes() || !is_sealed(fd, seal::size)) {
     return refuse(errc::protocol,
-                  "the arena has {} bytes and seals {:#x}; the session announced {} sealed bytes",
+                  "the arena has {} bytes and the seals {:#x}, but the session announced {} sealed bytes",
                   facts.st_size, ::fcntl(fd, F_GET_SEALS), shape.bytes());
   }
   // First map the whole range without access, then each slot over it: the remaining pages are the guard
@@ -90,7 +90,7 @@ result<slots_view> slots_view::map(int fd, const geometry& shape, std::uint32_t 
   void* range =
       ::mmap(nullptr, shape.partition_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED)
-    return refuse_os(errc::out_of_memory, errno, "finding address space for the slots");
+    return refuse_os(errc::out_of_memory, errno, "reserving address space for the slots");
   mapping whole(static_cast<std::byte*>(range), shape.partition_bytes());
   for (std::uint32_t i = 0; i < shape.slots; ++i) {
     const auto offset = static_cast<off_t>(shape.partition_offset(partition) + shape.slot_offset(i));

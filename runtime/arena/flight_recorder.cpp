@@ -70,7 +70,7 @@ result<flight_recorders> flight_recorders::create(std::uint32_t workers) {
   if (!file) return tl::unexpected(std::move(file.error()));
   const std::size_t bytes = workers * page_bytes;
   if (::ftruncate(file->get(), static_cast<off_t>(bytes)) != 0) {
-    return refuse_os(errc::system, errno, "giving the flight recorder its size");
+    return refuse_os(errc::system, errno, "setting the size of the flight recorder");
   }
   if (auto ok = seal_memory_file(file->get(), seal::size, "the flight recorder"); !ok)
     return tl::unexpected(std::move(ok.error()));

@@ -50,7 +50,7 @@ std::vector<std::byte> as_bytes(const job_exception_text& from, std::size_t room
 result<job_exception_text> job_exception_from(std::span<const std::byte> bytes) {
   job_exception_text found;
   if (bytes.empty()) {
-    found.text = "it failed, and there was no room left to say how";
+    found.text = "it failed, but there was no room for the message of its error";
     return found;
   }
   struct field {
@@ -63,14 +63,16 @@ result<job_exception_text> job_exception_from(std::span<const std::byte> bytes) 
                            field{found.traceback, job_exception_text::traceback_bytes_max}}) {
     length size = 0;
     if (rest.size() < sizeof size)
-      return refuse(errc::protocol, "the error of a job ends after {} bytes, within a length", bytes.size());
+      return refuse(errc::protocol, "the error of a job is cut off after {} bytes, inside a length field",
+                    bytes.size());
     for (unsigned byte = 0; byte < sizeof size; ++byte)
       size |= std::to_integer<length>(rest[byte]) << (8 * byte);
     rest = rest.subspan(sizeof size);
     if (size > one.most || size > rest.size())
-      return refuse(errc::protocol,
-                    "the error of a job announces a text of {} bytes; {} are left, {} allowed", size,
-                    rest.size(), one.most);
+      return refuse(
+          errc::protocol,
+          "the error of a job announces a text of {} bytes, but only {} are left and at most {} are allowed",
+          size, rest.size(), one.most);
     one.into.assign(reinterpret_cast<const char*>(rest.data()), size);
     rest = rest.subspan(size);
   }

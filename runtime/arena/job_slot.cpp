@@ -99,13 +99,13 @@ void job_slot::write(std::uint32_t generation, std::span<const job_order> orders
 
 void job_slot::write_table(std::uint32_t generation, std::span<const job_order> orders) const {
   std::uint64_t place = job_table_bytes(static_cast<std::uint32_t>(orders.size()));
-  PENSTOCK_CHECK(place <= memory_.size(), "a table of {} rows in a slot of {} bytes", orders.size(),
-                 memory_.size());
+  PENSTOCK_CHECK(place <= memory_.size(), "a table of {} rows does not fit in a slot of {} bytes",
+                 orders.size(), memory_.size());
   for (std::uint32_t i = 0; i < orders.size(); ++i) {
     const job_order& order = orders[i];
     PENSTOCK_CHECK(is_within(memory_.size(), place, order.argument.size()),
-                   "argument {} of {}, {} bytes from {} in a slot of {}", i, orders.size(),
-                   order.argument.size(), place, memory_.size());
+                   "argument {} of {}: {} bytes at offset {} do not fit in a slot of {} bytes", i,
+                   orders.size(), order.argument.size(), place, memory_.size());
     row_record& row = *new (&at(i)) row_record;
     row.job.store(order.job, relaxed);
     row.function.store(order.function, relaxed);
@@ -135,9 +135,9 @@ result<std::uint32_t> job_slot::rows(std::uint32_t generation) const {
   const std::uint32_t found = head().generation.load(std::memory_order_acquire);
   const std::uint32_t count = head().rows.load(relaxed);
   if (found != generation)
-    return refuse(errc::protocol, "the slot holds the table of generation {}, not of {}", found, generation);
+    return refuse(errc::protocol, "the slot holds the table of generation {}, not {}", found, generation);
   if (count > (memory_.size() - header_bytes) / row_bytes)
-    return refuse(errc::protocol, "a table of {} rows does not fit a slot of {} bytes", count,
+    return refuse(errc::protocol, "a table of {} rows does not fit in a slot of {} bytes", count,
                   memory_.size());
   return count;
 }
@@ -163,13 +163,13 @@ result<job_reading> job_slot::read(std::uint32_t row) const {
                   static_cast<std::uint32_t>(now.state));
   if (!is_within(memory_.size(), now.argument_offset, now.argument_bytes))
     return refuse(errc::protocol,
-                  "the argument of row {}, {} bytes from {}, lies outside of the slot ({} bytes)", row,
+                  "the argument of row {}, {} bytes at offset {}, is outside the slot ({} bytes)", row,
                   now.argument_bytes, now.argument_offset, memory_.size());
   // The offset of a result in a memfd has no meaning.
   if (now.result_elsewhere) now.result_offset = 0;
   if (!now.result_elsewhere && !is_within(memory_.size(), now.result_offset, now.result_bytes))
     return refuse(errc::protocol,
-                  "the result of row {}, {} bytes from {}, lies outside of the slot ({} bytes)", row,
+                  "the result of row {}, {} bytes at offset {}, is outside the slot ({} bytes)", row,
                   now.result_bytes, now.result_offset, memory_.size());
   return now;
 }

@@ -105,10 +105,10 @@ result<void> check_memory(const memory_need& need, const std::vector<memory_limi
     const std::uint64_t used = address_space_used("/");
     if (used + need.mapped_bytes > bound.rlim_cur) {
       return refuse(errc::out_of_memory,
-                    "mapping the arena needs {} of address space ({}), but of the limit (ulimit -v) of {}, {} "
-                    "are in use; {}",
-                    bytes_for_people(need.mapped_bytes), need.explanation, bytes_for_people(bound.rlim_cur),
-                    bytes_for_people(used), need.remedy);
+                    "mapping the arena needs {} of address space ({}), but {} are in use and the limit "
+                    "(ulimit -v) is {}; {}",
+                    bytes_for_people(need.mapped_bytes), need.explanation, bytes_for_people(used),
+                    bytes_for_people(bound.rlim_cur), need.remedy);
     }
   }
   return {};

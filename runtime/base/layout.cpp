@@ -36,7 +36,8 @@ result<batch_layout> lay_out(std::span<const tensor_spec> tensors, std::uint32_t
     if (spec.length == length_rule::exact) continue;
     if (spec.shape.empty() || spec.role != tensor_role::data) {
       return refuse(errc::dataset,
-                    "tensor '{}' cannot have lengths: they are for data with at least one axis", spec.name);
+                    "tensor '{}' cannot have lengths: only data tensors with at least one axis can",
+                    spec.name);
     }
     all.push_back({spec.name + "_length", dtype::int64, {}, tensor_role::data, length_rule::exact});
   }

@@ -47,7 +47,7 @@ result<member_choice> parse_member_choice(std::string_view tensor, std::string_v
   const std::string shown = printable(shortened(tensor, 60));
   if (!is_plain_name(tensor))
     return refuse(errc::config,
-                  "'{}' in [dataset.members] is not a name for a tensor\nletters, digits and '_' only",
+                  "'{}' in [dataset.members] is not a valid name for a tensor\nletters, digits and '_' only",
                   shown);
   if (tensor == "crop" || tensor == "flip" || tensor == "index" || tensor.ends_with("_crop") ||
       tensor.ends_with("_length")) {
@@ -66,15 +66,16 @@ result<member_choice> parse_member_choice(std::string_view tensor, std::string_v
     extensions.remove_prefix(end + 1);
   }
   if (choice.extensions.empty())
-    return refuse(errc::config, "'{}' in [dataset.members] names no extension\nsuch as \"cls\"", shown);
+    return refuse(errc::config, "'{}' in [dataset.members] names no extension\nwrite one, such as \"cls\"",
+                  shown);
   choice.kind = kind_of_extension(choice.extensions.front());
   for (const std::string& other : choice.extensions) {
     if (kind_of_extension(other) == choice.kind) continue;
-    return refuse(
-        errc::config,
-        "'{}' in [dataset.members] mixes members of different kinds: '{}' is {}, '{}' is {}\none kind only",
-        shown, printable(choice.extensions.front()), words_for(choice.kind), printable(other),
-        words_for(kind_of_extension(other)));
+    return refuse(errc::config,
+                  "'{}' in [dataset.members] mixes members of different kinds: '{}' is {}, but '{}' is "
+                  "{}\nmust all be of one kind",
+                  shown, printable(choice.extensions.front()), words_for(choice.kind), printable(other),
+                  words_for(kind_of_extension(other)));
   }
   return choice;
 }

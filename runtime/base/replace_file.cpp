@@ -39,7 +39,7 @@ result<replaced> look_at(const std::string& path) {
     return no(errno, path);
   }
   if (!S_ISREG(there.st_mode)) {
-    return refuse(errc::io, "writing '{}': it is not a regular file, and a regular file would replace it",
+    return refuse(errc::io, "writing '{}': it exists and is not a regular file; refusing to replace it",
                   printable(path));
   }
   std::error_code code;

@@ -11,7 +11,7 @@ namespace penstock {
 
 std::string thrown_type() {
   const std::type_info* const type = abi::__cxa_current_exception_type();
-  if (type == nullptr) return "an exception of another language";
+  if (type == nullptr) return "an exception thrown by another language";
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> name(
       abi::__cxa_demangle(type->name(), nullptr, nullptr, &status), std::free);

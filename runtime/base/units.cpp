@@ -55,7 +55,8 @@ result<std::uint64_t> parse(std::string_view text, std::span<const unit> units, 
   std::string_view name(rest, static_cast<std::size_t>(end - rest));
   while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
   if (name.empty()) {
-    return refuse(errc::config, "'{}' has no unit: one of {}, as in \"{}\"", text, names_of(units), example);
+    return refuse(errc::config, "'{}' has no unit: add one of {}, as in \"{}\"", text, names_of(units),
+                  example);
   }
   for (const unit& u : units) {
     if (u.name != name) continue;
@@ -71,7 +72,7 @@ result<std::uint64_t> parse(std::string_view text, std::span<const unit> units, 
     if (scaled >= static_cast<double>(limit)) return refuse(errc::config, "'{}' is too large", text);
     return static_cast<std::uint64_t>(std::llround(scaled));
   }
-  return refuse(errc::config, "'{}' is not a unit of a {}: one of {}", name, what, names_of(units));
+  return refuse(errc::config, "'{}' is not a unit of a {}: write one of {}", name, what, names_of(units));
 }
 
 std::string as_config(std::uint64_t value, std::span<const unit> units, std::string_view smallest) {

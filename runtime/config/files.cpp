@@ -150,7 +150,7 @@ class gatherer {
     }
     if (++includes_ > includes_max) {
       if (includes_ == includes_max + 1)
-        refuse(at, fmt::format("more than {} includes", includes_max), "the first too many");
+        refuse(at, fmt::format("more than {} includes", includes_max), "one include too many");
       return;
     }
     const auto known = known_.find(id);

@@ -16,9 +16,9 @@ constexpr std::string_view prefetching =
 constexpr std::string_view element_types =
     "dtype is one of \"uint8\", \"float16\", \"bfloat16\" or \"float32\"";
 constexpr std::string_view pinned =
-    "nothing to set: workers write into memory that is page-locked for the device already";
+    "nothing to set: workers write into memory that is already page-locked for the device";
 constexpr std::string_view in_the_worker =
-    "this is code of your worker program: Dataset::setup, load or collate (docs/datasets.md)";
+    "your worker program does this, in Dataset::setup, load or collate (docs/datasets.md)";
 
 constexpr std::array names{
     foreign_name{"num_workers", "loader.workers", ""},

@@ -42,7 +42,7 @@ void check_name(const penstock::config& values, std::size_t which, std::map<std:
                      .other = "datasets",
                      .message = fmt::format("'name' of {} is missing", called(values, which)),
                      .label = "needs a name",
-                     .help = "add name = \"...\": it stands before the names of its samples",
+                     .help = "add name = \"...\": the names of its samples will begin with it",
                      .missing = true});
     return;
   }
@@ -72,7 +72,7 @@ bool check_weights(const penstock::config& values, std::size_t which, found_list
   if (weights.empty())
     return refuse(fmt::format("'weight' of {} is empty", called(values, which)), "needs a number");
   if (weights.size() > weights_max) {
-    return refuse(fmt::format("'weight' of {} has {} numbers, one for each epoch", called(values, which),
+    return refuse(fmt::format("'weight' of {} has {} numbers, which is too many", called(values, which),
                               weights.size()),
                   fmt::format("at most {}", weights_max));
   }
@@ -90,7 +90,7 @@ bool check_weights(const penstock::config& values, std::size_t which, found_list
                      .message = fmt::format("'weight' of {} has numbers for {}, but there {} {}",
                                             called(values, which), counted(weights.size(), "epoch"),
                                             values.sampler.epochs == 1 ? "is" : "are", values.sampler.epochs),
-                     .label = "the rest is not used",
+                     .label = "the remaining numbers are not used",
                      .doubtful = true});
   }
   return true;
@@ -124,11 +124,10 @@ void check_own_sampler(const penstock::config& values, std::size_t which, found_
   if (kind == sampler_kind::balanced && one.dataset.type != dataset_type::image_folder) {
     found.push_back({.key = path_of(which, "sampler"),
                      .other = path_of(which, "type"),
-                     .message = fmt::format(
-                         "sampler \"balanced\" of {} needs each sample's class before it is loaded, and "
-                         "datasets of type \"{}\" do not say it",
-                         called(values, which), spelling(one.dataset.type)),
-                     .label = "only an image-folder has classes"});
+                     .message = fmt::format("sampler \"balanced\" of {} has to know each sample's class "
+                                            "before loading it, which a dataset of type \"{}\" cannot tell",
+                                            called(values, which), spelling(one.dataset.type)),
+                     .label = "only an image-folder can"});
   }
 }
 
@@ -188,8 +187,8 @@ void check_mixture(
     found.push_back(
         {.key = "sampler.epoch_samples",
          .other = "datasets",
-         .message = "'epoch_samples' in [sampler] is missing: a mixture does not say how long an epoch is",
-         .label = "needs the length of an epoch",
+         .message = "'epoch_samples' in [sampler] is missing: a mixture has no length of its own",
+         .label = "must be the length of an epoch",
          .help = "add epoch_samples = ... to [sampler]: samples of all ranks and datasets together",
          .missing = true});
   }
@@ -207,7 +206,7 @@ void check_mixture(
                                   "program knows how many samples it has",
                                   called(values, which)),
            .label = "cannot be mixed",
-           .help = "let the worker program mix, or store the samples in one of the other types"});
+           .help = "mix the samples in the worker program, or store them in one of the other types"});
       continue;
     }
     found_list of_one;

@@ -36,11 +36,12 @@ void check_tokens(const dataset_config& dataset, found_list& found) {
   // uint8 is the default: files that name their type themselves need no other.
   if (const dtype given = dataset.dtype;
       given != uint8 && given != uint16 && given != uint32 && given != int32 && given != int64) {
-    found.push_back({.key = "dataset.dtype",
-                     .other = "dataset.type",
-                     .message = fmt::format("'dtype' \"{}\" in [dataset] is not read as token ids", spelling(given)),
-                     .label = "no type of token ids",
-                     .help = "flat files of tokens are \"uint16\", \"uint32\", \"int32\" or \"int64\""});
+    found.push_back(
+        {.key = "dataset.dtype",
+         .other = "dataset.type",
+         .message = fmt::format("'dtype' \"{}\" in [dataset] cannot hold token ids", spelling(given)),
+         .label = "not a type for token ids",
+         .help = "flat files of tokens are \"uint16\", \"uint32\", \"int32\" or \"int64\""});
   }
   if (dataset.eos && dataset.vocab && *dataset.eos >= *dataset.vocab) {
     found.push_back({.key = "dataset.eos",
@@ -71,7 +72,7 @@ void check_dataset(const dataset_config& dataset, found_list& found) {
   if (dataset.type == dataset_type::raw && dataset.shape.empty()) {
     found.push_back({.key = "dataset.shape",
                      .other = "dataset.type",
-                     .message = "'shape' in [dataset] is missing: raw files do not say what is in them",
+                     .message = "'shape' in [dataset] is missing: raw files do not describe their contents",
                      .label = "needs a shape",
                      .help = "add shape = [...] and dtype = \"...\", those of one sample, to [dataset]",
                      .missing = true});
@@ -83,14 +84,14 @@ void check_dataset(const dataset_config& dataset, found_list& found) {
     found.push_back({.key = "dataset.bytes_per_sample",
                      .other = "dataset.shape",
                      .message = "'bytes_per_sample' and 'shape' in [dataset] both say how large a sample is",
-                     .label = "give only one of them"});
+                     .label = "write only one of them"});
   }
   for (std::size_t i = 0; i < dataset.faults.size(); ++i) {
     if (dataset.faults[i].sample < dataset.samples) continue;
     found.push_back(
         {.key = fmt::format("dataset.faults[{}].sample", i),
          .other = "dataset.samples",
-         .message = fmt::format("a fault in sample {}, but the dataset has {} ('samples' in [dataset])",
+         .message = fmt::format("the fault is for sample {}, but the dataset has {} ('samples' in [dataset])",
                                 dataset.faults[i].sample, counted(dataset.samples, "sample")),
          .label = fmt::format("must be less than {}", dataset.samples)});
   }
@@ -98,10 +99,11 @@ void check_dataset(const dataset_config& dataset, found_list& found) {
 
 void check_range(std::string_view key, const range_2d& range, found_list& found) {
   if (range[0] <= range[1]) return;
-  found.push_back({.key = fmt::format("image.{}", key),
-                   .message = fmt::format("'{}' in [image] begins above its end: low {} > high {}", key,
-                                          range[0], range[1]),
-                   .label = fmt::format("did you mean [{}, {}]?", range[1], range[0])});
+  found.push_back(
+      {.key = fmt::format("image.{}", key),
+       .message = fmt::format("'{}' in [image] has its limits in the wrong order: low {} > high {}", key,
+                              range[0], range[1]),
+       .label = fmt::format("did you mean [{}, {}]?", range[1], range[0])});
 }
 
 /// Normalisation of pixels from 0 to 255, as OpenCV and older recipes write it.
@@ -116,7 +118,8 @@ void check_normalisation(const penstock::config& values, found_list& found) {
     }
     found.push_back(
         {.key = fmt::format("gpu.{}", key),
-         .message = fmt::format("'{}' in [gpu] is for pixels from 0 to 255, but they are from 0 to 1", key),
+         .message = fmt::format(
+             "'{}' in [gpu] looks right for pixels from 0 to 255, but pixels are from 0 to 1", key),
          .label = std::move(label),
          .help = "a pixel x, from 0 to 255, becomes (x / 255 - mean) / std",
          .doubtful = true});
@@ -144,11 +147,10 @@ void check_kind(const sampler_config& sampler, const dataset_config& dataset, fo
     found.push_back(
         {.key = "sampler.kind",
          .other = "dataset.type",
-         .message =
-             fmt::format("kind \"balanced\" in [sampler] needs each sample's class before it is loaded, "
-                         "and datasets of type \"{}\" do not say it",
-                         spelling(dataset.type)),
-         .label = "only an image-folder has classes",
+         .message = fmt::format("kind \"balanced\" in [sampler] has to know each sample's class before "
+                                "loading it, which a dataset of type \"{}\" cannot tell",
+                                spelling(dataset.type)),
+         .label = "only an image-folder can",
          .help = "give each sample the weight 1 / (samples of its class) with kind = \"weighted\""});
   }
 }
@@ -185,7 +187,7 @@ void check_pool(const loader_config& loader, found_list& found) {
                      .message = fmt::format("'min' {} in [loader.limits] is above 'workers' {} in [loader]",
                                             limits.min, *loader.workers),
                      .label = fmt::format("must be at most {}", *loader.workers),
-                     .help = "with fewer ready workers than 'min' a run ends"});
+                     .help = "a run ends when fewer than 'min' workers are ready"});
   }
 }
 
@@ -201,7 +203,7 @@ void check_backoff(const backoff_config& backoff, found_list& found) {
     found.push_back({.key = "loader.restart.backoff.factor",
                      .other = "loader.restart.backoff.max",
                      .message = fmt::format(
-                         "with 'factor' 1 in [loader.restart.backoff] the wait can never reach 'max' {}",
+                         "'factor' is 1 in [loader.restart.backoff], so the wait never reaches 'max' {}",
                          duration_as_config(backoff.max)),
                      .label = "the wait never grows",
                      .help = fmt::format("for a constant wait make 'max' equal to 'base', {}",
@@ -215,18 +217,19 @@ void check_group(const group_config& group, const gpu_config& gpu, const schedul
   const std::string what = fmt::format("'communicator' \"{}\" in [group]", spelling(group.communicator));
   // PENSTOCK_NCCL may name a library for tests, which works on host memory.
   if (gpu.device == "host" && std::getenv("PENSTOCK_NCCL") == nullptr) {
-    found.push_back(
-        {.key = "group.communicator",
-         .other = "gpu.device",
-         .message = what + " needs a GPU for each rank, but 'device' in [gpu] is \"host\"",
-         .label = "NCCL works between GPUs",
-         .help = "everything else of a group works on the host device: leave 'communicator' out"});
+    found.push_back({.key = "group.communicator",
+                     .other = "gpu.device",
+                     .message = what + " needs a GPU for each rank, but 'device' in [gpu] is \"host\"",
+                     .label = "NCCL connects GPUs only",
+                     .help = "the rest of a group works on the host device: leave 'communicator' out"});
   }
   if (scheduler.order == order_rule::relaxed) {
     found.push_back(
         {.key = "scheduler.order",
          .other = "group.communicator",
-         .message = what + " has all ranks take their batches step by step, but 'order' in [scheduler] is \"relaxed\"",
+         .message =
+             what +
+             " makes all ranks take their batches step by step, but 'order' in [scheduler] is \"relaxed\"",
          .label = "must be \"strict\"",
          .help = "leave 'order' out"});
   }

@@ -87,13 +87,13 @@ bool is_value_of_another_language(std::string_view written, const key_info* key,
   const bool wants_boolean = key != nullptr && key->form.element == scalar::boolean;
   const bool other_case = boolean.size() == written.size() && boolean.size() >= 4;
   if (!boolean.empty() && (wants_boolean || other_case)) {
-    made.message = "this is not TOML: it writes true and false, in small letters";
+    made.message = "this is not TOML, which writes true and false in lower case";
     made.label = fmt::format("did you mean {}?", boolean);
     return true;
   }
   if (!is_foreign_null(written)) return false;
   const bool optional = key != nullptr && key->form.count == arity::optional;
-  made.message = "this is not TOML: it has no word for a missing value";
+  made.message = "this is not TOML, which has no null value";
   made.label = optional ? fmt::format("did you mean \"{}\"?", key->form.absent) : "leave the key out";
   return true;
 }
@@ -132,25 +132,25 @@ complaint syntax_error(const source& text, std::size_t offset, std::string_view 
     const bool unfinished = open.statement_end == open.statement_begin;
     const span key{&text, open.begin, open.end};
     if (unfinished && text.position_of(open.begin).line < text.position_of(offset).line) {
-      made.related.push_back(excerpt_of(key, "the value of this key is not closed before"));
+      made.related.push_back(excerpt_of(key, "the value of this key was not closed"));
     }
   }
   if (said.where == "string" && at_line_end && value && (written.front() == '"' || written.front() == '\'')) {
     const std::string_view line = text.line_at(value->begin);
     const std::size_t line_begin = text.offset_of({text.position_of(value->begin).line, 1});
     made.at = {&text, value->begin, line_begin + line.size()};
-    made.message = "this is not TOML: a string that is not closed";
+    made.message = "this is not TOML: the string is not closed";
     made.label = fmt::format("needs another {} at its end", written.front());
   } else if (value && offset <= value->end &&
              is_value_of_another_language(written, key_at(keys, value->begin), made)) {
     made.at = *value;
   } else if (value && (looks_like_text(written) || looks_like_quantity(written)) && offset <= value->end) {
     made.at = *value;
-    made.message = "this is not TOML: a string without quotes";
+    made.message = "this is not TOML: the string has no quotes";
     made.label = fmt::format("did you mean \"{}\"?", printable(shortened(written, 60)));
   } else if (said.what.find("not representable in 64 bits") != npos && value) {
     made.at = *value;
-    made.message = "this is not TOML: a whole number of more than 64 bits";
+    made.message = "this is not TOML: the whole number does not fit in 64 bits";
     made.label = "out of range";
   } else if (!value && offset < text.text().size() &&
              static_cast<unsigned char>(text.text()[offset]) >= 0x80) {

@@ -88,8 +88,8 @@ complaint unknown_key(const member& entry, std::string_view table) {
   std::sort(names.begin(), names.end());
   for (const std::string_view known : names)
     made.help += fmt::format("{}{}", made.help.empty() ? "" : ", ", known);
-  made.help =
-      table.empty() ? "at the top there are " + made.help : fmt::format("{} has {}", shown_table, made.help);
+  made.help = table.empty() ? "the top of the file has " + made.help
+                            : fmt::format("{} has {}", shown_table, made.help);
   return made;
 }
 

@@ -62,7 +62,7 @@ result<unique_fd> open_listed(const std::string& path, std::uint64_t bytes) {
   auto opened = open_for_reading(path);
   if (!opened) return tl::unexpected(std::move(opened.error()));
   if (opened->bytes != bytes)
-    return refuse(errc::io, "has {} bytes: it had {} when it was listed", opened->bytes, bytes);
+    return refuse(errc::io, "has {} bytes, but had {} when it was listed", opened->bytes, bytes);
   return std::move(opened->fd);
 }
 
@@ -70,7 +70,7 @@ result<void> read_exactly(int fd, std::uint64_t at, std::span<std::byte> into) {
   const read_part got = read_at(fd, at, into);
   if (got.error != 0) return refuse_os(errc::io, got.error, "cannot be read");
   if (got.bytes < into.size())
-    return refuse(errc::io, "ends at byte {}: it was longer when it was listed", at + got.bytes);
+    return refuse(errc::io, "ends at byte {}, but was longer when it was listed", at + got.bytes);
   return {};
 }
 
@@ -86,7 +86,7 @@ result<std::span<const std::byte>> file_reader::read(const std::string& path, st
   if (!file) return tl::unexpected(file.error());
   const std::uint64_t size = file->bytes;
   if (size > bytes_max) {
-    return refuse(errc::io, "is {} large; nothing beyond {} is read", bytes_for_people(size),
+    return refuse(errc::io, "is {} large; the limit is {}", bytes_for_people(size),
                   bytes_for_people(bytes_max));
   }
   std::byte* const bytes = buffer_.take(size);
@@ -96,7 +96,7 @@ result<std::span<const std::byte>> file_reader::read(const std::string& path, st
     if (got > 0) {
       have += static_cast<std::uint64_t>(got);
     } else if (got == 0) {
-      return refuse(errc::io, "ends after {} of {} bytes: it was cut while being read", have, size);
+      return refuse(errc::io, "ends after {} of {} bytes: it was truncated while being read", have, size);
     } else if (errno != EINTR) {
       return refuse_os(errc::io, errno, "cannot be read");
     }

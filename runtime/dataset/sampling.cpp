@@ -34,7 +34,7 @@ result<std::vector<T>> numbers_of_npy(std::span<const std::byte> bytes, dtype wa
   if (!header) return tl::unexpected(header.error());
   if (header->element != wanted || header->shape.size() != 1) {
     return refuse(errc::dataset,
-                  "it is an array of {} with {}, and must be one of {} with one axis: save "
+                  "it is an array of {} with {}, but must be an array of {} with one axis: save "
                   "numpy.asarray(a, '{}').reshape(-1)",
                   name_of(header->element), counted(header->shape.size(), "axis", "axes"), name_of(wanted),
                   name_of(wanted));
@@ -59,8 +59,8 @@ result<std::vector<std::uint64_t>> indices_of_text(std::string_view text) {
     const auto [end, status] = std::from_chars(line.data(), line.data() + line.size(), index);
     if (status != std::errc() || end != line.data() + line.size()) {
       return refuse(errc::dataset,
-                    "line {} is '{}': each line is the index of a sample, a whole number from 0", line_number,
-                    printable(shortened(line, 60)));
+                    "line {} is '{}': each line must be the index of a sample, a whole number from 0",
+                    line_number, printable(shortened(line, 60)));
     }
     indices.push_back(index);
   }
@@ -98,7 +98,7 @@ result<sampling> read_weights(const sampler_config& sampler, const dataset_descr
     return tl::unexpected(
         about("weights", sampler.weights,
               {errc::dataset,
-               fmt::format("it has {}, and the dataset {}", counted(weights->size(), "weight"),
+               fmt::format("it has {}, but the dataset has {}", counted(weights->size(), "weight"),
                            counted(dataset.samples, "sample")),
                0}));
   }
@@ -123,9 +123,9 @@ result<sampling> read_subset(const sampler_config& sampler, const dataset_descri
   const auto repeats = static_cast<std::uint64_t>(std::ranges::unique(sorted).size());
   if (repeats != 0) {
     made.notices.push_back(
-        fmt::format("[sampler] subset = '{}': {} of its {} indices {} listed before: such "
-                    "a sample is delivered as often as it is listed",
-                    printable(sampler.subset), repeats, indices->size(), repeats == 1 ? "was" : "were"));
+        fmt::format("[sampler] subset = '{}': {} of its {} indices {} repeated: a sample is delivered as "
+                    "often as its index is listed",
+                    printable(sampler.subset), repeats, indices->size(), repeats == 1 ? "is" : "are"));
   }
   return made;
 }

@@ -18,7 +18,8 @@ constexpr std::string_view name_for_people = "the dataset's index";
 result<unique_fd> create_index(std::string_view of, std::uint64_t bytes) {
   ::rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur) {
-    return refuse(errc::out_of_memory, "the index of {} needs a file of {}, RLIMIT_FSIZE allows {}", of,
+    return refuse(errc::out_of_memory,
+                  "the index of {} needs a file of {}, but the limit on file sizes (ulimit -f) is {}", of,
                   bytes_for_people(bytes), bytes_for_people(limit.rlim_cur));
   }
   return create_memory_file("penstock-index", name_for_people);

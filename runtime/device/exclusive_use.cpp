@@ -60,17 +60,15 @@ failure in_use(const std::string& uuid, const abstract_name& name) {
     if (const auto found = all.sessions.find(uuid); found != all.sessions.end()) {
       return {errc::device_busy,
               fmt::format("the GPU {} is in use by '{}', an earlier session or pool of this process (pid "
-                          "{}): close that one "
-                          "first, choose another GPU with [gpu] device, or let both use it with [gpu] share "
-                          "= true in both",
+                          "{}): close that session or pool first, choose another GPU with [gpu] device, or "
+                          "set [gpu] share = true in both",
                           uuid, found->second, *pid),
               0};
     }
   }
   return {errc::device_busy,
-          fmt::format("the GPU {} is in use by another penstock session{}: end that one, choose another GPU "
-                      "with [gpu] device, "
-                      "or let both use it with [gpu] share = true in both",
+          fmt::format("the GPU {} is in use by another penstock session{}: end that session, choose another "
+                      "GPU with [gpu] device, or set [gpu] share = true in both",
                       uuid, pid ? fmt::format(" (pid {})", *pid) : ""),
           0};
 }
@@ -87,7 +85,7 @@ exclusive_use::~exclusive_use() {
 result<exclusive_use> exclusive_use::take(const std::string& uuid, const std::string& session) {
   const abstract_name name = name_of(uuid);
   unique_fd own(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!own) return refuse_os(errc::system, errno, "making the lock of a GPU (socket)");
+  if (!own) return refuse_os(errc::system, errno, "creating the lock of a GPU (a socket)");
   if (::bind(own.get(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0) {
     if (errno != EADDRINUSE) return refuse_os(errc::system, errno, fmt::format("locking the GPU {}", uuid));
     return tl::unexpected(in_use(uuid, name));

@@ -38,8 +38,8 @@ result<std::shared_ptr<const nccl_library>> nccl_library::open() {
       !library.find("ncclCommInitRankConfig", made->begin_) ||
       !library.find("ncclCommGetAsyncError", made->state_) || !library.find("ncclCommAbort", made->abort_) ||
       !library.find("ncclGetErrorString", made->text_)) {
-    return refuse(errc::device_unavailable, "[group] communicator = \"nccl\": {} lacks functions of NCCL",
-                  library.path());
+    return refuse(errc::device_unavailable,
+                  "[group] communicator = \"nccl\": {} lacks functions that NCCL has", library.path());
   }
   static_cast<void>(library.find("ncclGetLastError", made->last_error_));
   return std::shared_ptr<const nccl_library>(std::move(made));
@@ -66,7 +66,7 @@ std::string nccl_library::text_of(int status) const {
 result<std::string> nccl_library::draw_id() const {
   nccl_abi::unique_id id{};
   if (const int status = draw_(&id); status != nccl_abi::success)
-    return refuse(errc::group_failed, "making the id of a communicator: {}", text_of(status));
+    return refuse(errc::group_failed, "creating the id of a communicator: {}", text_of(status));
   return std::string(id.bytes, sizeof id.bytes);
 }
 

@@ -65,7 +65,7 @@ result<transfer_plan> plan_transfer(const batch_layout& slot, const image_settin
         (image.type != dtype::uint8 || image.layout != image_layout::nhwc || flip || plan.decode)) {
       const auto& hwc = place.spec.shape;
       if (image.type != dtype::uint8 && hwc[2] != 1 && hwc[2] != 3) {
-        return refuse(errc::dataset, "image tensor '{}' has {} channels; mean and std are given for 1 or 3",
+        return refuse(errc::dataset, "image tensor '{}' has {} channels, but mean and std need 1 or 3",
                       t.name, hwc[2]);
       }
       t.type = image.type;

@@ -16,10 +16,9 @@ void collective_book::heard(std::uint32_t rank, const collective_report& report,
   if (wrong_) return;
   if (const collective_word* const in = m.waits_in()) {
     if (results_.size() == collective_words_max && in->number < results_.begin()->first) {
-      return disagree(rank,
-                      fmt::format("is in collective operation {}, {}, and the group has done {}: a restarted "
-                                  "program must say how many it has done",
-                                  in->number, name_of(in->what), results_.rbegin()->first));
+      return disagree(rank, fmt::format("is in collective operation {}, {}, but the group has completed {}: "
+                                        "a restarted program must say how many it has completed",
+                                        in->number, name_of(in->what), results_.rbegin()->first));
     }
   }
   for (const collective_word& one : m.said.words) complete(one.number);
@@ -40,7 +39,7 @@ void collective_book::compare(std::uint32_t rank) {
     for (std::uint32_t other = 0; other < ranks_.size(); ++other) {
       const collective_word* const theirs = other == rank ? nullptr : ranks_[other].word(own.number);
       if (theirs == nullptr || theirs->what == own.what) continue;
-      disagree(rank, fmt::format("its collective operation {} is {}, and that of rank {} is {}", own.number,
+      disagree(rank, fmt::format("its collective operation {} is {}, but that of rank {} is {}", own.number,
                                  name_of(own.what), other, name_of(theirs->what)));
     }
   }
@@ -62,7 +61,7 @@ void collective_book::complete(std::uint64_t number) {
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     const collective_report& said = ranks_[rank].said;
     if (said.done != number || said.digest == 0 || said.digest == digest) continue;
-    disagree(rank, fmt::format("would get a different result of collective operation {} from the others: a "
+    disagree(rank, fmt::format("would get another result of collective operation {} than the other ranks: a "
                                "program that enters an operation again must pass the same bytes",
                                number));
     return;
@@ -79,12 +78,12 @@ void collective_book::find_missing_for(std::uint32_t waiting, std::uint32_t othe
   if (m.said.done >= in->number || (!m.said.words.empty() && m.said.words.front().number > in->number)) {
     const std::uint64_t at = m.said.words.empty() ? m.said.done : m.said.words.back().number;
     return disagree(waiting,
-                    fmt::format("is in collective operation {}, {}, and rank {} is past it, at {}: a "
-                                "restarted program must say how many it has done",
+                    fmt::format("is in collective operation {}, {}, but rank {} has completed that and is at "
+                                "{}: a restarted program must say how many it has completed",
                                 in->number, name_of(in->what), other, at));
   }
   if (m.leaves) {
-    disagree(other, fmt::format("has left the group after {}, and rank {} is in number {}, {}",
+    disagree(other, fmt::format("has left the group after {}, but rank {} is in number {}, {}",
                                 counted(m.said.done, "collective operation"), waiting, in->number,
                                 name_of(in->what)));
   }

@@ -74,11 +74,11 @@ void coordinator_driver::listening(const std::string& where) {
 void coordinator_driver::not_listening(const std::string& why) {
   address_taken_by_others_ = true;
   note(coordinator_news::kind::cannot_meet,
-       fmt::format("the ranks of '{}' cannot meet yet: {}", group_, why));
+       fmt::format("the ranks of the group '{}' cannot meet yet: {}", group_, why));
 }
 
 void coordinator_driver::unknown_peer(const std::string& who) {
-  note(coordinator_news::kind::refused, fmt::format("the group '{}' has refused {}", group_, who));
+  note(coordinator_news::kind::refused, fmt::format("the group '{}' refused {}", group_, who));
   book_.refused(who);
 }
 

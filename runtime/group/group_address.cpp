@@ -85,14 +85,13 @@ result<group_address> address_of(const launcher_place& place, const environment&
   }
   if (host.empty()) {
     return refuse(errc::config,
-                  "nothing says where rank 0 is: set MASTER_ADDR (torchrun does) to its host, or "
-                  "PENSTOCK_GROUP_ADDR to "
-                  "host:port, for all ranks");
+                  "the address of rank 0 is unknown: for all ranks, set MASTER_ADDR to its host (as torchrun "
+                  "does), or PENSTOCK_GROUP_ADDR to host:port");
   }
   if (place.job.empty()) {
     return refuse(
         errc::config,
-        "{} gives its jobs no name that all hosts know: set PENSTOCK_GROUP to one, the same for all ranks",
+        "{} gives its jobs no name that all hosts know: set PENSTOCK_GROUP to the same name for all ranks",
         place.launcher);
   }
   // Below the ports that the kernel assigns itself, which begin at 32768.

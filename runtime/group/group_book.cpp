@@ -16,7 +16,7 @@ std::string name_of(const member_report& r) {
 
 std::string both(std::string_view what, const member_report& a, std::string_view of_a, const member_report& b,
                  std::string_view of_b) {
-  return fmt::format("{} is {} at {} and {} at {}", what, of_a, name_of(a), of_b, name_of(b));
+  return fmt::format("{} is {} at {}, but {} at {}", what, of_a, name_of(a), of_b, name_of(b));
 }
 
 /// Empty if two ranks of one group may differ like this.
@@ -57,7 +57,7 @@ void group_book::heard(const member_report& report, steady_time real_now) {
   const std::uint32_t rank = report.card.rank;
   if (rank >= settings_.world_size) {
     const std::string why =
-        fmt::format("{} is not in rank 0's world of {}", name_of(report), settings_.world_size);
+        fmt::format("{} does not exist in rank 0's group of {} ranks", name_of(report), settings_.world_size);
     if (!established_ && !takes_over()) fail(report, why);
     return refuse(report, why);
   }

@@ -54,7 +54,7 @@ void group_book::find_silent(steady_time now) {
         continue;
       }
       s.ended = true;
-      s.vacant_from = now + settings_.lost_after;  // unaware of that, it may hand out for a while
+      s.vacant_from = now + settings_.lost_after;  // it does not know that, and may hand out batches for a while
       lose(s, "was replaced before rank 0 was started again", now);
     }
     if (!s.present || now - s.heard <= settings_.lost_after) continue;
@@ -159,7 +159,7 @@ void group_book::compare_datasets() {
       if (s.cleared) continue;
       s.ended = true;
       lose(s,
-           fmt::format("its dataset has the fingerprint {}, that of the group {}",
+           fmt::format("its dataset has the fingerprint {}, but the group's has {}",
                        s.latest->facts->fingerprint, view_.facts->fingerprint),
            s.heard);
       continue;
@@ -176,7 +176,7 @@ void group_book::compare_datasets() {
     const auto text = [](const stream_facts& f) {
       return fmt::format("{} from position {} of epoch {}", f.fingerprint, f.position, f.epoch);
     };
-    return fail(one, fmt::format("the dataset is {} at {} and {} at {}", text(a), name_of(other.card),
+    return fail(one, fmt::format("the dataset is {} at {}, but {} at {}", text(a), name_of(other.card),
                                  text(b), name_of(one.card)));
   }
   if (begun() || !all) return;
@@ -200,8 +200,8 @@ void group_book::await_lost(steady_time now) {
                                  : whole                  ? settings_.lost_after
                                                           : nanoseconds(0);
     if (now - s.missing_since <= patience) continue;
-    const std::string why = patience > nanoseconds(0) ? fmt::format("{}, and not back within {}", s.why_lost,
-                                                                    duration_as_config(patience))
+    const std::string why = patience > nanoseconds(0) ? fmt::format("{}, and did not come back within {}",
+                                                                    s.why_lost, duration_as_config(patience))
                                                       : s.why_lost;
     const rank_card card = s.latest ? s.latest->card : rank_card{};
     return end(group_outcome::failed, group_cause{rank_of(s), card.host, card.pid, why});
@@ -220,7 +220,7 @@ void group_book::watch_the_end() {
   if (std::ranges::all_of(places_, whole)) return end(group_outcome::finished, std::nullopt);
   if (!stop_wanted_) return;
   if (std::exchange(view_.phase, group_phase::stopping) != group_phase::stopping)
-    note(group_event::kind::stopping, 0, "ranks freeze at their next batch");
+    note(group_event::kind::stopping, 0, "all ranks pause at their next batch");
   freeze();
 }
 

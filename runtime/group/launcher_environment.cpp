@@ -171,10 +171,10 @@ result<std::optional<launcher_place>> place_in(const environment& variables) {
   const auto size = variables(by->size);
   if (!size) {
     const bool pod = by->name == "Kubernetes";
-    return refuse(
-        errc::config, "{} is set, but {} is not: {}", by->rank, by->size,
-        pod ? "Kubernetes sets the first; give the number of completions as the other in the pod's template"
-            : by->name + " sets both");
+    return refuse(errc::config, "{} is set, but {} is not: {}", by->rank, by->size,
+                  pod ? "Kubernetes sets only the first; in the pod's template, set the other to the number "
+                        "of completions"
+                      : by->name + " sets both");
   }
   const auto own = number_in<std::uint32_t>(*rank, by->rank);
   if (!own) return tl::unexpected(own.error());
@@ -183,7 +183,7 @@ result<std::optional<launcher_place>> place_in(const environment& variables) {
   if (*world > world_size_max)
     return refuse(errc::config, "{} is {}; a group has at most {} ranks", by->size, *world, world_size_max);
   if (*own >= *world)
-    return refuse(errc::config, "{} is {}, which is not below {}, which is {}", by->rank, *own, by->size,
+    return refuse(errc::config, "{} is {}, but must be below {}, which is {}", by->rank, *own, by->size,
                   *world);
   place.rank = *own;
   place.world_size = *world;
@@ -204,13 +204,12 @@ result<launcher_place> place_required(const environment& variables) {
   std::string known;
   for (const launcher& one : launchers())
     known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", one.rank, one.name);
-  return refuse(errc::config, "no launcher has set a rank in the environment; looked for {}", known);
+  return refuse(errc::config, "the environment has no rank from a launcher; looked for {}", known);
 }
 
 result<std::uint32_t> local_rank_of(const launcher_place& place) {
   if (place.local_rank) return *place.local_rank;
-  return refuse(errc::config,
-                "{} is set, but {} is not, which says which rank on this host this is; {} sets both",
+  return refuse(errc::config, "{} is set, but {}, the number of this rank on its host, is not; {} sets both",
                 place.rank_variable, place.local_rank_variable, place.launcher);
 }
 

@@ -193,7 +193,8 @@ group_cause member_book::unreachable() const {
         fmt::format("cannot be reached by {} within {}{}", name_of(settings_.card), within, reason));
   if (!no_address_.empty())
     return mine(fmt::format("cannot listen for the other ranks within {}{}", within, reason));
-  return mine(fmt::format("cannot reach its own address of the group within {}{}", within, reason));
+  return mine(
+      fmt::format("cannot connect to its own address, where the group meets, within {}{}", within, reason));
 }
 
 void member_book::coordinator_gone(const std::string& why) {

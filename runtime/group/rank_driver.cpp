@@ -92,7 +92,7 @@ void rank_driver::communicator_changed(const communicator_state& state) {
   if (state.at != progress::broken) return;
   book_.communicator_broken(state.number, state.cause);
   if (state.number != made_ && ++fruitless_ == setup_.fruitless_communicators_max)
-    book_.fail(fmt::format("making a communicator failed {} times: {}", fruitless_, state.cause));
+    book_.fail(fmt::format("creating a communicator failed {} times: {}", fruitless_, state.cause));
 }
 
 /// Other programs have waited long enough for this rank's part.
@@ -130,7 +130,7 @@ std::string rank_driver::waits_for(bool hands_out) const {
   if (book_.stream_over()) return "the other ranks to finish";
   const member_settings& settings = setup_.member;
   if (settings.needs_others || !book_.is_in()) return {};  // a program hands out nothing
-  if (settings.communicator && !book_.may_communicate()) return "all ranks to make their communicator";
+  if (settings.communicator && !book_.may_communicate()) return "all ranks to create their communicator";
   return "rank 0 to answer: the right to hand out batches has lapsed";
 }
 

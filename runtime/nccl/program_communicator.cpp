@@ -160,7 +160,7 @@ Communicator::entry program_communicator::enter() {
       if (waited.is_over(now())) {
         std::string text =
             fmt::format("the ranks have had no communicator for {}", duration_as_config(around_.patience));
-        if (!trouble_.empty()) text += fmt::format("; of the last one: {}", trouble_);
+        if (!trouble_.empty()) text += fmt::format("; the last one failed: {}", trouble_);
         throw error({errc::timed_out, std::move(text), 0});
       }
       changed_.wait_for(hold, looked_every, [&] { return book_.usable() || closed_ || !stuck_.empty(); });

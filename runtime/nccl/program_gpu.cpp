@@ -48,7 +48,7 @@ const driver& the_driver() {
 
 tl::unexpected<failure> refuse_without(std::string_view why) {
   return refuse(errc::config,
-                "group.communicator: \"nccl\" needs a GPU for each rank, and this process has none ({})",
+                "group.communicator: \"nccl\" needs a GPU for each rank, but this process has none ({})",
                 why);
 }
 
@@ -81,11 +81,11 @@ result<program_gpu> program_gpu::find(std::optional<std::uint32_t> local_rank) {
   }
   if (!local_rank) {
     return refuse(errc::config,
-                  "group.communicator: this thread has selected no GPU, and the launcher does not say which "
-                  "rank of its host this is: call cudaSetDevice first");
+                  "group.communicator: this thread has selected no GPU, and the launcher does not give this "
+                  "rank's number on its host: call cudaSetDevice first");
   }
   if (d.get(&device, static_cast<int>(*local_rank % static_cast<std::uint32_t>(gpus))) != success)
-    return refuse_without("the driver does not say which GPU it is");
+    return refuse_without("the driver does not report which GPU this thread uses");
   if (const int status = d.retain_primary(&found.context_, device); status != success) {
     return refuse(errc::device_unavailable, "creating a context on GPU {}: error {} from the CUDA driver",
                   device, status);

@@ -152,7 +152,7 @@ void coordinator_listener::body::make_room_for_link() {
   const auto stream = silent->second.stream;
   const link_id id = silent->first;
   stream->drop();
-  lost(id, "there are too many connections, and it was silent the longest");
+  lost(id, "there are too many connections, and this one was silent for the longest time");
 }
 
 void coordinator_listener::body::greeted(link_id id) {

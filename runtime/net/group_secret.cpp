@@ -41,7 +41,7 @@ result<group_secret> read_secret(const std::string& file) {
   }
   // Files of the superuser are accepted: containers mount secrets that way.
   if (facts.st_uid != ::geteuid() && facts.st_uid != 0) {
-    return refuse(errc::config, "{}: it belongs to user {}, and this process runs as user {}", what,
+    return refuse(errc::config, "{}: it belongs to user {}, but this process runs as user {}", what,
                   facts.st_uid, ::geteuid());
   }
   std::string text;

@@ -33,7 +33,7 @@ bool is_traced(std::int32_t process) {
 
 result<std::shared_ptr<const stream_facts_of_side>> facts_of_side(link_settings settings, bool listens) {
   if (settings.group.size() > group_name_max) {
-    return refuse(errc::config, "the name of the group has {} bytes, but at most {} are possible",
+    return refuse(errc::config, "the name of the group has {} bytes, but at most {} are allowed",
                   settings.group.size(), group_name_max);
   }
   if (auto ok = check_secret(settings.address, settings.secret.has_value(), settings.insecure); !ok)
@@ -175,15 +175,15 @@ void link_stream::take_hello(std::string_view payload) {
   // Answers even a wrong peer, so that the peer can say why it has no group.
   if (side_->listens) send(encode(link_hello{own.protocol, own.group}));
   if (hello->group != own.group) {
-    return fail(unknown_peer_kind::wrong_group, fmt::format("it belongs to the group '{}', and this is '{}'",
-                                                            printable(hello->group), own.group));
+    return fail(unknown_peer_kind::wrong_group,
+                fmt::format("it belongs to the group '{}', but this is the group '{}'",
+                            printable(hello->group), own.group));
   }
   if (hello->protocol != own.protocol) {
-    return fail(
-        unknown_peer_kind::wrong_version,
-        fmt::format("it speaks version {} of the protocol, and this process version {}: all ranks need the "
-                    "same penstock",
-                    hello->protocol, own.protocol));
+    return fail(unknown_peer_kind::wrong_version,
+                fmt::format("it speaks version {} of the protocol, but this process speaks version {}: all "
+                            "ranks need the same version of penstock",
+                            hello->protocol, own.protocol));
   }
   if (stage_ == stage::closed) return;
   stage_ = stage::open;
@@ -198,7 +198,7 @@ void link_stream::fail(unknown_peer_kind kind, std::string why) {
       (first_.starts_with(tls_record) || first_.starts_with(tls_alert))) {
     // The peer understands this, and reports the same.
     if (side_->listens) send(encode(link_hello{side_->settings.protocol, side_->settings.group}));
-    return end(unknown_peer_kind::no_secret, "it has a secret, and this process has none");
+    return end(unknown_peer_kind::no_secret, "it has a secret, but this process has none");
   }
   end(kind, why);
 }
@@ -206,7 +206,7 @@ void link_stream::fail(unknown_peer_kind kind, std::string why) {
 void link_stream::fail_tls(const tls_failure& failure) {
   if (stage_ != stage::open && first_.find(hello_magic) != std::string::npos) {
     leaving_.append(tls_handshake_failure);  // OpenSSL does not send this to a peer without TLS
-    return end(unknown_peer_kind::no_secret, "it has no secret, and this process has one");
+    return end(unknown_peer_kind::no_secret, "it has no secret, but this process has one");
   }
   switch (failure.kind) {
     case tls_trouble::wrong_secret: return fail(unknown_peer_kind::wrong_secret, failure.text);

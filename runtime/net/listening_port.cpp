@@ -36,7 +36,7 @@ void listening_port::listen() {
   if (share_) share_->hold();
   const group_address where = listening_at(socket->get(), address_);
   if (where.name != address_.name)
-    log::warn("group", "another user has taken the name {}; the group meets at {}", text_of(address_),
+    log::warn("group", "another user has taken the name {}; the group meets at {} instead", text_of(address_),
               text_of(where));
   socket_.assign(socket->release());
   why_not_.clear();

@@ -198,7 +198,7 @@ result<void> member_link::body::heard(const frame_cutter::frame& frame) {
     if (!stopped_) calls_.attachment(std::string(frame.payload));
     return {};
   }
-  if (frame.type != frame_type::order) return refuse(errc::protocol, "it reports instead of giving orders");
+  if (frame.type != frame_type::order) return refuse(errc::protocol, "it sent a report instead of an order");
   auto order = decode_order(frame.payload, side_->settings.world_size);
   if (!order) return tl::unexpected(std::move(order.error()));
   if (!stopped_) calls_.order(std::move(*order));

@@ -93,7 +93,7 @@ result<local_connection> connect_to(const std::string& name) {
   if (!socket) return tl::unexpected(std::move(socket.error()));
   local_peer peer = local_peer_of(socket->get());
   if (peer.user != ::geteuid())
-    return refuse(errc::io, "the name {} was taken by user {}, and this process belongs to user {}",
+    return refuse(errc::io, "the name {} was taken by user {}, but this process belongs to user {}",
                   text_of(at), peer.user, ::geteuid());
   return local_connection{std::move(*socket), at, std::move(peer)};
 }

@@ -181,7 +181,7 @@ result<child> spawn(const spawn_request& request, start_control* control) {
   if (given_up) {
     signal_group(started, SIGKILL);
     reap(started, std::chrono::seconds(1));
-    return refuse(errc::system, "executing '{}' did not return and was given up", printable(request.program));
+    return refuse(errc::system, "executing '{}' did not return: giving up on it", printable(request.program));
   }
   if (l.failed_step != nullptr) {
     reap(started, std::chrono::seconds(1));

@@ -118,7 +118,7 @@ std::shared_ptr<start_control> spawner::start(spawn_request request, done then) 
     made->descriptors.push_back(std::move(kept));
   }
   if (!thread_.post([kept = gate_, made] { kept->carry_out(*made); }))
-    made->then(tl::unexpected(os_failure(errc::system, EAGAIN, "starting the thread that starts processes")));
+    made->then(tl::unexpected(os_failure(errc::system, EAGAIN, "creating the thread that starts processes")));
   return control;
 }
 

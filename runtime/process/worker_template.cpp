@@ -176,7 +176,7 @@ void worker_template::executed(result<unclaimed_child> made, unique_fd socket, u
   }
   static_cast<void>(socket.release());
   process_ = std::move(*child);
-  note(fmt::format("preparing (pid {}): it imports what workers need", process_->pid()));
+  note(fmt::format("preparing (pid {}): importing what workers need", process_->pid()));
   listen();
   if (!book_.executed()) process_->signal(SIGKILL);
 }
@@ -211,10 +211,10 @@ void worker_template::hear(received_answer&& got) {
       calls_.ready();
       break;
     case kind::declined:
-      log::warn(
-          "supervisor",
-          "workers are executed instead of forked: {}. [loader] start_method = \"exec\" avoids the attempt",
-          printable(got.answer.why.data()));
+      log::warn("supervisor",
+                "workers are executed instead of forked: {}. With [loader] start_method = \"exec\" forking "
+                "is not tried",
+                printable(got.answer.why.data()));
       return execute_workers();
     case kind::forked: forked(std::move(got)); break;
     case kind::refused:
@@ -270,8 +270,8 @@ void worker_template::plan_next(pid_t pid, const exit_report& report) {
   const auto next = calls_.ended();
   if (!next) {
     log::warn("supervisor",
-              "the template of the workers (pid {}) ended: {}. It has ended too often ([loader.restart] intensity): "
-              "workers are executed from now on",
+              "the template of the workers (pid {}) ended: {}. It has ended too often ([loader.restart] "
+              "intensity), so from now on workers are executed, not forked",
               pid, text_of(report));
     return execute_workers();
   }

@@ -48,7 +48,7 @@ std::vector<std::pair<std::string, std::string>> settings_of(const group_options
       {"group.lost_after", duration_as_config(g.lost_after)},
       {"group.communicator", g.communicator == communicator_kind::nccl ? "nccl" : "none"}};
   if (!waits)
-    all.emplace_back("the number of collective operations done", std::to_string(options.collectives));
+    all.emplace_back("the number of completed collective operations", std::to_string(options.collectives));
   all.insert(all.end(), options.agree.begin(), options.agree.end());
   return all;
 }
@@ -119,12 +119,11 @@ class Group::body {
     if (closed_) throw error({errc::usage, "this group was closed", 0});
     const std::size_t most = group::collective_bytes_max(place_.world_size);
     if (value.size() > most) {
-      throw error(
-          {errc::usage,
-           fmt::format("all_gather: this rank gives {} bytes, and at most {} are possible in a group of {}: "
-                       "all_gather is for control data, not for tensors",
-                       value.size(), most, place_.world_size),
-           0});
+      throw error({errc::usage,
+                   fmt::format("all_gather: this rank passes {} bytes, but at most {} are allowed in a group "
+                               "of {}: all_gather is for control data, not for tensors",
+                               value.size(), most, place_.world_size),
+                   0});
     }
     enter(what, std::move(value));
     const std::uint64_t number = open_->number;
@@ -157,7 +156,7 @@ class Group::body {
     if (!group_) return true;
     closed_ = true;
     if (std::uncaught_exceptions() > exceptions_ && !group_->news().end)
-      group_->fail("an exception in the program ended its use");
+      group_->fail("an exception in the program ended its use of the group");
     if (!leave(at_most)) return false;
     // Free the place for another group of this name. Another thread may still be querying this one.
     const program_group_news last = group_->news();
@@ -227,7 +226,7 @@ class Group::body {
       if (open_->what == what && open_->value == value) return;
       throw error(
           {errc::usage,
-           fmt::format("collective operation {}, {}, is still open: only the same one can be called next",
+           fmt::format("collective operation {}, {}, is not complete yet: the next call must repeat it",
                        open_->number, name_of(open_->what)),
            0});
     }
@@ -289,7 +288,7 @@ Group& Group::operator=(Group&& other) noexcept {
 }
 
 Group::body& Group::held() const {
-  if (!body_) throw error({errc::usage, "this Group was moved from", 0});
+  if (!body_) throw error({errc::usage, "this Group was moved to another object", 0});
   if (body_->process().left()) throw_forked(body_->process());
   return *body_;
 }

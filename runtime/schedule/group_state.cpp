@@ -14,7 +14,7 @@ std::uint64_t position_of(const stream_state& s) {
 }
 
 std::string whose(const stream_state& s) {
-  return s.identity.of_group ? std::string("one that was resumed") : fmt::format("rank {}", s.identity.rank);
+  return s.identity.of_group ? std::string("a resumed run") : fmt::format("rank {}", s.identity.rank);
 }
 
 /// Compares them as if they were of one rank: any remaining difference means different streams.
@@ -34,8 +34,8 @@ result<void> check_one_stream(const stream_state& a, const stream_state& b) {
   }
   if (a.epoch == b.epoch && position_of(a) == position_of(b)) return {};
   return refuse(errc::state_mismatch,
-                "the ranks are not at the same step: {} stands at position {} of epoch {}, {} at position {} "
-                "of epoch {}",
+                "the ranks are not at the same step: {} is at position {} of epoch {}, but {} is at position "
+                "{} of epoch {}",
                 whose(a), position_of(a), a.epoch, whose(b), position_of(b), b.epoch);
 }
 
@@ -50,12 +50,13 @@ result<void> check_all_ranks_there(std::span<const stream_state> of_ranks, std::
     return refuse(errc::state_mismatch, "there are two states of rank {}", *twice);
   if (of_ranks.size() == world_size) return {};
   if (of_ranks.size() > world_size)
-    return refuse(errc::state_mismatch, "there are {} for a world of {}", counted(of_ranks.size(), "state"),
-                  world_size);
+    return refuse(errc::state_mismatch, "there are {}, but the world has {} ranks",
+                  counted(of_ranks.size(), "state"), world_size);
   std::uint32_t missing = 0;
   while (std::ranges::binary_search(ranks, missing)) ++missing;
-  return refuse(errc::state_mismatch, "the state of rank {} is missing: there are {} for a world of {}",
-                missing, counted(of_ranks.size(), "state"), world_size);
+  return refuse(errc::state_mismatch,
+                "the state of rank {} is missing: there are {}, but the world has {} ranks", missing,
+                counted(of_ranks.size(), "state"), world_size);
 }
 
 }  // namespace
@@ -69,9 +70,10 @@ result<stream_state> group_state(std::span<const stream_state> of_ranks) {
     if (auto ok = check_one_stream(first, s); !ok) return tl::unexpected(std::move(ok.error()));
     if (s.early != 0) {
       return refuse(errc::state_mismatch,
-                    "the state of {} counts {} delivered early (order = \"relaxed\"): only the same rank of as "
-                    "many ranks can continue from it",
-                    whose(s), counted(static_cast<std::uint64_t>(std::popcount(s.early)), "batch", "batches"));
+                    "the state of {} counts {} delivered early (order = \"relaxed\"): only the same rank of "
+                    "a group of the same size can continue from it",
+                    whose(s),
+                    counted(static_cast<std::uint64_t>(std::popcount(s.early)), "batch", "batches"));
     }
   }
   if (own != of_ranks.end()) {

@@ -369,8 +369,8 @@ void ledger::tell_quarantined(sample_quarantined lost) {
               fmt::format("{} killed {} (on_bad_sample = \"fail\")", name, counted(attempts, "worker")), 0});
   } else if (all > settings_.quarantine_max) {
     fail_run({errc::quarantine_full,
-              fmt::format("{} quarantined and [quarantine] allows {}: the fault is "
-                          "systematic, not in the samples; the last one was {}",
+              fmt::format("{} quarantined, but [quarantine] allows only {}: the cause is systematic and not "
+                          "in the samples; the last one was {}",
                           counted(all, "sample is", "samples are"), settings_.quarantine_max, name),
               0});
   }

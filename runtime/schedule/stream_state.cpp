@@ -194,7 +194,7 @@ result<void> read_chain(reader& in, stream_state& s) {
   std::vector<std::uint64_t> words(digest_chain::words_kept_after(count));
   for (std::uint64_t& word : words) word = in.number();
   auto chain = digest_chain::restore(count, lanes, words);
-  if (!chain) return not_a_state("its digest does not fit its count");
+  if (!chain) return not_a_state("its digest does not match its number of batches");
   s.digests = *chain;
   auto samples = from_ranges(in.text());
   if (!samples) return not_a_state("its quarantined samples are invalid");
@@ -211,15 +211,14 @@ result<void> check_counts(const stream_state& s) {
     return not_a_state("its fingerprint or its settings are too long");
   if (id.world_size == 0 || id.rank >= id.world_size)
     return not_a_state(fmt::format("its rank is {} of {}", id.rank, id.world_size));
-  if (s.start > count_max) return not_a_state(fmt::format("it stands at position {}", s.start));
-  if (id.of_group && s.next_batch != 0) return not_a_state("it is a group's state but counts batches");
+  if (s.start > count_max) return not_a_state(fmt::format("it is at position {}", s.start));
+  if (id.of_group && s.next_batch != 0) return not_a_state("it is the state of a group, but counts batches");
   if (s.epoch > count_max || s.next_batch > count_max / id.batch_size / id.world_size)
-    return not_a_state(fmt::format("it stands at batch {} of epoch {}", s.next_batch, s.epoch));
+    return not_a_state(fmt::format("it is at batch {} of epoch {}", s.next_batch, s.epoch));
   const auto early = static_cast<std::uint64_t>(std::popcount(s.early));
   if (!s.early_digests.empty() && s.early_digests.size() != early)
-    return not_a_state(
-        fmt::format("it has {} digests of {} early batches", s.early_digests.size(), early));
-  if (early > 0 && id.of_group) return not_a_state("it is a group's, and counts early batches");
+    return not_a_state(fmt::format("it has {} digests for {} early batches", s.early_digests.size(), early));
+  if (early > 0 && id.of_group) return not_a_state("it is the state of a group, but counts early batches");
   const std::uint64_t most = (s.next_batch + early) * id.batch_size;
   if (s.delivered > most || s.failed > most - s.delivered || s.quarantined > most - s.delivered - s.failed) {
     return not_a_state(
@@ -227,7 +226,7 @@ result<void> check_counts(const stream_state& s) {
                     s.delivered, s.failed, s.quarantined, s.next_batch + early, id.batch_size));
   }
   if (s.digests.count() > s.next_batch)
-    return not_a_state(fmt::format("it has {} digests of {} batches", s.digests.count(), s.next_batch));
+    return not_a_state(fmt::format("it has {} digests for {} batches", s.digests.count(), s.next_batch));
   return {};
 }
 
@@ -315,7 +314,7 @@ result<stream_state> parse_state(std::span<const std::byte> bytes) {
   reader in(bytes.first(bytes.size() - sizeof(std::uint64_t)));
   const std::uint64_t version = in.number();
   if (version != magic_1 && version != magic_2 && version != magic_3 && version != magic_4)
-    return not_a_state("it does not begin like a state that this version can read");
+    return not_a_state("its first bytes are not those of a state that this version can read");
   std::uint64_t sum = 0;
   std::memcpy(&sum, bytes.data() + bytes.size() - sizeof sum, sizeof sum);
   if (sum != checksum(bytes.first(bytes.size() - sizeof sum)))
@@ -328,7 +327,7 @@ result<stream_state> parse_state(std::span<const std::byte> bytes) {
   const std::uint64_t flags = in.number();
   const bool has_start = version == magic_3 || version == magic_4;
   if ((flags & ~(has_start ? flags_known : flags_of_version_2)) != 0)
-    return not_a_state("it has settings that this version does not know");
+    return not_a_state("it has settings that are unknown to this version");
   read_flags(flags, s.identity);
   s.identity.fingerprint = in.text();
   if (version != magic_1) s.identity.settings = in.text();
@@ -347,7 +346,8 @@ result<stream_state> parse_state(std::span<const std::byte> bytes) {
   } else if (auto ok = read_chain(in, s); !ok) {
     return tl::unexpected(std::move(ok.error()));
   }
-  if (!in.good() || !in.at_end()) return not_a_state("its parts do not fit its length");
+  if (!in.good() || !in.at_end())
+    return not_a_state("the lengths of its parts do not add up to its own length");
   if (auto ok = check_counts(s); !ok) return tl::unexpected(std::move(ok.error()));
   return s;
 }
@@ -395,7 +395,7 @@ result<void> check_position(const stream_state& saved, const stream_shape& shape
                   saved.next_batch + last_early, saved.epoch, counted(batches, "batch", "batches"));
   }
   if (per_epoch == 0 || behind || saved.epoch >= count_max / per_epoch) {
-    return refuse(errc::state_mismatch, "the saved state stands at batch {} of epoch {}, but an epoch has {}",
+    return refuse(errc::state_mismatch, "the saved state is at batch {} of epoch {}, but an epoch has {}",
                   saved.next_batch, saved.epoch, counted(batches, "batch", "batches"));
   }
   return {};

@@ -102,14 +102,14 @@ awaited_if_any consumer_of(const progress_facts& f, const places_of_batches& bat
   }
   if (batches.ready > 0 && !f.consumer_waits) {
     return awaited{stall_kind::consumer,
-                   fmt::format("the consumer, which has {} batch{} to take and asks for none", batches.ready,
+                   fmt::format("the consumer, which has {} batch{} to take but asks for none", batches.ready,
                                batches.ready == 1 ? "" : "es")};
   }
   if (f.buffers > 0 && batches.taken >= f.buffers) {
     return awaited{
         stall_kind::consumer,
         fmt::format("the consumer, which holds {} of {} device buffers{}", batches.taken, f.buffers,
-                    f.consumer_waits ? " and asks for another batch: it has to release one first" : "")};
+                    f.consumer_waits ? " but asks for another batch: it has to release one first" : "")};
   }
   return std::nullopt;
 }
@@ -156,8 +156,8 @@ awaited_if_any probation_of(const progress_facts& f) {
   const std::string how =
       w->current_sample && !f.status.jobs ? "has been loading " + sample_of(f, *w) : "is " + w->state;
   return awaited{stall_kind::probation,
-                 fmt::format("a {} that may kill workers, to be tried alone in {}, which {}", item_of(f),
-                             name_of(*w), how),
+                 fmt::format("a {} that may kill workers and has to be tried alone in {}, which {}",
+                             item_of(f), name_of(*w), how),
                  w->id, in_state(*w, "starting") ? start_patience(f.worker_start_deadline) : nanoseconds(0)};
 }
 

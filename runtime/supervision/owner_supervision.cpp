@@ -27,7 +27,8 @@ std::string how_it_ended(const process::exit_report& end) {
     case process::exit_report::how::exited: return fmt::format("ended with exit code {}", end.code);
     case process::exit_report::how::unknown: break;
   }
-  return "ended, but another part of this program reaped it (is SIGCHLD ignored?)";
+  return "ended, but its exit code is unknown, because another part of this program reaped it (is SIGCHLD "
+         "ignored?)";
 }
 
 }  // namespace
@@ -104,12 +105,11 @@ void owner_supervision::greeted(std::uint32_t incarnation, steady_time now, cons
   if (!refusal.empty()) {
     const pid_t pid = *pid_;
     violate(now, refusal);
-    return fail(
-        {errc::protocol,
-         fmt::format("the GPU owner's program (pid {}) was refused: {}; install penstock-gpu and session of "
-                     "the same version",
-                     pid, refusal),
-         0});
+    return fail({errc::protocol,
+                 fmt::format("refused the GPU owner's program (pid {}): {}; install the same version of "
+                             "penstock-gpu and of the session's program",
+                             pid, refusal),
+                 0});
   }
   if (stage_ != owner_stage::starting) return violate(now, "it sent hello twice");
   stage_ = owner_stage::introduced;
@@ -182,7 +182,7 @@ void owner_supervision::look(steady_time now, const owner_sign& sign) {
     switch (v.kind) {
       case hang::start:
         ending_.hang(now, death_cause::hang,
-                     fmt::format("it was not ready {} after its start{}", time, where));
+                     fmt::format("it was not ready within {} of its start{}", time, where));
         break;
       case hang::heartbeat:
         ending_.hang(now, death_cause::heartbeat, fmt::format("no heartbeat for {}{}", time, where));

@@ -107,7 +107,7 @@ void pool::child_died(worker_ref who, steady_time now, const death& d, const std
     // The loaders run the same program, so the run can continue without the sacrificial worker.
     if (p->wanted && !is_sacrificial(who.worker)) fail({errc::worker_program, hopeless + words, 0});
   } else if (next.act == restart_decision::what::fail) {
-    note_trouble(who.worker, ended + ", too often in a row", ended + words);
+    note_trouble(who.worker, ended + ", too many times in a row", ended + words);
   }
   settle_death(who.worker, *p, next, now, counted_as.counted());
 }
@@ -128,7 +128,7 @@ void pool::start_failed(worker_ref who, steady_time now, const failure& why) {
   const restart_decision next =
       asked_to_go ? restart_decision{restart_decision::what::restart, now} : p->policy.start_failed(now);
   if (next.act == restart_decision::what::fail)
-    note_trouble(who.worker, refused + ", too often in a row", refused);
+    note_trouble(who.worker, refused + ", too many times in a row", refused);
   settle_death(who.worker, *p, next, now, !asked_to_go);
 }
 

@@ -79,12 +79,12 @@ void worker_supervision::greeted(worker_ref who, steady_time now, const std::str
   if (c == nullptr) return;
   if (!refusal.empty()) {
     c->ending.violate(now, refusal);
-    outbox_.emplace_back(
-        workers_failed{{errc::protocol,
-                        fmt::format("worker {} was refused: {}; install worker and session of the "
-                                    "same version",
-                                    who.worker, refusal),
-                        0}});
+    outbox_.emplace_back(workers_failed{
+        {errc::protocol,
+         fmt::format(
+             "refused worker {}: {}; install the same version of the worker's and of the session's program",
+             who.worker, refusal),
+         0}});
     return;
   }
   if (c->at != stage::started) return c->ending.violate(now, "it sent hello twice");
@@ -234,7 +234,7 @@ std::string worker_supervision::text_of(const hang_finding& v, const child& c,
   switch (v.kind) {
     case hang::start:
       return fmt::format(
-          "it was not ready {} after its start{}{}", time, tail,
+          "it was not ready within {} of its start{}{}", time, tail,
           c.at == stage::started ? "; it never said hello: does its main() call penstock::worker_main?" : "");
     case hang::heartbeat: return fmt::format("no heartbeat for {}{}", time, tail);
     case hang::item: break;

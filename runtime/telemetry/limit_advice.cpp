@@ -44,12 +44,13 @@ struct writer {
   limit_advice storage() const {
     return {limit::storage,
             "loader.workers",
-            fmt::format("Storage limits you: {} waited for reads{}; start more ([loader] workers = {}), so that more reads "
-                        "overlap, or put the data on faster storage.",
+            fmt::format("Storage limits you: {} waited for reads{}; start more workers ([loader] workers = "
+                        "{}), so that more reads overlap, or put the data on faster storage.",
                         counted(r.workers, "worker"), waited(), 2 * std::max(around.workers, 1U)),
-            {fmt::format("A worker waits for storage without using a core: there may be more workers than cores ({} "
-                         "here).",
-                         around.cores)}};
+            {fmt::format(
+                "A worker waits for storage without using a core: there may be more workers than cores ({} "
+                "here).",
+                around.cores)}};
   }
 
   [[nodiscard]] std::string why_others_wait() const {
@@ -67,8 +68,9 @@ struct writer {
     if (r.slow && r.slow->core_wait > cores_are_short && !around.of_jobs) {
       return {limit::decode,
               key,
-              fmt::format("Decoding limits you: worker/{} needs {:.1f} times as long for a sample as its peers, because it "
-                          "had no core in {} % of its time{}; stop other programs that use these {}, or do less work for "
+              fmt::format("Decoding limits you: worker/{} needs {:.1f} times as long for a sample as its "
+                          "peers, because it had no core for {} % of its time{}; stop other programs that "
+                          "use these {}, or do less work for "
                           "a sample{}.",
                           r.slow->worker, r.slow->factor, percent(r.slow->core_wait), waited(),
                           counted(around.cores, "core"), less),
@@ -94,12 +96,14 @@ struct writer {
               {fmt::format("`penstock scale {}` tries it on the running session.", around.cores)}};
     }
     if (r.core_wait > cores_are_short && around.workers <= around.cores) {
-      return {limit::decode,
-              key,
-              fmt::format("{} limits you: {}{}; the workers had no core in {} % of their time: stop other programs that "
-                          "use these {}, or do less work for a sample{}.",
-                          work, busy, waited(), percent(r.core_wait), counted(around.cores, "core"), less),
-              {"More workers would wait for a core, too."}};
+      return {
+          limit::decode,
+          key,
+          fmt::format(
+              "{} limits you: {}{}; the workers had no core for {} % of their time: stop other programs that "
+              "use these {}, or do less work for a sample{}.",
+              work, busy, waited(), percent(r.core_wait), counted(around.cores, "core"), less),
+          {"More workers would wait for a core, too."}};
     }
     return {limit::decode,
             key,
@@ -153,7 +157,7 @@ struct writer {
     const std::string less =
         takes_images(type_of(settings))
             ? "send fewer bytes ([image] size)"
-            : "send fewer bytes: a smaller element type ([dataset] dtype), or convert on the device";
+            : "send fewer bytes: use a smaller element type ([dataset] dtype), or convert on the device";
     if (!around.pinned && !around.on_host) {
       return {limit::wire,
               "gpu.device",
@@ -186,16 +190,20 @@ struct writer {
               {}};
     }
     if (around.of_jobs) {
-      return {limit::consumer, "",
-              fmt::format("The callers limit you: workers had no job {} % of the time; submit more at once.",
-                          percent(r.of(limit::consumer))),
+      return {limit::consumer,
+              "",
+              fmt::format(
+                  "The callers limit you: workers had no job for {} % of the time; submit more jobs at once.",
+                  percent(r.of(limit::consumer))),
               {}};
     }
     if (r.held > 0.05 && r.held > r.of(limit::consumer) / 2) {
-      return {limit::consumer, "gpu.buffers",
-              fmt::format("The consumer limits you: it asked while it held every device buffer {} % of the time; "
-                          "release batches earlier, or allow more ([gpu] buffers, now {}).",
-                          percent(r.held), settings.gpu.buffers),
+      return {limit::consumer,
+              "gpu.buffers",
+              fmt::format(
+                  "The consumer limits you: for {} % of the time it waited for a batch while it held every "
+                  "device buffer; release batches earlier, or allow more buffers ([gpu] buffers, now {}).",
+                  percent(r.held), settings.gpu.buffers),
               {}};
     }
     return {limit::consumer, "",
@@ -231,10 +239,12 @@ struct writer {
   }
 
   [[nodiscard]] std::vector<std::string> what_slows_starts() const {
-    std::vector<std::string> lines{"What a worker imports or opens before its first sample counts as its start."};
+    std::vector<std::string> lines{
+        "The start of a worker includes what it imports or opens before its first sample."};
     if (r.start_core_wait > cores_are_short) {
-      lines.push_back(fmt::format("Starting workers had no core in {} % of their time: other processes use the cores.",
-                                  percent(r.start_core_wait)));
+      lines.push_back(fmt::format(
+          "Workers had no core for {} % of the time that they took to start: other processes use the cores.",
+          percent(r.start_core_wait)));
     }
     return lines;
   }
@@ -244,7 +254,7 @@ struct writer {
 
 limit_advice advise(const limit_reading& reading, const limit_surroundings& around, const config& settings) {
   const auto what = reading.largest();
-  if (!what) return {{}, "", "Nothing limits the stream that was measured so far.", {}};
+  if (!what) return {{}, "", "Nothing has limited the stream so far.", {}};
   const writer w{reading, around, settings};
   switch (*what) {
     case limit::storage: return w.storage();

@@ -75,7 +75,8 @@ class page {
 
 void add_stall(page& p, const session_status& s) {
   p.begin("penstock_stalled_seconds", "gauge",
-          "Time without progress, by what is waited for; 0 until 5 s, and while no progress is due.");
+          "Time without progress, by what the stream waits for; 0 for the first 5 s, and while no progress "
+          "is due.");
   for (const std::string_view kind : stall_kinds)
     p.value("waits_for", kind, s.stalled && s.stalled->kind == kind ? s.stalled->seconds : 0.0);
   p.begin("penstock_stall_info", "gauge", "1 while the stream is stalled; the labels say by which worker and sample.");
@@ -103,22 +104,21 @@ void add_workers(page& p, const metrics_facts& f) {
   p.counter("penstock_worker_starts_total", "Worker processes started.", f.totals.workers_started);
   p.counter("penstock_worker_restarts_total", "Worker processes started as replacements.", f.totals.restarts);
   p.begin("penstock_worker_deaths_total", "counter",
-          "Workers that ended before the session did, by cause; stopped: as ordered.");
+          "Workers that ended before the session did, by cause; stopped means on request.");
   for (std::size_t i = 0; i < death_causes; ++i)
     p.value("cause", penstock::name_of(static_cast<death_cause>(i)), f.deaths[i]);
-  p.begin("penstock_worker_place_restarts_total", "counter", "The same by worker: which one dies.");
+  p.begin("penstock_worker_place_restarts_total", "counter", "Restarts of each worker.");
   for (const worker_status& w : workers) p.value("worker", std::to_string(w.id), w.restarts);
   p.begin("penstock_worker_resident_memory_bytes", "gauge", "Resident memory of each worker.");
   for (const worker_status& w : workers) p.value("worker", std::to_string(w.id), w.rss_bytes);
-  p.counter("penstock_stale_messages_total", "Messages from workers that were late or wrong.",
-            f.totals.stale_dropped);
+  p.counter("penstock_stale_messages_total", "Late or wrong messages from workers.", f.totals.stale_dropped);
 }
 
 void add_owner(page& p, const metrics_facts& f) {
   p.counter("penstock_gpu_owner_restarts_total", "Processes started to replace the GPU owner.",
             f.totals.owner_restarts);
   p.begin("penstock_gpu_owner_deaths_total", "counter",
-          "GPU owner processes that ended before the session did, by cause; stopped: as ordered.");
+          "GPU owner processes that ended before the session did, by cause; stopped means on request.");
   for (std::size_t i = 0; i < death_causes; ++i)
     p.value("cause", penstock::name_of(static_cast<death_cause>(i)), f.owner_deaths[i]);
 }
@@ -131,7 +131,7 @@ void add_stream(page& p, const metrics_facts& f) {
             f.status.samples_delivered);
   p.gauge("penstock_samples_expected", "Samples of the whole run; 0 until the dataset is known.",
           f.status.samples_expected);
-  p.gauge("penstock_samples_done", "Samples of the expected ones that were delivered or left out.",
+  p.gauge("penstock_samples_done", "Expected samples that were delivered or left out.",
           f.status.samples_done);
   p.counter("penstock_samples_failed_total", "Samples that could not be loaded.", f.status.failed);
   p.gauge("penstock_samples_quarantined", "Samples left out because they kill workers.",
@@ -164,7 +164,7 @@ void add_jobs(page& p, const pool_statistics& jobs) {
   p.value("outcome", "ok", jobs.ok);
   p.value("outcome", "failed", jobs.failed);
   p.counter("penstock_jobs_retried_total", "Deaths of workers that were blamed on a job.", jobs.retried);
-  p.begin("penstock_job_memory_bytes", "gauge", "What [jobs] memory limits.");
+  p.begin("penstock_job_memory_bytes", "gauge", "Memory that counts towards [jobs] memory.");
   p.value("of", "arguments", jobs.argument_bytes);
   p.value("of", "results", jobs.result_bytes);
   p.begin("penstock_function_jobs", "gauge", "Jobs that have not ended, by function.");
@@ -197,7 +197,7 @@ pipeline_counts count_pipeline(const std::vector<batch_passage>& under_way) {
 
 std::string metrics_text(const metrics_facts& f, const std::string& version) {
   page p;
-  p.begin("penstock_info", "gauge", "Always 1; the labels say what is running.");
+  p.begin("penstock_info", "gauge", "Always 1; the label is the running version.");
   p.value("version", version, 1);
   p.begin("penstock_session_info", "gauge", "Always 1; the label is the name for `penstock --session`.");
   p.value("session", f.status.session, 1);
@@ -205,7 +205,7 @@ std::string metrics_text(const metrics_facts& f, const std::string& version) {
   for (const char* state : {"ok", "degraded", "failed", "paused", "stopping"})
     p.value("state", state, f.status.state == state ? 1 : 0);
   add_stall(p, f.status);
-  p.begin("penstock_limit_share", "gauge", "Share of the last 10 s in which the stream waited for this.");
+  p.begin("penstock_limit_share", "gauge", "Share of the last 10 s during which the stream waited for this.");
   for (std::size_t i = 0; i < limit_count; ++i) p.value("limit", name_of(static_cast<limit>(i)), f.limits.share[i]);
   if (f.status.jobs) {
     add_jobs(p, *f.status.jobs);

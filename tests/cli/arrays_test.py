@@ -118,10 +118,10 @@ class ArraysTest(PenstockTest):
         stored, compressed = numpy.savez, numpy.savez_compressed
         for save, at, value, expected in ((stored, "flags", b"\x01\x00", "has an encrypted member 'a.npy'"),
                                           (stored, "method", b"\x0e\x00", "compressed by method 14"),
-                                          (stored, "bytes", b"\x10\x00\x00\x00", "stored member 'a.npy' of 16 bytes"),
+                                          (stored, "bytes", b"\x10\x00\x00\x00", "uncompressed member 'a.npy' of 16 bytes"),
                                           (stored, "header", b"\xf0\xff\xff\x7f", "it is cut off"),
                                           (stored, "header", b"\x04\x00\x00\x00", "contradicts the directory"),
-                                          (compressed, "crc", b"\x00\x01\x02\x03", "do not have its checksum"),
+                                          (compressed, "crc", b"\x00\x01\x02\x03", "do not match its checksum"),
                                           (compressed, "stored", b"\x40\x00\x00\x00", "damaged or cut off"),
                                           (compressed, "bytes", b"\xc0\x5d\x00\x00", "a.npy"),
                                           (compressed, "bytes", b"\xf0\xff\xff\xff", "a.npy")):
@@ -154,7 +154,7 @@ class ArraysTest(PenstockTest):
             with self.subTest(size):
                 with open(self.path("bad.npz"), "wb") as file:
                     file.write(whole[:size])
-                self.assertRegex(self.refusal(self.config("bad.npz")), "is no zip archive|does not fit into it|damaged|cut off")
+                self.assertRegex(self.refusal(self.config("bad.npz")), "is not a zip archive|extends beyond its end|damaged|cut off")
         self.assertIn("cannot be opened", self.refusal(self.config("nowhere.npz")))
 
     def test_a_file_that_changes_after_the_listing_fails_its_samples(self):

@@ -117,7 +117,7 @@ class BadOwnerTest(PenstockTest):
 
     def test_an_owner_of_another_version_or_another_program_ends_the_run_by_name(self):
         report, _ = self.end_of(self.start_with("another-version"), "another-version", EXIT_FAILED)
-        self.assertRegex(report["error"], r"it speaks protocol 999, this session \d+;")
+        self.assertRegex(report["error"], r"it speaks protocol 999, but this session speaks \d+;")
         report, _ = self.end_of(self.start_with("another-program"), "another-program", EXIT_FAILED)
         self.assertIn("it is not a penstock GPU owner", report["error"])
 

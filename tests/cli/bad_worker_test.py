@@ -93,7 +93,7 @@ class BadWorkerTest(PenstockTest):
                 self.assertIn("ended with exit %d; restarting would not help" % code, self.refused("exits-%d" % code))
 
     def test_another_version_another_program_and_another_dataset_end_the_run_by_name(self):
-        self.assertRegex(self.refused("another-version"), r"it speaks protocol 999, this session \d+;")
+        self.assertRegex(self.refused("another-version"), r"it speaks protocol 999, but this session speaks \d+;")
         self.assertIn("it is not a penstock worker program", self.refused("another-program"))
         why = self.refused("another-dataset")
         self.assertIn("sees a different dataset than the session", why)

@@ -144,7 +144,7 @@ class ControlTest(PenstockTest):
         self.live()
         code, _, err = self.penstock("wait", "--for=finished", "--timeout", "100ms")
         self.assertEqual(code, EXIT_TIMED_OUT)
-        self.assertRegex(err, r"not finished within 100ms: the session is still running \(ok, epoch 0, \d+ of 100000 samples delivered\)")
+        self.assertRegex(err, r"the session was not finished within 100ms: it is still running \(ok, epoch 0, \d+ of 100000 samples delivered\)")
 
     def test_wait_distinguishes_a_session_that_is_gone_from_one_that_runs(self):
         process = self.live()

@@ -94,7 +94,7 @@ device = "host"
                 cause = self.first_cause(reports)["cause"]
                 self.assertIn(key, cause)
                 for value in values:
-                    self.assertIn(" is %d at " % value if " is %d at " % value in cause else " and %d at " % value, cause)
+                    self.assertIn(" is %d at " % value if " is %d at " % value in cause else " but %d at " % value, cause)
                 for report in reports:
                     self.assertIn(cause, report["error"])
                     self.assertEqual(report["error_kind"], "group_failed")
@@ -120,7 +120,7 @@ device = "host"
             reports.append(report)
         self.assertLess(time.monotonic() - begin, ENDS_WITHIN)
         cause = self.first_cause(reports)["cause"]
-        self.assertRegex(cause, "the world size is [23] at rank [01] .* and [23] at rank [01]")
+        self.assertRegex(cause, "the world size is [23] at rank [01] .*, but [23] at rank [01]")
 
     def test_a_rank_that_is_started_twice_is_named_with_both_processes(self):
         """One of the two has the rank, the group fails, and the other one is refused."""
@@ -318,12 +318,12 @@ device = "host"
         self.assertIn("RANK is set, but WORLD_SIZE is not: torchrun sets both", err)
         code, _, err = self.penstock("run", self.file, "--quiet", env=dict(self.environment, PENSTOCK_GROUP="x"))
         self.assertEqual(code, EXIT_CONFIG)
-        self.assertIn("no launcher has set a rank", err)
+        self.assertIn("the environment has no rank from a launcher", err)
 
     def test_a_rank_in_the_file_that_is_not_the_launchers_is_refused(self):
         code, _, err = self.penstock("run", self.file, "--quiet", "--set", "sampler.rank=1", "--set", "sampler.world_size=2", env=self.place(0, 2))
         self.assertEqual(code, EXIT_CONFIG)
-        self.assertIn("rank 1 of 2 is in the config", err)
+        self.assertIn("the config says rank 1 of 2", err)
         self.assertIn("rank 0 of 2 according to torchrun", err)
 
     def test_a_session_that_does_not_join_is_alone_under_a_launcher(self):

@@ -188,7 +188,7 @@ class EndTest(MapTest):
         items = ["good0", "bad1", "bad2"] + ["good%d" % i for i in range(3, 30)]
         found, summary = self.map("--command", script, "--fail-on-exit", "--halt", "soon,fail=2", items=items, expect=EXIT_FAILED)
         self.assertEqual(summary["outcome"], "failed")
-        self.assertEqual(summary["error"]["message"], "2 jobs failed: the run ends, as --halt says")
+        self.assertEqual(summary["error"]["message"], "2 jobs failed: ending the run because of --halt")
         self.assertEqual([line["status"] for line in found[:3]], ["ok", "exception", "exception"])
         self.assertGreater(summary["counts"]["cancelled"], 0)
         with open(self.path("ran")) as file:
@@ -202,7 +202,7 @@ class EndTest(MapTest):
 
     def test_mistakes_about_the_end_are_reported(self):
         for wrong in ("soon", "fail=1", "now,fail=0", "now,fail=x", "later,fail=1"):
-            self.assertIn("has to be never, soon,fail=N or now,fail=N", self.refused("--command", "true", "--halt", wrong))
+            self.assertIn("must be never, soon,fail=N or now,fail=N", self.refused("--command", "true", "--halt", wrong))
 
     def test_the_job_log_has_start_signal_and_seconds_of_jobs_that_were_killed(self):
         script = self.script('sleep 0.2; case $1 in die) kill -SEGV $$;; slow) sleep 1000.5;; esac') + " {}"

@@ -531,7 +531,7 @@ class LifeTest(MapTest):
         self.assertRegex(out, r"job +attempts +causes +function\n +2 +3 +SIGSEGV, SIGSEGV, SIGSEGV +\S*script\.sh die")
         code, _, err = self.penstock("quarantine", "retry", "2")
         self.assertNotEqual(code, EXIT_OK)
-        self.assertIn("a poisoned job is not tried again", err)
+        self.assertIn("a poisoned job cannot be retried", err)
         self.assertEqual(self.penstock("stop", "--now")[0], EXIT_OK)
         process.wait(timeout=30)
 

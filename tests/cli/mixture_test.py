@@ -154,7 +154,7 @@ class MixtureTest(PenstockTest):
         config = self.config(self.dataset("a", 3.14159265358979) + self.dataset("b", 1))
         code, _, err = self.penstock("run", config, "--quiet")
         self.assertEqual(code, EXIT_OK, err)
-        self.assertIn("the shares are a 758547/1000000, b 241453/1000000", err)
+        self.assertIn("they are rounded to a 758547/1000000, b 241453/1000000", err)
 
     def test_datasets_that_differ_in_their_tensors_are_refused_with_both_names(self):
         numpy.save(os.path.join(self.folder, "d.npy"), numpy.zeros((5, 3), "float32"))

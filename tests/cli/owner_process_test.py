@@ -109,7 +109,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual([d["cause"] for d in report["workers"]["deaths"]], ["stopped"])
         said = [line for line in err.decode().splitlines() if "the GPU owner (pid" in line]
         self.assertRegex(said[0], r"ended: SIGKILL")
-        self.assertRegex(said[1], r"was stopped as ordered")
+        self.assertRegex(said[1], r"was stopped on request")
 
     def test_the_death_of_an_owner_is_shown_by_status_deaths_describe_and_the_closing_text(self):
         process = self.start("run", self.slow("said"), "--workers", 2)

@@ -127,9 +127,9 @@ device = "host"
 
     def test_other_settings_other_pictures_and_shards_of_others_are_refused(self):
         self.pack()
-        self.assertIn("other --shard-size, --resize or --quality", self.pack("--resize", 50, expect=EXIT_USAGE)["error"]["message"])
+        self.assertIn("the same pictures with another --shard-size, --resize or --quality", self.pack("--resize", 50, expect=EXIT_USAGE)["error"]["message"])
         self.write(os.path.join(self.photos, "class0", "new.jpg"), "x")
-        self.assertIn("of other pictures", self.pack(expect=EXIT_USAGE)["error"]["message"])
+        self.assertIn("made from other pictures", self.pack(expect=EXIT_USAGE)["error"]["message"])
         os.remove(os.path.join(self.photos, "class0", "new.jpg"))
         os.truncate(os.path.join(self.out, "shard-000000.tar"), 100)
         self.assertIn("'shard-000000.tar' in '%s' is missing or was changed" % self.out, self.pack(expect=EXIT_USAGE)["error"]["message"])

@@ -104,7 +104,7 @@ class PastTest(PenstockTest):
         self.assertEqual(death["path"], stuck["current_sample"])
         (event,) = [e for e in self.lines("events", "--last") if e["kind"] == "worker_died"]
         self.assertEqual(event["death"], {k: v for k, v in death.items() if k != "sacrificial"})
-        self.assertRegex(event["text"], r"worker \d \(pid \d+\) was killed: it had not stopped [\d.]+ s after it was asked to, while working on '")
+        self.assertRegex(event["text"], r"worker \d \(pid \d+\) was killed: it had not stopped within [\d.]+ s of the request, while working on '")
         self.assertIn("was killed: it had not stopped", err.decode())
         self.assertIn("killed at stop", self.penstock("deaths", "--last")[1])
         status = self.answer("status", "--last")

@@ -120,7 +120,7 @@ class ConsumerTest(PenstockTest):
 
     def test_a_consumer_that_asks_for_no_batch_is_named(self):
         said = self.embed("idle")
-        self.assertIn("to take and asks for none", said["stalled"])
+        self.assertIn("to take but asks for none", said["stalled"])
         self.assertEqual((said["status"], said["after"]), ("consumer ok", "moving"))
 
 

@@ -102,11 +102,11 @@ class ReplayTest(PenstockTest):
                 os.remove(os.path.join(self.folder, "photos", "class0", name))
         code, _, err = self.penstock("replay", config, "--verify", journal)
         self.assertEqual(code, EXIT_FAILED)
-        self.assertIn("which this config and dataset do not", err)
+        self.assertIn("but this config and dataset do not", err)
 
     def test_a_journal_that_cannot_be_read_is_refused_with_its_name(self):
         config = self.photos(4)
-        for text, expected in ((None, "nowhere.journal"), ('{"owner":1}\n{"owner":2,"epoch":0,"batch":0,"samples":[0],"digest":"00"}\n', "is broken at byte 12")):
+        for text, expected in ((None, "nowhere.journal"), ('{"owner":1}\n{"owner":2,"epoch":0,"batch":0,"samples":[0],"digest":"00"}\n', "is damaged at byte 12")):
             if text:
                 self.write("nowhere.journal", text)
             code, _, err = self.penstock("replay", config, "--verify", "nowhere.journal")

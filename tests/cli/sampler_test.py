@@ -158,7 +158,7 @@ class SamplerTest(PenstockTest):
             config = self.config('kind = "subset"\nshuffle = false\nsubset = "%s"' % name)
             self.assertEqual(self.samples_of(config), [5, 1, 1, 90])
         _, _, err = self.penstock("run", config, "--quiet")
-        self.assertIn("1 of its 4 indices was listed before", err)
+        self.assertIn("1 of its 4 indices is repeated", err)
 
     def test_balanced_delivers_all_classes_of_an_image_folder_equally_often(self):
         photos = os.path.join(self.folder, "photos")
@@ -186,8 +186,8 @@ class SamplerTest(PenstockTest):
         cases = [("float64", numpy.where(numpy.arange(96) == 5, -1, ones), "the weight of sample 5 is -1"),
                  ("float64", numpy.where(numpy.arange(96) == 6, numpy.nan, ones), "the weight of sample 6 is nan"),
                  ("float64", numpy.zeros(96), "all 96 weights are 0"),
-                 ("float64", numpy.ones(95), "it has 95 weights, and the dataset 96 samples"),
-                 ("float32", ones, "it is an array of float32 with 1 axis, and must be one of float64 with one axis"),
+                 ("float64", numpy.ones(95), "it has 95 weights, but the dataset has 96 samples"),
+                 ("float32", ones, "it is an array of float32 with 1 axis, but must be an array of float64 with one axis"),
                  ("float64", numpy.ones((48, 2)), "it is an array of float64 with 2 axes")]
         for dtype, numbers, expected in cases:
             with self.subTest(expected):
@@ -206,7 +206,7 @@ class SamplerTest(PenstockTest):
 
     def test_a_kind_without_its_file_and_balanced_without_classes_are_mistakes_of_the_config(self):
         for sampler, expected in (('kind = "weighted"', "'weights' in [sampler] is missing"), ('kind = "subset"', "'subset' in [sampler] is missing"),
-                                  ('kind = "balanced"', "needs each sample's class before it is loaded")):
+                                  ('kind = "balanced"', "has to know each sample's class before loading it")):
             with self.subTest(sampler):
                 code, out, err = self.penstock("check-config", self.config(sampler))
                 self.assertNotEqual(code, EXIT_OK)

@@ -98,7 +98,7 @@ class StreamTest(PenstockTest):
         config = self.write("few.toml", synthetic(samples=3, batch=8))
         for options, words in ((["--set", "sampler.world_size=7", "--set", "sampler.rank=5", "--set", 'sampler.uneven="drop"'],
                                 r'3 samples for 7 ranks, .*uneven = "drop" leaves out'),
-                               (["--set", "sampler.drop_last=true"], "3 samples fill no batch of 8, .*drop_last leaves out")):
+                               (["--set", "sampler.drop_last=true"], "3 samples do not fill a batch of 8, .*drop_last leaves out")):
             with self.subTest(words):
                 self.assertRegex(self.run_json(config, *options, expect=EXIT_FAILED)["error"], words)
                 self.assertRegex(self.run_json(config, "--dry-run", *options, expect=EXIT_FAILED)["error"]["message"], words)

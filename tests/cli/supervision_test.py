@@ -341,7 +341,7 @@ class SupervisionTest(PenstockTest):
             return self.run_json(self.write("cap.toml", text), "--workers", 4, "--set", "loader.slots_per_worker=1", expect=expect)
         allowed = run(8, EXIT_OK, "")
         self.assertEqual((len(allowed["quarantine"]), allowed["epochs"][0]["quarantined"]), (8, 8))
-        self.assertIn("9 samples are quarantined and [quarantine] allows 8", run(9, EXIT_FAILED, "")["error"])
+        self.assertIn("9 samples are quarantined, but [quarantine] allows only 8", run(9, EXIT_FAILED, "")["error"])
         self.assertEqual(len(run(10, EXIT_OK, "[quarantine]\nmax_fraction = 0.095\n")["quarantine"]), 10)
         self.assertIn("allows 3", run(4, EXIT_FAILED, "[quarantine]\nmax_samples = 3\n")["error"])
 

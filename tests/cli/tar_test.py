@@ -224,7 +224,7 @@ class TarTest(PenstockTest):
             add(archive, "class9/new.cls", b"9")
         code, _, err = self.penstock("run", config)
         self.assertEqual(code, EXIT_OK, err)
-        self.assertRegex(err, r"the index '.*\.index' is of another version of 'train-001\.tar', which was written at another time: building it again")
+        self.assertRegex(err, r"the index '.*\.index' describes 'train-001\.tar' as it was before its latest modification: building it again")
         self.assertIn("train-001.tar:class9/new", err)
         self.assertNotIn("building it again", self.penstock("run", config)[2])
 

@@ -67,7 +67,7 @@ class TokensTest(PenstockTest):
         code, out, err = self.penstock("inspect", self.config())
         self.assertEqual(code, EXIT_OK, err)
         self.assertIn("312", out)
-        self.assertIn("fill no sequence of 64", out + err)
+        self.assertIn("do not fill a sequence of 64", out + err)
 
     def test_a_resumed_stream_has_the_digests_of_one_that_was_not_interrupted(self):
         for boundaries in ("ignore", "mask", "pack"):

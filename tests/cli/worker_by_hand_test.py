@@ -89,7 +89,7 @@ class WorkerByHand(PenstockTest):
         for arguments, code, words in [
                 (["--config", config, "--load", "60"], 2, "--load 60: the dataset has 60 samples, counted from 0"),
                 (["--config", config, "--load", "seven"], 2, "'seven' is not a sample index"),
-                (["--load", "7"], 2, "which config? --config FILE"),
+                (["--load", "7"], 2, "which config? Write --config FILE"),
                 (["--config", "nowhere.toml", "--load", "7"], 78, "cannot read nowhere.toml"),
                 (["--config", self.write("bad.toml", "[loader]\nworker = 2\n"), "--load", "7"], 78, "did you mean 'workers'?"),
                 ([], 78, "--config FILE --load 7")]:

@@ -186,8 +186,8 @@ class GroupTest(PackageTest):
         self.check_training(out, 2)
 
     def test_ranks_whose_loaders_differ_report_both_values(self):
-        for what, said in (("batch_size", "the loader's batch_size is [45] at rank . .* and [45] at rank ."),
-                           ("seed", "the sampler's seed is [45] at rank . .* and [45] at rank .")):
+        for what, said in (("batch_size", "the loader's batch_size is [45] at rank . .*, but [45] at rank ."),
+                           ("seed", "the sampler's seed is [45] at rank . .*, but [45] at rank .")):
             for process in self.start_ranks(2, TRAINS, what):
                 code, out, err = self.ended(process)
                 self.assertEqual(code, 1, out + err)
@@ -249,7 +249,7 @@ class GroupTest(PackageTest):
         for process in self.start_ranks(2, text, *configs):
             code, out, err = self.ended(process)
             self.assertEqual(code, 1, out + err)
-            self.assertRegex(err, "sampler.batch_size is [56] at rank . .* and [56] at rank .")
+            self.assertRegex(err, "sampler.batch_size is [56] at rank . .*, but [56] at rank .")
 
     def test_without_a_launcher_the_known_ones_are_named(self):
         out = self.ran("""
@@ -259,7 +259,7 @@ class GroupTest(PackageTest):
             except penstock.config_error as why:
                 print(why)
             """)
-        self.assertIn("no launcher has set a rank", out)
+        self.assertIn("the environment has no rank from a launcher", out)
         self.assertIn("torchrun", out)
 
     def test_numbers_are_summed_by_the_communicator_of_a_group(self):
@@ -306,7 +306,7 @@ class GroupTest(PackageTest):
         self.environment["CUDA_VISIBLE_DEVICES"] = ""
         code, _, err = self.ended(self.start_ranks(1, COMMUNICATES)[0])
         self.assertEqual(code, 1)
-        self.assertIn('config_error: group.communicator: "nccl" needs a GPU for each rank, and this process has none', err)
+        self.assertIn('config_error: group.communicator: "nccl" needs a GPU for each rank, but this process has none', err)
 
     def test_two_groups_of_one_program_need_two_names(self):
         (process,) = self.start_ranks(1, """
@@ -328,7 +328,7 @@ class GroupTest(PackageTest):
         code, out, err = self.ended(process)
         self.assertEqual(code, 0, out + err)
         self.assertIn("in the group 'a' already", out)
-        self.assertIn("65537 bytes, and at most 65536", out)
+        self.assertIn("65537 bytes, but at most 65536", out)
 
 
 if __name__ == "__main__":

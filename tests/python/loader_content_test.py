@@ -176,7 +176,7 @@ class LoaderContentTest(LoaderCase):
             return loaded
         _tensors.batch_from = changed
         try:
-            with self.assertRaisesRegex(penstock.error, r"the batch of \[0, 1, 2, 3\] is not what its worker made"):
+            with self.assertRaisesRegex(penstock.error, r"the batch of \[0, 1, 2, 3\] differs from what its worker made"):
                 next(iter(loader))
         finally:
             _tensors.batch_from = original

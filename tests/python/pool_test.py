@@ -122,7 +122,7 @@ class PoolTest(PackageTest):
         with self.pool(jobs={"memory": "1MiB"}) as pool:
             values = pool.map(len, [b"a", b"bb", bytes(2 << 20), b"cccc"])
             self.assertEqual([next(values), next(values)], [1, 2])
-            with self.assertRaisesRegex(penstock.job_too_large_error, "2.00 MiB.*memory is 1.00 MiB") as raised:
+            with self.assertRaisesRegex(penstock.job_too_large_error, "2.00 MiB.*memory is only 1.00 MiB") as raised:
                 next(values)
             self.assertEqual(raised.exception.status, "too_large")
             found = []
@@ -437,7 +437,7 @@ class PoolTest(PackageTest):
             pool.submit(abs, 2)
             """)
         out, err = process.communicate(timeout=50)
-        self.assertRegex(out, r"^the initializer begin \(<string>:3\) raised ValueError: of the initializer\. It was tried 3 times; [^\n]*\nTrue\n$")
+        self.assertRegex(out, r"^the initializer begin \(<string>:3\) raised ValueError: of the initializer\. The initializer was tried 3 times; [^\n]*\nTrue\n$")
         log, last_error = err.split("penstock.remote_traceback", 1)
         self.assertNotIn("Traceback", log)
         self.assertEqual(log.count("the initializer begin (<string>:3) raised ValueError: of the initializer"), 3)

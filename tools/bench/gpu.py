@@ -14,10 +14,10 @@ tests and a second build whose kernels run only on compute capability 10.0 (step
     cmake --preset release -B build/no_kernel_image -DPENSTOCK_CUDA_ARCHITECTURES=100-real -DPENSTOCK_EXAMPLES=OFF
     cmake --build build/no_kernel_image && cmake --install build/no_kernel_image --prefix TREE/variants/no_kernel_image
 
-The steps are in gpu_rates.py, gpu_checks.py, gpu_faults.py and gpu_jobs.py next to this script. Each has its own deadline, and a failing
-step does not stop the others. Ends with a Markdown table on stdout; --out gets gpu.md, gpu.json and gpu.log (the output of the steps).
-Only Python's standard library is needed; the comparison with PyTorch is left out if it is not installed. memcheck runs where there is a
-compute-sanitizer: in the tree (a copy of the toolkit's folder of that name), or installed.
+The steps are in gpu_rates.py, gpu_checks.py, gpu_faults.py and gpu_jobs.py next to this script. Each step has its own deadline, and
+a failing step does not stop the others. Ends with a Markdown table on stdout; --out gets gpu.md, gpu.json and gpu.log (the output
+of the steps). Only Python's standard library is needed; the comparison with PyTorch is left out if it is not installed. memcheck
+runs where there is a compute-sanitizer: in the tree (a copy of the toolkit's folder of that name), or installed.
 """
 
 import argparse
@@ -58,10 +58,10 @@ def main():
     parser.add_argument("--out", default=None)
     parser.add_argument("--only", type=lambda text: text.split(","), default=None,
                         help="steps: " + ", ".join(s.__name__ for s in STEPS))
-    parser.add_argument("--device", default="cuda", help="host rehearses the script on a machine without a GPU")
+    parser.add_argument("--device", default="cuda", help="host: try the script on a machine without a GPU")
     parser.add_argument("--seconds", type=float, default=3, help="how long each benchmark measures")
-    parser.add_argument("--budget", type=float, default=460, help="no step begins later than this many seconds")
-    parser.add_argument("--list", action="store_true", help="say what each step does, and end")
+    parser.add_argument("--budget", type=float, default=460, help="start no step after this many seconds")
+    parser.add_argument("--list", action="store_true", help="print what each step does, and exit")
     given = parser.parse_args()
     if given.list:
         for step in STEPS:

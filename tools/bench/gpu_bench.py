@@ -44,7 +44,7 @@ class Bench:
         self.test_environment = dict(self.environment, LD_LIBRARY_PATH=os.path.join(given.tree, "lib") + ":" + os.environ.get("LD_LIBRARY_PATH", ""))
 
     def run(self, name, command, timeout, environment=None, check=True):
-        """The output of a command; its whole process group ends with it."""
+        """The output of a command. Kills its whole process group at the end."""
         begin = time.monotonic()
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
             with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace",
@@ -76,7 +76,7 @@ class Bench:
             path = os.path.join(self.given.tree, folder, name)
             if os.path.exists(path):
                 return path
-        raise Skip(f"no {name}: install the component tests")
+        raise Skip(f"there is no program {name}: install the component tests")
 
     def device_program(self, name):
         return "plugin:" + self.program(name)

@@ -1,4 +1,4 @@
-"""Steps of gpu.py that check for correct results: tests, and equal figures on the host device and on the GPU."""
+"""Steps of gpu.py that check for correct results: tests, and equal results on the host device and on the GPU."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def tests(b):
     overlap = re.search(r"overlap: (.*), ratio ([\d.]+)", output)
     if overlap:
         ratio = float(overlap[2])
-        b.row("uploads beside a consumer kernel of equal length, over the longer", f"{ratio:.3f} ({overlap[1]})", "<= 1.08", ratio <= 1.08)
+        b.row("uploads and a consumer kernel of equal length at the same time, over the longer one", f"{ratio:.3f} ({overlap[1]})", "<= 1.08", ratio <= 1.08)
     summary = output.strip().splitlines()[-1] if output.strip() else f"exit code {b.last_code}"
     failed = re.findall(r"^(.*cuda_test.cpp:\d+|.*device_test.cpp:\d+): FAILED", output, re.M)
     b.row("device tests on the GPU", f"{summary} {' '.join(sorted(set(failed)))} ({b.last_seconds:.0f} s)", "all pass", b.last_code == 0)
@@ -60,7 +60,7 @@ def memcheck(b):
                                 "~memory that cannot be registered*", "~a buffer is not written*"], 150,
                    environment=b.test_environment, check=False)
     summary = re.findall(r"ERROR SUMMARY: (.*)", output + b.said)
-    b.row("compute-sanitizer memcheck over the gpu tests (without those that mean to fail)",
+    b.row("compute-sanitizer memcheck over the gpu tests (without those that fail on purpose)",
           f"{summary[-1] if summary else 'no summary'}, exit code {b.last_code} ({b.last_seconds:.0f} s)", "0 errors",
           b.last_code == 0 and bool(summary))
     if b.last_code != 0:
@@ -131,7 +131,7 @@ command = ["{worker}"]
 
 
 def mean_variance(b):
-    """A device program with state: the same figures on the host device and on the GPU."""
+    """A device program with state: the same results on the host device and on the GPU."""
     program = b.device_program("mean_variance.so")
     file = b.config("mean.toml", synthetic(1 << 16, 4).replace('"stamp"', '"random"'))
     said = {}

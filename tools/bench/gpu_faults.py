@@ -43,7 +43,7 @@ def full_memory(b):
     b.row("device memory filled by another process", f"exit {code}, {json.dumps(error)[:300]}, left behind: {len(left)}",
           "typed error, clean exit, nothing left", code == 1 and "out of memory" in json.dumps(error) and "asked" in json.dumps(error) and not left)
     again = b.json("full_memory", [b.penstock, "run", file, "--batches", "4", "--json", "--quiet", "--device", b.given.device], 60)
-    b.row("the same run when the memory is free again", again["outcome"], "stopped", again["outcome"] == "stopped")
+    b.row("the same run after the memory was freed", again["outcome"], "stopped", again["outcome"] == "stopped")
 
 
 def descendants(pid):
@@ -175,7 +175,7 @@ def poison(b):
 
 
 def endless(b):
-    """A device program whose kernel never ends on sample 17: a deadline ends its process, twice: a poison batch."""
+    """A device program whose kernel never ends on sample 17. A deadline kills its process twice; then the batch is a poison batch."""
     program = b.device_program("never_ends.so")
     file = b.config("endless.toml", synthetic(1 << 16, 4))
     for rule in ("fail", "skip"):
@@ -194,7 +194,7 @@ def endless(b):
 
 
 def no_kernel_image(b):
-    """Programs whose kernels were built for another architecture than this GPU's (see above how to build them)."""
+    """Programs whose kernels were built for another architecture than this GPU's (gpu.py says how to build them)."""
     b.needs_gpus(1)
     penstock = os.path.join(b.given.tree, "variants/no_kernel_image/bin/penstock")
     if not os.path.exists(penstock):

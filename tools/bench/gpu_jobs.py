@@ -27,7 +27,7 @@ def job_tests(b):
 
 
 def job_rate(b):
-    """16 workers whose 8 MB results go to a device program, beside bare copies in the same run."""
+    """16 workers whose 8 MB results go to a device program, compared with bare copies in the same run."""
     bench, program = b.program("penstock-bench-jobs"), b.program("moments.so")
     b.facts["jobs"] = []
     for placement in ("process", "embedded"):
@@ -55,7 +55,7 @@ def job_rate(b):
 
 
 def job_full_memory(b):
-    """A job while another process has filled the device memory, and one after that."""
+    """One job while another process fills the device memory, and one job after that."""
     b.needs_gpus(1)
     bench, program = b.program("penstock-bench-jobs"), b.program("moments.so")
     for placement in ("process", "embedded"):

@@ -104,7 +104,7 @@ def first_batch(b):
 
 
 def embedding(b):
-    """What a session costs the embedding program: penstock-bench-embedding, on the host device."""
+    """What a session costs the program that embeds it: penstock-bench-embedding, on the host device."""
     program = b.program("penstock-bench-embedding")
     for what, arguments, figures, bar, holds in [
             ("construction to first lease loaded, 4 workers", ["first-lease", "20"],
@@ -113,7 +113,7 @@ def embedding(b):
              lambda r: f"p50 {r['ms_p50']} ms, max {r['ms_max']} ms", "500 ms", lambda r: r["ms_max"] <= 500),
             *[(f"one spawn / all 8 workers ready beside {mib} MiB resident", ["ballast", mib, "10"],
                lambda r: f"p50 {r['spawn_ms_p50']} ms / {r['all_ready_ms_p50']} ms; RssAnon of the largest worker {r['worker_rss_anon_kib_max']} KiB",
-               "no slower than beside 40 MiB", lambda r: None) for mib in ("40", "4096")],
+               "no slower than with 40 MiB", lambda r: None) for mib in ("40", "4096")],
             *[(f"state after {n} batches of the open epoch", ["state", n], lambda r: f"{r['bytes']} bytes", "bounded", lambda r: r["bytes"] <= r["bound"])
               for n in ("10", "1000", "10000")]]:
         r = b.json("embedding", [program, *arguments], 60, environment=b.test_environment)

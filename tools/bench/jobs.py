@@ -255,7 +255,7 @@ def main():
     parser.add_argument("bin")
     parser.add_argument("--python", help="has loky, joblib and ray")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the usual number of jobs")
+    parser.add_argument("--scale", type=float, default=1.0, help="run this share of the usual number of jobs")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="+", choices=list(JOBS))
     parser.add_argument("--json", help="write all values into this file")

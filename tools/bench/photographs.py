@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Photographs compared with Pillow: photographs.py FOLDER [BIN]
 
-Prints a Markdown table: time to the first batch, private memory of a worker, CPU of a paused session, and images a second
-with 1 and 2 workers compared with Pillow's own pipeline (decode, RandomResizedCrop 224 with BILINEAR, flip) in the same number of processes, in turn in the same run. BIN is the folder of the programs, build/release/bin by default.
+Prints a Markdown table: time to the first batch, private memory of a worker, CPU of a paused session, and images a second with 1
+and 2 workers, compared with Pillow's own pipeline (decode, RandomResizedCrop 224 with BILINEAR, flip) in the same number of
+processes, in turn in the same run. BIN is the folder of the programs, build/release/bin by default.
 """
 
 import glob

@@ -87,7 +87,7 @@ def main():
     parser.add_argument("packages", nargs="*", metavar="NAME=PACKAGE")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the usual number of jobs")
+    parser.add_argument("--scale", type=float, default=1.0, help="run this share of the usual number of jobs")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="+", choices=list(JOBS))
     o = parser.parse_args()

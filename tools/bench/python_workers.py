@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""How Python workers begin: replacements, the first batch of many workers, and their private memory.
+"""How Python workers start: replacements, the first batch of many workers, and their private memory.
 
     tools/bench/python_workers.py [--python PYTHON] [--package PENSTOCK] [--rounds N] [--workers N ...]
 
 Workers import torch and torchvision, because the dataset does. Each figure is taken in its own process; the loaders of a round run
 in turn, in an order drawn from the seed.
 
-  replacement   one worker gets SIGKILL: until a batch of its replacement is there (penstock by template, by exec)
-  first batch   from DataLoader() to the first batch (torch by fork and spawn, penstock by template and exec), beside the imports alone
-  memory        what a worker has for itself after 20 batches (Private_Clean and Private_Dirty)
+  replacement   one worker gets SIGKILL: time until its replacement has delivered a batch (penstock by template, by exec)
+  first batch   from DataLoader() to the first batch (torch by fork and spawn, penstock by template and exec), and the imports alone
+  memory        private memory of a worker after 20 batches (Private_Clean and Private_Dirty)
 """
 
 import argparse
@@ -26,7 +26,7 @@ IMPORTS = "import torch, torchvision"
 
 
 def dataset():
-    """From its own module: workers import that, and not this benchmark."""
+    """It has its own module, so that workers import that module and not this benchmark."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import python_workers_data
     return python_workers_data.Numbers()
@@ -115,7 +115,7 @@ def main():
     o = parser.parse_args()
     version = subprocess.run([o.python, "-c", IMPORTS + "; print('torch', torch.__version__ + ', torchvision', torchvision.__version__)"],
                              stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-    print(f"{len(os.sched_getaffinity(0))} cores; Linux {platform.release()}; {version}; {o.rounds} rounds; medians, least and most")
+    print(f"{len(os.sched_getaffinity(0))} cores; Linux {platform.release()}; {version}; {o.rounds} rounds; median, minimum and maximum")
     rows = [("replacement", kind, o.kills if kind == "penstock-template" else 3, "ms", 1e3) for kind in ("penstock-template", "penstock-exec")]
     for workers in o.workers:
         rows += [("first_batch", kind, workers, "s", 1) for kind in ("torch-fork", "torch-spawn", "penstock-template", "penstock-exec")]

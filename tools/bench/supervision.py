@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The figures on supervision in docs/benchmarks.md: its cost, its speed, and that nothing is lost.
+"""Measures the figures on supervision in docs/benchmarks.md: its cost, its speed, and that nothing is lost.
 
     tools/bench/supervision.py build/ci/bin                    everything: about 15 minutes
     tools/bench/supervision.py build/ci/bin latency stops      these parts
-    tools/bench/supervision.py build/ci/bin --list             which parts there are
+    tools/bench/supervision.py build/ci/bin --list             list the parts
     tools/bench/supervision.py build/ci/bin --quick            shorter, for a look
 
 Prints one Markdown table row for each figure: what, bar, figure, n and seed, command. Exit code 1 if a bar is missed.
@@ -131,7 +131,7 @@ class Bench:
                      "penstock chaos stops.toml --workers 2 --kinds %s --rate 0.4 --faults %d --seed 6" % (kind, n))
 
     def part_poison(self):
-        """10 000 samples, 5 that always crash, 20 that crash once."""
+        """10 000 samples, of which 5 always crash and 20 crash once."""
         kinds = ["segv", "abort", "exit", "kill", "hang"]
         chosen = random.Random(7).sample(range(10000), 25)
         always, once = chosen[:5], chosen[5:]
@@ -148,7 +148,7 @@ class Bench:
                      code == 0 and found == sorted(always) and epoch["delivered"] == 9995, "n = 1, seed 7", "penstock run poison.toml --workers 4")
 
     def part_kills(self):
-        """A SIGKILL from outside to a worker every 200 ms, for a minute."""
+        """Another process sends SIGKILL to a worker every 200 ms, for a minute."""
         seconds, choose = 10 if self.quick else 60, random.Random(8)
         text = 'name = "kills"\n' + CHAOS.format(samples=8000, batch=16, epochs=2 if self.quick else 8, dataset='wait = "4ms"', placement="process")
         config = self.write("kills.toml", text)
@@ -173,7 +173,7 @@ class Bench:
                  "tools/bench/supervision.py ... kills")
 
     def part_session(self):
-        """SIGKILL of the session while it spawns, and with workers that are busy, have children or are stopped."""
+        """SIGKILL to the session while it starts workers, and while workers are busy, have children or are stopped."""
         n = 3 if self.quick else 25
         program = self.write("family", "#!/bin/sh\nsleep 1000 &\nexec %s/penstock-worker\n" % self.bin)
         os.chmod(program, 0o755)
@@ -274,7 +274,7 @@ class Bench:
     def part_giving_up(self):
         """Broken worker programs: one clear error with the end of stderr, exit 1."""
         programs = {"exits at once": "echo no such library >&2; exit 1", "never gets ready": "echo waiting >&2; exec sleep 1000",
-                    "dies of every sample": None}
+                    "dies on every sample": None}
         for what, script in programs.items():
             more, dataset, word = "", "", "systematic"
             if script:
@@ -467,7 +467,7 @@ def main():
     print("| what | bar | figure | n, seed | command |\n| --- | --- | --- | --- | --- |", flush=True)
     for name in options.parts or parts:
         if name not in parts:
-            sys.exit("there is no part '%s'; there is: %s" % (name, ", ".join(parts)))
+            sys.exit("there is no part '%s'; the parts are: %s" % (name, ", ".join(parts)))
         getattr(bench, "part_" + name)()
     return 1 if bench.missed else 0
 

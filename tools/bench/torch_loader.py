@@ -5,8 +5,9 @@
     torch_loader.py --gpu [--only-penstock] [--workers 8] [--seconds 8] [--rounds 2]
 
 tiny: samples of 64 bytes, batches of 32. photos: a Pillow transform (decode a JPEG, resize, crop, to a float tensor), images and CPU
-seconds. start: to the first batch. --gpu: 600 kB float32 samples sliced from an array in memory, batches of 32, to the GPU, beside
-the best of torch with 4 to 16 workers and pin_memory; --only-penstock leaves torch out, to compare two builds in turn. Needs torch and penstock, nothing else: no network, no files.
+seconds. start: to the first batch. --gpu: 600 kB float32 samples sliced from an array in memory, batches of 32, to the GPU,
+compared with the best of torch with 4 to 16 workers and pin_memory; --only-penstock leaves torch out, to compare two builds in
+turn. Needs torch and penstock, nothing else: no network, no files.
 """
 
 import argparse
@@ -110,7 +111,7 @@ def children_of(pid):
 
 
 def all_begun(loader):
-    """Whether all workers have started: penstock's start in two steps and import torch; torch's are forked."""
+    """Whether all workers have started. penstock's workers start in two steps and import torch; torch's workers are forked."""
     workers = getattr(loader, "_workers", None)
     return workers is None or all(each["state"] == "ready" for each in workers.pool.status()["workers"])
 

@@ -26,7 +26,7 @@ class Page(HTMLParser):
 
 
 def check(site):
-    """One line for each fault."""
+    """The faults, one line for each."""
     pages = {}
     for path in glob.glob(os.path.join(site, "**/*.html"), recursive=True):
         with open(path, encoding="utf-8") as file:

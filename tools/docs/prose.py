@@ -77,7 +77,7 @@ def purpose_faults(text):
     if not lines or not lines[0].startswith("# "):
         return ["line 1: a page begins with its title"]
     if len(lines) < 4 or lines[1] or not lines[2] or lines[3]:
-        return ["line 3: behind the title stands one line that says what the page is for, then an empty one"]
+        return ["line 3: after the title comes one line that says what the page is for, then an empty line"]
     if len(lines[2].split()) > PURPOSE or not lines[2].endswith("."):
         return [f"line 3: the purpose is one sentence of at most {PURPOSE} words"]
     return []

@@ -125,7 +125,7 @@ def cell(text):
 
 
 def text_of(value):
-    """A docstring's text: indented lines, and tables of names and meanings, are code."""
+    """A docstring as Markdown. Indented lines, and tables of names and meanings, become code blocks."""
     lines, inside, blank = [], False, True
     for line in inspect.cleandoc(value).split("\n"):
         code = line.startswith("    ") or bool(re.match(r"\S.*\S {3,}\S", line)) or inside and line.startswith(" ")

@@ -32,12 +32,12 @@ def main():
     logging.basicConfig(level=logging.WARNING, format="tools/site: %(message)s")
     logging.getLogger("griffe").setLevel(logging.ERROR)  # arguments that share a line of a docstring
     parser = argparse.ArgumentParser(prog="tools/site", description="Builds the documentation as a static site, and checks it.")
-    parser.add_argument("--out", required=True, help="the folder of the site; a site in it is replaced")
+    parser.add_argument("--out", required=True, help="the folder for the site; an existing site in it is replaced")
     parser.add_argument("--bin", help="the folder of the program penstock")
     given = parser.parse_args()
     out = os.path.abspath(given.out)
     if os.path.isdir(out) and os.listdir(out) and not os.path.exists(os.path.join(out, "sitemap.xml")):
-        sys.exit(f"tools/site: {out} is not empty and holds no site: not touching it")
+        sys.exit(f"tools/site: {out} is not empty and holds no site: refusing to replace it")
     with tempfile.TemporaryDirectory(prefix="penstock-site-") as stage:
         penstock = program(given.bin)
         pages = stage_pages(stage, penstock)
@@ -76,7 +76,7 @@ def chart_faults():
     for name, text in charts.all_of(TOP):
         path = os.path.join(TOP, "docs", "pictures", name)
         if not os.path.exists(path) or open(path, encoding="utf-8").read() != text:
-            faults.append(f"docs/pictures/{name}: is not what the figures say now: run tools/pictures charts killed-worker")
+            faults.append(f"docs/pictures/{name}: does not match the figures: run tools/pictures charts killed-worker")
     return faults
 
 
@@ -112,7 +112,7 @@ def stage_pages(stage, penstock):
 # Pages that are generated, or that begin with a reason: the site adds their purpose.
 PURPOSES = {
     "doctor.md": "Every check of `penstock doctor`: what it looks at, and what to do if it fails.",
-    "decisions/*.md": "A decision about the design, with its reasons and what it costs.",
+    "decisions/*.md": "A decision about the design, with its reasons and its cost.",
 }
 
 
@@ -134,7 +134,7 @@ def include_sections(stage, pages):
         wanted = re.findall(r'<!-- the section "(.+?)" of README.md -->', text)
         for name in wanted:
             if name not in sections:
-                sys.exit(f"tools/site: docs/{page} wants the section \"{name}\" of README.md, which has none of that name")
+                sys.exit(f"tools/site: docs/{page} includes the section \"{name}\" of README.md, but there is no such section")
             text = text.replace(f'<!-- the section "{name}" of README.md -->', links_from(page, sections[name].strip()))
         if wanted:
             write(stage, page, text)

@@ -56,7 +56,7 @@ class Checker:
         return faults
 
     def _config_faults(self, code):
-        """A block may be part of a file, so only unknown keys and invalid values are faults."""
+        """A block may be only part of a file, so only unknown keys and invalid values are faults."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "block.toml")
             with open(path, "w", encoding="utf-8") as file:

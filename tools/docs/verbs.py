@@ -106,7 +106,7 @@ def schemas_page(top):
                         named |= set(re.findall(r"\b(penstock\.[a-z.-]+)/(\d+)\b", file.read()))
     unknown = sorted(name for name, _ in named if name not in SCHEMAS)
     if unknown:
-        raise SystemExit("tools/site: tools/docs/verbs.py does not say what these schemas are: " + ", ".join(unknown))
+        raise SystemExit("tools/site: tools/docs/verbs.py does not describe these schemas: " + ", ".join(unknown))
     lines = ["# Schemas", "", "Every format that other programs may read, by the name in its field `schema`.", "",
              "A name ends with its version. A version may gain fields; no field changes its meaning or disappears.", "",
              "Config files have a [JSON Schema](schema.json) for editors: `penstock schema` prints it.", "",

@@ -125,7 +125,7 @@ int ask_cuda(const std::string& root) {
   for (int i = 0; i < count; ++i) devices.push_back(facts_of(cuda, i));
   tell({{"devices", devices}});
   if (count > 1 && cuda.device_get != nullptr) {
-    begin_step("asking which GPUs reach each other");
+    begin_step("querying which GPUs can access each other");
     tell({{"peers", peers_among(cuda, count)}});
   }
   return 0;

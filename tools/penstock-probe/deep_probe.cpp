@@ -91,7 +91,7 @@ result<void> try_all(const deep_request& request) {
   begin_step("releasing everything");
   tested.close();
 
-  begin_step("computing the same on the host");
+  begin_step("computing the same values on the host");
   auto host = device::make_device("host");
   if (!host) return tl::unexpected(std::move(host.error()));
   if (auto ok = (*host)->open(); !ok) return tl::unexpected(std::move(ok.error()));

@@ -152,7 +152,7 @@ int ask_nvml(const std::string& root) {
   tell({{"init_code", started ? 0 : started.error().os_code},
         {"init_text", started ? "" : started.error().message}});
   if (!started) return 0;
-  begin_step("asking for the GPUs' state");
+  begin_step("querying the GPUs' state");
   nlohmann::json devices = nlohmann::json::array();
   std::vector<nvml::gpu> gpus;
   for (unsigned i = 0; i < n.count(); ++i) {
@@ -163,7 +163,7 @@ int ask_nvml(const std::string& root) {
   }
   tell({{"devices", devices}});
   if (gpus.size() > 1) {
-    begin_step("asking for the links between the GPUs");
+    begin_step("querying the links between the GPUs");
     tell({{"links", links_between(n, gpus)}});
   }
   begin_step("closing NVML");

@@ -61,7 +61,7 @@ tl::expected<config_file::loaded_config, config_file::rejection> load(const conf
 int tell_rejection(const config_file::rejection& refused, bool json) {
   if (json) {
     nlohmann::ordered_json out{
-        {"error", {{"kind", name_of(refused.code)}, {"message", "the config is not usable"}}}};
+        {"error", {{"kind", name_of(refused.code)}, {"message", "the config cannot be used"}}}};
     out["diagnostics"] = nlohmann::ordered_json::parse(config_file::to_json(refused.diagnostics));
     print_json("penstock.error/1", out);
   } else {

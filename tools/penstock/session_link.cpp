@@ -32,7 +32,7 @@ void add_group_choice(CLI::App& verb, session_choice& into) {
   verb.get_option("--group")
       ->description(
           "all ranks of this group: NAME of sessions NAME-rank0, NAME-rank1, ..., or JOB/NAME if several "
-          "launches of NAME are live; optional if nothing else is")
+          "launches of NAME are live; optional if only this group is live")
       ->group(verb.get_option("--session")->get_group());
 }
 

@@ -133,8 +133,8 @@ const std::vector<exit_code_facts>& exit_codes() {
       {exit_timed_out, "timed out"},
       {exit_refused, "the session refused, or some ranks of a group did"},
       {exit_config, "the config file has mistakes: penstock check-config lists them"},
-      {exit_interrupted, "ended cleanly by SIGINT (Ctrl-C)"},
-      {exit_terminated, "ended cleanly by SIGTERM or SIGHUP"},
+      {exit_interrupted, "ended cleanly because of SIGINT (Ctrl-C)"},
+      {exit_terminated, "ended cleanly because of SIGTERM or SIGHUP"},
   };
   return all;
 }

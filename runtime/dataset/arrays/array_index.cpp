@@ -186,8 +186,8 @@ result<void> check_arrays(const std::vector<found_array>& arrays, const dataset_
         std::ranges::all_of(one.tensor, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
     if (!is_name) {
       return refuse(errc::dataset,
-                    "{} cannot give a tensor its name '{}', which is 1 to 64 letters, digits and '_': choose another "
-                    "one with [dataset] members",
+                    "{} has the name '{}', which cannot be the name of a tensor (1 to 64 letters, digits and "
+                    "'_'): choose another one with [dataset] members",
                     one.shown, printable(shortened(one.tensor, 100)));
     }
     if (one.header.shape.front() != first.header.shape.front()) {

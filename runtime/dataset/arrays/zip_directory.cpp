@@ -51,7 +51,7 @@ struct directory_place {
 };
 
 result<directory_place> find_directory(const archive_reader& read, std::uint64_t archive_bytes) {
-  const auto none = [] { return refuse(errc::dataset, "is no zip archive, or its end is missing"); };
+  const auto none = [] { return refuse(errc::dataset, "is not a zip archive, or its end is missing"); };
   if (archive_bytes < end_bytes) return none();
   std::vector<std::byte> tail(
       std::min<std::uint64_t>(archive_bytes, end_bytes + comment_max + locator64_bytes));
@@ -84,7 +84,7 @@ result<directory_place> find_directory(const archive_reader& read, std::uint64_t
                   bytes_for_people(directory_max));
   if (place.at > directory_end || directory_end - place.at < place.bytes ||
       place.entries > place.bytes / entry_bytes)
-    return refuse(errc::dataset, "has a directory that does not fit into it: it is damaged or cut off");
+    return refuse(errc::dataset, "has a directory that extends beyond its end: it is damaged or cut off");
   return place;
 }
 
@@ -124,12 +124,12 @@ result<zip_member> member_of(bytes_view entry, bytes_view name, bytes_view extra
   const auto method = number_at<std::uint16_t>(entry, 10);
   if (method != 0 && method != Z_DEFLATED)
     return refuse(errc::dataset,
-                  "has a member '{}' compressed by method {}: stored and deflated members are read", shown,
-                  method);
+                  "has a member '{}' compressed by method {}: only stored and deflated members are read",
+                  shown, method);
   member.deflated = method == Z_DEFLATED;
   if (!member.deflated && member.stored != member.bytes)
-    return refuse(errc::dataset, "has a stored member '{}' of {} bytes that takes {}", shown, member.bytes,
-                  member.stored);
+    return refuse(errc::dataset, "has an uncompressed member '{}' of {} bytes, for which it stores {} bytes",
+                  shown, member.bytes, member.stored);
   if (member.header_at > archive_bytes || archive_bytes - member.header_at < local_bytes ||
       archive_bytes - member.header_at - local_bytes < member.stored)
     return refuse(errc::dataset, "ends before its member '{}' does: it is cut off", shown);
@@ -182,8 +182,8 @@ result<std::uint64_t> contents_of(const zip_member& member, const archive_reader
   std::vector<std::byte> text(name);
   if (auto ok = read(member.header_at + local_bytes, text); !ok) return tl::unexpected(std::move(ok.error()));
   if (text_at(text, 0, name) != member.name)
-    return refuse(errc::dataset, "has a member '{}' that its own header calls '{}'", shown,
-                  printable(shortened(text_at(text, 0, name), 100)));
+    return refuse(errc::dataset, "has a member '{}' in its directory, but '{}' in the member's own header",
+                  shown, printable(shortened(text_at(text, 0, name), 100)));
   return begin;
 }
 
@@ -227,7 +227,7 @@ result<void> inflate(const zip_member& member, std::uint64_t contents_at, const 
     return refuse(errc::dataset, "has a member '{}' that inflates to {} bytes instead of {}", shown, have,
                   member.bytes);
   if (crc != member.crc)
-    return refuse(errc::dataset, "has a member '{}' whose contents do not have its checksum", shown);
+    return refuse(errc::dataset, "has a member '{}' whose contents do not match its checksum", shown);
   return {};
 }
 

@@ -113,8 +113,9 @@ result<std::vector<std::string>> files_of_folder(const std::string& path, std::s
       paths.push_back(path + "/" + entry.name);
   }
   if (!paths.empty() && folders > 0)
-    notices.push_back(fmt::format("{} folder{} in '{}' {} ignored: name {} of several folders by a pattern", folders,
-                                  folders == 1 ? "" : "s", printable(path), folders == 1 ? "is" : "are", what));
+    notices.push_back(
+        fmt::format("{} folder{} in '{}' {} ignored: write a pattern to read {} from several folders",
+                    folders, folders == 1 ? "" : "s", printable(path), folders == 1 ? "is" : "are", what));
   return paths;
 }
 

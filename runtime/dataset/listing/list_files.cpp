@@ -79,8 +79,8 @@ result<listing> list_files(listing list, const std::string& path, std::string_vi
       if (progress) progress(list.samples);
     }
     if (folders > 0) {
-      list.notices.push_back(fmt::format("{} folder{} in '{}' {} ignored: {} datasets are flat", folders,
-                                         folders == 1 ? "" : "s", printable(path),
+      list.notices.push_back(fmt::format("{} folder{} in '{}' {} ignored: {} datasets have no folders inside",
+                                         folders, folders == 1 ? "" : "s", printable(path),
                                          folders == 1 ? "is" : "are", type));
     }
     if (list.files.empty()) return refuse(errc::dataset, "no {} in '{}'", wanted_text, printable(path));
@@ -98,7 +98,7 @@ constexpr std::uint64_t record_bytes_max = std::uint64_t{1} << 40U;
 result<std::uint64_t> record_bytes(const std::vector<std::uint32_t>& shape, dtype element) {
   std::uint64_t bytes = size_of(element);
   for (const std::uint32_t side : shape) {
-    if (side == 0) return refuse(errc::dataset, "a sample with a dimension of 0 holds nothing");
+    if (side == 0) return refuse(errc::dataset, "a sample with a dimension of 0 has no elements");
     if (bytes > record_bytes_max / side) return refuse(errc::dataset, "a sample is larger than 1 TiB");
     bytes *= side;
   }
@@ -125,7 +125,7 @@ result<listing> list_npy(const std::string& path, const listing_progress& progre
       list.element = header->element;
       list.shape = shape;
     } else if (header->element != list.element || shape != list.shape) {
-      return refuse(errc::dataset, "holds samples of {} {}, the files before it {} {}",
+      return refuse(errc::dataset, "holds samples of {} {}, but the files before it hold samples of {} {}",
                     name_of(header->element), shape_for_people(shape), name_of(list.element),
                     shape_for_people(list.shape));
     }

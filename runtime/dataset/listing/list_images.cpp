@@ -111,7 +111,8 @@ result<unique_fd> open_root(const std::string& path) {
   if (os_code == ENOENT)
     return refuse(errc::dataset, "the dataset folder '{}' does not exist", printable(path));
   if (os_code == ENOTDIR)
-    return refuse(errc::dataset, "'{}' is not a folder: image-folder needs one", printable(path));
+    return refuse(errc::dataset, "'{}' is not a folder: a dataset of type image-folder needs a folder",
+                  printable(path));
   return refuse_os(errc::io, os_code,
                    fmt::format("the dataset folder '{}' cannot be opened", printable(path)));
 }
@@ -145,14 +146,14 @@ result<listing> list_image_folder(const std::string& path, const listing_progres
   }
   if (classes == 0) list.classes.emplace_back(".");
   if (const auto beside = top->entries.size() - classes; classes > 0 && beside > 0) {
-    list.notices.push_back(
-        fmt::format("{} picture{} directly in '{}' {} ignored: its folders are the classes", beside,
-                    beside == 1 ? "" : "s", printable(path), beside == 1 ? "is" : "are"));
+    list.notices.push_back(fmt::format(
+        "{} picture{} directly in '{}' {} ignored: only pictures in its folders, the classes, are read",
+        beside, beside == 1 ? "" : "s", printable(path), beside == 1 ? "is" : "are"));
   }
   if (walk.loops() > 0) {
-    list.notices.push_back(
-        fmt::format("{} linked folder{} back into the tree, the first is '{}': not followed", walk.loops(),
-                    walk.loops() == 1 ? " leads" : "s lead", printable(walk.first_loop())));
+    list.notices.push_back(fmt::format(
+        "not following {} linked folder{} back into the tree; the first one is '{}'", walk.loops(),
+        walk.loops() == 1 ? " that leads" : "s that lead", printable(walk.first_loop())));
   }
   const std::string passed_over = passed_over_text(walk.passed_over());
   if (!passed_over.empty()) list.notices.push_back(passed_over + " (JPEG and PNG are read)");

@@ -65,7 +65,7 @@ result<std::optional<std::vector<std::string>>> range_of(std::string_view text) 
   if (!from || !to || *from < 0 || *to < 0 || *from > number_max || *to > number_max) return std::nullopt;
   const std::uint64_t count = static_cast<std::uint64_t>(std::abs(*to - *from) / step) + 1;
   if (count > names_max)
-    return refuse(errc::dataset, "'{{{}}}' stands for {} names: at most {} are read", text, count,
+    return refuse(errc::dataset, "'{{{}}}' expands to {} names: at most {} are allowed", text, count,
                   names_max);
   const bool padded = (low.size() > 1 && low.front() == '0') || (high.size() > 1 && high.front() == '0');
   const std::size_t width = padded ? std::max(low.size(), high.size()) : 0;
@@ -133,7 +133,7 @@ result<std::vector<std::string>> expand_braces(std::string_view pattern) {
     if (!choices) return choices;
     if (choices->empty()) continue;
     if (all.size() * choices->size() > names_max)
-      return refuse(errc::dataset, "'{}' stands for more than {} names", printable(pattern), names_max);
+      return refuse(errc::dataset, "'{}' expands to more than {} names", printable(pattern), names_max);
     std::vector<std::string> longer;
     for (const std::string& begin : all)
       for (const std::string& choice : *choices)

@@ -44,8 +44,8 @@ std::string rounded_notice(const config& mixture, std::uint64_t epoch, const mix
   for (std::size_t d = 0; d < shares.parts.size(); ++d)
     all.push_back(fmt::format("{} {}/{}", mixture.datasets[d].name, shares.parts[d], shares.sum));
   return fmt::format(
-      "the weights of [[datasets]] have no common denominator of at most {}: from epoch {} on, the shares "
-      "are {}",
+      "the weights of [[datasets]] have no common denominator of at most {}: from epoch {} on, they are "
+      "rounded to {}",
       shares_sum_max, epoch, shortened(fmt::format("{}", fmt::join(all, ", ")), 1000));
 }
 
@@ -92,7 +92,8 @@ result<dataset_description> describe_mixture(std::span<const mixed_dataset_confi
     }
     if (std::ranges::find(part.tensors, source_tensor, &tensor_spec::name) != part.tensors.end()) {
       return refuse(errc::dataset,
-                    "the dataset '{}' has a tensor '{}', which a mixture adds itself: give it another name",
+                    "the dataset '{}' has a tensor '{}', but a mixture adds a tensor of that name: give it "
+                    "another name",
                     name, source_tensor);
     }
     all.samples += part.samples;

@@ -100,11 +100,12 @@ std::vector<double> weights_in(std::span<const mixed_order> datasets, std::uint6
 result<std::shared_ptr<const sample_order>> mixture_order(std::vector<mixed_order> datasets,
                                                           std::uint64_t positions) {
   if (datasets.empty() || datasets.size() > mixed_datasets_max)
-    return refuse(errc::config, "a mixture of {}: it has 1 to {}", counted(datasets.size(), "dataset"),
-                  mixed_datasets_max);
+    return refuse(errc::config, "a mixture of {}: from 1 to {} are possible",
+                  counted(datasets.size(), "dataset"), mixed_datasets_max);
   if (positions == 0 || positions > mixed_epoch_max)
-    return refuse(errc::config, "[sampler] epoch_samples = {}: an epoch of a mixture has 1 to {} samples",
-                  positions, mixed_epoch_max);
+    return refuse(errc::config,
+                  "[sampler] epoch_samples = {}: an epoch of a mixture can have 1 to {} samples", positions,
+                  mixed_epoch_max);
   std::size_t changes = 1;
   for (const mixed_order& one : datasets) changes = std::max(changes, one.weights.size());
   std::vector<mixture_shares> different;
@@ -120,8 +121,8 @@ result<std::shared_ptr<const sample_order>> mixture_order(std::vector<mixed_orde
   }
   if (entries > pattern_entries_max) {
     return refuse(errc::config,
-                  "the weights of [[datasets]] have {} in {}, whose patterns have {} entries together: at most {} "
-                  "are kept; write weights with fewer digits",
+                  "the weights of [[datasets]] have {} in {}: the tables made from them would have {} "
+                  "entries, and at most {} are possible; write weights with fewer digits",
                   counted(different.size(), "different set"), counted(changes, "epoch"), entries,
                   pattern_entries_max);
   }

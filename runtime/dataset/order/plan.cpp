@@ -44,17 +44,18 @@ portion portion_from(const plan_settings& s, std::uint64_t start) {
 }  // namespace
 
 result<plan> plan::create(const plan_settings& settings) {
-  if (settings.batch_size == 0) return refuse(errc::config, "a batch size of 0 makes no batches");
-  if (settings.world_size == 0) return refuse(errc::config, "a world size of 0 leaves no rank to load for");
+  if (settings.batch_size == 0) return refuse(errc::config, "the batch size is 0, which makes no batches");
+  if (settings.world_size == 0)
+    return refuse(errc::config, "the world size is 0, which leaves no rank to load for");
   if (settings.rank >= settings.world_size) {
     return refuse(errc::config, "rank {} is not in a world of {} (ranks count from 0)", settings.rank,
                   settings.world_size);
   }
   if (settings.samples >> 63U != 0)
-    return refuse(errc::config, "{} samples cannot be planned", settings.samples);
+    return refuse(errc::config, "{} samples are too many to plan", settings.samples);
   if (settings.entered_at != 0 && settings.entered_at >= settings.samples) {
     return refuse(errc::state_mismatch,
-                  "the saved state stands at position {} of epoch {}, but an epoch has {} samples",
+                  "the saved state is at position {} of epoch {}, but an epoch has {} samples",
                   settings.entered_at, settings.entered_epoch, settings.samples);
   }
   return plan(settings);

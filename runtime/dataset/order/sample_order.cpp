@@ -176,7 +176,8 @@ result<std::shared_ptr<const sample_order>> balanced_order(std::span<const std::
 
 result<std::shared_ptr<const sample_order>> subset_order(std::vector<std::uint64_t> indices,
                                                          std::uint64_t samples, bool shuffle) {
-  if (indices.empty()) return refuse(errc::dataset, "the list has no indices: no sample would be left");
+  if (indices.empty())
+    return refuse(errc::dataset, "the list has no indices: an epoch would have no samples");
   const auto beyond = std::ranges::find_if(indices, [&](std::uint64_t i) { return i >= samples; });
   if (beyond != indices.end()) {
     return refuse(errc::dataset,

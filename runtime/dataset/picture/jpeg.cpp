@@ -92,7 +92,8 @@ void start(session& s) {
   if (codec.image_width != s.request->stored.width || codec.image_height != s.request->stored.height) {
     fail(s, "its frame headers contradict each other");
   }
-  if (codec.num_components == 2 || codec.num_components > 4) fail(s, "neither grey, RGB nor CMYK");
+  if (codec.num_components == 2 || codec.num_components > 4)
+    fail(s, "its colours are neither grey, RGB nor CMYK");
   codec.out_color_space = codec.num_components == 4 ? JCS_CMYK : JCS_EXT_RGBX;
   codec.scale_num = 1;
   codec.scale_denom = s.request->denominator;

@@ -114,7 +114,7 @@ struct raw_header {
 };
 
 tl::unexpected<failure> unreadable() {
-  return refuse(errc::dataset, "has a .npy header that is not of the form that numpy writes");
+  return refuse(errc::dataset, "has a .npy header in a form that numpy does not write");
 }
 
 result<raw_header> parse_dictionary(std::string_view text) {
@@ -170,7 +170,7 @@ result<npy_header> parse_layout(std::span<const std::byte> start) {
   if (start.size() < dictionary_at) return refuse(errc::dataset, "ends inside its .npy header");
   const std::uint64_t dictionary_size = little_endian(start.subspan(8, size_bytes));
   if (dictionary_size > npy_header_max - dictionary_at) {
-    return refuse(errc::dataset, "has a .npy header of {}: too long to be one",
+    return refuse(errc::dataset, "has a .npy header of {}, which is too long",
                   bytes_for_people(dictionary_size));
   }
   if (start.size() - dictionary_at < dictionary_size)
@@ -192,7 +192,7 @@ result<std::uint64_t> bytes_of_axes(dtype element, std::span<const std::uint64_t
   for (const std::uint64_t side : axes) {
     if (side == 0) return refuse(errc::dataset, "holds samples with a dimension of 0");
     if (side > 0xffffffffU || bytes > record_bytes_max / side)
-      return refuse(errc::dataset, "holds samples beyond 1 TiB");
+      return refuse(errc::dataset, "holds samples larger than 1 TiB");
     bytes *= side;
   }
   return bytes;

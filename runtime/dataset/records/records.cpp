@@ -80,8 +80,8 @@ void record_dataset::load(const sample_request& request, const sample_slot& slot
   }
   if (got.bytes < out.size()) {
     throw error({errc::io,
-                 fmt::format("its file ends at byte {}: it was {} bytes long when it was listed", at + got.bytes,
-                             index_.size_of_file(where.file)),
+                 fmt::format("its file ends at byte {}, but was {} bytes long when it was listed",
+                             at + got.bytes, index_.size_of_file(where.file)),
                  0});
   }
 }

@@ -58,7 +58,8 @@ result<dataset_description> synthetic_dataset::describe(const dataset_config& co
     const std::uint64_t bytes = config.bytes_per_sample->bytes;
     if (bytes == 0 || bytes > 0xffffffffU) {
       return refuse(errc::dataset,
-                    "bytes_per_sample = {} is not between 1 byte and 4 GiB; for more give a shape", bytes);
+                    "bytes_per_sample = {} is not between 1 byte and 4 GiB; for larger samples set a shape",
+                    bytes);
     }
     data.type = dtype::uint8;
     data.shape = {static_cast<std::uint32_t>(bytes)};

@@ -91,7 +91,7 @@ result<void> fits(const tar_index& index, const shard_list& shards) {
   for (std::uint64_t i = 0; i < index.shards(); ++i) {
     const indexed_shard shard = index.shard(i);
     if (shard.name != shards.names[i])
-      return refuse(errc::dataset, "has '{}' where '{}' is now", printable(shard.name),
+      return refuse(errc::dataset, "names '{}' in the place of '{}'", printable(shard.name),
                     printable(shards.names[i]));
     const auto now = version_of(shards, i);
     if (!now) return tl::unexpected(now.error());
@@ -99,7 +99,7 @@ result<void> fits(const tar_index& index, const shard_list& shards) {
       return refuse(errc::dataset, "is older than '{}', which had {} bytes and has {} now",
                     printable(shard.name), shard.bytes, now->bytes);
     if (shard.modified_ns != now->modified_ns || shard.tag != now->tag)
-      return refuse(errc::dataset, "is of another version of '{}', which was written at another time",
+      return refuse(errc::dataset, "describes '{}' as it was before its latest modification",
                     printable(shard.name));
   }
   return {};
@@ -324,7 +324,7 @@ result<found_index> find_or_build(const shard_list& shards, const std::vector<pl
   }
   if (auto ok = read_once(); !ok) return tl::unexpected(std::move(ok.error()));
   notices.push_back(
-      fmt::format("the index of shards could not be kept ({}): set [storage] cache to a writable folder, or "
+      fmt::format("the index of shards could not be saved ({}): set [storage] cache to a writable folder, or "
                   "each start reads the headers of all shards again",
                   refusals));
   return keep_in_memory(read);
@@ -356,7 +356,7 @@ void add_notices_about(const tar_index& index, std::vector<std::string>& notices
   note([](const indexed_shard& shard) { return !shard.has_end_marker; },
        "has no end marker: it may have been cut short between two members");
   note([](const indexed_shard& shard) { return shard.bytes_after_end > 0; },
-       "has data behind its end marker, which is not read: was an archive appended to it?");
+       "has data after its end marker, which is not read: was an archive appended to it?");
 }
 
 }  // namespace penstock

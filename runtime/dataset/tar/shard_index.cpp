@@ -129,7 +129,7 @@ result<shard_index> read_shard_file(const std::string& path, std::atomic<std::ui
   shard.modified_ns = (*file)->modified_ns();
   if (auto ok = read_headers(**file, sizes_of_file, shard, progress); !ok) return tl::unexpected(std::move(ok.error()));
   if (auto ok = (*file)->check_unchanged(); !ok)
-    return refuse(errc::dataset, "changed while it was indexed: start again when it is complete");
+    return refuse(errc::dataset, "changed while it was being indexed: start again when it is complete");
   return shard;
 }
 
@@ -210,7 +210,8 @@ result<void> shard_grouping::finish(shard_index& to) {
   auto next = members_.begin();
   for (std::size_t sample = 0; sample < keys_.size(); ++sample) {
     if (to.records.size() > std::numeric_limits<std::uint32_t>::max())
-      return refuse(errc::dataset, "has keys and members that need more than 4 GiB of index: split it");
+      return refuse(errc::dataset,
+                    "has so many keys and members that their index needs more than 4 GiB: split it");
     to.offsets.push_back(static_cast<std::uint32_t>(to.records.size()));
     const std::string_view key = text_of(keys_[sample]);
     append_number(to.records, key.size());

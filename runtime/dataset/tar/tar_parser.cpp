@@ -153,7 +153,7 @@ result<std::optional<tar_member>> tar_parser::take(std::span<const std::byte> by
     const bool continues = bytes[sparse_map_continues_at] != std::byte{0};
     if (!continues) return finish_member(next);
     if (archive_bytes_ - next < tar_block)
-      return wrong("the archive ends in its map of holes: it was cut short");
+      return wrong("the archive ends inside the map of a sparse file: it was cut short");
     at_ = next;
     return std::nullopt;
   }
@@ -173,7 +173,7 @@ result<std::optional<tar_member>> tar_parser::take(std::span<const std::byte> by
 
 result<void> tar_parser::expect_text(state what, std::uint64_t size) {
   if (size > text_max)
-    return wrong(fmt::format("a name or PAX record of {}: too long to be one", bytes_for_people(size)));
+    return wrong(fmt::format("a name or PAX record of {}, which is too long", bytes_for_people(size)));
   if (size == 0) return wrong("a name or PAX record without contents");
   const std::uint64_t begin = at_ + tar_block;
   if (archive_bytes_ - begin < size)
@@ -241,7 +241,7 @@ result<std::optional<tar_member>> tar_parser::take_header(std::span<const std::b
       next_ = {};
       if (type == 'S' && block[sparse_continues_at] != std::byte{0}) {
         if (archive_bytes_ - member_.data_at < tar_block)
-          return wrong("the archive ends in its map of holes: it was cut short");
+          return wrong("the archive ends inside the map of a sparse file: it was cut short");
         at_ = member_.data_at;
         state_ = state::sparse_map;
         return std::nullopt;

@@ -24,7 +24,9 @@ result<void> scan_for_eos(int fd, const token_file& file, std::uint32_t eos, std
   std::uint64_t length = 0;  // of the document that the piece begins in
   const auto end_document = [&]() -> result<void> {
     if (length > std::numeric_limits<std::uint32_t>::max())
-      return refuse(errc::dataset, "has a document of {} tokens: fewer than 2^32 can be packed; is eos = {} right?",
+      return refuse(errc::dataset,
+                    "has a document of {} tokens, but only documents of fewer than 2^32 can be packed; is "
+                    "eos = {} right?",
                     length, eos);
     lengths.push_back(static_cast<std::uint32_t>(std::exchange(length, 0)));
     return {};

@@ -67,16 +67,18 @@ class table_reader {
 result<megatron_index> megatron_index::open(byte_reader read, std::uint64_t index_bytes,
                                             std::uint64_t data_bytes) {
   if (index_bytes < megatron_header_bytes)
-    return refuse(errc::dataset, "has {} bytes: the header of an index has {}", index_bytes, megatron_header_bytes);
+    return refuse(errc::dataset, "has {} bytes, but the header of an index has {}", index_bytes,
+                  megatron_header_bytes);
   std::array<std::byte, megatron_header_bytes> start{};
   if (auto ok = read(0, start); !ok) return tl::unexpected(std::move(ok.error()));
   if (std::memcmp(start.data(), megatron_magic.data(), megatron_magic.size()) != 0)
     return refuse(errc::dataset, "is not an index of tokens: its first bytes are not MMIDIDX");
   if (const auto version = number_in<std::uint64_t>(start, 9); version != 1)
-    return refuse(errc::dataset, "is an index of version {}: version 1 is read", version);
+    return refuse(errc::dataset, "is an index of version {}: only version 1 is read", version);
   const auto code = std::to_integer<unsigned>(start[17]);
   const auto element = element_of_code(code);
-  if (!element) return refuse(errc::dataset, "says that tokens have the type {}, which is no whole number", code);
+  if (!element)
+    return refuse(errc::dataset, "says that tokens have the type {}, which is not a whole-number type", code);
   megatron_index index(std::move(read));
   index.element_ = *element;
   index.sequences_ = number_in<std::uint64_t>(start, 18);
@@ -117,8 +119,8 @@ result<void> megatron_index::check_ends() const {
     return refuse(errc::dataset, "says that its last sequence has {} tokens from byte {} on, but its .bin ends at byte {}",
                   *length, *last, tokens_ * size_of(element_));
   if (*first_document != 0 || *end < 0 || static_cast<std::uint64_t>(*end) != sequences_)
-    return refuse(errc::dataset, "has documents of the sequences {} to {}: it has {}", *first_document, *end,
-                  sequences_);
+    return refuse(errc::dataset, "has documents of the sequences {} to {}, but it has {} sequences",
+                  *first_document, *end, sequences_);
   return {};
 }
 
@@ -134,10 +136,12 @@ result<std::uint64_t> megatron_index::token_of(std::int64_t pointer) const {
   const std::uint64_t bytes = size_of(element_);
   const auto place = static_cast<std::uint64_t>(pointer);
   if (pointer < 0 || place > tokens_ * bytes)
-    return refuse(errc::dataset, "says that a sequence begins at byte {}: its .bin has {} bytes", pointer,
+    return refuse(errc::dataset, "says that a sequence begins at byte {}, but its .bin has {} bytes", pointer,
                   tokens_ * bytes);
   if (place % bytes != 0)
-    return refuse(errc::dataset, "says that a sequence begins at byte {}, within a token of {} bytes", pointer, bytes);
+    return refuse(errc::dataset,
+                  "says that a sequence begins at byte {}, which is inside a token of {} bytes", pointer,
+                  bytes);
   return place / bytes;
 }
 
@@ -172,7 +176,8 @@ result<void> megatron_index::begins_between(std::uint64_t after, std::uint64_t b
     const auto begin = begin_of(document);
     if (!begin) return tl::unexpected(begin.error());
     if (*begin < last)
-      return refuse(errc::dataset, "is not in order: document {} begins at token {}, the one before it at {}", document,
+      return refuse(errc::dataset,
+                    "is not in order: document {} begins at token {}, but the one before it at {}", document,
                     *begin, last);
     if (*begin >= before) break;
     if (*begin > last) begins.push_back(*begin);  // empty documents begin where the next one does
@@ -201,16 +206,19 @@ result<void> megatron_index::all_lengths(std::vector<std::uint32_t>& lengths) co
       const auto place = token_of(*pointer);
       if (!place) return tl::unexpected(place.error());
       if (*place != token || *length < 0 || static_cast<std::uint64_t>(*length) > tokens_ - token)
-        return refuse(errc::dataset, "puts {} tokens of sequence {} at token {}: {} of {} are before it", *length,
-                      sequence, *place, token, tokens_);
+        return refuse(errc::dataset,
+                      "puts the {} tokens of sequence {} at token {}, but {} of all {} tokens are before it",
+                      *length, sequence, *place, token, tokens_);
       token += static_cast<std::uint64_t>(*length);
     }
     if (token - begin > std::numeric_limits<std::uint32_t>::max())
-      return refuse(errc::dataset, "has a document of {} tokens: fewer than 2^32 can be packed", token - begin);
+      return refuse(errc::dataset,
+                    "has a document of {} tokens, but only documents of fewer than 2^32 can be packed",
+                    token - begin);
     if (token > begin) lengths.push_back(static_cast<std::uint32_t>(token - begin));
   }
   if (sequence != sequences_ || token != tokens_)
-    return refuse(errc::dataset, "has documents of {} tokens: its .bin holds {}", token, tokens_);
+    return refuse(errc::dataset, "has documents of {} tokens in all, but its .bin holds {}", token, tokens_);
   return {};
 }
 

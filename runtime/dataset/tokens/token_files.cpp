@@ -62,7 +62,7 @@ result<std::vector<std::string>> files_of_list(const std::string& path) {
     if (!found) return found;
     paths.insert(paths.end(), found->begin(), found->end());
   }
-  if (paths.empty()) return refuse(errc::dataset, "the list '{}' names no files", printable(path));
+  if (paths.empty()) return refuse(errc::dataset, "the list '{}' contains no file names", printable(path));
   return paths;
 }
 
@@ -93,7 +93,7 @@ class token_file_examiner {
   result<dtype> examine(int fd, const std::string& path, token_file& file) {
     if (ends_with_any_case(path, ".npy")) return npy(fd, file);
     if (ends_with_any_case(path, ".idx"))
-      return refuse(errc::dataset, "is the index of a .bin: name the .bin, and its index is found");
+      return refuse(errc::dataset, "is the index of a .bin file: name the .bin file instead");
     const std::string index_path = index_path_of(path);
     const auto index = open_for_reading(index_path);
     if (index) return megatron(*index, index_path, file);
@@ -110,10 +110,11 @@ class token_file_examiner {
     const auto header = parse_npy_header(std::span(start_).first(length), file.bytes);
     if (!header) return tl::unexpected(header.error());
     if (header->shape.size() != 1)
-      return refuse(errc::dataset, "is an array of {} axes: tokens have one; save array.reshape(-1)",
+      return refuse(errc::dataset,
+                    "is an array of {} axes, but tokens need an array of one axis: save array.reshape(-1)",
                     header->shape.size());
     if (!is_whole_number(header->element))
-      return refuse(errc::dataset, "holds {}: ids of tokens are whole numbers", name_of(header->element));
+      return refuse(errc::dataset, "holds {}, but ids of tokens are whole numbers", name_of(header->element));
     file.data_at = header->data_at;
     file.tokens = header->shape[0];
     return header->element;
@@ -133,7 +134,8 @@ class token_file_examiner {
 
   [[nodiscard]] result<dtype> flat(token_file& file) const {
     if (flat_ == dtype::uint8)
-      return refuse(errc::config, "is flat: it does not say what its tokens are; set [dataset] dtype, \"uint16\" or \"uint32\"");
+      return refuse(errc::config,
+                    "does not say what type its tokens have: set [dataset] dtype, \"uint16\" or \"uint32\"");
     if (file.bytes % size_of(flat_) != 0)
       return refuse(errc::dataset, "has {} bytes, which is not a multiple of the {} of a {}", file.bytes,
                     size_of(flat_), name_of(flat_));
@@ -183,8 +185,8 @@ result<token_file_list> list_token_files(const dataset_config& dataset) {
     if (list.files.empty()) {
       list.element = *element;
     } else if (*element != list.element) {
-      return refuse(errc::dataset, "'{}' holds tokens of {}, the files before it {}", printable(path),
-                    name_of(*element), name_of(list.element));
+      return refuse(errc::dataset, "'{}' holds tokens of type {}, but the files before it hold type {}",
+                    printable(path), name_of(*element), name_of(list.element));
     }
     const std::string below = list.folder + "/";
     file.name = path.starts_with(below) ? path.substr(below.size()) : path;

@@ -85,11 +85,11 @@ result<void> token_index_writer::cut(const token_file_list& list, const dataset_
   const std::uint64_t length = dataset.sequence_length;
   head.samples = (list.tokens - 1) / length;
   if (head.samples == 0)
-    return refuse(errc::dataset, "'{}' holds {}: a sequence of sequence_length = {} needs {}", printable(dataset.path),
-                  counted(list.tokens, "token"), length, length + 1);
+    return refuse(errc::dataset, "'{}' holds {}, but a sequence of sequence_length = {} needs {}",
+                  printable(dataset.path), counted(list.tokens, "token"), length, length + 1);
   const std::uint64_t left = list.tokens - head.samples * length - 1;
   if (left > 0)
-    notices.push_back(fmt::format("the last {} of '{}' fill no sequence of {} and are left out",
+    notices.push_back(fmt::format("the last {} of '{}' do not fill a sequence of {} and are left out",
                                   counted(left, "token"), printable(dataset.path), length));
   return {};
 }
@@ -112,14 +112,14 @@ result<void> token_index_writer::pack(const token_file_list& list, const dataset
     for (const std::uint32_t length : of_window) token += length;
   }
   if (head.samples == 0)
-    return refuse(errc::dataset, "no document of '{}' has more than one token: is eos = {} right?",
+    return refuse(errc::dataset, "no document in '{}' has more than one token: is eos = {} right?",
                   printable(dataset.path), dataset.eos.value_or(0));
   head.windows = windows.size();
   head.entries_of_lengths = parts + 1;
   const double places = static_cast<double>(head.samples) * dataset.sequence_length;
-  notices.push_back(fmt::format("{} fill {} of {}: {:.1f} % of their places", counted(head.documents, "document"),
-                                counted(head.samples, "sequence"), dataset.sequence_length,
-                                100 * static_cast<double>(used) / places));
+  notices.push_back(fmt::format("packed {} into {} of {} tokens each, which are {:.1f} % full",
+                                counted(head.documents, "document"), counted(head.samples, "sequence"),
+                                dataset.sequence_length, 100 * static_cast<double>(used) / places));
   return {};
 }
 

@@ -49,7 +49,7 @@ result<void> check_versions() {
     return refuse(
         errc::device_unavailable,
         "looking for CUDA devices: this machine has no NVIDIA driver (libcuda.so.1 is missing or does "
-        "not load). `--device host` runs without a GPU; `penstock doctor` says what is there");
+        "not load). `--device host` runs without a GPU; `penstock doctor` shows what is missing");
   }
   if (driver / 1000 < runtime / 1000) {
     return refuse(errc::device_unavailable,
@@ -157,8 +157,8 @@ result<selected_gpu> select_gpu(const cuda_choice& choice) {
     cudaGetLastError();
     failure why = cuda_failure(status, "looking for CUDA devices");
     why.message +=
-        "; nvidia-smi and CUDA_VISIBLE_DEVICES show which GPUs there are, `penstock doctor` shows what is "
-        "wrong";
+        "; nvidia-smi and CUDA_VISIBLE_DEVICES show which GPUs there are, and `penstock doctor` shows what "
+        "is wrong";
     return tl::unexpected(std::move(why));
   }
   relax_captures_of_this_thread();  // the next calls are forbidden while another thread captures
@@ -171,7 +171,7 @@ result<selected_gpu> select_gpu(const cuda_choice& choice) {
   cudaDeviceProp facts{};
   if (const auto status = cudaGetDeviceProperties(&facts, *ordinal); status != cudaSuccess) {
     cudaGetLastError();
-    return refuse_cuda(status, "asking for the device's properties");
+    return refuse_cuda(status, "reading the device's properties");
   }
   if (const auto status = probe_kernels(); status != cudaSuccess)
     return tl::unexpected(no_image(status, facts));

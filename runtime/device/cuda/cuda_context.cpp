@@ -98,19 +98,17 @@ result<void> cuda_context::refuse_during_capture(cudaStream_t stream, std::strin
   // cudaGetLastError().
   const CUresult answer = driver_.is_capturing(stream, &status);
   if (answer == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
-    return refuse(
-        errc::usage,
-        "{} on the legacy default stream while a stream that it is ordered with is being captured into a "
-        "CUDA graph: end the capture first, or name another stream",
-        what);
+    return refuse(errc::usage,
+                  "{} on the legacy default stream, while a stream that waits for it is being captured into "
+                  "a CUDA graph: end the capture first, or name another stream",
+                  what);
   }
   // The next call will report any other error.
   if (answer != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE) return {};
-  return refuse(
-      errc::usage,
-      "{} on a stream that is being captured into a CUDA graph, of which it would become a part: end the "
-      "capture first, or name another stream",
-      what);
+  return refuse(errc::usage,
+                "{} on a stream that is being captured into a CUDA graph would become part of that graph: "
+                "end the capture first, or name another stream",
+                what);
 }
 
 failure cuda_context::failure_from(cudaError_t status, std::string_view what) {
@@ -119,8 +117,8 @@ failure cuda_context::failure_from(cudaError_t status, std::string_view what) {
   if (is_capture_error(status)) return why;  // says nothing about the context
   const bool lost = probe_memory_ != nullptr && !answers();
   // Errors of copies and kernels are returned by a later call, whichever it is.
-  if (lost && !what.ends_with(at_or_before))
-    why = cuda_failure(status, fmt::format("{}{}", what, at_or_before));
+  if (lost && !what.ends_with(or_in_earlier_work))
+    why = cuda_failure(status, fmt::format("{}{}", what, or_in_earlier_work));
   if (lost && why.code != errc::device_hardware) {
     why.code = errc::device_poisoned;
     why.message += "; the context is lost: only a new process can use the device again";

@@ -20,7 +20,7 @@
 namespace penstock::device {
 
 /// Part of the message of an asynchronous error, which a later call returned.
-inline constexpr std::string_view at_or_before = ", at or before";
+inline constexpr std::string_view or_in_earlier_work = ", or in earlier work";
 
 /// From now on the calling thread may make any call during captures of other threads. Call after the driver
 /// was initialised (cudaGetDeviceCount does it); creates no context. No effect if the driver has no captures.

@@ -65,7 +65,8 @@ class cuda_device final : public device {
       return true;
     }
     cudaGetLastError();
-    if (!context_.answers()) return tl::unexpected(failure_from(status, "page-locking memory, at or before"));
+    if (!context_.answers())
+      return tl::unexpected(failure_from(status, "page-locking memory, or in earlier work"));
     // Pageable memory is slower but correct.
     if (!has_.warned_pageable) {
       log::warn(
@@ -98,7 +99,7 @@ class cuda_device final : public device {
       std::size_t total = 0;
       cudaMemGetInfo(&free, &total);
       return tl::unexpected(
-          failure_from(status, fmt::format("allocating {} buffers of {} on {} (asked {}, free {} of {})",
+          failure_from(status, fmt::format("allocating {} buffers of {} on {} (requested {}, free {} of {})",
                                            buffers, bytes_for_people(one), name_, bytes_for_people(all),
                                            bytes_for_people(free), bytes_for_people(total))));
     }
@@ -229,11 +230,11 @@ class cuda_device final : public device {
     // Not cudaMemcpy, which also waits for the embedding program's streams.
     if (auto ok = call(cudaMemcpyAsync(to.data(), ring_[buffer].data + offset, to.size(),
                                        cudaMemcpyDeviceToHost, read_stream_),
-                       "reading a batch back, at or before");
+                       "reading a batch back, or in earlier work");
         !ok) {
       return ok;
     }
-    return call(cudaStreamSynchronize(read_stream_), "reading a batch back, at or before");
+    return call(cudaStreamSynchronize(read_stream_), "reading a batch back, or in earlier work");
   }
 
   // A batch is handed out only after its events have completed, so later work on any stream sees it: there is
@@ -257,7 +258,7 @@ class cuda_device final : public device {
     b.pending = 0;
     for (std::size_t i = 0; i < streams.size(); ++i) {
       const auto where = static_cast<cudaStream_t>(streams[i].native);
-      if (auto ok = call(cudaEventRecord(b.released[i], where), "releasing a batch, at or before"); !ok)
+      if (auto ok = call(cudaEventRecord(b.released[i], where), "releasing a batch, or in earlier work"); !ok)
         return ok;
     }
     b.pending = streams.size();
@@ -268,7 +269,7 @@ class cuda_device final : public device {
     const cuda_context::visit ours(context_);
     const auto where = static_cast<cudaStream_t>(stream.native);
     if (auto no = context_.refuse_during_capture(where, "waiting for the work"); !no) return no;
-    return call(cudaStreamSynchronize(where), "waiting for the work of a stream, at or before");
+    return call(cudaStreamSynchronize(where), "waiting for the work of a stream, or in earlier work");
   }
 
   result<stream_handle> enter_programs() override {
@@ -280,8 +281,8 @@ class cuda_device final : public device {
     const auto done = cudaStreamSynchronize(program_stream_);
     const auto left = cudaGetLastError();
     if (done != cudaSuccess)
-      return tl::unexpected(failure_from(done, "the work of a device program, at or before"));
-    return call(left, "left behind by a call of the device program");
+      return tl::unexpected(failure_from(done, "the work of a device program, or in earlier work"));
+    return call(left, "an error that a call of the device program left behind");
   }
 
   result<std::byte*> take_memory(std::uint64_t bytes) override {
@@ -293,8 +294,9 @@ class cuda_device final : public device {
     std::size_t total = 0;
     cudaMemGetInfo(&free, &total);
     return tl::unexpected(failure_from(
-        status, fmt::format("allocating memory for a device program on {} (asked {}, free {} of {})", name_,
-                            bytes_for_people(bytes), bytes_for_people(free), bytes_for_people(total))));
+        status,
+        fmt::format("allocating memory for a device program on {} (requested {}, free {} of {})", name_,
+                    bytes_for_people(bytes), bytes_for_people(free), bytes_for_people(total))));
   }
   void give_back_memory(std::byte* memory) noexcept override {
     cudaFree(memory);
@@ -335,7 +337,7 @@ class cuda_device final : public device {
     const auto status = cudaEventQuery(event);
     if (status == cudaSuccess) return true;
     if (status == cudaErrorNotReady) return false;
-    return tl::unexpected(failure_from(status, "waiting for a copy or a kernel, at or before"));
+    return tl::unexpected(failure_from(status, "waiting for a copy or a kernel, or in earlier work"));
   }
 
   result<cudaEvent_t> take_event() {
@@ -369,18 +371,20 @@ class cuda_device final : public device {
   }
 
   result<void> end_group(group done) {
-    if (auto ok = call(cudaEventRecord(done.copied, copy_stream_), "recording an event, at or before"); !ok)
+    if (auto ok = call(cudaEventRecord(done.copied, copy_stream_), "recording an event, or in earlier work");
+        !ok)
       return ok;
     if (done.ready != nullptr) {
       if (auto ok = call(cudaStreamWaitEvent(compute_stream_, done.copied, 0),
-                         "ordering a kernel after its copy, at or before");
+                         "ordering a kernel after its copy, or in earlier work");
           !ok) {
         return ok;
       }
       for (const upload_job& job : done.jobs) {
         if (auto ok = convert(ring_[job.buffer], job.rows, job.extents); !ok) return ok;
       }
-      if (auto ok = call(cudaEventRecord(done.ready, compute_stream_), "recording an event, at or before");
+      if (auto ok =
+              call(cudaEventRecord(done.ready, compute_stream_), "recording an event, or in earlier work");
           !ok)
         return ok;
     }
@@ -435,7 +439,7 @@ class cuda_device final : public device {
     b.pending_on_copy = std::exchange(b.pending, 0);
     for (std::size_t i = 0; i < b.pending_on_copy; ++i) {
       if (auto ok = call(cudaStreamWaitEvent(copy_stream_, b.released[i], 0),
-                         "ordering a copy after the consumer, at or before");
+                         "ordering a copy after the consumer, or in earlier work");
           !ok)
         return ok;
     }
@@ -457,14 +461,14 @@ class cuda_device final : public device {
     if (bytes == 0) return {};
     const auto status = cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, copy_stream_);
     if (status == cudaSuccess) return {};
-    return tl::unexpected(
-        failure_from(status, fmt::format("copying {} to {}, at or before", bytes_for_people(bytes), name_)));
+    return tl::unexpected(failure_from(
+        status, fmt::format("copying {} to {}, or in earlier work", bytes_for_people(bytes), name_)));
   }
 
   result<void> convert(const ring_buffer& b, std::uint32_t rows, const batch_extents& extents) {
     const stage_range range("transform");
     return call(queue_conversions(plan_, b.staging, b.data, rows, extents, compute_stream_),
-                "converting a batch, at or before");
+                "converting a batch, or in earlier work");
   }
 
   void look_again() {

@@ -39,7 +39,7 @@ errc kind_of(cudaError_t code) noexcept {
 
 failure taken_failure(cudaError_t code, int ordinal, std::string_view compute_mode, std::string_view users) {
   failure why = cuda_failure(code, fmt::format("creating a context on cuda:{}", ordinal));
-  why.message += fmt::format("; its compute mode is '{}'; who uses it: {}", compute_mode, users);
+  why.message += fmt::format("; its compute mode is '{}', and it is in use by {}", compute_mode, users);
   return why;
 }
 

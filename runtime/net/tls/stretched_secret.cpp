@@ -27,8 +27,8 @@ result<std::string> stretched(std::string_view secret, std::string_view salt) {
   const unsigned long code = ssl.ERR_get_error();
   const char* const why = code != 0 ? ssl.ERR_reason_error_string(code) : nullptr;
   return refuse(errc::config,
-                "OpenSSL cannot stretch the group's secret with scrypt: {}; a secret from 'penstock secret' "
-                "needs no stretching",
+                "OpenSSL cannot derive a key from the group's secret with scrypt: {}; a secret from "
+                "'penstock secret' does not need that",
                 why != nullptr ? why : "it gives no reason");
 }
 

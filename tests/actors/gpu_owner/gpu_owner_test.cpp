@@ -175,15 +175,15 @@ TEST_CASE("a batch that does not lie in the arena is refused by name") {
   std::string expected;
   SECTION("a slot beyond the partition") {
     s.upload(7, 0, 8);
-    expected = "batch 7 of epoch 0 is not in the arena: slot 8 of partition 0";
+    expected = "batch 7 of epoch 0 is not in the arena: it would be in slot 8 of partition 0";
   }
   SECTION("a partition that was never attached") {
     s.upload(7, 1, 0);
-    expected = "batch 7 of epoch 0 is not in the arena: slot 0 of partition 1";
+    expected = "batch 7 of epoch 0 is not in the arena: it would be in slot 0 of partition 1";
   }
   SECTION("more rows than fit") {
     s.upload(7, 0, 0, rows + 1);
-    expected = "batch 7 of epoch 0 is not in the arena: slot 0 of partition 0 with 5 rows";
+    expected = "batch 7 of epoch 0 is not in the arena: it would be in slot 0 of partition 0 with 5 rows";
   }
   auto taken = s.consumer->take();
   REQUIRE(std::holds_alternative<failure>(taken));

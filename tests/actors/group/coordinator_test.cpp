@@ -115,7 +115,7 @@ TEST_CASE("ranks with different settings all fail, and the error names both valu
     CHECK(rank->news.outcome == group_outcome::failed);
     REQUIRE(rank->news.cause);
     CHECK(rank->news.cause->cause ==
-          "sampler.seed is 7 at rank 0 (node7, pid 4000) and 8 at rank 1 (node7, pid 4001)");
+          "sampler.seed is 7 at rank 0 (node7, pid 4000), but 8 at rank 1 (node7, pid 4001)");
     CHECK(rank->news.joins == 0);
   }
 }

@@ -37,6 +37,6 @@ TEST_CASE("invalid by-hand options are refused with what to write instead") {
   CHECK(refusal({"--run="}) == "which function? --run NAME; --list names them");
   CHECK(refusal({"--run", "a", "--run", "b"}) == "--run is given twice; one function is run at a time");
   CHECK(refusal({"--list=x"}) == "--list takes no value");
-  CHECK(refusal({"--list", "--run", "a"}) == "--list runs nothing: leave out one of --run and --list");
+  CHECK(refusal({"--list", "--run", "a"}) == "--list does not run a function: leave out --run or --list");
   CHECK(refusal({"--run", "a", "--verbose"}) == "unknown option '--verbose'; --help lists the options");
 }

@@ -159,7 +159,7 @@ TEST_CASE("a command that signals its process group reaches itself and its child
   const auto order = pool.lease({{protocol::command_function, as_argument({{"sh", "-c", "kill -KILL 0"}})}});
   pool.say(order);
   CHECK(pool.end_of_process().ended_by(SIGKILL));
-  CHECK(pool.output().find(" was ended by SIGKILL: sh -c kill -KILL 0") != std::string::npos);
+  CHECK(pool.output().find(" was killed by SIGKILL: sh -c kill -KILL 0") != std::string::npos);
 }
 
 TEST_CASE("however its worker ends, a command and its process group end with it") {
@@ -314,7 +314,7 @@ TEST_CASE("a command that a signal ended is a death of its worker by the same si
     CHECK(pool.end_of_process().ended_by(number));
     CHECK(pool.read(order, 0).state == row_state::finished);
     CHECK(pool.read(order, 1).state == row_state::begun);
-    CHECK(pool.output().find("penstock: the command of job 2 was ended by " + process::signal_name(number) +
+    CHECK(pool.output().find("penstock: the command of job 2 was killed by " + process::signal_name(number) +
                              ": ") != std::string::npos);
     CHECK(process::stack_in(pool.output()).empty());
   }

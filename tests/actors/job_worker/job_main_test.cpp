@@ -221,7 +221,7 @@ TEST_CASE("a nonsensical message is answered with a reason and exit 82") {
     fake_pool pool(odd);
     pool.hear_a<protocol::hello>();
     pool.say(protocol::run_jobs{});
-    CHECK(reason_given(pool, exit_codes::protocol) == "a lease came before the slots");
+    CHECK(reason_given(pool, exit_codes::protocol) == "it received a lease before the slots");
   }
   {
     fake_pool pool(odd);
@@ -233,13 +233,14 @@ TEST_CASE("a nonsensical message is answered with a reason and exit 82") {
     fake_pool pool(odd);
     pool.introduce();
     pool.say(protocol::load_batch{});
-    CHECK(reason_given(pool, exit_codes::protocol) == "a pool's worker was asked for a batch");
+    CHECK(reason_given(pool, exit_codes::protocol) == "the session asked a pool's worker for a batch");
   }
   {
     fake_pool pool(odd);
     pool.introduce();
     pool.say(protocol::run_jobs{7, 1, 1});
-    CHECK(reason_given(pool, exit_codes::protocol) == "a lease of slot 7; there are 2 slots");
+    CHECK(reason_given(pool, exit_codes::protocol) ==
+          "it received a lease of slot 7, but there are only 2 slots");
   }
   {
     fake_pool pool(odd);
@@ -251,7 +252,7 @@ TEST_CASE("a nonsensical message is answered with a reason and exit 82") {
     for (std::uint32_t i = 0; i <= fake_pool::slots; ++i) pool.say(more);
     door.open();
     CHECK(pool.hear_a<protocol::jobs_done>().rows == 1);
-    CHECK(reason_given(pool, exit_codes::protocol) == "more leases came than there are slots");
+    CHECK(reason_given(pool, exit_codes::protocol) == "it received more leases than there are slots");
   }
   {
     fake_pool pool(odd);
@@ -281,7 +282,7 @@ TEST_CASE("a program without functions, or with too long a name, reports that an
     fake_pool pool({PENSTOCK_ODD_JOB_WORKER, "--long-name"});
     pool.hear_a<protocol::hello>();
     CHECK(reason_given(pool, exit_codes::configuration)
-              .find("the name of a function has 201 bytes; at most 200") == 0);
+              .find("the name of a function has 201 bytes, but at most 200") == 0);
   }
 }
 

@@ -73,7 +73,7 @@ TEST_CASE("a function that writes its result in place makes no copy, and may ret
   const auto rows = w.run({{"half"}, {"longer"}, {"none"}, {"half"}});
   CHECK(rows[0].result == std::string(500, 'r'));
   CHECK(rows[1].state == row_state::failed);
-  CHECK(rows[1].error.text == "shorten_result(11): result() has made room for 10 bytes");
+  CHECK(rows[1].error.text == "shorten_result(11): result() made room for only 10 bytes");
   CHECK(rows[2].state == row_state::finished);
   CHECK(rows[2].result.empty());
   CHECK(rows[3].result == std::string(500, 'r'));
@@ -178,7 +178,7 @@ TEST_CASE("a lease of a nonexistent slot is a protocol violation; a table overwr
   CHECK(w.runner.run(order).error().code == errc::system);
   order = w.lease({{"echo", "x"}});
   ++order.rows;
-  CHECK(w.runner.run(order).error().message.find("it has 1 rows instead of 2") != std::string::npos);
+  CHECK(w.runner.run(order).error().message.find("it has 1 rows, but should have 2") != std::string::npos);
   order = w.lease({{"scribble", "x"}, {"echo", "y"}, {"echo", "z"}});
   const auto no = w.runner.run(order);
   REQUIRE_FALSE(no);

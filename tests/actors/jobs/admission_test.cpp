@@ -53,7 +53,7 @@ TEST_CASE("a deadline that passes says what is full") {
   const auto refused = a.enter(10, std::chrono::steady_clock::now());
   REQUIRE(!refused);
   CHECK(refused.error().code == errc::timed_out);
-  CHECK(refused.error().message.find("1 of 1 jobs wait") != std::string::npos);
+  CHECK(refused.error().message.find("1 of at most 1 jobs wait") != std::string::npos);
 }
 
 TEST_CASE("a waiting caller enters when there is room, and gets the reason when the pool closes") {

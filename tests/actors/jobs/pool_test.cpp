@@ -327,7 +327,7 @@ TEST_CASE("a full queue refuses try_submit at once and submit at its deadline, s
     FAIL("it was let in");
   } catch (const error& refused) {
     CHECK(refused.code() == errc::timed_out);
-    CHECK(std::string(refused.what()).find("4 of 4 jobs wait ([jobs] queue)") != std::string::npos);
+    CHECK(std::string(refused.what()).find("4 of at most 4 jobs wait ([jobs] queue)") != std::string::npos);
   }
   pool.resume();
   for (Job& job : jobs) CHECK(job.get().text() == "awake");

@@ -38,9 +38,9 @@ TEST_CASE(
 }
 
 TEST_CASE("invalid options are refused with what to write instead") {
-  CHECK(refusal({"--load", "7"}) == "which config? --config FILE");
+  CHECK(refusal({"--load", "7"}) == "which config? Write --config FILE");
   CHECK(refusal({"--config", "c.toml"}) ==
-        "which samples? --load 7, --load 3,7,10-20, or --setup-only for none");
+        "which samples? Write --load 7, --load 3,7,10-20, or --setup-only for none");
   CHECK(refusal({"--config"}) == "--config needs a value");
   CHECK(refusal({"--config", "c.toml", "--laod", "7"}) ==
         "unknown option '--laod'; --help lists the options");

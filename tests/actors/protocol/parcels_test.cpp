@@ -181,7 +181,7 @@ TEST_CASE("a size that is not the file's is refused") {
   const pair_of_ends ends;
   for (const std::uint64_t lie : {std::uint64_t{1}, std::uint64_t{6}, std::uint64_t{1} << 63}) {
     REQUIRE(send_parcel(ends.worker.get(), {0, 1, 2, lie}, sealed_file("apple").get()));
-    CHECK(refusal(ends.session.get()).find("bytes and has 5") != std::string::npos);
+    CHECK(refusal(ends.session.get()).find("bytes, but has 5") != std::string::npos);
   }
 }
 
@@ -198,9 +198,9 @@ TEST_CASE("an invalid parcel is refused and leaves no descriptor open") {
   std::string other_magic = honest;
   other_magic[0] = '!';
   for (const attempt& a :
-       {attempt{honest, 0, "a parcel came with 0 descriptors instead of one"},
-        attempt{honest, 2, "a parcel came with 2 descriptors instead of one"},
-        attempt{honest, 4, "a parcel came with 4 descriptors instead of one"},
+       {attempt{honest, 0, "a parcel arrived with 0 descriptors instead of one"},
+        attempt{honest, 2, "a parcel arrived with 2 descriptors instead of one"},
+        attempt{honest, 4, "a parcel arrived with 4 descriptors instead of one"},
         attempt{honest, 12, "a parcel is longer than the protocol allows"},
         attempt{honest + "x", 1, "a parcel is longer than the protocol allows"},
         attempt{honest.substr(1), 1, "received 23 bytes that are not a parcel on the parcels' socket"},

@@ -235,7 +235,7 @@ TEST_CASE("a table of another generation, or with more rows than fit, is refused
   const job_slot slot = memory.slot();
   slot.write(5, orders(2));
   CHECK(slot.rows(4).error().code == errc::protocol);
-  CHECK(slot.rows(6).error().message == "the slot holds the table of generation 5, not of 6");
+  CHECK(slot.rows(6).error().message == "the slot holds the table of generation 5, not 6");
   for (const std::uint32_t rows : {13U, 1000U, 0xffff'ffffU}) {
     std::memcpy(memory.all().data() + 4, &rows, sizeof rows);
     CHECK(slot.rows(5).error().code == errc::protocol);

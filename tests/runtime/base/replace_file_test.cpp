@@ -90,7 +90,7 @@ TEST_CASE("a non-regular file or a missing folder is refused before anything is 
   const scratch_folder folder;
   const auto device = replace_file("/dev/null", "text");
   REQUIRE_FALSE(device);
-  CHECK(device.error().message.find("'/dev/null': it is not a regular file") != std::string::npos);
+  CHECK(device.error().message.find("'/dev/null': it exists and is not a regular file") != std::string::npos);
   CHECK_FALSE(check_replaceable("/dev/null"));
   CHECK_FALSE(replace_file(folder.file("."), "text"));
   const auto nowhere = check_replaceable(folder.file("missing/state"));

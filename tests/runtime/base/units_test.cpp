@@ -28,9 +28,9 @@ TEST_CASE("a size without a number, a unit or room is refused with what to write
     CHECK_FALSE(parse_bytes(text));
   }
   CHECK(parse_bytes("64").error().message ==
-        "'64' has no unit: one of TiB, TB, GiB, GB, MiB, MB, KiB, KB, B, as in \"64MiB\"");
+        "'64' has no unit: add one of TiB, TB, GiB, GB, MiB, MB, KiB, KB, B, as in \"64MiB\"");
   CHECK(parse_duration("10x").error().message ==
-        "'x' is not a unit of a duration: one of d, h, m, s, ms, us, ns");
+        "'x' is not a unit of a duration: write one of d, h, m, s, ms, us, ns");
 }
 
 TEST_CASE("a value printed for a config file reads back unchanged") {

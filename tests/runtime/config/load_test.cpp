@@ -50,7 +50,7 @@ TEST_CASE("names that other loaders use are answered with what they are here, or
       "[loader]\nprefetch_factor = 2\npin_memory = true\ncollate_fn = \"f\"\n[gpu]\ndtype = \"fp16\"\n"));
   INFO(complaints);
   CHECK(complaints.find("batches that each worker prepares ahead") != std::string::npos);
-  CHECK(complaints.find("page-locked for the device already") != std::string::npos);
+  CHECK(complaints.find("already page-locked for the device") != std::string::npos);
   CHECK(complaints.find("Dataset::setup, load or collate") != std::string::npos);
   CHECK(complaints.find("did you mean \"float16\"?") != std::string::npos);
   CHECK(complaints.find("dtype is one of \"uint8\", \"float16\", \"bfloat16\" or \"float32\"\n") !=

@@ -108,8 +108,7 @@ TEST_CASE(
     "an array that is not closed is shown where it was opened, not only where the text stops making sense") {
   const std::string text = shown("[dataset]\nshape = [3,\n4\n[loader]\nworkers = 2\n");
   INFO(text);
-  CHECK(text.find("2 | shape = [3,\n  | ----- the value of this key is not closed before") !=
-        std::string::npos);
+  CHECK(text.find("2 | shape = [3,\n  | ----- the value of this key was not closed") != std::string::npos);
 }
 
 TEST_CASE("an option and a variable are shown without a line number") {

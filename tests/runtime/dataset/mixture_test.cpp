@@ -147,6 +147,6 @@ TEST_CASE("rounded weights are shown") {
   const auto prepared = prepare_stream(all);
   REQUIRE(prepared);
   REQUIRE(prepared->notices.size() == 1);
-  CHECK(prepared->notices[0].find("from epoch 0 on, the shares are a 10989/100000, b 89011/100000") !=
+  CHECK(prepared->notices[0].find("from epoch 0 on, they are rounded to a 10989/100000, b 89011/100000") !=
         std::string::npos);
 }

@@ -61,7 +61,7 @@ TEST_CASE("an image with two channels cannot be normalised with three means") {
   const auto slot =
       lay_out(std::vector<tensor_spec>{{"image", dtype::uint8, {4, 6, 2}, tensor_role::image}}, 2).value();
   CHECK(plan_transfer(slot, {}).error().message ==
-        "image tensor 'image' has 2 channels; mean and std are given for 1 or 3");
+        "image tensor 'image' has 2 channels, but mean and std need 1 or 3");
   CHECK(plan_transfer(slot, {image_layout::nchw, dtype::uint8, {}, {1, 1, 1}}));
 }
 

@@ -259,7 +259,7 @@ TEST_CASE("a rank that leaves is named by those that wait for it") {
   REQUIRE(book.wrong());
   CHECK(book.wrong()->rank == 1);
   CHECK(book.wrong()->what ==
-        "has left the group after 0 collective operations, and rank 0 is in number 1, a barrier");
+        "has left the group after 0 collective operations, but rank 0 is in number 1, a barrier");
 }
 
 TEST_CASE("two ranks in different operations with one number both get an error") {
@@ -271,7 +271,7 @@ TEST_CASE("two ranks in different operations with one number both get an error")
   book.heard(0, a.report(), false);
   book.heard(1, b.report(), false);
   REQUIRE(book.wrong());
-  CHECK(book.wrong()->what == "its collective operation 5 is an all_gather, and that of rank 0 is a barrier");
+  CHECK(book.wrong()->what == "its collective operation 5 is an all_gather, but that of rank 0 is a barrier");
 }
 
 TEST_CASE("a rank that repeats an operation with other bytes gets the result of the other ranks") {

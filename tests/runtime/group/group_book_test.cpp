@@ -33,21 +33,21 @@ TEST_CASE("ranks that disagree all fail within five seconds and name both ranks 
     g.cards[2].card.settings = {{"sampler.seed", "7"}};
     g.start_all();
     g.run(5s);
-    CHECK(
-        g.all_failed_with("sampler.seed is 1 at rank 0 (host0, pid 1000) and 7 at rank 2 (host2, pid 1002)"));
+    CHECK(g.all_failed_with(
+        "sampler.seed is 1 at rank 0 (host0, pid 1000), but 7 at rank 2 (host2, pid 1002)"));
   }
   SECTION("in the world size") {
     g.cards[1].card.world_size = 4;
     g.start_all();
     g.run(5s);
-    CHECK(g.all_failed_with("the world size is 3 at rank 0 (host0, pid 1000) and 4 at rank 1"));
+    CHECK(g.all_failed_with("the world size is 3 at rank 0 (host0, pid 1000), but 4 at rank 1"));
   }
   SECTION("in the version of the protocol") {
     g.cards[0].card.protocol = 8;
     g.cards[1].card.protocol = 9;
     g.start_all();
     g.run(5s);
-    CHECK(g.all_failed_with("protocol is 8 at rank 0 (host0, pid 1000) and 9 at rank 1"));
+    CHECK(g.all_failed_with("protocol is 8 at rank 0 (host0, pid 1000), but 9 at rank 1"));
   }
   SECTION("in the GPU that is theirs") {
     g.cards[0].card.device = g.cards[1].card.device = "GPU-1";
@@ -186,7 +186,7 @@ TEST_CASE("a lost rank that does not come back fails the group after rejoin_time
   g.run(590s);
   CHECK_FALSE(g.ends[0]);
   g.run(15s);
-  CHECK(g.all_failed_with("killed by SIGKILL, and not back within 10m"));
+  CHECK(g.all_failed_with("killed by SIGKILL, and did not come back within 10m"));
 }
 
 TEST_CASE("a disconnected rank stops before it counts as lost, and continues if it was not replaced") {
@@ -323,7 +323,7 @@ TEST_CASE("the next process of a rank does not continue with another dataset") {
   g.run(2s);
   CHECK(g.handing_out() == ranks{0});
   REQUIRE(g.ends[1]);
-  CHECK(g.ends[1]->cause->cause == "its dataset has the fingerprint xyz, that of the group abc");
+  CHECK(g.ends[1]->cause->cause == "its dataset has the fingerprint xyz, but the group's has abc");
 }
 
 TEST_CASE("ranks that all restart at once continue where each of them was, but only with one dataset") {

@@ -141,7 +141,7 @@ TEST_CASE("a variable that is missing or makes no sense is named, with the launc
   CHECK(refusal({{"SLURM_PROCID", "x"}, {"SLURM_NTASKS", "2"}}) ==
         "SLURM_PROCID is 'x', which is not a whole number");
   CHECK(refusal({{"RANK", "4"}, {"WORLD_SIZE", "4"}}) ==
-        "RANK is 4, which is not below WORLD_SIZE, which is 4");
+        "RANK is 4, but must be below WORLD_SIZE, which is 4");
   CHECK(refusal({{"RANK", "-1"}, {"WORLD_SIZE", "4"}}).find("not a whole number") != std::string::npos);
   CHECK(refusal({{"RANK", "1"}, {"WORLD_SIZE", "99999999"}}).find("at most 1048576") != std::string::npos);
   CHECK(refusal(with(openmpi, {{"OMPI_COMM_WORLD_LOCAL_RANK", "4"}})).find("4 ranks on this host") !=
@@ -149,7 +149,7 @@ TEST_CASE("a variable that is missing or makes no sense is named, with the launc
   const auto no = local_rank_of(place({{"RANK", "1"}, {"WORLD_SIZE", "2"}}));
   REQUIRE_FALSE(no);
   CHECK(no.error().message ==
-        "RANK is set, but LOCAL_RANK is not, which says which rank on this host this is; torchrun sets both");
+        "RANK is set, but LOCAL_RANK, the number of this rank on its host, is not; torchrun sets both");
   CHECK(local_rank_of(place(openmpi)).value() == 3);
 }
 

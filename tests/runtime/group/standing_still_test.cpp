@@ -158,16 +158,17 @@ TEST_CASE("a rank that cannot join names the reason that it knows") {
   SECTION("rank 0") {
     g.start(0);
     g.members[0]->link_lost("connecting: No route to host", false);
-    CHECK(
-        cause_of(0) ==
-        "rank 0 (host0, pid 1000): cannot reach its own address of the group within 2m: connecting: No route "
-        "to host");
+    CHECK(cause_of(0) ==
+          "rank 0 (host0, pid 1000): cannot connect to its own address, where the group meets, within 2m: "
+          "connecting: No route "
+          "to host");
   }
   SECTION("rank 0, whose coordinator has refused a peer and was too busy to answer its own rank") {
     g.start(0);
     g.members[0]->peer_refused("127.0.0.1:40001 (another secret)");
     CHECK(cause_of(0) ==
-          "rank 0 (host0, pid 1000): cannot reach its own address of the group within 2m; refused: "
+          "rank 0 (host0, pid 1000): cannot connect to its own address, where the group meets, within 2m; "
+          "refused: "
           "127.0.0.1:40001 (another secret)");
   }
   SECTION("rank 0 without an address") {

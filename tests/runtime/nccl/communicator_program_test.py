@@ -161,7 +161,7 @@ class WithoutGpuTest(CommunicatorRanks):
         del self.environment["PENSTOCK_NCCL"]
         self.environment["CUDA_VISIBLE_DEVICES"] = ""
         _, err = self.end(self.start_rank(0, 1, STEPS), 3)
-        self.assertIn("group.communicator: \"nccl\" needs a GPU for each rank, and this process has none (", err)
+        self.assertIn("group.communicator: \"nccl\" needs a GPU for each rank, but this process has none (", err)
 
     def test_ranks_that_disagree_about_the_communicator_are_refused(self):
         other = self.start_rank(1, 2, STEPS, "--none")

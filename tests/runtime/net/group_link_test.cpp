@@ -91,10 +91,10 @@ TEST_CASE("both sides report a secret that only one of them has") {
   test_member member(io, settings);
   run_until(io, [&] { return !member.reasons.empty() && !coordinator.news.empty(); });
   CHECK(coordinator.news.at(0).kind == unknown_peer_kind::no_secret);
-  const char* const theirs = member_has_it ? "it has no secret, and this process has one"
-                                           : "it has a secret, and this process has none";
-  const char* const ours = member_has_it ? "it has a secret, and this process has none"
-                                         : "it has no secret, and this process has one";
+  const char* const theirs = member_has_it ? "it has no secret, but this process has one"
+                                           : "it has a secret, but this process has none";
+  const char* const ours = member_has_it ? "it has a secret, but this process has none"
+                                         : "it has no secret, but this process has one";
   CHECK(coordinator.news.at(0).text == ours);
   CAPTURE(member.reasons.at(0));
   CHECK(member.reasons.at(0).find(theirs) != std::string::npos);
@@ -110,10 +110,10 @@ TEST_CASE("a member of another version of the protocol is refused, and both side
   run_until(io, [&] { return !member.reasons.empty() && !coordinator.news.empty(); });
   CHECK(coordinator.news.at(0).kind == unknown_peer_kind::wrong_version);
   const auto said_of = [](std::uint32_t theirs, std::uint32_t own) {
-    return fmt::format("it speaks version {} of the protocol, and this process version {}", theirs, own);
+    return fmt::format("it speaks version {} of the protocol, but this process speaks version {}", theirs, own);
   };
   CHECK(coordinator.news.at(0).text ==
-        said_of(group_protocol + 1, group_protocol) + ": all ranks need the same penstock");
+        said_of(group_protocol + 1, group_protocol) + ": all ranks need the same version of penstock");
   CHECK(member.reasons.at(0).find(said_of(group_protocol, group_protocol + 1)) != std::string::npos);
   CHECK(coordinator.listener->links() == 0);
 }
@@ -127,8 +127,10 @@ TEST_CASE("a member of another group is refused, and both sides name both groups
   test_member member(io, settings);
   run_until(io, [&] { return !member.reasons.empty() && !coordinator.news.empty(); });
   CHECK(coordinator.news.at(0).kind == unknown_peer_kind::wrong_group);
-  CHECK(coordinator.news.at(0).text == "it belongs to the group 'job7/validate', and this is 'job7/train'");
-  CHECK(member.reasons.at(0).find("it belongs to the group 'job7/train', and this is 'job7/validate'") !=
+  CHECK(coordinator.news.at(0).text ==
+        "it belongs to the group 'job7/validate', but this is the group 'job7/train'");
+  CHECK(member.reasons.at(0).find(
+            "it belongs to the group 'job7/train', but this is the group 'job7/validate'") !=
         std::string::npos);
 }
 

@@ -113,7 +113,7 @@ TEST_CASE("another user of the host can neither join nor be taken for the coordi
     return !member.reasons.empty() && member.reasons.back().find("taken") != std::string::npos;
   });
   CHECK(member.reasons.back() ==
-        fmt::format("the name @{} was taken by user 65534, and this process belongs to user 0",
+        fmt::format("the name @{} was taken by user 65534, but this process belongs to user 0",
                     taken.address.name));
   CHECK(member.connected == 0);
 }

@@ -109,7 +109,7 @@ TEST_CASE(
   CHECK(here.current() == "executing '" + program.path() + "'");
   behind->give_up();
   stuck->give_up();
-  CHECK(first.get_future().get() == "executing '" + program.path() + "' did not return and was given up");
+  CHECK(first.get_future().get() == "executing '" + program.path() + "' did not return: giving up on it");
   CHECK(second.get_future().get() == "starting 'true' was cancelled before its turn came");
   CHECK(third.get_future().get() == "it runs");
   behind->give_up();  // too late, and harmless

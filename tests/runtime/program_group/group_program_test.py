@@ -34,7 +34,7 @@ class GroupProgramTest(RanksTest):
         ranks = self.start_all(4, 8, "--large", 65536)
         self.check_digests([self.end(one, 0)[0] for one in ranks], 4, 8)
         told = [self.end(one, 3)[1] for one in self.start_all(2, 8, "--large", 65537)]
-        self.assertIn("65537 bytes, and at most 65536", "".join(told))
+        self.assertIn("65537 bytes, but at most 65536", "".join(told))
 
     def test_a_killed_rank_ends_the_others_with_the_first_cause(self):
         ranks = self.start_all(4, 100, "--die", "2:50")
@@ -51,7 +51,7 @@ class GroupProgramTest(RanksTest):
         for one in self.start_all(3, 10, "--odd", "1:seed"):
             _, err = self.end(one, 3)
             self.assertIn("the seed is ", err)
-            self.assertIn("is 7 at rank", err.replace("and 7 at", "and is 7 at"))
+            self.assertIn("is 7 at rank", err.replace("but 7 at", "but is 7 at"))
             self.assertIn("8 at rank 1", err)
 
     def test_a_rank_that_leaves_is_named_by_those_that_need_it(self):
@@ -68,7 +68,7 @@ class GroupProgramTest(RanksTest):
         for one in (ranks[0], ranks[2]):
             _, err = self.end(one, 3)
             self.assertIn("group_failed: rank 1 (", err)
-            self.assertIn("an exception in the program ended its use", err)
+            self.assertIn("an exception in the program ended its use of the group", err)
 
     def test_ranks_in_different_operations_report_that(self):
         for one in self.start_all(2, 10, "--odd", "1:kind"):
@@ -93,7 +93,7 @@ class GroupProgramTest(RanksTest):
             started = []
             for what, address, secret_of_1, of_0, of_1 in (
                 ("an unknown host", "nobody-knows-this.invalid:%d" % nowhere, 0,
-                 r"cannot reach its own address of the group within 5s: looking up the address of 'nobody-knows-this.invalid'",
+                 r"cannot connect to its own address, where the group meets, within 5s: looking up the address of 'nobody-knows-this.invalid'",
                  unreachable + "looking up the address of 'nobody-knows-this.invalid'"),
                 ("a port that another program has", "127.0.0.1:%d" % taken, 0,
                  "cannot listen for the other ranks within 5s: .*:%d: Address already in use" % taken, None),

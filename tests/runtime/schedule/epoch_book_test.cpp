@@ -356,7 +356,7 @@ TEST_CASE("a state with a right checksum and impossible counts is refused with i
   CHECK(refusal([](stream_state& s) { s.identity.rank = 5; }).find("rank is 5 of 1") != std::string::npos);
   CHECK(refusal([](stream_state& s) { s.epoch = absurd; }).find("batch 2 of epoch 184467") !=
         std::string::npos);
-  CHECK(refusal([](stream_state& s) { s.next_batch = absurd; }).find("it stands at batch") !=
+  CHECK(refusal([](stream_state& s) { s.next_batch = absurd; }).find("it is at batch") !=
         std::string::npos);
   CHECK(refusal([](stream_state& s) { s.delivered = absurd; }).find("delivered") != std::string::npos);
   CHECK(refusal([](stream_state& s) { s.failed = absurd; }).find("failed") != std::string::npos);
@@ -365,7 +365,7 @@ TEST_CASE("a state with a right checksum and impossible counts is refused with i
           s.next_batch = 1;
           s.delivered = 1;
           s.failed = 0;
-        }).find("2 digests of 1 batches") != std::string::npos);
+        }).find("2 digests for 1 batches") != std::string::npos);
 }
 
 TEST_CASE("a state past the end of an epoch is refused") {

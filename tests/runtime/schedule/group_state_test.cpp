@@ -105,15 +105,15 @@ TEST_CASE("states other than those of all ranks at one step make no group's stat
   CHECK(refusal({}) == "there is no state of any rank");
   auto states = of_ranks(3);
   states.pop_back();
-  CHECK(refusal(states) == "the state of rank 2 is missing: there are 2 states for a world of 3");
+  CHECK(refusal(states) == "the state of rank 2 is missing: there are 2 states, but the world has 3 ranks");
   states = of_ranks(3);
   states[1] = states[0];
   CHECK(refusal(states) == "there are two states of rank 0");
   states = of_ranks(2);
   states[1] = of_rank(1, 2, 6);
   CHECK(refusal(states) ==
-        "the ranks are not at the same step: rank 0 stands at position 40 of epoch 2, rank 1 at "
-        "position 48 of epoch 2");
+        "the ranks are not at the same step: rank 0 is at position 40 of epoch 2, but rank 1 is at position "
+        "48 of epoch 2");
   states = of_ranks(2);
   states[1].identity.seed = 7;
   CHECK(refusal(states) ==

@@ -234,7 +234,7 @@ TEST_CASE("a batch that two owners crashed on fails the run, or is left out, by 
 TEST_CASE("an owner of another version is killed and ends the run, as a worker of another version does") {
   stage s;
   s.owner.started(1, 7);
-  s.owner.greeted(1, s.now, "it speaks protocol 999, this session 1");
+  s.owner.greeted(1, s.now, "it speaks protocol 999, but this session speaks 1");
   s.look();
   CHECK(s.all<owner_failed>().at(0).reason.message.find("protocol 999") != std::string::npos);
   CHECK(s.signals() == std::vector{SIGKILL});

@@ -414,7 +414,7 @@ TEST_CASE("a sacrificial worker whose setup fails again and again is given up, o
     w.now += 5s;
   }
   CHECK(w.started().empty());
-  CHECK(w.given_up == std::vector<std::string>{"worker 64 ended with SIGSEGV, too often in a row"});
+  CHECK(w.given_up == std::vector<std::string>{"worker 64 ended with SIGSEGV, too many times in a row"});
   CHECK_FALSE(w.children.degraded());
   CHECK_FALSE(w.failed());
   // The next suspect is worth another try.

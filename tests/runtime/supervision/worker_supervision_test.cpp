@@ -120,7 +120,7 @@ TEST_CASE("a sacrificial worker that cannot be started is given up with its reas
   }
   REQUIRE(s.all<sacrificial_failed>().size() == 1);
   CHECK(s.all<sacrificial_failed>()[0].reason ==
-        "worker 8 could not be started: no more processes, too often in a row");
+        "worker 8 could not be started: no more processes, too many times in a row");
   CHECK(s.all<workers_failed>().empty());
   CHECK(s.signals().empty());
 }
@@ -154,7 +154,7 @@ TEST_CASE("a worker with an unexpected message is killed, and its later messages
 TEST_CASE("a worker of another version is killed and ends the run") {
   stage s;
   s.workers.started(s.who(), 7);
-  s.workers.greeted(s.who(), s.now, "it speaks protocol 999, this session 1");
+  s.workers.greeted(s.who(), s.now, "it speaks protocol 999, but this session speaks 1");
   s.look();
   CHECK(s.all<workers_failed>().at(0).reason.message.find("protocol 999") != std::string::npos);
   CHECK(s.signals() == std::vector{SIGKILL});
@@ -165,7 +165,7 @@ TEST_CASE("the error of a worker without hello asks whether its main calls worke
   s.workers.started(s.who(), 7);
   s.pass(31s);
   CHECK(s.all<killing_worker>().at(0).reason ==
-        "it was not ready 30 s after its start; it never said hello: does its main() call "
+        "it was not ready within 30 s of its start; it never said hello: does its main() call "
         "penstock::worker_main?");
 }
 

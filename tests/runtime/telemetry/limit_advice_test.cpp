@@ -47,7 +47,7 @@ TEST_CASE("decoding is a matter of workers while cores are free, and of less wor
   crowded.core_wait = 0.4;
   const limit_advice elsewhere = advise(crowded, on_cores(16), settings);
   CHECK(elsewhere.key == "image.size");
-  CHECK(contains(elsewhere.sentence, "the workers had no core in 40 % of their time: stop other programs"));
+  CHECK(contains(elsewhere.sentence, "the workers had no core for 40 % of their time: stop other programs"));
   limit_surroundings many = on_cores(16);
   many.workers = 32;  // they take the cores from each other
   CHECK(contains(advise(crowded, many, settings).sentence, "more workers would not help on 16 cores"));
@@ -57,7 +57,7 @@ TEST_CASE("a start that waits for cores is told so") {
   limit_reading r = mostly(limit::start);
   CHECK(advise(r, on_cores(2), {}).more.size() == 1);
   r.start_core_wait = 0.5;
-  CHECK(contains(advise(r, on_cores(2), {}).more.back(), "had no core in 50 % of their time"));
+  CHECK(contains(advise(r, on_cores(2), {}).more.back(), "Workers had no core for 50 % of the time"));
 }
 
 TEST_CASE("a slow worker, a stalled sample and tiny batches are named with their own advice") {
@@ -67,7 +67,8 @@ TEST_CASE("a slow worker, a stalled sample and tiny batches are named with their
   CHECK(contains(advise(r, on_cores(16), settings).sentence, "worker/3 needs 4.2 times as long"));
   CHECK(contains(advise(r, on_cores(16), settings).sentence, "`penstock restart worker/3`"));
   r.slow->core_wait = 0.7;
-  CHECK(contains(advise(r, on_cores(16), settings).sentence, "as its peers, because it had no core in 70 % of its time"));
+  CHECK(contains(advise(r, on_cores(16), settings).sentence,
+                 "as its peers, because it had no core for 70 % of its time"));
   CHECK(advise(r, on_cores(16), settings).key == "image.size");
   r = mostly(limit::order);
   CHECK(advise(r, on_cores(16), settings).key == "loader.slots_per_worker");

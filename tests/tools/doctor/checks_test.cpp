@@ -147,9 +147,9 @@ const std::vector<mutation>& mutations() {
          f.gpu.nvml.load_error = "libnvidia-ml.so.1: cannot open shared object file";
          f.gpu.nvml.devices.clear();
        }},
-      {"gpu.nvml", status::fail, "asking for the GPUs' state: was killed by SIGSEGV",
+      {"gpu.nvml", status::fail, "querying the GPUs' state: was killed by SIGSEGV",
        [](facts& f) {
-         f.gpu.nvml.child = {child_outcome::how::died, "asking for the GPUs' state", "was killed by SIGSEGV"};
+         f.gpu.nvml.child = {child_outcome::how::died, "querying the GPUs' state", "was killed by SIGSEGV"};
          f.gpu.nvml.devices.clear();
        }},
       {"gpu.visible-devices", status::fail, "every GPU is hidden",
@@ -157,7 +157,7 @@ const std::vector<mutation>& mutations() {
       {"gpu.visible-devices", status::warn,
        "\"0\": GPU 0 NVIDIA H200; \"7\": there is no such GPU (1 GPU); \"1\": ignored",
        [](facts& f) { f.gpu.visible_devices = "0,7,1"; }},
-      {"gpu.visible-devices", status::fail, "given twice",
+      {"gpu.visible-devices", status::fail, "written twice",
        [](facts& f) { f.gpu.visible_devices = "0,GPU-0a"; }},
       {"gpu.visible-devices", status::fail, "no GPU has this UUID",
        [](facts& f) { f.gpu.visible_devices = "GPU-ff"; }},
@@ -257,7 +257,7 @@ const std::vector<mutation>& mutations() {
       {"worker.protocol", status::fail, "speaks protocol 7",
        [](facts& f) {
          f.worker = {};
-         f.worker.protocol_trouble = "it speaks protocol 7, this session 1";
+         f.worker.protocol_trouble = "it speaks protocol 7, but this session speaks 1";
        }},
       {"worker.cuda-free", status::fail, "the worker uses /usr/lib/libcuda.so.1",
        [](facts& f) { f.worker.cuda_traces = {"/usr/lib/libcuda.so.1"}; }},
@@ -285,8 +285,8 @@ const std::vector<mutation>& mutations() {
          f.group.reach = group_facts::answer::unreachable;
          f.group.reach_trouble = "No route to host";
        }},
-      {"group.address", status::fail, "nothing says where",
-       [](facts& f) { f.group.address_trouble = "nothing says where rank 0 is"; }},
+      {"group.address", status::fail, "the address of",
+       [](facts& f) { f.group.address_trouble = "the address of rank 0 is unknown"; }},
       {"group.secret", status::fail, "mode 0644",
        [](facts& f) { f.group.secret_trouble = "the secret file has mode 0644"; }},
       {"group.nccl", status::fail, "cannot open", [](facts& f) { f.group.nccl_trouble = "cannot open it"; }},

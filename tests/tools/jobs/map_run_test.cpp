@@ -605,7 +605,7 @@ TEST_CASE(
   CHECK(b.written() == std::string("1\n2\xff\0\n1\n2", 9));
   CHECK(b.passed_on() == "Ea\nEb\nEc\n");
   REQUIRE(b.told.size() == 1);
-  CHECK(b.told[0].find("10 B of the output of a command are missing") != std::string::npos);
+  CHECK(b.told[0].find("10 B of a command's output is missing") != std::string::npos);
   b.from("input");
   rules.format = output_format::tagged;
   REQUIRE(b.make(rules, command).run());
@@ -623,7 +623,7 @@ TEST_CASE("a run ends with the failure that exceeds the limit, and reports it") 
                         return {};
                       }).run();
   REQUIRE_FALSE(ended);
-  CHECK(ended.error().message == "2 jobs failed: the run ends, as --halt says");
+  CHECK(ended.error().message == "2 jobs failed: ending the run because of --halt");
   CHECK(b.halted);
   CHECK(b.column("status") == strings{"exception", "ok", "exception"});
 }
@@ -666,6 +666,7 @@ TEST_CASE("a run whose output is not read ends when it must hurry") {
   REQUIRE_FALSE(ended);
   CHECK(ended.error().code == errc::timed_out);
   CHECK(ended.error().message ==
-        "writing the results to the output: their reader has stalled; the remaining results are lost");
+        "writing the results to the output: the program that reads them does not respond; the remaining "
+        "results are lost");
   CHECK((::fcntl(writer.get(), F_GETFL) & O_NONBLOCK) == 0);
 }

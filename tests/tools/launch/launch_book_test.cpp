@@ -249,7 +249,7 @@ TEST_CASE("a rank that keeps dying without a batch is given up, and the group fa
   (void)g.go();
   REQUIRE(g.book.over());
   CHECK(g.book.outcome() == launch_outcome::failed);
-  CHECK(g.book.first_cause()->text.starts_with("SIGABRT; given up after 3 ends without a batch"));
+  CHECK(g.book.first_cause()->text.starts_with("SIGABRT; giving up: it ended 3 times within"));
 }
 
 TEST_CASE("a SIGKILL from outside does not count towards giving up; the OOM killer's does") {

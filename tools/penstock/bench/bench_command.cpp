@@ -105,10 +105,10 @@ result<void> understand(bench_options& o) {
   const char* const end = o.size.data() + o.size.size();
   const auto height = std::from_chars(o.size.data(), end, o.transform.height);
   if (height.ec != std::errc{} || height.ptr == end || *height.ptr != 'x')
-    return refuse(errc::usage, "--size '{}': give it as 224x224", o.size);
+    return refuse(errc::usage, "--size '{}': write it like 224x224", o.size);
   const auto width = std::from_chars(height.ptr + 1, end, o.transform.width);
   if (width.ec != std::errc{} || width.ptr != end)
-    return refuse(errc::usage, "--size '{}': give it as 224x224", o.size);
+    return refuse(errc::usage, "--size '{}': write it like 224x224", o.size);
   return {};
 }
 
@@ -136,10 +136,10 @@ void add_bench_command(verb_table& verbs) {
       {"bench",
        verb_group::look,
        "measure uploads and conversion against bare copies",
-       "upload: workers fill slots with synthetic samples and the GPU owner copies them to the device. First "
-       "it measures the bare rate: the same memory copied by cudaMemcpyAsync alone (memcpy on the host "
-       "device); then the whole runtime. The ratio is the share of the bare rate that the runtime "
-       "reaches.\n\n"
+       "upload: workers fill slots with synthetic samples, and the GPU owner copies them to the device. The "
+       "benchmark first measures the bare rate, at which cudaMemcpyAsync alone (memcpy on the host device) "
+       "copies the same memory, and then the rate of the whole runtime. The ratio is the share of the bare "
+       "rate that the runtime reaches.\n\n"
        "transform: converts photographs (uint8 to the given type and layout, normalised) and compares the "
        "bytes read and written per second with copies within the device.",
        {{"penstock bench upload --workers 8", "19 MB batches, the size of 128 photographs"},

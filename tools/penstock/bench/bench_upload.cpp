@@ -109,7 +109,7 @@ std::uint64_t consume(Session& session, nanoseconds time) {
   const auto end = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < end) {
     auto batch = session.next();
-    if (!batch) throw error({errc::stopped, "the stream ended before the time was over", 0});
+    if (!batch) throw error({errc::stopped, "the stream ended before the measurement did", 0});
     batch->release_unused();
     ++batches;
   }

@@ -61,9 +61,9 @@ result<journal_reading> read_journal(std::string_view text) {
     const std::string_view line = text.substr(at, end - at);
     try {
       if (!lines.take(line, end + 1))
-        return refuse(errc::io, "the journal of batches is broken at byte {}: {}", at, line.substr(0, 100));
+        return refuse(errc::io, "the journal of batches is damaged at byte {}: {}", at, line.substr(0, 100));
     } catch (const std::exception& e) {
-      return refuse(errc::io, "the journal of batches is broken at byte {}: {}", at, e.what());
+      return refuse(errc::io, "the journal of batches is damaged at byte {}: {}", at, e.what());
     }
     at = end + 1;
   }

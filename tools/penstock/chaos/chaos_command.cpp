@@ -313,12 +313,13 @@ void add_chaos_command(verb_table& verbs) {
       {"chaos",
        verb_group::look,
        "inject faults into a run and compare the streams",
-       "Runs the config's stream once undisturbed, then repeatedly under faults that hit workers and the GPU "
-       "owner's process at random moments, until there have been enough. A checker that is independent of "
-       "the runtime compares every batch that the sink got with the undisturbed run. Exit code 0 only if "
-       "nothing was lost, duplicated, reordered, stale or wrongly quarantined and all digests are equal.\n\n"
-       "kill, segv, abort and stop are signals to a worker; hang, exit and leak are done by the worker "
-       "program itself, which accepts them because PENSTOCK_CHAOS=1 is in its environment; owner-kill is "
+       "Runs the config's stream once undisturbed, then repeatedly with faults that hit workers and the GPU "
+       "owner's process at random moments, until there have been enough faults. A checker that is "
+       "independent of the runtime compares every batch that the sink received with the undisturbed run. The "
+       "exit code is 0 only if no batch was lost, duplicated, reordered or stale, no sample was wrongly "
+       "quarantined, and all digests are equal.\n\n"
+       "kill, segv, abort and stop are signals to a worker; the worker program itself carries out hang, exit "
+       "and leak, because PENSTOCK_CHAOS=1 is in its environment; owner-kill is "
        "SIGKILL to the GPU owner's process once it has delivered something. By default all of them are used; "
        "owner-kill only if the owner has its own process, that is, unless [gpu] placement is "
        "\"embedded\".\n\n"

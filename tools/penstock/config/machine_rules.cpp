@@ -99,7 +99,7 @@ std::optional<config_file::diagnostic> path_not_here(const dataset_config& datas
   doubt.key = key;
   doubt.where = place_of(loaded.source_of(doubt.key), "path", file);
   doubt.where.label = fault ? "" : "not here";
-  doubt.help = "fine if the data is on another machine; `penstock run` needs it";
+  doubt.help = "no problem if the data is on another machine, but `penstock run` needs it here";
   return doubt;
 }
 

@@ -74,21 +74,23 @@ int tell_what_became_of_it(const request_options& o, const std::filesystem::path
     return refuse_with(
         exit_timed_out,
         {errc::timed_out,
-         fmt::format("not {} within {}: the session is still running ({}, epoch {}, {} of {} delivered)",
-                     o.wait_for, o.timeout, s.value("state", "?"), number("epoch"),
-                     number("samples_delivered"), counted(number("samples_expected"), "sample")),
+         fmt::format(
+             "the session was not {} within {}: it is still running ({}, epoch {}, {} of {} delivered)",
+             o.wait_for, o.timeout, s.value("state", "?"), number("epoch"), number("samples_delivered"),
+             counted(number("samples_expected"), "sample")),
          0},
         o.choice.as_json);
   }
   const auto connected = control::connect_to(socket);
   const bool there = connected || connected.error().code == errc::timed_out;
-  return refuse_with(
-      there ? exit_timed_out : exit_no_session,
-      {there ? errc::timed_out : errc::io,
-       there ? fmt::format("not {} within {}: the session exists but does not answer", o.wait_for, o.timeout)
-             : fmt::format("the session ended before it reported being {}{}", o.wait_for, how_it_ended(socket)),
-       0},
-      o.choice.as_json);
+  return refuse_with(there ? exit_timed_out : exit_no_session,
+                     {there ? errc::timed_out : errc::io,
+                      there ? fmt::format("the session was not {} within {}: it exists but does not answer",
+                                          o.wait_for, o.timeout)
+                            : fmt::format("the session ended before it reported being {}{}", o.wait_for,
+                                          how_it_ended(socket)),
+                      0},
+                     o.choice.as_json);
 }
 
 int wait(const request_options& o) {
@@ -183,7 +185,7 @@ int for_workers(const request_options& o, const std::string& verb) {
     if (answer.refused != exit_ok) return answer.refused;
     workers = workers_to(verb, answer.result);
     if (workers.empty())
-      return no_such_target(o.choice, fmt::format("there is no worker to {}: all of them are stopped", verb));
+      return no_such_target(o.choice, fmt::format("there is no worker to {}: all workers are stopped", verb));
   }
   for (const std::uint32_t worker : workers) {
     const session_answer answer = request(o.choice, socket.path, {{"verb", verb}, {"worker", worker}});
@@ -214,7 +216,8 @@ int stop(const request_options& o) {
   const auto longest = timeout_of(o);
   if (!longest) return refuse_with(exit_usage, longest.error(), o.choice.as_json);
   if (*longest && !o.wait)
-    return refuse_with(exit_usage, {errc::usage, "--timeout limits --wait: give both", 0}, o.choice.as_json);
+    return refuse_with(exit_usage, {errc::usage, "--timeout is the time limit of --wait: write both", 0},
+                       o.choice.as_json);
   const meant_group group = group_meant(o.choice);
   if (group.refused != exit_ok) return group.refused;
   if (group.group) return stop_group(o.choice, *group.group, o.now, o.wait, *longest);
@@ -283,8 +286,8 @@ void add_changes(verb_table& verbs) {
          restarts ? "replace workers once they have finished what they hold"
                   : "stop workers once they have finished what they hold",
          restarts
-             ? "The worker finishes the batches that it holds, and another process takes its place. The "
-               "stream does not change. An operator's restart does not count as a death and clears the "
+             ? "The worker finishes the batches that it holds, and a new process replaces it. The stream "
+               "does not change. An operator's restart does not count as a death and clears the "
                "worker's history, so even a failed worker comes back."
              : "The worker finishes the batches that it holds and exits; its place stays empty until it is "
                "restarted or the pool is scaled. The other workers take over; the stream does not change.",
@@ -336,7 +339,7 @@ void add_stream_verbs(verb_table& verbs) {
        "Workers finish their current sample, batches on the device are delivered, and `run` writes its "
        "report and state. A worker that needs more than 10 s for its sample is killed.",
        {{"penstock stop", "within the deadline of [supervisor] shutdown"},
-        {"penstock stop --wait --timeout 60s", "and return once it is gone"},
+        {"penstock stop --wait --timeout 60s", "and return once the session is gone"},
         {"penstock stop --group photos", "all ranks of a group"},
         {"penstock stop --now", "without waiting for current samples"}}},
       stop);

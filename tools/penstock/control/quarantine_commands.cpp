@@ -115,10 +115,10 @@ void add_quarantine_commands(verb_table& verbs) {
       verbs,
       {"quarantine",
        verb_group::operate,
-       "samples that kill workers: list them, try or release one",
-       "retry lets the live session load the sample again from its current position on; the entry in the "
-       "quarantine file stays. release also removes it from the file. With --file no session is needed. Of a "
-       "pool of jobs, list shows the poisoned ones.",
+       "list samples that kill workers; retry or release one",
+       "With retry, the live session may load the sample again from its current position on; the entry in "
+       "the quarantine file stays. release also removes the entry. With --file no session is needed. For a "
+       "pool of jobs, list shows the poisoned jobs.",
        {{"penstock quarantine list", "sample, attempts, causes, path"},
         {"penstock quarantine list --last", "those of the run that ended last"},
         {"penstock quarantine retry 17", "once its file has been repaired"},

@@ -183,21 +183,20 @@ int look(const inspect_options& o) {
 
 void add_inspect_command(verb_table& verbs) {
   const auto o = std::make_shared<inspect_options>();
-  CLI::App& verb = verbs.add(
-      {"inspect",
-       verb_group::look,
-       "report classes, sizes and suspicious files of a dataset",
-       "Reads every file of an image folder (headers and ends, no pixels), and up to 4096 evenly spread "
-       "samples of other types; its worker program loads those of a custom dataset. Suspicious files are "
-       "unreadable or truncated, are not pictures or not what their name says, or have the same bytes as "
-       "another file; suspicious samples have values that are not finite, or only zeros, and those of a "
-       "custom "
-       "dataset may fail or kill their worker; those of tar shards cannot be loaded. Changes nothing but "
-       "the index of tar shards.",
-       {{"penstock inspect photos.toml", "as a table"},
-        {"penstock inspect photos.toml --json | jq '.suspicious[].path'",
-         "print the names of suspicious files"}}},
-      [o] { return look(*o); });
+  CLI::App& verb =
+      verbs.add({"inspect",
+                 verb_group::look,
+                 "report classes, sizes and suspicious files of a dataset",
+                 "Of an image folder it reads the beginning and the end of every file, but no pixels. Of "
+                 "other types it loads up to 4096 evenly spread samples; the worker program loads those of a "
+                 "custom dataset. A file is suspicious if it is unreadable or truncated, is not a picture, "
+                 "has another format than its name says, or has the same bytes as another file. A sample is "
+                 "suspicious if it cannot be loaded, kills its worker, or has only zeros or values that are "
+                 "not finite. Writes nothing but the index of tar shards.",
+                 {{"penstock inspect photos.toml", "as a table"},
+                  {"penstock inspect photos.toml --json | jq '.suspicious[].path'",
+                   "print the names of suspicious files"}}},
+                [o] { return look(*o); });
   add_config_options(verb, o->source);
   verb.add_flag("--all", o->all, "list every class and every suspicious file, not only the first 20");
   verb.add_flag("--json", o->json, "one JSON object on stdout");

@@ -26,21 +26,18 @@ int show_plan(const place_options& o, const config& settings) {
 
 void add_plan_command(verb_table& verbs) {
   const auto o = std::make_shared<place_options>();
-  CLI::App& verb =
-      verbs.add({"plan",
-                 verb_group::look,
-                 "list the samples of a batch without loading them",
-                 "Says which samples a run puts into one batch, in the order of its rows, as an index and a "
-                 "name on each line. "
-                 "Nothing is loaded: the plan is a function of the config and of what the dataset consists "
-                 "of. Samples that "
-                 "fail in a run are listed like the others. --rank and --world answer for a rank of a group, "
-                 "in place of "
-                 "[sampler] rank and world_size.",
-                 {{"penstock plan photos.toml --epoch 3 --batch 17", "a batch of the fourth epoch"},
-                  {"penstock plan photos.toml --batch 17 --rank 1 --world 8 --json | jq .samples",
-                   "the indices that rank 1 of 8 has in it"}}},
-                [o] { return with_settings(*o, [&](const config& settings) { return show_plan(*o, settings); }); });
+  CLI::App& verb = verbs.add(
+      {"plan",
+       verb_group::look,
+       "list the samples of a batch without loading them",
+       "Lists the samples that a run puts into one batch, in the order of its rows, with an index and a name "
+       "on each line. Nothing is loaded: the plan depends only on the config and on the dataset's list of "
+       "samples. Samples that fail in a run are listed like the others. --rank and --world select a rank of "
+       "a group; they replace [sampler] rank and world_size.",
+       {{"penstock plan photos.toml --epoch 3 --batch 17", "a batch of the fourth epoch"},
+        {"penstock plan photos.toml --batch 17 --rank 1 --world 8 --json | jq .samples",
+         "the indices that rank 1 of 8 has in it"}}},
+      [o] { return with_settings(*o, [&](const config& settings) { return show_plan(*o, settings); }); });
   add_place_options(verb, *o);
 }
 

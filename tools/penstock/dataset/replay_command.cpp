@@ -139,7 +139,7 @@ int replay(const replay_options& o, const config& settings, const planned_stream
 result<planned_batch> batch_of_journal(const planned_stream& stream, const delivered_batch& one) {
   auto found = stream.batch(one.epoch, one.sequence);
   if (found) return found;
-  return refuse(errc::dataset, "the journal has batch {} of epoch {}, which this config and dataset do not: {}",
+  return refuse(errc::dataset, "the journal has batch {} of epoch {}, but this config and dataset do not: {}",
                 one.sequence, one.epoch, found.error().message);
 }
 
@@ -246,7 +246,7 @@ int verify(const replay_options& o, const config& settings, const planned_stream
 int replay_or_verify(const replay_options& o, const config& settings) {
   const bool as_json = o.place.as_json;
   if (o.out.empty() && o.png.empty() && o.journal.empty()) {
-    const failure why{errc::usage, "say what to make of the batch: --out DIR, --png FILE or --verify JOURNAL",
+    const failure why{errc::usage, "say what to do with the batch: --out DIR, --png FILE or --verify JOURNAL",
                       0};
     return refuse_with(exit_usage, why, as_json);
   }
@@ -265,12 +265,13 @@ void add_replay_command(verb_table& verbs) {
       {"replay",
        verb_group::look,
        "load batches of a run again, byte for byte",
-       "Loads one batch from config and dataset alone and writes the files that `penstock run --sink npy` writes "
-       "for it (--out), or all of its pictures (--png), with the samples' names on stdout: to see what was in the "
-       "batch where a loss jumped. --verify loads all batches of a journal (`--sink journal:FILE`) and compares "
-       "their digests: it names the batches that differ today, and the samples that are only in such batches, and "
-       "exits 1 if there are any. --state names a state of that run: its quarantined samples are left out again, "
-       "and an epoch that a group of another size had begun is divided as it was.",
+       "Loads one batch again, to show what was in it when a loss jumped. The config and the dataset are "
+       "enough. It writes the files that `penstock run --sink npy` writes for the batch (--out), or all of "
+       "its pictures (--png), and the samples' names to stdout. --verify loads all batches of a journal "
+       "(`--sink journal:FILE`) and compares their digests. It names the batches that differ today, and the "
+       "samples that are only in such batches; the exit code is 1 if there are any. --state names a saved "
+       "state of that run: samples that were quarantined in it are left out again, and an epoch that a group "
+       "of another size started is divided among the ranks as it was then.",
        {{"penstock replay photos.toml --epoch 3 --batch 17 --out spike", "a batch of the fourth epoch"},
         {"penstock replay photos.toml --epoch 3 --batch 17 --png spike.png", "the same as a contact sheet"},
         {"penstock replay photos.toml --verify run.journal", "has the data changed since that run?"},

@@ -62,7 +62,7 @@ visibility visibility_of(const facts& f) {
     } else if (seen.insert(who).second) {
       ++v.visible;
     } else {
-      says += ", given twice: CUDA then shows no GPU at all";
+      says += ", written twice: CUDA then shows no GPU at all";
       twice = true;
     }
     v.echo += fmt::format("{}\"{}\": {}", v.echo.empty() ? "" : "; ", entry, says);

@@ -252,8 +252,8 @@ finding check_numa(const facts& f) {
     return std::ranges::find(s.pci->node_cpus, cpu) != s.pci->node_cpus.end();
   });
   const auto of_all = f.machine.allowed_cpus.size();
-  const std::string observed = fmt::format("the GPU is on node {}; {} of {} are there", *s.pci->numa_node,
-                                           here, counted(of_all, "allowed core"));
+  const std::string observed = fmt::format("the GPU is on NUMA node {}; {} of {} are on that node",
+                                           *s.pci->numa_node, here, counted(of_all, "allowed core"));
   if (here > 0) return {status::ok, observed};
   return {status::warn, observed, "",
           fmt::format("run with `numactl --cpunodebind={} --preferred={}`", *s.pci->numa_node,

@@ -48,9 +48,9 @@ finding check_meeting_place(const facts& f) {
 finding check_secret(const facts& f) {
   const group_facts& g = f.group;
   if (!g.secret_trouble.empty()) return {status::fail, g.secret_trouble};
-  if (g.has_secret) return {status::ok, "there is one, accessible only to its owner"};
+  if (g.has_secret) return {status::ok, "there is a secret, accessible only to its owner"};
   if (!g.there) return skipped(no_rank);
-  return {status::ok, "none, and none is needed"};
+  return {status::ok, "there is no secret, and none is needed"};
 }
 
 finding check_nccl(const facts& f) {

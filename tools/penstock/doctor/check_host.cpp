@@ -129,7 +129,7 @@ finding check_worker_program(const facts& f) {
 finding check_worker_protocol(const facts& f) {
   if (f.worker.broken) return skipped("the worker program does not start (see worker.program)");
   if (!f.worker.spoke) return {status::fail, f.worker.protocol_trouble};
-  return {status::ok, "it says hello with this version of the protocol"};
+  return {status::ok, "it sends hello with this version of the protocol"};
 }
 
 finding check_worker_cuda_free(const facts& f) {

@@ -89,9 +89,8 @@ finding check_links(const facts& f) {
   observed += "; peer access: all";
   if (ways.size() == 1) return {status::ok, observed};
   return {status::info, observed, "",
-          "none needed; a collective operation over all of them is as fast as the slowest link: groups of "
-          "those with the "
-          "fastest links (launch --gpus) do better"};
+          "none needed; a collective operation over all GPUs is as fast as the slowest link, so a group of "
+          "only the GPUs with fast links (launch --gpus) is faster"};
 }
 
 finding check_nvjpeg(const facts& f) {

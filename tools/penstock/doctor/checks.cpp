@@ -33,8 +33,8 @@ constexpr check gpu_checks[] = {
      "install the driver's libraries; in a container start it with --gpus all and the capability compute",
      check_libcuda},
     {"gpu.driver-runtime", gpu, "the driver compared with the CUDA runtime in this program (not the toolkit)",
-     "a driver that is new enough", "update the driver when convenient: kernels that need it would not load",
-     check_driver_runtime},
+     "a driver that is new enough",
+     "update the driver when convenient: kernels that need a newer one would not load", check_driver_runtime},
     {"gpu.toolkit", gpu, "the CUDA toolkit on this machine", "none needed: only to build, never to run", "",
      check_toolkit},
     {"gpu.cuinit", gpu, "whether CUDA initialises, in a separate process", "cuInit returns 0",
@@ -105,8 +105,8 @@ constexpr check machine_checks[] = {
     {"leftovers.folders", machine, "temporary folders of `penstock launch` whose launcher is gone", "none",
      "`penstock sessions --prune` removes them", check_left_folders},
     {"group.rank", machine, "the launcher's variables: rank, world size, local rank",
-     "all that belong together, in range",
-     "start it with one launcher, and unset variables left by another one", check_rank},
+     "all variables of one launcher are set and in range",
+     "start the ranks with one launcher, and unset variables that another launcher left", check_rank},
     {"group.gpus", machine, "ranks on this host compared with the GPUs that this process sees",
      "a GPU for each rank", "start fewer ranks on this host, or set [gpu] share = true", check_rank_gpus},
     {"group.address", machine, "where the ranks meet: MASTER_ADDR, Slurm's first node or PENSTOCK_GROUP_ADDR",
@@ -125,7 +125,8 @@ constexpr check job_checks[] = {
      "see `penstock check-config FILE`", check_config},
     {"worker.program", loader, "the program of [loader] command", "found and starts",
      "check [loader] command, PENSTOCK_LIBEXEC and the file's mode", check_worker_program},
-    {"worker.protocol", loader, "the worker program's first message", "hello with the session's version",
+    {"worker.protocol", loader, "the worker program's first message",
+     "hello with the session's version of the protocol",
      "build the worker program against this version of penstock and call worker_main in it",
      check_worker_protocol},
     {"worker.cuda-free", loader, "CUDA libraries and devices in a worker",
@@ -205,8 +206,8 @@ std::string reference_markdown() {
       "- `--cpu-only`: the GPU's rows are skipped.\n"
       "- `--deep`: uses the GPU as a run does and compares the bits; page-locks as much as the job's arena.\n"
       "- `--isolate`: runs the job step by step and names the first step that fails.\n"
-      "- `--root DIR`: reads /proc, /sys, /dev and libraries below DIR, for the files of another or an "
-      "invented machine.\n"
+      "- `--root DIR`: reads /proc, /sys, /dev and libraries below DIR, to check the files of another "
+      "machine.\n"
       "- `--json`: schema `penstock.doctor/1`: `results` is a list of `id`, `layer`, `status`, `observed`,\n "
       " `expected`, `remedy` and, for a skipped row, `why`; `layers` has the worst status of each layer.\n\n"
       "Status: `ok`; `info`: nothing to check; `warn`: runs, but slower or at risk; `fail`; `skip`: not "

@@ -223,8 +223,8 @@ class steps {
     if (hello == nullptr || hello->magic != protocol::hello::expected_magic)
       return broken(told_.protocol_trouble, "its first message is not hello");
     if (hello->version != protocol::version) {
-      return broken(told_.protocol_trouble,
-                    fmt::format("it speaks protocol {}, this session {}", hello->version, protocol::version));
+      return broken(told_.protocol_trouble, fmt::format("it speaks protocol {}, but this session speaks {}",
+                                                        hello->version, protocol::version));
     }
     told_.spoke = true;
     told_.cuda_traces = worker_.cuda_traces();

@@ -251,10 +251,10 @@ lost_ranks losses_in(const live_group& group) {
 }
 
 std::string text_of(const lost_ranks& lost) {
-  if (!lost.known) return "rank 0 does not answer: which ranks were lost is not known\n";
+  if (!lost.known) return "rank 0 does not answer, so it is unknown which ranks were lost\n";
   std::string text;
   if (lost.of_rank_0 > 0)
-    text += fmt::format("rank 0 was lost {}; losses that it saw before that are not listed\n",
+    text += fmt::format("rank 0 was lost {}; ranks that were lost before that are not listed\n",
                         counted(lost.of_rank_0, "time"));
   for (const json& one : lost.seen)
     text +=

@@ -273,14 +273,14 @@ void add_map_command(verb_table& verbs) {
        "With --function each line is a JSON value, which the function receives unchanged. [loader] command "
        "in "
        "FILE is the worker program with the function. Results that are not JSON become strings. With "
-       "--program "
-       "the function's result goes to the GPU, where a device program turns it into the job's result.\n\n"
+       "--program the function's result is passed to a device program on the GPU, which makes the job's "
+       "result from it.\n\n"
        "Commands get this program's environment, in which PENSTOCK_WORKER is the number of the worker, from "
        "0. "
-       "With --raw the output is what they write, byte for byte; with --results it goes to files.\n\n"
-       "With --journal, running the command again after an interruption continues where it was, and the "
-       "output "
-       "is complete.",
+       "With --raw, the output is byte for byte what the commands write; with --results, it goes to "
+       "files.\n\n"
+       "With --journal, running the same command line again after an interruption continues where it "
+       "stopped, and the output is complete.",
        {{"penstock map --command 'gzip -9 {}' --input files.txt --output done.jsonl",
          "run a program for each line"},
         {"ls *.wav | penstock map --command 'sox {} {}.flac'", "read a pipe, write to stdout"},
@@ -288,7 +288,7 @@ void add_map_command(verb_table& verbs) {
          "call a function of your own worker program"},
         {"penstock map jobs.toml --function decode --program embedding --input items.jsonl --output "
          "out.jsonl",
-         "give what the function makes to a program on the GPU"},
+         "pass the function's result to a program on the GPU"},
         {"penstock map --command './simulate {}' --input seeds.txt --output out.jsonl --journal run.journal "
          "--timeout 10m",
          "continue where an earlier run ended"},
@@ -297,7 +297,7 @@ void add_map_command(verb_table& verbs) {
         {"penstock map --command 'sh -c \"CUDA_VISIBLE_DEVICES=$PENSTOCK_WORKER ./train $1\" sh {}' --input "
          "seeds.txt "
          "--workers 4 --results runs",
-         "a GPU for each of four commands at a time, and their output in files"},
+         "four commands at a time, each with its own GPU, and their output in files"},
         {"penstock map --command 'curl -sS {}' --input urls.txt --output out.jsonl --retries 3 "
          "--fail-on-exit",
          "repeat commands that exit with a code other than 0"}}},

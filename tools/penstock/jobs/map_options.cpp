@@ -33,7 +33,7 @@ result<halt_rule> halt_rule_from(const std::string& text) {
     const auto [rest, status] = std::from_chars(count.data(), end, rule.failures_max);
     if (status == std::errc{} && rest == end && rule.failures_max > 0) return rule;
   }
-  return refuse(errc::usage, "--halt '{}': has to be never, soon,fail=N or now,fail=N, with N from 1",
+  return refuse(errc::usage, "--halt '{}': must be never, soon,fail=N or now,fail=N, with N at least 1",
                 printable(text));
 }
 
@@ -48,7 +48,8 @@ result<void> check_usage(const map_options& o) {
   if (o.command.empty() && !o.memory.empty())
     return refuse(errc::usage, "--memory needs --command; for functions set [loader.limits] memory");
   if (o.function.empty() && !o.program.empty())
-    return refuse(errc::usage, "--program needs --function: the device program gets what the function gives");
+    return refuse(errc::usage,
+                  "--program needs --function: the device program receives the function's result");
   if (o.command.empty() && o.fail_on_exit) return refuse(errc::usage, "--fail-on-exit needs --command");
   if (auto rule = halt_rule_from(o.halt); !rule) return tl::unexpected(std::move(rule.error()));
   if (o.retry_failed && o.journal.empty())
@@ -61,8 +62,8 @@ void add_map_options(CLI::App& verb, const std::shared_ptr<map_options>& o) {
   verb.add_option("--function", o->function, "the function of FILE's worker program to call")
       ->type_name("NAME");
   verb.add_option("--program", o->program,
-                  "the device program of FILE's [jobs.programs] that gets each function's result, and gives "
-                  "the job's")
+                  "the device program in FILE's [jobs.programs] that makes each job's result from the "
+                  "function's result")
       ->type_name("NAME");
   verb.add_option("--command", o->command, "the program to run; {} is replaced by the line")
       ->type_name("COMMAND");
@@ -74,11 +75,10 @@ void add_map_options(CLI::App& verb, const std::shared_ptr<map_options>& o) {
   verb.add_option("--output", o->output, "one line for each job; -: stdout")
       ->type_name("OUT")
       ->capture_default_str();
-  verb.add_flag(
-      "--raw", o->raw,
-      "write what commands write to stdout (or what the function gives) as it is, instead of JSON; their "
-      "stderr goes to stderr");
-  verb.add_flag("--tag", o->tag, "like --raw, with the input line and a tab before each line");
+  verb.add_flag("--raw", o->raw,
+                "write the commands' stdout (or the function's results) unchanged, instead of JSON; their "
+                "stderr goes to stderr");
+  verb.add_flag("--tag", o->tag, "like --raw, but each line begins with the input line and a tab");
   verb.add_option(
           "--results", o->results,
           "write all output of job N to the files DIR/N.stdout and DIR/N.stderr, a function's result to "
@@ -103,19 +103,19 @@ void add_map_options(CLI::App& verb, const std::shared_ptr<map_options>& o) {
   verb.add_option("--job-log", o->job_log,
                   "append a line for each job when it ends: start, end, exit code, signal, input line")
       ->type_name("LOG");
-  verb.add_option("--memory", o->memory,
-                  "end a command that uses more private memory, with all that it has started")
+  verb.add_option(
+          "--memory", o->memory,
+          "kill a command that uses more private memory than this, with all processes that it started")
       ->type_name("SIZE");
   verb.add_flag("--retry-failed", o->retry_failed, "repeat jobs of the journal that are not ok");
   verb.add_flag("--fail-on-exit", o->fail_on_exit, "commands that exit with a code other than 0 have failed");
-  verb.add_option(
-          "--on-bad-line", o->on_bad_line,
-          "what to do about lines that are not JSON (of a command: that contain a NUL byte): end the run, or "
-          "report and skip them")
+  verb.add_option("--on-bad-line", o->on_bad_line,
+                  "what to do about lines that are not JSON (with --command: lines that contain a NUL byte): "
+                  "end the run, or report and skip them")
       ->check(CLI::IsMember({"fail", "skip"}))
       ->capture_default_str();
   verb.add_option("--keep-output", o->keep_output,
-                  "how much of each command's stdout and of its stderr to keep")
+                  "how much to keep of each command's stdout, and of its stderr")
       ->type_name("SIZE")
       ->capture_default_str();
   add_set_option(verb, o->source);

@@ -176,7 +176,7 @@ result<bool> map_run::take_from_journal(const job& what) {
 void map_run::tell_surplus_of_journal() const {
   if (around_.journal == nullptr || stopping() || around_.journal->end() <= lines_read_) return;
   around_.tell(
-      fmt::format("the journal has jobs up to line {}, but {} has {}: the others are not in the output",
+      fmt::format("the journal has jobs up to line {}, but {} has {}: the other jobs are not in the output",
                   around_.journal->end(), around_.input->name(), counted(lines_read_, "line")));
 }
 
@@ -279,8 +279,8 @@ void map_run::note_failure(const job& what, const job_outcome& outcome) {
                      : "further failed jobs are not listed: --job-log lists all");
   }
   if (failures != rules_.failures_max) return;
-  fail({errc::job_failed, fmt::format("{} failed: the run ends, as --halt says", counted(failures, "job")),
-        0});
+  fail({errc::job_failed,
+        fmt::format("{} failed: ending the run because of --halt", counted(failures, "job")), 0});
   if (around_.halt) around_.halt();
 }
 
@@ -331,9 +331,8 @@ void map_run::write(std::vector<std::string> lines) {
       static_cast<void>(errors_.write(one.err));  // an error cannot be reported
                                                   // anywhere
     if (one.missing > 0) {
-      around_.tell(
-          fmt::format("{} of the output of a command are missing: raise --keep-output, or use --results",
-                      bytes_for_people(one.missing)));
+      around_.tell(fmt::format("{} of a command's output is missing: raise --keep-output, or use --results",
+                               bytes_for_people(one.missing)));
     }
   }
   const int why = output_.write(text);
@@ -341,7 +340,8 @@ void map_run::write(std::vector<std::string> lines) {
   output_lost_ = true;
   const std::string doing = fmt::format("writing the results to {}", around_.output_name);
   if (why != ETIMEDOUT) return lose_output(os_failure(errc::io, why, doing));
-  lose_output({errc::timed_out, doing + ": their reader has stalled; the remaining results are lost", 0});
+  lose_output({errc::timed_out,
+               doing + ": the program that reads them does not respond; the remaining results are lost", 0});
 }
 
 }  // namespace penstock::cli

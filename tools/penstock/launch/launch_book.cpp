@@ -236,7 +236,7 @@ void launch_book::lose(std::uint32_t rank, std::string how, const supervision::r
   rank_facts& r = ranks_[rank];
   if (decided.act != act::restart) {
     return fail(rank, r.pid,
-                fmt::format("{}; given up after {} ends without a batch within {}", how,
+                fmt::format("{}; giving up: it ended {} times within {} without delivering a batch", how,
                             rules_.restart_one->intensity_max + 1,
                             duration_for_people(rules_.restart_one->intensity_within)),
                 now);

@@ -266,7 +266,7 @@ int launch(launch_options o) {
     process::io_thread io;
     launch_run run(io, *work);
     signals.listen([&](int times) { run.stop(signals.received(), times > 1); },
-                   fmt::format("stopping: passing the signal on to {} (press again to kill)",
+                   fmt::format("stopping: passing the signal on to {} (press again to kill them)",
                                counted(work->places.size(), "rank")));
     made = run.run();
     signals.ignore();
@@ -285,15 +285,13 @@ void add_launch_command(verb_table& verbs) {
        "start a session or a program once per GPU, as a group of ranks",
        "Starts one process for each GPU: with FILE a session (penstock run FILE), which delivers its part "
        "of the samples, otherwise PROGRAM. Each rank gets the variables that torchrun sets: RANK, "
-       "LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (a free port). GPU LOCAL_RANK "
-       "is the rank's own. Each rank may only use its share of the cores near its GPU.\n\n"
+       "LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (a free port). Each rank uses the "
+       "GPU with the number LOCAL_RANK, and only its share of the cores near that GPU.\n\n"
        "The output of the ranks is prefixed with their number. If a rank fails, the others get SIGTERM, "
        "and SIGKILL 4 s later; with --max-restarts all ranks are started again. The error names the rank "
        "that failed first. Processes that the ranks leave behind are killed. A session that is lost (a "
-       "signal ended it, or it gives no sign of life for 10 s) is restarted alone and continues "
-       "where "
-       "it was.\n\n"
-       "Ctrl-C and SIGTERM are passed on; the ranks have 25 s to end. A second signal kills them.",
+       "signal ended it, or it was silent for 10 s) is restarted alone and continues where it stopped.\n\n"
+       "Ctrl-C and SIGTERM are passed on to the ranks, which have 25 s to end. A second signal kills them.",
        {{"penstock launch photos.toml --gpus all", "a session on each GPU"},
         {"penstock launch photos.toml --gpus host:4 --json --digest",
          "four sessions without a GPU, one report"},

@@ -60,7 +60,7 @@ result<std::uint16_t> free_port() {
 result<std::string> random_text(std::size_t bytes) {
   std::vector<unsigned char> drawn(bytes);
   if (::getrandom(drawn.data(), drawn.size(), 0) != static_cast<ssize_t>(bytes))
-    return refuse_os(errc::system, errno, "drawing the group's secret");
+    return refuse_os(errc::system, errno, "generating the group's secret");
   std::string text;
   for (const unsigned char byte : drawn) text += fmt::format("{:02x}", byte);
   return text;

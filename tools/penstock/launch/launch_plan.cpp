@@ -30,7 +30,7 @@ std::vector<std::string_view> split(std::string_view text, char at) {
 }
 
 std::string names_of(const std::vector<launch_gpu>& gpus) {
-  if (gpus.empty()) return "this machine has none that this program can see";
+  if (gpus.empty()) return "this program can see no GPU on this machine";
   std::string all = "there are: ";
   for (const launch_gpu& gpu : gpus)
     all += fmt::format("{}{} ({})", gpu.ordinal == gpus[0].ordinal ? "" : ", ", gpu.ordinal, gpu.name);
@@ -103,7 +103,7 @@ result<std::vector<rank_place>> plan_places(const gpu_choice& choice, const std:
     if (gpus.empty())
       return refuse(errc::usage,
                     "--gpus all: there is no GPU that this program can see; use --gpus host:N for N ranks "
-                    "without one, or ask penstock doctor why");
+                    "without a GPU, or find the cause with penstock doctor");
     for (const launch_gpu& gpu : gpus) places.push_back({gpu, {}});
   }
   for (const std::uint32_t ordinal : choice.ordinals) {

@@ -165,7 +165,7 @@ result<unique_fd> launch_run::open_channel(const start_rank& order, unique_fd& t
   begin.alone = order.alone;
   const std::string line = line_of(begin);
   if (::send(ours.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
-    return refuse_os(errc::system, errno, "telling a rank where to begin");
+    return refuse_os(errc::system, errno, "sending a rank its first position");
   return ours;
 }
 

@@ -62,11 +62,13 @@ result<rank_start> launcher_link::where_to_begin() {
     pollfd one{channel_.get(), POLLIN, 0};
     const int ready = ::poll(&one, 1, static_cast<int>(left.count()));
     if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return refuse(errc::timed_out, "the launcher has not said where this rank begins");
+    if (ready <= 0)
+      return refuse(errc::timed_out, "the launcher has not sent the position at which this rank begins");
     char piece[4096];
     const ssize_t n = ::recv(channel_.get(), piece, sizeof piece, 0);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return refuse(errc::system, "the launcher ended before it said where this rank begins");
+    if (n <= 0)
+      return refuse(errc::system, "the launcher ended before it sent the position at which this rank begins");
     line.append(piece, static_cast<std::size_t>(n));
     if (line.size() > progress_line_max) break;
   }

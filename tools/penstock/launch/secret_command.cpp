@@ -46,9 +46,9 @@ void add_secret_command(verb_table& verbs) {
   CLI::App& verb = verbs.add(
       {"secret",
        verb_group::run,
-       "draw a secret for ranks on several hosts",
-       "Writes 32 random bytes as 64 hexadecimal digits to stdout, and makes a file there accessible only to "
-       "its owner. "
+       "generate a secret for ranks on several hosts",
+       "Writes 32 random bytes as 64 hexadecimal digits to stdout. If stdout is a file, it becomes "
+       "accessible only to its owner. "
        "The ranks of a group on several hosts prove to each other that they have the same secret: [group] "
        "secret_file, or the variable PENSTOCK_GROUP_SECRET. A passphrase of at least 16 bytes works as well, "
        "but is easier to guess.",

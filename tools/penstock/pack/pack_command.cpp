@@ -138,30 +138,27 @@ int pack_folder(const pack_options& o) {
 
 void add_pack_command(verb_table& verbs) {
   const auto o = std::make_shared<pack_options>();
-  CLI::App& verb =
-      verbs.add({"pack",
-                 verb_group::run,
-                 "write an image folder as WebDataset shards",
-                 "Writes the pictures of an image folder, in the order of its sample indices, into tar "
-                 "shards that type = "
-                 "\"tar\" and WebDataset read: KEY.jpg (or .jpeg, .png) and KEY.cls, the class as a number. "
-                 "KEY is the picture's path "
-                 "without its extension, with '_' for other dots in its name. classes.txt has the names of "
-                 "the classes.\n\n"
-                 "Files are copied as they are, unless --resize or --quality asks for encoding them again: "
-                 "then each is turned as "
-                 "its EXIF orientation says, reduced, and written as a JPEG without metadata.\n\n"
-                 "A shard gets its name when it is complete. Run the same command again after an "
-                 "interruption: it continues "
-                 "after the last complete shard, and the result is the same. pack.json has the report. Exit "
-                 "code 1: pictures "
-                 "that could not be read were left out.",
-                 {{"penstock pack photos --out shards", "shards of 1 GiB, files as they are"},
-                  {"penstock pack photos --out small --resize 256 --quality 90 --shard-size 256MiB",
-                   "reduced to 256 pixels on the shorter side"},
-                  {"penstock pack photos --out shards --json | jq '.failed[].path'",
-                   "print the pictures that were left out"}}},
-                [o] { return pack_folder(*o); });
+  CLI::App& verb = verbs.add(
+      {"pack",
+       verb_group::run,
+       "write an image folder as WebDataset shards",
+       "Writes the pictures of an image folder, in the order of its sample indices, into tar "
+       "shards that type = "
+       "\"tar\" and WebDataset read: KEY.jpg (or .jpeg, .png) and KEY.cls, the class as a number. "
+       "KEY is the picture's path "
+       "without its extension, with '_' for other dots in its name. classes.txt has the names of "
+       "the classes.\n\n"
+       "Files are copied unchanged. With --resize or --quality each picture is encoded again instead: it is "
+       "turned as its EXIF orientation says, reduced, and written as a JPEG without metadata.\n\n"
+       "A shard gets its name when it is complete. After an interruption, run the same command again: it "
+       "continues after the last complete shard, and the result is the same. The report is in pack.json. "
+       "Exit code 1 means that some pictures could not be read and were left out.",
+       {{"penstock pack photos --out shards", "shards of 1 GiB, files as they are"},
+        {"penstock pack photos --out small --resize 256 --quality 90 --shard-size 256MiB",
+         "reduced to 256 pixels on the shorter side"},
+        {"penstock pack photos --out shards --json | jq '.failed[].path'",
+         "print the pictures that were left out"}}},
+      [o] { return pack_folder(*o); });
   verb.add_option("folder", o->folder, "the image folder: one folder for each class")
       ->type_name("FOLDER")
       ->required();

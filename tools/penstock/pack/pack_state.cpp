@@ -89,11 +89,12 @@ result<std::optional<pack_state>> read_state(const std::string& folder, const pa
                   printable(state_file(folder)));
   }
   if (state.settings != settings) {
-    return refuse(errc::usage, "'{}' holds shards of {}: choose another --out, or remove them to begin again",
+    return refuse(errc::usage,
+                  "'{}' holds shards made from {}: choose another --out, or remove the shards to begin again",
                   printable(folder),
                   state.settings.fingerprint != settings.fingerprint
                       ? "other pictures"
-                      : "other --shard-size, --resize or --quality");
+                      : "the same pictures with another --shard-size, --resize or --quality");
   }
   for (const packed_shard& shard : state.shards) {
     struct ::stat facts {};

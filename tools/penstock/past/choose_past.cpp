@@ -62,10 +62,9 @@ std::string to_the_second(const json& time) {
 
 void add_past_choice(CLI::App& verb, session_choice& into) {
   into.reading_verb = verb.get_name();
-  verb.add_flag(
-          "--last", into.last,
-          "the session that ended last; with --session: the last of that name. --session also takes the ID "
-          "of an ended one (`penstock sessions --ended`)")
+  verb.add_flag("--last", into.last,
+                "the session that ended last; with --session NAME, the one of that name that ended last. "
+                "--session also accepts the ID of an ended session (`penstock sessions --ended`)")
       ->group(verb.get_option("--session")->get_group());
 }
 

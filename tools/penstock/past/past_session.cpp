@@ -195,13 +195,15 @@ json past_session::answer(const json& question) const {
   if (reads_status && !status_.is_object()) {
     return control::refusal(
         exit_no_session, "no_status",
-        fmt::format("'{}' died before it had a status; `penstock events` shows what is known", name));
+        fmt::format("'{}' died before it recorded a status; `penstock events` shows what is known", name));
   }
   if (verb == "status") return control::good_answer(status());
   if (verb == "why") {
-    return why_.is_object() ? control::good_answer(why())
-                            : control::refusal(exit_no_session, "no_why",
-                                               fmt::format("'{}' recorded no limits: an older penstock ran it", name));
+    return why_.is_object()
+               ? control::good_answer(why())
+               : control::refusal(
+                     exit_no_session, "no_why",
+                     fmt::format("'{}' recorded no limits, because an older penstock ran it", name));
   }
   if (verb == "pipeline") {
     return control::good_answer(
@@ -211,11 +213,10 @@ json past_session::answer(const json& question) const {
          {"waits_for_worker", nullptr},
          {"device_waited_seconds", nullptr}});
   }
-  return control::refusal(
-      exit_no_session, "ended",
-      fmt::format("'{}' has ended: only status, why, describe, deaths, events, logs and quarantine list read "
-                  "what remains",
-                  name));
+  return control::refusal(exit_no_session, "ended",
+                          fmt::format("'{}' has ended: only status, why, describe, deaths, events, logs and "
+                                      "quarantine list work on ended sessions",
+                                      name));
 }
 
 result<past_session> read_past(const std::filesystem::path& record) {

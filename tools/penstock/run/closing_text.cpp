@@ -25,7 +25,7 @@ std::string epoch_line(const epoch_report& e) {
                   counted(e.expected, "sample"), counted(e.batches, "batch", "batches"),
                   duration_for_people(std::chrono::nanoseconds(static_cast<std::int64_t>(e.seconds * 1e9))));
   if (e.padded > 0) line += fmt::format(", {} repeated so that all ranks have the same number", e.padded);
-  if (e.replaced > 0) line += fmt::format(", {} of them in place of bad ones", e.replaced);
+  if (e.replaced > 0) line += fmt::format(", {} of them replace bad samples", e.replaced);
   if (e.early_batches > 0)
     line += fmt::format(", {} early by at most {}", counted(e.early_batches, "batch", "batches"),
                         counted(e.most_early, "place"));

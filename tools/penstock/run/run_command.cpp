@@ -128,7 +128,7 @@ failure in_one_line(const config_file::rejection& refused) {
   };
   const auto first = std::ranges::find_if(refused.diagnostics, is_error);
   const auto errors = std::ranges::count_if(refused.diagnostics, is_error);
-  failure why{refused.code, "the config is not usable", refused.os_code};
+  failure why{refused.code, "the config cannot be used", refused.os_code};
   if (first == refused.diagnostics.end()) return why;
   why.message = first->message;
   if (!first->where.origin.empty())
@@ -178,7 +178,7 @@ int refuse_start_of_rank(const run_options& o, const config& settings, exit_code
   }
 }
 
-/// Where all ranks of a group were given one path, they share it. One that names the rank is the rank's own.
+/// If all ranks of a group got the same path, they share that file. A path that names the rank is for that rank alone.
 run_state state_of(const run_options& o, const std::optional<group::launcher_place>& place, bool joins) {
   if (!place) return run_state(o.state);
   if (!joins || group::names_rank(o.state, place->rank))
@@ -285,10 +285,10 @@ void add_run_command(verb_table& verbs) {
        verb_group::run,
        "load batches onto the device as a config file says",
        "Starts the workers, delivers every batch of every epoch to the sink and prints a report. "
-       "Ctrl-C ends it cleanly (exit code 130); a second Ctrl-C ends it within two seconds. While "
-       "it runs, the verbs for live sessions work on it; afterwards `penstock events --last` and others "
-       "read what remains. A run that `penstock stop` has ended exits 0, too: --stopped-exit-code, or "
-       "the report's \"outcome\", tells it from one that has finished.",
+       "Ctrl-C ends it cleanly (exit code 130); a second Ctrl-C ends it within two seconds. While it runs, "
+       "the verbs for live sessions work on it; afterwards, `penstock events --last` and similar verbs show "
+       "what it recorded. A run that `penstock stop` ended also exits with 0; --stopped-exit-code gives it "
+       "another exit code, and the report's \"outcome\" tells the two apart.",
        {{"penstock run photos.toml", "with a progress bar and a final report"},
         {"penstock run photos.toml --workers 8 --set sampler.batch_size=64",
          "override some keys of the file"},

@@ -23,9 +23,8 @@ result<bool> joins_group(const config_file::loaded_config& loaded) {
       loaded.sources.contains("sampler.rank") || loaded.sources.contains("sampler.world_size");
   if (written && s.rank && (*s.rank != (*place)->rank || s.world_size != (*place)->world_size)) {
     return refuse(errc::config,
-                  "rank {} of {} is in the config ([sampler]), but this process is rank {} of {} according "
-                  "to {}: leave it out, "
-                  "or set [group] join = \"never\"",
+                  "the config says rank {} of {} ([sampler]), but this process is rank {} of {} according to "
+                  "{}: leave 'rank' and 'world_size' out, or set [group] join = \"never\"",
                   *s.rank, s.world_size, (*place)->rank, (*place)->world_size, (*place)->launcher);
   }
   return true;

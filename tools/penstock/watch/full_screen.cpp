@@ -59,7 +59,8 @@ result<full_screen> full_screen::take() {
   unique_fd read_end(ends[0]);
   screen.lifeline_ = unique_fd(ends[1]);
   screen.guard_ = ::fork();
-  if (screen.guard_ < 0) return refuse_os(errc::system, errno, "starting the terminal's guard");
+  if (screen.guard_ < 0)
+    return refuse_os(errc::system, errno, "starting the process that restores the terminal");
   if (screen.guard_ == 0) {
     screen.lifeline_ = unique_fd();
     guard(read_end.get(), screen.before_);

@@ -70,7 +70,7 @@ std::string processes_on_gpu(const json& gpu) {
                         is_owner ? ", the owner" : "", bytes_for_people(p.at("bytes").get<std::uint64_t>()));
   }
   return fmt::format("gpu  processes according to NVML: {}{}", list.empty() ? "none" : list,
-                     list.empty() || owner_is_there ? "" : "; these pids belong to another pid namespace");
+                     list.empty() || owner_is_there ? "" : "; these pids are from another pid namespace");
 }
 
 }  // namespace

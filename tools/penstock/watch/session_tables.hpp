@@ -39,7 +39,7 @@ namespace penstock::cli {
 /// "worker/64*": for a column that all workers share. `star_explained` explains the star below the table.
 [[nodiscard]] std::string worker_cell(const nlohmann::ordered_json& one);
 inline constexpr const char* star_explained =
-    "* the sacrificial worker: it tries alone what may have killed others";
+    "* the sacrificial worker: it loads alone what may have killed other workers";
 /// Whether this is the sacrificial worker while nothing must be tried alone: its row would tell nothing.
 [[nodiscard]] bool is_not_needed(const nlohmann::ordered_json& worker);
 /// "8 s, waiting for worker/3, which ...": how long the stream has stalled; empty while it moves.

@@ -219,8 +219,9 @@ void add_status(verb_table& verbs) {
       {"status",
        verb_group::operate,
        "show the state of a live session",
-       "One table: the session, its device, and its workers with their last deaths; of a pool of jobs, what "
-       "has become of them by function. A target limits it to those lines.",
+       "One table: the session, its device, and its workers with their last deaths; of a pool of jobs, how "
+       "many jobs of each function are waiting, running, ok or failed. A target limits the table to its own "
+       "lines.",
        {{"penstock status", "the only live session"},
         {"penstock status worker/3 --json | jq .workers[0].current_sample", "what worker 3 is working on"},
         {"penstock status --group photos", "all ranks of a group, one line each"},
@@ -230,8 +231,8 @@ void add_status(verb_table& verbs) {
   add_group_choice(verb, o->choice);
   add_past_choice(verb, o->choice);
   verb.add_flag("--check", o->check,
-                "exit 3 unless the state is ok and the stream is not stalled; of an ended session, unless it "
-                "has finished");
+                "exit 3 unless the state is ok and the stream is not stalled; for an ended session, unless "
+                "it has finished");
   verb.add_option("TARGET", o->target, "worker/N, workers, gpu, scheduler or all");
 }
 
@@ -242,14 +243,15 @@ void add_deaths(verb_table& verbs) {
        verb_group::operate,
        "list the deaths of workers and GPU owners",
        "The last 1000 of each, oldest first: cause, signal or exit code, and the sample or job that the "
-       "death is blamed on. With --json, owners are in a separate list, owner_deaths. Of a group, also the "
-       "ranks that were lost, as rank 0 has seen them.",
+       "death is blamed on. With --json, owners are in a separate list, owner_deaths. For a group, the ranks "
+       "that rank 0 saw lost are listed too.",
        {{"penstock deaths", "as a table"},
-        {"penstock deaths --json | jq '.deaths[-1].last_output'", "the last output of the last one"}}},
+        {"penstock deaths --json | jq '.deaths[-1].last_output'",
+         "the last output of the process that died last"}}},
       deaths);
   add_group_choice(verb, o->choice);
   add_past_choice(verb, o->choice);
-  verb.add_flag("--stacks", o->stacks, "also print each one's stack");
+  verb.add_flag("--stacks", o->stacks, "also print the stack of each");
 }
 
 void add_sessions(verb_table& verbs) {
@@ -259,15 +261,12 @@ void add_sessions(verb_table& verbs) {
        verb_group::look,
        "list live sessions; with --ended, those that have ended",
        "Name, state, pid, age, progress and control socket of each. With --ended also the last sessions of "
-       "this "
-       "user that have ended, with the ID by which status, describe, deaths, events and logs read what "
-       "remains "
-       "of them. A session that was killed leaves its "
-       "socket behind, and a launcher its temporary folder; --prune removes sockets on which nobody listens "
-       "and folders whose launcher is gone.",
+       "this user that have ended, each with an ID for status, describe, deaths, events and logs. A killed "
+       "session leaves its socket behind, and a killed launcher its temporary folder; --prune removes the "
+       "sockets of dead sessions and the folders of dead launchers.",
        {{"penstock sessions", "as a table"},
         {"penstock sessions --ended", "what ran last night, and how it ended"},
-        {"penstock sessions --prune", "also remove what dead ones left"}}},
+        {"penstock sessions --prune", "also remove what dead sessions left"}}},
       sessions);
   verb.add_flag("--ended", o->ended, "also list the last sessions that have ended");
   verb.add_flag("--prune", o->prune, "remove the sockets of dead sessions and the folders of dead launchers");

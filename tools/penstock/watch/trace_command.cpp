@@ -176,7 +176,8 @@ void add_trace_command(verb_table& verbs) {
        "record where batches spend their time",
        "Chrome's trace format, for Perfetto or chrome://tracing: a track for each worker, the scheduler, the "
        "GPU owner, the copy stream and the consumer; an arrow along each batch; deaths and restarts when "
-       "they happened. Contains the batches that the consumer returned during the recording. Recording costs "
+       "they happened. The trace contains the batches that the consumer returned during the recording. "
+       "Recording costs "
        "the session nothing: the stages are always timed.",
        {{"penstock trace --seconds 10s --out photos.trace.json", "ten seconds of the only live session"},
         {"penstock trace --group photos --out photos.trace.json",

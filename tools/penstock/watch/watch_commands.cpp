@@ -175,8 +175,8 @@ void add_describe(verb_table& verbs) {
       {"describe",
        verb_group::operate,
        "show everything about a target",
-       "The details that status omits: the current sample and its duration, the full last death with the "
-       "last lines of output, where batches are, and what waits for what.",
+       "The details that status omits: the current sample and how long it has taken, the full last death "
+       "with its last lines of output, where batches are, and what waits for what.",
        {{"penstock describe worker/3", "its state, its sample, its last death"},
         {"penstock describe scheduler", "where batches are, and what the device waits for"}}},
       describe);
@@ -194,11 +194,11 @@ void add_top(verb_table& verbs) {
        verb_group::operate,
        "watch a session on a live screen",
        "Throughput, what the device waits for, where batches are, and each worker with its current sample "
-       "and duration. The worker that the device waits for comes first. Keys: q quits; p pauses and resumes "
+       "and how long it has taken. The worker that the device waits for comes first. Keys: q quits; p pauses "
+       "and resumes "
        "the stream; j and k scroll the workers, space and b by pages, g and G to the ends. Without a "
-       "terminal, or with --once, it prints one screen. With --json, one object every interval. Of a group, "
-       "a "
-       "table with a line for each rank; q quits.",
+       "terminal, or with --once, it prints one screen. With --json, one object every interval. For a group, "
+       "it shows a table with a line for each rank; q quits.",
        {{"penstock top", "of the only live session"},
         {"penstock top --once", "one screen, for scripts and tickets"}}},
       top);

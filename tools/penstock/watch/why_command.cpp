@@ -81,11 +81,12 @@ void add_why_command(verb_table& verbs) {
       {"why",
        verb_group::operate,
        "say what limits a session, and which key to change",
-       "What the stream waited for during the last 10 s, as shares of the time: storage, decode, order, wire, "
+       "What the stream waited for during the last 10 s, as shares of the time: storage, decode, order, "
+       "wire, "
        "convert, consumer, start. One sentence names the largest and what to change; when the consumer waits "
        "less than 15 % of the time, loading faster would gain nothing. A pool of jobs has storage, decode, "
-       "order, consumer and start. The same shares are in `status --json` (limits) and in the metrics. Of an "
-       "ended session: its last 10 s.",
+       "order, consumer and start. The same shares are in `status --json` (limits) and in the metrics. For "
+       "an ended session, it shows its last 10 s.",
        {{"penstock why", "of the only live session"},
         {"penstock why worker/3", "with the time that worker 3 needs for a sample"},
         {"penstock why --json | jq -r .key", "the config key to change first"},

@@ -26,11 +26,12 @@ struct limit_meaning {
 };
 constexpr limit_meaning limit_meanings[] = {
     {"storage", "the next batch's worker waited for a read", "jobs waited: for files, or for something else"},
-    {"decode", "it decoded or transformed samples", "jobs ran"},
-    {"order", "later batches waited for one, or slots were too few", "jobs waited although workers were idle"},
-    {"wire", "it was being copied to the device", nullptr},
-    {"convert", "the device converted it", nullptr},
-    {"consumer", "the consumer did not ask for one", "callers submitted no job, or kept all results"},
+    {"decode", "the next batch's worker decoded or transformed samples", "jobs ran"},
+    {"order", "later batches waited for an earlier one, or there were too few slots",
+     "jobs waited although workers were idle"},
+    {"wire", "the next batch was being copied to the device", nullptr},
+    {"convert", "the device converted the next batch", nullptr},
+    {"consumer", "the consumer did not ask for a batch", "callers submitted no job, or kept all results"},
     {"start", "no worker was ready, or the device not open", "no worker was ready"},
 };
 

@@ -154,5 +154,5 @@ TEST_CASE("a resource limit on files is refused in a sentence, not with SIGXFSZ"
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
   REQUIRE_FALSE(fd);
   CHECK(fd.error().code == errc::out_of_memory);
-  CHECK(fd.error().message.find("RLIMIT_FSIZE allows 100 B") != std::string::npos);
+  CHECK(fd.error().message.find("(ulimit -f) is 100 B") != std::string::npos);
 }

@@ -73,7 +73,9 @@ TEST_CASE("pictures next to class folders are ignored with one notice") {
   CHECK(names(*list) == strings{"a/1.jpg"});
   REQUIRE(list->notices.size() == 1);
   CHECK(list->notices[0] ==
-        fmt::format("2 pictures directly in '{}' are ignored: its folders are the classes", folder.path()));
+        fmt::format(
+            "2 pictures directly in '{}' are ignored: only pictures in its folders, the classes, are read",
+            folder.path()));
 }
 
 TEST_CASE("pictures that no decoder here reads are counted by their extensions, the most frequent first") {
@@ -136,7 +138,7 @@ TEST_CASE("a folder that leads back into itself is entered once, with a notice")
   REQUIRE(list);
   CHECK(names(*list) == strings{"a/b/1.jpg", "a/twin/1.jpg"});
   REQUIRE(list->notices.size() == 1);
-  CHECK(list->notices[0].find("not followed") != std::string::npos);
+  CHECK(list->notices[0].find("not following") != std::string::npos);
 }
 
 TEST_CASE("names may hold any bytes") {
@@ -163,7 +165,8 @@ TEST_CASE("paths that do not lead to a dataset are refused with what was looked 
         fmt::format("the dataset folder '{}' does not exist", folder.path("gone")));
   folder.write("file", "x");
   CHECK(refusal(folder.path("file")) ==
-        fmt::format("'{}' is not a folder: image-folder needs one", folder.path("file")));
+        fmt::format("'{}' is not a folder: a dataset of type image-folder needs a folder",
+                    folder.path("file")));
   CHECK(refusal("") == "no path is given: set [dataset] path to a folder of pictures");
   CHECK(
       refusal(folder.path()) ==

@@ -219,9 +219,9 @@ TEST_CASE("settings that make no plan are refused with the reason") {
     const auto made = plan::create(settings);
     return made ? std::string() : made.error().message;
   };
-  CHECK(message({.samples = 1, .batch_size = 0}) == "a batch size of 0 makes no batches");
-  CHECK(message({.samples = 1, .world_size = 0}) == "a world size of 0 leaves no rank to load for");
+  CHECK(message({.samples = 1, .batch_size = 0}) == "the batch size is 0, which makes no batches");
+  CHECK(message({.samples = 1, .world_size = 0}) == "the world size is 0, which leaves no rank to load for");
   CHECK(message({.samples = 1, .rank = 2, .world_size = 2}) ==
         "rank 2 is not in a world of 2 (ranks count from 0)");
-  CHECK(message({.samples = ~0ULL}) == "18446744073709551615 samples cannot be planned");
+  CHECK(message({.samples = ~0ULL}) == "18446744073709551615 samples are too many to plan");
 }

@@ -180,7 +180,8 @@ TEST_CASE("a subset has the listed samples as often as they are listed, in their
   CHECK(epoch_of(**subset_order(list, 10, false), 1, 4) == list);
   const auto shuffled = *subset_order(list, 10, true);
   CHECK(in_order(epoch_of(*shuffled, 1, 4)) == in_order(list));
-  CHECK(subset_order({}, 10, true).error().message == "the list has no indices: no sample would be left");
+  CHECK(subset_order({}, 10, true).error().message ==
+        "the list has no indices: an epoch would have no samples");
   CHECK(subset_order({9, 10}, 10, true).error().message ==
         "index 10 (number 2 of the list) is too large: the dataset has 10 samples, counted from 0");
 }

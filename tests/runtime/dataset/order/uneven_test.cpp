@@ -256,6 +256,5 @@ TEST_CASE("an epoch that is entered past its end is refused") {
   const auto no = plan::create(s);
   REQUIRE_FALSE(no);
   CHECK(no.error().code == errc::state_mismatch);
-  CHECK(no.error().message ==
-        "the saved state stands at position 10 of epoch 2, but an epoch has 10 samples");
+  CHECK(no.error().message == "the saved state is at position 10 of epoch 2, but an epoch has 10 samples");
 }

@@ -88,9 +88,9 @@ TEST_CASE("arrays that are not rows of plain samples are refused with the reason
   CHECK(refusal(npy(dictionary("<f4", "()"), "1234")) ==
         "holds a single number: there is no first axis to count samples");
   CHECK(refusal(npy(dictionary("<f4", "(2, 0)"), "")) == "holds samples with a dimension of 0");
-  CHECK(refusal(npy(dictionary("<f4", "(1, 4294967296)"), "1234")) == "holds samples beyond 1 TiB");
+  CHECK(refusal(npy(dictionary("<f4", "(1, 4294967296)"), "1234")) == "holds samples larger than 1 TiB");
   CHECK(refusal(npy(dictionary("<f4", "(1, 4294967295, 4294967295, 4294967295)"), "1234")) ==
-        "holds samples beyond 1 TiB");
+        "holds samples larger than 1 TiB");
 }
 
 TEST_CASE("npy headers that lie about their size are refused with the numbers") {
@@ -103,7 +103,7 @@ TEST_CASE("npy headers that lie about their size are refused with the numbers") 
 }
 
 TEST_CASE("npy headers of any other form are refused") {
-  const std::string strange = "has a .npy header that is not of the form that numpy writes";
+  const std::string strange = "has a .npy header in a form that numpy does not write";
   for (const char* const text :
        {"", "{", "{}", "{'descr': '<f4'}", "{'descr': '<f4' 'fortran_order': False, 'shape': (1,)}",
         "{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}",
@@ -122,7 +122,7 @@ TEST_CASE("npy headers of any other form are refused") {
         "has a .npy header with an unknown or repeated key 'x'");
   std::string huge = npy(dictionary("<f4", "(1,)"), "1234", 2);
   huge[10] = '\x7f';
-  CHECK(refusal(huge) == "has a .npy header of 7.94 MiB: too long to be one");
+  CHECK(refusal(huge) == "has a .npy header of 7.94 MiB, which is too long");
 }
 
 TEST_CASE("a npy header that is cut or garbled anywhere is refused or read, and nothing outside it is") {
@@ -175,9 +175,9 @@ TEST_CASE("npy files that do not fit together are refused by name") {
   folder.write("b.npy", npy(dictionary("<u2", "(1, 3)"), "abcdef"));
   const auto list = list_npy(folder.path());
   REQUIRE_FALSE(list);
-  CHECK(
-      list.error().message ==
-      fmt::format("'{}' holds samples of uint16 [3], the files before it uint16 [2]", folder.path("b.npy")));
+  CHECK(list.error().message ==
+        fmt::format("'{}' holds samples of uint16 [3], but the files before it hold samples of uint16 [2]",
+                    folder.path("b.npy")));
   folder.write("b.npy", "nonsense");
   CHECK(list_npy(folder.path()).error().message ==
         fmt::format("'{}' is not a .npy file: its first bytes are not \\x93NUMPY", folder.path("b.npy")));
@@ -206,7 +206,7 @@ TEST_CASE("raw datasets that cannot be divided into samples are refused") {
   CHECK(message({2}) ==
         fmt::format("'{}' holds 5 bytes, which is not a multiple of a sample's 2", folder.path("0")));
   CHECK(message({}) == "a raw dataset needs [dataset] shape and dtype of one sample");
-  CHECK(message({2, 0}) == "a sample with a dimension of 0 holds nothing");
+  CHECK(message({2, 0}) == "a sample with a dimension of 0 has no elements");
   CHECK(message({5}).empty());
   folder.write("0", "");
   CHECK(message({5}) == fmt::format("'{}' holds no samples", folder.path("0")));
@@ -220,8 +220,10 @@ TEST_CASE("a file that was cut after it was listed fails the samples behind the 
   auto dataset = open(folder, *list_raw(folder.path(), {2}, dtype::uint8));
   REQUIRE(::truncate(folder.path("0").c_str(), 5) == 0);
   CHECK(load_one(dataset, 1) == as_bytes("bb"));
-  CHECK(testing::load_error(dataset, 2) == "its file ends at byte 5: it was 8 bytes long when it was listed");
-  CHECK(testing::load_error(dataset, 3) == "its file ends at byte 6: it was 8 bytes long when it was listed");
+  CHECK(testing::load_error(dataset, 2) ==
+        "its file ends at byte 5, but was 8 bytes long when it was listed");
+  CHECK(testing::load_error(dataset, 3) ==
+        "its file ends at byte 6, but was 8 bytes long when it was listed");
 }
 
 TEST_CASE("storage that fails temporarily is a transient error, which is tried again") {

@@ -34,9 +34,9 @@ TEST_CASE("braces expand as a shell expands them") {
   for (const char* const plain : {"{a}", "{}", "{1..}", "{1..x}", "{-1..2}", "{0..3..0}", "a{b", "a}b"})
     CHECK(expanded(plain) == names{plain});
   CHECK(expanded("{0..1000000}") ==
-        names{"refused: '{0..1000000}' stands for 1000001 names: at most 1000000 are read"});
+        names{"refused: '{0..1000000}' expands to 1000001 names: at most 1000000 are allowed"});
   CHECK(expanded("{0..9999}{0..9999}") ==
-        names{"refused: '{0..9999}{0..9999}' stands for more than 1000000 names"});
+        names{"refused: '{0..9999}{0..9999}' expands to more than 1000000 names"});
 }
 
 TEST_CASE("shards are one file, a folder of them, or a pattern in its order") {

@@ -288,6 +288,6 @@ TEST_CASE("shards without an end marker or with an archive behind it are named i
   CHECK(prepared->notices ==
         std::vector<std::string>{
             "the shard 'a.tar' has no end marker: it may have been cut short between two members",
-            "the shard 'b.tar' has data behind its end marker, which is not read: was an archive appended to "
+            "the shard 'b.tar' has data after its end marker, which is not read: was an archive appended to "
             "it?"});
 }

@@ -174,7 +174,7 @@ TEST_CASE("an index of shards that changed is built again, and the reason report
     return found.notices[0].find(part) != std::string::npos;
   };
   set_time(folder.path("b.tar"), 1000);
-  CHECK(told("is of another version of 'b.tar'"));
+  CHECK(told("describes 'b.tar' as it was before"));
   folder.write("b.tar", archive_of({{"1.jpg", "x"}, {"2.jpg", "x"}}));
   CHECK(told("is older than 'b.tar', which had 2048 bytes and has 3072 now"));
   std::filesystem::resize_file(index, std::filesystem::file_size(index) - 1);
@@ -198,7 +198,7 @@ TEST_CASE("shards in a folder that cannot be written to have their index in the 
   CHECK(none.path.empty());
   CHECK(none.index.samples() == 1);
   REQUIRE(none.notices.size() == 1);
-  CHECK(none.notices[0].starts_with("the index of shards could not be kept ("));
+  CHECK(none.notices[0].starts_with("the index of shards could not be saved ("));
 }
 
 TEST_CASE("an index that cannot replace the one next to the shards is kept in the cache") {

@@ -207,7 +207,8 @@ TEST_CASE("the tail that fills no sequence is counted in one notice") {
   REQUIRE(prepared);
   CHECK(prepared->description.samples == 3);
   CHECK(prepared->notices ==
-        std::vector{fmt::format("the last 5 tokens of '{}' fill no sequence of 8 and are left out", folder.path())});
+        std::vector{fmt::format("the last 5 tokens of '{}' do not fill a sequence of 8 and are left out",
+                                folder.path())});
 }
 
 TEST_CASE("packed documents fill the sequence with the least room that is enough") {
@@ -255,9 +256,9 @@ TEST_CASE("a token file that shrinks fails its sequences by name") {
   REQUIRE(made);
   CHECK(testing::load_error(**made, 8).empty());
   REQUIRE(::truncate(folder.path("a.bin").c_str(), 100) == 0);
-  CHECK(testing::load_error(**made, 8) == "'a.bin' ends at byte 160: it was longer when it was listed");
+  CHECK(testing::load_error(**made, 8) == "'a.bin' ends at byte 160, but was longer when it was listed");
   CHECK(testing::load_error(**make_dataset(all, prepared->index.get()), 0) ==
-        "'a.bin' has 100 bytes: it had 200 when it was listed");
+        "'a.bin' has 100 bytes, but had 200 when it was listed");
 }
 
 TEST_CASE("files that contain no tokens are refused with the reason") {
@@ -273,7 +274,7 @@ TEST_CASE("files that contain no tokens are refused with the reason") {
   };
   CHECK(with("a.bin", "") == "holds no tokens");
   CHECK(with("a.bin", "123") == "has 3 bytes, which is not a multiple of the 2 of a uint16");
-  CHECK(with("a.bin", "12345678") == "holds 4 tokens: a sequence of sequence_length = 4 needs 5");
+  CHECK(with("a.bin", "12345678") == "holds 4 tokens, but a sequence of sequence_length = 4 needs 5");
   all.dataset.boundaries = boundary_rule::mask;
   CHECK(with("a.bin", "1234567890") ==
         "boundaries = \"mask\" needs to know where documents end, and 'a.bin' has no index: set [dataset] eos, the id of "
@@ -281,7 +282,7 @@ TEST_CASE("files that contain no tokens are refused with the reason") {
   all.dataset.boundaries = boundary_rule::ignore;
   all.dataset.dtype = dtype::uint8;
   CHECK(with("a.bin", "1234567890") ==
-        "is flat: it does not say what its tokens are; set [dataset] dtype, \"uint16\" or \"uint32\"");
+        "does not say what type its tokens have: set [dataset] dtype, \"uint16\" or \"uint32\"");
   CHECK(with("b.npy", "nothing") == "is not a .npy file: its first bytes are not \\x93NUMPY");
 }
 
@@ -300,16 +301,16 @@ TEST_CASE("an index that lies is refused with its numbers") {
   };
   const std::string good = idx_of({3, 4});
   CHECK(open(good, 14).empty());
-  CHECK(open("MMIDIDX", 14) == "has 7 bytes: the header of an index has 34");
+  CHECK(open("MMIDIDX", 14) == "has 7 bytes, but the header of an index has 34");
   CHECK(open("X" + good.substr(1), 14) == "is not an index of tokens: its first bytes are not MMIDIDX");
   std::string other = good;
   other[9] = 2;
-  CHECK(open(other, 14) == "is an index of version 2: version 1 is read");
-  CHECK(open(idx_of({3, 4}, 7), 14) == "says that tokens have the type 7, which is no whole number");
+  CHECK(open(other, 14) == "is an index of version 2: only version 1 is read");
+  CHECK(open(idx_of({3, 4}, 7), 14) == "says that tokens have the type 7, which is not a whole-number type");
   CHECK(open(good + "x", 14) ==
         "has 83 bytes, which is not what its header promises: 2 sequences, 3 documents");
   CHECK(open(good, 12) == "says that its last sequence has 4 tokens from byte 6 on, but its .bin ends at byte 12");
   other = good;
   other[34] = 9;
-  CHECK(open(other, 14) == "puts 9 tokens of sequence 0 at token 0: 0 of 7 are before it");
+  CHECK(open(other, 14) == "puts the 9 tokens of sequence 0 at token 0, but 0 of all 7 tokens are before it");
 }
