@@ -54,7 +54,7 @@ result<void> local_file::read(std::uint64_t at, std::span<std::byte> into) {
     return refuse_os(errc::io, got.error, "cannot be read");
   }
   if (got.bytes < into.size())
-    return refuse(errc::io, "ends at byte {}: it was {} bytes long when it was indexed", at + got.bytes, bytes_);
+    return refuse(errc::io, "ends at byte {}, but was {} bytes long when it was indexed", at + got.bytes, bytes_);
   return {};
 }
 

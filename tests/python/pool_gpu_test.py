@@ -73,6 +73,12 @@ class PoolGpuTest(PackageTest):
             numpy.testing.assert_array_equal(value["plain"], numpy.arange(8) + 1)
             self.assertEqual(value["text"], "as it was")
 
+    def test_inputs_of_a_map_with_a_second_half_are_jobs_of_their_own(self):
+        with self.pool() as pool:
+            sums = pool.options(gpu=lambda value: int(value.sum())).map(numpy.arange, range(4), chunksize=4)
+            self.assertEqual(list(sums), [0, 0, 1, 3])
+            self.assertEqual(pool.report()["jobs"]["submitted"], 4)
+
     def test_a_second_half_that_raises_fails_its_job_alone(self):
         with self.pool() as pool:
             bad = pool.submit(several, 8, gpu=lambda value: value["missing"])

@@ -117,6 +117,9 @@ class PoolTest(PackageTest):
                 before = pool.report()["jobs"]["submitted"]
                 self.assertEqual(list(pool.options(**options).map(square, range(4), chunksize=4)), [0, 1, 4, 9])
                 self.assertEqual(pool.report()["jobs"]["submitted"] - before, 4)
+        with self.pool(jobs={"timeout": "20s"}) as pool:
+            self.assertEqual(list(pool.map(square, range(4), chunksize=4)), [0, 1, 4, 9])
+            self.assertEqual(pool.report()["jobs"]["submitted"], 4)
 
     def test_an_argument_beyond_the_memory_fails_alone_in_a_map(self):
         with self.pool(jobs={"memory": "1MiB"}) as pool:

@@ -4,10 +4,11 @@
 
 The file is that of the installed version: `apt-get source pytorch`, or the tag of its repository. It needs expecttest and
 psutil. With --plain, torch's own DataLoader runs them: tests that fail there too are not our fault. Exits with 1 if an applicable test
-fails or hangs.
+fails or hangs, and with 77 ("skipped" for ctest) if the file, torch or expecttest is missing.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -126,6 +127,11 @@ def main():
     parser.add_argument("--plain", action="store_true", help="torch's own DataLoader, to compare with")
     parser.add_argument("--json", action="store_true", help="print a summary as JSON")
     given = parser.parse_args()
+    missing = [name for name in ("torch", "expecttest") if importlib.util.find_spec(name) is None]
+    missing += [] if os.path.exists(given.file) else [given.file]
+    if missing:
+        print("not here: " + ", ".join(missing))
+        return 77
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "test_dataloader.py"), "w") as shim:
             shim.write(SHIM.format(replace="" if given.plain else REPLACE, path=os.path.abspath(given.file), patience=given.patience - 10))

@@ -43,7 +43,7 @@ std::string out_of_memory() {
 result<void> fine(cudaError_t status) {
   if (status == cudaSuccess) return {};
   cudaGetLastError();
-  return refuse(errc::device_unavailable, "preparing to decode JPEGs on the GPU, at or before: {}",
+  return refuse(errc::device_unavailable, "preparing to decode JPEGs on the GPU, or in earlier work: {}",
                 cudaGetErrorString(status));
 }
 
@@ -103,7 +103,7 @@ result<void> jpeg_engine::decode(std::size_t lane, std::span<const picture> part
   if (status != nvjpeg_abi::success) return tl::unexpected(refused(status, "decoding a part of a batch"));
   const auto compared = launch_compare(in.reference, expected_, reference_pixel_bytes, differ_, stream_);
   if (compared == cudaSuccess) return {};
-  return refuse(errc::device_unavailable, "comparing a JPEG's pixels, at or before: {}",
+  return refuse(errc::device_unavailable, "comparing a JPEG's pixels, or in earlier work: {}",
                 cudaGetErrorString(compared));
 }
 
@@ -210,7 +210,7 @@ result<void> jpeg_engine::try_out(state& in, std::vector<std::uint8_t>& pixels) 
         cudaMemcpyAsync(pixels.data(), expected_, reference_pixel_bytes, cudaMemcpyDeviceToHost, stream_);
   if (status == cudaSuccess) status = cudaStreamSynchronize(stream_);
   if (status == cudaSuccess) return {};
-  return refuse(errc::device_unavailable, "decoding a plain JPEG on the GPU, at or before: {}",
+  return refuse(errc::device_unavailable, "decoding a plain JPEG on the GPU, or in earlier work: {}",
                 cudaGetErrorString(status));
 }
 
@@ -238,7 +238,7 @@ result<std::vector<std::uint8_t>> jpeg_engine::reference_of_cpu() {
   if (status != nvjpeg_abi::success)
     return tl::unexpected(refused(status, "decoding a plain JPEG on the CPU"));
   if (done != cudaSuccess)
-    return refuse(errc::device_unavailable, "reading back a JPEG's pixels, at or before: {}",
+    return refuse(errc::device_unavailable, "reading back a JPEG's pixels, or in earlier work: {}",
                   cudaGetErrorString(done));
   return pixels;
 }
