@@ -112,13 +112,3 @@ TEST_CASE("a rank's environment is torchrun's, and device LOCAL_RANK is its own 
   CHECK(
       value_of(rank_environment({}, {"job", "127.0.0.1", 1, 0, 0}, host, 0), "CUDA_VISIBLE_DEVICES").empty());
 }
-
-TEST_CASE("lists of cores are read and written as the kernel does it") {
-  CHECK(parse_core_list("0-3,8,10-11\n") == std::vector<int>{0, 1, 2, 3, 8, 10, 11});
-  CHECK(parse_core_list("").empty());
-  CHECK(parse_core_list("\n").empty());
-  CHECK(parse_core_list("3-1").empty());
-  CHECK(parse_core_list("a").empty());
-  CHECK(core_list({0, 1, 2, 3, 8, 10, 11}) == "0-3,8,10-11");
-  CHECK(core_list({}).empty());
-}

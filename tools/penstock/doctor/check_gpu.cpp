@@ -248,7 +248,7 @@ finding check_numa(const facts& f) {
   if (!s.pci->numa_node || *s.pci->numa_node < 0) return {status::ok, "the GPU belongs to no NUMA node"};
   if (s.pci->node_cpus.empty()) return skipped("the kernel does not report the cores of the GPU's node");
   if (f.machine.allowed_cpus.empty()) return skipped("the kernel does not report which cores are allowed");
-  const auto here = std::ranges::count_if(f.machine.allowed_cpus, [&](std::uint32_t cpu) {
+  const auto here = std::ranges::count_if(f.machine.allowed_cpus, [&](int cpu) {
     return std::ranges::find(s.pci->node_cpus, cpu) != s.pci->node_cpus.end();
   });
   const auto of_all = f.machine.allowed_cpus.size();

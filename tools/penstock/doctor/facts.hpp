@@ -4,6 +4,7 @@
 
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/result.hpp"
+#include "tools/penstock/machine/cuda_probe.hpp"
 
 #include <penstock/config.hpp>
 
@@ -13,6 +14,8 @@
 #include <vector>
 
 namespace penstock::doctor {
+
+using namespace machine;
 
 /// How this program was built.
 struct build_facts {
@@ -40,43 +43,6 @@ struct job_facts {
   std::optional<arena::memory_need> memory_need;  ///< unknown until the dataset is described
   std::uint64_t slot_bytes = 0;                   ///< 0: unknown
   std::optional<std::uint64_t> device_need;       ///< bytes of device memory for the ring of buffers
-};
-
-/// How a throwaway child ended. Hangs and crashes are findings, not errors.
-struct child_outcome {
-  enum class how : std::uint8_t { not_started, finished, hung, died };
-  how ending = how::not_started;
-  std::string step;     ///< the last step that it announced: "cuInit"
-  std::string trouble;  ///< empty if it finished: "did not return within 10 s"
-  [[nodiscard]] bool good() const noexcept { return ending == how::finished; }
-};
-
-struct cuda_device_facts {
-  int ordinal = 0;
-  std::string name;
-  std::string uuid;
-  std::string pci;  ///< "0000:3b:00.0"
-  int major = 0;
-  int minor = 0;
-};
-
-/// Two GPUs that this process sees, by their CUDA numbers.
-struct peer_facts {
-  int a = 0;
-  int b = 0;
-  bool access = false;  ///< each can read and write the other's memory
-};
-
-/// Facts from libcuda.
-struct cuda_facts {
-  child_outcome child;
-  std::string path;        ///< the loaded file; empty: none
-  std::string load_error;  ///< from the dynamic loader
-  std::optional<int> driver_version;
-  std::optional<int> init_code;
-  std::string init_name;  ///< "CUDA_ERROR_UNKNOWN"
-  std::vector<cuda_device_facts> devices;
-  std::vector<peer_facts> peers;  ///< all pairs, a < b
 };
 
 struct gpu_holder {
@@ -127,7 +93,7 @@ struct nvml_facts {
 struct pci_facts {
   std::string address;
   std::optional<int> numa_node;
-  std::vector<std::uint32_t> node_cpus;  ///< the cores of that node
+  std::vector<int> node_cpus;  ///< the cores of that node
   std::optional<double> link_speed, link_speed_max;
   std::optional<int> link_width, link_width_max;
 };
@@ -187,7 +153,7 @@ struct machine_facts {
   limit_pair open_files;
   std::vector<pid_limit> pids;
   std::uint32_t usable_cores = 1;
-  std::vector<std::uint32_t> allowed_cpus;
+  std::vector<int> allowed_cpus;
   std::string pidfd;  ///< which step failed; empty: pidfds work
   std::string parent_death;
   std::string memfd_seals;

@@ -15,14 +15,12 @@ namespace penstock::doctor {
 
 struct gather_options {
   std::filesystem::path root = "/";  ///< /proc, /sys, /dev and library folders are read below it
-  std::chrono::milliseconds probe_deadline{30'000};  // initialising eight GPUs takes long
+  std::chrono::milliseconds probe_deadline = machine::probe_deadline;
 };
 
 /// How this program was built.
 [[nodiscard]] build_facts facts_of_this_build();
 
-/// The GPUs that libcuda reports in a throwaway process.
-[[nodiscard]] cuda_facts look_at_cuda(const gather_options& options);
 /// Facts from /proc, /sys, /dev, libcuda and NVML.
 [[nodiscard]] gpu_facts look_at_gpu(const gather_options& options);
 /// Runs penstock-probe's `deep` mode on the configured device, with the job's arena.
@@ -72,8 +70,5 @@ struct isolation_request {
 /// The first step, run in a throwaway process: loads the first samples without a worker. Returns the exit
 /// code.
 int load_without_workers(const config& settings);
-
-/// Cores named by a list like "0-3,8".
-[[nodiscard]] std::vector<std::uint32_t> cpus_of_list(const std::string& list);
 
 }  // namespace penstock::doctor

@@ -1,9 +1,9 @@
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
-#include "runtime/process/spawn.hpp"
+#include "runtime/process/cores.hpp"
 #include "tools/penstock/doctor/gather.hpp"
-#include "tools/penstock/doctor/root_files.hpp"
-#include "tools/penstock/doctor/throwaway.hpp"
+#include "tools/penstock/machine/probe.hpp"
+#include "tools/penstock/machine/root_files.hpp"
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
@@ -20,42 +20,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::size_t kernel_log_bytes_max = 32 * MiB;
-
-/// The facts that a probe printed, merged, and how it ended.
-struct probed {
-  child_outcome child;
-  json told = json::object();
-  std::string said;
-};
-
-probed probe(const std::vector<std::string>& words, std::chrono::milliseconds deadline) {
-  probed p;
-  const auto program = process::find_program("penstock-probe");
-  if (!program) {
-    p.child.trouble = program.error().message;
-    return p;
-  }
-  const ended_child end = run_to_the_end(*program, words, deadline);
-  p.child.ending = end.ending;
-  p.child.trouble = end.trouble;
-  std::istringstream lines(end.output);
-  for (std::string line; std::getline(lines, line);) {
-    const json facts = json::parse(line, nullptr, false);
-    if (facts.is_object()) p.told.update(facts);  // if a probe died, its last line may be incomplete
-  }
-  p.child.step = p.told.value("step", "");
-  p.said = last_line(end.errors);
-  return p;
-}
-
-template <class T>
-void take(const json& from, const char* key, T& to) {
-  if (const auto it = from.find(key); it != from.end() && !it->is_null()) to = it->get<T>();
-}
-template <class T>
-void take(const json& from, const char* key, std::optional<T>& to) {
-  if (const auto it = from.find(key); it != from.end() && !it->is_null()) to = it->get<T>();
-}
 
 nvml_facts ask_nvml(const gather_options& options) {
   const probed p = probe({"nvml", options.root.string()}, options.probe_deadline);
@@ -149,7 +113,7 @@ std::vector<pci_facts> look_at_bus(const fs::path& root) {
     p.numa_node = number_of<int>(folder / "numa_node");
     if (p.numa_node && *p.numa_node >= 0) {
       p.node_cpus =
-          cpus_of_list(text_of(root / fmt::format("sys/devices/system/node/node{}/cpulist", *p.numa_node)));
+          process::parse_core_list(text_of(root / fmt::format("sys/devices/system/node/node{}/cpulist", *p.numa_node)));
     }
     p.link_speed = number_of<double>(folder / "current_link_speed");
     p.link_speed_max = number_of<double>(folder / "max_link_speed");
@@ -222,35 +186,6 @@ std::string find_toolkit(const fs::path& root) {
 
 }  // namespace
 
-cuda_facts look_at_cuda(const gather_options& options) {
-  const probed p = probe({"cuda", options.root.string()}, options.probe_deadline);
-  cuda_facts c;
-  c.child = p.child;
-  take(p.told, "path", c.path);
-  take(p.told, "load_error", c.load_error);
-  take(p.told, "driver_version", c.driver_version);
-  take(p.told, "init_code", c.init_code);
-  take(p.told, "init_name", c.init_name);
-  for (const json& d : p.told.value("devices", json::array())) {
-    cuda_device_facts facts;
-    take(d, "ordinal", facts.ordinal);
-    take(d, "name", facts.name);
-    take(d, "uuid", facts.uuid);
-    take(d, "pci", facts.pci);
-    take(d, "major", facts.major);
-    take(d, "minor", facts.minor);
-    c.devices.push_back(std::move(facts));
-  }
-  for (const json& one : p.told.value("peers", json::array())) {
-    peer_facts peers;
-    take(one, "a", peers.a);
-    take(one, "b", peers.b);
-    take(one, "access", peers.access);
-    c.peers.push_back(peers);
-  }
-  return c;
-}
-
 build_facts facts_of_this_build() {
   build_facts b;
   b.cuda = PENSTOCK_DOCTOR_CUDA;
@@ -263,7 +198,7 @@ build_facts facts_of_this_build() {
 
 gpu_facts look_at_gpu(const gather_options& options) {
   gpu_facts g;
-  g.cuda = look_at_cuda(options);
+  g.cuda = look_at_cuda(options.root, options.probe_deadline);
   g.nvml = ask_nvml(options);
   // After the libraries: loading the driver for the first time may create nodes.
   g.module_version = module_version(options.root);

@@ -1,11 +1,12 @@
 #include "runtime/base/cgroups.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "runtime/process/child_end.hpp"
+#include "runtime/process/cores.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "runtime/process/spawn.hpp"
 #include "tools/penstock/doctor/gather.hpp"
-#include "tools/penstock/doctor/root_files.hpp"
-#include "tools/penstock/doctor/throwaway.hpp"
+#include "tools/penstock/machine/root_files.hpp"
+#include "tools/penstock/machine/throwaway.hpp"
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
@@ -172,21 +173,6 @@ std::string try_parent_death() {
 
 }  // namespace
 
-std::vector<std::uint32_t> cpus_of_list(const std::string& list) {
-  std::vector<std::uint32_t> cpus;
-  std::istringstream parts(list);
-  for (std::string part; std::getline(parts, part, ',');) {
-    std::uint32_t low = 0;
-    const char* end = part.data() + part.size();
-    const auto [rest, fault] = std::from_chars(part.data(), end, low);
-    if (fault != std::errc{}) continue;
-    std::uint32_t high = low;
-    if (rest != end && *rest == '-') std::from_chars(rest + 1, end, high);
-    for (std::uint32_t cpu = low; cpu <= high && cpu < 65536; ++cpu) cpus.push_back(cpu);
-  }
-  return cpus;
-}
-
 machine_facts look_at_machine(const gather_options& options) {
   const fs::path& root = options.root;
   machine_facts m;
@@ -194,7 +180,7 @@ machine_facts look_at_machine(const gather_options& options) {
   m.open_files = limits_named(root, "Max open files");
   const auto processes = all_processes(root);
   m.pids = pid_limits(root, processes);
-  m.allowed_cpus = cpus_of_list(field_of(text_of(root / "proc/self/status"), "Cpus_allowed_list:"));
+  m.allowed_cpus = process::parse_core_list(field_of(text_of(root / "proc/self/status"), "Cpus_allowed_list:"));
   m.usable_cores = process::usable_cores(root);
   m.pidfd = try_pidfd();
   m.parent_death = try_parent_death();

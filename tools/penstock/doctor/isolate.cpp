@@ -2,7 +2,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "tools/penstock/doctor/gather.hpp"
-#include "tools/penstock/doctor/throwaway.hpp"
+#include "tools/penstock/machine/throwaway.hpp"
 
 #include <penstock/random.hpp>
 

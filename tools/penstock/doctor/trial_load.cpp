@@ -12,7 +12,7 @@
 #include "runtime/process/lifeline.hpp"
 #include "runtime/process/spawner.hpp"
 #include "tools/penstock/doctor/gather.hpp"
-#include "tools/penstock/doctor/throwaway.hpp"
+#include "tools/penstock/machine/throwaway.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>

@@ -3,9 +3,9 @@
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/process/cores.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
-#include "tools/penstock/doctor/throwaway.hpp"
 #include "tools/penstock/executables.hpp"
 #include "tools/penstock/launch/launch_folder.hpp"
 #include "tools/penstock/launch/launch_machine.hpp"
@@ -13,6 +13,7 @@
 #include "tools/penstock/launch/launch_run.hpp"
 #include "tools/penstock/launch/session_ranks.hpp"
 #include "tools/penstock/launch/stray_processes.hpp"
+#include "tools/penstock/machine/throwaway.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/state_file.hpp"
@@ -114,14 +115,14 @@ result<launch_work> prepare(const launch_options& o) {
   work.arguments = [words = std::vector<std::string>(o.words.begin() + 1, o.words.end())](std::uint32_t) {
     return words;
   };
-  work.environment = doctor::environment_now();
+  work.environment = machine::environment_now();
   std::vector<launch_gpu> gpus;
   if (choice->which != gpu_choice::kind::host) {
     auto found = visible_gpus();
     if (!found) return tl::unexpected(std::move(found.error()));
     gpus = std::move(*found);
   }
-  auto places = plan_places(*choice, gpus, allowed_cores());
+  auto places = plan_places(*choice, gpus, process::allowed_cores());
   if (!places) return tl::unexpected(std::move(places.error()));
   work.places = std::move(*places);
   const auto port = free_port();

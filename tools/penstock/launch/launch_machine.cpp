@@ -1,14 +1,13 @@
 #include "tools/penstock/launch/launch_machine.hpp"
 
 #include "runtime/base/text.hpp"
-#include "tools/penstock/doctor/gather.hpp"
-#include "tools/penstock/doctor/root_files.hpp"
-#include "tools/penstock/doctor/throwaway.hpp"
+#include "runtime/process/cores.hpp"
+#include "tools/penstock/machine/cuda_probe.hpp"
+#include "tools/penstock/machine/root_files.hpp"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/random.h>
 
 #include <algorithm>
@@ -21,26 +20,16 @@ namespace {
 /// From the kernel's description of the PCI device.
 std::vector<int> cores_near(std::string pci) {
   std::ranges::transform(pci, pci.begin(), [](unsigned char c) { return std::tolower(c); });
-  return parse_core_list(doctor::text_of("/sys/bus/pci/devices/" + pci + "/local_cpulist"));
+  return process::parse_core_list(machine::text_of("/sys/bus/pci/devices/" + pci + "/local_cpulist"));
 }
 
 }  // namespace
 
-std::vector<int> allowed_cores() {
-  cpu_set_t set;
-  std::vector<int> cores;
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(static_cast<unsigned>(core), &set)) cores.push_back(core);
-  }
-  return cores;
-}
-
 result<std::vector<launch_gpu>> visible_gpus() {
-  const doctor::cuda_facts cuda = doctor::look_at_cuda({});
+  const machine::cuda_facts cuda = machine::look_at_cuda();
   if (!cuda.child.good()) return refuse(errc::system, "looking for GPUs: {}", cuda.child.trouble);
   std::vector<launch_gpu> gpus;
-  for (const doctor::cuda_device_facts& d : cuda.devices)
+  for (const machine::cuda_device_facts& d : cuda.devices)
     gpus.push_back({static_cast<std::uint32_t>(d.ordinal), d.name, d.uuid, cores_near(d.pci)});
   return gpus;
 }

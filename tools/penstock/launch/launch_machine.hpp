@@ -11,8 +11,6 @@
 
 namespace penstock::cli {
 
-/// Ascending; empty if the kernel does not report them.
-[[nodiscard]] std::vector<int> allowed_cores();
 /// Queried in a separate process: CUDA in this one would leave a context, or hang with the driver.
 [[nodiscard]] result<std::vector<launch_gpu>> visible_gpus();
 /// A port that is free now. Another process may take it before the ranks' program does, as with every

@@ -147,30 +147,4 @@ std::vector<std::string> rank_environment(std::vector<std::string> base, const l
   return base;
 }
 
-std::vector<int> parse_core_list(std::string_view text) {
-  while (text.ends_with('\n') || text.ends_with(' ')) text.remove_suffix(1);
-  std::vector<int> cores;
-  if (text.empty()) return cores;
-  for (const std::string_view part : split(text, ',')) {
-    const auto ends = split(part, '-');
-    const auto first = whole_number<int>(ends.front());
-    const auto last = whole_number<int>(ends.back());
-    if (ends.size() > 2 || !first || !last || *first < 0 || *last < *first || *last > 1 << 16) return {};
-    for (int core = *first; core <= *last; ++core) cores.push_back(core);
-  }
-  return cores;
-}
-
-std::string core_list(const std::vector<int>& cores) {
-  std::string text;
-  for (std::size_t i = 0; i < cores.size();) {
-    std::size_t last = i;
-    while (last + 1 < cores.size() && cores[last + 1] == cores[last] + 1) ++last;
-    text += fmt::format("{}{}", text.empty() ? "" : ",", cores[i]);
-    if (last > i) text += fmt::format("-{}", cores[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
 }  // namespace penstock::cli

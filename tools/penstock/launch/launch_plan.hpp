@@ -61,9 +61,4 @@ struct launch_names {
                                                         const std::vector<rank_place>& places,
                                                         std::uint32_t rank);
 
-/// "0-3,8" -> 0 1 2 3 8, the kernel's format for lists of cores. Empty if the text is not such a list.
-[[nodiscard]] std::vector<int> parse_core_list(std::string_view text);
-/// The reverse of parse_core_list.
-[[nodiscard]] std::string core_list(const std::vector<int>& cores);
-
 }  // namespace penstock::cli

@@ -2,6 +2,7 @@
 
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/process/cores.hpp"
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/text_table.hpp"
@@ -75,7 +76,7 @@ nlohmann::ordered_json group_report(const launch_work& work, const launch_result
         {"world_size", r.ranks.size()},
         {"pid", rank.pid > 0 ? ordered_json(rank.pid) : ordered_json()},
         {"gpu", place.gpu ? ordered_json(place.gpu->uuid) : ordered_json()},
-        {"cores", place.cores.empty() ? ordered_json() : ordered_json(core_list(place.cores))},
+        {"cores", place.cores.empty() ? ordered_json() : ordered_json(process::core_list(place.cores))},
         {"starts", rank.starts},
         {"exit", rank.code ? ordered_json(*rank.code) : ordered_json()},
         {"signal", rank.signal ? ordered_json(process::signal_name(*rank.signal)) : ordered_json()},
@@ -115,7 +116,7 @@ std::string rank_table(const launch_work& work, const launch_result& r, std::siz
     const rank_place& place = work.places[i];
     rows.push_back({std::to_string(i), rank.pid > 0 ? std::to_string(rank.pid) : "-",
                     place.gpu ? fmt::format("{} {}", place.gpu->ordinal, place.gpu->name) : "host",
-                    place.cores.empty() ? "all" : core_list(place.cores), std::to_string(rank.starts),
+                    place.cores.empty() ? "all" : process::core_list(place.cores), std::to_string(rank.starts),
                     duration_for_people(rank.ended - rank.began), rank.end});
   }
   return text_table({{"RANK", column_side::right},

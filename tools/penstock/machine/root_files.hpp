@@ -1,4 +1,4 @@
-// Reads small files of /proc and /sys below a root, as text and numbers. Used by the gather_*.cpp files.
+// Reads small files of /proc and /sys below a root, as text and numbers. Used by doctor and launch.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-namespace penstock::doctor {
+namespace penstock::machine {
 
 inline std::string text_of(const std::filesystem::path& file) {
   std::ifstream in(file);
@@ -37,4 +37,4 @@ inline std::string field_of(const std::string& text, const std::string& key) {
   return {};
 }
 
-}  // namespace penstock::doctor
+}  // namespace penstock::machine

@@ -1,4 +1,4 @@
-#include "tools/penstock/doctor/throwaway.hpp"
+#include "tools/penstock/machine/throwaway.hpp"
 
 #include "runtime/base/mapping.hpp"
 #include "runtime/base/text.hpp"
@@ -12,7 +12,7 @@
 
 extern char** environ;  // NOLINT: no POSIX header declares it
 
-namespace penstock::doctor {
+namespace penstock::machine {
 namespace {
 
 constexpr std::size_t output_bytes = MiB;
@@ -90,4 +90,4 @@ std::string last_line(const std::string& text) {
                                end - (begin == std::string::npos ? std::size_t(-1) : begin)));
 }
 
-}  // namespace penstock::doctor
+}  // namespace penstock::machine

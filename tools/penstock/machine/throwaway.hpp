@@ -1,15 +1,14 @@
-// Runs a program that may hang, crash or flood, and examines how it ended. Used by the gather_*.cpp files.
+// Runs a program that may hang, crash or flood, and examines how it ended. Used by doctor and launch.
 #pragma once
 
 #include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
-#include "tools/penstock/doctor/facts.hpp"
 
 #include <chrono>
 #include <string>
 #include <vector>
 
-namespace penstock::doctor {
+namespace penstock::machine {
 
 /// A file for a child's output. The child can neither write more than 1 MiB nor block on it, and the file
 /// outlives the child.
@@ -23,6 +22,15 @@ class output_file {
  private:
   explicit output_file(unique_fd file) noexcept : file_(std::move(file)) {}
   unique_fd file_;
+};
+
+/// How a throwaway child ended. Hangs and crashes are findings, not errors.
+struct child_outcome {
+  enum class how : std::uint8_t { not_started, finished, hung, died };
+  how ending = how::not_started;
+  std::string step;     ///< the last step that it announced: "cuInit"
+  std::string trouble;  ///< empty if it finished: "did not return within 10 s"
+  [[nodiscard]] bool good() const noexcept { return ending == how::finished; }
 };
 
 struct ended_child {
@@ -44,4 +52,4 @@ std::vector<std::string> environment_now();
 /// The last non-empty line.
 std::string last_line(const std::string& text);
 
-}  // namespace penstock::doctor
+}  // namespace penstock::machine

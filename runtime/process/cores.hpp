@@ -1,0 +1,18 @@
+// Lists of cores, in the kernel's format.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::process {
+
+/// "0-3,8" -> 0 1 2 3 8, the kernel's format for lists of cores. Empty if the text is not such a list.
+[[nodiscard]] std::vector<int> parse_core_list(std::string_view text);
+/// The reverse of parse_core_list.
+[[nodiscard]] std::string core_list(const std::vector<int>& cores);
+
+/// The cores that this process may use, in order. Empty if the kernel does not say.
+[[nodiscard]] std::vector<int> allowed_cores();
+
+}  // namespace penstock::process
