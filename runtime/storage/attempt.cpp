@@ -18,7 +18,7 @@ using kind = attempt::outcome::kind;
 constexpr std::uint64_t error_body_max = 16 * KiB;
 
 template <class... Args>
-outcome judged(kind what, fmt::format_string<Args...> format, Args&&... args) {
+outcome failed(kind what, fmt::format_string<Args...> format, Args&&... args) {
   return {what, failure{errc::io, fmt::format(format, std::forward<Args>(args)...), 0}};
 }
 
@@ -133,15 +133,15 @@ std::string attempt::tag() const {
   return modified_.empty() ? std::string() : "modified " + modified_;
 }
 
-outcome attempt::judge(CURLcode result) const {
+outcome attempt::outcome_of(CURLcode result) const {
   const bool whole_answer = result == CURLE_OK || (result == CURLE_WRITE_ERROR && too_long_);
-  if (!whole_answer) return judge_transport(result);
-  return is_success(status_) ? judge_body() : judge_status();
+  if (!whole_answer) return transport_outcome(result);
+  return is_success(status_) ? body_outcome() : status_outcome();
 }
 
-outcome attempt::judge_transport(CURLcode result) const {
+outcome attempt::transport_outcome(CURLcode result) const {
   const std::string text = printable(error_[0] != '\0' ? error_.data() : curl_.curl_easy_strerror(result));
-  outcome found = judged(kind::refused, "cannot be fetched: {}", text);
+  outcome found = failed(kind::refused, "cannot be fetched: {}", text);
   long os_code = 0;
   curl_.curl_easy_getinfo(easy_, CURLINFO_OS_ERRNO, &os_code);
   switch (result) {
@@ -166,13 +166,13 @@ outcome attempt::judge_transport(CURLcode result) const {
   return found;
 }
 
-outcome attempt::judge_status() const {
+outcome attempt::status_outcome() const {
   const std::string code =
       error_code_of({reinterpret_cast<const char*>(body_.data()), body_.size()});
   const std::string shown = code.empty() ? fmt::format("HTTP {}", status_) : fmt::format("HTTP {} {}", status_, code);
-  if (is_transient_status(status_)) return judged(kind::transient, "answers {}", shown);
+  if (is_transient_status(status_)) return failed(kind::transient, "answers {}", shown);
   if (!region_.empty() && request_.may_sign && (status_ == 301 || status_ == 307 || status_ == 400))
-    return judged(kind::refused, "answers {}: the bucket is in the region {}; set AWS_REGION", shown,
+    return failed(kind::refused, "answers {}: the bucket is in the region {}; set AWS_REGION", shown,
                   printable(region_));
   if (status_ >= 301 && status_ <= 308 && status_ != 304 && !location_.empty())
     return {kind::redirected, {}, location_};
@@ -181,39 +181,39 @@ outcome attempt::judge_status() const {
     case 401:
     case 403:
       if (code.find("Expired") != std::string::npos)
-        return judged(kind::denied, "answers {}: the credentials have expired", shown);
+        return failed(kind::denied, "answers {}: the credentials have expired", shown);
       if (code == "RequestTimeTooSkewed")
-        return judged(kind::refused, "answers {}: the clock of this machine is wrong", shown);
-      if (status_ == 400) return judged(kind::refused, "answers {}", shown);
-      return judged(kind::denied, "answers {}: {} not allowed to read it", shown,
+        return failed(kind::refused, "answers {}: the clock of this machine is wrong", shown);
+      if (status_ == 400) return failed(kind::refused, "answers {}", shown);
+      return failed(kind::denied, "answers {}: {} not allowed to read it", shown,
                     request_.may_sign ? "these credentials are" : "without credentials it is");
-    case 404: return judged(kind::refused, "answers {}: there is no such object", shown);
+    case 404: return failed(kind::refused, "answers {}: there is no such object", shown);
     case 412: {
-      outcome changed = judged(kind::refused, "changed since it was listed");
+      outcome changed = failed(kind::refused, "changed since it was listed");
       changed.why.code = errc::dataset;
       return changed;
     }
-    case 416: return judged(kind::refused, "answers {}: it is empty, or shorter than it was", shown);
-    default: return judged(kind::refused, "answers {}", shown);
+    case 416: return failed(kind::refused, "answers {}: it is empty, or shorter than it was", shown);
+    default: return failed(kind::refused, "answers {}", shown);
   }
 }
 
-outcome attempt::judge_body() const {
+outcome attempt::body_outcome() const {
   if (!request_.expected_tag.empty() && tag() != request_.expected_tag) {
-    outcome changed = judged(kind::refused, "changed since it was listed");
+    outcome changed = failed(kind::refused, "changed since it was listed");
     changed.why.code = errc::dataset;
     return changed;
   }
   if (!request_.range)
-    return too_long_ ? judged(kind::refused, "answers with more than {}", bytes_for_people(body_max_)) : outcome{kind::done};
+    return too_long_ ? failed(kind::refused, "answers with more than {}", bytes_for_people(body_max_)) : outcome{kind::done};
   if (status_ == 200)
-    return judged(kind::refused, "is on a server that does not answer requests for a part of a file (range requests)");
+    return failed(kind::refused, "is on a server that does not answer requests for a part of a file (range requests)");
   if (!whole_of(content_range_))
-    return judged(kind::refused, "answers HTTP 206 without saying how long it is (Content-Range '{}')",
+    return failed(kind::refused, "answers HTTP 206 without saying how long it is (Content-Range '{}')",
                   printable(shortened(content_range_, 60)));
   if (too_long_ || body_.size() != request_.range->bytes) {
     // Asking for one byte of an empty object or beyond an end: the caller knows better.
-    return judged(kind::transient, "answers with {} bytes instead of {}", body_.size(), request_.range->bytes);
+    return failed(kind::transient, "answers with {} bytes instead of {}", body_.size(), request_.range->bytes);
   }
   return {kind::done};
 }

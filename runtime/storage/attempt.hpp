@@ -32,16 +32,16 @@ class attempt {
     std::string location{};  ///< of redirected
     bool no_connection = false;
   };
-  [[nodiscard]] outcome judge(CURLcode result) const;
+  [[nodiscard]] outcome outcome_of(CURLcode result) const;
   transfer_answer take_answer();
 
  private:
   static std::size_t body_part(char* data, std::size_t size, std::size_t count, void* self);
   static std::size_t header_line(char* data, std::size_t size, std::size_t count, void* self);
   void take_header(std::string_view line);
-  [[nodiscard]] outcome judge_transport(CURLcode result) const;
-  [[nodiscard]] outcome judge_status() const;
-  [[nodiscard]] outcome judge_body() const;
+  [[nodiscard]] outcome transport_outcome(CURLcode result) const;
+  [[nodiscard]] outcome status_outcome() const;
+  [[nodiscard]] outcome body_outcome() const;
   [[nodiscard]] std::string tag() const;
 
   const curl_library& curl_;

@@ -44,8 +44,9 @@ class remote_object final : public readable {
  private:
   struct piece {
     byte_range range;
-    transfers::ticket ticket;
-    std::size_t users = 0;  ///< reads that it is expected to serve
+    std::size_t users = 1;  ///< reads that it is expected to serve
+    transfers::ticket ticket{};
+    std::mutex taking{};  ///< guards `contents`: a ticket's answer is taken once
     std::shared_ptr<const std::vector<std::byte>> contents{};  ///< once it has come
   };
   [[nodiscard]] byte_range aligned(byte_range range) const noexcept;

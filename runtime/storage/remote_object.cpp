@@ -65,7 +65,8 @@ void remote_object::expect(std::vector<byte_range> ranges) {
         continue;
       }
     }
-    made.push_back(std::make_shared<piece>(piece{one, nullptr, 1}));
+    made.push_back(std::make_shared<piece>());
+    made.back()->range = one;
   }
   for (const auto& one : made) {
     one->range = aligned(one->range);
@@ -89,6 +90,7 @@ bool remote_object::read_expected(std::uint64_t at, std::span<std::byte> into) {
     found = *one;
     if (--found->users == 0) pieces_.erase(one);
   }
+  const std::lock_guard taking(found->taking);
   if (!found->contents) {
     auto contents = finish(found->range, found->ticket);
     if (!contents) {

@@ -174,7 +174,7 @@ class transfers::loop {
   }
 
   void finished(exchange& one, std::list<attempt>::iterator which, CURLcode code) {
-    const attempt::outcome came = which->judge(code);
+    const attempt::outcome came = which->outcome_of(code);
     if (came.what == kind::done) {
       const steady_time now = clock::now();
       pace_.answered(which->answered().value_or(now) - which->began(), now - which->began());
