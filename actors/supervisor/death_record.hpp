@@ -42,8 +42,8 @@ enum class blamed_work : std::uint8_t { samples, jobs };
 death_report as_report(const worker_facts& w, const supervision::termination& ending,
                        const scheduler::blame_decision& decision, blamed_work kind, steady_time now);
 
-/// "ended: SIGSEGV", "ended: hang"; or, if it was ordered to end: "was stopped as ordered", or "was killed: it had
-/// not stopped 10 s after it was asked to".
+/// "ended: SIGSEGV", "ended: hang"; or, if it was ordered to end: "was stopped on request", or "was killed: it had
+/// not stopped within 10 s of the request".
 [[nodiscard]] std::string end_text(const death_report& death);
 [[nodiscard]] std::string end_text(const owner_death_report& death);
 

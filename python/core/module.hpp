@@ -14,7 +14,7 @@ namespace nb = nanobind;
 
 class lease;
 struct leased_tensor;
-/// A DLPack capsule of memory that `held` keeps; without it the caller does.
+/// A DLPack capsule of memory that `held` keeps alive; without `held` the caller keeps it alive.
 nb::object dlpack_capsule(std::shared_ptr<lease> held, const leased_tensor& tensor, int cuda_device,
                           bool versioned);
 

@@ -41,7 +41,7 @@ Argument joined(const std::vector<nb::object>& parts) {
   return Argument::borrowed({whole.get(), bytes}, whole);
 }
 
-/// A result that Python reads where it lies.
+/// A result that Python reads in place.
 class kept {
  public:
   explicit kept(Result result) : result_(std::move(result)), bytes_(result_.bytes()) {}

@@ -31,7 +31,7 @@ struct freeing {
   }
 };
 
-/// Closed sessions whose memory views keep.
+/// Closed sessions whose memory is kept alive by views.
 struct outlived {
   std::mutex mutex;
   std::vector<std::weak_ptr<session_core>> sessions;

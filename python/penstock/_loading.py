@@ -179,7 +179,7 @@ class _Shard:
         return self._source
 
     def publish(self, dataset: Any, source: "_Source") -> None:
-        """For a replacement of this worker, and for the loader's state."""
+        """Publishes the shard's position, for a replacement of this worker and for the loader's state."""
         if self._states is not None:
             self.behind = _shards.state_of(dataset, source.batches, source.samples, source.ended)
             self._states.write(self._identity, self._epoch, self.behind)

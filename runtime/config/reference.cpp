@@ -35,8 +35,8 @@ the JSON Schema.
 - **Environment**: `PENSTOCK__LOADER__WORKERS=4` sets `workers` in [loader]: upper case, two underscores between the
   parts. Entries of [vars], [loader.env], [dataset.members], [dataset.options] and [jobs.programs] keep their own case:
   `PENSTOCK__VARS__data=/data`.
-- **--set**: `--set loader.workers=4`. Here and in the environment the value is a TOML value; what is not TOML is taken as a
-  string (`--set gpu.device=host`). A key that expects a string takes every value as one (`--set name=7`).
+- **--set**: `--set loader.workers=4`. Here and in the environment the value is a TOML value; a value that is not TOML is
+  taken as a string (`--set gpu.device=host`). A key of type string takes any value as a string (`--set name=7`).
 - **References** in any string: `${env:NAME}`, `${env:NAME:-default}` (the default also stands in for an empty value),
   `${cfg:dir}` (the folder of the file that contains it), `${var:NAME}` (from [vars]); `$$` is a dollar sign. [vars] and
   `include` may refer to the environment and `${cfg:dir}`, not to variables. A reference may also give a number or a

@@ -6,7 +6,7 @@
 //      ^                  |               |      |
 //      +---- it ends -----+---------------+      forks a worker for each order
 //
-// Its end: while it prepares, it stands for every worker that waits, since each would have done the same; after that
+// If it ends while it prepares, that counts for every worker that waits, since each would have done the same; after that
 // only for the one that it was to fork. The others wait for the next template. Its workers live on.
 #pragma once
 

@@ -22,7 +22,7 @@
 
 namespace penstock {
 
-/// The largest file that is read as a picture: none of [image] max_pixels needs more.
+/// The largest file that is read as a picture. A picture of [image] max_pixels never needs more.
 std::uint64_t picture_bytes_max(const image_config& config) noexcept;
 
 class picture_loader {

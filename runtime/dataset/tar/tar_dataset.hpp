@@ -24,9 +24,9 @@ namespace penstock {
 /// Pictures of one sample get the same draws: those of equal size get the same box.
 class tar_dataset final : public Dataset {
  public:
-  /// Refuses (errc::config, errc::dataset, errc::io) entries of members that cannot be read, those of which no sample
-  /// has a member, a largest member beyond 2 GiB, an array whose first sample cannot be read, and what
-  /// object_store::open refuses.
+  /// Refuses (errc::config, errc::dataset, errc::io) an entry of [dataset.members] that is invalid or matches no member
+  /// of any sample, a member beyond 2 GiB, an array whose first sample cannot be read, and what object_store::open
+  /// refuses.
   static result<std::unique_ptr<tar_dataset>> open(tar_index index, const config& settings);
 
   dataset_description describe() override { return description_; }

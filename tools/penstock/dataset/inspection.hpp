@@ -78,7 +78,7 @@ using progress = std::function<void(std::uint64_t, std::uint64_t)>;
 
 /// Reads every picture of an image folder (headers and end, without decoding pixels), and up to 4096 samples
 /// of other types. A custom dataset's worker program loads its samples, in a session on the host device.
-/// Fails where the listing fails, and if that session fails.
+/// Fails if the listing or that session fails.
 result<inspection> look_at(const config& settings, unsigned threads, const progress& told);
 
 }  // namespace penstock::inspect

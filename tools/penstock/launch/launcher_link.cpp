@@ -137,7 +137,7 @@ void position_teller::tell() {
   if (!progress.state.empty()) told_ = progress.state;
   const auto epochs = telemetry::as_json(report)["epochs"];
   for (std::size_t i = epochs_told_; i < report.epochs.size(); ++i) {
-    // The state goes into the last line: where a rank resumes, all earlier epochs are then known.
+    // Only the last line has the state, so that the launcher knows all earlier epochs when a rank resumes from it.
     if (progress.epochs.size() == epochs_in_a_line) {
       if (!launcher_.send(line_of({progress.batches, {}, progress.epochs}))) return;
       progress.epochs.clear();
