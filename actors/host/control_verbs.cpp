@@ -78,6 +78,7 @@ json as_json(const session_status& status, const session_controls& controls) {
   const limits_told told = controls.limits();
   j["limits"] = telemetry::limits_as_json(told.reading, told.advice);
   j["verdict"] = told.advice.sentence;
+  j["tuning"] = controls.tuning();
   return j;
 }
 
@@ -166,11 +167,15 @@ json quarantine(const json& request, const session_controls& controls) {
 
 json scale(const json& request, const session_controls& controls) {
   const json number = request.value("workers", json());
+  if (number == "auto") {
+    controls.scale(std::nullopt);
+    return control::good_answer({{"workers", number}});
+  }
   if (!number.is_number_unsigned() || number.get<std::uint64_t>() < 1 ||
       number.get<std::uint64_t>() > controls.workers_max) {
     return control::refusal(
         exit_refused, "range",
-        fmt::format("the number of workers must be 1 to {} ([loader.limits] max)", controls.workers_max));
+        fmt::format("the number of workers must be 1 to {} ([loader.limits] max), or \"auto\"", controls.workers_max));
   }
   controls.scale(number.get<std::uint32_t>());
   return control::good_answer({{"workers", number}});

@@ -10,7 +10,10 @@
 
 #include <penstock/report.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include <functional>
+#include <optional>
 
 namespace penstock::host {
 
@@ -28,6 +31,7 @@ struct session_controls {
   std::function<std::vector<owner_death_report>()> owner_deaths;
   std::function<double()> waited_seconds;  ///< how long the consumer has waited for batches
   std::function<limits_told()> limits;
+  std::function<nlohmann::ordered_json()> tuning;
   std::shared_ptr<const batch_times> times;
   std::function<telemetry::event_reading(std::uint64_t after, std::size_t limit)> events;
   std::function<std::vector<quarantine_report>()> quarantine;
@@ -36,7 +40,7 @@ struct session_controls {
   std::function<bool(std::uint64_t sample, bool for_good)> lift_quarantine;
   std::function<void(bool at_once)> stop;
   std::function<void(bool paused)> pause;
-  std::function<void(std::uint32_t workers)> scale;
+  std::function<void(std::optional<std::uint32_t> workers)> scale;  ///< none: tuned
   std::function<void(std::uint32_t worker)> restart;
   std::function<void()> restart_owner;  ///< empty if the owner is not a separate process
   std::function<void(std::uint32_t worker)> drain;

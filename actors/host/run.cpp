@@ -76,6 +76,7 @@ run::run(config settings, run_kind kind)
       cores_(process::usable_cores()),
       workers_(workers_of(settings_)),
       board_(settings_.name, std::string(kind_.placement(settings_))),
+      tuning_(settings_, kind_.of_jobs, workers_),
       ending_(settings_.supervisor.shutdown) {
   board_.configured(workers_);
   log::set_level(as_log_level(settings_.log.level));
@@ -143,6 +144,19 @@ void run::pause(bool paused) {
 
 void run::scale(std::uint32_t workers) {
   check_workers(settings_, workers);
+  tuning_.switch_off(fmt::format("{} asked for; `penstock scale auto` tunes it again",
+                                 workers == 1 ? "1 worker was" : fmt::format("{} workers were", workers)));
+  change_workers(workers, "scaled to " + counted(workers, "worker"));
+}
+
+void run::scale_automatically() {
+  if (!tuning_.switch_on(workers_)) {
+    throw error({errc::usage, "the number of workers of a pool of jobs is not tuned: give a number", 0});
+  }
+  tell(event_of(event_kind::scaled, "the number of workers is tuned from now on"));
+}
+
+void run::change_workers(std::uint32_t workers, const std::string& text) {
   const auto there = static_cast<std::uint32_t>(board_.status().workers.size());
   {
     const std::lock_guard hold(mutex_);
@@ -152,7 +166,7 @@ void run::scale(std::uint32_t workers) {
     if (const engine* e = running()) actors::tell(e->supervisor, supervisor::scale_pool{workers});
   }
   board_.configured(workers);
-  tell(event_of(event_kind::scaled, "scaled to " + counted(workers, "worker")));
+  tell(event_of(event_kind::scaled, text));
 }
 
 void run::restart(std::uint32_t worker) {
@@ -163,6 +177,7 @@ void run::restart(std::uint32_t worker) {
 
 void run::drain(std::uint32_t worker) {
   check_worker(board_.status(), worker);
+  tuning_.switch_off(fmt::format("worker/{} was drained; `penstock scale auto` tunes it again", worker));
   const std::lock_guard hold(mutex_);
   if (const engine* e = running()) actors::tell(e->supervisor, supervisor::drain_worker{worker});
 }
@@ -210,7 +225,8 @@ session_controls run::controls() {
     stop(at_once ? std::optional(std::chrono::milliseconds(0)) : std::nullopt);
   };
   c.pause = [this](bool paused) { pause(paused); };
-  c.scale = [this](std::uint32_t workers) { scale(workers); };
+  c.scale = [this](std::optional<std::uint32_t> workers) { workers ? scale(*workers) : scale_automatically(); };
+  c.tuning = [this] { return tuning_.as_json(board_.begun_at()); };
   c.restart = [this](std::uint32_t worker) { restart(worker); };
   c.drain = [this](std::uint32_t worker) { drain(worker); };
   c.logs = &logs_.book();
@@ -280,9 +296,25 @@ void run::measure_limits(engine& e) {
   const auto meter = std::make_shared<limit_meter>(s.loader.limits.max, s.loader.slots_per_worker,
                                                    !kind_.of_jobs && s.dataset.type == dataset_type::custom);
   e.limits = std::make_unique<process::ticker>(*e.io, limit_meter::look_every, [this, meter, &e] {
+    supervision::progress_facts facts = progress_of(e);
+    tune(e, facts);
     board_.limited(
-        meter->look(progress_of(e), times(), *e.flights, board_.waits_since(), board_.begun_at(), now()));
+        meter->look(std::move(facts), times(), *e.flights, board_.waits_since(), board_.begun_at(), now()));
   });
+}
+
+void run::tune(const engine& e, const supervision::progress_facts& facts) {
+  tuning_.look(facts, board_.waited_seconds(now()), *e.flights, now(),
+               [this](const supervision::tuner_step& step) -> result<void> {
+                 const std::string text = fmt::format("{} instead of {}: {}", counted(step.to, "worker"), step.from, step.why);
+                 try {
+                   change_workers(step.to, text);
+                 } catch (const error& refused) {
+                   return refuse(refused.code(), "{}", refused.what());
+                 }
+                 log::info("session", "{}", text);
+                 return {};
+               });
 }
 
 limits_told run::limits() const {

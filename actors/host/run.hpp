@@ -14,6 +14,7 @@
 #include "actors/host/progress_ticker.hpp"
 #include "actors/host/record_keeper.hpp"
 #include "actors/host/run_events.hpp"
+#include "actors/host/tuning.hpp"
 #include "actors/protocol/local/actors.hpp"
 #include "actors/protocol/local/lease_counts.hpp"
 #include "actors/protocol/local/news.hpp"
@@ -59,7 +60,10 @@ class run : public supervisor::supervisor_news {
   [[nodiscard]] const home_process& process() const noexcept { return process_; }
   virtual void stop(std::optional<std::chrono::milliseconds> at_most) noexcept = 0;
   void pause(bool paused);
+  /// Also switches tuning off.
   void scale(std::uint32_t workers);
+  /// Tunes the number of workers from now on.
+  void scale_automatically();
   void restart(std::uint32_t worker);
   void drain(std::uint32_t worker);
   [[nodiscard]] session_status status() const;
@@ -115,6 +119,7 @@ class run : public supervisor::supervisor_news {
   const std::uint32_t cores_;            // that this process may use
   std::atomic<std::uint32_t> workers_;  // the number wanted
   board board_;
+  tuning tuning_;
   const std::shared_ptr<telemetry::event_journal> journal_ = std::make_shared<telemetry::event_journal>();
   process_logs logs_;
   ending ending_;             // the progress of the shutdown
@@ -140,6 +145,8 @@ class run : public supervisor::supervisor_news {
   [[nodiscard]] supervision::progress_facts progress_of(const engine& e) const;
   [[nodiscard]] session_controls controls();
   [[nodiscard]] limits_told limits() const;
+  void change_workers(std::uint32_t workers, const std::string& text);
+  void tune(const engine& e, const supervision::progress_facts& facts);
   void open_record();
   void open_control_socket(engine& e);
   void open_metrics(engine& e);

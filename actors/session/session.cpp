@@ -54,6 +54,9 @@ void Session::resume() {
 void Session::scale(std::uint32_t workers) {
   held().scale(workers);
 }
+void Session::scale_automatically() {
+  held().scale_automatically();
+}
 void Session::restart(std::uint32_t worker) {
   held().restart(worker);
 }

@@ -165,6 +165,9 @@ void bind_sessions(nb::module_& m) {
           [core](const session_handle& s, std::uint32_t workers) { core(s).session().scale(workers); },
           nb::call_guard<nb::gil_scoped_release>())
       .def(
+          "scale_automatically", [core](const session_handle& s) { core(s).session().scale_automatically(); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
           "restart",
           [core](const session_handle& s, std::uint32_t worker) { core(s).session().restart(worker); },
           nb::call_guard<nb::gil_scoped_release>())

@@ -1,6 +1,6 @@
 """The parts of a Session other than its batches: commands to its workers, and its rank in a group. Used by _session.py."""
 
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Optional, Union
 
 from penstock import _core
 from penstock._arguments import LARGEST_WORKER, NUMBER_OF_WORKERS, whole_number
@@ -28,14 +28,20 @@ class Controlled:
         """The opposite of pause()."""
         self._core.resume()
 
-    def scale(self, workers: int) -> None:
+    def scale(self, workers: "Union[int, str]") -> None:
         """Changes the number of workers; surplus ones finish what they hold. Does not wait.
+
+        Args:
+            workers: a number, which ends tuning, or "auto", which begins it.
 
         Raises:
             usage_error: outside 1 .. [loader.limits] max.
             out_of_memory_error: their slots do not fit.
         """
-        self._core.scale(whole_number(workers, "workers", NUMBER_OF_WORKERS, most=LARGEST_WORKER))
+        if workers == "auto":
+            self._core.scale_automatically()
+        else:
+            self._core.scale(whole_number(workers, "workers", NUMBER_OF_WORKERS + ', or "auto"', most=LARGEST_WORKER))
 
     def restart(self, worker: int) -> None:
         """The worker finishes what it holds and is replaced. Raises usage_error if there is no such worker."""

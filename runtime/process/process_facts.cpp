@@ -132,17 +132,19 @@ std::optional<thread_times> times_of(pid_t pid, pid_t thread) {
   return times;
 }
 
-std::uint32_t usable_cores(const fs::path& root) {
+double usable_cpu(const fs::path& root) {
   std::uint32_t cores = 0;
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (root == "/" && ::sched_getaffinity(0, sizeof allowed, &allowed) == 0)
     cores = static_cast<std::uint32_t>(CPU_COUNT(&allowed));
   if (cores == 0) cores = allowed_cpus(root);  // another root, or more cores than fit a cpu_set_t
-  if (cores == 0) cores = std::thread::hardware_concurrency();
-  const double quota = cpu_quota(root);
-  if (std::isfinite(quota)) cores = std::min(cores, static_cast<std::uint32_t>(std::ceil(quota)));
-  return std::max<std::uint32_t>(cores, 1);
+  if (cores == 0) cores = std::max(std::thread::hardware_concurrency(), 1U);
+  return std::min(static_cast<double>(cores), cpu_quota(root));
+}
+
+std::uint32_t usable_cores(const fs::path& root) {
+  return std::max<std::uint32_t>(static_cast<std::uint32_t>(std::ceil(usable_cpu(root))), 1);
 }
 
 std::optional<std::string> gpu_use_of(pid_t pid) {

@@ -52,4 +52,15 @@ CLI::Option* takes_whole_number(CLI::Option* option, number_range range) {
       ""));
 }
 
+CLI::Option* takes_whole_number_or(CLI::Option* option, number_range range, std::string word) {
+  return option->type_name("N")->transform(CLI::Validator(
+      [range, word = std::move(word)](std::string& text) {
+        if (text == word) return std::string();
+        std::string trouble = trouble_with_number(text, range);
+        if (!trouble.empty()) trouble += fmt::format(", or {}", word);
+        return trouble;
+      },
+      ""));
+}
+
 }  // namespace penstock::cli

@@ -121,6 +121,8 @@ class PENSTOCK_API Session {
   /// it sets how many are started. Does not wait. Throws error: errc::usage outside 1 .. [loader.limits] max,
   /// errc::out_of_memory when their slots do not fit (during the start next() throws that instead).
   void scale(std::uint32_t workers);
+  /// Tunes the number of workers from now on, as [loader] workers = "auto" does; scale() and drain() end that.
+  void scale_automatically();
   /// restart: the worker finishes what it holds and is replaced. drain: it finishes, and its place stays
   /// empty until scale() or restart(). Neither waits. Throws error (errc::usage) when there is no such
   /// worker.

@@ -24,6 +24,7 @@ using json = nlohmann::ordered_json;
 
 constexpr std::chrono::milliseconds appearance_deadline = 3s;  // for a session that is just starting
 constexpr auto look_again_after = 20ms;
+constexpr const char* automatic = "auto";
 constexpr std::uint64_t workers_max = 1024;                    // the maximum of [loader.limits] max
 constexpr std::chrono::milliseconds longest_wait = 24h * 365;  // without --timeout
 
@@ -32,7 +33,7 @@ struct request_options {
   std::string wait_for = "ready";
   std::string timeout;
   std::string target = "all";
-  std::uint32_t workers = 0;
+  std::string workers;  // a number, or "auto"
   bool now = false;
   bool wait = false;
 };
@@ -239,11 +240,12 @@ int stop(const request_options& o) {
 int scale(const request_options& o) {
   const meant_group group = group_meant(o.choice);
   if (group.refused != exit_ok) return group.refused;
-  if (group.group)
-    return order_group(o.choice, *group.group, {{"verb", "scale"}, {"workers", o.workers}},
-                       fmt::format("scaling to {} in each of", counted(o.workers, "worker")));
-  return ask_session(o.choice, "penstock.order/1", {{"verb", "scale"}, {"workers", o.workers}}, answer_deadline,
-                     [&](const json&) { say("scaling to " + counted(o.workers, "worker")); });
+  const bool tuned = o.workers == automatic;
+  const std::uint64_t workers = tuned ? 0 : std::stoull(o.workers);
+  const std::string told = tuned ? "tuning the number of workers" : "scaling to " + counted(workers, "worker");
+  const json order{{"verb", "scale"}, {"workers", tuned ? json(automatic) : json(workers)}};
+  if (group.group) return order_group(o.choice, *group.group, order, told + " in each of");
+  return ask_session(o.choice, "penstock.order/1", order, answer_deadline, [&](const json&) { say(told); });
 }
 
 std::function<int(const request_options&)> simple(const char* verb, const char* told) {
@@ -308,12 +310,13 @@ void add_changes(verb_table& verbs) {
        verb_group::operate,
        "change the number of workers",
        "From 1 to [loader.limits] max. Surplus workers finish what they hold and exit. The stream does not "
-       "change.",
+       "change. A number ends the tuning of [loader] workers = \"auto\"; auto begins it, also where the config names a number.",
        {{"penstock scale 6", "run six workers from now on"},
+        {"penstock scale auto", "let the session find the number"},
         {"penstock scale 6 --group photos", "six in each rank of a group"}}},
       scale);
   add_group_choice(scale_verb, scale_options->choice);
-  takes_whole_number(scale_verb.add_option("N", scale_options->workers, "how many workers"), {1, workers_max})
+  takes_whole_number_or(scale_verb.add_option("N", scale_options->workers, "how many workers, or auto"), {1, workers_max}, automatic)
       ->required();
 }
 

@@ -187,6 +187,15 @@ std::string state_of_stream(const json& s) {
   return text_of(s.at("state")) + (s.value("stalled", json()).is_object() ? ", stalled" : "");
 }
 
+/// How the number of workers is tuned; empty: it is not.
+std::string tuning_for_people(const json& s) {
+  const json tuning = s.value("tuning", json());
+  if (!tuning.is_object() || tuning.at("state") == "off") return "";
+  const std::string number = counted(tuning.at("workers").get<std::uint64_t>(), "worker");
+  return fmt::format("{} {}: {}", tuning.at("state") == "searching" ? "looking for the best number, now" : "tuned to", number,
+                     text_of(tuning.at("why")));
+}
+
 void add_stream(std::string& out, const json& s, std::size_t width) {
   const auto line = [&](const std::string& text) { out += fitted(text, width) + "\n"; };
   line(fmt::format("{}  {}  pid {}  epoch {}  {}, {} delivered", text_of(s.at("session")), state_of_stream(s),
@@ -196,6 +205,7 @@ void add_stream(std::string& out, const json& s, std::size_t width) {
   add_progress(out, s, width);
   if (const json group = s.value("group", json()); group.is_object()) line(group_for_people(group));
   if (const std::string stall = stall_for_people(s); !stall.empty()) line("stalled for " + stall);
+  if (const std::string tuned = tuning_for_people(s); !tuned.empty()) line(tuned);
 }
 
 void add_gpu(std::string& out, const json& gpu, std::size_t width) {
