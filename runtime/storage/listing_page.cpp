@@ -49,7 +49,8 @@ std::string unescaped(std::string_view text) {
     plain += text.substr(0, amp);
     if (amp == std::string_view::npos) break;
     text.remove_prefix(amp);
-    const std::string_view name = text.substr(1, text.substr(0, 12).find(';') - 1);
+    const std::size_t end = text.substr(0, 12).find(';');
+    const std::string_view name = end == std::string_view::npos ? std::string_view() : text.substr(1, end - 1);
     std::uint32_t code = 0;
     if (name == "amp") code = '&';
     if (name == "lt") code = '<';

@@ -76,7 +76,7 @@ class ProcessTest(MapTest):
         self.wait_until(lambda: bytes_in_the_pipe() > 40_000, "a pipe that is nearly full")
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=20), EXIT_TERMINATED)
-        self.assertIn(b"their reader has stalled", process.stderr.read())
+        self.assertIn(b"the program that reads them does not respond", process.stderr.read())
 
     def test_an_order_to_stop_ends_a_run_that_waits_for_lines_or_for_its_reader(self):
         self.write("in", "a\n" * 2000)

@@ -430,7 +430,7 @@ class FaultTest(MapTest):
                 except ProcessLookupError:
                     pass
             try:
-                process.wait(timeout=fate.uniform(0, 0.1))
+                process.wait(timeout=fate.uniform(0, 0.05))
             except subprocess.TimeoutExpired:
                 pass
         out, err = process.communicate()

@@ -343,7 +343,7 @@ class SupervisionTest(PenstockTest):
         self.assertEqual((len(allowed["quarantine"]), allowed["epochs"][0]["quarantined"]), (8, 8))
         self.assertIn("9 samples are quarantined, but [quarantine] allows only 8", run(9, EXIT_FAILED, "")["error"])
         self.assertEqual(len(run(10, EXIT_OK, "[quarantine]\nmax_fraction = 0.095\n")["quarantine"]), 10)
-        self.assertIn("allows 3", run(4, EXIT_FAILED, "[quarantine]\nmax_samples = 3\n")["error"])
+        self.assertIn("allows only 3", run(4, EXIT_FAILED, "[quarantine]\nmax_samples = 3\n")["error"])
 
     def test_a_pool_of_workers_that_are_never_restarted_ends_the_run_when_none_is_left(self):
         text = synthetic(samples=400, epochs=1, dataset='faults = [{sample = 17, kind = "segv"}, {sample = 90, kind = "kill"}]',

@@ -40,6 +40,7 @@ host::session_controls controls() {
   c.progress = [] { return supervision::progress_facts(); };
   c.waited_seconds = [] { return 1.5; };
   c.limits = [] { return host::limits_told(); };
+  c.tuning = [] { return nlohmann::ordered_json(); };
   c.ends = [] { return "session"; };
   c.deaths = [] { return std::vector<death_report>(1); };
   c.owner_deaths = [] { return std::vector<owner_death_report>(1); };

@@ -42,6 +42,7 @@ struct made_up {
       return s;
     };
     controls.limits = [] { return host::limits_told(); };
+    controls.tuning = [] { return nlohmann::ordered_json(); };
     controls.events = [this](std::uint64_t after, std::size_t limit) {
       return journal->events_after(after, limit);
     };

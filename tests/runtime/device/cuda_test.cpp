@@ -237,12 +237,12 @@ TEST_CASE("a caller on one GPU that takes batches from another stays where it wa
   drive.until(2);
 }
 
-TEST_CASE("device memory that does not suffice is refused with asked and free, and the device stays usable") {
+TEST_CASE("device memory that does not suffice is refused with requested and free, and the device stays usable") {
   plain_stage s(1 << 20, 1, 1);
   const auto no = s.device->allocate(plain_plan(1U << 31U), 1024);
   REQUIRE_FALSE(no);
   CHECK(no.error().code == errc::device_out_of_memory);
-  const std::string numbers = "asked " + bytes_for_people(std::uint64_t{1} << 41U) + ", free ";
+  const std::string numbers = "requested " + bytes_for_people(std::uint64_t{1} << 41U) + ", free ";
   CHECK(no.error().message.find(numbers) != std::string::npos);
   REQUIRE(s.device->allocate(s.plan, 1));
   driver drive(*s.device);
