@@ -60,7 +60,7 @@ class TuningTest(PenstockTest):
         self.assertEqual([epoch["digest"] for epoch in json.loads(out)["epochs"]], expected)
 
     def test_a_pool_of_jobs_refuses_it(self):
-        self.start("map", "--input", self.write("seconds.txt", "60\n"), "--workers", 1, "--quiet", "--", "sleep")
+        self.start("map", "--command", "sleep", "--input", self.write("in", "1000.5\n"), "--output", "out.jsonl", "--workers", 1, "--quiet")
         self.wait_until(lambda: self.penstock("status")[0] == EXIT_OK, "the pool")
         code, _, err = self.penstock("scale", "auto")
         self.assertEqual(code, EXIT_REFUSED)
