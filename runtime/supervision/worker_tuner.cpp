@@ -16,6 +16,7 @@ using namespace std::chrono_literals;
 
 constexpr double looks_apart_max = 2;  // seconds; if more have passed, this process was stopped
 constexpr auto settles_for = 500ms;
+constexpr auto takes_within = 2s;
 constexpr auto ready_within = 30s;  // later it measures with the workers that are there
 constexpr double first_search_max = 20;
 constexpr double last_trial_at = 17;
@@ -72,7 +73,9 @@ nanoseconds longer(nanoseconds wait) {
 }  // namespace
 
 worker_tuner::worker_tuner(const tuner_limits& limits, std::uint32_t workers)
-    : limits_(limits), wanted_(workers), searched_from_(workers) {}
+    : limits_(limits), wanted_(workers) {
+  last_search_.from = workers;
+}
 
 std::optional<tuner_step> worker_tuner::look(steady_time now, const tuner_facts& facts) {
   const measurement m = since_last_look(now, facts);
@@ -89,6 +92,9 @@ std::optional<tuner_step> worker_tuner::look(steady_time now, const tuner_facts&
     return std::nullopt;
   }
   if (now < measures_from_) return std::nullopt;
+  // A consumer that neither takes nor waits is doing something else, such as saving a checkpoint.
+  if (m.delivered > 0 || m.waited > 0) took_ = now;
+  if (now - took_ > takes_within) return std::nullopt;
   flowed_ += m.seconds;
   sum_.seconds += m.seconds;
   sum_.waited += m.waited;
@@ -100,10 +106,7 @@ std::optional<tuner_step> worker_tuner::look(steady_time now, const tuner_facts&
   sum_.core_wait += m.core_wait;
   sum_.own_cpu += m.own_cpu;
   if (!is_complete()) return std::nullopt;
-  const measurement all = std::exchange(sum_, {});
-  // A consumer that takes nothing is doing something else, such as saving a checkpoint.
-  if (all.delivered <= 0 && all.waits() < waits_matter) return std::nullopt;
-  return decide(now, all);
+  return decide(now, std::exchange(sum_, {}));
 }
 
 worker_tuner::measurement worker_tuner::since_last_look(steady_time now, const tuner_facts& facts) {
@@ -182,7 +185,7 @@ std::optional<tuner_step> worker_tuner::feed_consumer(steady_time now, const mea
   fed_ = 0;
   needs_.clear();
   floor_.shrunk_at = now;
-  next_search_ = {};
+  last_search_.again = {};
   first_ = is_first;
   auto step = change(now, enough, std::move(why));
   first_ = false;
@@ -196,7 +199,7 @@ std::optional<tuner_step> worker_tuner::search(steady_time now, const measuremen
   if (!searching_) {
     const auto known = rates_.find(wanted_);
     if (known != rates_.end() && std::abs(rate / known->second - 1) < moved) return std::nullopt;
-    if (now < next_search_.until) return std::nullopt;
+    if (now < last_search_.again.until) return std::nullopt;
     begin_search();
   }
   const auto [known, is_new] = rates_.try_emplace(wanted_, rate);
@@ -227,14 +230,14 @@ std::optional<tuner_step> worker_tuner::grow_again(steady_time now, const measur
 void worker_tuner::begin_search() {
   rates_.clear();
   searching_ = true;
-  searched_from_ = wanted_;
+  last_search_.from = wanted_;
 }
 
 std::optional<tuner_step> worker_tuner::end_search(steady_time now, const measurement& m) {
   searching_ = false;
   const std::uint32_t chosen = rates_.empty() ? wanted_ : best();
-  next_search_.wait = chosen == searched_from_ ? longer(next_search_.wait) : first_patience;
-  next_search_.until = now + next_search_.wait;
+  last_search_.again.wait = chosen == last_search_.from ? longer(last_search_.again.wait) : first_patience;
+  last_search_.again.until = now + last_search_.again.wait;
   std::optional<tuner_step> step;
   if (chosen != wanted_) {
     step = change(now, chosen,

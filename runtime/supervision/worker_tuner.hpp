@@ -123,6 +123,7 @@ class worker_tuner {
   std::map<std::uint32_t, worker_memory> before_;  // as of the previous look
   tuner_facts last_;
   std::optional<steady_time> looked_;
+  steady_time took_{};  // when the consumer last took a batch
   std::optional<steady_time> lacking_since_;  // fewer or more workers are ready than wanted
   steady_time measures_from_{};
   measurement sum_;
@@ -144,8 +145,10 @@ class worker_tuner {
     steady_time shrunk_at = never;
     patience valid;
   } floor_;
-  patience next_search_;
-  std::uint32_t searched_from_;
+  struct last_search {
+    std::uint32_t from = 0;
+    patience again;
+  } last_search_;
 };
 
 }  // namespace penstock::supervision

@@ -151,11 +151,13 @@ class SessionTest(PackageTest):
             self.assertEqual(session.report()["outcome"], "stopped")
 
     def test_pause_resume_and_scale_reach_the_workers(self):
-        with self.session(SLOW) as session:
+        events = []
+        with self.session(SLOW, on_event=events.append) as session:
             session.next()
             session.pause()
             self.assertEqual(session.status()["state"], "paused")
             session.resume()
+            session.scale("auto")
             session.scale(4)
             while session.next() is not None:
                 pass
@@ -164,6 +166,8 @@ class SessionTest(PackageTest):
                 session.scale(1000)
             with self.assertRaises(penstock.usage_error):
                 session.restart(99)
+        self.assertEqual([event["text"] for event in events if event["kind"] == "scaled"],
+                         ["the number of workers is tuned from now on", "scaled to 4 workers"])
 
     def test_other_threads_run_while_a_batch_is_waited_for(self):
         with self.session() as session:

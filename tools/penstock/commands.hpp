@@ -24,6 +24,7 @@ void add_plan_command(verb_table& verbs);
 void add_replay_command(verb_table& verbs);
 void add_preview_command(verb_table& verbs);
 void add_bench_command(verb_table& verbs);
+void add_headroom_command(verb_table& verbs);
 void add_doctor_command(verb_table& verbs);
 void add_inspect_command(verb_table& verbs);
 void add_help_commands(verb_table& verbs);  // help, completion, version

@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   add_replay_command(verbs);
   add_preview_command(verbs);
   add_bench_command(verbs);
+  add_headroom_command(verbs);
   add_doctor_command(verbs);
   add_inspect_command(verbs);
   add_help_commands(verbs);

@@ -55,6 +55,24 @@ TEST_CASE("a consumer that pauses does not shrink the pool") {
   CHECK(s.tuner.workers() == before);
 }
 
+TEST_CASE("a consumer that pauses after its first batch does not shrink the pool") {
+  auto s = photos(16, {.takes = 2000});
+  s.look();
+  s.plan.takes = 0;
+  s.run_for(5min);
+  CHECK(s.steps.empty());
+}
+
+TEST_CASE("a consumer that takes a batch now and then is measured between its pauses") {
+  auto s = photos(16, {.takes = 7000});
+  s.run_for(30s);
+  for (int i = 0; i < 60; ++i) {
+    s.plan.takes = i % 2 == 0 ? 0 : 7000;
+    s.run_for(5s);
+  }
+  CHECK(s.tuner.workers() >= 13);  // 12.7 are busy while it takes batches
+}
+
 TEST_CASE("the tuner leaves the training program the cores that it uses") {
   auto s = photos(16, {.own_cores = 1.0});
   s.run_for(30s);

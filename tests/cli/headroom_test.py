@@ -1,0 +1,49 @@
+"""penstock headroom: the rate of a program with the real feed, beside its rate if data were free."""
+
+from harness import *
+
+
+class HeadroomTest(PenstockTest):
+    def measure(self, dataset, *options):
+        path = self.write("headroom.toml", synthetic(samples=1000, batch=4, dataset=dataset))
+        code, out, err = self.penstock("headroom", path, "--workers", 1, "--seconds", "2s", "--json", *options)
+        self.assertEqual(code, EXIT_OK, err)
+        return json.loads(out)
+
+    def test_a_slow_feed_is_a_small_part_of_the_rate_with_free_data(self):
+        r = self.measure('wait = "25ms"', "--step", "5ms")
+        self.assertEqual(list(r), ["schema", "device", "sink", "step_seconds", "feed", "cached", "ratio", "limit", "key", "verdict"])
+        self.assertEqual((r["schema"], r["sink"], r["step_seconds"]), ("penstock.headroom/1", "null", 0.005))
+        self.assertLess(r["ratio"], 0.5)
+        self.assertGreater(r["feed"]["waited"], 0.5)
+        self.assertEqual(r["cached"]["waited"], 0)
+        self.assertAlmostEqual(r["ratio"], r["feed"]["samples_per_second"] / r["cached"]["samples_per_second"])
+        self.assertIsInstance(r["verdict"], str)
+
+    def test_a_slow_program_gets_what_it_can_take(self):
+        r = self.measure("", "--step", "40ms")
+        self.assertGreater(r["ratio"], 0.75)
+        self.assertEqual(r["limit"], "consumer")
+
+    def test_people_get_both_rates_and_the_limit(self):
+        path = self.write("headroom.toml", synthetic(dataset='wait = "5ms"'))
+        code, out, err = self.penstock("headroom", path, "--workers", 1, "--seconds", 1)
+        self.assertEqual(code, EXIT_OK, err)
+        cached, feed, verdict = out.splitlines()
+        self.assertRegex(cached, r"^cached +\d+ samples/s, if data were free")
+        self.assertRegex(feed, r"^feed +\d+ samples/s, [0-9.]+ % of that; the program waited [0-9.]+ % of the time$")
+        self.assertTrue(verdict)
+        self.assertIn("nothing works on the batches", err)
+
+    def test_mistakes_are_named(self):
+        path = self.write("headroom.toml", synthetic())
+        for options, words in ((["--step", "abc"], "--step abc: must be a time"), (["--seconds", "0"], "--seconds 0: must be a time"),
+                               (["--sink", "nul"], "nul")):
+            code, _, err = self.penstock("headroom", path, *options)
+            self.assertEqual(code, 2, err)
+            self.assertIn(words, err)
+        self.assertEqual(self.penstock("headroom", self.write("broken.toml", "[dataset]\ntype = 3\n"))[0], EXIT_CONFIG)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+// headroom: how fast the program around a session could go if data were free, beside the real feed.
+#include "actors/gpu_owner/batch_sink.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/counted.hpp"
+#include "runtime/control/control_client.hpp"
+#include "runtime/control/socket_place.hpp"
+#include "runtime/device/device.hpp"
+#include "tools/penstock/commands.hpp"
+#include "tools/penstock/config_source.hpp"
+#include "tools/penstock/number_option.hpp"
+#include "tools/penstock/output.hpp"
+#include "tools/penstock/verb_table.hpp"
+
+#include <penstock/session.hpp>
+
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <memory>
+#include <thread>
+
+namespace penstock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+using json = nlohmann::ordered_json;
+
+constexpr auto why_deadline = 2s;
+constexpr std::uint64_t epochs_max = 1'000'000;  // of [sampler] epochs
+
+struct headroom_options {
+  config_source source;
+  std::string seconds = "20s";
+  std::string step;
+  std::string sink = "null";
+  bool as_json = false;
+};
+
+/// What works on the batches: a sink, and a step of a given length.
+class program_around {
+ public:
+  program_around(const headroom_options& o, const config& settings, nanoseconds step)
+      : device_(value_or_throw(device::make_device(settings.gpu.device))),
+        sink_(value_or_throw(gpu_owner::make_sink(o.sink, "", settings, device_))),
+        step_(step) {}
+
+  void work_on(const Batch& batch) {
+    value_or_throw(sink_->take(batch));
+    if (step_ > 0ns) std::this_thread::sleep_for(step_);
+  }
+
+ private:
+  std::shared_ptr<device::device> device_;
+  std::unique_ptr<gpu_owner::batch_sink> sink_;
+  nanoseconds step_;
+};
+
+/// The rate at which the program worked on batches.
+struct rate {
+  double seconds = 0;
+  double waited = 0;  // for batches
+  std::uint64_t batches = 0;
+  std::uint64_t samples = 0;
+
+  [[nodiscard]] double samples_per_second() const { return static_cast<double>(samples) / seconds; }
+  [[nodiscard]] json as_json() const {
+    return {{"samples_per_second", samples_per_second()},
+            {"batches_per_second", static_cast<double>(batches) / seconds},
+            {"batches", batches},
+            {"seconds", seconds},
+            {"waited", waited / seconds}};
+  }
+};
+
+double seconds_since(steady_time begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+Batch next_of(Session& session) {
+  auto batch = session.next();
+  if (!batch) throw error({errc::stopped, "the session was stopped before the measurement was over", 0});
+  return std::move(*batch);
+}
+
+/// Works on the same batch again and again.
+rate measure_cached(program_around& program, const Batch& batch, nanoseconds time) {
+  rate r;
+  const auto begin = std::chrono::steady_clock::now();
+  do {
+    program.work_on(batch);
+    ++r.batches;
+    r.samples += batch.rows();
+    r.seconds = seconds_since(begin);
+  } while (std::chrono::duration<double>(time).count() > r.seconds);
+  return r;
+}
+
+rate measure_feed(program_around& program, Session& session, nanoseconds time) {
+  rate r;
+  const auto begin = std::chrono::steady_clock::now();
+  do {
+    const auto asked = std::chrono::steady_clock::now();
+    Batch batch = next_of(session);
+    r.waited += seconds_since(asked);
+    program.work_on(batch);
+    ++r.batches;
+    r.samples += batch.rows();
+    batch.release_unused();
+    r.seconds = seconds_since(begin);
+  } while (std::chrono::duration<double>(time).count() > r.seconds);
+  return r;
+}
+
+/// What `penstock why` says about this process's session; null if its socket does not answer.
+json why_of(const std::string& session) {
+  for (const control::found_session& found : control::find_sessions()) {
+    if (found.name != session) continue;
+    const auto answer = control::ask(found.path, {{"verb", "why"}}, why_deadline);
+    if (answer && answer->value("ok", false)) return answer->at("result");
+  }
+  return nullptr;
+}
+
+json measure(const headroom_options& o, config settings, nanoseconds time, nanoseconds step) {
+  settings.name = fmt::format("headroom-{}", ::getpid());
+  settings.gpu.placement = placement_rule::embedded;
+  settings.sampler.epochs = epochs_max;
+  settings.log.record = false;
+  settings.quarantine.file.clear();
+  Session session(settings, session_options());
+  Batch batch = next_of(session);
+  program_around program(o, settings, step);
+  program.work_on(batch);  // what it prepares at first is not measured
+  const rate cached = measure_cached(program, batch, time / 2);
+  batch.release_unused();
+  measure_feed(program, session, time / 8);  // of batches that were loaded meanwhile
+  const rate feed = measure_feed(program, session, time / 2);
+  const json why = why_of(settings.name);
+  const auto said = [&why](const char* key) { return why.is_object() ? why.at(key) : json(); };
+  const session_status status = session.status();
+  session.close();
+  return {{"schema", "penstock.headroom/1"},
+          {"device", status.gpu.name},
+          {"sink", o.sink},
+          {"step_seconds", std::chrono::duration<double>(step).count()},
+          {"feed", feed.as_json()},
+          {"cached", cached.as_json()},
+          {"ratio", feed.samples_per_second() / cached.samples_per_second()},
+          {"limit", said("limit")},
+          {"key", said("key")},
+          {"verdict", said("verdict")}};
+}
+
+void tell(const headroom_options& o, const json& r) {
+  const double feed = r.at("feed").at("samples_per_second").get<double>();
+  const double cached = r.at("cached").at("samples_per_second").get<double>();
+  print(fmt::format("cached  {:>9.0f} samples/s, if data were free: one batch again and again", cached));
+  print(fmt::format("feed    {:>9.0f} samples/s, {:.1f} % of that; the program waited {:.1f} % of the time", feed,
+                    100 * r.at("ratio").get<double>(), 100 * r.at("feed").at("waited").get<double>()));
+  if (r.at("verdict").is_string()) print(r.at("verdict").get<std::string>());
+  if (o.sink == "null" && o.step.empty())
+    say("nothing works on the batches: name your program (--sink plugin:PATH), or how long a step takes (--step 20ms)");
+}
+
+int headroom(const headroom_options& o) {
+  const auto time = parse_time_option("--seconds", o.seconds, 1s, 1h);
+  if (!time) return refuse_with(exit_usage, time.error(), o.as_json);
+  const auto step = o.step.empty() ? result<nanoseconds>(0ns) : parse_time_option("--step", o.step, 1us, 10min);
+  if (!step) return refuse_with(exit_usage, step.error(), o.as_json);
+  if (auto ok = gpu_owner::check_sink(o.sink, ""); !ok) return refuse_with(exit_usage, ok.error(), o.as_json);
+  config_source source = o.source;
+  source.purpose = config_file::config_purpose::stream;
+  const auto loaded = load(source);
+  if (!loaded) return tell_rejection(loaded.error(), o.as_json);
+  tell_warnings(*loaded);
+  try {
+    const json measured = measure(o, loaded->values, *time, *step);
+    o.as_json ? print_json(measured) : tell(o, measured);
+    return exit_ok;
+  } catch (const error& e) {
+    return refuse_with(e.code() == errc::config ? exit_config : exit_failed, e.as_failure(), o.as_json);
+  }
+}
+
+}  // namespace
+
+void add_headroom_command(verb_table& verbs) {
+  const auto o = std::make_shared<headroom_options>();
+  CLI::App& verb = verbs.add(
+      {"headroom",
+       verb_group::look,
+       "measure how fast your program would be if data were free",
+       "Runs the session of FILE twice in one process: first the program gets one batch again and again, which stays on the device, "
+       "then it gets the real feed. Prints both rates, their ratio, and what limits the feed (penstock why). The program is a sink, or "
+       "a step of a given length. Works on the host device, too.",
+       {{"penstock headroom photos.toml --sink plugin:./train.so", "a device program of yours"},
+        {"penstock headroom photos.toml --step 18ms", "a training step that takes 18 ms"},
+        {"penstock headroom photos.toml --step 18ms --json | jq .ratio", "the share of the possible rate"}}},
+      [o] { return headroom(*o); });
+  add_config_options(verb, o->source);
+  add_config_shorthands(verb, o->source);
+  verb.add_option("--sink", o->sink, "what works on the batches: null, journal:PATH, plugin:PATH")
+      ->type_name("SINK")
+      ->capture_default_str();
+  verb.add_option("--step", o->step, "how long the program works on a batch, in addition")->type_name("TIME");
+  verb.add_option("--seconds", o->seconds, "how long to measure in all; what limits is measured over 10 s")
+      ->type_name("TIME")
+      ->capture_default_str();
+  verb.add_flag("--json", o->as_json, "print one JSON object");
+}
+
+}  // namespace penstock::cli
