@@ -252,7 +252,9 @@ struct writer {
 
 }  // namespace
 
-limit_advice advise(const limit_reading& reading, const limit_surroundings& around, const config& settings) {
+namespace {
+
+limit_advice advise_on_limits(const limit_reading& reading, const limit_surroundings& around, const config& settings) {
   const auto what = reading.largest();
   if (!what) return {{}, "", "Nothing has limited the stream so far.", {}};
   const writer w{reading, around, settings};
@@ -266,6 +268,17 @@ limit_advice advise(const limit_reading& reading, const limit_surroundings& arou
     case limit::start: return w.start();
   }
   return {};
+}
+
+}  // namespace
+
+limit_advice advise(const limit_reading& reading, const limit_surroundings& around, const config& settings) {
+  limit_advice advice = advise_on_limits(reading, around, settings);
+  if (!around.stalled) return advice;
+  // The shares say what came before.
+  advice.more.insert(advice.more.begin(), std::move(advice.sentence));
+  advice.sentence = fmt::format("Nothing has moved for {:.0f} s: {}.", around.stalled->seconds, around.stalled->text);
+  return advice;
 }
 
 json limits_as_json(const limit_reading& reading, const limit_advice& advice) {

@@ -4,6 +4,7 @@
 #include "runtime/telemetry/stream_limits.hpp"
 
 #include <penstock/config.hpp>
+#include <penstock/report.hpp>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -22,6 +23,7 @@ struct limit_surroundings {
   bool of_jobs = false;
   bool on_host = false;  ///< the host device
   bool pinned = true;    ///< the device reads the slots by DMA
+  std::optional<stall_report> stalled{};  ///< nothing moves now
 };
 
 struct limit_advice {

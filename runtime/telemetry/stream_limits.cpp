@@ -87,7 +87,10 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
     into_ = &settled_;
   }
   looked_ = now;
-  return last_ = read(now, facts);
+  limit_reading found = read(now, facts);
+  // A run that is stopped while it is stuck has waited for a batch that never comes, which nothing settles.
+  if (facts.is_over && !found.largest()) return last_;
+  return last_ = std::move(found);
 }
 
 stream_limits::bucket& stream_limits::at(std::int64_t ns) {

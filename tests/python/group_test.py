@@ -327,7 +327,7 @@ class GroupTest(PackageTest):
             """)
         code, out, err = self.ended(process)
         self.assertEqual(code, 0, out + err)
-        self.assertIn("in the group 'a' already", out)
+        self.assertIn("already in the group 'a'", out)
         self.assertIn("65537 bytes, but at most 65536", out)
 
 

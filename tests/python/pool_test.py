@@ -450,7 +450,7 @@ class PoolTest(PackageTest):
     def test_an_initializer_that_cannot_be_made_again_in_a_worker_is_named(self):
         with open(os.path.join(self.folder, "only_here.py"), "w") as file:
             file.write("def begin(): pass")
-        self.assertIn("cannot be made again in a worker: ModuleNotFoundError: No module named 'only_here'", self.ran("""
+        self.assertIn("the initializer cannot be recreated in a worker: ModuleNotFoundError: No module named 'only_here'", self.ran("""
             import os, sys, penstock
             sys.path.insert(0, sys.argv[1])
             import only_here

@@ -60,6 +60,17 @@ TEST_CASE("a start that waits for cores is told so") {
   CHECK(contains(advise(r, on_cores(2), {}).more.back(), "Workers had no core for 50 % of the time"));
 }
 
+TEST_CASE("while nothing moves the first sentence says what is waited for, and the limit comes after it") {
+  limit_surroundings around = on_cores(16);
+  const limit_advice before = advise(mostly(limit::wire), around, config());
+  around.stalled = stall_report{"gpu", "waiting for the GPU owner, which has batch 7 of epoch 0 to copy", 13.2, std::nullopt};
+  const limit_advice advice = advise(mostly(limit::wire), around, config());
+  CHECK(advice.sentence == "Nothing has moved for 13 s: waiting for the GPU owner, which has batch 7 of epoch 0 to copy.");
+  REQUIRE_FALSE(advice.more.empty());
+  CHECK(advice.more.front() == before.sentence);
+  CHECK(advice.what == limit::wire);
+}
+
 TEST_CASE("a slow worker, a stalled sample and tiny batches are named with their own advice") {
   config settings;
   limit_reading r = mostly(limit::decode);

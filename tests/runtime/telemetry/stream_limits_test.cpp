@@ -232,6 +232,19 @@ TEST_CASE("the reading of a run that is over stays that of its last 10 s") {
   CHECK(limits.look(made_up_pipeline::start() + 60s, f).of(limit::consumer) != first.of(limit::consumer));
 }
 
+TEST_CASE("a run that is stopped while it is stuck keeps what it had waited for") {
+  pipeline_plan p = quick();
+  p.load = [](std::uint32_t, std::uint64_t batch) { return made_up_load{batch == 50 ? 60s : 10ms, 0ns}; };
+  made_up_pipeline pipeline(p);
+  stream_limits limits;
+  for (nanoseconds t = 0ms; t <= 20s; t += 200ms) limits.look(made_up_pipeline::start() + t, pipeline.facts_at(t));
+  limit_facts f = pipeline.facts_at(20s);
+  f.is_over = true;
+  const limit_reading r = limits.look(made_up_pipeline::start() + 20200ms, f);
+  CHECK(r.largest() == limit::order);
+  CHECK(r.of(limit::order) > 0.9);
+}
+
 TEST_CASE("a pool's time is that of its functions, of its callers, or of its start") {
   limit_facts f;
   f.begun = made_up_pipeline::start();

@@ -106,10 +106,8 @@ std::string why_for_people(const json& why, std::size_t width) {
   std::string text = broken_at_words(why.at("verdict").get<std::string>(), columns, 0);
   for (const json& line : why.at("more"))
     text += "  " + broken_at_words(line.get<std::string>(), columns == 0 ? 0 : columns - 2, 2);
-  if (const json stall = why.value("stalled", json()); stall.is_object()) {
-    const std::string when = why.at("state") == "ended" ? "It was stalled at its end: " : "It is stalled now: ";
-    text += broken_at_words(when + stall.at("text").get<std::string>() + ".", columns, 0);
-  }
+  if (const json stall = why.value("stalled", json()); stall.is_object() && why.at("state") == "ended")
+    text += broken_at_words("It was stalled at its end: " + stall.at("text").get<std::string>() + ".", columns, 0);
   text += "\n" + table_of_shares(why, width) + "\n" + figures_of_workers(why, columns);
   if (const double rate = why.at("batches_per_second"); rate > 0) text += fmt::format("batches: {:.3g} a second\n", rate);
   return text;
