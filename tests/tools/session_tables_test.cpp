@@ -242,3 +242,12 @@ TEST_CASE("a pool that is stalled says so in its status") {
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200)
             .find("\nstalled for 8 s, waiting for worker/1, which is starting\n") != std::string::npos);
 }
+
+TEST_CASE("the rate and the time left are shown only while something moves") {
+  session_status s = status_with(std::nullopt);
+  s.rate = 62;
+  s.eta_seconds = 314;
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200).find("62 samples/s  5 min 14 s left") != std::string::npos);
+  s.stalled = stall_report{"gpu", "waiting for the GPU owner", 8.4, std::nullopt};
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200).find("samples/s") == std::string::npos);
+}

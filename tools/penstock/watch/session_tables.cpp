@@ -141,11 +141,13 @@ std::string progress_for_people(const json& s) {
   const auto number = [&](const char* key) { return s.value(key, json()); };
   if (number("progress").is_number())
     parts.push_back(fmt::format("{:.0f} %", std::floor(number("progress").get<double>() * 100)));
-  if (number("rate").is_number())
+  // A rate of the last 10 s says nothing of a stream that stands still.
+  const bool moves = !number("stalled").is_object();
+  if (moves && number("rate").is_number())
     parts.push_back(counted(static_cast<std::uint64_t>(std::llround(number("rate").get<double>())),
                             is_pool(s) ? "job" : "sample") +
                     "/s");
-  if (number("eta_seconds").is_number())
+  if (moves && number("eta_seconds").is_number())
     parts.push_back(seconds_in_words(number("eta_seconds").get<double>()) + " left");
   if (number("uptime_seconds").is_number() && number("uptime_seconds") > 0) {
     const bool over = s.value("outcome", "running") != "running";
