@@ -247,7 +247,7 @@ TEST_CASE("the rate and the time left are shown only while something moves") {
   session_status s = status_with(std::nullopt);
   s.rate = 62;
   s.eta_seconds = 314;
-  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200).find("62 samples/s  5 min 14 s left") != std::string::npos);
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200).find("62 samples/s  5 m 14 s left") != std::string::npos);
   s.stalled = stall_report{"gpu", "waiting for the GPU owner", 8.4, std::nullopt};
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200).find("samples/s") == std::string::npos);
 }
