@@ -14,6 +14,9 @@ namespace {
 constexpr nanoseconds looked_at_every = std::chrono::milliseconds(20);
 constexpr nanoseconds idle_after = std::chrono::milliseconds(20);
 
+// A slow sink's deliveries are known to the session this much later at most, or with the next one.
+constexpr nanoseconds acknowledged_within = std::chrono::milliseconds(500);
+
 }  // namespace
 
 result<void> owner_batches::run() {
@@ -135,6 +138,7 @@ result<void> owner_batches::acknowledge() {
     news.snapshots = true;
     news.snapshot.assign(reinterpret_cast<const char*>(state->data()), state->size());
   }
+  acknowledged_ = std::chrono::steady_clock::now();
   const upload_counts counts = around_.counts();
   news.deliveries = std::exchange(taken_, {});
   news.digests = around_.order->digests;
@@ -147,7 +151,8 @@ result<void> owner_batches::acknowledge() {
 
 result<void> owner_batches::acknowledge_if_due(stream_position last) {
   const bool as_usual = !around_.communicator || skipped_;
-  const bool due = as_usual ? taken_.size() >= deliveries_a_message || !around_.consumer->has_batch()
+  const bool is_late = std::chrono::steady_clock::now() - acknowledged_ >= acknowledged_within;
+  const bool due = as_usual ? taken_.size() >= deliveries_a_message || is_late || !around_.consumer->has_batch()
                             : (last + 1) % deliveries_a_message == 0;
   return due ? acknowledge() : result<void>();
 }

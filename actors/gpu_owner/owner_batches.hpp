@@ -19,7 +19,8 @@ namespace penstock::gpu_owner {
 
 class owner_batches {
  public:
-  // Acknowledgements are collected while more batches are ready; with snapshots, until the next one.
+  // Acknowledgements are collected while more batches are ready, but not for long; with a communicator's snapshots, until
+  // the next one.
   static constexpr std::size_t deliveries_a_message = 16;
 
   struct surroundings {
@@ -58,6 +59,7 @@ class owner_batches {
   surroundings around_;
   std::unique_ptr<batch_sink> sink_;
   std::vector<protocol::wire_delivery> taken_;
+  steady_time acknowledged_{};  // when the session heard of deliveries last
   bool skipped_ = false;  // the sink did not get the batches in taken_: no snapshot is due
 };
 

@@ -160,6 +160,18 @@ class WatchTest(PenstockTest):
             process.kill()
             process.communicate()
 
+    def test_deliveries_to_a_slow_sink_are_known_before_there_are_sixteen(self):
+        config = self.write("slow.toml", synthetic(samples=2000))
+        self.start("run", config, "--quiet", "--set", "gpu.placement=process", "--workers", 2, "--sink", "plugin:" + os.path.join(BIN, "slow_program.so"))
+
+        seen = [0]
+
+        def grows_by_few():
+            code, out, _ = self.penstock("status", "--json")
+            seen.append(json.loads(out)["batches_delivered"] if code == EXIT_OK else 0)
+            return seen[-2] > 0 and 0 < seen[-1] - seen[-2] < 16
+        self.wait_until(grows_by_few, lambda: "steps below 16: %s" % seen)
+
     def test_describe_scheduler_says_what_the_device_waits_for(self):
         self.live(text=synthetic(samples=100000, dataset='wait = "20ms"'), workers=1)
         self.wait_until(lambda: self.answer("describe", "scheduler")["scheduler"]["waits_for"].startswith("worker/0, which has "), "worker/0")
