@@ -207,9 +207,9 @@ outcome attempt::body_outcome() const {
   if (!request_.range)
     return too_long_ ? failed(kind::refused, "answers with more than {}", bytes_for_people(body_max_)) : outcome{kind::done};
   if (status_ == 200)
-    return failed(kind::refused, "is on a server that does not answer requests for a part of a file (range requests)");
+    return failed(kind::refused, "is on a server that does not support range requests");
   if (!whole_of(content_range_))
-    return failed(kind::refused, "answers HTTP 206 without saying how long it is (Content-Range '{}')",
+    return failed(kind::refused, "answers HTTP 206 without the object's size (Content-Range '{}')",
                   printable(shortened(content_range_, 60)));
   if (too_long_ || body_.size() != request_.range->bytes) {
     // Asking for one byte of an empty object or beyond an end: the caller knows better.

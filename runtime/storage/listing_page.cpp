@@ -77,7 +77,7 @@ std::string unescaped(std::string_view text) {
 
 result<listing_page> parse_listing_page(std::string_view xml) {
   if (xml.find("<ListBucketResult") == std::string_view::npos)
-    return refuse(errc::io, "the answer is no list of objects");
+    return refuse(errc::io, "the answer is not a list of objects");
   listing_page page;
   std::size_t at = 0;
   while (const auto contents = element(xml, "Contents", at)) {
@@ -92,7 +92,7 @@ result<listing_page> parse_listing_page(std::string_view xml) {
   }
   if (first_element(xml, "IsTruncated") == "true") {
     page.next = unescaped(first_element(xml, "NextContinuationToken"));
-    if (page.next.empty()) return refuse(errc::io, "the list goes on, but does not say where");
+    if (page.next.empty()) return refuse(errc::io, "the list is marked as incomplete, but has no continuation token");
   }
   return page;
 }

@@ -37,7 +37,7 @@ transfers::ticket remote_object::start(byte_range range) const {
 }
 
 result<std::vector<std::byte>> remote_object::finish(byte_range range, const transfers::ticket& ticket) {
-  if (!ticket) return refuse(errc::io, "cannot be asked for any more: its address or AWS_ENDPOINT_URL is not a URL");
+  if (!ticket) return refuse(errc::io, "cannot be requested: its address, or AWS_ENDPOINT_URL, is not a URL");
   auto answer = store_->transfers_->wait(ticket);
   if (!answer && answer.error().code == errc::dataset)
     return refuse(errc::io,

@@ -190,7 +190,7 @@ class StorageTest(PenstockTest):
         self.assertIn("the bucket is in the region eu-west-1; set AWS_REGION", self.refused("s3://bucket/shards/t-000.tar"))
         server.fault = lambda request: None
         server.ranges = False
-        self.assertIn("does not answer requests for a part of a file", self.refused(server.address + "/bucket/shards/t-000.tar"))
+        self.assertIn("does not support range requests", self.refused(server.address + "/bucket/shards/t-000.tar"))
 
     def test_a_server_that_is_not_there_is_named(self):
         self.environment["AWS_ENDPOINT_URL"] = "http://127.0.0.1:9"
