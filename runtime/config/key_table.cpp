@@ -94,7 +94,7 @@ using enum used_with;
       keys<Root, Route...>(out, path);                    \
     }                                                     \
     template <class Root, auto... Route>                  \
-    static void keys(key_table_builder& out, std::string_view in) {
+    static void keys(key_table_builder& out, [[maybe_unused]] std::string_view in) {
 #define PENSTOCK_KEY(type, name, fallback, limits, use, effect, help) \
   out.key<type, Root, Route..., &table::name>(in, #name, limits, use, effect_time::effect, help);
 #define PENSTOCK_KEYS_OF(type, name) rows<type>::template keys<Root, Route..., &table::name>(out, in);
