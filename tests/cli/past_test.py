@@ -230,6 +230,7 @@ class PastTest(PenstockTest):
         self.assertEqual((status["state"], status["outcome"]), ("ended", "died"))
         self.assertIn("resumed", [e["kind"] for e in self.lines("events", "--last")])
         self.assertRegex(self.penstock("status", "--last")[2], r"^died ")
+        self.assertIn("it could not say: killed, crashed, or the machine stopped", self.penstock("sessions", "--ended")[1])
 
     def test_a_run_that_cannot_begin_leaves_the_reason(self):
         config = self.write("gone.toml", '[dataset]\npath = "/nonexistent/photos"\n[gpu]\ndevice = "host"\n')

@@ -20,6 +20,7 @@ namespace penstock::cli {
 using json = nlohmann::ordered_json;
 
 void add_session_choice(CLI::App& verb, session_choice& into) {
+  into.verb = verb.get_name();
   verb.add_option("--session", into.session, "the session's name; optional if only one is live")
       ->type_name("NAME");
   verb.add_option("--socket", into.socket, "the session's control socket")->type_name("PATH");
@@ -135,11 +136,11 @@ chosen_socket choose(const session_choice& choice) {
         fmt::format("several sessions are live, choose one with --session, or all ranks of a group with "
                     "--group ({}): {}",
                     names_of(groups), names),
-        "penstock status --group " + short_name(groups.front(), groups));
+        fmt::format("penstock {} --group {}", choice.verb, short_name(groups.front(), groups)));
   }
   if (live.size() > 1) {
     return no(fmt::format("several sessions are live, choose one with --session: {}", names),
-              "penstock status --session " + live.front().name);
+              fmt::format("penstock {} --session {}", choice.verb, live.front().name));
   }
   return {live.front().path, exit_ok};
 }

@@ -158,6 +158,15 @@ json ended_sessions() {
   return all;
 }
 
+namespace {
+
+std::string reason_of(const json& ended) {
+  if (const json& why = ended.at("failure"); why.is_string()) return printable(why.get<std::string>());
+  return ended.at("outcome") == "died" ? "it could not say: killed, crashed, or the machine stopped" : "-";
+}
+
+}  // namespace
+
 std::string ended_for_people(const json& ended, std::size_t width) {
   std::vector<std::vector<std::string>> rows;
   for (const json& s : ended) {
@@ -168,9 +177,7 @@ std::string ended_for_people(const json& ended, std::size_t width) {
     if (is_pool(s))
       progress = counted(
           s.at("jobs").at("ok").get<std::uint64_t>() + s.at("jobs").at("failed").get<std::uint64_t>(), "job");
-    const json& why = s.at("failure");
-    rows.push_back({text_of(s.at("id")), text_of(s.at("outcome")), to_the_second(s.at("ended")), progress,
-                    why.is_string() ? printable(why.get<std::string>()) : "-"});
+    rows.push_back({text_of(s.at("id")), text_of(s.at("outcome")), to_the_second(s.at("ended")), progress, reason_of(s)});
   }
   return text_table(
       {{"ENDED SESSION"}, {"OUTCOME"}, {"ENDED (UTC)"}, {"PROGRESS"}, {"WHY", column_side::left, true}}, rows,
