@@ -35,6 +35,8 @@ class attempt {
   [[nodiscard]] outcome outcome_of(CURLcode result) const;
   transfer_answer take_answer();
 
+  std::uint64_t renewals = 0;  ///< of the credentials, before it was signed
+
  private:
   static std::size_t body_part(char* data, std::size_t size, std::size_t count, void* self);
   static std::size_t header_line(char* data, std::size_t size, std::size_t count, void* self);

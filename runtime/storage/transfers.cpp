@@ -13,6 +13,7 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -147,6 +148,7 @@ class transfers::loop {
     std::vector<std::string> headers;
     if (one.request.may_sign && signer_.headers) headers = signer_.headers(one.request);
     attempt& made = one.running.emplace_back(curl_, one.request, headers, now);
+    made.renewals = renewals_;
     ++one.attempts;
     ++in_flight_;
     pace_.started();
@@ -181,12 +183,12 @@ class transfers::loop {
       transfer_answer answer = which->take_answer();
       return end(one, std::move(answer));
     }
+    const bool has_old_credentials = which->renewals < renewals_;
     drop(one, which);
     switch (came.what) {
       case kind::redirected: return redirect(one, came.location);
       case kind::denied:
-        if (!one.renewed && signer_.renewed && one.request.may_sign && signer_.renewed()) {
-          one.renewed = true;
+        if (one.request.may_sign && (has_old_credentials || renew(one))) {
           one.next_attempt = clock::now();
           return;
         }
@@ -195,6 +197,12 @@ class transfers::loop {
       case kind::refused:
       case kind::done: return end(one, tl::unexpected(came.why));
     }
+  }
+
+  bool renew(exchange& one) {
+    if (std::exchange(one.renewed, true) || !signer_.renewed || !signer_.renewed()) return false;
+    ++renewals_;
+    return true;
   }
 
   void again(exchange& one, const attempt::outcome& came) {
@@ -264,6 +272,7 @@ class transfers::loop {
   const curl_library& curl_;
   nanoseconds patience_;
   request_signer signer_;
+  std::uint64_t renewals_ = 0;  // many requests may be under way with the credentials of before
   CURLM* multi_;
   std::vector<ticket> active_;
   std::size_t in_flight_ = 0;

@@ -4,6 +4,7 @@ import contextlib
 import io
 import logging
 import tarfile
+import threading
 import time
 
 from harness import *
@@ -233,11 +234,14 @@ class StorageTest(PenstockTest):
         keys = "[default]\naws_access_key_id = %s\naws_secret_access_key = the-secret\n"
         self.write(".aws/credentials", keys % "OLD")
 
+        lock = threading.Lock()
+
         def fault(request):
-            if request[3] == 20:
+            if request[3] < 20 or "OLD" not in server.requests[request[3] - 1][1].get("Authorization", ""):
+                return None
+            with lock:  # the new ones are there before anybody hears that the old ones have expired
                 self.write(".aws/credentials", keys % "NEW")
-            expired = request[3] >= 20 and "OLD" in server.requests[request[3] - 1][1].get("Authorization", "")
-            return (lambda handler: handler.error(403, "ExpiredToken")) if expired else None
+            return lambda handler: handler.error(403, "ExpiredToken")
 
         server.fault = fault
         self.assertEqual(self.digests(self.config("s3://bucket/shards/t-{000..002}.tar")), expected)
