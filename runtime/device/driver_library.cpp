@@ -1,8 +1,5 @@
 #include "runtime/device/driver_library.hpp"
 
-#include <dlfcn.h>
-#include <link.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
@@ -28,37 +25,16 @@ std::vector<fs::path> folders_below(const fs::path& root) {
   return folders;
 }
 
-std::string path_below(const std::string& name, const fs::path& root) {
+shared_library opened_below(const std::string& name, const std::string& root) {
   std::error_code ignored;
   for (const fs::path& folder : folders_below(root))
-    if (fs::exists(folder / name, ignored)) return folder / name;
-  return {};
+    if (fs::exists(folder / name, ignored)) return shared_library(folder / name);
+  return shared_library::missing(name + " was not found below " + root);
 }
 
 }  // namespace
 
-driver_library::driver_library(const std::string& name, const std::string& root) {
-  const std::string file = root == "/" ? name : path_below(name, root);
-  if (file.empty()) {
-    trouble_ = name + " was not found below " + root;
-    return;
-  }
-  handle_ = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle_ != nullptr) return;
-  const char* why = ::dlerror();
-  trouble_ = why != nullptr ? why : "it cannot be loaded";
-}
-
-std::string driver_library::path() const {
-  link_map* loaded = nullptr;
-  if (handle_ == nullptr || ::dlinfo(handle_, RTLD_DI_LINKMAP, &loaded) != 0 || loaded == nullptr) return {};
-  std::error_code fault;
-  const auto real = fs::canonical(loaded->l_name, fault);
-  return fault ? loaded->l_name : real.string();
-}
-
-void* driver_library::symbol(const char* name) const {
-  return handle_ != nullptr ? ::dlsym(handle_, name) : nullptr;
-}
+driver_library::driver_library(const std::string& name, const std::string& root)
+    : shared_library(root == "/" ? shared_library(name) : opened_below(name, root)) {}
 
 }  // namespace penstock::device

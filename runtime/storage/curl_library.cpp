@@ -1,33 +1,24 @@
 #include "runtime/storage/curl_library.hpp"
 
-#include <dlfcn.h>
-
-#include <type_traits>
+#include "runtime/base/shared_library.hpp"
 
 namespace penstock {
 
 result<curl_library> curl_library::open(const char* name) {
-  void* const opened = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  if (opened == nullptr) {
-    const char* const why = ::dlerror();
+  const shared_library opened(name, shared_library::symbols::own_first);
+  if (!opened)
     return refuse(errc::config,
                   "reading from object storage needs libcurl: {} (the package libcurl4, or libcurl4t64, has it)",
-                  why != nullptr ? why : name);
-  }
+                  opened.trouble());
   curl_library library;
   const char* missing = nullptr;
-  const auto find = [&](auto& function, const char* function_name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(opened, function_name));
-    if (function == nullptr) missing = function_name;
-  };
-#define PENSTOCK_CURL_FIND(function) find(library.function, #function);
+#define PENSTOCK_CURL_FIND(function) \
+  if (!opened.find(#function, library.function)) missing = #function;
   PENSTOCK_CURL_FUNCTIONS(PENSTOCK_CURL_FIND)
 #undef PENSTOCK_CURL_FIND
-  if (missing != nullptr) {
-    ::dlclose(opened);
+  if (missing != nullptr)
     return refuse(errc::config, "reading from object storage needs libcurl 7.68 or later: {} has no function {}", name,
                   missing);
-  }
   return library;
 }
 

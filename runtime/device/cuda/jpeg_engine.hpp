@@ -1,8 +1,8 @@
 // nvJPEG on this GPU, one part of a batch at a time, with proof that it uses the GPU's engines. Used by the JPEG decoder.
 //
-// nvJPEG may decode on the CPU although it was asked for the engines, twenty times as slowly and to other pixels, without
-// a word. So at the start a known picture (reference_jpeg.hpp) must get other pixels than on the CPU, and it ends each
-// part: a batch counts as ready only if its pixels are the same as at the start.
+// nvJPEG may silently decode on the CPU although the engines were requested, at a twentieth of the speed and with other
+// pixels. So a known picture (reference_jpeg.hpp) is decoded at the start, and must not get the CPU's pixels. It is decoded
+// again at the end of each part: a batch counts as ready only if the pixels are those of the start.
 #pragma once
 
 #include "runtime/base/clock.hpp"

@@ -1,42 +1,25 @@
 #include "runtime/net/tls/tls_library.hpp"
 
-#include <dlfcn.h>
+#include "runtime/base/shared_library.hpp"
 
 namespace penstock::group {
-namespace {
-
-/// A program may have another version of OpenSSL linked in, under the same names. Programs with sanitizers
-/// cannot prefer the library's own symbols.
-int own_symbols_first() {
-  const bool sanitized =
-      ::dlsym(RTLD_DEFAULT, "__asan_init") != nullptr || ::dlsym(RTLD_DEFAULT, "__tsan_init") != nullptr;
-  return sanitized ? 0 : RTLD_DEEPBIND;
-}
-
-}  // namespace
 
 result<tls_library> tls_library::open(const char* name) {
-  void* const opened = ::dlopen(name, RTLD_NOW | RTLD_LOCAL | own_symbols_first());
-  if (opened == nullptr) {
-    const char* const why = ::dlerror();
+  // A program may have another version of OpenSSL linked in, under the same names.
+  const shared_library opened(name, shared_library::symbols::own_first);
+  if (!opened)
     return refuse(errc::config,
                   "encrypting the links of the group needs OpenSSL 3: {} (the package libssl3, or "
                   "libssl3t64, has it)",
-                  why != nullptr ? why : name);
-  }
+                  opened.trouble());
   tls_library library;
   const char* missing = nullptr;
-  const auto find = [&](auto& function, const char* function_name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(opened, function_name));
-    if (function == nullptr) missing = function_name;
-  };
-#define PENSTOCK_TLS_FIND(function) find(library.function, #function);
+#define PENSTOCK_TLS_FIND(function) \
+  if (!opened.find(#function, library.function)) missing = #function;
   PENSTOCK_TLS_FUNCTIONS(PENSTOCK_TLS_FIND)
 #undef PENSTOCK_TLS_FIND
-  if (missing != nullptr) {
-    ::dlclose(opened);
+  if (missing != nullptr)
     return refuse(errc::config, "encrypting the links of the group: {} has no function {}", name, missing);
-  }
   return library;
 }
 

@@ -1,0 +1,41 @@
+// A library that is opened at run time, so that neither builds nor machines need it that do not use it. Used for
+// OpenSSL, libcurl, NCCL, nvJPEG and the GPU's driver.
+#pragma once
+
+#include <string>
+
+namespace penstock {
+
+class shared_library {
+ public:
+  enum class symbols {
+    as_found,
+    own_first,  ///< its own functions before others of the program with the same names
+  };
+
+  /// `file`: a path, or a name that the dynamic loader looks up. It stays loaded.
+  explicit shared_library(const std::string& file, symbols which = symbols::as_found);
+  /// One that could not be opened.
+  static shared_library missing(std::string trouble);
+
+  [[nodiscard]] explicit operator bool() const noexcept { return handle_ != nullptr; }
+  /// Why it could not be opened.
+  [[nodiscard]] const std::string& trouble() const noexcept { return trouble_; }
+  /// The file with all links resolved. Empty if unknown.
+  [[nodiscard]] std::string path() const;
+  /// Sets the pointer; null and false if the library has no such function.
+  template <class Function>
+  bool find(const char* name, Function*& function) const {
+    function = reinterpret_cast<Function*>(symbol(name));
+    return function != nullptr;
+  }
+
+ private:
+  shared_library() = default;
+  [[nodiscard]] void* symbol(const char* name) const;
+
+  void* handle_ = nullptr;  // never closed: not safe with all drivers
+  std::string trouble_;
+};
+
+}  // namespace penstock
