@@ -4,7 +4,6 @@
 #include "runtime/base/read_at.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
-#include "runtime/storage/sha256.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -95,8 +94,9 @@ result<std::shared_ptr<block_cache>> block_cache::open(const std::string& folder
 }
 
 std::unique_ptr<cached_object> block_cache::object(const std::string& identity, std::uint64_t bytes) {
-  const std::string path =
-      fmt::format("{}/object-{}", folder_, hex_of(sha256(fmt::format("{} {}", identity, bytes))).substr(0, 32));
+  const std::string facts = fmt::format("{} {}", identity, bytes);
+  const XXH128_hash_t name = XXH3_128bits(facts.data(), facts.size());
+  const std::string path = fmt::format("{}/object-{:016x}{:016x}", folder_, name.high64, name.low64);
   unique_fd data = open_sized(path + ".data", bytes);
   unique_fd sums = open_sized(path + ".sums", sum_bytes(bytes));
   if (!data || !sums) return nullptr;

@@ -4,6 +4,7 @@
 #include "runtime/base/read_at.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/storage/sha256.hpp"
 
 #include <fcntl.h>
 
@@ -138,7 +139,11 @@ result<s3_settings> read_s3_settings() {
   if (!credentials) return tl::unexpected(credentials.error());
   const auto config = text_of("AWS_CONFIG_FILE", "/.aws/config");
   if (!config) return tl::unexpected(config.error());
-  return s3_settings_from([](const char* name) { return std::getenv(name); }, *credentials, *config);
+  auto found = s3_settings_from([](const char* name) { return std::getenv(name); }, *credentials, *config);
+  if (found && found->who) {
+    if (auto ok = check_sha256(); !ok) return tl::unexpected(std::move(ok.error()));
+  }
+  return found;
 }
 
 }  // namespace penstock

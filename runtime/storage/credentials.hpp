@@ -36,6 +36,7 @@ result<s3_settings> s3_settings_from(const environment_lookup& variable, std::st
                                      std::string_view config_text);
 
 /// The same for this process's environment and the user's files (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE).
+/// Also refuses (errc::config) credentials where OpenSSL, which signs with them, is missing.
 result<s3_settings> read_s3_settings();
 
 }  // namespace penstock

@@ -1,20 +1,13 @@
+#define XXH_INLINE_ALL
 #include "runtime/storage/retry.hpp"
+
+#include <xxhash.h>
 
 #include <algorithm>
 
 namespace penstock {
-namespace {
 
 using namespace std::chrono_literals;
-
-/// The last step of splitmix64.
-std::uint64_t mixed(std::uint64_t x) noexcept {
-  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27U)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31U);
-}
-
-}  // namespace
 
 bool is_transient_status(int status) noexcept {
   switch (status) {
@@ -34,7 +27,7 @@ std::optional<nanoseconds> pause_before(unsigned attempt, std::uint64_t key) noe
   constexpr nanoseconds longest = 2s;
   if (attempt > attempts_max) return std::nullopt;
   const nanoseconds whole = std::min(longest, first * (1U << std::min(attempt > 2 ? attempt - 2 : 0U, 10U)));
-  const std::uint64_t drawn = mixed(key + attempt * 0x9e3779b97f4a7c15) >> 54U;  // 0 .. 1023
+  const std::uint64_t drawn = XXH3_64bits_withSeed(&attempt, sizeof attempt, key) >> 54U;  // 0 .. 1023
   return whole / 2 + whole / 2 * static_cast<std::int64_t>(drawn) / 1024;
 }
 

@@ -1,5 +1,8 @@
-// SHA-256 and HMAC-SHA-256, for signatures of a few hundred bytes. Used by signature.cpp.
+// SHA-256 and HMAC-SHA-256 for signatures, by OpenSSL's libcrypto.so.3, which is opened when the first request is
+// signed. Used by signature.cpp; credentials.cpp checks that it is there.
 #pragma once
+
+#include "runtime/base/result.hpp"
 
 #include <array>
 #include <cstdint>
@@ -10,6 +13,8 @@ namespace penstock {
 
 using sha256_sum = std::array<std::uint8_t, 32>;
 
+/// Refuses (errc::config) a machine without OpenSSL 3. The functions below need it.
+result<void> check_sha256();
 sha256_sum sha256(std::string_view text);
 sha256_sum hmac_sha256(std::string_view key, std::string_view text);
 
