@@ -1,7 +1,5 @@
 #include "actors/host/limit_meter.hpp"
 
-#include "runtime/process/process_facts.hpp"
-
 #include <iterator>
 #include <utility>
 
@@ -10,27 +8,10 @@ namespace {
 
 constexpr std::size_t passages_per_look = 4096;  // all that batch_times keeps
 
-telemetry::limited_worker look_at(const worker_status& w, const arena::flight_recorders& flights) {
-  telemetry::limited_worker seen;
-  seen.id = w.id;
-  seen.incarnation = w.incarnation;
-  seen.ready = w.state == "ready" || w.state == "draining";
-  seen.starts = w.state == "starting" || w.state == "backoff";
-  if (!w.pid) return seen;
-  const arena::flight_reading flight = flights.read(w.id);
-  seen.busy = flight.state.at != arena::phase::idle && flight.state.at != arena::phase::setup;
-  seen.reads = flight.reads_since.has_value();
-  if (const auto times = process::times_of(*w.pid, flight.thread)) {
-    seen.cpu = times->cpu;
-    seen.core_wait = times->core_wait;
-  }
-  return seen;
-}
-
 }  // namespace
 
 telemetry::limit_reading limit_meter::look(supervision::progress_facts run, const batch_times* times,
-                                           const arena::flight_recorders& flights,
+                                           const std::vector<worker_look>& workers,
                                            std::optional<steady_time> waits_since, steady_time begun,
                                            steady_time now) {
   telemetry::limit_facts facts;
@@ -42,9 +23,8 @@ telemetry::limit_reading limit_meter::look(supervision::progress_facts run, cons
   facts.is_paused = run.status.state == "paused";
   facts.is_over = run.status.outcome != run_outcome::running || run.status.state == "stopping";
   facts.blocked_is_storage = blocked_is_storage_;
-  for (const worker_status& w : run.status.workers) {
-    if (w.id != sacrificial_place_) facts.workers.push_back(look_at(w, flights));
-  }
+  for (const worker_look& w : workers)
+    facts.workers.push_back({w.id, w.incarnation, w.ready, w.starts, w.busy, w.reads, w.cpu, w.core_wait});
   if (const auto& jobs = run.status.jobs) {
     facts.jobs = {jobs->waiting, jobs->running, jobs->callers_wait, jobs->callers_hold_everything};
   } else if (times != nullptr) {

@@ -1,7 +1,7 @@
 // Gathers what telemetry/stream_limits needs to know about a run, five times a second. Used on the io thread.
 #pragma once
 
-#include "runtime/arena/flight_recorder.hpp"
+#include "actors/host/worker_look.hpp"
 #include "runtime/base/batch_times.hpp"
 #include "runtime/supervision/awaited.hpp"
 #include "runtime/telemetry/stream_limits.hpp"
@@ -14,19 +14,15 @@ class limit_meter {
  public:
   static constexpr nanoseconds look_every = std::chrono::milliseconds(200);
 
-  /// The worker in `sacrificial_place` is left out: it works on suspects only.
-  limit_meter(std::uint32_t sacrificial_place, std::uint32_t slots_per_worker, bool blocked_is_storage)
-      : sacrificial_place_(sacrificial_place),
-        slots_per_worker_(slots_per_worker),
-        blocked_is_storage_(blocked_is_storage) {}
+  limit_meter(std::uint32_t slots_per_worker, bool blocked_is_storage)
+      : slots_per_worker_(slots_per_worker), blocked_is_storage_(blocked_is_storage) {}
 
   /// `times`: null for a pool. `waits_since`: the consumer's wait in progress. `begun`: the first demand.
   telemetry::limit_reading look(supervision::progress_facts run, const batch_times* times,
-                                const arena::flight_recorders& flights, std::optional<steady_time> waits_since,
+                                const std::vector<worker_look>& workers, std::optional<steady_time> waits_since,
                                 steady_time begun, steady_time now);
 
  private:
-  const std::uint32_t sacrificial_place_;
   const std::uint32_t slots_per_worker_;
   const bool blocked_is_storage_;
   telemetry::stream_limits limits_;

@@ -144,7 +144,7 @@ void run::pause(bool paused) {
 
 void run::scale(std::uint32_t workers) {
   check_workers(settings_, workers);
-  tuning_.switch_off(fmt::format("{} asked for; `penstock scale auto` tunes it again",
+  tuning_.switch_off(fmt::format("{} requested; `penstock scale auto` resumes tuning",
                                  workers == 1 ? "1 worker was" : fmt::format("{} workers were", workers)));
   change_workers(workers, "scaled to " + counted(workers, "worker"));
 }
@@ -177,7 +177,7 @@ void run::restart(std::uint32_t worker) {
 
 void run::drain(std::uint32_t worker) {
   check_worker(board_.status(), worker);
-  tuning_.switch_off(fmt::format("worker/{} was drained; `penstock scale auto` tunes it again", worker));
+  tuning_.switch_off(fmt::format("worker/{} was drained; `penstock scale auto` resumes tuning", worker));
   const std::lock_guard hold(mutex_);
   if (const engine* e = running()) actors::tell(e->supervisor, supervisor::drain_worker{worker});
 }
@@ -293,18 +293,18 @@ void run::watch_progress(engine& e) {
 
 void run::measure_limits(engine& e) {
   const config& s = settings_;
-  const auto meter = std::make_shared<limit_meter>(s.loader.limits.max, s.loader.slots_per_worker,
+  const auto meter = std::make_shared<limit_meter>(s.loader.slots_per_worker,
                                                    !kind_.of_jobs && s.dataset.type == dataset_type::custom);
   e.limits = std::make_unique<process::ticker>(*e.io, limit_meter::look_every, [this, meter, &e] {
     supervision::progress_facts facts = progress_of(e);
-    tune(e, facts);
-    board_.limited(
-        meter->look(std::move(facts), times(), *e.flights, board_.waits_since(), board_.begun_at(), now()));
+    const std::vector<worker_look> workers = look_at_workers(facts.status, *e.flights, settings_.loader.limits.max);
+    tune(facts, workers);
+    board_.limited(meter->look(std::move(facts), times(), workers, board_.waits_since(), board_.begun_at(), now()));
   });
 }
 
-void run::tune(const engine& e, const supervision::progress_facts& facts) {
-  tuning_.look(facts, board_.waited_seconds(now()), *e.flights, now(),
+void run::tune(const supervision::progress_facts& facts, const std::vector<worker_look>& workers) {
+  tuning_.look(facts, board_.waited_seconds(now()), workers, now(),
                [this](const supervision::tuner_step& step) -> result<void> {
                  const std::string text = fmt::format("{} instead of {}: {}", counted(step.to, "worker"), step.from, step.why);
                  try {

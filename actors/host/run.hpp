@@ -146,7 +146,7 @@ class run : public supervisor::supervisor_news {
   [[nodiscard]] session_controls controls();
   [[nodiscard]] limits_told limits() const;
   void change_workers(std::uint32_t workers, const std::string& text);
-  void tune(const engine& e, const supervision::progress_facts& facts);
+  void tune(const supervision::progress_facts& facts, const std::vector<worker_look>& workers);
   void open_record();
   void open_control_socket(engine& e);
   void open_metrics(engine& e);

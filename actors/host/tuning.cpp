@@ -23,27 +23,25 @@ nanoseconds cpu_time_of(pid_t pid) {
   return std::chrono::seconds(used.tv_sec) + nanoseconds(used.tv_nsec);
 }
 
-supervision::tuned_worker as_tuned(const worker_status& w, const arena::flight_recorders& flights) {
-  supervision::tuned_worker seen;
-  seen.id = w.id;
-  seen.incarnation = w.incarnation;
-  seen.ready = w.state == "ready" || w.state == "draining";
-  seen.samples = w.samples;
-  if (!w.pid) return seen;
-  const arena::flight_reading flight = flights.read(w.id);
-  seen.busy = flight.state.at != arena::phase::idle && flight.state.at != arena::phase::setup;
-  if (const auto times = process::times_of(*w.pid, flight.thread)) {
-    seen.cpu = times->cpu;
-    seen.core_wait = times->core_wait;
-  }
-  return seen;
+supervision::tuner_facts facts_of(const supervision::progress_facts& run, double waited_seconds,
+                                  const std::vector<worker_look>& workers) {
+  const session_status& s = run.status;
+  supervision::tuner_facts facts;
+  facts.flows = s.outcome == run_outcome::running && s.state != "paused" && s.state != "stopping" && s.gpu_state == "ready" &&
+                s.batches_delivered > 0;
+  facts.waited_seconds = waited_seconds;
+  facts.delivered = s.samples_delivered;
+  facts.own_cpu = cpu_time_of(0);
+  if (run.owner_is_elsewhere && s.gpu_pid) facts.own_cpu += cpu_time_of(*s.gpu_pid);  // the sink works there
+  for (const worker_look& w : workers)
+    facts.workers.push_back({w.id, w.incarnation, w.ready, w.busy, w.cpu, w.core_wait, w.samples});
+  return facts;
 }
 
 }  // namespace
 
 tuning::tuning(const config& settings, bool of_jobs, std::uint32_t workers)
     : limits_{settings.loader.limits.min, settings.loader.limits.max, process::usable_cpu()},
-      sacrificial_place_(settings.loader.limits.max),
       of_jobs_(of_jobs) {
   if (of_jobs) {
     off_because_ = "a pool of jobs keeps its number of workers";
@@ -54,11 +52,11 @@ tuning::tuning(const config& settings, bool of_jobs, std::uint32_t workers)
   }
 }
 
-void tuning::look(const supervision::progress_facts& run, double waited_seconds, const arena::flight_recorders& flights,
+void tuning::look(const supervision::progress_facts& run, double waited_seconds, const std::vector<worker_look>& workers,
                   steady_time now, const std::function<result<void>(const supervision::tuner_step&)>& take) {
   const std::lock_guard hold(mutex_);
   if (!tuner_) return;
-  const auto step = tuner_->look(now, facts_of(run, waited_seconds, flights));
+  const auto step = tuner_->look(now, facts_of(run, waited_seconds, workers));
   if (!step) return;
   if (auto taken = take(*step); !taken) {
     tuner_->refused(*step, taken.error().message);
@@ -66,22 +64,6 @@ void tuning::look(const supervision::progress_facts& run, double waited_seconds,
   }
   steps_.push_back(*step);
   if (steps_.size() > steps_kept) steps_.pop_front();
-}
-
-supervision::tuner_facts tuning::facts_of(const supervision::progress_facts& run, double waited_seconds,
-                                          const arena::flight_recorders& flights) const {
-  const session_status& s = run.status;
-  supervision::tuner_facts facts;
-  facts.flows = s.outcome == run_outcome::running && s.state != "paused" && s.state != "stopping" && s.gpu_state == "ready" &&
-                s.batches_delivered > 0;
-  facts.waited_seconds = waited_seconds;
-  facts.delivered = s.samples_delivered;
-  facts.own_cpu = cpu_time_of(0);
-  if (run.owner_is_elsewhere && s.gpu_pid) facts.own_cpu += cpu_time_of(*s.gpu_pid);  // the sink works there
-  for (const worker_status& w : s.workers) {
-    if (w.id != sacrificial_place_) facts.workers.push_back(as_tuned(w, flights));
-  }
-  return facts;
 }
 
 void tuning::switch_off(std::string why) {

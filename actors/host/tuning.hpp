@@ -2,7 +2,7 @@
 // keeps its steps for `status`. A number that an operator or the program gives switches it off until it is switched on again. Thread-safe.
 #pragma once
 
-#include "runtime/arena/flight_recorder.hpp"
+#include "actors/host/worker_look.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/supervision/awaited.hpp"
 #include "runtime/supervision/worker_tuner.hpp"
@@ -25,9 +25,9 @@ class tuning {
   tuning(const config& settings, bool of_jobs, std::uint32_t workers);
 
   /// Looks at the run, and takes the step that is due through `take`, which may refuse it.
-  void look(const supervision::progress_facts& run, double waited_seconds, const arena::flight_recorders& flights, steady_time now,
+  void look(const supervision::progress_facts& run, double waited_seconds, const std::vector<worker_look>& workers, steady_time now,
             const std::function<result<void>(const supervision::tuner_step&)>& take);
-  /// Somebody chose the number of workers: "6 workers were asked for".
+  /// Somebody chose the number of workers: "6 workers were requested".
   void switch_off(std::string why);
   /// Begins a new search. False: this is a pool of jobs.
   [[nodiscard]] bool switch_on(std::uint32_t workers);
@@ -36,11 +36,7 @@ class tuning {
   [[nodiscard]] nlohmann::ordered_json as_json(steady_time begun) const;
 
  private:
-  [[nodiscard]] supervision::tuner_facts facts_of(const supervision::progress_facts& run, double waited_seconds,
-                                                  const arena::flight_recorders& flights) const;
-
   const supervision::tuner_limits limits_;
-  const std::uint32_t sacrificial_place_;
   const bool of_jobs_;
   mutable std::mutex mutex_;  // guards the members below
   std::optional<supervision::worker_tuner> tuner_;  // empty: off

@@ -23,7 +23,7 @@ class TuningTest(PenstockTest):
         self.ok("scale", "1")
         tuning = self.status()["tuning"]
         self.assertEqual((tuning["state"], tuning["workers"]), ("off", None))
-        self.assertEqual(tuning["why"], "1 worker was asked for; `penstock scale auto` tunes it again")
+        self.assertEqual(tuning["why"], "1 worker was requested; `penstock scale auto` resumes tuning")
 
         self.ok("scale", "auto")
         tuning = self.wait_until(lambda: next((t for t in [self.status()["tuning"]] if t["workers"] >= 4), None), "4 workers", 60)
@@ -40,7 +40,7 @@ class TuningTest(PenstockTest):
         self.start("run", self.write("sleepy.toml", SLEEPY), "--quiet", "--set", 'loader.workers="auto"')
         self.ok("wait", "--for=ready", "--timeout", "20s")
         self.ok("drain", "worker/0")
-        self.assertEqual(self.status()["tuning"]["why"], "worker/0 was drained; `penstock scale auto` tunes it again")
+        self.assertEqual(self.status()["tuning"]["why"], "worker/0 was drained; `penstock scale auto` resumes tuning")
 
     def test_a_number_in_the_config_is_kept_until_an_operator_says_auto(self):
         self.start("run", self.write("sleepy.toml", SLEEPY), "--quiet", "--workers", 1)

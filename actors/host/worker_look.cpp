@@ -1,0 +1,37 @@
+#include "actors/host/worker_look.hpp"
+
+#include "runtime/process/process_facts.hpp"
+
+namespace penstock::host {
+namespace {
+
+worker_look look_at(const worker_status& w, const arena::flight_recorders& flights) {
+  worker_look seen;
+  seen.id = w.id;
+  seen.incarnation = w.incarnation;
+  seen.ready = w.state == "ready" || w.state == "draining";
+  seen.starts = w.state == "starting" || w.state == "backoff";
+  seen.samples = w.samples;
+  if (!w.pid) return seen;
+  const arena::flight_reading flight = flights.read(w.id);
+  seen.busy = flight.state.at != arena::phase::idle && flight.state.at != arena::phase::setup;
+  seen.reads = flight.reads_since.has_value();
+  if (const auto times = process::times_of(*w.pid, flight.thread)) {
+    seen.cpu = times->cpu;
+    seen.core_wait = times->core_wait;
+  }
+  return seen;
+}
+
+}  // namespace
+
+std::vector<worker_look> look_at_workers(const session_status& status, const arena::flight_recorders& flights,
+                                         std::uint32_t sacrificial_place) {
+  std::vector<worker_look> all;
+  for (const worker_status& w : status.workers) {
+    if (w.id != sacrificial_place) all.push_back(look_at(w, flights));
+  }
+  return all;
+}
+
+}  // namespace penstock::host
