@@ -15,7 +15,10 @@
 
 namespace penstock::doctor {
 
-using namespace machine;
+using machine::child_outcome;
+using machine::cuda_device_facts;
+using machine::cuda_facts;
+using machine::peer_facts;
 
 /// How this program was built.
 struct build_facts {

@@ -14,6 +14,9 @@
 #include <cstdlib>
 
 namespace penstock::doctor {
+
+using namespace machine;
+
 namespace {
 
 namespace fs = std::filesystem;

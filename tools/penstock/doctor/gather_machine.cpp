@@ -22,6 +22,9 @@
 #include <cstring>
 
 namespace penstock::doctor {
+
+using namespace machine;
+
 namespace {
 
 namespace fs = std::filesystem;

@@ -12,6 +12,9 @@
 #include <cstdio>
 
 namespace penstock::doctor {
+
+using namespace machine;
+
 namespace {
 
 constexpr std::chrono::milliseconds step_deadline{120'000};

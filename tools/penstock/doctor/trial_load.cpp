@@ -27,6 +27,9 @@
 #include <variant>
 
 namespace penstock::doctor {
+
+using namespace machine;
+
 namespace {
 
 namespace fs = std::filesystem;
