@@ -28,7 +28,7 @@ int worker_main(const dataset_factory& make) {
   actors::actor_system system(1, loader::messages);
   loader::loader_actor loader;
 
-  // The io thread passes messages to the actor unchanged. Only stop_work overtakes earlier leases. The dataset hears of a lease
+  // The io thread passes messages to the actor unchanged. Only stop_work overtakes earlier leases. The dataset is told of a lease
   // while the actor still works on the one before it.
   const auto deliver = [&](protocol::to_worker&& message) {
     std::visit(

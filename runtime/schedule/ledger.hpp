@@ -77,8 +77,8 @@ struct ledger_settings {
   /// How far a batch may be uploaded ahead of the first one that has not been (rule S38); 0: strict order. At
   /// most delivery_front::window_max.
   std::uint32_t window = 0;
-  /// Leases of new batches that a worker may hold at least. More where storage answers late: a worker begins to read what it
-  /// is given.
+  /// Leases of new batches that a worker may always hold. More where storage is slow to answer: a worker starts to read
+  /// a batch when it gets the lease.
   std::uint32_t leases_ahead = 2;
 };
 

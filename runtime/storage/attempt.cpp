@@ -155,7 +155,7 @@ outcome attempt::transport_outcome(CURLcode result) const {
     case CURLE_HTTP2:
     case CURLE_HTTP2_STREAM: found.what = kind::transient; break;
     case CURLE_SSL_CONNECT_ERROR:
-      // A server that restarts closes the connection in the handshake; everything else stays as it is.
+      // A restarting server closes the connection during the handshake. Other TLS errors are permanent.
       if (os_code != 0) found.what = kind::transient;
       [[fallthrough]];
     case CURLE_PEER_FAILED_VERIFICATION:
@@ -212,7 +212,6 @@ outcome attempt::body_outcome() const {
     return failed(kind::refused, "answers HTTP 206 without the object's size (Content-Range '{}')",
                   printable(shortened(content_range_, 60)));
   if (too_long_ || body_.size() != request_.range->bytes) {
-    // Asking for one byte of an empty object or beyond an end: the caller knows better.
     return failed(kind::transient, "answers with {} bytes instead of {}", body_.size(), request_.range->bytes);
   }
   return {kind::done};

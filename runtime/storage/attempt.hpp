@@ -1,4 +1,4 @@
-// One request in flight: its handle of libcurl, and what has come. Used by the transfers, on their thread.
+// One request in flight: its libcurl handle, and its answer so far. Used by the transfers, on their thread.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -25,7 +25,7 @@ class attempt {
   [[nodiscard]] steady_time began() const noexcept { return began_; }
   /// When the answer's first line came.
   [[nodiscard]] std::optional<steady_time> answered() const noexcept { return answered_; }
-  /// What it came to, once libcurl is done with it: with which result.
+  /// How it ended, given the result that libcurl reports.
   struct outcome {
     enum class kind : std::uint8_t { done, transient, redirected, denied, refused } what = kind::refused;
     failure why{};           ///< of all but done and redirected

@@ -21,7 +21,7 @@ struct listing_page {
   std::string next;  ///< the token of the next page; empty: this was the last
 };
 
-/// Refuses (errc::io) what is no such answer, or says that it goes on without saying where.
+/// Refuses (errc::io) text that is not such an answer, and an incomplete list without a continuation token.
 result<listing_page> parse_listing_page(std::string_view xml);
 
 /// "ExpiredToken" of an error's body; empty if it is none of S3's.

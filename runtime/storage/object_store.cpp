@@ -17,7 +17,7 @@ failure of_object(const std::string& path, failure why) {
   return why;
 }
 
-/// Where an object of S3 is asked for: below the endpoint that is set, else at the bucket's own host.
+/// The URL of an object in S3: below the configured endpoint, else at the bucket's own host.
 result<url> place_in_s3(const s3_settings& s3, const std::string& bucket, const std::string& key_path) {
   const std::string key = percent_encoded(key_path, true);
   if (!s3.endpoint.empty()) {

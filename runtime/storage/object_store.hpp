@@ -38,7 +38,7 @@ class remote_object final : public readable {
 
   [[nodiscard]] std::uint64_t bytes() const noexcept override { return facts_.bytes; }
   result<void> read(std::uint64_t at, std::span<std::byte> into) override;
-  /// Begins to fetch ranges that read() will be asked for soon, once each; neighbours with one request. Does not wait.
+  /// Starts to fetch ranges, each of which will be read once, soon. Neighbouring ranges share a request. Does not wait.
   void expect(std::vector<byte_range> ranges);
 
  private:

@@ -78,7 +78,7 @@ void remote_object::expect(std::vector<byte_range> ranges) {
     pieces_.erase(pieces_.begin(), pieces_.end() - static_cast<std::ptrdiff_t>(pieces_max));
 }
 
-/// False if it was not expected, or has failed: then it is asked for again.
+/// False if the range was not expected, or could not be fetched. The caller then requests it.
 bool remote_object::read_expected(std::uint64_t at, std::span<std::byte> into) {
   std::shared_ptr<piece> found;
   {

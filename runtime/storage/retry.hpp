@@ -22,7 +22,7 @@ std::optional<nanoseconds> pause_before(unsigned attempt, std::uint64_t key) noe
 class recent_times {
  public:
   void add(nanoseconds time) noexcept;
-  /// Half as much again as nine in ten took, at least 20 ms; half a second until 16 are known.
+  /// 1.5 times the 90th percentile, at least 20 ms; 0.5 s until 16 times are known.
   [[nodiscard]] nanoseconds slow() const noexcept { return slow_; }
   /// Whether half of them took noticeably longer than the fastest tenth: they wait for each other.
   [[nodiscard]] bool queueing() const noexcept { return queueing_; }
@@ -51,7 +51,7 @@ class request_pace {
   [[nodiscard]] nanoseconds patience(bool has_begun) const noexcept {
     return has_begun ? to_end_.slow() : to_first_byte_.slow();
   }
-  /// Whether there may be a second one now; counts it.
+  /// Whether a second request may be sent now. If so, counts it.
   bool take_second() noexcept;
 
  private:

@@ -156,7 +156,7 @@ class transfers::loop {
     curl_.curl_multi_add_handle(multi_, made.handle());
   }
 
-  /// Takes what has finished. Whether something has.
+  /// Handles the requests that have finished. False if there was none.
   bool collect() {
     bool any = false;
     int left = 0;

@@ -1,5 +1,5 @@
-// GET requests over HTTP, many at a time, on one thread: connections are reused, what is transient is tried again, and
-// an answer that takes much longer than others is asked for a second time. Used by the object store.
+// Sends GET requests over HTTP, many at a time, on one thread. Reuses connections, repeats a request after a transient
+// error, and sends a second one when an answer takes much longer than others. Used by the object store.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -34,14 +34,14 @@ struct transfer_request {
 struct transfer_answer {
   std::vector<std::byte> body;
   std::string tag;                ///< the ETag, else "modified " and Last-Modified, else empty
-  std::uint64_t object_bytes = 0;  ///< of the whole object, where a range was asked for
+  std::uint64_t object_bytes = 0;  ///< of the whole object, if the request had a range
 };
 
-/// What the transfers ask for each attempt.
+/// Signs requests. The transfers call it for each attempt.
 struct request_signer {
   /// "Name: value" lines to add. Called on the thread of the transfers.
   std::function<std::vector<std::string>(const transfer_request&)> headers;
-  /// After a refusal: whether there are other credentials now.
+  /// Called after a refusal: reads the credentials again. Whether they have changed.
   std::function<bool()> renewed;
 };
 

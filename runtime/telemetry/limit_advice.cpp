@@ -240,7 +240,7 @@ struct writer {
 
   [[nodiscard]] std::vector<std::string> what_slows_starts() const {
     std::vector<std::string> lines{
-        "The start of a worker includes what it imports or opens before its first sample."};
+        "A worker's start includes its imports and the files that it opens before its first sample."};
     if (r.start_core_wait > cores_are_short) {
       lines.push_back(fmt::format(
           "Workers had no core for {} % of the time that they took to start: other processes use the cores.",

@@ -52,7 +52,7 @@ class ObjectServer:
 
 
 class Link:
-    """A line of so many bytes a second for all connections together."""
+    """A link with a fixed rate that all connections share."""
 
     def __init__(self, rate):
         self.rate, self.free, self.lock = rate, 0.0, threading.Lock()

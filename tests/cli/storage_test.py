@@ -284,7 +284,7 @@ class StorageTest(PenstockTest):
 
 
 def threading_flag(server, action):
-    """Runs `action` before the 5th range that the server is asked for from now on; a list that is not empty then."""
+    """Runs `action` before the server answers its 5th range request from now on. The returned list is then not empty."""
     done = []
     begin = server.count()
 

@@ -35,7 +35,7 @@ std::uint64_t bits_from(const std::uint8_t* data, std::size_t bit) noexcept {
 // Zeros behind the data, as far as reading may go before it is noticed.
 constexpr std::size_t padding = 64;
 
-/// Whether a block cannot have so many coefficients, or they were not looked up at all.
+/// Whether this is no possible number of coefficients in a block, or the table has no entry.
 bool is_odd(unsigned coefficients) noexcept {
   return (coefficients > 64 && coefficients < block_ends) || coefficients >= not_looked_up;
 }

@@ -15,8 +15,8 @@ class jpeg_checker {
  public:
   /// The bytes of the file up to the end of its picture if it is a plain file without a fault: baseline, 8 bits, YCbCr
   /// in three components, chroma sampled 4:4:4, 4:2:2 or 4:2:0, one scan, every code of which is valid and which is
-  /// exactly as long as its picture. None: the CPU decodes it, or says what is wrong with it. A pure function of the
-  /// bytes. What it cannot find: changed bits that are valid codes of as many blocks again.
+  /// exactly as long as its picture. Empty: the CPU decodes the file, or reports what is wrong with it. A pure function of the
+  /// bytes. It does not find changed bits that are valid codes for the same number of blocks.
   std::optional<std::size_t> plain_bytes(std::span<const std::byte> file);
 
  private:

@@ -23,8 +23,8 @@ struct shard_list {
 /// taken literally. Refuses (errc::dataset, errc::io) what is missing, a pattern without a match, a shard listed
 /// twice, more than 10^6 shards, and names of compressed shards. It opens no shard.
 ///
-/// "s3://bucket/..." may be all of these (a folder: the objects below it, a path that exists: not asked for), "http://..." and
-/// "https://..." one shard or a pattern of braces. Refuses (errc::config, errc::io) also what object_store refuses.
+/// "s3://bucket/..." takes the same forms; a folder means the objects below it, and a pattern is never taken literally.
+/// "http://..." and "https://..." are one shard or a pattern of braces. Refuses (errc::config, errc::io) also what object_store refuses.
 result<shard_list> list_shards(const std::string& path, const store_options& options = {});
 
 /// shard_list::folder for this path.

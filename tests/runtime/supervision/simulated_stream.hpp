@@ -1,5 +1,5 @@
-// A stream computed from a curve, for tests of worker_tuner: so many workers load so many samples a second, on so many cores, for a
-// consumer that takes so many. The test sets the clock.
+// A simulated stream for tests of worker_tuner. A curve gives the rate for a number of workers; the cores and the consumer's
+// rate are given too. The test sets the clock.
 #pragma once
 
 #include "runtime/supervision/worker_tuner.hpp"

@@ -130,7 +130,7 @@ json measure(const headroom_options& o, config settings, nanoseconds time, nanos
   Session session(settings, session_options());
   Batch batch = next_of(session);
   program_around program(o, settings, step);
-  program.work_on(batch);  // what it prepares at first is not measured
+  program.work_on(batch);  // warms up
   const rate cached = measure_cached(program, batch, time / 2);
   batch.release_unused();
   measure_feed(program, session, time / 8);  // of batches that were loaded meanwhile
