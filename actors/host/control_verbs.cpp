@@ -75,9 +75,6 @@ void mark_sacrificial(json& list, const char* id, const session_controls& contro
 json as_json(const session_status& status, const session_controls& controls) {
   json j = telemetry::as_json(status);
   mark_sacrificial(j.at("workers"), "id", controls);
-  const limits_told told = controls.limits();
-  j["limits"] = telemetry::limits_as_json(told.reading, told.advice);
-  j["verdict"] = told.advice.sentence;
   j["tuning"] = controls.tuning();
   return j;
 }

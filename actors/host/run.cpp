@@ -184,9 +184,16 @@ void run::drain(std::uint32_t worker) {
 
 // ---- queries ----------------------------------------------------------------------------------------------
 
-session_status run::status() const {
+session_status run::told_status() const {
   session_status known = board_.status();
+  const limits_told told = limits();
+  known.limits = telemetry::limits_of(told.reading, told.advice);
   add_to_status(known);
+  return known;
+}
+
+session_status run::status() const {
+  session_status known = told_status();
   const std::lock_guard hold(mutex_);
   const engine* e = running();
   return e != nullptr ? look_closer(std::move(known), *e->flights, now()) : known;
@@ -194,9 +201,7 @@ session_status run::status() const {
 
 /// On the io thread, which must not wait for mutex_: e outlives its sockets.
 session_status run::status_of(const engine& e) const {
-  session_status known = board_.status();
-  add_to_status(known);
-  return look_closer(std::move(known), *e.flights, now());
+  return look_closer(told_status(), *e.flights, now());
 }
 
 supervision::progress_facts run::progress_of(const engine& e) const {

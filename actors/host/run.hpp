@@ -141,6 +141,8 @@ class run : public supervisor::supervisor_news {
   /// Null: a pool.
   [[nodiscard]] virtual const batch_times* times() const { return nullptr; }
 
+  /// Without what only the flight recorders tell.
+  [[nodiscard]] session_status told_status() const;
   [[nodiscard]] session_status status_of(const engine& e) const;
   [[nodiscard]] supervision::progress_facts progress_of(const engine& e) const;
   [[nodiscard]] session_controls controls();

@@ -2,6 +2,7 @@
 
 #include "runtime/base/counted.hpp"
 #include "runtime/base/dataset_type.hpp"
+#include "runtime/telemetry/report_json.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -281,16 +282,14 @@ limit_advice advise(const limit_reading& reading, const limit_surroundings& arou
   return advice;
 }
 
-json limits_as_json(const limit_reading& reading, const limit_advice& advice) {
-  json j;
-  for (std::size_t i = 0; i < limit_count; ++i)
-    j[std::string(name_of(static_cast<limit>(i)))] = std::round(reading.share[i] * 1e4) / 1e4;
-  j["verdict"] = advice.sentence;
-  return j;
+limits_status limits_of(const limit_reading& reading, const limit_advice& advice) {
+  const auto share = [&](limit l) { return reading.share[static_cast<std::size_t>(l)]; };
+  return {share(limit::storage), share(limit::decode),   share(limit::order), share(limit::wire),
+          share(limit::convert), share(limit::consumer), share(limit::start), advice.sentence};
 }
 
 json why_as_json(const limit_reading& reading, const limit_advice& advice) {
-  json limits = limits_as_json(reading, advice);
+  json limits = as_json(limits_of(reading, advice));
   limits.erase("verdict");
   json each = json::array();
   for (const limit_reading::worker_load& w : reading.loads)

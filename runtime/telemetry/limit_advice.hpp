@@ -35,8 +35,8 @@ struct limit_advice {
 [[nodiscard]] limit_advice advise(const limit_reading& reading, const limit_surroundings& around,
                                   const config& settings);
 
-/// The field `limits` of status: the shares and the verdict.
-[[nodiscard]] nlohmann::ordered_json limits_as_json(const limit_reading& reading, const limit_advice& advice);
+/// For status.
+[[nodiscard]] limits_status limits_of(const limit_reading& reading, const limit_advice& advice);
 /// The answer to "why", schema penstock.why/1.
 [[nodiscard]] nlohmann::ordered_json why_as_json(const limit_reading& reading, const limit_advice& advice);
 

@@ -234,6 +234,13 @@ json as_json(const run_report& r) {
   return j;
 }
 
+json as_json(const limits_status& limits) {
+  const auto share = [](double value) { return std::round(value * 1e4) / 1e4; };
+  return {{"storage", share(limits.storage)}, {"decode", share(limits.decode)},     {"order", share(limits.order)},
+          {"wire", share(limits.wire)},       {"convert", share(limits.convert)},   {"consumer", share(limits.consumer)},
+          {"start", share(limits.start)},     {"verdict", limits.verdict}};
+}
+
 json as_json(const session_status& s) {
   json j{{"schema", "penstock.status/1"},
          {"session", s.session},
@@ -285,6 +292,8 @@ json as_json(const session_status& s) {
                     {"seconds", rounded(s.stalled->seconds)},
                     {"worker", or_null(s.stalled->worker)}};
   }
+  j["limits"] = as_json(s.limits);
+  j["verdict"] = s.limits.verdict;
   return j;
 }
 

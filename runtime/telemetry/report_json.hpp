@@ -10,6 +10,7 @@ namespace penstock::telemetry {
 
 nlohmann::ordered_json as_json(const run_report& report);
 nlohmann::ordered_json as_json(const session_status& status);
+nlohmann::ordered_json as_json(const limits_status& limits);
 nlohmann::ordered_json as_json(const death_report& death);
 nlohmann::ordered_json as_json(const owner_death_report& death);
 nlohmann::ordered_json as_json(const quarantine_report& quarantined);

@@ -161,7 +161,9 @@ class SessionTest(PackageTest):
             session.scale(4)
             while session.next() is not None:
                 pass
-            self.assertEqual(len(session.status()["workers"]), 4)
+            status = session.status()
+            self.assertEqual(len(status["workers"]), 4)
+            self.assertEqual(status["limits"]["verdict"], status["verdict"])
             with self.assertRaisesRegex(penstock.usage_error, "1 to 64"):
                 session.scale(1000)
             with self.assertRaises(penstock.usage_error):

@@ -270,6 +270,18 @@ struct stall_report {
   std::optional<std::uint32_t> worker;  ///< if the stream waits for one worker
 };
 
+/// What the stream waited for, as shares of the last 10 s.
+struct limits_status {
+  double storage = 0;
+  double decode = 0;
+  double order = 0;
+  double wire = 0;
+  double convert = 0;
+  double consumer = 0;
+  double start = 0;
+  std::string verdict;  ///< in one sentence: the first one of `penstock why`
+};
+
 struct session_status {
   std::string session;
   std::int32_t pid = 0;
@@ -310,6 +322,7 @@ struct session_status {
       rate{};  ///< samples, of a pool jobs, per second of the last 10 s; empty: not measured yet
   std::optional<double> eta_seconds{};  ///< at this rate; empty: unknown
   std::string failure{};                ///< of a failed run
+  limits_status limits{};
 };
 
 }  // namespace penstock

@@ -1,5 +1,6 @@
 // What `penstock why` says, from made-up readings.
 #include "runtime/telemetry/limit_advice.hpp"
+#include "runtime/telemetry/report_json.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
@@ -143,7 +144,7 @@ TEST_CASE("every limit has a sentence, in a session and in a pool, and only keys
 TEST_CASE("status has the seven shares and the verdict, and why its schema") {
   const limit_reading r = mostly(limit::wire);
   const limit_advice advice = advise(r, on_cores(16), {});
-  const auto limits = limits_as_json(r, advice);
+  const auto limits = as_json(limits_of(r, advice));
   CHECK(limits.size() == limit_count + 1);
   CHECK(limits.at("wire") == 0.62);
   CHECK(limits.at("verdict") == advice.sentence);
