@@ -11,6 +11,7 @@
 #include "runtime/group/launcher_environment.hpp"
 #include "runtime/group/rank_files.hpp"
 #include "runtime/group/this_process.hpp"
+#include "runtime/process/cores.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "runtime/process/ticker.hpp"
 
@@ -50,11 +51,11 @@ std::function<const char*()> end_of(session_scope scope) {
 
 // ---- the engine -------------------------------------------------------------------------------------------
 
-result<void> run::engine::create_shared(std::uint32_t recorders) {
+result<void> run::engine::create_shared(std::uint32_t recorders, std::optional<int> memory_node) {
   auto created_lifeline = process::lifeline::create();
   if (!created_lifeline) return tl::unexpected(std::move(created_lifeline.error()));
   lifeline = std::move(*created_lifeline);
-  auto created_memory = arena::arena::create();
+  auto created_memory = arena::arena::create(memory_node);
   if (!created_memory) return tl::unexpected(std::move(created_memory.error()));
   memory = std::make_shared<arena::arena>(std::move(*created_memory));
   auto created_flights = arena::flight_recorders::create(recorders);
@@ -73,7 +74,8 @@ void run::engine::create_threads() {
 run::run(config settings, run_kind kind)
     : settings_(std::move(settings)),
       kind_(std::move(kind)),
-      cores_(process::usable_cores()),
+      worker_cores_(value_or_throw(process::plan_cores(settings_.loader.affinity, settings_.gpu.device))),
+      cores_(cores_of(settings_)),
       workers_(workers_of(settings_)),
       board_(settings_.name, std::string(kind_.placement(settings_))),
       tuning_(settings_, kind_.of_jobs, workers_),
@@ -90,6 +92,8 @@ std::optional<steady_time> run::begin(std::string_view what) {
   board_.begun(begun);
   tell(event_of(event_kind::run_started,
                 fmt::format("the {} starts with {}", what, counted(workers_.load(), "worker"))));
+  if (!worker_cores_.of_owner().empty())
+    log::info("session", "workers run on cores {}, which are near the GPU", process::core_list(worker_cores_.cores));
   if (kind_.on_event) {
     const all_signals_blocked quiet;
     listener_ = std::make_unique<telemetry::event_caller>(journal_, kind_.on_event);

@@ -24,6 +24,7 @@
 #include "runtime/control/control_server.hpp"
 #include "runtime/process/io_thread.hpp"
 #include "runtime/process/lifeline.hpp"
+#include "runtime/process/worker_cores.hpp"
 #include "runtime/telemetry/event_journal.hpp"
 #include "runtime/telemetry/metrics_server.hpp"
 
@@ -86,7 +87,8 @@ class run : public supervisor::supervisor_news {
     std::shared_ptr<scheduler::lease_counts> leases;
 
     /// The lifeline, the arena, and this number of flight recorders.
-    result<void> create_shared(std::uint32_t recorders);
+    /// `memory_node`: where slots are allocated, if there is room.
+    result<void> create_shared(std::uint32_t recorders, std::optional<int> memory_node);
     /// The actor system and the io thread. On a fresh thread.
     void create_threads();
   };
@@ -116,7 +118,8 @@ class run : public supervisor::supervisor_news {
   const home_process process_;
   const config settings_;
   const run_kind kind_;
-  const std::uint32_t cores_;            // that this process may use
+  const process::worker_cores worker_cores_;
+  const std::uint32_t cores_;           // that workers may use
   std::atomic<std::uint32_t> workers_;  // the number wanted
   board board_;
   tuning tuning_;

@@ -7,13 +7,20 @@
 
 namespace penstock::host {
 
+std::uint32_t cores_of(const config& settings) {
+  const auto listed = static_cast<std::uint32_t>(settings.loader.affinity.cores.size());
+  return listed == 0 ? process::usable_cores() : std::min(listed, process::usable_cores());
+}
+
 std::uint32_t workers_of(const config& settings) {
-  const std::uint32_t wanted = settings.loader.workers.value_or(process::usable_cores());
+  const std::uint32_t wanted = settings.loader.workers.value_or(cores_of(settings));
   return std::clamp<std::uint32_t>(wanted, 1, settings.loader.limits.max);
 }
 
-supervisor::worker_program program_of_workers(const config& settings, const shared_descriptors& fds) {
+supervisor::worker_program program_of_workers(const config& settings, const process::worker_cores& cores,
+                                              const shared_descriptors& fds) {
   supervisor::worker_program program;
+  program.cores = cores;
   program.command = settings.loader.command;
   program.environment = supervisor::worker_environment(settings.loader.env);
   program.lifeline = fds.lifeline;

@@ -12,6 +12,8 @@
 
 namespace penstock::host {
 
+/// How many cores workers may use.
+[[nodiscard]] std::uint32_t cores_of(const config& settings);
 /// The number of workers requested.
 [[nodiscard]] std::uint32_t workers_of(const config& settings);
 
@@ -23,6 +25,7 @@ struct shared_descriptors {
   std::vector<int> indexes{};
 };
 [[nodiscard]] supervisor::worker_program program_of_workers(const config& settings,
+                                                            const process::worker_cores& cores,
                                                             const shared_descriptors& fds);
 [[nodiscard]] supervisor::supervisor_settings supervisor_settings_of(const config& settings,
                                                                      std::uint32_t workers);

@@ -81,6 +81,8 @@ void take_place(int socket, process::received_order& order) {
   ::prctl(PR_SET_PDEATHSIG, SIGHUP);
   if (::getppid() != order.order.session) ::_exit(exit_codes::parent_lost);
   ::signal(SIGHUP, SIG_DFL);
+  if (order.order.bound != 0 && ::sched_setaffinity(0, sizeof order.order.cores, &order.order.cores) != 0)
+    ::_exit(exit_codes::failed);
   for (std::size_t i = 0; i < order.descriptors.size(); ++i) {
     if (::dup2(order.descriptors[i].get(), order.order.theirs[i]) < 0) ::_exit(exit_codes::failed);
   }

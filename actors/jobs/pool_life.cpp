@@ -61,7 +61,7 @@ result<void> Pool::body::try_start() {
   auto e = std::make_unique<engine>();
   if (auto ok = jobs::device_side::check(settings_, shape()); !ok) return ok;
   const std::uint32_t owners = jobs::device_side::wanted(settings_) ? 1 : 0;
-  if (auto ok = e->create_shared(shape().partitions + owners); !ok) return ok;
+  if (auto ok = e->create_shared(shape().partitions + owners, worker_cores_.node); !ok) return ok;
   if (auto ok = check_room(workers_); !ok) return ok;
   if (auto ok = e->memory->size_and_seal(shape()); !ok) return ok;
   result<void> spawned;

@@ -23,7 +23,7 @@ result<void> Pool::body::spawn_device(engine& e) {
   jobs::device_side::surroundings around;
   around.settings = &settings_;
   around.shape = shape();
-  around.fds = {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd()};
+  around.fds = {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(), worker_cores_.of_owner()};
   around.flights = e.flights;
   around.board = &board_;
   around.ending = &ending_;
@@ -60,7 +60,7 @@ result<void> Pool::body::spawn_actors(engine& e) {
   e.scheduler = jobs::spawn_job_scheduler(*e.system, std::move(scheduling));
 
   auto program =
-      host::program_of_workers(settings_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(), {}});
+      host::program_of_workers(settings_, worker_cores_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(), {}});
   program.parcels = true;
   e.processes = std::make_shared<supervisor::worker_processes>(*e.io, std::move(program));
   auto rules = host::supervisor_settings_of(settings_, workers_);

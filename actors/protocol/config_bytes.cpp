@@ -46,6 +46,10 @@ class encoder {
   }
   void put(const byte_size& size) { (*this)(size.bytes); }
   void put(const std::chrono::nanoseconds& time) { (*this)(time.count()); }
+  void put(const core_choice& choice) {
+    (*this)(choice.rule);
+    (*this)(choice.cores);
+  }
   template <class T>
   void put(const std::optional<T>& maybe) {
     (*this)(maybe.has_value());
@@ -117,6 +121,10 @@ class decoder {
     std::int64_t ns = 0;
     (*this)(ns);
     time = std::chrono::nanoseconds(ns);
+  }
+  void get(core_choice& choice) {
+    (*this)(choice.rule);
+    (*this)(choice.cores);
   }
   template <class T>
   void get(std::optional<T>& maybe) {

@@ -48,7 +48,8 @@ void Session::body::spawn_keeper(engine& e) {
         *e.io,
         session::owner_inside::surroundings{e.memory->fd(), e.flights->fd(), settings_.group.abort_timeout});
   } else {
-    const supervisor::owner_descriptors fds{e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd()};
+    const supervisor::owner_descriptors fds{e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(),
+                                            worker_cores_.of_owner()};
     e.owner_process = std::make_shared<supervisor::owner_process>(*e.io, fds);
   }
 
@@ -81,7 +82,7 @@ void Session::body::spawn_scheduler(engine& e) {
 void Session::body::spawn_supervisor(engine& e) {
   e.processes = std::make_shared<supervisor::worker_processes>(
       *e.io,
-      host::program_of_workers(settings_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(),
+      host::program_of_workers(settings_, worker_cores_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(),
                                            e.dataset ? e.dataset->descriptors() : std::vector<int>()}));
   e.supervisor = supervisor::spawn_supervisor(
       *e.system, {host::supervisor_settings_of(settings_, workers_), e.processes, e.flights, e.leases, this});

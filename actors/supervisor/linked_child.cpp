@@ -72,6 +72,7 @@ std::shared_ptr<process::start_control> start_linked_child(process::io_thread& i
                                 {request.lifeline, protocol::child_fd::lifeline},
                                 {request.arena, protocol::child_fd::arena},
                                 {request.flight, protocol::child_fd::flight}}};
+  spawn.cores = std::move(request.cores);
   for (std::size_t i = 0; i < request.indexes.size(); ++i)
     if (request.indexes[i] >= 0)
       spawn.fds.push_back({request.indexes[i], protocol::child_fd::index + static_cast<int>(i)});

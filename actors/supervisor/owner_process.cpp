@@ -40,7 +40,8 @@ void owner_process::start_now(std::uint32_t incarnation) {
                                      .environment = process::inherited_environment(),
                                      .lifeline = fds_.lifeline,
                                      .arena = fds_.arena,
-                                     .flight = fds_.flight},
+                                     .flight = fds_.flight,
+                                     .cores = fds_.cores},
                                     std::move(process_calls),
                                     [self = shared_from_this(), incarnation](result<linked_child> child) {
                                       self->started(incarnation, std::move(child));

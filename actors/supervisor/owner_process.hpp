@@ -27,6 +27,7 @@ struct owner_descriptors {
   int lifeline = -1;
   int arena = -1;
   int flight = -1;
+  std::vector<int> cores{};  ///< that it may run on; empty: ours
 };
 
 /// Receives the events of the owner's process. shut_down() drops the handle.
@@ -38,7 +39,7 @@ struct owner_listeners {
 class owner_process final : public child_starter<std::uint32_t>,
                             public std::enable_shared_from_this<owner_process> {
  public:
-  owner_process(process::io_thread& io, owner_descriptors fds) : io_(io), fds_(fds) {}
+  owner_process(process::io_thread& io, owner_descriptors fds) : io_(io), fds_(std::move(fds)) {}
 
   /// Call before the first start.
   void report_to(owner_listeners listeners) { listeners_ = std::move(listeners); }

@@ -80,6 +80,7 @@ void worker_processes::start_now(worker_ref who) {
        .arena = program_.arena,
        .flight = program_.flight,
        .indexes = program_.indexes,
+       .cores = program_.cores.of(who.worker),
        .parcels = program_.parcels,
        .start_with = std::move(from_template)},
       std::move(process_calls),

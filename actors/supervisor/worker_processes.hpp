@@ -10,6 +10,7 @@
 #include "actors/supervisor/linked_child.hpp"
 #include "runtime/process/child_process.hpp"
 #include "runtime/process/io_thread.hpp"
+#include "runtime/process/worker_cores.hpp"
 #include "runtime/process/worker_template.hpp"
 #include "runtime/supervision/restart_policy.hpp"
 
@@ -29,6 +30,7 @@ struct worker_program {
   int arena = -1;
   int flight = -1;
   std::vector<int> indexes{};  ///< of the datasets; -1: none
+  process::worker_cores cores{};
   bool parcels = false;  ///< in a pool: each worker gets a socket for large arguments and results
   bool forked = false;   ///< the program can be a template, which forks the workers
   supervision::restart_settings template_restarts{};

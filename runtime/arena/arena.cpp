@@ -4,10 +4,13 @@
 #include "runtime/base/counted.hpp"
 
 #include <fcntl.h>
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 
 namespace penstock::arena {
@@ -20,12 +23,39 @@ result<void> check_page_size() {
                 page);
 }
 
+/// While it lives, this thread's allocations prefer a memory node. Best effort: containers may forbid it.
+class node_preference {
+ public:
+  explicit node_preference(std::optional<int> node) {
+    if (!node || *node >= static_cast<int>(nodes_max) ||
+        ::syscall(SYS_get_mempolicy, &mode_, before_.data(), nodes_max + 1, nullptr, 0) != 0)
+      return;
+    node_mask wanted{};
+    wanted[static_cast<std::size_t>(*node) / bits] |= 1UL << (static_cast<std::size_t>(*node) % bits);
+    changed_ = ::syscall(SYS_set_mempolicy, MPOL_PREFERRED, wanted.data(), nodes_max + 1) == 0;
+  }
+  ~node_preference() {
+    if (changed_) ::syscall(SYS_set_mempolicy, mode_, before_.data(), nodes_max + 1);
+  }
+  node_preference(const node_preference&) = delete;
+  node_preference& operator=(const node_preference&) = delete;
+
+ private:
+  static constexpr std::size_t nodes_max = 1024;
+  static constexpr std::size_t bits = 8 * sizeof(unsigned long);
+  using node_mask = std::array<unsigned long, nodes_max / bits + 1>;
+
+  int mode_ = MPOL_DEFAULT;
+  node_mask before_{};
+  bool changed_ = false;
+};
+
 }  // namespace
 
-result<arena> arena::create() {
+result<arena> arena::create(std::optional<int> node) {
   auto file = create_memory_file("penstock-arena", "the arena");
   if (!file) return tl::unexpected(std::move(file.error()));
-  return arena(std::move(*file));
+  return arena(std::move(*file), node);
 }
 
 result<void> arena::size_and_seal(const geometry& shape) {
@@ -43,6 +73,7 @@ result<void> arena::size_and_seal(const geometry& shape) {
 result<void> arena::reserve(std::uint32_t partition) {
   PENSTOCK_CHECK(partition < shape_.partitions, "partition {} of {}", partition, shape_.partitions);
   const auto offset = static_cast<off_t>(shape_.partition_offset(partition));
+  const node_preference near(node_);
   int status = 0;
   do {
     status = ::fallocate(file_.get(), 0, offset, static_cast<off_t>(shape_.partition_bytes()));

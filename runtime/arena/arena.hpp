@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,8 +19,9 @@ namespace penstock::arena {
 /// after the first worker has described the dataset. Not thread-safe.
 class arena {
  public:
-  /// An empty memfd, close-on-exec. Refuses (errc::system) when the kernel does.
-  static result<arena> create();
+  /// An empty memfd, close-on-exec. `node`: the memory node that reserve() prefers. Refuses (errc::system) when the kernel
+  /// does.
+  static result<arena> create(std::optional<int> node = {});
 
   /// Sets the size and seals it: the file can no longer shrink or grow, so touching a mapping never raises
   /// SIGBUS. Call check_memory first: a file beyond RLIMIT_FSIZE raises a signal instead of returning an
@@ -38,9 +40,10 @@ class arena {
   [[nodiscard]] const geometry& shape() const noexcept { return shape_; }
 
  private:
-  explicit arena(unique_fd file) noexcept : file_(std::move(file)) {}
+  arena(unique_fd file, std::optional<int> node) noexcept : file_(std::move(file)), node_(node) {}
 
   unique_fd file_;
+  std::optional<int> node_;
   geometry shape_;
 };
 

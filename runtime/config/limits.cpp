@@ -180,6 +180,7 @@ std::string expectation(const value_form& form, bool element) {
     case arity::fixed: return fmt::format("an array of {} {}", form.length, kind.many);
     case arity::list: return fmt::format("an array of {}", kind.many);
     case arity::one_or_list: return fmt::format("{} or an array of {}", kind.one, kind.many);
+    case arity::list_or_word: return fmt::format("{} or an array of {}", quoted_list(form.choices), kind.many);
     case arity::map: return fmt::format("a table of {}", kind.many);
   }
   return kind.one;

@@ -18,6 +18,7 @@ enum class arity : std::uint8_t {
   fixed,        ///< an array of `length`
   list,         ///< an array of any length
   one_or_list,  ///< one value, or an array of any length
+  list_or_word,  ///< one of `choices`, or an array of any length
   map,          ///< a table with arbitrary keys
 };
 

@@ -104,6 +104,12 @@ json value_schema(const key_info& key) {
     case arity::one_or_list:
       return {
           {"anyOf", json::array({element, json{{"type", "array"}, {"items", element}, {"minItems", 1}}})}};
+    case arity::list_or_word: {
+      json words = json::array();
+      for (const std::string_view word : key.form.choices) words.push_back(word);
+      return {{"anyOf", json::array({json{{"enum", std::move(words)}}, reference(),
+                                     json{{"type", "array"}, {"items", element}, {"minItems", 1}}})}};
+    }
     case arity::map: {
       json made{{"type", "object"}, {"additionalProperties", element}};
       if (key.limits.kind == limit_kind::variable_names) made["propertyNames"] = {{"pattern", "^[^=]+$"}};

@@ -93,6 +93,14 @@ constexpr std::string_view spelling(start_method_rule value) noexcept {
   return {};
 }
 
+constexpr std::string_view spelling(core_rule value) noexcept {
+  switch (value) {
+    case core_rule::near_gpu: return "auto";
+    case core_rule::anywhere: return "none";
+  }
+  return {};
+}
+
 constexpr std::string_view spelling(bad_sample_rule value) noexcept {
   switch (value) {
     case bad_sample_rule::skip: return "skip";

@@ -195,6 +195,21 @@ bool read(value_reader& reader, const node& from, std::vector<double>& into) {
   return true;
 }
 
+bool read(value_reader& reader, const node& from, core_choice& into) {
+  core_choice choice;
+  if (from.kind == node_kind::text) {
+    if (!read(reader, from, choice.rule)) return false;
+  } else if (from.kind != node_kind::array) {
+    return reader.wrong_type(from);
+  } else if (from.elements.empty()) {
+    return reader.refuse(from.at, "is empty", "no worker could run", "name at least one core, or write \"none\"");
+  } else if (!read<std::uint32_t>(reader, from, choice.cores)) {
+    return false;
+  }
+  into = std::move(choice);
+  return true;
+}
+
 bool read_choice(value_reader& reader, const node& from, const std::vector<std::string_view>& choices,
                  unsigned& into) {
   const std::optional<std::string> text = reader.text(from);
@@ -273,6 +288,14 @@ std::string write(const std::vector<mixed_dataset_config>& value) {
 
 std::string write(const std::vector<double>& value) {
   return value.size() == 1 ? write(value.front()) : write_elements(value);
+}
+
+std::string write(const core_choice& value) {
+  return value.cores.empty() ? write(value.rule) : write_elements(value.cores);
+}
+
+void check(const core_choice& value, const value_form& form, const value_limits& limits, std::size_t, breaches& found) {
+  check_elements(value.cores, form, limits, found);
 }
 
 void check(std::uint64_t value, const value_form& form, const value_limits& limits, std::size_t element,

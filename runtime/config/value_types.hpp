@@ -58,6 +58,11 @@ value_form form_of(type_tag<std::vector<Table>>) {
 inline value_form form_of(type_tag<std::vector<double>>) {
   return {.element = scalar::number, .count = arity::one_or_list};
 }
+inline value_form form_of(type_tag<core_choice>) {
+  value_form form{.element = scalar::integer, .count = arity::list_or_word, .highest = std::numeric_limits<std::uint32_t>::max()};
+  form.choices = spellings<core_rule>();
+  return form;
+}
 template <class Enum>
 requires std::is_enum_v<Enum> value_form form_of(type_tag<Enum>) {
   return {.element = scalar::choice, .choices = spellings<Enum>()};
@@ -74,6 +79,7 @@ bool read(value_reader& reader, const node& from, string_map& into);
 bool read(value_reader& reader, const node& from, std::vector<fault_config>& into);
 bool read(value_reader& reader, const node& from, std::vector<mixed_dataset_config>& into);
 bool read(value_reader& reader, const node& from, std::vector<double>& into);
+bool read(value_reader& reader, const node& from, core_choice& into);
 /// The index of a choice.
 bool read_choice(value_reader& reader, const node& from, const std::vector<std::string_view>& choices,
                  unsigned& into);
@@ -127,6 +133,7 @@ std::string write(const string_map& value);
 std::string write(const std::vector<fault_config>& value);
 std::string write(const std::vector<mixed_dataset_config>& value);
 std::string write(const std::vector<double>& value);
+std::string write(const core_choice& value);
 template <class Enum>
 requires std::is_enum_v<Enum> std::string write(const Enum& value) {
   return toml_string(spelling(value));
@@ -149,6 +156,7 @@ void check(const std::vector<fault_config>& value, const value_form&, const valu
            breaches&);
 void check(const std::vector<mixed_dataset_config>& value, const value_form&, const value_limits&,
            std::size_t, breaches&);
+void check(const core_choice& value, const value_form&, const value_limits&, std::size_t, breaches&);
 void check(dtype value, const value_form&, const value_limits&, std::size_t element, breaches&);
 template <class Enum>
 requires std::is_enum_v<Enum>

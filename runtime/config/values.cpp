@@ -69,7 +69,7 @@ std::string remedy(const value_form& form, const value_limits& limits, bool elem
   if (!single) {
     const bool fits =
         form.element == scalar::integer ? from.kind == node_kind::integer : from.kind == node_kind::text;
-    return form.count == arity::list && fits ? fmt::format("write [{}]", written) : "";
+    return (form.count == arity::list || form.count == arity::list_or_word) && fits ? fmt::format("write [{}]", written) : "";
   }
   const bool number_given = from.kind == node_kind::integer || from.kind == node_kind::number;
   const bool positive =

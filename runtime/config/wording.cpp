@@ -59,6 +59,9 @@ std::string type_text(const key_info& key) {
     case arity::one_or_list:
       text = fmt::format("{} or array of {}", element_text(key, false), element_text(key, true));
       break;
+    case arity::list_or_word:
+      text = fmt::format("{} or array of {}", quoted_list(key.form.choices), element_text(key, true));
+      break;
     case arity::map: text = fmt::format("table of {}", element_text(key, true)); break;
   }
   const std::string limits = limit_words(key);

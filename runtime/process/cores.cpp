@@ -53,6 +53,15 @@ std::string core_list(const std::vector<int>& cores) {
   return text;
 }
 
+cpu_set_t set_of(const std::vector<int>& cores) noexcept {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) {
+    if (core >= 0 && core < CPU_SETSIZE) CPU_SET(static_cast<unsigned>(core), &set);
+  }
+  return set;
+}
+
 std::vector<int> allowed_cores() {
   cpu_set_t set;
   std::vector<int> cores;

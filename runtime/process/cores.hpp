@@ -1,6 +1,8 @@
 // Lists of cores, in the kernel's format.
 #pragma once
 
+#include <sched.h>
+
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +13,9 @@ namespace penstock::process {
 [[nodiscard]] std::vector<int> parse_core_list(std::string_view text);
 /// The reverse of parse_core_list.
 [[nodiscard]] std::string core_list(const std::vector<int>& cores);
+
+/// For sched_setaffinity. Leaves out numbers that do not fit.
+[[nodiscard]] cpu_set_t set_of(const std::vector<int>& cores) noexcept;
 
 /// The cores that this process may use, in order. Empty if the kernel does not say.
 [[nodiscard]] std::vector<int> allowed_cores();

@@ -6,6 +6,7 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
 
+#include <sched.h>
 #include <sys/types.h>
 
 #include <array>
@@ -31,6 +32,8 @@ struct fork_order {
   std::uint32_t worker = 0;
   std::uint32_t count = 0;                                  ///< of the descriptors
   std::array<std::int32_t, fork_descriptors_max> theirs{};  ///< their numbers in the worker
+  std::uint32_t bound = 0;  ///< 1: the worker may run on `cores` only
+  cpu_set_t cores{};
 };
 
 /// Template to session. A fork is answered twice, by the template and by the worker: one of them may be killed first.

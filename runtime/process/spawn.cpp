@@ -1,5 +1,6 @@
 #include "runtime/process/spawn.hpp"
 
+#include "runtime/process/cores.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/mapping.hpp"
 #include "runtime/base/text.hpp"
@@ -147,10 +148,7 @@ result<child> spawn(const spawn_request& request, start_control* control) {
   l.envp = pointers(request.environment);
   l.fds = request.fds;
   l.parent = ::getpid();
-  if (!request.cores.empty()) {
-    CPU_ZERO(&l.cores.emplace());
-    for (const int core : request.cores) CPU_SET(static_cast<unsigned>(core), &*l.cores);
-  }
+  if (!request.cores.empty()) l.cores = set_of(request.cores);
   for (const inherited_fd& fd : l.fds) l.highest_target = std::max(l.highest_target, fd.theirs);
 
   const mapping stack = map_anonymous(child_stack_bytes);

@@ -2,6 +2,7 @@
 
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/process/cores.hpp"
 
 #include <boost/asio/post.hpp>
 #include <fcntl.h>
@@ -120,6 +121,8 @@ void worker_template::send_waiting() {
     const waiting_worker& one = waiting_.at(*order);
     fork_order what{*order, ::getpid(), one.worker, static_cast<std::uint32_t>(one.request.fds.size())};
     for (std::size_t i = 0; i < one.request.fds.size(); ++i) what.theirs[i] = one.request.fds[i].theirs;
+    what.bound = one.request.cores.empty() ? 0 : 1;
+    what.cores = set_of(one.request.cores);
     const auto sent = send_order(socket_.native_handle(), what, one.descriptors);
     if (!sent || !*sent) break;  // full: after the next answer; gone: its end follows
     book_.sent(*order);

@@ -94,6 +94,11 @@ class TemplateTest(unittest.TestCase):
             self.assertEqual(1, len(template), "there is one template next to the workers")
         self.assertEqual(set(), children(), "the pool's end left a process")
 
+    def test_a_forked_worker_runs_on_the_listed_cores_only(self):
+        core = max(os.sched_getaffinity(0))
+        with penstock.Pool(2, loader={**TEMPLATE, "affinity": [core]}) as pool:
+            self.assertEqual({core}, pool.submit(lambda: os.sched_getaffinity(0)).result(60))
+
     def test_a_killed_worker_is_replaced_and_named_as_a_death(self):
         with penstock.Pool(1, loader=TEMPLATE) as pool:
             pid = pool.submit(facts).result(60)[0]

@@ -48,6 +48,7 @@ enum class orientation_rule : std::uint8_t { exif, ignore };
 enum class decoder_rule : std::uint8_t { cpu, gpu, hybrid };
 enum class start_rule : std::uint8_t { lazy, eager };
 enum class start_method_rule : std::uint8_t { from_template, exec };  ///< "template", "exec"
+enum class core_rule : std::uint8_t { near_gpu, anywhere };  ///< "auto", "none"
 enum class bad_sample_rule : std::uint8_t { skip, replace, fail };
 enum class restart_type : std::uint8_t { permanent, transient, temporary };
 enum class sampler_kind : std::uint8_t { shuffle, sequential, weighted, balanced, subset, window };
@@ -61,6 +62,14 @@ enum class join_rule : std::uint8_t { automatic, not_at_all };  ///< "auto", "ne
 enum class communicator_kind : std::uint8_t { none, nccl };
 enum class lost_rank_rule : std::uint8_t { fail, wait };
 enum class log_level : std::uint8_t { debug, info, warn, error, off };
+
+/// [loader] affinity: a rule, or the cores themselves.
+struct core_choice {
+  core_rule rule = core_rule::near_gpu;
+  std::vector<std::uint32_t> cores{};  ///< empty: the rule applies
+
+  bool operator==(const core_choice&) const = default;
+};
 
 using namespace std::chrono_literals;
 

@@ -2,8 +2,10 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <fcntl.h>
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,6 +56,21 @@ TEST_CASE("what a worker writes into its slot is what the owner reads from the p
   REQUIRE(owner);
   worker->slot(2)[9'999] = std::byte{42};
   CHECK(owner->bytes()[small.slot_offset(2) + 9'999] == std::byte{42});
+}
+
+TEST_CASE("reserving on a memory node leaves the policy of the thread as it was") {
+  const auto policy = [](int& mode) { return ::syscall(SYS_get_mempolicy, &mode, nullptr, 0, nullptr, 0); };
+  int before = -1;
+  if (policy(before) != 0) SKIP("the kernel has no memory policies, or this container forbids them");
+  for (const int node : {0, 5, 100'000}) {  // the second need not exist, the third cannot
+    auto made = penstock::arena::arena::create(node);
+    REQUIRE(made);
+    REQUIRE(made->size_and_seal(small));
+    REQUIRE(made->reserve(0));
+    int after = -1;
+    REQUIRE(policy(after) == 0);
+    CHECK(after == before);
+  }
 }
 
 TEST_CASE("writing past a slot is a segmentation fault, for each slot") {

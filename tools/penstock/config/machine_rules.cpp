@@ -5,7 +5,9 @@
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/tar/shard_list.hpp"
 #include "runtime/dataset/tokens/token_files.hpp"
+#include "runtime/process/cores.hpp"
 #include "runtime/process/process_facts.hpp"
+#include "runtime/process/worker_cores.hpp"
 #include "runtime/process/spawn.hpp"
 #include "runtime/storage/object_store.hpp"
 
@@ -32,11 +34,11 @@ config_file::excerpt place_of(const config_file::provenance& from, std::string_v
   const std::size_t equals = line.find('=', key == std::string::npos ? 0 : key);
   const std::size_t begin = line.find_first_not_of(" \t", equals == std::string::npos ? 0 : equals + 1);
   if (key == std::string::npos || begin == std::string::npos) return where;
-  const std::size_t end = line.find_first_of(line[begin] == '"' ? "\"" : " \t#,}", begin + 1);
+  const char* ends = line[begin] == '"' ? "\"" : line[begin] == '[' ? "]" : " \t#,}";
+  const std::size_t end = line.find_first_of(ends, begin + 1);
   where.column = static_cast<std::uint32_t>(begin + 1);
   where.length = static_cast<std::uint32_t>(
-      std::min(end == std::string::npos ? line.size() : end + (line[begin] == '"' ? 1 : 0), line.size()) -
-      begin);
+      std::min(end == std::string::npos ? line.size() : end + (*ends == ' ' ? 0 : 1), line.size()) - begin);
   where.source_line = line;
   return where;
 }
@@ -59,6 +61,20 @@ std::optional<config_file::diagnostic> slots_beyond_memory(const config_file::lo
   no.where = place_of(loaded.source_of(no.key), "slot_bytes", file);
   no.where.label = "does not fit on this machine";
   return no;
+}
+
+std::optional<config_file::diagnostic> cores_not_here(const config_file::loaded_config& loaded,
+                                                      const std::filesystem::path& file) {
+  const auto plan = process::plan_cores(loaded.values.loader.affinity, process::allowed_cores(), std::nullopt);
+  if (plan) return std::nullopt;
+  config_file::diagnostic doubt;
+  doubt.level = config_file::severity::warning;
+  doubt.message = plan.error().message;
+  doubt.key = "loader.affinity";
+  doubt.where = place_of(loaded.source_of(doubt.key), "affinity", file);
+  doubt.where.label = "not all of these may be used here";
+  doubt.help = "fine if the job runs on another machine";
+  return doubt;
 }
 
 namespace {

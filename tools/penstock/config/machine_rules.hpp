@@ -13,6 +13,10 @@ namespace penstock::cli {
 [[nodiscard]] std::optional<config_file::diagnostic> slots_beyond_memory(
     const config_file::loaded_config& loaded, const std::filesystem::path& file);
 
+/// A warning at [loader] affinity if this process may not use one of its cores: the file may be meant for another machine.
+[[nodiscard]] std::optional<config_file::diagnostic> cores_not_here(const config_file::loaded_config& loaded,
+                                                                    const std::filesystem::path& file);
+
 /// A warning at [dataset] path if nothing is there: the file may be meant for another machine.
 [[nodiscard]] std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_config& loaded,
                                                                    const std::filesystem::path& file);

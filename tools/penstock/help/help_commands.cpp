@@ -104,7 +104,7 @@ std::vector<std::string> values_of_key(const std::string& path) {
   const auto key = std::ranges::find(keys, path, &config_file::key_info::path);
   if (key == keys.end()) return {};
   std::vector<std::string> all;
-  if (key->form.element == config_file::scalar::choice) {
+  if (key->form.element == config_file::scalar::choice || key->form.count == config_file::arity::list_or_word) {
     for (const std::string_view choice : config_file::choices_of(*key)) all.emplace_back(choice);
   }
   if (key->form.element == config_file::scalar::boolean) all = {"true", "false"};

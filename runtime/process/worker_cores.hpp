@@ -1,0 +1,49 @@
+// Which cores workers run on, and on which memory node their slots lie ([loader] affinity).
+#pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <penstock/config.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::process {
+
+/// The memory node to which a GPU is attached.
+struct gpu_place {
+  int node = 0;
+  std::vector<int> cores;  ///< of the node
+
+  bool operator==(const gpu_place&) const = default;
+};
+
+/// Where the GPU is that `device` ([gpu] device) names, from files of the driver and the kernel below `root`: without a call
+/// into CUDA. `visible` is CUDA_VISIBLE_DEVICES, null if it is not set. Empty: there is no GPU, the kernel knows of one
+/// memory node only, or several GPUs that may be meant are on different nodes.
+[[nodiscard]] std::optional<gpu_place> find_gpu_place(const std::string& device, const char* visible,
+                                                      const std::filesystem::path& root = "/");
+
+/// The decision. Pure.
+struct worker_cores {
+  std::vector<int> cores{};   ///< empty: workers run wherever this process may
+  std::optional<int> node{};  ///< where slots are allocated, if there is room
+  bool listed = false;        ///< all workers run on `cores`; otherwise as many as there are cores
+
+  /// Of the worker in a place; empty: all cores that this process may use.
+  [[nodiscard]] std::vector<int> of(std::uint32_t place) const;
+  /// Of the process with the GPU; empty: all cores that this process may use.
+  [[nodiscard]] std::vector<int> of_owner() const { return listed ? std::vector<int>() : cores; }
+};
+
+/// `allowed`: the cores that this process may use. Refuses (errc::config) a listed core that is not among them.
+[[nodiscard]] result<worker_cores> plan_cores(const core_choice& choice, const std::vector<int>& allowed,
+                                              const std::optional<gpu_place>& gpu);
+
+/// Both together, for this process.
+[[nodiscard]] result<worker_cores> plan_cores(const core_choice& choice, const std::string& device);
+
+}  // namespace penstock::process
