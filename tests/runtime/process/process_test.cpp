@@ -398,6 +398,9 @@ TEST_CASE("destroying the handle of a running child kills it") {
   });
   const pid_t pid = started.get_future().get();
   dropped.get_future().get();
+  std::ostringstream there;
+  there << std::ifstream("/proc/" + std::to_string(pid) + "/status").rdbuf();
+  INFO("process " << pid << " is still there: " << there.str());
   CHECK(::kill(pid, 0) == -1);
 }
 
