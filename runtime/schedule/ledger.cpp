@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 
 namespace penstock::schedule {
 namespace {
@@ -96,7 +97,8 @@ bool ledger::try_lease(stream_position position, urgency how) {
 
 bool ledger::has_room(const worker_entry& worker, urgency how) const noexcept {
   const std::uint32_t most = std::max(worker.more.max, settings_.leases_ahead);
-  return !worker.free.empty() && (how == urgency::lost_lease || worker.leased < most);
+  const std::uint32_t spare = how == urgency::stream_waits ? 0 : settings_.spare_slots;
+  return worker.free.size() > spare && (how != urgency::ahead || worker.leased < most);
 }
 
 bool ledger::anyone_free(urgency how) const {
@@ -111,7 +113,7 @@ void ledger::end_lease(std::uint32_t index, std::uint32_t number) {
   workers_.lease_over(index, number);
   worker_entry& worker = workers_.at(index);
   const bool more_to_lease = !paused_ && base_ + window_.size() < range_.end;
-  if (more_to_lease && worker.leased == 0 && !worker.free.empty() && worker.more.max < worker.slots.size())
+  if (more_to_lease && worker.leased == 0 && worker.free.size() > settings_.spare_slots && worker.more.max < worker.slots.size())
     worker.more.max *= 2;
 }
 
@@ -127,12 +129,13 @@ bool ledger::eligible(std::uint32_t index, const worker_entry& worker, const bat
       workers_.all(), [&](const auto& entry) { return !died_of_it(entry.first) && can_load(entry.second); });
 }
 
-std::optional<std::uint32_t> ledger::choose_worker(const batch& b, urgency how) const {
+std::optional<std::uint32_t> ledger::choose_worker(const batch& b, urgency how,
+                                                   const std::set<std::uint32_t>& without) const {
   // The worker with the least work queued.
   std::optional<std::uint32_t> best;
   std::uint32_t least = 0;
   for (const auto& [index, worker] : workers_.all()) {
-    if (!has_room(worker, how) || !eligible(index, worker, b)) continue;
+    if (!has_room(worker, how) || without.contains(index) || !eligible(index, worker, b)) continue;
     if (!best || worker.leased < least) {
       best = index;
       least = worker.leased;
@@ -149,20 +152,29 @@ void ledger::make_room_for_head() {
   resolve_samples(head);
   const batch& lost = at(head);
   if (waits_for_probation(source_.epoch_of(head), lost) || choose_worker(lost, urgency::lost_lease)) return;
+  if (try_lease(head, urgency::stream_waits)) return;
+  const auto may_load = [&](std::uint32_t index, const worker_entry& w) { return eligible(index, w, lost); };
+  if (discard_behind(head, may_load)) try_lease(head, urgency::stream_waits);
+}
+
+/// Frees a slot of these workers: that of the latest batch behind `head`. False if an upload will free one, or
+/// there is none.
+template <class MayLoad>
+bool ledger::discard_behind(stream_position head, MayLoad may_load) {
   std::optional<stream_position> highest;
   for (const auto& [index, worker] : workers_.all()) {
-    if (!eligible(index, worker, lost)) continue;
+    if (!may_load(index, worker)) continue;
     for (const slot& s : worker.slots) {
       if (s.at != stage::held) continue;
-      if (s.use.uploading) return;  // an upload will free a slot
+      if (s.use.uploading) return false;
       if (s.use.position && (!highest || *s.use.position > *highest)) highest = s.use.position;
     }
   }
-  if (!highest || *highest < head) return;
+  if (!highest || *highest < head) return false;
   free_slot(at(*highest).worker, at(*highest).slot);
   back_to_waiting(*highest);
   outbox_.emplace_back(batch_discarded{*highest});
-  try_lease(head, urgency::lost_lease);
+  return true;
 }
 
 void ledger::upload_loaded() {
@@ -189,6 +201,75 @@ void ledger::upload(stream_position position) {
   command.samples.reserve(b.samples.size());
   for (const planned_sample& s : b.samples) command.samples.push_back(s.sample);
   outbox_.emplace_back(std::move(command));
+}
+
+// ---- hedges -----------------------------------------------------------------------------------------------
+
+void ledger::hedge(const std::set<std::uint32_t>& late) {
+  if (late.empty() || paused_ || gave_up_) return;
+  // Batches further behind are not needed before these workers have finished others.
+  const stream_position end = next_upload_ + workers_.all().size();
+  for (stream_position p = next_upload_; p < end && in_window(p); ++p) {
+    batch& b = at(p);
+    if (b.state != batch_state::leased || b.second || !late.contains(b.worker) || !may_run_twice(p)) continue;
+    const auto worker = choose_second(p, late);
+    if (!worker) return;
+    const lease_ref lease = take_slot(*worker, p);
+    b.second = place{lease.holder.worker, lease.slot};
+    ++hedges_.started;
+    outbox_.emplace_back(load_command{lease, p, source_.epoch_of(p), b.samples, true});
+  }
+}
+
+/// A suspect runs in one worker at a time, because it may kill both.
+bool ledger::may_run_twice(stream_position position) const {
+  return std::ranges::all_of(at(position).samples, [&](const planned_sample& s) {
+    return loss_of(source_.epoch_of(position), s.sample) == loss::none &&
+           suspicion_.attempt_of({source_.epoch_of(position), s.sample}) == 1;
+  });
+}
+
+/// The stream cannot go on without its head: for that, a worker that has nothing else to do gives up a later batch.
+std::optional<std::uint32_t> ledger::choose_second(stream_position position,
+                                                   const std::set<std::uint32_t>& late) {
+  const batch& b = at(position);
+  if (const auto worker = choose_worker(b, urgency::stream_waits, late)) return worker;
+  const auto idle = [&](std::uint32_t index, const worker_entry& w) {
+    return w.leased == 0 && !late.contains(index) && eligible(index, w, b);
+  };
+  if (position != next_upload_ || !discard_behind(position, idle)) return std::nullopt;
+  return choose_worker(b, urgency::stream_waits, late);
+}
+
+/// Whether a second worker has the batch of one that died.
+bool ledger::other_goes_on(stream_position position, std::uint32_t died) {
+  batch& b = at(position);
+  if (!b.second) return false;
+  if (b.second->worker != died) {
+    b.worker = b.second->worker;
+    b.slot = b.second->slot;
+    b.lost = true;
+  }
+  b.second.reset();
+  return true;
+}
+
+void ledger::no_longer_needed(const place& where) {
+  workers_.at(where.worker).slots[where.slot].use.position.reset();
+}
+
+void ledger::first_to_finish(batch& b, std::uint32_t worker) {
+  if (!b.second) return;
+  const place first{b.worker, b.slot};
+  if (b.second->worker == worker) {
+    ++hedges_.won;
+    no_longer_needed(first);
+    b.worker = b.second->worker;
+    b.slot = b.second->slot;
+  } else {
+    no_longer_needed(*b.second);
+  }
+  b.second.reset();
 }
 
 // ---- slots ------------------------------------------------------------------------------------------------
@@ -219,13 +300,13 @@ std::optional<blame> ledger::worker_died(worker_ref who, std::optional<flight_ma
                                          const std::string& cause) {
   worker_entry* worker = workers_.living(who);
   if (worker == nullptr) return std::nullopt;
-  const std::optional<blame> blamed = mark ? resolve(who, *mark) : std::nullopt;
+  std::optional<blame> blamed = mark ? resolve(who, *mark) : std::nullopt;
   worker->alive = false;
   for (std::uint32_t i = 0; i < worker->slots.size(); ++i) {
     if (worker->slots[i].at != stage::leased) continue;
     const auto position = worker->slots[i].use.position;
     free_slot(who.worker, i);
-    if (!position) continue;
+    if (!position || other_goes_on(*position, who.worker)) continue;
     back_to_waiting(*position);
     at(*position).lost = true;
   }
@@ -249,6 +330,11 @@ std::optional<blame> ledger::resolve(worker_ref who, const flight_mark& mark) co
   const auto tried = suspicion_.probation_under({who, mark.slot, mark.generation});
   if (!tried) return std::nullopt;  // the probation was cancelled in the meantime
   return blame{tried->position, tried->who.sample, tried->attempt, true};
+}
+
+std::optional<stream_position> ledger::position_of(const lease_ref& lease) const {
+  if (workers_.standing_of(lease) != lease_standing::current) return std::nullopt;
+  return workers_.find(lease.holder.worker)->slots[lease.slot].use.position;
 }
 
 // ---- loading ----------------------------------------------------------------------------------------------
@@ -275,6 +361,7 @@ arrival ledger::loaded(const load_report& report) {
   if (!plausible(report, b.samples.size())) return dropped(arrival::impossible);
 
   end_lease(holder.worker, number);
+  first_to_finish(b, holder.worker);
   for (const row_failure& f : report.failures) record_failure(position, b.samples[f.row].sample, f.reason);
   if (!report.failures.empty() && settings_.on_bad_sample == bad_sample_rule::replace) {
     free_slot(holder.worker, number);
@@ -309,6 +396,7 @@ void ledger::resolve_samples(stream_position position) {
   batch& b = at(position);
   b.samples.clear();
   b.avoid.clear();
+  b.died_of.reset();
   b.lost_to_failure = 0;
   b.lost_to_quarantine = 0;
   b.replaced = 0;
@@ -324,7 +412,7 @@ void ledger::resolve_samples(stream_position position) {
       const suspect who{epoch, filled.sample};
       b.samples.push_back({filled.sample, suspicion_.attempt_of(who)});
       if (filled.sample != planned[row]) ++b.replaced;
-      if (const auto died_of_it = suspicion_.last_worker(who)) b.avoid.push_back(*died_of_it);
+      std::ranges::copy(suspicion_.last_workers(who), std::back_inserter(b.avoid));
     }
   }
 }
@@ -349,10 +437,20 @@ ledger::loss ledger::loss_of(std::uint64_t epoch, std::uint64_t sample) const {
 
 // ---- suspects ---------------------------------------------------------------------------------------------
 
-void ledger::blame_death(const blame& to, std::uint32_t worker, const std::string& cause) {
+void ledger::blame_death(blame& to, std::uint32_t worker, const std::string& cause) {
   const suspect who{source_.epoch_of(to.position), to.sample};
-  if (auto lost = suspicion_.blame_death(who, to.position, to.alone, worker, cause))
-    tell_quarantined(std::move(*lost));
+  batch* const b = to.alone ? nullptr : &at(to.position);
+  to.repeated = b != nullptr && b->died_of == to.sample;
+  if (to.repeated) return suspicion_.same_attempt(who, worker);
+  auto lost = suspicion_.blame_death(who, to.position, to.alone, worker, cause);
+  if (b != nullptr && b->state == batch_state::leased) {
+    b->died_of = to.sample;
+    if (lost) {  // the other worker would deliver it
+      no_longer_needed({b->worker, b->slot});
+      back_to_waiting(to.position);
+    }
+  }
+  if (lost) tell_quarantined(std::move(*lost));
 }
 
 void ledger::cannot_try_alone(const std::string& reason) {

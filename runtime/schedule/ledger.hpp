@@ -27,6 +27,10 @@
 // caches still hold. A worker that runs out of leases, although it has a free slot and there are new batches
 // to lease, is faster than our messages: from then on it may hold twice as many. The limit does not apply to a
 // batch that waits, because it lost its lease or because no worker could load it before.
+//
+// Hedges. A leased batch may be leased a second time, if its worker is late (rule S45). The first report makes it
+// loaded; the other lease then belongs to no batch, and its report is ignored. If one of the two workers dies, the
+// batch stays leased to the other.
 #pragma once
 
 #include "runtime/base/ids.hpp"
@@ -36,6 +40,7 @@
 #include "runtime/schedule/suspicion.hpp"
 
 #include <penstock/config.hpp>
+#include <penstock/report.hpp>
 
 #include <cstdint>
 #include <deque>
@@ -80,6 +85,8 @@ struct ledger_settings {
   /// Leases of new batches that a worker may always hold. More where storage is slow to answer: a worker starts to read
   /// a batch when it gets the lease.
   std::uint32_t leases_ahead = 2;
+  /// Slots of each worker that only hedges use, and the first batch of the stream if it lost its lease.
+  std::uint32_t spare_slots = 0;
 };
 
 struct planned_sample {
@@ -96,6 +103,7 @@ struct load_command {
   stream_position position = 0;
   std::uint64_t epoch = 0;
   std::vector<planned_sample> samples;
+  bool hedge = false;  ///< another worker has it too, and is late
 };
 
 /// Sent to the GPU owner: copy this slot to the device. Emitted in the order in which batches are delivered:
@@ -157,7 +165,8 @@ struct blame {
   stream_position position = 0;
   std::uint64_t sample = 0;
   std::uint32_t attempt = 1;
-  bool alone = false;  ///< it ran in the sacrificial worker: this death quarantines it
+  bool alone = false;     ///< it ran in the sacrificial worker: this death quarantines it
+  bool repeated = false;  ///< a second worker had it, whose death on it was counted: this one is not
 };
 
 /// The counts of one batch, returned when it is acknowledged.
@@ -190,6 +199,10 @@ class ledger {
 
   /// A worker finished a lease.
   [[nodiscard]] arrival loaded(const load_report& report);
+
+  /// These workers are late: others load their batches too, if the stream needs them soon. At most one such copy
+  /// of a batch, and none of a batch with a sample that is suspected of killing workers.
+  void hedge(const std::set<std::uint32_t>& late);
 
   // The device. Unknown upload numbers come from a dead owner: dropped and counted.
 
@@ -225,6 +238,9 @@ class ledger {
   [[nodiscard]] bool wants_sacrificial() const noexcept { return suspicion_.anybody_isolated(); }
   /// Leases that the worker has not reported on yet.
   [[nodiscard]] std::uint32_t leases_of(std::uint32_t worker) const noexcept;
+  /// The batch of a lease; empty if its result will be ignored.
+  [[nodiscard]] std::optional<stream_position> position_of(const lease_ref& lease) const;
+  [[nodiscard]] const hedge_counts& hedges() const noexcept { return hedges_; }
   [[nodiscard]] std::uint64_t stale_dropped() const noexcept { return stale_dropped_; }
   [[nodiscard]] std::uint64_t quarantined() const noexcept { return suspicion_.quarantined().size(); }
   [[nodiscard]] const std::set<std::uint64_t>& quarantined_samples() const noexcept {
@@ -236,6 +252,11 @@ class ledger {
  private:
   enum class batch_state : std::uint8_t { waiting, leased, loaded, uploading, on_device, acknowledged };
 
+  struct place {
+    std::uint32_t worker = 0;
+    std::uint32_t slot = 0;
+  };
+
   struct batch {
     batch_state state = batch_state::waiting;
     std::vector<planned_sample> samples;  // of the lease; survivors once loaded
@@ -246,10 +267,13 @@ class ledger {
     std::uint32_t slot = 0;
     std::vector<std::uint32_t> avoid;  // workers that died of samples in it
     bool lost = false;                 // a worker died while it held this batch
+    // While it is leased: where it is loaded a second time, and the sample that one of the two workers died of.
+    std::optional<place> second;
+    std::optional<std::uint64_t> died_of;
   };
 
   struct slot_use {
-    std::optional<stream_position> position{};  // empty: the lease of a probation, or dropped by seek
+    std::optional<stream_position> position{};  // empty: of a probation, dropped by seek, or no longer needed
     bool uploading = false;
   };
   struct lease_depth {
@@ -282,13 +306,22 @@ class ledger {
   }
   void lease_probations();
   void lease_batches();
-  enum class urgency : std::uint8_t { ahead, lost_lease };
+  enum class urgency : std::uint8_t { ahead, lost_lease, stream_waits };
   [[nodiscard]] bool has_room(const worker_entry& worker, urgency how) const noexcept;
   [[nodiscard]] bool eligible(std::uint32_t index, const worker_entry& worker, const batch& b) const;
-  [[nodiscard]] std::optional<std::uint32_t> choose_worker(const batch& b, urgency how) const;
+  [[nodiscard]] std::optional<std::uint32_t> choose_worker(const batch& b, urgency how,
+                                                           const std::set<std::uint32_t>& without = {}) const;
   [[nodiscard]] bool anyone_free(urgency how) const;
   bool try_lease(stream_position position, urgency how);
   void make_room_for_head();
+  template <class MayLoad>
+  bool discard_behind(stream_position head, MayLoad may_load);
+  [[nodiscard]] bool may_run_twice(stream_position position) const;
+  [[nodiscard]] std::optional<std::uint32_t> choose_second(stream_position position,
+                                                           const std::set<std::uint32_t>& late);
+  bool other_goes_on(stream_position position, std::uint32_t died);
+  void no_longer_needed(const place& where);
+  void first_to_finish(batch& b, std::uint32_t worker);
   void upload_loaded();
   [[nodiscard]] bool may_be_next(stream_position position) const;
   void upload(stream_position position);
@@ -301,7 +334,7 @@ class ledger {
                                          std::uint64_t planned) const;
   [[nodiscard]] loss loss_of(std::uint64_t epoch, std::uint64_t sample) const;
   [[nodiscard]] bool waits_for_probation(std::uint64_t epoch, const batch& b) const;
-  void blame_death(const blame& to, std::uint32_t worker, const std::string& cause);
+  void blame_death(blame& to, std::uint32_t worker, const std::string& cause);
   void tell_quarantined(sample_quarantined lost);
   void record_failure(stream_position position, std::uint64_t sample, const std::string& reason);
   void fail_run(failure reason);
@@ -324,6 +357,7 @@ class ledger {
   std::vector<command> outbox_;
   std::uint64_t last_upload_ = 0;
   std::uint64_t stale_dropped_ = 0;
+  hedge_counts hedges_;
   bool paused_ = false;
   bool gave_up_ = false;
 };

@@ -22,7 +22,7 @@ std::optional<sample_quarantined> suspicion::blame_death(const suspect& who, str
                                                          const std::string& cause) {
   record& found = records_[who];
   found.causes.push_back(cause);
-  found.last_worker = worker;
+  found.last_workers = {worker};
   const bool enough = deaths_in(found.causes) + 1 >= max_attempts_;
   // A lease of the next epoch may have been in progress when the sample was quarantined.
   if (!enough || is_quarantined(who.sample)) return std::nullopt;
@@ -42,10 +42,14 @@ std::vector<std::string> suspicion::causes_of(const suspect& who) const {
   return it == records_.end() ? std::vector<std::string>() : it->second.causes;
 }
 
-std::optional<std::uint32_t> suspicion::last_worker(const suspect& who) const {
+void suspicion::same_attempt(const suspect& who, std::uint32_t worker) {
+  if (const auto it = records_.find(who); it != records_.end()) it->second.last_workers.push_back(worker);
+}
+
+std::vector<std::uint32_t> suspicion::last_workers(const suspect& who) const {
   const auto it = records_.empty() ? records_.end() : records_.find(who);
-  if (it == records_.end() || it->second.causes.empty()) return std::nullopt;
-  return it->second.last_worker;
+  if (it == records_.end() || it->second.causes.empty()) return {};
+  return it->second.last_workers;
 }
 
 probation suspicion::as_probation(const suspect& who, const isolation& waiting) const {

@@ -68,8 +68,11 @@ class suspicion {
   [[nodiscard]] std::uint32_t attempt_of(const suspect& who) const;
   /// The causes of the deaths blamed on it, oldest first.
   [[nodiscard]] std::vector<std::string> causes_of(const suspect& who) const;
-  /// The worker that died of it last; the next attempt should run on another one.
-  [[nodiscard]] std::optional<std::uint32_t> last_worker(const suspect& who) const;
+  /// `worker` died of it in the same attempt as another one, which had been given the same batch: not one more
+  /// death.
+  void same_attempt(const suspect& who, std::uint32_t worker);
+  /// The workers that died of it in its last attempt; the next one should run elsewhere.
+  [[nodiscard]] std::vector<std::uint32_t> last_workers(const suspect& who) const;
 
   // Probations. A batch that holds an isolated sample must wait.
 
@@ -109,7 +112,7 @@ class suspicion {
   struct record {
     std::vector<std::string> causes;  // of the deaths since it was last cleared
     std::uint32_t cleared = 0;
-    std::uint32_t last_worker = 0;
+    std::vector<std::uint32_t> last_workers;
   };
   struct isolation {
     stream_position position = 0;

@@ -210,6 +210,13 @@ struct owner_report {
   std::uint64_t owners_ended_unexpectedly = 0;   ///< not ordered by an operator
 };
 
+/// [loader] hedge: batches that a second worker loaded too.
+struct hedge_counts {
+  std::uint64_t started = 0;
+  std::uint64_t won = 0;  ///< the second worker was faster
+  bool operator==(const hedge_counts&) const = default;
+};
+
 struct run_report : workers_report, owner_report {
   std::string session;
   std::uint32_t rank = 0;
@@ -231,6 +238,7 @@ struct run_report : workers_report, owner_report {
   std::vector<failure_report> failures;  ///< the first 10000
   std::uint64_t uploads = 0;
   bool pinned = false;  ///< the device reads the arena directly
+  hedge_counts hedges;
 
   std::optional<pool_statistics> jobs{};  ///< of a pool
   std::optional<group_status> group{};    ///< of a rank
@@ -308,6 +316,7 @@ struct session_status {
   std::uint32_t worker_restarts = 0;  ///< as in run_report: `restarts`
   std::uint64_t quarantined = 0;
   std::uint64_t failed = 0;
+  hedge_counts hedges;
   std::uint64_t workers_ended_unexpectedly = 0;  ///< total of unexpected ends, as in run_report
   std::uint64_t owners_ended_unexpectedly = 0;   ///< the same for the GPU owner's processes
   std::optional<owner_death_report> last_owner_death{};

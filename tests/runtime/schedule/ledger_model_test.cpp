@@ -12,6 +12,7 @@
 #include <deque>
 #include <map>
 #include <set>
+#include <tuple>
 
 using namespace penstock;
 using namespace penstock::schedule;
@@ -23,9 +24,9 @@ namespace {
 
 // clang-format off
 enum class act : std::uint8_t { work, deliver, kill, start, copy, acknowledge, kill_owner, leave_out, give_probations_up,
-                                pause, count };
+                                pause, hedge, count };
 constexpr const char* act_names[] = {"work", "deliver", "kill", "start", "copy", "acknowledge", "kill_owner",
-                                     "leave_out", "give_probations_up", "pause"};
+                                     "leave_out", "give_probations_up", "pause", "hedge"};
 // clang-format on
 
 using step = testing::step<act>;
@@ -39,6 +40,7 @@ struct world_settings {
   std::uint64_t epochs = 1;
   bad_sample_rule rule = bad_sample_rule::skip;
   std::uint32_t window = 0;              // 0: strict order
+  std::uint32_t spare = 0;               // slots that only hedges use; fewer than `slots`
   std::uint64_t early = 0;               // delivered by an earlier run, within the first epoch
   std::set<std::uint64_t> killers;       // kill in every attempt
   std::set<std::uint64_t> killers_once;  // kill in the first attempt of each epoch
@@ -48,13 +50,25 @@ struct world_settings {
 
 constexpr std::uint32_t sacrificial_place = 100;
 
+/// What all worlds did together.
+struct tries {
+  std::uint64_t hedges = 0;
+  std::uint64_t won = 0;
+  std::uint64_t repeated_deaths = 0;
+} tried;
+
 class world {
  public:
   explicit world(world_settings settings)
       : settings_(std::move(settings)),
         plan_(settings_.samples, settings_.batch_size),
         end_(plan_.batches() * settings_.epochs),
-        books_({3, 1000, settings_.rule, settings_.window}, plan_, {0, end_, settings_.early}),
+        books_({.max_attempts = 3,
+                .quarantine_max = 1000,
+                .on_bad_sample = settings_.rule,
+                .window = settings_.window,
+                .spare_slots = settings_.spare},
+               plan_, {0, end_, settings_.early}),
         uploaded_(0, settings_.early),
         delivered_(0, settings_.early) {
     for (std::uint32_t w = 0; w < settings_.workers; ++w) places_[w];
@@ -67,6 +81,8 @@ class world {
       carry_out(books_.advance());
     }
     finish();
+    tried.hedges += books_.hedges().started;
+    tried.won += books_.hedges().won;
   }
 
  private:
@@ -88,6 +104,15 @@ class world {
     bool being_written = false;
   };
 
+  // Each bit of `pick` says of a worker whether it is late.
+  void hedge(std::uint32_t pick) {
+    late_.clear();
+    for (std::uint32_t w = 0; w < settings_.workers; ++w) {
+      if ((pick >> w & 1U) != 0) late_.insert(w);
+    }
+    books_.hedge(late_);
+  }
+
   void perform(step s) {
     switch (s.what) {
       case act::work: work(pick_place(s.pick)); break;
@@ -100,6 +125,7 @@ class world {
       case act::leave_out: leave_out(s.pick); break;
       case act::give_probations_up: books_.cannot_try_alone("no worker for it"); break;
       case act::pause: books_.set_paused(s.pick % 4 == 0); break;
+      case act::hedge: hedge(s.pick); break;
       case act::count: break;
     }
   }
@@ -166,8 +192,18 @@ class world {
     const place& p = places_[sender.worker];
     const arrival expected =
         p.alive && p.incarnation == sender.incarnation ? arrival::accepted : arrival::late;
+    const auto counts = counting_.find(key_of(report.lease));
+    const auto position = counts == counting_.end() ? std::nullopt : std::optional(counts->second);
+    if (expected == arrival::accepted && books_.position_of(report.lease) != position && !may_be_given_up(position))
+      throw violation{"a report counts although another worker was faster, or the reverse"};
     if (books_.loaded(report) != expected)
       throw violation{"a report was not accepted, or accepted though it was late"};
+    if (position) std::erase_if(counting_, [&](const auto& one) { return one.second == *position; });
+  }
+
+  /// A quarantine ends the leases of a batch that was being loaded twice.
+  bool may_be_given_up(std::optional<stream_position> position) const {
+    return position && std::ranges::any_of(plan_.samples(*position), [&](std::uint64_t s) { return quarantined_.contains(s); });
   }
 
   // A kill from outside, at any time; between samples nothing is blamed. Not of the sacrificial worker,
@@ -192,11 +228,8 @@ class world {
     }
     const auto blamed = books_.worker_died({number, p.incarnation}, mark, "SIGSEGV");
     check_blame(p, mark, blamed);
-    if (blamed) {
-      const auto key = std::pair(plan_.epoch_of(blamed->position), blamed->sample);
-      killed_by_[key] = number;
-      ++blamed_[key];
-    }
+    std::erase_if(counting_, [&](const auto& one) { return std::get<0>(one.first) == number; });
+    if (blamed) note_blame(number, *blamed);
     p.alive = false;
     p.leases.clear();
     for (auto& [where, slot] : memory_) {
@@ -204,12 +237,31 @@ class world {
     }
   }
 
+  void note_blame(std::uint32_t number, const blame& to) {
+    const auto key = std::pair(plan_.epoch_of(to.position), to.sample);
+    const auto before = died_of_.find(to.position);
+    const bool repeated = !to.alone && before != died_of_.end() && before->second == to.sample;
+    if (to.repeated != repeated) throw violation{"two deaths of one attempt count twice, or two attempts once"};
+    if (repeated) {
+      ++tried.repeated_deaths;
+      killed_by_[key].insert(number);
+      return;
+    }
+    killed_by_[key] = {number};
+    ++blamed_[key];
+    const bool other_has_it = std::ranges::any_of(counting_, [&](const auto& one) { return one.second == to.position; });
+    if (!to.alone && other_has_it) died_of_[to.position] = to.sample;
+  }
+
   void check_blame(const place& p, const std::optional<flight_mark>& mark,
                    const std::optional<blame>& blamed) const {
     if (blamed.has_value() != mark.has_value()) {
       // Another epoch may have quarantined the sample while it was being tried alone.
-      const bool decided = mark && quarantined_.contains(p.leases.front().load.samples.front().sample);
-      if (!decided) throw violation{"a death was blamed on no sample, or on one without reason"};
+      const load_command& load = p.leases.front().load;
+      const bool decided = mark && quarantined_.contains(load.samples.front().sample);
+      const bool not_needed = mark && (!counting_.contains(key_of(load.lease)) || may_be_given_up(load.position)) &&
+                              load.lease.holder.worker != sacrificial_place;
+      if (!decided && !not_needed) throw violation{"a death was blamed on no sample, or on one without reason"};
     } else if (blamed && blamed->sample != p.leases.front().load.samples[mark->row].sample) {
       throw violation{"a death was blamed on the wrong sample"};
     }
@@ -248,16 +300,36 @@ class world {
     for (const held_lease& held : p.leases) {
       if (held.load.lease.slot == load.lease.slot) throw violation{"a slot leased twice"};
     }
+    if (!alone) note_lease(load);
     std::set<std::uint32_t> died_of_it;
     for (const planned_sample& s : load.samples) {
       if (quarantined_.contains(s.sample)) throw violation{"a quarantined sample is loaded"};
       if (!alone && s.attempt > 2) throw violation{"a third attempt in company"};
-      if (s.attempt > 1) died_of_it.insert(killed_by_.at({load.epoch, s.sample}));
+      if (s.attempt > 1) died_of_it.merge(std::set(killed_by_.at({load.epoch, s.sample})));
     }
     if (!alone && died_of_it.contains(load.lease.holder.worker) && anyone_but(died_of_it)) {
       throw violation{"the second attempt runs where the first one died"};
     }
     p.leases.push_back({load, 0, {}, {}});
+  }
+
+  using lease_key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
+  static lease_key key_of(const lease_ref& lease) { return {lease.holder.worker, lease.slot, lease.generation}; }
+
+  void note_lease(const load_command& load) {
+    const auto others = std::ranges::count_if(counting_, [&](const auto& one) { return one.second == load.position; });
+    if (load.hedge) {
+      if (others != 1) throw violation{"a hedge of a batch that nobody loads, or that two load"};
+      if (late_.contains(load.lease.holder.worker)) throw violation{"a hedge goes to a late worker"};
+      for (const planned_sample& s : load.samples) {
+        if (s.attempt != 1) throw violation{"a suspect runs in two workers"};
+      }
+    } else {
+      if (others != 0 && !may_be_given_up(load.position)) throw violation{"a batch is leased twice without a hedge"};
+      std::erase_if(counting_, [&](const auto& one) { return one.second == load.position; });
+      died_of_.erase(load.position);
+    }
+    counting_[key_of(load.lease)] = load.position;
   }
 
   bool anyone_but(const std::set<std::uint32_t>& these) const {
@@ -388,8 +460,11 @@ class world {
   std::map<std::uint32_t, place> places_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, memory> memory_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> generations_;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> killed_by_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::set<std::uint32_t>> killed_by_;  // in the last attempt
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> blamed_;
+  std::map<lease_key, stream_position> counting_;            // leases whose reports count
+  std::map<stream_position, std::uint64_t> died_of_;         // of batches that another worker still loads
+  std::set<std::uint32_t> late_;
   std::deque<load_report> in_transit_;
   std::deque<upload_command> uploads_;
   std::deque<bool> copied_;
@@ -409,6 +484,7 @@ world_settings random_settings(random_choice& choose) {
   s.epochs = 1 + choose.below(3);
   s.rule = choose.below(3) == 0 ? bad_sample_rule::replace : bad_sample_rule::skip;
   if (choose.below(2) == 0) s.window = 1 + choose.below(8);
+  if (choose.below(2) == 0 && s.slots > 1) s.spare = 1;
   // The first batch is never early, and neither is one of the second epoch.
   const std::uint64_t batches = (s.samples + s.batch_size - 1) / s.batch_size;
   if (choose.below(4) == 0 && batches > 1)
@@ -436,8 +512,8 @@ script random_script(random_choice& choose) {
 }
 
 std::string describe(const world_settings& s) {
-  return fmt::format("workers {}, slots {}, samples {}, batch size {}, epochs {}, window {}, early {:#x}",
-                     s.workers, s.slots, s.samples, s.batch_size, s.epochs, s.window, s.early);
+  return fmt::format("workers {}, slots {}, samples {}, batch size {}, epochs {}, window {}, early {:#x}, spare {}",
+                     s.workers, s.slots, s.samples, s.batch_size, s.epochs, s.window, s.early, s.spare);
 }
 
 std::size_t run(const world_settings& settings, const script& steps_to_do) {
@@ -456,6 +532,9 @@ const testing::model<act, world_settings> model{.name = "ledger model",
 
 TEST_CASE("every batch is delivered once, in strict or relaxed order, with the samples of its plan, whatever dies when") {
   testing::explore(model);
+  CHECK(testing::is_tried(tried.hedges, 1000));
+  CHECK(testing::is_tried(tried.won, 100));
+  CHECK(testing::is_tried(tried.repeated_deaths, 10));
 }
 
 TEST_CASE("the model finds a planted bug and shrinks it to a few steps") {

@@ -27,7 +27,7 @@ void isolate(suspicion& s, const suspect& who) {
 TEST_CASE("no sample is suspected before a death") {
   const suspicion s(3);
   CHECK(s.attempt_of(tom) == 1);
-  CHECK_FALSE(s.last_worker(tom));
+  CHECK(s.last_workers(tom).empty());
   CHECK_FALSE(s.anybody_isolated());
   CHECK_FALSE(s.next_probation());
 }
@@ -36,7 +36,7 @@ TEST_CASE("each death counts an attempt and names the worker to avoid") {
   suspicion s(3);
   CHECK_FALSE(s.blame_death(tom, batch, false, 5, "SIGSEGV"));
   CHECK(s.attempt_of(tom) == 2);
-  CHECK(s.last_worker(tom) == 5);
+  CHECK(s.last_workers(tom) == std::vector<std::uint32_t>{5});
   CHECK_FALSE(s.isolated(tom));
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("a sample that loads alone is no longer a suspect") {
   s.begin_probation(tom, lease);
   CHECK(s.clear(lease)->who == tom);
   CHECK(s.attempt_of(tom) == 1);
-  CHECK_FALSE(s.last_worker(tom));
+  CHECK(s.last_workers(tom).empty());
   CHECK_FALSE(s.anybody_isolated());
   CHECK_FALSE(s.clear(lease));  // twice changes nothing
 }
