@@ -156,10 +156,12 @@ void board::delivered(const schedule::delivery& batch, std::uint64_t epoch) {
   report_.samples += batch.delivered;
 }
 
-void board::counted(std::uint64_t stale_dropped, std::uint64_t quarantined) {
+void board::counted(std::uint64_t stale_dropped, std::uint64_t quarantined, const hedge_counts& hedges) {
   const std::lock_guard hold(mutex_);
   report_.stale_dropped = stale_dropped;
   status_.quarantined = quarantined;
+  report_.hedges = hedges;
+  status_.hedges = hedges;
 }
 
 void board::configured(std::uint32_t workers) {

@@ -44,7 +44,7 @@ class board {
   quarantine_standing lift_quarantine(std::uint64_t sample, bool for_good);
   void uploaded(std::uint64_t uploads, std::uint64_t bytes, bool pinned);
   void delivered(const schedule::delivery& batch, std::uint64_t epoch);
-  void counted(std::uint64_t stale_dropped, std::uint64_t quarantined);
+  void counted(std::uint64_t stale_dropped, std::uint64_t quarantined, const hedge_counts& hedges = {});
 
   // Written by the session.
   void configured(std::uint32_t workers);

@@ -1,6 +1,7 @@
 #include "actors/host/worker_rules.hpp"
 
 #include "actors/protocol/config_bytes.hpp"
+#include "runtime/base/worker_slots.hpp"
 #include "runtime/process/process_facts.hpp"
 
 #include <algorithm>
@@ -49,7 +50,7 @@ supervisor::supervisor_settings supervisor_settings_of(const config& settings, s
   s.rules.memory_max_bytes = l.limits.memory.bytes;
   s.rules.recycle_after_samples = l.limits.recycle_after_samples;
   s.rules.exclusive = settings.gpu.exclusive;
-  s.slots_per_worker = l.slots_per_worker;
+  s.slots_per_worker = slots_of_a_worker(l);
   s.config = protocol::config_as_bytes(settings);
   return s;
 }

@@ -27,6 +27,11 @@ void shorten_texts(std::vector<protocol::wire_row_failure>& failures) {
   }
 }
 
+std::uint32_t microseconds_since(steady_time then) {
+  const auto passed = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - then);
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(passed.count(), 0, UINT32_MAX));
+}
+
 /// Records in the flight recorder the sample to blame if the process dies during collate().
 struct flight_spot {
   std::uint32_t row = 0;
@@ -71,7 +76,9 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
     const std::string name = context_.dataset.name_of(sample.index);
     context_.flight.publish({arena::phase::loading, lease.slot, i, lease.generation}, name);
     // Rows are compacted: the next sample overwrites the row of a failed one.
+    const auto started = std::chrono::steady_clock::now();
     std::string reason = load_row(sample, lease.epoch, slot, report.rows);
+    if (context_.time_samples) report.sample_us.push_back(microseconds_since(started));
     context_.flight.publish(arena::phase::checking);
     if (cuda_.newly_found()) reason = child::cuda_text(context_.me.worker, reason);
     if (reason.empty()) {

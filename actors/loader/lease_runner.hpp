@@ -27,6 +27,7 @@ struct lease_context {
   std::uint64_t seed = 0;
   worker_ref me;
   const std::atomic<bool>& stopping;  ///< set by another thread: return after the current sample
+  bool time_samples = false;          ///< report how long each sample took
 };
 
 class lease_runner {

@@ -130,7 +130,7 @@ void assign(self_pointer self, const protocol::assign_slots& order) {
   });
   if (!ready) return;
   s.runner.emplace(lease_context{*s.dataset, *s.slots, *s.flight, s.layout, s.description.tensors,
-                                 s.settings.sampler.seed, s.me, *s.around.stopping},
+                                 s.settings.sampler.seed, s.me, *s.around.stopping, s.settings.loader.hedge},
                    [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); });
   if (s.runner->cuda_loaded()) {
     return give_up(
@@ -148,6 +148,7 @@ void assign(self_pointer self, const protocol::assign_slots& order) {
 
 void load(self_pointer self, const protocol::load_batch& lease) {
   loader_state& s = self->state;
+  if (s.over) return;
   if (!s.runner)
     return give_up(self, exit_codes::protocol,
                    {errc::protocol, "it received a lease before slots were assigned", 0});
@@ -159,18 +160,26 @@ void load(self_pointer self, const protocol::load_batch& lease) {
   if (s.runner->cuda_loaded()) end(self, exit_codes::temporary);
 }
 
+void load_urgent(self_pointer self) {
+  while (const auto lease = self->state.around.expected->take_urgent()) load(self, *lease);
+}
+
 loader_actor::behavior_type behave(self_pointer self, loader_surroundings around) {
   self->state.around = std::move(around);
   return {
       [=](const protocol::open_dataset& order) { open(self, order); },
       [=](const protocol::assign_slots& order) { assign(self, order); },
-      [=](const protocol::load_batch& lease) { load(self, lease); },
+      [=](const protocol::load_batch& lease) {
+        load_urgent(self);
+        load(self, lease);
+      },
       [=](const link_lost& news) {
         if (news.reason.empty()) return end(self, exit_codes::parent_lost);
         give_up(self, exit_codes::protocol, {errc::protocol, news.reason, 0});
       },
       [=](const wake_up&) {
-        if (self->state.around.stopping->load()) end(self, exit_codes::finished);
+        if (self->state.around.stopping->load()) return end(self, exit_codes::finished);
+        load_urgent(self);
       },
   };
 }
@@ -187,6 +196,19 @@ void expected_leases::announce(const protocol::load_batch& lease) {
   } catch (...) {
     // load() meets the same trouble, and its sample is named.
   }
+}
+
+void expected_leases::add_urgent(protocol::load_batch lease) {
+  const std::lock_guard lock(mutex_);
+  urgent_.push_back(std::move(lease));
+}
+
+std::optional<protocol::load_batch> expected_leases::take_urgent() {
+  const std::lock_guard lock(mutex_);
+  if (urgent_.empty()) return std::nullopt;
+  protocol::load_batch lease = std::move(urgent_.front());
+  urgent_.pop_front();
+  return lease;
 }
 
 void expected_leases::set_dataset(Dataset* dataset) {

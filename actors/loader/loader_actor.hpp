@@ -19,9 +19,11 @@
 #include <penstock/worker.hpp>
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 namespace penstock::loader {
 
@@ -30,7 +32,7 @@ struct link_lost {
   std::string reason;
 };
 
-/// Sent by the io thread when the worker must stop: wakes an idle actor.
+/// Sent by the io thread when the worker must stop, or has an urgent lease: wakes an idle actor.
 struct wake_up {};
 
 using heard =
@@ -45,16 +47,22 @@ namespace penstock::loader {
 
 using loader_actor = heard::actor;
 
-/// Tells the dataset of leases before their turn, from the io thread.
+/// Tells the dataset of leases before their turn, from the io thread, and keeps the urgent ones, which the actor takes
+/// before those in its mailbox.
 class expected_leases {
  public:
   void announce(const protocol::load_batch& lease);
+  /// Follow it with a wake_up.
+  void add_urgent(protocol::load_batch lease);
+  /// From the actor; empty: there is none.
+  [[nodiscard]] std::optional<protocol::load_batch> take_urgent();
   /// Null: nobody is to be told. The dataset may be destroyed after that.
   void set_dataset(Dataset* dataset);
 
  private:
   std::mutex mutex_;
   Dataset* dataset_ = nullptr;
+  std::deque<protocol::load_batch> urgent_;
 };
 
 struct loader_surroundings {

@@ -28,7 +28,7 @@ int worker_main(const dataset_factory& make) {
   actors::actor_system system(1, loader::messages);
   loader::loader_actor loader;
 
-  // The io thread passes messages to the actor unchanged. Only stop_work overtakes earlier leases. The dataset is told of a lease
+  // The io thread passes messages to the actor unchanged. Only stop_work and urgent leases overtake earlier leases. The dataset is told of a lease
   // while the actor still works on the one before it.
   const auto deliver = [&](protocol::to_worker&& message) {
     std::visit(
@@ -41,7 +41,13 @@ int worker_main(const dataset_factory& make) {
             actors::tell(loader, loader::link_lost{"a worker that loads a dataset received a job"});
           } else {
             if constexpr (std::is_same_v<type, protocol::open_dataset>) pulse.adopt(m.you.worker);
-            if constexpr (std::is_same_v<type, protocol::load_batch>) expected->announce(m);
+            if constexpr (std::is_same_v<type, protocol::load_batch>) {
+              expected->announce(m);
+              if (m.urgent) {
+                expected->add_urgent(std::forward<decltype(m)>(m));
+                return actors::tell(loader, loader::wake_up{});
+              }
+            }
             actors::tell(loader, std::forward<decltype(m)>(m));
           }
         },

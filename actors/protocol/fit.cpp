@@ -62,8 +62,9 @@ std::vector<slots_copied> split_to_fit(std::vector<std::uint64_t> uploads) {
 }
 
 void cut_to_fit(batch_loaded& report) {
-  // Slot, generation, rows; the list's length; the time. Then, per failure, its row and two texts.
-  constexpr std::size_t fixed = 3 * sizeof(std::uint32_t) + length_bytes + sizeof(std::uint64_t);
+  // Slot, generation, rows; the lists' lengths; the times. Then, per failure, its row and two texts.
+  const std::size_t fixed = 3 * sizeof(std::uint32_t) + 2 * length_bytes + 2 * sizeof(std::uint64_t) +
+                            report.sample_us.size() * sizeof(std::uint32_t);
   constexpr std::size_t per_failure = sizeof(std::uint32_t) + 2 * length_bytes;
   std::size_t bytes = fixed;
   for (const wire_row_failure& f : report.failures) bytes += per_failure + f.name.size() + f.reason.size();

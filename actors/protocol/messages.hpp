@@ -23,7 +23,7 @@ auto inspect(Inspector& f, lease_ref& x) {
 namespace protocol {
 
 /// Increment with every change of a message: each side refuses any other version (exit 82).
-inline constexpr std::uint32_t version = 6;
+inline constexpr std::uint32_t version = 7;
 
 /// The descriptors that a child inherits. Descriptor 0 is /dev/null; 1 and 2 are its log.
 namespace child_fd {
@@ -104,10 +104,11 @@ struct batch_loaded {
   std::vector<wire_row_failure> failures;
   std::uint64_t busy_ns = 0;     ///< time spent on the batch
   std::uint64_t reading_ns = 0;  ///< of that, waiting for storage
+  std::vector<std::uint32_t> sample_us{};  ///< with [loader] hedge: how long each sample took, in microseconds
 };
 template <class Inspector>
 auto inspect(Inspector& f, batch_loaded& x) {
-  return f(x.slot, x.generation, x.rows, x.failures, x.busy_ns, x.reading_ns);
+  return f(x.slot, x.generation, x.rows, x.failures, x.busy_ns, x.reading_ns, x.sample_us);
 }
 
 /// A pool's worker sends this instead of dataset_described: the functions that it provides. A job refers to
@@ -184,16 +185,18 @@ auto inspect(Inspector& f, wire_sample& x) {
   return f(x.index, x.attempt);
 }
 
-/// Fill a slot. A worker processes its leases in order of arrival; it has at most `slots` of them.
+/// Fill a slot. A worker processes its leases in order of arrival, urgent ones before others; it has at most
+/// `slots` of them.
 struct load_batch {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
   std::uint64_t epoch = 0;
   std::vector<wire_sample> samples;
+  bool urgent = false;  ///< the stream waits for this batch
 };
 template <class Inspector>
 auto inspect(Inspector& f, load_batch& x) {
-  return f(x.slot, x.generation, x.epoch, x.samples);
+  return f(x.slot, x.generation, x.epoch, x.samples, x.urgent);
 }
 
 /// Run the jobs in this slot's table (runtime/arena/job_slot.hpp), in order. A worker processes its leases in

@@ -6,7 +6,6 @@
 #include "runtime/schedule/ledger.hpp"
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <utility>
 
@@ -18,9 +17,9 @@ class lease_times {
   void record_in(std::shared_ptr<batch_times> times) { times_ = std::move(times); }
 
   void leased(const schedule::load_command& load, std::uint64_t sequence, steady_time now) {
-    if (!times_) return;
+    // A hedge is another lease of a batch that has its times.
+    if (!times_ || load.hedge) return;
     const auto& lease = load.lease;
-    leased_[{lease.holder.worker, lease.slot}] = load.position;
     times_->lease({0,
                    load.position,
                    load.epoch,
@@ -33,9 +32,8 @@ class lease_times {
                   now);
   }
   /// `busy`: how long the worker says that the batch took; `reading`: how much of that it waited for storage.
-  void loaded(std::uint32_t worker, std::uint32_t slot, nanoseconds busy, nanoseconds reading, steady_time now) {
-    const auto lease = leased_.find({worker, slot});
-    if (lease != leased_.end()) times_->note_loaded(lease->second, busy, reading, now);
+  void loaded(stream_position position, nanoseconds busy, nanoseconds reading, steady_time now) {
+    if (times_) times_->note_loaded(position, busy, reading, now);
   }
   void ordered(stream_position position, steady_time now) {
     if (times_) times_->note(position, batch_stage::ordered, now);
@@ -47,7 +45,6 @@ class lease_times {
 
  private:
   std::shared_ptr<batch_times> times_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, stream_position> leased_;  // by worker and slot
 };
 
 }  // namespace penstock::scheduler

@@ -1,6 +1,7 @@
 #include "actors/scheduler/scheduler.hpp"
 
 #include "actors/caf/caf.hpp"
+#include "actors/scheduler/late_workers.hpp"
 #include "actors/scheduler/lease_times.hpp"
 #include "actors/scheduler/planned_source.hpp"
 #include "runtime/base/log.hpp"
@@ -27,6 +28,7 @@ struct scheduler_state {
   std::unique_ptr<schedule::epoch_book> book;
   std::optional<schedule::failure_limit> failures;
   schedule::departures departures;
+  late_workers late;
   std::map<std::uint32_t, joined_worker> workers;
   lease_times times;
   std::deque<upload_order> at_gate;  // at most the leased slots
@@ -54,7 +56,7 @@ struct carry_out {
   void operator()(schedule::load_command& load) {
     const auto worker = s.workers.find(load.lease.holder.worker);
     if (worker == s.workers.end()) return;
-    protocol::load_batch message{load.lease.slot, load.lease.generation, load.epoch, {}};
+    protocol::load_batch message{load.lease.slot, load.lease.generation, load.epoch, {}, load.hedge};
     message.samples.reserve(load.samples.size());
     for (const schedule::planned_sample& p : load.samples) message.samples.push_back({p.sample, p.attempt});
     worker->second.link->send(std::move(message));
@@ -126,7 +128,7 @@ void act(self_pointer self) {
     s.sacrificial = s.ledger->wants_sacrificial();
     self->send(s.others.supervisor, supervisor::want_sacrificial{s.sacrificial});
   }
-  s.around.news->counted(s.ledger->stale_dropped(), s.ledger->quarantined());
+  s.around.news->counted(s.ledger->stale_dropped(), s.ledger->quarantined(), s.ledger->hedges());
   if (s.ledger->finished() && !std::exchange(s.finished_told, true))
     s.around.news->stream_finished(s.seek_number);
 }
@@ -209,13 +211,15 @@ void take_report(scheduler_state& s, lease_reported& news, steady_time now) {
   if (!s.ledger) return;
   note_names(s, news);
   schedule::load_report report{{news.who, news.report.slot, news.report.generation}, news.report.rows, {}};
+  const auto position = s.ledger->position_of(report.lease);
   for (protocol::wire_row_failure& f : news.report.failures)
     report.failures.push_back({f.row, std::move(f.reason)});
   const schedule::arrival how = s.ledger->loaded(report);
   if (how == schedule::arrival::accepted) {
-    s.times.loaded(news.who.worker, news.report.slot,
-                   nanoseconds(static_cast<std::int64_t>(news.report.busy_ns)),
-                   nanoseconds(static_cast<std::int64_t>(news.report.reading_ns)), now);
+    if (position)
+      s.times.loaded(*position, nanoseconds(static_cast<std::int64_t>(news.report.busy_ns)),
+                     nanoseconds(static_cast<std::int64_t>(news.report.reading_ns)), now);
+    s.late.note(news.report.sample_us);
     s.departures.finished_a_batch(news.who);
   }
   if (how == schedule::arrival::impossible) {
@@ -226,6 +230,13 @@ void take_report(scheduler_state& s, lease_reported& news, steady_time now) {
                                                        report.lease.slot, report.lease.generation,
                                                        report.rows, report.failures.size())});
   }
+}
+
+void look_for_late(self_pointer self) {
+  scheduler_state& s = self->state;
+  if (s.ledger) s.ledger->hedge(s.late.find(s.workers, *s.ledger, self->clock().now()));
+  decide_soon(self);
+  self->delayed_send(scheduler_actor(self), s.late.pause(), look_for_late_workers{});
 }
 
 void deliver(scheduler_state& s, const batch_delivered& batch) {
@@ -282,6 +293,7 @@ auto on(self_pointer self, Change change) {
 scheduler_actor::behavior_type behave(self_pointer self, scheduler_surroundings around) {
   self->state.around = std::move(around);
   self->state.times.record_in(self->state.around.times);
+  if (self->state.late.watch(self->state.around.flights)) self->send(scheduler_actor(self), look_for_late_workers{});
   return {
       [self](const protocol::meet& all) { self->state.others = all.others; },
       on<open_stream>(self, open),
@@ -319,6 +331,7 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_surroundings 
         self->state.around.news->answered();
       },
       [self](const decide&) { act(self); },
+      [self](const look_for_late_workers&) { look_for_late(self); },
       [self](const stop_scheduling&) {
         self->state.others = {};
         self->quit();
@@ -327,13 +340,6 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_surroundings 
 }
 
 }  // namespace
-
-bool report_forwarder::reported(worker_ref who, protocol::from_worker& message) {
-  auto* const report = std::get_if<protocol::batch_loaded>(&message);
-  if (report == nullptr) return false;
-  if (queue_->add({who, std::move(*report)})) actors::tell(to_, leases_reported{queue_});
-  return true;
-}
 
 scheduler_actor spawn_scheduler(actors::actor_system& system, scheduler_surroundings around) {
   return actors::spawn(system, behave, std::move(around));

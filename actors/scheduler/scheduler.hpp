@@ -11,7 +11,7 @@
 //             sample_quarantined                             to the session actor
 //             upload_batches                                 to the GPU owner
 //             through scheduler_news                         everything else
-//   owns      the ledger, the plan, the accounts of the stream
+//   owns      the ledger, the plan, the accounts of the stream; how long samples take, with [loader] hedge
 //
 // Puts all messages of the mailbox into the ledger before it asks for the next decision, so a burst costs one
 // decision. Outstanding leases and uploads bound the mailbox.
@@ -21,6 +21,7 @@
 #include "actors/protocol/local/hand_over_gate.hpp"
 #include "actors/protocol/local/lease_counts.hpp"
 #include "actors/protocol/local/news.hpp"
+#include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/batch_times.hpp"
 #include "runtime/dataset/order/plan.hpp"
 #include "runtime/schedule/departures.hpp"
@@ -44,6 +45,8 @@ struct scheduler_surroundings {
   std::shared_ptr<group::hand_over_gate> gate{};
   /// Uploads to another process pass the gate here, because that process asks no gate itself.
   bool uploads_pass_gate = false;
+  /// [loader] hedge: shows which sample each worker loads, and since when. Null: no hedges.
+  std::shared_ptr<const arena::flight_recorders> flights{};
 };
 
 /// Forwards workers' reports to the scheduler, in bursts.

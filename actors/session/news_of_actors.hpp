@@ -90,8 +90,8 @@ class Session::body::news_of_actors final : public host::owner_reports,
 
   void epoch_done(const schedule::epoch_account& done) override { session_.tell(host::event_of(done)); }
 
-  void counted(std::uint64_t stale_dropped, std::uint64_t quarantined) override {
-    board_.counted(stale_dropped, quarantined);
+  void counted(std::uint64_t stale_dropped, std::uint64_t quarantined, const hedge_counts& hedges) override {
+    board_.counted(stale_dropped, quarantined, hedges);
   }
 
   void stream_finished(std::uint64_t seek_number) override { session_.consumer_->finish(seek_number); }

@@ -76,7 +76,8 @@ void Session::body::spawn_keeper(engine& e) {
 void Session::body::spawn_scheduler(engine& e) {
   e.leases = std::make_shared<scheduler::lease_counts>(settings_.loader.limits.max + 1);
   e.scheduler = scheduler::spawn_scheduler(
-      *e.system, {e.leases, times_, e.news.get(), group_ ? group_->gate : nullptr, has_keeper()});
+      *e.system, {e.leases, times_, e.news.get(), group_ ? group_->gate : nullptr, has_keeper(),
+                  settings_.loader.hedge ? e.flights : nullptr});
 }
 
 void Session::body::spawn_supervisor(engine& e) {

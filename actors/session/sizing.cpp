@@ -2,6 +2,7 @@
 
 #include "runtime/base/counted.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/base/worker_slots.hpp"
 #include "runtime/config/spelling.hpp"
 #include "runtime/dataset/fingerprint.hpp"
 #include "runtime/device/decoder_choice.hpp"
@@ -113,7 +114,7 @@ result<arena::geometry> geometry_of(const config& settings, const batch_layout& 
         "\"auto\"), or lower [sampler] batch_size",
         layout.rows_max, bytes_for_people(layout.bytes), bytes_for_people(given));
   }
-  return arena::geometry{given, settings.loader.slots_per_worker, partitions};
+  return arena::geometry{given, slots_of_a_worker(settings.loader), partitions};
 }
 
 arena::memory_need memory_need_of(const config& settings, const arena::geometry& shape,

@@ -191,6 +191,31 @@ void check_pool(const loader_config& loader, found_list& found) {
   }
 }
 
+void check_hedge(const penstock::config& values, config_purpose purpose, found_list& found) {
+  if (!values.loader.hedge) return;
+  if (purpose == config_purpose::jobs) {
+    found.push_back({.key = "loader.hedge",
+                     .message = "'hedge' in [loader] starts late batches a second time, but a pool runs jobs, which "
+                                "may have effects",
+                     .label = "only for streams of batches",
+                     .help = "leave 'hedge' out; [jobs] timeout ends a job that takes too long"});
+  } else if (values.quarantine.max_attempts == 1) {
+    found.push_back({.key = "loader.hedge",
+                     .other = "quarantine.max_attempts",
+                     .message = "'hedge' in [loader] starts late batches a second time, but 'max_attempts' in [quarantine] "
+                                "allows a sample only one attempt",
+                     .label = "needs at least 2 attempts",
+                     .help = "leave one of the two out"});
+  } else if (values.loader.workers == 1U) {
+    found.push_back({.key = "loader.hedge",
+                     .other = "loader.workers",
+                     .message = "'hedge' in [loader] has no effect with one worker",
+                     .label = "needs a second worker",
+                     .help = "set 'workers' in [loader] to 2 or more",
+                     .doubtful = true});
+  }
+}
+
 void check_backoff(const backoff_config& backoff, found_list& found) {
   if (backoff.base > backoff.max) {
     found.push_back(
@@ -252,6 +277,7 @@ std::vector<contradiction> contradictions_of(const penstock::config& values, con
     check_group(values.group, values.gpu, values.scheduler, found);
   }
   check_pool(values.loader, found);
+  check_hedge(values, purpose, found);
   check_backoff(values.loader.restart.backoff, found);
   return found;
 }

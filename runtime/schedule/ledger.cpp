@@ -224,7 +224,7 @@ void ledger::hedge(const std::set<std::uint32_t>& late) {
 /// A suspect runs in one worker at a time, because it may kill both.
 bool ledger::may_run_twice(stream_position position) const {
   return std::ranges::all_of(at(position).samples, [&](const planned_sample& s) {
-    return loss_of(source_.epoch_of(position), s.sample) == loss::none &&
+    return s.attempt == 1 && loss_of(source_.epoch_of(position), s.sample) == loss::none &&
            suspicion_.attempt_of({source_.epoch_of(position), s.sample}) == 1;
   });
 }

@@ -125,6 +125,9 @@ void add_owner(page& p, const metrics_facts& f) {
 
 void add_stream(page& p, const metrics_facts& f) {
   p.gauge("penstock_epoch", "The epoch being delivered, counted from 0.", f.status.epoch);
+  p.counter("penstock_hedges_total", "Late batches that a second worker loaded too ([loader] hedge).",
+            f.status.hedges.started);
+  p.counter("penstock_hedges_won_total", "Hedges in which the second worker was faster.", f.status.hedges.won);
   p.counter("penstock_batches_delivered_total", "Batches delivered to the consumer.",
             f.status.batches_delivered);
   p.counter("penstock_samples_delivered_total", "Samples delivered to the consumer.",

@@ -182,6 +182,10 @@ json as_json(const group_status& g) {
   return j;
 }
 
+json as_json(const hedge_counts& h) {
+  return {{"started", h.started}, {"won", h.won}};
+}
+
 json as_json(const run_report& r) {
   json j;
   j["schema"] = "penstock.run/1";
@@ -231,6 +235,7 @@ json as_json(const run_report& r) {
   if (r.jobs) j["jobs"] = as_json(*r.jobs);
   if (r.group) j["group"] = as_json(*r.group);
   j["uploads"] = {{"count", r.uploads}, {"bytes", r.bytes}, {"pinned", r.pinned}};
+  j["hedges"] = as_json(r.hedges);
   return j;
 }
 
@@ -283,6 +288,7 @@ json as_json(const session_status& s) {
   j["workers_ended_unexpectedly"] = s.workers_ended_unexpectedly;
   j["quarantined"] = s.quarantined;
   j["failed"] = s.failed;
+  j["hedges"] = as_json(s.hedges);
   if (s.jobs) j["jobs"] = as_json(*s.jobs);
   if (s.group) j["group"] = as_json(*s.group);
   j["stalled"] = nullptr;

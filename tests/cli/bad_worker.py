@@ -10,7 +10,7 @@ import sys
 import time
 
 LINK = 3
-PROTOCOL = 6
+PROTOCOL = 7
 HELLO, DESCRIBED, READY, LOADED, GIVES_UP = range(5)
 OPEN_DATASET, ASSIGN_SLOTS, LOAD_BATCH, STOP = range(4)
 
@@ -85,7 +85,7 @@ def describe(link, fingerprint, samples, sample_bytes):
 
 def loaded(link, slot, generation, rows, failures=()):
     reasons = b"".join(struct.pack(">I", row) + text("name") + text("reason") for row in failures)
-    link.send(LOADED, struct.pack(">III", slot, generation, rows) + size(len(failures)) + reasons + struct.pack(">QQ", 1, 0))
+    link.send(LOADED, struct.pack(">III", slot, generation, rows) + size(len(failures)) + reasons + struct.pack(">QQ", 1, 0) + size(0))
 
 
 def sleep_for_ever():
@@ -161,7 +161,7 @@ def misbehave(how, fingerprint, samples, sample_bytes, certain):
         link.send(READY, b"")
     elif how == "flood-of-reports":
         slot, generation, rows = introduce()
-        flood(link, LOADED, struct.pack(">III", slot, generation + 1, rows) + size(0) + struct.pack(">QQ", 1, 0))
+        flood(link, LOADED, struct.pack(">III", slot, generation + 1, rows) + size(0) + struct.pack(">QQ", 1, 0) + size(0))
     elif how == "flood-of-ready":
         introduce()
         flood(link, READY, b"")

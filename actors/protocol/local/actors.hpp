@@ -61,7 +61,7 @@ using lease_giver = heard_of_workers::actor;
 
 using heard = heard_of_workers::and_also<open_stream, leases_reported, slots_released, batches_delivered,
                                          owner_lost, seek_stream, pause_stream, lift_quarantine,
-                                         tell_accounts, decide, gate_moved, stop_scheduling, protocol::meet>;
+                                         tell_accounts, decide, look_for_late_workers, gate_moved, stop_scheduling, protocol::meet>;
 using scheduler_actor = heard::actor;
 
 }  // namespace penstock::scheduler

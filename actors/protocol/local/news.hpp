@@ -172,8 +172,8 @@ class scheduler_news {
   /// Another worker has loaded a batch that a dead worker held.
   virtual void batch_recovered(std::uint64_t epoch, std::uint64_t sequence) = 0;
   virtual void epoch_done(const schedule::epoch_account& done) = 0;
-  /// The counts of late or wrong messages, and of samples in quarantine.
-  virtual void counted(std::uint64_t stale_dropped, std::uint64_t quarantined) = 0;
+  /// The counts of late or wrong messages, of samples in quarantine, and of hedges.
+  virtual void counted(std::uint64_t stale_dropped, std::uint64_t quarantined, const hedge_counts& hedges) = 0;
   virtual void gave_up(const failure& why) = 0;
   virtual void stream_finished(std::uint64_t seek_number) = 0;
   /// The scheduler has answered tell_accounts.

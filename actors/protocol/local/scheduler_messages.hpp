@@ -154,6 +154,9 @@ struct tell_accounts {
 /// From itself: ask the ledger once the mailbox is empty.
 struct decide {};
 
+/// From itself, with [loader] hedge.
+struct look_for_late_workers {};
+
 /// The answers of the group's gate may have changed.
 struct gate_moved {};
 

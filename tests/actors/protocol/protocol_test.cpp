@@ -108,7 +108,7 @@ TEST_CASE("the bytes of a message are those that every build writes") {
   REQUIRE(append_frame<from_worker>(bytes,
                                     batch_loaded{1, 0x01020304, 2, {{5, std::string(130, 'n'), ""}}, 9, 7}));
   std::string expected(
-      "\xa6\0\0\0"
+      "\xa7\0\0\0"
       "\3\0\0\0",
       8);  // the header, as the host has it
   expected += std::string(
@@ -122,7 +122,8 @@ TEST_CASE("the bytes of a message are those that every build writes") {
                   "\x82\1",
                   7) +
               std::string(130, 'n') + std::string("\0", 1);
-  expected += std::string("\0\0\0\0\0\0\0\x09", 8) + std::string("\0\0\0\0\0\0\0\x07", 8);
+  expected += std::string("\0\0\0\0\0\0\0\x09", 8) + std::string("\0\0\0\0\0\0\0\x07", 8) +
+              std::string("\0", 1);
   CHECK(std::string(bytes.begin(), bytes.end()) == expected);
 }
 

@@ -17,9 +17,10 @@ constexpr std::uint32_t batch_size = 2;
 class stage final : scheduler::scheduler_news {
  public:
   /// `gate`: the gate of a group, for uploads.
-  explicit stage(std::uint64_t samples = 20, std::shared_ptr<group::hand_over_gate> gate = nullptr) {
+  explicit stage(std::uint64_t samples = 20, std::shared_ptr<group::hand_over_gate> gate = nullptr,
+                 std::shared_ptr<const arena::flight_recorders> flights = nullptr) {
     const auto leases = std::make_shared<scheduler::lease_counts>(4);
-    actor = scheduler::spawn_scheduler(world.system, {leases, times, this, std::move(gate), true});
+    actor = scheduler::spawn_scheduler(world.system, {leases, times, this, std::move(gate), true, std::move(flights)});
     say(protocol::meet{{owner.actor, actor, supervisor.actor, session.actor}});
     auto order =
         std::make_shared<const plan>(plan::create({samples, 7, false, batch_size, false, 0, 1}).value());
@@ -71,6 +72,7 @@ class stage final : scheduler::scheduler_news {
   std::vector<stream_position> delivered;
   std::vector<failure> failures;
   int finished = 0;
+  hedge_counts hedges;
   std::shared_ptr<batch_times> times = std::make_shared<batch_times>(64);
   scheduler::scheduler_actor actor;
 
@@ -82,7 +84,7 @@ class stage final : scheduler::scheduler_news {
   }
   void batch_recovered(std::uint64_t, std::uint64_t) override {}
   void epoch_done(const schedule::epoch_account&) override {}
-  void counted(std::uint64_t, std::uint64_t) override {}
+  void counted(std::uint64_t, std::uint64_t, const hedge_counts& now) override { hedges = now; }
   void gave_up(const failure& why) override { failures.push_back(why); }
   void stream_finished(std::uint64_t) override { ++finished; }
   void answered() override {}
@@ -254,4 +256,53 @@ TEST_CASE("batches that passed the gate pass it again for the next owner; others
   s.say(scheduler::gate_moved{});
   REQUIRE(s.uploads().size() == 5);
   CHECK(s.uploads()[4].position == 2);
+}
+
+TEST_CASE("a late sample's batch goes to a second worker, urgently, and the first report counts") {
+  const auto flights = std::make_shared<arena::flight_recorders>(arena::flight_recorders::create(2).value());
+  auto flight = arena::flight_writer::map(flights->fd(), 0).value();
+  stage s(40, nullptr, flights);
+  told_worker a;
+  told_worker b;
+  s.say(scheduler::worker_joined{first, 4, schedule::worker_kind::loader, a.link});
+  s.say(scheduler::worker_joined{second, 4, schedule::worker_kind::loader, b.link});
+  const protocol::load_batch late = a.all<protocol::load_batch>().at(0);
+  const protocol::load_batch other = b.all<protocol::load_batch>().at(0);
+  protocol::batch_loaded report{other.slot, other.generation, batch_size, {}, 0};
+  report.sample_us.assign(1000, 100'000);
+  s.reports->add({second, std::move(report)});
+  s.say(scheduler::leases_reported{s.reports});
+  flight.publish({arena::phase::loading, late.slot, 0, late.generation}, "cat.jpg", nanoseconds(0), s.world.now());
+
+  const auto hedge_of = [&]() -> std::optional<protocol::load_batch> {
+    for (const protocol::load_batch& lease : b.all<protocol::load_batch>()) {
+      if (lease.urgent) return lease;
+    }
+    return std::nullopt;
+  };
+  using namespace std::chrono_literals;
+  s.world.pass(150ms);
+  CHECK_FALSE(hedge_of());
+  s.world.pass(350ms);
+  const auto hedge = hedge_of();
+  REQUIRE(hedge);
+  CHECK(hedge->samples.size() == late.samples.size());
+  CHECK(hedge->samples[0].index == late.samples[0].index);
+  CHECK(s.hedges == hedge_counts{1, 0});
+  s.report(second, *hedge);
+  CHECK(s.hedges == hedge_counts{1, 1});
+  REQUIRE_FALSE(s.uploads().empty());
+  CHECK(s.uploads()[0].partition == 1);
+  const std::size_t uploads = s.uploads().size();
+  s.report(first, late);
+  CHECK(s.uploads().size() == uploads);
+  CHECK(s.supervisor.all<supervisor::fence_worker>().empty());
+}
+
+TEST_CASE("without [loader] hedge nobody looks at flight recorders") {
+  stage s;
+  told_worker worker;
+  s.say(scheduler::worker_joined{first, 2, schedule::worker_kind::loader, worker.link});
+  s.world.pass(std::chrono::seconds(60), std::chrono::seconds(1));
+  CHECK(s.hedges == hedge_counts{});
 }

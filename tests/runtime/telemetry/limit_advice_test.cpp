@@ -102,6 +102,8 @@ TEST_CASE("the advice about a late batch fits the order of the stream") {
   CHECK(contains(advise(stalled, on_cores(16), settings).more.front(), "order = \"relaxed\""));
   settings.scheduler.order = order_rule::relaxed;
   CHECK(contains(advise(slow, on_cores(16), settings).more.front(), "At most 8 batches pass"));
+  CHECK(contains(advise(stalled, on_cores(16), settings).more.front(), "[loader] hedge"));
+  settings.loader.hedge = true;
   CHECK(contains(advise(stalled, on_cores(16), settings).more.front(), "item_timeout"));
 }
 

@@ -78,6 +78,12 @@ void tell_losses(const run_report& r) {
   }
 }
 
+void tell_hedges(const hedge_counts& h) {
+  if (h.started > 0)
+    say(fmt::format("hedges: {} given to a second worker, which was faster in {}", counted(h.started, "late batch", "late batches"),
+                    h.won));
+}
+
 /// Omits ends ordered by an operator or by a limit of the config.
 void tell_deaths(const run_report& r) {
   if (r.workers_ended_unexpectedly > 0)
@@ -94,6 +100,7 @@ void tell_report(const run_report& r) {
   tell_epochs(r.epochs);
   tell_losses(r);
   tell_deaths(r);
+  tell_hedges(r.hedges);
   if (r.batches == 0 && r.error) {
     say(styled(style::red, "error:") + " " + r.error->message);
     return;
