@@ -162,6 +162,8 @@ class worker {
     give_up(exit_codes::protocol, {errc::protocol, "the session asked a pool's worker for a batch", 0});
   }
 
+  void take(const protocol::drop_batch&) { take(protocol::load_batch{}); }
+
   void take(const protocol::stop_work&) { end(exit_codes::finished); }
 
   void run(const protocol::run_jobs& lease) {

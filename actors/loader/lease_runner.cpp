@@ -72,13 +72,17 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
   flight_spot last;
   for (std::uint32_t i = 0; i < lease.samples.size(); ++i) {
     if (context_.stopping.load(std::memory_order_relaxed)) return std::nullopt;
+    if (context_.dropped && context_.dropped(lease)) {
+      context_.flight.rest();
+      return protocol::batch_loaded{lease.slot, lease.generation, 0, {}, 0, 0};
+    }
     const protocol::wire_sample& sample = lease.samples[i];
     const std::string name = context_.dataset.name_of(sample.index);
     context_.flight.publish({arena::phase::loading, lease.slot, i, lease.generation}, name);
     // Rows are compacted: the next sample overwrites the row of a failed one.
     const auto started = std::chrono::steady_clock::now();
     std::string reason = load_row(sample, lease.epoch, slot, report.rows);
-    if (context_.time_samples) report.sample_us.push_back(microseconds_since(started));
+    if (context_.dropped) report.sample_us.push_back(microseconds_since(started));
     context_.flight.publish(arena::phase::checking);
     if (cuda_.newly_found()) reason = child::cuda_text(context_.me.worker, reason);
     if (reason.empty()) {

@@ -27,7 +27,8 @@ struct lease_context {
   std::uint64_t seed = 0;
   worker_ref me;
   const std::atomic<bool>& stopping;  ///< set by another thread: return after the current sample
-  bool time_samples = false;          ///< report how long each sample took
+  /// With [loader] hedge: whether nobody needs the lease any more. Then samples are timed, too.
+  std::function<bool(const protocol::load_batch&)> dropped{};
 };
 
 class lease_runner {
@@ -35,7 +36,7 @@ class lease_runner {
   /// `pause` waits between attempts to read storage that reported a transient error.
   explicit lease_runner(const lease_context& context, std::function<void(std::chrono::milliseconds)> pause);
 
-  /// Fills the lease's slot. Exceptions from the dataset become failures of their samples. Empty if a request
+  /// Fills the lease's slot, unless it is dropped: then the report has no rows. Exceptions from the dataset become failures of their samples. Empty if a request
   /// to stop came before the batch was finished. Refuses (errc::protocol) a lease with a nonexistent slot or
   /// an impossible number of samples.
   result<std::optional<protocol::batch_loaded>> run(const protocol::load_batch& lease);

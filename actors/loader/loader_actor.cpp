@@ -129,8 +129,10 @@ void assign(self_pointer self, const protocol::assign_slots& order) {
     s.dataset->setup({s.me.worker, s.me.incarnation, s.settings.sampler.seed});
   });
   if (!ready) return;
+  std::function<bool(const protocol::load_batch&)> dropped;
+  if (s.settings.loader.hedge) dropped = [expected = s.around.expected](const auto& lease) { return expected->is_dropped(lease); };
   s.runner.emplace(lease_context{*s.dataset, *s.slots, *s.flight, s.layout, s.description.tensors,
-                                 s.settings.sampler.seed, s.me, *s.around.stopping, s.settings.loader.hedge},
+                                 s.settings.sampler.seed, s.me, *s.around.stopping, std::move(dropped)},
                    [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); });
   if (s.runner->cuda_loaded()) {
     return give_up(
@@ -201,6 +203,17 @@ void expected_leases::announce(const protocol::load_batch& lease) {
 void expected_leases::add_urgent(protocol::load_batch lease) {
   const std::lock_guard lock(mutex_);
   urgent_.push_back(std::move(lease));
+}
+
+void expected_leases::drop(const protocol::drop_batch& lease) {
+  const std::lock_guard lock(mutex_);
+  dropped_[lease.slot] = lease.generation;
+}
+
+bool expected_leases::is_dropped(const protocol::load_batch& lease) {
+  const std::lock_guard lock(mutex_);
+  const auto found = dropped_.find(lease.slot);
+  return found != dropped_.end() && found->second == lease.generation;
 }
 
 std::optional<protocol::load_batch> expected_leases::take_urgent() {

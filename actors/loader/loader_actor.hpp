@@ -21,6 +21,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -54,8 +55,12 @@ class expected_leases {
   void announce(const protocol::load_batch& lease);
   /// Follow it with a wake_up.
   void add_urgent(protocol::load_batch lease);
-  /// From the actor; empty: there is none.
+  void drop(const protocol::drop_batch& lease);
+  // From the actor.
+  /// Empty: there is none.
   [[nodiscard]] std::optional<protocol::load_batch> take_urgent();
+  /// Nobody needs its result any more.
+  [[nodiscard]] bool is_dropped(const protocol::load_batch& lease);
   /// Null: nobody is to be told. The dataset may be destroyed after that.
   void set_dataset(Dataset* dataset);
 
@@ -63,6 +68,7 @@ class expected_leases {
   std::mutex mutex_;
   Dataset* dataset_ = nullptr;
   std::deque<protocol::load_batch> urgent_;
+  std::map<std::uint32_t, std::uint32_t> dropped_;  // the last generation of each slot
 };
 
 struct loader_surroundings {

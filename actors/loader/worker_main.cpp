@@ -39,6 +39,8 @@ int worker_main(const dataset_factory& make) {
             actors::tell(loader, loader::wake_up{});
           } else if constexpr (std::is_same_v<type, protocol::run_jobs>) {
             actors::tell(loader, loader::link_lost{"a worker that loads a dataset received a job"});
+          } else if constexpr (std::is_same_v<type, protocol::drop_batch>) {
+            expected->drop(m);
           } else {
             if constexpr (std::is_same_v<type, protocol::open_dataset>) pulse.adopt(m.you.worker);
             if constexpr (std::is_same_v<type, protocol::load_batch>) {

@@ -199,6 +199,16 @@ auto inspect(Inspector& f, load_batch& x) {
   return f(x.slot, x.generation, x.epoch, x.samples, x.urgent);
 }
 
+/// Another worker has loaded the batch of this lease: report it at once, with any rows. It may be over already.
+struct drop_batch {
+  std::uint32_t slot = 0;
+  std::uint32_t generation = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, drop_batch& x) {
+  return f(x.slot, x.generation);
+}
+
 /// Run the jobs in this slot's table (runtime/arena/job_slot.hpp), in order. A worker processes its leases in
 /// order of arrival; it has at most `slots` of them.
 struct run_jobs {

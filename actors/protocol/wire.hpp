@@ -18,7 +18,7 @@ namespace penstock::protocol {
 
 using from_worker = std::variant<hello, dataset_described, worker_ready, batch_loaded, worker_gives_up,
                                  functions_described, jobs_done>;
-using to_worker = std::variant<open_dataset, assign_slots, load_batch, stop_work, run_jobs>;
+using to_worker = std::variant<open_dataset, assign_slots, load_batch, stop_work, run_jobs, drop_batch>;
 using from_owner =
     std::variant<hello, owner_opened, slots_copied, batches_delivered, worker_gives_up, owner_irreplaceable,
                  gpu_processes_seen, jobs_answered, communicator_changed, partition_attached>;

@@ -62,6 +62,10 @@ struct carry_out {
     worker->second.link->send(std::move(message));
     s.times.leased(load, s.source->sequence_of(load.position), now);
   }
+  void operator()(const schedule::drop_command& drop) {
+    const auto worker = s.workers.find(drop.lease.holder.worker);
+    if (worker != s.workers.end()) worker->second.link->send(protocol::drop_batch{drop.lease.slot, drop.lease.generation});
+  }
   void operator()(schedule::upload_command& upload) {
     uploads.orders.push_back({upload.upload, s.era, s.seek_number, upload.position,
                               s.source->epoch_of(upload.position), s.source->sequence_of(upload.position),
@@ -318,14 +322,8 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_surroundings 
       on<seek_stream>(self, seek),
       on<pause_stream>(self, [](auto& s, auto& order) { s.paused = order.paused; }),
       [self](const gate_moved&) { decide_soon(self); },
-      [self](const cannot_try_alone& order) {
-        if (self->state.ledger) self->state.ledger->cannot_try_alone(order.reason);
-        decide_soon(self);
-      },
-      [self](const lift_quarantine& order) {
-        if (self->state.ledger) self->state.ledger->release_from_quarantine(order.sample);
-        decide_soon(self);
-      },
+      on<cannot_try_alone>(self, [](auto& s, auto& order) { if (s.ledger) s.ledger->cannot_try_alone(order.reason); }),
+      on<lift_quarantine>(self, [](auto& s, auto& order) { if (s.ledger) s.ledger->release_from_quarantine(order.sample); }),
       [self](const tell_accounts& order) {
         order.to->set_value(accounts_of(self->state, order.epochs));
         self->state.around.news->answered();

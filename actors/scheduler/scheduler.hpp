@@ -7,7 +7,7 @@
 //             slots_released, owner_lost                     from the GPU owner, or its keeper
 //             batches_delivered, seek_stream, pause_stream   from the consumer's side
 //             gate_moved                                     from the session, in a group
-//   sends     load_batch, stop_work                          to workers
+//   sends     load_batch, drop_batch, stop_work              to workers
 //             sample_quarantined                             to the session actor
 //             upload_batches                                 to the GPU owner
 //             through scheduler_news                         everything else

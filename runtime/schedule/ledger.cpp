@@ -255,7 +255,10 @@ bool ledger::other_goes_on(stream_position position, std::uint32_t died) {
 }
 
 void ledger::no_longer_needed(const place& where) {
-  workers_.at(where.worker).slots[where.slot].use.position.reset();
+  worker_entry& worker = workers_.at(where.worker);
+  slot& s = worker.slots[where.slot];
+  s.use.position.reset();
+  outbox_.emplace_back(drop_command{{{where.worker, worker.incarnation}, where.slot, s.generation}});
 }
 
 void ledger::first_to_finish(batch& b, std::uint32_t worker) {

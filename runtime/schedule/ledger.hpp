@@ -106,6 +106,11 @@ struct load_command {
   bool hedge = false;  ///< another worker has it too, and is late
 };
 
+/// Sent to the lease's holder: it need not finish, because another worker did.
+struct drop_command {
+  lease_ref lease;
+};
+
 /// Sent to the GPU owner: copy this slot to the device. Emitted in the order in which batches are delivered:
 /// that of positions, unless ledger_settings::window allows another.
 struct upload_command {
@@ -136,7 +141,7 @@ struct give_up {
   failure reason;
 };
 
-using command = std::variant<load_command, upload_command, sample_failed, sample_quarantined, batch_discarded,
+using command = std::variant<load_command, drop_command, upload_command, sample_failed, sample_quarantined, batch_discarded,
                              batch_recovered, give_up>;
 
 // ---- facts in events --------------------------------------------------------------------------------------

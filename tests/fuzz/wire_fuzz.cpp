@@ -66,7 +66,7 @@ std::vector<std::string> fuzz_seeds() {
       frames_of<from_worker>({functions_described{{"resize", "thumbnail"}}, jobs_done{1, 5, 100}}),
       frames_of<to_worker>(
           {open_dataset{version, {3, 1}, "some config"}, assign_slots{4096, 3, 65, 3, 8, 1 << 30}}),
-      frames_of<to_worker>({load_batch{1, 5, 2, {{17, 1}, {18, 2}, {19, 1}}}, stop_work{}}),
+      frames_of<to_worker>({load_batch{1, 5, 2, {{17, 1}, {18, 2}, {19, 1}}}, drop_batch{1, 5}, stop_work{}}),
       frames_of<to_worker>({run_jobs{1, 5, 100}, stop_work{}}),
   };
 }

@@ -293,8 +293,10 @@ TEST_CASE("a late sample's batch goes to a second worker, urgently, and the firs
   CHECK(s.hedges == hedge_counts{1, 1});
   REQUIRE_FALSE(s.uploads().empty());
   CHECK(s.uploads()[0].partition == 1);
+  REQUIRE(a.all<protocol::drop_batch>().size() == 1);
+  CHECK(a.all<protocol::drop_batch>()[0].generation == late.generation);
   const std::size_t uploads = s.uploads().size();
-  s.report(first, late);
+  s.report(first, late, 0);  // it has stopped at once
   CHECK(s.uploads().size() == uploads);
   CHECK(s.supervisor.all<supervisor::fence_worker>().empty());
 }

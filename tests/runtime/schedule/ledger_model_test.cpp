@@ -91,6 +91,7 @@ class world {
     std::uint32_t next_row = 0;  // of the lease's samples
     std::vector<std::uint64_t> written;
     load_report report;
+    bool dropped = false;
   };
 
   struct place {
@@ -159,6 +160,7 @@ class world {
     if (in_use_by_device(number, held.load.lease.slot))
       throw violation{"a slot is written while the device reads it"};
     slot.being_written = true;
+    if (held.dropped) held.next_row = static_cast<std::uint32_t>(held.load.samples.size());
     if (held.next_row < held.load.samples.size()) {
       const planned_sample s = held.load.samples[held.next_row];
       if (kills(s)) {
@@ -270,6 +272,7 @@ class world {
   void carry_out(const std::vector<command>& commands) {
     for (const command& c : commands) {
       if (const auto* load = std::get_if<load_command>(&c)) take_lease(*load);
+      if (const auto* drop = std::get_if<drop_command>(&c)) take_drop(*drop);
       if (const auto* upload = std::get_if<upload_command>(&c)) take_upload(*upload);
       if (const auto* lost = std::get_if<sample_quarantined>(&c)) {
         // Kills from outside can hit the same sample repeatedly; once it was cleared twice, the next one
@@ -330,6 +333,14 @@ class world {
       died_of_.erase(load.position);
     }
     counting_[key_of(load.lease)] = load.position;
+  }
+
+  void take_drop(const drop_command& drop) {
+    const auto counts = counting_.find(key_of(drop.lease));
+    if (counts != counting_.end() && !may_be_given_up(counts->second)) throw violation{"a lease that counts is dropped"};
+    for (held_lease& held : places_[drop.lease.holder.worker].leases) {
+      if (held.load.lease == drop.lease) held.dropped = true;
+    }
   }
 
   bool anyone_but(const std::set<std::uint32_t>& these) const {

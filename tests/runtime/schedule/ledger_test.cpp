@@ -755,8 +755,11 @@ TEST_CASE("the first worker to finish wins, and the other one's report is ignore
     const load_command& winner = second_wins ? *copy : w.loads.at(0);
     const load_command& loser = second_wins ? w.loads.at(0) : *copy;
     REQUIRE(w.books.loaded(success(winner)) == arrival::accepted);
-    const auto uploads = only<upload_command>(w.books.advance());
+    const auto commands = w.books.advance();
+    const auto uploads = only<upload_command>(commands);
     REQUIRE(uploads.size() == 1);
+    REQUIRE(only<drop_command>(commands).size() == 1);
+    CHECK(only<drop_command>(commands)[0].lease == loser.lease);
     CHECK(uploads[0].worker == winner.lease.holder.worker);
     CHECK(uploads[0].slot == winner.lease.slot);
     CHECK_FALSE(w.books.position_of(loser.lease));
