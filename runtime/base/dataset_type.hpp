@@ -38,7 +38,7 @@ constexpr dataset_type_facts facts_of(dataset_type type) noexcept {
     case dataset_type::tar: return {.images = true, .urls = true};
     case dataset_type::npy: return {};
     case dataset_type::raw: return {};
-    case dataset_type::tokens: return {};
+    case dataset_type::tokens: return {.urls = true};
     case dataset_type::synthetic: return {.path = path_need::none};
     case dataset_type::custom: return {.path = path_need::optional, .images = true, .urls = true};
   }

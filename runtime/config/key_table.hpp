@@ -29,7 +29,7 @@ enum class used_with : std::uint8_t {
   for_typed,  ///< raw, tokens, synthetic: types whose files may not say what their elements are
   for_tokens,
   for_custom,
-  for_tar,
+  for_objects,  ///< types that read from object storage
   for_members,  ///< tar and npy
   for_images,   ///< image-folder, tar, and custom, which may have images
   for_random_resized_crop,

@@ -87,7 +87,7 @@ result<prepared_dataset> prepare_tar(const config& settings,
 }
 
 result<prepared_dataset> prepare_tokens(const config& settings) {
-  auto sealed = seal_token_index(settings.dataset);
+  auto sealed = seal_token_index(settings.dataset, store_options_of(settings));
   if (!sealed) return tl::unexpected(std::move(sealed.error()));
   const auto index = token_index::map(sealed->file.get());
   if (!index) return tl::unexpected(index.error());
@@ -118,7 +118,9 @@ result<std::unique_ptr<Dataset>> make_arrays(const config& settings, int index_f
 result<std::unique_ptr<Dataset>> make_tokens(const config& settings, int index_fd) {
   auto index = token_index::map(index_fd);
   if (!index) return tl::unexpected(std::move(index.error()));
-  return std::make_unique<tokens_dataset>(std::move(*index), settings.dataset);
+  auto store = store_for(settings, index->file(0).name);
+  if (!store) return tl::unexpected(std::move(store.error()));
+  return std::make_unique<tokens_dataset>(std::move(*index), settings.dataset, std::move(*store));
 }
 
 result<std::unique_ptr<Dataset>> make_tar(const config& settings, int index_fd) {

@@ -28,6 +28,12 @@ result<std::unique_ptr<local_file>> local_file::open(const std::string& path) {
   return made;
 }
 
+bool local_file::is_as_listed(const struct ::stat& facts) const noexcept {
+  if (check_ == file_check::none) return true;
+  return bytes_ == static_cast<std::uint64_t>(facts.st_size) &&
+         (check_ != file_check::size_and_time || modified_ns_ == modified_ns_of(facts));
+}
+
 result<void> local_file::check_unchanged() {
   if (!fd_) fd_ = open_without_waiting(path_);
   if (!fd_) return refuse_os(errc::io, errno, "cannot be opened");
@@ -38,7 +44,7 @@ result<void> local_file::check_unchanged() {
     return refuse_os(errc::io, os_code, "cannot be examined");
   }
   const bool is_file = S_ISREG(facts.st_mode);
-  if (is_file && bytes_ == static_cast<std::uint64_t>(facts.st_size) && modified_ns_ == modified_ns_of(facts)) return {};
+  if (is_file && is_as_listed(facts)) return {};
   fd_.reset();
   if (!is_file) return refuse(errc::io, "is {}, not a file", kind_of_file(facts.st_mode));
   return refuse(errc::io,
@@ -47,7 +53,8 @@ result<void> local_file::check_unchanged() {
 }
 
 result<void> local_file::read(std::uint64_t at, std::span<std::byte> into) {
-  if (auto ok = check_unchanged(); !ok) return ok;
+  if (!fd_ || check_ == file_check::size_and_time)
+    if (auto ok = check_unchanged(); !ok) return ok;
   const read_part got = read_at(fd_.get(), at, into);
   if (got.error != 0) {
     fd_.reset();

@@ -5,6 +5,7 @@
 #include "runtime/storage/listing_page.hpp"
 #include "runtime/storage/retry.hpp"
 
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <strings.h>
@@ -187,7 +188,11 @@ outcome attempt::status_outcome() const {
       if (status_ == 400) return failed(kind::refused, "answers {}", shown);
       return failed(kind::denied, "answers {}: {} not allowed to read it", shown,
                     request_.may_sign ? "these credentials are" : "without credentials it is");
-    case 404: return failed(kind::refused, "answers {}: there is no such object", shown);
+    case 404: {
+      outcome missing = failed(kind::refused, "answers {}: there is no such object", shown);
+      missing.why.os_code = ENOENT;
+      return missing;
+    }
     case 412: {
       outcome changed = failed(kind::refused, "changed since it was listed");
       changed.why.code = errc::dataset;

@@ -6,6 +6,7 @@
 #include "runtime/storage/signature.hpp"
 
 #include <algorithm>
+#include <cerrno>
 
 namespace penstock {
 namespace {
@@ -89,7 +90,7 @@ bool object_store::renew_credentials() {
   return true;
 }
 
-result<std::vector<object_facts>> object_store::examine(std::span<const std::string> paths) {
+result<std::vector<object_facts>> object_store::examine(std::span<const std::string> paths, missing_objects missing) {
   // One byte instead of HEAD: a refusal then says why, and it shows whether the server answers ranges.
   std::vector<object_facts> all;
   constexpr std::size_t at_once = 1024;
@@ -104,14 +105,19 @@ result<std::vector<object_facts>> object_store::examine(std::span<const std::str
     }
     for (std::size_t i = 0; i < some.size(); ++i) {
       auto answer = transfers_->wait(tickets[i]);
-      if (!answer) return tl::unexpected(of_object(some[i], std::move(answer.error())));
-      all.push_back({answer->object_bytes, std::move(answer->tag)});
+      if (answer)
+        all.push_back({answer->object_bytes, std::move(answer->tag)});
+      else if (answer.error().os_code == ENOENT && missing == missing_objects::allowed)
+        all.push_back({0, {}, false});
+      else
+        return tl::unexpected(of_object(some[i], std::move(answer.error())));
     }
   }
   return all;
 }
 
-result<std::vector<listed_object>> object_store::list(const std::string& beginning, std::uint64_t most,
+result<std::vector<listed_object>> object_store::list(const std::string& beginning, listing_depth depth,
+                                                      std::uint64_t most,
                                                       const std::function<bool(std::string_view key)>& wanted) {
   auto parts = parse_url(beginning);
   if (!parts) return tl::unexpected(std::move(parts.error()));
@@ -123,7 +129,8 @@ result<std::vector<listed_object>> object_store::list(const std::string& beginni
   std::string token;
   do {
     const std::string go_on = token.empty() ? "" : fmt::format("continuation-token={}&", percent_encoded(token, false));
-    request->query = fmt::format("{}delimiter=%2F&list-type=2&prefix={}", go_on, percent_encoded(prefix, false));
+    request->query = fmt::format("{}{}list-type=2&prefix={}", go_on, depth == listing_depth::folder ? "delimiter=%2F&" : "",
+                                 percent_encoded(prefix, false));
     auto answer = transfers_->wait(transfers_->start(*request));
     if (!answer) return tl::unexpected(of_object(beginning, std::move(answer.error())));
     auto page = parse_listing_page({reinterpret_cast<const char*>(answer->body.data()), answer->body.size()});

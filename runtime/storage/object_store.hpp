@@ -21,6 +21,7 @@ namespace penstock {
 struct object_facts {
   std::uint64_t bytes = 0;
   std::string tag;  ///< the version: an ETag, or the time of modification; may be empty
+  bool exists = true;
 };
 
 struct store_options {
@@ -31,6 +32,9 @@ struct store_options {
 
 class object_store;
 
+enum class missing_objects : std::uint8_t { refused, allowed };
+enum class listing_depth : std::uint8_t { folder, everything_below };
+
 /// One object. Thread-safe.
 class remote_object final : public readable {
  public:
@@ -38,8 +42,8 @@ class remote_object final : public readable {
 
   [[nodiscard]] std::uint64_t bytes() const noexcept override { return facts_.bytes; }
   result<void> read(std::uint64_t at, std::span<std::byte> into) override;
-  /// Starts to fetch ranges, each of which will be read once, soon. Neighbouring ranges share a request. Does not wait.
-  void expect(std::vector<byte_range> ranges);
+  /// Neighbouring ranges share a request.
+  void expect(std::vector<byte_range> ranges) override;
 
  private:
   struct piece {
@@ -49,6 +53,8 @@ class remote_object final : public readable {
     std::mutex taking{};  ///< guards `contents`: a ticket's answer is taken once
     std::shared_ptr<const std::vector<std::byte>> contents{};  ///< once it has come
   };
+  [[nodiscard]] bool may_be_cached() const noexcept;
+  [[nodiscard]] std::unique_ptr<cached_object> cached() const;
   [[nodiscard]] byte_range aligned(byte_range range) const noexcept;
   [[nodiscard]] transfers::ticket start(byte_range range) const;
   bool read_expected(std::uint64_t at, std::span<std::byte> into);
@@ -57,7 +63,6 @@ class remote_object final : public readable {
   std::shared_ptr<object_store> store_;
   std::string path_;
   object_facts facts_;
-  std::unique_ptr<cached_object> cached_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<piece>> pieces_;
 };
@@ -68,11 +73,13 @@ class object_store : public std::enable_shared_from_this<object_store> {
   /// Refuses what transfers, read_s3_settings and block_cache refuse.
   static result<std::shared_ptr<object_store>> open(const store_options& options);
 
-  /// Size and version of each path, many at a time. Refuses (errc::io, errc::config), by name, the first that has none.
-  result<std::vector<object_facts>> examine(std::span<const std::string> paths);
-  /// The objects directly below "s3://bucket/some/beginning" whose keys `wanted` takes, in the order of the store, which is
-  /// that of their bytes. Holds those alone, and one page. Refuses (errc::dataset) more than `most`.
-  result<std::vector<listed_object>> list(const std::string& beginning, std::uint64_t most,
+  /// Size and version of each path, many at a time. Refuses (errc::io, errc::config), by name, the first that has none;
+  /// where missing ones are allowed, an answer 404 means that the object does not exist.
+  result<std::vector<object_facts>> examine(std::span<const std::string> paths,
+                                            missing_objects missing = missing_objects::refused);
+  /// The objects whose paths begin with "s3://bucket/some/beginning" and whose keys `wanted` takes, in the order of the
+  /// store, which is that of their bytes. Holds those alone, and one page. Refuses (errc::dataset) more than `most`.
+  result<std::vector<listed_object>> list(const std::string& beginning, listing_depth depth, std::uint64_t most,
                                           const std::function<bool(std::string_view key)>& wanted);
   std::shared_ptr<remote_object> object(const std::string& path, object_facts facts);
 

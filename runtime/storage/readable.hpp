@@ -7,8 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace penstock {
+
+struct byte_range {
+  std::uint64_t at = 0;
+  std::uint64_t bytes = 0;
+};
 
 class readable {
  public:
@@ -21,6 +27,8 @@ class readable {
   /// Fills `into` from byte `at`. Refuses (errc::io, with errno where there is one), in words that follow a name ("cannot
   /// be read: ..."), what cannot be read, an end before that, and contents that are not those that were opened.
   virtual result<void> read(std::uint64_t at, std::span<std::byte> into) = 0;
+  /// These ranges will be read soon, each once: storage that is far away may begin to fetch them. Does not wait.
+  virtual void expect(std::vector<byte_range> ranges) { static_cast<void>(ranges); }
 };
 
 }  // namespace penstock

@@ -15,14 +15,21 @@ constexpr std::size_t pieces_max = 1024;
 }  // namespace
 
 remote_object::remote_object(std::shared_ptr<object_store> store, std::string path, object_facts facts)
-    : store_(std::move(store)), path_(std::move(path)), facts_(std::move(facts)) {
-  // Without a version, a copy could be of another one.
-  if (store_->cache_ && !facts_.tag.empty())
-    cached_ = store_->cache_->object(fmt::format("{} {}", path_, facts_.tag), facts_.bytes);
+    : store_(std::move(store)), path_(std::move(path)), facts_(std::move(facts)) {}
+
+/// Without a version, a copy could be of another one.
+bool remote_object::may_be_cached() const noexcept {
+  return store_->cache_ && !facts_.tag.empty();
+}
+
+/// Not kept: a dataset may have more objects than a process may open files.
+std::unique_ptr<cached_object> remote_object::cached() const {
+  if (!may_be_cached()) return nullptr;
+  return store_->cache_->object(fmt::format("{} {}", path_, facts_.tag), facts_.bytes);
 }
 
 byte_range remote_object::aligned(byte_range range) const noexcept {
-  if (!cached_) return range;
+  if (!may_be_cached()) return range;
   const std::uint64_t begin = range.at / cache_block * cache_block;
   const std::uint64_t end = std::min(facts_.bytes, round_up(range.at + range.bytes, cache_block));
   return {begin, end - begin};
@@ -47,12 +54,13 @@ result<std::vector<std::byte>> remote_object::finish(byte_range range, const tra
   if (answer->object_bytes != facts_.bytes)
     return refuse(errc::io, "changed since it was indexed ({} bytes then, {} now): start the session again when it is complete",
                   facts_.bytes, answer->object_bytes);
-  if (cached_) cached_->keep(range.at, answer->body);
+  if (const auto copy = cached()) copy->keep(range.at, answer->body);
   return std::move(answer->body);
 }
 
 void remote_object::expect(std::vector<byte_range> ranges) {
-  std::erase_if(ranges, [&](const byte_range& one) { return one.bytes == 0 || (cached_ && cached_->has(one.at, one.bytes)); });
+  const auto copy = cached();
+  std::erase_if(ranges, [&](const byte_range& one) { return one.bytes == 0 || (copy && copy->has(one.at, one.bytes)); });
   std::ranges::sort(ranges, {}, &byte_range::at);
   std::vector<std::shared_ptr<piece>> made;
   for (const byte_range& one : ranges) {
@@ -108,7 +116,7 @@ result<void> remote_object::read(std::uint64_t at, std::span<std::byte> into) {
   if (into.empty()) return {};
   if (at + into.size() > facts_.bytes) return refuse(errc::io, "ends at byte {}: it is {} bytes long", facts_.bytes, facts_.bytes);
   if (read_expected(at, into)) return {};
-  if (cached_ && cached_->read(at, into)) return {};
+  if (const auto copy = cached(); copy && copy->read(at, into)) return {};
   const byte_range range = aligned({at, into.size()});
   auto contents = finish(range, start(range));
   if (!contents) return tl::unexpected(std::move(contents.error()));

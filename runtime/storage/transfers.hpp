@@ -4,6 +4,7 @@
 
 #include "runtime/base/clock.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/storage/readable.hpp"
 #include "runtime/storage/url.hpp"
 
 #include <cstddef>
@@ -16,11 +17,6 @@
 #include <vector>
 
 namespace penstock {
-
-struct byte_range {
-  std::uint64_t at = 0;
-  std::uint64_t bytes = 0;
-};
 
 struct transfer_request {
   url to;             ///< http or https; the path as it is sent

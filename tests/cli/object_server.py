@@ -147,7 +147,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         bucket = os.path.join(owner.folder, path.strip("/"))
         prefix = query.get("prefix", "")
         keys = sorted(os.path.relpath(os.path.join(root, name), bucket) for root, _, names in os.walk(bucket) for name in names)
-        keys = [key for key in keys if key.startswith(prefix) and "/" not in key[len(prefix):]]
+        keys = [key for key in keys if key.startswith(prefix) and not ("delimiter" in query and "/" in key[len(prefix):])]
         first = int(query.get("continuation-token", "0"))
         rest = keys[first:first + owner.page]
         more = first + owner.page < len(keys)

@@ -1,21 +1,10 @@
 """Object storage: shards behind http:// and s3://, compared with the same shards on disk, from servers that fail, stall, change and redirect."""
 
-import contextlib
 import io
-import logging
 import tarfile
 import threading
-import time
 
-from harness import *
-from object_server import ObjectServer
-
-try:
-    import boto3
-    from moto.server import ThreadedMotoServer
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-except ImportError:
-    boto3 = None
+from store_case import *
 
 CONFIG = """
 name = "objects"
@@ -35,14 +24,10 @@ device = "host"
 SAMPLES = 40  # of each shard
 
 
-class StorageTest(PenstockTest):
+class StorageTest(StoreTest):
     def setUp(self):
         super().setUp()
-        self.environment.update(XDG_CACHE_HOME=os.path.join(self.folder, "cache-home"), HOME=self.folder,
-                                AWS_ACCESS_KEY_ID="AKTEST", AWS_SECRET_ACCESS_KEY="the-secret", AWS_REGION="us-east-1")
-        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
-            self.environment.pop(name, None)
-        self.shards = os.path.join(self.folder, "served", "bucket", "shards")
+        self.shards = os.path.join(self.served, "bucket", "shards")
         os.makedirs(self.shards)
         for number in range(3):
             self.write_shard(number)
@@ -54,12 +39,6 @@ class StorageTest(PenstockTest):
                     facts = tarfile.TarInfo("%05d.%s" % (sample, ending))
                     facts.size = len(contents)
                     archive.addfile(facts, io.BytesIO(contents.encode()))
-
-    def serve(self):
-        server = ObjectServer(os.path.join(self.folder, "served"))
-        self.addCleanup(server.stop)
-        self.environment["AWS_ENDPOINT_URL"] = server.address
-        return server
 
     def config(self, path, epochs=1, cache="", name="objects.toml"):
         return self.write(name, CONFIG.format(path=path, epochs=epochs, cache=cache))
@@ -181,7 +160,7 @@ class StorageTest(PenstockTest):
         server = self.serve()
         self.assertIn("'s3://bucket/none.tar' answers HTTP 404 NoSuchKey: there is no such object", self.refused("s3://bucket/none.tar"))
         self.assertLessEqual(server.count("none.tar"), 2)  # once with a progress bar, once by the session
-        self.assertIn("no shard is named 's3://bucket/empty/*.tar'", self.refused("s3://bucket/empty"))
+        self.assertIn("no shards (*.tar) in 's3://bucket/empty'", self.refused("s3://bucket/empty"))
         self.assertIn("an HTTP server does not list its files", self.refused(server.address + "/bucket/*.tar"))
         server.fault = lambda request: lambda handler: handler.error(403, "AccessDenied")
         server.requests.clear()
@@ -211,7 +190,7 @@ class StorageTest(PenstockTest):
     # ---- credentials ------------------------------------------------------------------------------------------------
 
     def test_a_redirect_to_another_host_carries_no_credentials(self):
-        first, second = self.serve(), ObjectServer(os.path.join(self.folder, "served"))
+        first, second = self.serve(), ObjectServer(self.served)
         self.addCleanup(second.stop)
         first.fault = lambda request: lambda handler: handler.answer(307, [("Location", second.address + request[0])])
         expected = self.local()
@@ -262,16 +241,9 @@ class StorageTest(PenstockTest):
 
     # ---- a server by others --------------------------------------------------------------------------------------------
 
-    @unittest.skipIf(boto3 is None, "moto is not installed")
+    @needs_moto
     def test_shards_in_a_bucket_of_moto_give_the_stream_of_the_same_shards_on_disk(self):
-        server = ThreadedMotoServer(port=0)
-        with contextlib.redirect_stdout(io.StringIO()):
-            server.start()
-        self.addCleanup(server.stop)
-        host, port = server.get_host_and_port()
-        address = "http://%s:%d" % (host.replace("0.0.0.0", "127.0.0.1"), port)
-        self.environment["AWS_ENDPOINT_URL"] = address
-        client = boto3.client("s3", endpoint_url=address, aws_access_key_id="AKTEST", aws_secret_access_key="the-secret", region_name="us-east-1")
+        client = self.serve_moto()
         client.create_bucket(Bucket="data")
         for name in os.listdir(self.shards):
             client.upload_file(os.path.join(self.shards, name), "data", "deep folder/é+&/" + name)

@@ -215,6 +215,18 @@ result<npy_header> parse_npy_header(std::span<const std::byte> start, std::uint6
   return header;
 }
 
+result<npy_header> read_npy_header(readable& file) {
+  constexpr std::uint64_t usual_max = 4096;
+  std::vector<std::byte> start(std::min(file.bytes(), usual_max));
+  if (auto ok = file.read(0, start); !ok) return tl::unexpected(std::move(ok.error()));
+  auto header = parse_npy_header(start, file.bytes());
+  if (header || start.size() == file.bytes()) return header;
+  // Maybe it is a longer one.
+  start.resize(std::min<std::uint64_t>(file.bytes(), npy_header_max));
+  if (auto ok = file.read(0, start); !ok) return tl::unexpected(std::move(ok.error()));
+  return parse_npy_header(start, file.bytes());
+}
+
 result<npy_header> parse_npy_array(std::span<const std::byte> start, std::uint64_t file_size) {
   auto header = parse_layout(start);
   if (!header) return header;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/base/result.hpp"
+#include "runtime/storage/readable.hpp"
 
 #include <penstock/tensor.hpp>
 
@@ -32,7 +33,10 @@ inline constexpr std::size_t npy_header_max = 64 * 1024;
 /// Reads bool as uint8 and <u2 as uint16 (penstock writes bfloat16 as <u2).
 result<npy_header> parse_npy_header(std::span<const std::byte> start, std::uint64_t file_size);
 
-/// The same for an array that is one sample as a whole: no axis counts samples, a single number is one of no axes,
+/// Reads the header of a whole file, mostly with one short read, and parses it. Refuses also what the file refuses.
+result<npy_header> read_npy_header(readable& file);
+
+/// As parse_npy_header for an array that is one sample as a whole: no axis counts samples, a single number is one of no axes,
 /// and no axis may be empty.
 result<npy_header> parse_npy_array(std::span<const std::byte> start, std::uint64_t file_size);
 

@@ -78,7 +78,7 @@ struct shard_version {
 result<shard_version> version_of(const shard_list& shards, std::size_t i) {
   if (shards.store) return shard_version{shards.facts[i].bytes, 0, shards.facts[i].tag};
   struct ::stat facts {};
-  const std::string path = shards.folder + "/" + shards.names[i];
+  const std::string path = shards.path(i);
   if (::stat(path.c_str(), &facts) != 0)
     return refuse_os(errc::io, errno, fmt::format("the shard '{}' cannot be examined", printable(path)));
   return shard_version{static_cast<std::uint64_t>(facts.st_size), modified_ns_of(facts), {}};
@@ -174,7 +174,7 @@ class parallel_reading {
 
   result<shard_index> read(std::size_t i) {
     const std::string& name = shards_.names[i];
-    const std::string path = shards_.folder + "/" + name;
+    const std::string path = shards_.path(i);
     if (!shards_.store) return read_shard(path, name, passed_);
     return read_shard(*shards_.store->object(path, shards_.facts[i]), shards_.facts[i].tag, name, passed_);
   }

@@ -2,9 +2,7 @@
 
 #include "runtime/base/read_time.hpp"
 #include "runtime/base/stage_range.hpp"
-#include "runtime/dataset/local_file.hpp"
-
-#include <sys/resource.h>
+#include "runtime/dataset/listing/found_files.hpp"
 
 #include <algorithm>
 
@@ -13,14 +11,6 @@ namespace {
 
 /// Gaps between members up to this size are read as well, to save a call.
 constexpr std::uint64_t gap_max = 64 * KiB;
-
-std::size_t places_for(std::uint64_t shards) {
-  constexpr std::uint64_t places_min = 64;
-  constexpr std::uint64_t places_max = 4096;
-  ::rlimit limit{};
-  const std::uint64_t allowed = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 2 : places_min;
-  return std::min(shards, std::clamp(allowed, places_min, places_max));
-}
 
 }  // namespace
 
@@ -40,36 +30,21 @@ std::vector<byte_range> ranges_of(std::span<const indexed_member> members) {
 }
 
 shard_reader::shard_reader(const tar_index& index, std::string folder, std::shared_ptr<object_store> store)
-    : index_(index), folder_(std::move(folder)), store_(std::move(store)), open_(places_for(index.shards())) {}
+    : index_(index), folder_(std::move(folder)), files_(std::move(store), file_check::size_and_time) {}
 
-readable& shard_reader::file_of(std::uint64_t shard) {
-  open_shard& place = open_[shard % open_.size()];
-  if (!place.file || place.shard != shard) {
+std::shared_ptr<readable> shard_reader::file_of(std::uint64_t shard) {
+  return files_.file(shard, [&]() -> pooled_file {
     const indexed_shard known = index_.shard(shard);
-    place.file =
-        std::make_unique<local_file>(folder_ + "/" + std::string(known.name), known.bytes, known.modified_ns);
-    place.shard = shard;
-  }
-  return *place.file;
-}
-
-std::shared_ptr<remote_object> shard_reader::object_of(std::uint64_t shard) {
-  const std::lock_guard lock(mutex_);
-  open_shard& place = open_[shard % open_.size()];
-  if (!place.object || place.shard != shard) {
-    const indexed_shard known = index_.shard(shard);
-    place.object = store_->object(folder_ + "/" + std::string(known.name), {known.bytes, std::string(known.tag)});
-    place.shard = shard;
-  }
-  return place.object;
+    return {path_of_file(folder_, known.name), known.bytes, known.modified_ns, std::string(known.tag)};
+  });
 }
 
 void shard_reader::expect(std::uint64_t shard, std::vector<byte_range> ranges) {
-  object_of(shard)->expect(std::move(ranges));
+  file_of(shard)->expect(std::move(ranges));
 }
 
 result<void> shard_reader::read_range(std::uint64_t shard, byte_range range, std::span<std::byte> to) {
-  auto done = store_ ? object_of(shard)->read(range.at, to) : file_of(shard).read(range.at, to);
+  auto done = file_of(shard)->read(range.at, to);
   if (!done) done.error().message = "its shard " + done.error().message;
   return done;
 }

@@ -2,14 +2,13 @@
 #pragma once
 
 #include "runtime/base/result.hpp"
+#include "runtime/dataset/file_pool.hpp"
 #include "runtime/dataset/recycled_buffer.hpp"
 #include "runtime/dataset/tar/tar_index.hpp"
-#include "runtime/storage/object_store.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,26 +26,17 @@ class shard_reader {
   result<std::span<const std::span<const std::byte>>> read(std::uint64_t shard,
                                                            std::span<const indexed_member> members);
 
-  [[nodiscard]] bool is_remote() const noexcept { return store_ != nullptr; }
+  [[nodiscard]] bool is_remote() const noexcept { return files_.is_remote(); }
   /// Begins to fetch ranges of a remote shard that read() will need. From any thread.
   void expect(std::uint64_t shard, std::vector<byte_range> ranges);
 
  private:
-  struct open_shard {
-    std::uint64_t shard = ~std::uint64_t{0};
-    std::unique_ptr<readable> file;
-    std::shared_ptr<remote_object> object;
-  };
-  readable& file_of(std::uint64_t shard);
-  std::shared_ptr<remote_object> object_of(std::uint64_t shard);
+  std::shared_ptr<readable> file_of(std::uint64_t shard);
   result<void> read_range(std::uint64_t shard, byte_range range, std::span<std::byte> to);
 
   const tar_index& index_;
   std::string folder_;
-  std::shared_ptr<object_store> store_;
-  std::mutex mutex_;  ///< of `open_`, where shards are remote
-  std::vector<open_shard>
-      open_;  // one place for several shards: a dataset may have more than a process may open
+  file_pool files_;
   recycled_buffer buffer_;
   std::vector<std::span<const std::byte>> contents_;
 };

@@ -1,6 +1,5 @@
 #include "runtime/dataset/tar/tar_dataset.hpp"
 
-#include "runtime/base/remote_path.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/file_reader.hpp"
@@ -128,13 +127,9 @@ result<std::unique_ptr<tar_dataset>> tar_dataset::open(tar_index index, const co
   if (!choices) return tl::unexpected(std::move(choices.error()));
   if (index.samples() == 0)
     return refuse(errc::dataset, "the shards of '{}' hold no samples", printable(settings.dataset.path));
-  std::shared_ptr<object_store> store;
-  if (is_url(settings.dataset.path)) {
-    auto opened = object_store::open(store_options_of(settings));
-    if (!opened) return tl::unexpected(std::move(opened.error()));
-    store = std::move(*opened);
-  }
-  std::unique_ptr<tar_dataset> made(new tar_dataset(std::move(index), settings, std::move(store)));
+  auto store = store_for(settings, index.shard(0).name);
+  if (!store) return tl::unexpected(std::move(store.error()));
+  std::unique_ptr<tar_dataset> made(new tar_dataset(std::move(index), settings, std::move(*store)));
   if (auto ok = made->prepare(std::move(*choices)); !ok) return tl::unexpected(std::move(ok.error()));
   return made;
 }

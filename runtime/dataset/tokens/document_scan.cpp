@@ -1,11 +1,8 @@
 #include "runtime/dataset/tokens/document_scan.hpp"
 
-#include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
-#include "runtime/dataset/file_reader.hpp"
+#include "runtime/dataset/in_parallel.hpp"
 #include "runtime/dataset/tokens/token_types.hpp"
-
-#include <fcntl.h>
 
 #include <algorithm>
 #include <cstring>
@@ -17,10 +14,17 @@ namespace {
 
 /// Tokens read at once; a multiple of every token's size.
 constexpr std::size_t scan_bytes = 1 * MiB;
+/// Requests for pieces of an object that are under way.
+constexpr std::uint64_t pieces_ahead = 8;
 
 template <class Token>
-result<void> scan_for_eos(int fd, const token_file& file, std::uint32_t eos, std::vector<std::uint32_t>& lengths) {
+result<void> scan_for_eos(readable& opened, const token_file& file, std::uint32_t eos, std::vector<std::uint32_t>& lengths) {
   std::vector<Token> piece(scan_bytes / sizeof(Token));
+  const std::uint64_t end = file.data_at + file.tokens * sizeof(Token);
+  const auto expect = [&](std::uint64_t at) {
+    if (at < end) opened.expect({{at, std::min<std::uint64_t>(scan_bytes, end - at)}});
+  };
+  for (std::uint64_t i = 0; i < pieces_ahead; ++i) expect(file.data_at + i * scan_bytes);
   std::uint64_t length = 0;  // of the document that the piece begins in
   const auto end_document = [&]() -> result<void> {
     if (length > std::numeric_limits<std::uint32_t>::max())
@@ -34,8 +38,9 @@ result<void> scan_for_eos(int fd, const token_file& file, std::uint32_t eos, std
   for (std::uint64_t token = 0; token < file.tokens; token += piece.size()) {
     const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), file.tokens - token));
     const auto tokens = std::span(piece).first(count);
-    if (auto ok = read_exactly(fd, file.data_at + token * sizeof(Token), std::as_writable_bytes(tokens)); !ok)
-      return ok;
+    const std::uint64_t at = file.data_at + token * sizeof(Token);
+    if (auto ok = opened.read(at, std::as_writable_bytes(tokens)); !ok) return ok;
+    expect(at + pieces_ahead * scan_bytes);
     auto begin = tokens.begin();
     for (auto found = begin; begin != tokens.end(); begin = found) {
       found = std::find_if(begin, tokens.end(), [eos](Token t) { return std::cmp_equal(t, eos); });
@@ -49,34 +54,39 @@ result<void> scan_for_eos(int fd, const token_file& file, std::uint32_t eos, std
   return length > 0 ? end_document() : result<void>();
 }
 
-result<void> lengths_of_file(const std::string& path, const token_file& file, dtype element,
-                             std::optional<std::uint32_t> eos, std::vector<std::uint32_t>& lengths) {
-  const bool has_index = file.index_bytes > 0;
-  const auto opened = open_for_reading(has_index ? index_path_of(path) : path);
-  if (!opened) return tl::unexpected(opened.error());
-  const int fd = opened->fd.get();
-  if (has_index) {
-    const auto read = [fd](std::uint64_t at, std::span<std::byte> into) { return read_exactly(fd, at, into); };
-    const auto index = megatron_index::open(read, opened->bytes, file.bytes);
+result<void> lengths_of_file(const token_file_list& list, const token_file& file, std::optional<std::uint32_t> eos,
+                             std::vector<std::uint32_t>& lengths) {
+  if (file.index_bytes > 0) {
+    const auto opened = list.open_index(file);
+    const auto index = megatron_index::open(reader_of(*opened), file.index_bytes, file.bytes);
     if (!index) return tl::unexpected(index.error());
     return index->all_lengths(lengths);
   }
-  ::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-  return with_token_type(element, [&]<class Token>() { return scan_for_eos<Token>(fd, file, *eos, lengths); });
+  if (!eos) {
+    for (std::uint64_t left = file.tokens; left > 0; left -= lengths.back())
+      lengths.push_back(static_cast<std::uint32_t>(std::min<std::uint64_t>(left, std::numeric_limits<std::uint32_t>::max())));
+    return {};
+  }
+  const auto opened = list.open(file);
+  return with_token_type(list.element, [&]<class Token>() { return scan_for_eos<Token>(*opened, file, *eos, lengths); });
 }
 
 }  // namespace
 
 result<std::vector<std::uint32_t>> lengths_of_documents(const token_file_list& list,
                                                         std::optional<std::uint32_t> eos) {
-  std::vector<std::uint32_t> lengths;
-  for (const token_file& file : list.files) {
-    const std::string path = path_of_token_file(list.folder, file.name);
-    if (auto ok = lengths_of_file(path, file, list.element, eos, lengths); !ok) {
-      const std::string shown = file.index_bytes > 0 ? index_path_of(path) : path;
-      return refuse(ok.error().code, "'{}' {}", printable(shown), ok.error().message);
-    }
-  }
+  std::vector<std::vector<std::uint32_t>> each(list.files.size());
+  const auto read = [&](std::size_t i) -> result<void> {
+    const token_file& file = list.files[i];
+    auto ok = lengths_of_file(list, file, eos, each[i]);
+    if (ok) return ok;
+    const std::string path = path_of_file(list.folder, file.name);
+    return about_file(file.index_bytes > 0 ? index_path_of(path) : path, std::move(ok.error()));
+  };
+  if (auto ok = in_parallel(each.size(), list.store ? requests_at_once / 4 : 1, read); !ok)
+    return tl::unexpected(std::move(ok.error()));
+  std::vector<std::uint32_t> lengths = std::move(each.front());
+  for (const auto& one : std::span(each).subspan(1)) lengths.insert(lengths.end(), one.begin(), one.end());
   return lengths;
 }
 

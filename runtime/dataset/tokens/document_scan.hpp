@@ -13,7 +13,7 @@ namespace penstock {
 /// The length of every document, in tokens, file after file; their sum is list.tokens. From the index of a file, or
 /// else by reading the whole file: a document ends after each `eos`, and with its file. Refuses (errc::dataset,
 /// errc::io) files that cannot be read, an index that is wrong, and documents of 2^32 tokens or more. Every file has
-/// an index, or there is an `eos`.
+/// an index, or there is an `eos`; else it counts as one document, or as several where its tokens exceed 2^32.
 result<std::vector<std::uint32_t>> lengths_of_documents(const token_file_list& list, std::optional<std::uint32_t> eos);
 
 }  // namespace penstock

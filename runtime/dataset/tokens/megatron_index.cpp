@@ -64,6 +64,22 @@ class table_reader {
 
 }  // namespace
 
+megatron_index::byte_reader reader_of(readable& file) {
+  return [&file, start = std::vector<std::byte>()](std::uint64_t at, std::span<std::byte> into) mutable -> result<void> {
+    constexpr std::uint64_t kept_max = 64 * 1024;
+    if (start.empty()) {
+      start.resize(std::min(file.bytes(), kept_max));
+      if (auto ok = file.read(0, start); !ok) {
+        start.clear();
+        return ok;
+      }
+    }
+    if (at > start.size() || into.size() > start.size() - at) return file.read(at, into);
+    std::ranges::copy(std::span(start).subspan(at, into.size()), into.begin());
+    return {};
+  };
+}
+
 result<megatron_index> megatron_index::open(byte_reader read, std::uint64_t index_bytes,
                                             std::uint64_t data_bytes) {
   if (index_bytes < megatron_header_bytes)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/base/result.hpp"
+#include "runtime/storage/readable.hpp"
 
 #include <penstock/tensor.hpp>
 
@@ -63,5 +64,8 @@ class megatron_index {
   std::uint64_t pointers_at_ = 0;
   std::uint64_t documents_at_ = 0;
 };
+
+/// Reads from the file, which must outlive it. Keeps the beginning: a small index of an object takes one request.
+megatron_index::byte_reader reader_of(readable& file);
 
 }  // namespace penstock

@@ -1,46 +1,44 @@
-// The token files that a worker has open: the ones used last, up to a limit, because a dataset may have more files than
-// a process may open. Used by the tokens dataset.
+// The token files that a worker reads. Used by the tokens dataset.
 #pragma once
 
-#include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/dataset/file_pool.hpp"
 #include "runtime/dataset/tokens/megatron_index.hpp"
 #include "runtime/dataset/tokens/token_index.hpp"
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace penstock {
 
 class open_token_files {
  public:
-  explicit open_token_files(std::string folder) : folder_(std::move(folder)) {}
+  /// `store`: of URLs, else none.
+  open_token_files(std::string folder, std::shared_ptr<object_store> store)
+      : folder_(std::move(folder)), files_(std::move(store), file_check::size_when_opened) {}
 
-  /// Fills `into` from byte `at` of a file. Refuses (errc::io), in one sentence without the file's name, what cannot be
-  /// opened or read, a file that has another size than when it was listed, and a read beyond its end.
-  result<void> read(const token_index& index, std::uint64_t file, std::uint64_t at, std::span<std::byte> into);
-  /// The index of a file that has one. Valid until the next call of read or documents. Refuses as megatron_index and
-  /// read do.
+  [[nodiscard]] bool is_remote() const noexcept { return files_.is_remote(); }
+  /// A file. Its read() refuses, without its name, what cannot be read, and a file that is not as it was listed.
+  std::shared_ptr<readable> file(const token_index& index, std::uint64_t file);
+  /// The index of a local file that has one. Valid until the next call. Refuses as megatron_index and local_file do.
   result<const megatron_index*> documents(const token_index& index, std::uint64_t file);
 
-  [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
-
  private:
-  struct kept_file {
+  struct kept_index {
     std::uint64_t file = 0;
     std::uint64_t used = 0;  ///< 0: nothing is kept here
-    unique_fd fd;
-    unique_fd index_fd;
+    std::unique_ptr<readable> opened;
     std::optional<megatron_index> documents;
   };
-  /// The one for this file, opened; or the errors of opening.
-  result<kept_file*> keep(const token_index& index, std::uint64_t file);
 
   std::string folder_;
+  file_pool files_;
   std::uint64_t uses_ = 0;
-  std::array<kept_file, 128> kept_;
+  std::array<kept_index, 128> kept_;
 };
 
 }  // namespace penstock

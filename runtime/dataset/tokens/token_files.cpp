@@ -1,162 +1,135 @@
 #include "runtime/dataset/tokens/token_files.hpp"
 
 #include "runtime/base/text.hpp"
-#include "runtime/base/units.hpp"
-#include "runtime/dataset/file_reader.hpp"
-#include "runtime/dataset/listing/folder.hpp"
+#include "runtime/dataset/in_parallel.hpp"
 #include "runtime/dataset/listing/names.hpp"
-#include "runtime/dataset/listing/path_pattern.hpp"
+#include "runtime/dataset/local_file.hpp"
 #include "runtime/dataset/records/npy_header.hpp"
 
 #include <algorithm>
 #include <cerrno>
-#include <unordered_set>
+#include <optional>
 
 namespace penstock {
 namespace {
 
-constexpr std::uint64_t list_bytes_max = 256 * MiB;
-
-bool is_token_list(std::string_view path) noexcept {
-  return ends_with_any_case(path, ".txt");
-}
-
-std::string folder_of_file(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash);
-}
-
-tl::unexpected<failure> about_file(std::string_view path, failure why) {
-  why.message = fmt::format("'{}' {}", printable(path), why.message);
-  return tl::unexpected(std::move(why));
-}
-
-result<std::vector<std::string>> token_files_of_folder(const std::string& path,
-                                                       std::vector<std::string>& notices) {
-  auto paths = files_of_folder(path, "files", notices, [](std::string_view name) {
-    return ends_with_any_case(name, ".bin") || ends_with_any_case(name, ".npy");
-  });
-  if (paths && paths->empty())
-    return refuse(errc::dataset, "no files of tokens (*.bin, *.npy) in '{}'", printable(path));
-  return paths;
-}
-
-result<std::vector<std::string>> files_of_list(const std::string& path) {
-  file_reader reader;
-  const auto bytes = reader.read(path, list_bytes_max);
-  if (!bytes) return about_file(path, bytes.error());
-  std::string_view rest(reinterpret_cast<const char*>(bytes->data()), bytes->size());
-  const std::string folder = folder_of_file(path);
-  std::vector<std::string> paths;
-  while (!rest.empty()) {
-    std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.empty() || line.front() == '#') continue;
-    const std::string one = path_of_token_file(folder, line);
-    if (!is_pattern(one)) {
-      paths.push_back(one);
-      continue;
-    }
-    auto found = paths_of_pattern(one, "token file");
-    if (!found) return found;
-    paths.insert(paths.end(), found->begin(), found->end());
-  }
-  if (paths.empty()) return refuse(errc::dataset, "the list '{}' contains no file names", printable(path));
-  return paths;
-}
-
-result<std::vector<std::string>> paths_of_tokens(const std::string& path, std::vector<std::string>& notices) {
-  if (path.empty())
-    return refuse(errc::dataset, "no path is given: set [dataset] path to a file or folder of tokens, a list or a pattern");
-  struct ::stat facts {};
-  if (::stat(path.c_str(), &facts) == 0) {
-    if (S_ISDIR(facts.st_mode)) return token_files_of_folder(folder_of_pattern(path), notices);
-    if (is_token_list(path)) return files_of_list(path);
-    return std::vector{path};
-  }
-  if (errno != ENOENT && errno != ENAMETOOLONG)
-    return refuse_os(errc::io, errno, fmt::format("the dataset '{}' cannot be examined", printable(path)));
-  if (!is_pattern(path)) return refuse(errc::dataset, "the dataset '{}' does not exist", printable(path));
-  return paths_of_pattern(path, "token file");
-}
+constexpr file_kind token_files{
+    .one = "token file",
+    .many = "token files",
+    .text = "*.bin, *.npy",
+    .belongs = [](std::string_view name) { return ends_with_any_case(name, ".bin") || ends_with_any_case(name, ".npy"); },
+    .is_beside = [](std::string_view name) { return ends_with_any_case(name, ".idx"); }};
 
 bool is_whole_number(dtype type) noexcept {
   return type < dtype::float16;
 }
 
-/// Reads element and size of one open file.
+result<dtype> examine_npy(readable& opened, token_file& file) {
+  const auto header = read_npy_header(opened);
+  if (!header) return tl::unexpected(header.error());
+  if (header->shape.size() != 1)
+    return refuse(errc::dataset,
+                  "is an array of {} axes, but tokens need an array of one axis: save array.reshape(-1)",
+                  header->shape.size());
+  if (!is_whole_number(header->element))
+    return refuse(errc::dataset, "holds {}, but ids of tokens are whole numbers", name_of(header->element));
+  file.data_at = header->data_at;
+  file.tokens = header->shape[0];
+  return header->element;
+}
+
+result<dtype> examine_megatron(readable& opened, const std::string& path, token_file& file) {
+  const auto index = megatron_index::open(reader_of(opened), opened.bytes(), file.bytes);
+  if (!index) return refuse(index.error().code, "has an index, '{}', which {}", printable(path), index.error().message);
+  file.index_bytes = opened.bytes();
+  file.tokens = index->tokens();
+  return index->element();
+}
+
+result<dtype> examine_flat(dtype flat, token_file& file) {
+  if (flat == dtype::uint8)
+    return refuse(errc::config,
+                  "does not say what type its tokens have: set [dataset] dtype, \"uint16\" or \"uint32\"");
+  if (file.bytes % size_of(flat) != 0)
+    return refuse(errc::dataset, "has {} bytes, which is not a multiple of the {} of a {}", file.bytes, size_of(flat),
+                  name_of(flat));
+  file.tokens = file.bytes / size_of(flat);
+  return flat;
+}
+
+/// The objects that are indexes of files, by the numbers of the files. A listing has told of most; the others are asked for.
+result<std::vector<std::optional<object_facts>>> indexes_of_objects(const found_files& found) {
+  std::vector<std::optional<object_facts>> all(found.names.size());
+  std::vector<std::size_t> asked;
+  std::vector<std::string> paths;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (ends_with_any_case(found.names[i], ".npy")) continue;
+    const std::string path = index_path_of(found.path(i));
+    if (const auto known = found.beside.find(path); known != found.beside.end()) {
+      all[i] = known->second;
+    } else if (std::ranges::none_of(found.listed, [&](const std::string& begin) { return path.starts_with(begin); })) {
+      asked.push_back(i);
+      paths.push_back(path);
+    }
+  }
+  auto facts = found.store->examine(paths, missing_objects::allowed);
+  if (!facts) return tl::unexpected(std::move(facts.error()));
+  for (std::size_t i = 0; i < asked.size(); ++i)
+    if ((*facts)[i].exists) all[asked[i]] = std::move((*facts)[i]);
+  return all;
+}
+
+/// Opens files and tells their facts.
 class token_file_examiner {
  public:
-  explicit token_file_examiner(dtype flat) : flat_(flat), start_(npy_header_max) {}
+  token_file_examiner(const found_files& found, dtype flat) : found_(found), flat_(flat) {}
 
-  result<dtype> examine(int fd, const std::string& path, token_file& file) {
-    if (ends_with_any_case(path, ".npy")) return npy(fd, file);
-    if (ends_with_any_case(path, ".idx"))
-      return refuse(errc::dataset, "is the index of a .bin file: name the .bin file instead");
-    const std::string index_path = index_path_of(path);
-    const auto index = open_for_reading(index_path);
-    if (index) return megatron(*index, index_path, file);
-    if (index.error().os_code != ENOENT)
-      return refuse(index.error().code, "has an index, '{}', which {}", printable(index_path), index.error().message);
-    return flat(file);
+  result<void> look_for_indexes() {
+    if (!found_.store) return {};
+    auto all = indexes_of_objects(found_);
+    if (!all) return tl::unexpected(std::move(all.error()));
+    indexes_ = std::move(*all);
+    return {};
+  }
+
+  result<dtype> examine(std::size_t i, token_file& file) const {
+    const std::string path = found_.path(i);
+    const auto opened = found_.open(i);
+    if (!opened) return about_file(path, opened.error());
+    file.name = found_.names[i];
+    file.bytes = (*opened)->bytes();
+    if (found_.store) file.tag = found_.facts[i].tag;
+    auto element = element_of(i, path, **opened, file);
+    if (!element) return about_file(path, std::move(element.error()));
+    if (file.tokens == 0) return refuse(errc::dataset, "'{}' holds no tokens", printable(path));
+    return element;
   }
 
  private:
-  result<dtype> npy(int fd, token_file& file) {
-    const std::size_t length = static_cast<std::size_t>(std::min<std::uint64_t>(start_.size(), file.bytes));
-    if (auto ok = read_exactly(fd, 0, std::span(start_).first(length)); !ok)
-      return tl::unexpected(std::move(ok.error()));
-    const auto header = parse_npy_header(std::span(start_).first(length), file.bytes);
-    if (!header) return tl::unexpected(header.error());
-    if (header->shape.size() != 1)
-      return refuse(errc::dataset,
-                    "is an array of {} axes, but tokens need an array of one axis: save array.reshape(-1)",
-                    header->shape.size());
-    if (!is_whole_number(header->element))
-      return refuse(errc::dataset, "holds {}, but ids of tokens are whole numbers", name_of(header->element));
-    file.data_at = header->data_at;
-    file.tokens = header->shape[0];
-    return header->element;
+  result<dtype> element_of(std::size_t i, const std::string& path, readable& opened, token_file& file) const {
+    if (ends_with_any_case(path, ".npy")) return examine_npy(opened, file);
+    const std::string index_path = index_path_of(path);
+    if (ends_with_any_case(path, ".idx")) return refuse(errc::dataset, "is the index of a .bin file: name the .bin file instead");
+    if (found_.store) {
+      if (!indexes_[i]) return examine_flat(flat_, file);
+      file.index_tag = indexes_[i]->tag;
+      return examine_megatron(*found_.store->object(index_path, *indexes_[i]), index_path, file);
+    }
+    const auto index = local_file::open(index_path);
+    if (index) return examine_megatron(**index, index_path, file);
+    if (index.error().os_code == ENOENT) return examine_flat(flat_, file);
+    return refuse(index.error().code, "has an index, '{}', which {}", printable(index_path), index.error().message);
   }
 
-  static result<dtype> megatron(const open_file& opened, const std::string& path, token_file& file) {
-    const auto read = [&opened](std::uint64_t at, std::span<std::byte> into) {
-      return read_exactly(opened.fd.get(), at, into);
-    };
-    const auto index = megatron_index::open(read, opened.bytes, file.bytes);
-    if (!index)
-      return refuse(index.error().code, "has an index, '{}', which {}", printable(path), index.error().message);
-    file.index_bytes = opened.bytes;
-    file.tokens = index->tokens();
-    return index->element();
-  }
-
-  [[nodiscard]] result<dtype> flat(token_file& file) const {
-    if (flat_ == dtype::uint8)
-      return refuse(errc::config,
-                    "does not say what type its tokens have: set [dataset] dtype, \"uint16\" or \"uint32\"");
-    if (file.bytes % size_of(flat_) != 0)
-      return refuse(errc::dataset, "has {} bytes, which is not a multiple of the {} of a {}", file.bytes,
-                    size_of(flat_), name_of(flat_));
-    file.tokens = file.bytes / size_of(flat_);
-    return flat_;
-  }
-
+  const found_files& found_;
   dtype flat_;
-  std::vector<std::byte> start_;
+  std::vector<std::optional<object_facts>> indexes_;  ///< of objects
 };
 
 }  // namespace
 
 std::string folder_of_token_files(const std::string& path) {
-  struct ::stat facts {};
-  if (is_token_list(path) && ::stat(path.c_str(), &facts) == 0 && !S_ISDIR(facts.st_mode)) return folder_of_file(path);
-  return folder_of_pattern(path);
-}
-
-std::string path_of_token_file(const std::string& folder, std::string_view name) {
-  return name.starts_with('/') ? std::string(name) : fmt::format("{}/{}", folder, name);
+  return folder_of_files(path, token_files);
 }
 
 std::string index_path_of(const std::string& path) {
@@ -166,33 +139,44 @@ std::string index_path_of(const std::string& path) {
   return (has_extension ? path.substr(0, dot) : path) + ".idx";
 }
 
-result<token_file_list> list_token_files(const dataset_config& dataset) {
+std::shared_ptr<readable> token_file_list::open(const token_file& file) const {
+  const std::string path = path_of_file(folder, file.name);
+  if (store) return store->object(path, {file.bytes, file.tag});
+  return std::make_shared<local_file>(path, file.bytes, 0, file_check::size_when_opened);
+}
+
+std::shared_ptr<readable> token_file_list::open_index(const token_file& file) const {
+  const std::string path = index_path_of(path_of_file(folder, file.name));
+  if (store) return store->object(path, {file.index_bytes, file.index_tag});
+  return std::make_shared<local_file>(path, file.index_bytes, 0, file_check::size_when_opened);
+}
+
+result<token_file_list> list_token_files(const dataset_config& dataset, const store_options& options) {
+  auto found = find_files(dataset.path, token_files, options);
+  if (!found) return tl::unexpected(std::move(found.error()));
+  token_file_examiner examiner(*found, dataset.dtype);
+  if (auto ok = examiner.look_for_indexes(); !ok) return tl::unexpected(std::move(ok.error()));
   token_file_list list;
-  const auto paths = paths_of_tokens(dataset.path, list.notices);
-  if (!paths) return tl::unexpected(paths.error());
-  list.folder = folder_of_token_files(dataset.path);
-  token_file_examiner examiner(dataset.dtype);
-  std::unordered_set<std::string_view> seen;
-  for (const std::string& path : *paths) {
-    if (!seen.insert(path).second) return refuse(errc::dataset, "the file '{}' is listed twice", printable(path));
-    token_file file;
-    auto opened = open_for_reading(path);
-    if (!opened) return about_file(path, std::move(opened.error()));
-    file.bytes = opened->bytes;
-    auto element = examiner.examine(opened->fd.get(), path, file);
-    if (!element) return about_file(path, std::move(element.error()));
-    if (file.tokens == 0) return refuse(errc::dataset, "'{}' holds no tokens", printable(path));
-    if (list.files.empty()) {
-      list.element = *element;
-    } else if (*element != list.element) {
+  list.files.resize(found->names.size());
+  std::vector<dtype> elements(list.files.size());
+  const auto examine = [&](std::size_t i) -> result<void> {
+    auto element = examiner.examine(i, list.files[i]);
+    if (!element) return tl::unexpected(std::move(element.error()));
+    elements[i] = *element;
+    return {};
+  };
+  if (auto ok = in_parallel(list.files.size(), found->store ? requests_at_once : 1, examine); !ok)
+    return tl::unexpected(std::move(ok.error()));
+  list.element = elements.front();
+  for (std::size_t i = 0; i < list.files.size(); ++i) {
+    if (elements[i] != list.element)
       return refuse(errc::dataset, "'{}' holds tokens of type {}, but the files before it hold type {}",
-                    printable(path), name_of(*element), name_of(list.element));
-    }
-    const std::string below = list.folder + "/";
-    file.name = path.starts_with(below) ? path.substr(below.size()) : path;
-    list.tokens += file.tokens;
-    list.files.push_back(std::move(file));
+                    printable(found->path(i)), name_of(elements[i]), name_of(list.element));
+    list.tokens += list.files[i].tokens;
   }
+  list.folder = std::move(found->folder);
+  list.notices = std::move(found->notices);
+  list.store = std::move(found->store);
   return list;
 }
 

@@ -1,8 +1,8 @@
 // Which files a tokens dataset consists of, from its path, and how many tokens are in each. Used by the session.
 #pragma once
 
-#include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/dataset/listing/found_files.hpp"
 #include "runtime/dataset/tokens/megatron_index.hpp"
 
 #include <penstock/config.hpp>
@@ -19,6 +19,8 @@ struct token_file {
   std::uint64_t data_at = 0;  ///< where the tokens begin: npy only
   std::uint64_t tokens = 0;
   std::uint64_t index_bytes = 0;  ///< of the .idx next to it; 0: there is none
+  std::string tag;                ///< of an object: its version
+  std::string index_tag;          ///< likewise, of its .idx
 };
 
 struct token_file_list {
@@ -27,20 +29,21 @@ struct token_file_list {
   std::vector<token_file> files;  ///< at least one, none empty
   std::uint64_t tokens = 0;
   std::vector<std::string> notices;
+  std::shared_ptr<object_store> store;  ///< of URLs, else none
+
+  // As they were listed. Refuse as local_file does.
+  [[nodiscard]] std::shared_ptr<readable> open(const token_file& file) const;
+  [[nodiscard]] std::shared_ptr<readable> open_index(const token_file& file) const;
 };
 
-/// Opens and examines every file, in the order of the path: one file; a folder (all *.bin and *.npy directly in it, in
-/// byte order); a pattern (path_pattern.hpp); or a file that ends in .txt with one of these, but no folder, in each
-/// line, relative to it. A .bin with an .idx next to it is Megatron's, another one is flat: tokens of
-/// [dataset] dtype. Refuses (errc::dataset, errc::config, errc::io) what is missing, empty, listed twice, no token
-/// file, or of another type of token than the files before it.
-result<token_file_list> list_token_files(const dataset_config& dataset);
+/// Opens and examines every file that find_files finds: token files are *.bin and *.npy. A .bin with an .idx next to it is
+/// Megatron's, another one is flat: tokens of [dataset] dtype. Refuses (errc::dataset, errc::config, errc::io) what
+/// find_files refuses, and what is empty, no token file, or of another type of token than the files before it.
+result<token_file_list> list_token_files(const dataset_config& dataset, const store_options& options = {});
 
 /// token_file_list::folder for this path.
 std::string folder_of_token_files(const std::string& path);
 
-/// Folder and name as one path.
-std::string path_of_token_file(const std::string& folder, std::string_view name);
 /// "a/b.bin" -> "a/b.idx"
 std::string index_path_of(const std::string& path);
 

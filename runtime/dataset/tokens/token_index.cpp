@@ -19,9 +19,9 @@ namespace penstock {
 //
 //   header
 //   file_entry files[files]
-//   window_entry windows[windows]   only if documents are packed
+//   window_entry windows[windows]   only if documents are known
 //   u32 lengths[documents]          likewise: window after window, packing_window each
-//   names                           of the files
+//   names                           of the files: name and tag of each
 
 struct token_index::header {
   std::array<char, 8> magic;
@@ -42,17 +42,18 @@ struct token_index::file_entry {
   std::uint64_t index_bytes;
   std::uint64_t tokens_end;  ///< cumulative, including this file
   std::uint64_t name_end;
+  std::uint64_t tag_end;
 };
 
 struct token_index::window_entry {
   std::uint64_t first_token;
-  std::uint64_t sequences_end;  ///< cumulative, including this window
+  std::uint64_t sequences_end;  ///< cumulative, including this window; 0 unless documents are packed
 };
 
 namespace {
 
 constexpr std::array<char, 8> token_index_magic{'P', 'N', 'S', 'T', 'K', 'T', 'O', 'K'};
-constexpr std::uint32_t token_index_version = 1;
+constexpr std::uint32_t token_index_version = 2;
 
 }  // namespace
 
@@ -68,6 +69,7 @@ struct token_index_writer {
   void add_files(const token_file_list& list);
   result<void> cut(const token_file_list& list, const dataset_config& dataset);
   result<void> pack(const token_file_list& list, const dataset_config& dataset);
+  result<void> add_documents(const token_file_list& list);
   void add_fingerprint(const token_file_list& list, const dataset_config& dataset);
   result<unique_fd> seal_file();
 };
@@ -76,8 +78,10 @@ void token_index_writer::add_files(const token_file_list& list) {
   std::uint64_t end = 0;
   for (const token_file& file : list.files) {
     names += file.name;
+    const std::uint64_t name_end = names.size();
+    names += file.tag;
     end += file.tokens;
-    files.push_back({file.bytes, file.data_at, file.index_bytes, end, names.size()});
+    files.push_back({file.bytes, file.data_at, file.index_bytes, end, name_end, names.size()});
   }
 }
 
@@ -123,6 +127,20 @@ result<void> token_index_writer::pack(const token_file_list& list, const dataset
   return {};
 }
 
+result<void> token_index_writer::add_documents(const token_file_list& list) {
+  auto all = lengths_of_documents(list, std::nullopt);
+  if (!all) return tl::unexpected(std::move(all.error()));
+  lengths = std::move(*all);
+  std::uint64_t token = 0;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    if (i % packing_window == 0) windows.push_back({token, 0});
+    token += lengths[i];
+  }
+  head.documents = lengths.size();
+  head.windows = windows.size();
+  return {};
+}
+
 void token_index_writer::add_fingerprint(const token_file_list& list, const dataset_config& dataset) {
   fingerprint_hash hash("tokens");
   hash.add_text(name_of(list.element));
@@ -136,7 +154,8 @@ void token_index_writer::add_fingerprint(const token_file_list& list, const data
     hash.add_number(file.tokens);
     hash.add_number(file.index_bytes);
   }
-  hash.add_text({reinterpret_cast<const char*>(lengths.data()), lengths.size() * sizeof(std::uint32_t)});
+  const std::size_t packed = dataset.boundaries == boundary_rule::pack ? lengths.size() : 0;
+  hash.add_text({reinterpret_cast<const char*>(lengths.data()), packed * sizeof(std::uint32_t)});
   std::ranges::copy(hash.hex(), head.fingerprint.begin());
 }
 
@@ -158,8 +177,8 @@ result<unique_fd> token_index_writer::seal_file() {
   return fd;
 }
 
-result<sealed_token_index> seal_token_index(const dataset_config& dataset) {
-  auto list = list_token_files(dataset);
+result<sealed_token_index> seal_token_index(const dataset_config& dataset, const store_options& options) {
+  auto list = list_token_files(dataset, options);
   if (!list) return tl::unexpected(std::move(list.error()));
   const bool cuts = dataset.boundaries != boundary_rule::pack;
   if (dataset.boundaries != boundary_rule::ignore && !dataset.eos) {
@@ -176,6 +195,9 @@ result<sealed_token_index> seal_token_index(const dataset_config& dataset) {
   writer.add_files(*list);
   if (auto ok = cuts ? writer.cut(*list, dataset) : writer.pack(*list, dataset); !ok)
     return tl::unexpected(std::move(ok.error()));
+  const bool has_indexes = std::ranges::any_of(list->files, [](const token_file& file) { return file.index_bytes > 0; });
+  if (dataset.boundaries == boundary_rule::mask && list->store && has_indexes)
+    if (auto ok = writer.add_documents(*list); !ok) return tl::unexpected(std::move(ok.error()));
   writer.add_fingerprint(*list, dataset);
   auto file = writer.seal_file();
   if (!file) return tl::unexpected(std::move(file.error()));
@@ -203,12 +225,14 @@ bool token_index::tables_fit() const noexcept {
   const std::uint64_t fixed = sizeof(header) + head.files * sizeof(file_entry) + head.windows * sizeof(window_entry) +
                               head.documents * sizeof(std::uint32_t);
   if (fixed > size || head.element >= static_cast<std::uint32_t>(dtype::float16) || head.samples == 0 ||
-      head.entries_of_lengths > 0xffffffffU || (head.windows > 0) != (head.entries_of_lengths > 0))
+      head.entries_of_lengths > 0xffffffffU || (head.windows == 0 && head.entries_of_lengths > 0))
     return false;
   if (head.windows != (head.documents + packing_window - 1) / packing_window) return false;
   file_entry file_before{};
   for (const file_entry& file : file_table()) {
-    if (file.tokens_end <= file_before.tokens_end || file.name_end < file_before.name_end) return false;
+    if (file.tokens_end <= file_before.tokens_end || file.name_end < file_before.tag_end ||
+        file.tag_end < file.name_end)
+      return false;
     file_before = file;
   }
   window_entry window_before{};
@@ -217,7 +241,8 @@ bool token_index::tables_fit() const noexcept {
       return false;
     window_before = window;
   }
-  return file_before.name_end == size - fixed && (head.windows == 0 || window_before.sequences_end == head.samples);
+  return file_before.tag_end == size - fixed &&
+         (head.entries_of_lengths == 0 || window_before.sequences_end == head.samples);
 }
 
 const token_index::header& token_index::head() const noexcept {
@@ -260,7 +285,8 @@ indexed_token_file token_index::file(std::uint64_t file) const {
   const file_entry& own = file_table()[file];
   const file_entry before = file == 0 ? file_entry{} : file_table()[file - 1];
   const auto* const names = reinterpret_cast<const char*>(lengths() + head().documents);
-  return {{names + before.name_end, own.name_end - before.name_end},
+  return {{names + before.tag_end, own.name_end - before.tag_end},
+          {names + own.name_end, own.tag_end - own.name_end},
           own.bytes,
           own.data_at,
           own.index_bytes,
@@ -285,6 +311,24 @@ indexed_window token_index::window(std::uint64_t window) const {
   const std::uint64_t first = window * packing_window;
   return {window_table()[window].first_token, window == 0 ? 0 : window_table()[window - 1].sequences_end,
           {lengths() + first, std::min(packing_window, head().documents - first)}};
+}
+
+bool token_index::has_documents() const noexcept {
+  return head().windows > 0;
+}
+
+void token_index::begins_between(std::uint64_t after, std::uint64_t before, std::vector<std::uint64_t>& begins) const {
+  const auto table = window_table();
+  const auto next = std::ranges::upper_bound(table, after, {}, &window_entry::first_token) - table.begin();
+  for (auto i = static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(next - 1, 0)); i < head().windows; ++i) {
+    const indexed_window documents = window(i);
+    std::uint64_t token = documents.first_token;
+    for (const std::uint32_t length : documents.lengths) {
+      if (token >= before) return;
+      if (token > after) begins.push_back(token);
+      token += length;
+    }
+  }
 }
 
 }  // namespace penstock

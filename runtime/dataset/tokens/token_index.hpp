@@ -1,5 +1,6 @@
 // What workers need to know of a tokens dataset, as one sealed memory file: its files, and with boundaries = "pack" its
-// documents. Written by the session, mapped by every worker.
+// documents. Of objects also with boundaries = "mask": finding documents in a remote index would take many requests for each
+// sample. Written by the session, mapped by every worker.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -27,10 +28,11 @@ struct sealed_token_index {
 /// Lists the files and counts the sequences; reads all documents for boundaries = "pack". Refuses (errc::dataset,
 /// errc::config, errc::io) what list_token_files and lengths_of_documents refuse, boundaries other than "ignore" where
 /// a file has no index and there is no eos, and fewer tokens than one sequence needs.
-result<sealed_token_index> seal_token_index(const dataset_config& dataset);
+result<sealed_token_index> seal_token_index(const dataset_config& dataset, const store_options& options = {});
 
 struct indexed_token_file {
-  std::string_view name;  ///< as token_file's
+  std::string_view name;  ///< as token_file's, like `tag`
+  std::string_view tag;
   std::uint64_t bytes = 0;
   std::uint64_t data_at = 0;
   std::uint64_t index_bytes = 0;  ///< 0: it has no index
@@ -38,7 +40,7 @@ struct indexed_token_file {
   std::uint64_t tokens = 0;
 };
 
-/// One window of documents that are packed together (packing.hpp).
+/// One window of documents; those that are packed together (packing.hpp), if they are packed.
 struct indexed_window {
   std::uint64_t first_token = 0;
   std::uint64_t first_sequence = 0;
@@ -65,6 +67,10 @@ class token_index {
   [[nodiscard]] std::uint64_t file_of(std::uint64_t token) const;
   [[nodiscard]] std::uint64_t window_of(std::uint64_t sample) const;
   [[nodiscard]] indexed_window window(std::uint64_t window) const;
+
+  [[nodiscard]] bool has_documents() const noexcept;
+  /// If so: where documents begin after token `after` and before token `before`, in order.
+  void begins_between(std::uint64_t after, std::uint64_t before, std::vector<std::uint64_t>& begins) const;
 
  private:
   struct header;

@@ -7,6 +7,7 @@
 #include "runtime/dataset/tokens/token_types.hpp"
 
 #include <algorithm>
+#include <map>
 #include <type_traits>
 
 namespace penstock {
@@ -26,11 +27,11 @@ std::uint64_t as_id(Token token) noexcept {
 
 }  // namespace
 
-tokens_dataset::tokens_dataset(token_index index, const dataset_config& settings)
+tokens_dataset::tokens_dataset(token_index index, const dataset_config& settings, std::shared_ptr<object_store> store)
     : index_(std::move(index)),
       settings_(settings),
       ids_end_(settings.vocab ? *settings.vocab : int32_ids),
-      files_(folder_of_token_files(settings.path)) {}
+      files_(folder_of_token_files(settings.path), std::move(store)) {}
 
 dataset_description tokens_dataset::describe(const token_index& index, const dataset_config& settings) {
   const dtype id = needs_int64(settings) ? dtype::int64 : dtype::int32;
@@ -50,23 +51,50 @@ void tokens_dataset::fail(std::uint64_t file, const failure& why, std::string_vi
   throw_failed(std::move(told));
 }
 
-template <class Token>
-std::span<const Token> tokens_dataset::read(std::uint64_t first, std::size_t count) {
-  const timed_read timed;
-  raw_.resize(count * sizeof(Token));
-  parts_.clear();
+template <class Use>
+void tokens_dataset::for_each_part(std::uint64_t first, std::size_t count, const Use& use) const {
   for (std::size_t have = 0; have < count;) {
     const std::uint64_t number = index_.file_of(first + have);
     const indexed_token_file file = index_.file(number);
     const std::uint64_t begin = first + have - file.first_token;
     const auto here = static_cast<std::size_t>(std::min<std::uint64_t>(count - have, file.tokens - begin));
-    const auto into = std::span(raw_).subspan(have * sizeof(Token), here * sizeof(Token));
-    if (auto ok = files_.read(index_, number, file.data_at + begin * sizeof(Token), into); !ok)
-      fail(number, ok.error());
-    parts_.push_back({number, begin, have, here});
+    const std::uint64_t element = size_of(index_.element());
+    use(part{number, begin, have, here}, byte_range{file.data_at + begin * element, here * element});
     have += here;
   }
+}
+
+template <class Token>
+std::span<const Token> tokens_dataset::read(std::uint64_t first, std::size_t count) {
+  const timed_read timed;
+  raw_.resize(count * sizeof(Token));
+  parts_.clear();
+  for_each_part(first, count, [&](const part& one, byte_range range) {
+    const auto into = std::span(raw_).subspan(one.at * sizeof(Token), range.bytes);
+    if (auto ok = files_.file(index_, one.file)->read(range.at, into); !ok) fail(one.file, ok.error());
+    parts_.push_back(one);
+  });
   return {reinterpret_cast<const Token*>(raw_.data()), count};
+}
+
+/// Another thread may be in load(): uses what does not change, or is its own.
+void tokens_dataset::expect(std::span<const std::uint64_t> samples) {
+  if (!files_.is_remote()) return;
+  std::map<std::uint64_t, std::vector<byte_range>> by_file;
+  const auto add = [&](std::uint64_t first, std::size_t count) {
+    for_each_part(first, count, [&](const part& one, byte_range range) { by_file[one.file].push_back(range); });
+  };
+  const std::uint32_t length = settings_.sequence_length;
+  for (const std::uint64_t sample : samples) {
+    if (settings_.boundaries != boundary_rule::pack) {
+      add(sample * length, std::size_t{length} + 1);
+      continue;
+    }
+    const auto packed = ahead_.pieces_of(index_, sample, length);
+    for (const packed_piece& piece : packed.pieces)
+      add(packed.begins[piece.document] + piece.first, std::size_t{piece.tokens} + 1);
+  }
+  for (auto& [file, ranges] : by_file) files_.file(index_, file)->expect(std::move(ranges));
 }
 
 template <class Token, class Id>
@@ -116,6 +144,12 @@ void tokens_dataset::mask(std::span<const Token> read, std::span<Id> targets) {
       continue;
     }
     begins_.clear();
+    if (index_.has_documents()) {
+      const std::uint64_t first = index_.file(one.file).first_token + one.begin;
+      index_.begins_between(first, first + one.tokens, begins_);
+      for (const std::uint64_t begin : begins_) targets[one.at + (begin - first) - 1] = ignored_target;
+      continue;
+    }
     const auto documents = files_.documents(index_, one.file);
     if (!documents) fail(one.file, documents.error(), "the index of ");
     if (auto ok = (*documents)->begins_between(one.begin, one.begin + one.tokens, begins_); !ok)
@@ -135,19 +169,22 @@ void tokens_dataset::load_as(std::uint64_t sample, const sample_slot& slot) {
   if (settings_.boundaries == boundary_rule::mask) mask<Token, Id>(raw, targets);
 }
 
-std::span<const packed_piece> tokens_dataset::pieces_of(std::uint64_t sample) const {
-  const std::uint64_t window = index_.window_of(sample);
-  const indexed_window facts = index_.window(window);
-  if (window == window_) return packing_->pieces(sample - facts.first_sequence);
-  packing_.emplace(facts.lengths, settings_.sequence_length);
-  window_begins_.clear();
-  std::uint64_t token = facts.first_token;
-  for (const std::uint32_t length : facts.lengths) {
-    window_begins_.push_back(token);
-    token += length;
+tokens_dataset::packed_window::of_sample tokens_dataset::packed_window::pieces_of(const token_index& index,
+                                                                                  std::uint64_t sample,
+                                                                                  std::uint32_t length) {
+  const std::uint64_t window = index.window_of(sample);
+  const indexed_window facts = index.window(window);
+  if (window != window_) {
+    packing_.emplace(facts.lengths, length);
+    begins_.clear();
+    std::uint64_t token = facts.first_token;
+    for (const std::uint32_t document : facts.lengths) {
+      begins_.push_back(token);
+      token += document;
+    }
+    window_ = window;
   }
-  window_ = window;
-  return packing_->pieces(sample - facts.first_sequence);
+  return {packing_->pieces(sample - facts.first_sequence), begins_};
 }
 
 template <class Token, class Id>
@@ -158,8 +195,9 @@ void tokens_dataset::load_packed(std::uint64_t sample, const sample_slot& slot) 
   std::size_t at = 0;
   std::size_t entry = 0;
   ends[entry++] = 0;
-  for (const packed_piece& piece : pieces_of(sample)) {
-    const auto raw = read<Token>(window_begins_[piece.document] + piece.first, std::size_t{piece.tokens} + 1);
+  const auto packed = packed_.pieces_of(index_, sample, settings_.sequence_length);
+  for (const packed_piece& piece : packed.pieces) {
+    const auto raw = read<Token>(packed.begins[piece.document] + piece.first, std::size_t{piece.tokens} + 1);
     convert<Token, Id>(raw, tokens.subspan(at, piece.tokens), targets.subspan(at, piece.tokens));
     at += piece.tokens;
     ends[entry++] = static_cast<std::int32_t>(at);
@@ -182,8 +220,8 @@ void tokens_dataset::load(const sample_request& request, const sample_slot& slot
 std::string tokens_dataset::name_of(std::uint64_t index) const {
   std::uint64_t token = index * settings_.sequence_length;
   if (settings_.boundaries == boundary_rule::pack) {
-    const packed_piece first = pieces_of(index).front();
-    token = window_begins_[first.document] + first.first;
+    const auto packed = packed_.pieces_of(index_, index, settings_.sequence_length);
+    token = packed.begins[packed.pieces.front().document] + packed.pieces.front().first;
   }
   const indexed_token_file file = index_.file(index_.file_of(token));
   return fmt::format("{}[{}]", printable(file.name), token - file.first_token);

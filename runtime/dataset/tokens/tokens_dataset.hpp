@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,11 +29,13 @@ inline constexpr std::int32_t ignored_target = -100;
 /// in all entries that are left. Files are read with pread, not mapped: a truncated file is an error, not a SIGBUS.
 class tokens_dataset final : public Dataset {
  public:
-  tokens_dataset(token_index index, const dataset_config& settings);
+  /// `store`: of URLs, else none.
+  tokens_dataset(token_index index, const dataset_config& settings, std::shared_ptr<object_store> store);
 
   static dataset_description describe(const token_index& index, const dataset_config& settings);
 
   dataset_description describe() override { return describe(index_, settings_); }
+  void expect(std::span<const std::uint64_t> samples) override;
   /// Throws transient_error for errors that may be temporary (is_transient), penstock::error otherwise; what() names
   /// the file.
   void load(const sample_request& request, const sample_slot& slot) override;
@@ -48,6 +51,25 @@ class tokens_dataset final : public Dataset {
     std::size_t tokens;
   };
 
+  /// The window of documents that was packed last: neighbouring calls need the same one.
+  class packed_window {
+   public:
+    struct of_sample {
+      std::span<const packed_piece> pieces;
+      std::span<const std::uint64_t> begins;  ///< first token of each document of the window
+    };
+    /// Valid until the next call.
+    of_sample pieces_of(const token_index& index, std::uint64_t sample, std::uint32_t length);
+
+   private:
+    std::uint64_t window_ = std::numeric_limits<std::uint64_t>::max();
+    std::optional<window_packing> packing_;
+    std::vector<std::uint64_t> begins_;
+  };
+
+  /// part() of each file that has some of these tokens.
+  template <class Use>
+  void for_each_part(std::uint64_t first, std::size_t count, const Use& use) const;
   template <class Token, class Id>
   void load_as(std::uint64_t sample, const sample_slot& slot);
   template <class Token, class Id>
@@ -61,8 +83,6 @@ class tokens_dataset final : public Dataset {
   [[noreturn]] void refuse_id(std::span<const Token> read) const;
   template <class Token, class Id>
   void mask(std::span<const Token> read, std::span<Id> targets);
-  /// Of packed documents. Valid until the next call.
-  [[nodiscard]] std::span<const packed_piece> pieces_of(std::uint64_t sample) const;
   [[noreturn]] void fail(std::uint64_t file, const failure& why, std::string_view part = "") const;
 
   token_index index_;
@@ -72,11 +92,8 @@ class tokens_dataset final : public Dataset {
   std::vector<std::byte> raw_;        ///< of the read in progress
   std::vector<part> parts_;           ///< likewise
   std::vector<std::uint64_t> begins_; ///< of documents, while masking
-
-  // The window of documents that was packed last: name_of and load of a sample need the same one.
-  mutable std::uint64_t window_ = std::numeric_limits<std::uint64_t>::max();
-  mutable std::optional<window_packing> packing_;
-  mutable std::vector<std::uint64_t> window_begins_;  ///< first token of each of its documents
+  mutable packed_window packed_;      ///< of load() and name_of()
+  packed_window ahead_;               ///< of expect(), which runs on another thread
 };
 
 }  // namespace penstock

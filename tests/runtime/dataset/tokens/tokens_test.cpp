@@ -256,15 +256,15 @@ TEST_CASE("a token file that shrinks fails its sequences by name") {
   REQUIRE(made);
   CHECK(testing::load_error(**made, 8).empty());
   REQUIRE(::truncate(folder.path("a.bin").c_str(), 100) == 0);
-  CHECK(testing::load_error(**made, 8) == "'a.bin' ends at byte 160, but was longer when it was listed");
+  CHECK(testing::load_error(**made, 8) == "'a.bin' ends at byte 160, but was 200 bytes long when it was indexed");
   CHECK(testing::load_error(**make_dataset(all, prepared->index.get()), 0) ==
-        "'a.bin' has 100 bytes, but had 200 when it was listed");
+        "'a.bin' changed since it was indexed (200 bytes then, 100 now): start the session again when it is complete");
 }
 
 TEST_CASE("files that contain no tokens are refused with the reason") {
   const temporary_folder folder;
   config all = settings(folder, 4);
-  CHECK(refusal(all) == fmt::format("no files of tokens (*.bin, *.npy) in '{}'", folder.path()));
+  CHECK(refusal(all) == fmt::format("no token files (*.bin, *.npy) in '{}'", folder.path()));
   const auto with = [&](std::string_view name, const std::string& contents) {
     folder.write(name, contents);
     all.dataset.path = folder.path(name);

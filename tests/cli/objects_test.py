@@ -1,0 +1,222 @@
+"""Datasets other than tar behind http:// and s3://, compared with the same files on disk."""
+
+import shutil
+import time
+
+import numpy
+
+from store_case import *
+
+TAIL = """
+[storage]
+cache = "{cache}"
+[sampler]
+batch_size = 8
+epochs = {epochs}
+[loader]
+max_failed_fraction = 1.0
+[gpu]
+device = "host"
+"""
+
+TOKENS = """
+name = "objects"
+[dataset]
+type = "tokens"
+path = "{path}"
+sequence_length = 32
+{more}
+""" + TAIL
+
+INDEX_TYPES = {numpy.dtype(numpy.int32): 4, numpy.dtype(numpy.uint16): 8}
+
+
+def write_megatron(path, documents):
+    """path.bin and path.idx, as the format is published: one sequence a document."""
+    data = numpy.concatenate(documents)
+    data.tofile(path + ".bin")
+    lengths = numpy.array([len(one) for one in documents], numpy.int32)
+    begins = numpy.concatenate([[0], numpy.cumsum(lengths[:-1], dtype=numpy.int64)]) * data.itemsize
+    with open(path + ".idx", "wb") as file:
+        file.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, INDEX_TYPES[data.dtype], len(documents), len(documents) + 1))
+        for table in (lengths, begins.astype(numpy.int64), numpy.arange(len(documents) + 1, dtype=numpy.int64)):
+            file.write(table.tobytes())
+
+
+class ObjectsTest(StoreTest):
+    def setUp(self):
+        super().setUp()
+        self.random = numpy.random.default_rng(7)
+        self.data = os.path.join(self.served, "bucket", "data")
+        os.makedirs(self.data)
+
+    def same_stream(self, config, paths, local=None, **more):
+        """The digest, which is that of the local files however they are addressed."""
+        expected = self.digests(config(local or self.data, name="local.toml", **more), "--workers", 2)
+        for path in paths:
+            self.assertEqual(self.digests(config(path, **more), "--workers", 2), expected, path)
+        return expected
+
+    def refused(self, config, expect=EXIT_FAILED):
+        code, out, err = self.penstock("run", config)
+        self.assertEqual(code, expect, out + err)
+        self.assertNotIn("the-secret", out + err)
+        return err
+
+
+class TokensTest(ObjectsTest):
+    def config(self, path, more='dtype = "uint16"', epochs=2, cache="", name="objects.toml"):
+        return self.write(name, TOKENS.format(path=path, more=more, epochs=epochs, cache=cache))
+
+    def flat(self, files=5, tokens=1111):
+        for number in range(files):
+            self.random.integers(10, 50000, tokens + number, dtype=numpy.uint16).tofile(os.path.join(self.data, "p-%03d.bin" % number))
+
+    def megatron(self, files=3):
+        for number in range(files):
+            documents = [self.random.integers(0, 50000, length, dtype=numpy.uint16) for length in self.random.integers(1, 120, 40)]
+            write_megatron(os.path.join(self.data, "m-%03d" % number), documents)
+
+    def test_flat_files_give_the_stream_of_the_same_files_on_disk(self):
+        server = self.serve()
+        server.page = 2
+        self.flat()
+        self.write("served/bucket/data/list.txt", "# all\n" + "".join("p-%03d.bin\n" % number for number in range(5)))
+        self.write("served/bucket/patterns.txt", "data/p-{000..002}.bin\r\ndata/p-00[34].bin\n")
+        urls = self.write("urls.txt", "".join("%s/bucket/data/p-%03d.bin\n" % (server.address, number) for number in range(5)))
+        self.same_stream(self.config, ["s3://bucket/data", "s3://bucket/data/", "s3://bucket/data/p-*.bin", "s3://bucket/data/p-{000..004}.bin",
+                                       server.address + "/bucket/data/p-{000..004}.bin", "s3://bucket/data/list.txt",
+                                       server.address + "/bucket/data/list.txt"])
+        # Names are relative to the list, and part of the fingerprint, but not of the digest.
+        self.same_stream(self.config, ["s3://bucket/patterns.txt", urls])
+
+    def test_arrays_give_the_stream_of_the_same_files_on_disk(self):
+        self.serve()
+        for number in range(3):
+            numpy.save(os.path.join(self.data, "a-%d.npy" % number), self.random.integers(0, 1000, 700, dtype=numpy.int32))
+        self.same_stream(self.config, ["s3://bucket/data", "s3://bucket/data/a-{0..2}.npy"], more="")
+
+    def test_documents_of_an_index_and_of_eos_are_those_on_disk(self):
+        server = self.serve()
+        self.megatron()
+        self.flat(files=2)
+        for boundaries in ("ignore", "mask", "pack"):
+            more = 'boundaries = "%s"\neos = 4711\ndtype = "uint16"' % boundaries
+            self.same_stream(self.config, ["s3://bucket/data", "s3://bucket/data/*.bin"], more=more)
+            indexed = os.path.join(self.data, "m-{000..002}.bin")
+            more = 'boundaries = "%s"' % boundaries
+            self.same_stream(self.config, ["s3://bucket/data/m-{000..002}.bin", server.address + "/bucket/data/m-{000..002}.bin"], local=indexed, more=more)
+            server.requests.clear()
+            self.digests(self.config("s3://bucket/data/m-*.bin", more=more), "--workers", 3)
+            self.assertLess(server.count(".idx"), 3 * 6)  # the session reads them, the workers do not
+
+    def test_a_stream_that_was_stopped_or_lost_workers_continues_alike(self):
+        server = self.serve()
+        self.flat()
+        config = self.config("s3://bucket/data")
+        whole = self.digests(self.config(self.data, name="local.toml"))
+        self.run_json(config, "--digest", "--batches", 9, "--state", "state", "--workers", 1)
+        rest = self.run_json(self.config(self.data, name="local.toml"), "--digest", "--state", "state", "--workers", 2)
+        self.assertEqual(rest["epochs"][-1]["digest"], whole[-1])
+        self.run_json(self.config(self.data, name="local.toml"), "--digest", "--batches", 9, "--state", "other", "--workers", 2)
+        server.latency = 0.02
+        process = self.start("run", config, "--json", "--digest", "--state", "other", "--workers", 2)
+        begin = server.count()
+        for number in range(3):
+            self.wait_until(lambda: server.count() > begin + 10 * number, "requests")
+            for pid in self.workers_of(process)[:1]:
+                signal_process(pid, signal.SIGKILL)
+        report = json.loads(process.communicate(timeout=60)[0])
+        self.assertEqual(report["epochs"][-1]["digest"], whole[-1])
+
+    def test_errors_and_cut_answers_change_nothing(self):
+        server = self.serve()
+        self.flat()
+        self.megatron()
+        more = 'boundaries = "pack"\neos = 4711\ndtype = "uint16"'
+        expected = self.digests(self.config(self.data, more=more, name="local.toml"))
+        faults = [lambda handler: handler.error(503, "SlowDown"), lambda handler: handler.error(500, "InternalError"),
+                  lambda handler: handler.cut(), lambda handler: setattr(handler, "close_connection", True)]
+        server.fault = lambda request: faults[request[3] // 7 % len(faults)] if request[3] % 7 == 0 else None
+        report = self.run_json(self.config("s3://bucket/data", more=more), "--digest", "--workers", 3)
+        self.assertEqual([epoch["digest"] for epoch in report["epochs"]], expected)
+        self.assertEqual(report["failures"], [])
+
+    def test_ten_thousand_objects_are_opened_with_one_listing(self):
+        server = self.serve()
+        server.latency = 0.02
+        for number in range(10000):
+            with open(os.path.join(self.data, "%05d.bin" % number), "wb") as file:
+                file.truncate(2000)
+        begin = time.monotonic()
+        report = self.run_json(self.config("s3://bucket/data", epochs=1), "--workers", 1, "--batches", 1)
+        self.assertEqual(report["epochs"][0]["expected"], (10**7 - 1) // 32)
+        listed = [path for path, _ in server.requests if "list-type" in path]
+        self.assertLessEqual(len(listed), 2 * 10)
+        self.assertLess(server.count() - len(listed), 100)
+        self.assertLess(time.monotonic() - begin, 60)
+
+    def test_what_was_read_once_comes_from_the_cache_of_all_workers(self):
+        server = self.serve()
+        self.flat()
+        config = self.config("s3://bucket/data", cache=os.path.join(self.folder, "cache"))
+        expected = self.digests(config, "--workers", 3)
+        server.requests.clear()
+        self.assertEqual(self.digests(config, "--workers", 2), expected)
+        self.assertEqual([path for path, _ in server.requests if "list-type" not in path], [])
+
+    def test_mistakes_are_refused_by_name(self):
+        server = self.serve()
+        self.flat(files=2)
+        self.assertIn("no token files (*.bin, *.npy) in 's3://bucket/empty'", self.refused(self.config("s3://bucket/empty/")))
+        self.assertIn("no token file is named 's3://bucket/data/x*.bin'", self.refused(self.config("s3://bucket/data/x*.bin")))
+        self.assertIn("'s3://bucket/data/none.bin' answers HTTP 404 NoSuchKey", self.refused(self.config("s3://bucket/data/none.bin")))
+        self.assertIn("has a wildcard, but an HTTP server does not list its files", self.refused(self.config(server.address + "/bucket/data/*.bin")))
+        self.assertIn("'s3://bucket/data/p-000.bin' does not say what type its tokens have", self.refused(self.config("s3://bucket/data", more="")))
+        os.truncate(os.path.join(self.data, "p-001.bin"), 777)
+        self.assertIn("'s3://bucket/data/p-001.bin' has 777 bytes, which is not a multiple", self.refused(self.config("s3://bucket/data")))
+        self.write("served/bucket/both.txt", "data/p-000.bin\n")
+        both = self.write("both.txt", "s3://bucket/data/p-000.bin\n" + os.path.join(self.data, "p-000.bin") + "\n")
+        self.assertIn("list either files or objects", self.refused(self.config(both)))
+        self.write("served/bucket/root.txt", "/etc/passwd\n")
+        self.assertIn("'s3://bucket//etc/passwd' answers HTTP 404", self.refused(self.config("s3://bucket/root.txt")))
+        self.write("served/bucket/none.txt", "# nothing\n")
+        self.assertIn("the list 's3://bucket/none.txt' contains no file names", self.refused(self.config("s3://bucket/none.txt")))
+        server.fault = lambda request: (lambda handler: handler.error(403, "AccessDenied")) if ".idx" in request[0] else None
+        self.assertIn("'s3://bucket/data/p-000.idx' answers HTTP 403 AccessDenied", self.refused(self.config("s3://bucket/data/p-{000,001}.bin")))
+
+    def test_an_object_that_changes_under_the_reader_fails_its_sequences_by_name(self):
+        server = self.serve()
+        self.flat()
+        done = []
+
+        def fault(request):
+            if request[3] == 8 and not done:
+                done.append(True)
+                self.random.integers(10, 50000, 1113, dtype=numpy.uint16).tofile(os.path.join(self.data, "p-002.bin"))
+                os.utime(os.path.join(self.data, "p-002.bin"), (1, 1))
+            return None
+
+        server.fault = fault
+        report = self.run_json(self.config("s3://bucket/data", epochs=1), "--workers", 1)
+        self.check_sums(report)
+        self.assertTrue(done)
+        self.assertGreater(len(report["failures"]), 0)
+        for one in report["failures"]:
+            self.assertIn("'p-002.bin' changed since it was indexed", one["error"])
+
+    @needs_moto
+    def test_files_in_a_bucket_of_moto_give_the_stream_of_the_same_files_on_disk(self):
+        client = self.serve_moto()
+        self.flat()
+        self.megatron()
+        client.create_bucket(Bucket="tokens")
+        for name in os.listdir(self.data):
+            client.upload_file(os.path.join(self.data, name), "tokens", "a folder/é+&/" + name)
+        more = 'boundaries = "mask"\neos = 4711\ndtype = "uint16"'
+        self.same_stream(self.config, ["s3://tokens/a folder/é+&", "s3://tokens/a folder/é+&/*.bin",
+                                       "s3://tokens/a folder/é+&/{m-{000..002},p-{000..004}}.bin"], more=more)
+
+
+if __name__ == "__main__":
+    main()
