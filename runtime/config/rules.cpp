@@ -67,7 +67,7 @@ void check_dataset(const dataset_config& dataset, found_list& found) {
                      .other = "dataset.type",
                      .message = fmt::format("'path' in [dataset] is a URL, but type \"{}\" reads files", type),
                      .label = "must be a path",
-                     .help = "types tar and tokens read from object storage; mount the rest as a file system, or copy the files"});
+                     .help = "image folders are not read from object storage: mount it as a file system, or copy the files"});
   }
   if (dataset.type == dataset_type::raw && dataset.shape.empty()) {
     found.push_back({.key = "dataset.shape",

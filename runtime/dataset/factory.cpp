@@ -24,15 +24,21 @@ struct listed_dataset {
   dataset_type type;
   result<listing> (*list)(const config&, const listing_progress&);
   dataset_description (*describe)(const index_view&, const config&, decoder_rule);
-  std::unique_ptr<Dataset> (*open)(index_view, const config&, decoder_rule, int checked);
+  result<std::unique_ptr<Dataset>> (*open)(index_view, const config&, decoder_rule, int checked);
 };
 
 dataset_description describe_records(const index_view& index, const config&, decoder_rule) {
   return record_dataset::describe(index);
 }
 
-std::unique_ptr<Dataset> open_records(index_view index, const config& settings, decoder_rule, int) {
-  return std::make_unique<record_dataset>(std::move(index), settings.dataset.path);
+std::string_view first_name(const index_view& index) {
+  return index.files() == 0 ? std::string_view() : index.name(0);
+}
+
+result<std::unique_ptr<Dataset>> open_records(index_view index, const config& settings, decoder_rule, int) {
+  auto store = store_for(settings, first_name(index));
+  if (!store) return tl::unexpected(std::move(store.error()));
+  return std::make_unique<record_dataset>(std::move(index), settings.dataset.path, std::move(*store));
 }
 
 /// A new type of this kind needs a line here, its facts in runtime/base/dataset_type.hpp, and a folder.
@@ -43,18 +49,18 @@ constexpr std::array listed_datasets{
         [](const index_view& index, const config& c, decoder_rule by) {
           return image_folder_dataset::describe(index, c.image, by);
         },
-        [](index_view index, const config& c, decoder_rule by, int checked) -> std::unique_ptr<Dataset> {
+        [](index_view index, const config& c, decoder_rule by, int checked) -> result<std::unique_ptr<Dataset>> {
           checked_files known(checked, index.samples());
           return std::make_unique<image_folder_dataset>(std::move(index), c.image, c.dataset.path, by,
                                                         std::move(known));
         }},
     listed_dataset{
         dataset_type::npy,
-        [](const config& c, const listing_progress& told) { return list_npy(c.dataset.path, told); },
+        [](const config& c, const listing_progress& told) { return list_npy(c.dataset.path, told, store_options_of(c)); },
         describe_records, open_records},
     listed_dataset{dataset_type::raw,
                    [](const config& c, const listing_progress& told) {
-                     return list_raw(c.dataset.path, c.dataset.shape, c.dataset.dtype, told);
+                     return list_raw(c.dataset.path, c.dataset.shape, c.dataset.dtype, told, store_options_of(c));
                    },
                    describe_records, open_records},
 };
@@ -99,7 +105,7 @@ result<prepared_dataset> prepare_tokens(const config& settings) {
 }
 
 result<prepared_dataset> prepare_arrays(const config& settings) {
-  auto sealed = seal_array_index(settings.dataset);
+  auto sealed = seal_array_index(settings.dataset, store_options_of(settings));
   if (!sealed) return tl::unexpected(std::move(sealed.error()));
   const auto index = array_index::map(sealed->get());
   if (!index) return tl::unexpected(index.error());
@@ -112,7 +118,9 @@ result<prepared_dataset> prepare_arrays(const config& settings) {
 result<std::unique_ptr<Dataset>> make_arrays(const config& settings, int index_fd) {
   auto index = array_index::map(index_fd);
   if (!index) return tl::unexpected(std::move(index.error()));
-  return std::make_unique<arrays_dataset>(std::move(*index), settings.dataset.path);
+  auto store = store_for(settings, "");
+  if (!store) return tl::unexpected(std::move(store.error()));
+  return std::make_unique<arrays_dataset>(std::move(*index), settings.dataset.path, std::move(*store));
 }
 
 result<std::unique_ptr<Dataset>> make_tokens(const config& settings, int index_fd) {

@@ -166,7 +166,7 @@ class ArraysTest(PenstockTest):
         self.write("a.toml", text)
         code, out, err = self.penstock("run", config, "--quiet")
         self.assertEqual(code, EXIT_FAILED)
-        self.assertIn("when it was listed", err)
+        self.assertIn("changed since it was indexed", err)
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ class TokensTest(ObjectsTest):
         # Names are relative to the list, and part of the fingerprint, but not of the digest.
         self.same_stream(self.config, ["s3://bucket/patterns.txt", urls])
 
-    def test_arrays_give_the_stream_of_the_same_files_on_disk(self):
+    def test_arrays_of_tokens_give_the_stream_of_the_same_files_on_disk(self):
         self.serve()
         for number in range(3):
             numpy.save(os.path.join(self.data, "a-%d.npy" % number), self.random.integers(0, 1000, 700, dtype=numpy.int32))
@@ -136,11 +136,11 @@ class TokensTest(ObjectsTest):
         more = 'boundaries = "pack"\neos = 4711\ndtype = "uint16"'
         expected = self.digests(self.config(self.data, more=more, name="local.toml"))
         faults = [lambda handler: handler.error(503, "SlowDown"), lambda handler: handler.error(500, "InternalError"),
-                  lambda handler: handler.cut(), lambda handler: setattr(handler, "close_connection", True)]
+                  lambda handler: handler.cut(10), lambda handler: setattr(handler, "close_connection", True)]
         server.fault = lambda request: faults[request[3] // 7 % len(faults)] if request[3] % 7 == 0 else None
         report = self.run_json(self.config("s3://bucket/data", more=more), "--digest", "--workers", 3)
-        self.assertEqual([epoch["digest"] for epoch in report["epochs"]], expected)
         self.assertEqual(report["failures"], [])
+        self.assertEqual([epoch["digest"] for epoch in report["epochs"]], expected)
 
     def test_ten_thousand_objects_are_opened_with_one_listing(self):
         server = self.serve()
@@ -165,7 +165,7 @@ class TokensTest(ObjectsTest):
         self.assertEqual(self.digests(config, "--workers", 2), expected)
         self.assertEqual([path for path, _ in server.requests if "list-type" not in path], [])
 
-    def test_mistakes_are_refused_by_name(self):
+    def test_mistakes_with_token_files_are_refused_by_name(self):
         server = self.serve()
         self.flat(files=2)
         self.assertIn("no token files (*.bin, *.npy) in 's3://bucket/empty'", self.refused(self.config("s3://bucket/empty/")))
@@ -217,6 +217,92 @@ class TokensTest(ObjectsTest):
         self.same_stream(self.config, ["s3://tokens/a folder/é+&", "s3://tokens/a folder/é+&/*.bin",
                                        "s3://tokens/a folder/é+&/{m-{000..002},p-{000..004}}.bin"], more=more)
 
+
+ARRAYS = """
+name = "objects"
+[dataset]
+type = "{type}"
+path = "{path}"
+{more}
+""" + TAIL
+
+
+class ArraysTest(ObjectsTest):
+    def config(self, path, type="npy", more="", epochs=2, cache="", name="objects.toml"):
+        return self.write(name, ARRAYS.format(type=type, path=path, more=more, epochs=epochs, cache=cache))
+
+    def arrays(self, files=4):
+        for number in range(files):
+            numpy.save(os.path.join(self.data, "a-%03d.npy" % number), self.random.random((30 + number, 5, 3), dtype=numpy.float32))
+
+    def test_arrays_give_the_stream_of_the_same_files_on_disk(self):
+        server = self.serve()
+        self.arrays()
+        self.write("served/bucket/data/list.txt", "".join("a-%03d.npy\n" % number for number in range(4)))
+        self.same_stream(self.config, ["s3://bucket/data", "s3://bucket/data/*.npy", server.address + "/bucket/data/a-{000..003}.npy",
+                                       "s3://bucket/data/list.txt"])
+        one = os.path.join(self.data, "a-002.npy")
+        self.same_stream(self.config, ["s3://bucket/data/a-002.npy", server.address + "/bucket/data/a-002.npy"], local=one)
+
+    def test_lists_and_patterns_of_arrays_are_read_from_disk_too(self):
+        self.arrays()
+        whole = self.digests(self.config(self.data))
+        self.assertEqual(self.digests(self.config(self.data + "/a-{000..003}.npy")), whole)
+        self.write("served/bucket/data/list.txt", "a-00[01].npy\na-{002,003}.npy\n")
+        self.assertEqual(self.digests(self.config(self.data + "/list.txt")), whole)
+
+    def test_raw_records_give_the_stream_of_the_same_files_on_disk(self):
+        server = self.serve()
+        for number in range(3):
+            self.random.integers(0, 256, 24 * (20 + number), dtype=numpy.uint8).tofile(os.path.join(self.data, "%d.raw" % number))
+        more = 'shape = [2, 3]\ndtype = "float32"'
+        self.same_stream(lambda path, **of: self.config(path, type="raw", more=more, **of),
+                         ["s3://bucket/data/", server.address + "/bucket/data/{0..2}.raw"])
+
+    def test_members_of_archives_and_folders_give_the_stream_of_the_same_files_on_disk(self):
+        server = self.serve()
+        arrays = {"x": self.random.random((77, 400), dtype=numpy.float32), "y": self.random.integers(0, 9, 77)}
+        numpy.savez(os.path.join(self.data, "pairs.npz"), **arrays)
+        numpy.savez_compressed(os.path.join(self.data, "small.npz"), **arrays)
+        for name, array in arrays.items():
+            numpy.save(os.path.join(self.data, name + ".npy"), array)
+        for name in ("pairs.npz", "small.npz"):
+            self.same_stream(self.config, ["s3://bucket/data/" + name, server.address + "/bucket/data/" + name], local=os.path.join(self.data, name))
+        self.same_stream(self.config, ["s3://bucket/data", "s3://bucket/data/"], more='members = { features = "x.npy", label = "y.npy" }')
+
+    def test_mistakes_with_arrays_are_refused_by_name(self):
+        server = self.serve()
+        self.arrays(files=2)
+        self.assertIn("no arrays (*.npy) in 's3://bucket/empty'", self.refused(self.config("s3://bucket/empty")))
+        self.assertIn("'s3://bucket/data/none.npz' answers HTTP 404", self.refused(self.config("s3://bucket/data/none.npz")))
+        self.assertIn("'s3://bucket/data/none.npy' answers HTTP 404",
+                      self.refused(self.config("s3://bucket/data", more='members = { x = "a-000.npy", y = "none.npy" }')))
+        os.truncate(os.path.join(self.data, "a-001.npy"), 1000)
+        self.assertIn("'s3://bucket/data/a-001.npy' holds 872 bytes of data, but its header promises", self.refused(self.config("s3://bucket/data")))
+        with open(os.path.join(self.data, "bad.npz"), "wb") as file:
+            file.write(b"PK" * 100)
+        self.assertIn("'s3://bucket/data/bad.npz' is not a zip archive", self.refused(self.config("s3://bucket/data/bad.npz")))
+        server.ranges = False
+        self.assertIn("does not support range requests", self.refused(self.config("s3://bucket/data/a-{000,001}.npy")))
+
+    def test_an_array_that_changes_under_the_reader_fails_its_samples_by_name(self):
+        server = self.serve()
+        self.arrays(files=1)
+        path = os.path.join(self.data, "a-000.npy")
+        changed = []
+
+        def fault(request):
+            if request[3] == 4 and not changed:
+                changed.append(True)
+                os.utime(path, (1, 1))
+            return None
+
+        server.fault = fault
+        report = self.run_json(self.config("s3://bucket/data", epochs=1), "--workers", 1)
+        self.check_sums(report)
+        self.assertTrue(changed)
+        self.assertGreater(len(report["failures"]), 0)
+        self.assertIn("changed since it was indexed", report["failures"][0]["error"])
 
 if __name__ == "__main__":
     main()

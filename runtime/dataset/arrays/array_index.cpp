@@ -3,12 +3,14 @@
 #include "runtime/base/check.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/layout.hpp"
+#include "runtime/base/remote_path.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/base/write_all.hpp"
 #include "runtime/dataset/arrays/zip_directory.hpp"
-#include "runtime/dataset/file_reader.hpp"
 #include "runtime/dataset/fingerprint.hpp"
+#include "runtime/dataset/local_file.hpp"
+#include "runtime/dataset/read_ahead.hpp"
 #include "runtime/dataset/records/npy_header.hpp"
 #include "runtime/dataset/sealed_index.hpp"
 
@@ -27,7 +29,7 @@ namespace penstock {
 //
 //   header
 //   entry arrays[arrays]
-//   texts                 of each array: tensor, file
+//   texts                 of each array: tensor, file, tag
 //   inflated arrays, each at a multiple of 64 bytes
 
 struct array_index::header {
@@ -45,6 +47,7 @@ struct array_index::entry {
   std::uint64_t data_at;
   std::uint64_t tensor_end;  ///< in the texts
   std::uint64_t file_end;
+  std::uint64_t tag_end;
   std::uint32_t axes;
   std::uint8_t element;
   std::uint8_t in_index;
@@ -55,7 +58,7 @@ struct array_index::entry {
 namespace {
 
 constexpr std::array<char, 8> array_magic{'P', 'N', 'S', 'T', 'K', 'A', 'R', 'R'};
-constexpr std::uint32_t array_version = 1;
+constexpr std::uint32_t array_version = 2;
 constexpr std::size_t arrays_max = 256;
 
 bool is_npz(std::string_view path) {
@@ -63,8 +66,41 @@ bool is_npz(std::string_view path) {
   return path.size() > end.size() && path.ends_with(end);
 }
 
-archive_reader reader_of(int fd) {
-  return [fd](std::uint64_t at, std::span<std::byte> into) { return read_exactly(fd, at, into); };
+/// Files, or objects of which `store` knows the versions.
+struct opened_files {
+  std::vector<std::shared_ptr<readable>> files;
+  std::vector<std::string> tags;
+};
+
+failure about(const std::string& what, failure why) {
+  why.message = fmt::format("{} {}", what, why.message);
+  return why;
+}
+
+result<opened_files> open_all(const std::vector<std::string>& paths, const store_options& options) {
+  opened_files all;
+  if (paths.empty() || !is_url(paths.front())) {
+    for (const std::string& path : paths) {
+      auto opened = local_file::open(path);
+      if (!opened) return tl::unexpected(about(fmt::format("'{}'", printable(path)), std::move(opened.error())));
+      all.files.push_back(std::move(*opened));
+      all.tags.emplace_back();
+    }
+    return all;
+  }
+  const auto store = object_store::open(options);
+  if (!store) return tl::unexpected(store.error());
+  auto facts = (*store)->examine(paths);
+  if (!facts) return tl::unexpected(std::move(facts.error()));
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    all.tags.push_back((*facts)[i].tag);
+    all.files.push_back((*store)->object(paths[i], std::move((*facts)[i])));
+  }
+  return all;
+}
+
+archive_reader archive_of(readable& file) {
+  return [&file](std::uint64_t at, std::span<std::byte> into) { return file.read(at, into); };
 }
 
 /// An array that was found.
@@ -73,6 +109,7 @@ struct found_array {
   std::string file;
   std::string shown;  ///< for messages: "'a.npz': its member 'x.npy'"
   std::uint64_t file_bytes = 0;
+  std::string tag;
   npy_header header;
   std::uint64_t data_at = 0;
   std::optional<zip_member> deflated;
@@ -80,18 +117,12 @@ struct found_array {
   std::uint64_t index_at = 0;     ///< likewise, in the index
 };
 
-failure about(const std::string& what, failure why) {
-  why.message = fmt::format("{} {}", what, why.message);
-  return why;
-}
-
-result<found_array> array_in_archive(const std::string& tensor, const zip_member& member,
-                                     const open_file& archive) {
-  const archive_reader read = reader_of(archive.fd.get());
+result<found_array> array_in_archive(const std::string& tensor, const zip_member& member, readable& archive) {
+  const archive_reader read = archive_of(archive);
   found_array found;
   found.tensor = tensor;
-  found.file_bytes = archive.bytes;
-  const auto contents = contents_of(member, read, archive.bytes);
+  found.file_bytes = archive.bytes();
+  const auto contents = contents_of(member, read, archive.bytes());
   if (!contents) return tl::unexpected(contents.error());
   std::vector<std::byte> start(std::min<std::uint64_t>(member.bytes, npy_header_max));
   if (member.deflated) {
@@ -121,9 +152,9 @@ std::string without_npy(const std::string& name) {
   return name.ends_with(".npy") ? name.substr(0, name.size() - 4) : name;
 }
 
-result<std::vector<found_array>> arrays_of_archive(const dataset_config& dataset, const open_file& archive) {
+result<std::vector<found_array>> arrays_of_archive(const dataset_config& dataset, readable& archive, const std::string& tag) {
   const std::string shown = fmt::format("'{}'", printable(dataset.path));
-  const auto members = read_zip_directory(reader_of(archive.fd.get()), archive.bytes);
+  const auto members = read_zip_directory(archive_of(archive), archive.bytes());
   if (!members) return tl::unexpected(about(shown, members.error()));
   std::vector<std::pair<std::string, const zip_member*>> wanted;
   std::string there;
@@ -148,27 +179,26 @@ result<std::vector<found_array>> arrays_of_archive(const dataset_config& dataset
     auto one = array_in_archive(tensor, *member, archive);
     if (!one) return tl::unexpected(about(shown, one.error()));
     one->shown = fmt::format("{}: its member '{}'", shown, printable(member->name));
+    one->tag = tag;
     all.push_back(std::move(*one));
   }
   return all;
 }
 
-result<std::vector<found_array>> arrays_of_folder(const dataset_config& dataset) {
+/// `paths`: of the members, in their order.
+result<std::vector<found_array>> arrays_of_folder(const dataset_config& dataset, const std::vector<std::string>& paths,
+                                                  const opened_files& opened) {
   std::vector<found_array> all;
   for (const auto& [tensor, name] : dataset.members) {
-    const std::string path = dataset.path + "/" + name;
+    const std::size_t i = all.size();
     found_array found;
-    found.shown = fmt::format("'{}'", printable(path));
-    const auto file = open_for_reading(path);
-    if (!file) return tl::unexpected(about(found.shown, file.error()));
-    std::vector<std::byte> start(std::min<std::uint64_t>(file->bytes, npy_header_max));
-    if (auto ok = reader_of(file->fd.get())(0, start); !ok)
-      return tl::unexpected(about(found.shown, ok.error()));
-    auto header = parse_npy_header(start, file->bytes);
+    found.shown = fmt::format("'{}'", printable(paths[i]));
+    auto header = read_npy_header(*opened.files[i]);
     if (!header) return tl::unexpected(about(found.shown, header.error()));
     found.tensor = tensor;
     found.file = name;
-    found.file_bytes = file->bytes;
+    found.file_bytes = opened.files[i]->bytes();
+    found.tag = opened.tags[i];
     found.header = std::move(*header);
     found.data_at = found.header.data_at;
     all.push_back(std::move(found));
@@ -235,6 +265,8 @@ struct array_index_writer {
       entry.tensor_end = texts.size();
       texts += one.file;
       entry.file_end = texts.size();
+      texts += one.tag;
+      entry.tag_end = texts.size();
       entry.axes = static_cast<std::uint32_t>(one.header.shape.size() - 1);
       std::copy(one.header.shape.begin() + 1, one.header.shape.end(), entry.shape.begin());
       entry.element = static_cast<std::uint8_t>(one.header.element);
@@ -262,7 +294,7 @@ struct array_index_writer {
     head.total_bytes = end;
   }
 
-  result<unique_fd> write(const std::vector<found_array>& arrays, const open_file& archive) {
+  result<unique_fd> write(const std::vector<found_array>& arrays, readable& archive) {
     auto fd = create_index(counted(arrays.size(), "array"), head.total_bytes);
     if (!fd) return fd;
     std::uint64_t end = 0;
@@ -282,7 +314,9 @@ struct array_index_writer {
       if (!one.deflated) continue;
       if (auto ok = put(std::vector<std::byte>(one.index_at - end)); !ok)
         return tl::unexpected(std::move(ok.error()));
-      auto ok = inflate(*one.deflated, one.contents_at, reader_of(archive.fd.get()),
+      read_ahead ahead(archive, {one.contents_at, one.deflated->stored}, inflate_piece);
+      auto ok = inflate(*one.deflated, one.contents_at,
+                        [&](std::uint64_t at, std::span<std::byte> into) { return ahead.read(at, into); },
                         [&](std::span<const std::byte> piece) -> result<bool> {
                           if (auto done = put(piece); !done) return tl::unexpected(std::move(done.error()));
                           return true;
@@ -294,25 +328,30 @@ struct array_index_writer {
   }
 };
 
+std::string path_of_array(const std::string& path, std::string_view file) {
+  return file.empty() ? path : fmt::format("{}{}{}", path, path.ends_with('/') ? "" : "/", file);
+}
+
 bool has_several_arrays(const dataset_config& dataset) {
   return dataset.type == dataset_type::npy && (!dataset.members.empty() || is_npz(dataset.path));
 }
 
-result<unique_fd> seal_array_index(const dataset_config& dataset) {
-  open_file archive;
-  if (is_npz(dataset.path)) {
-    auto opened = open_for_reading(dataset.path);
-    if (!opened)
-      return tl::unexpected(about(fmt::format("'{}'", printable(dataset.path)), std::move(opened.error())));
-    archive = std::move(*opened);
-  }
-  auto arrays = archive.fd ? arrays_of_archive(dataset, archive) : arrays_of_folder(dataset);
+result<unique_fd> seal_array_index(const dataset_config& dataset, const store_options& options) {
+  std::vector<std::string> paths;
+  if (is_npz(dataset.path))
+    paths.push_back(dataset.path);
+  else
+    for (const auto& [tensor, name] : dataset.members) paths.push_back(path_of_array(dataset.path, name));
+  const auto opened = open_all(paths, options);
+  if (!opened) return tl::unexpected(opened.error());
+  auto arrays = is_npz(dataset.path) ? arrays_of_archive(dataset, *opened->files.front(), opened->tags.front())
+                                     : arrays_of_folder(dataset, paths, *opened);
   if (!arrays) return tl::unexpected(std::move(arrays.error()));
   if (auto ok = check_arrays(*arrays, dataset); !ok) return tl::unexpected(std::move(ok.error()));
   array_index_writer writer;
   writer.add(*arrays);
   writer.place(*arrays);
-  return writer.write(*arrays, archive);
+  return writer.write(*arrays, *opened->files.front());
 }
 
 result<array_index> array_index::map(int fd) {
@@ -342,7 +381,8 @@ result<void> array_index::read() {
   for (std::uint32_t i = 0; i < head.arrays; ++i) {
     entry one{};
     std::memcpy(&one, all.data() + sizeof head + i * sizeof(entry), sizeof one);
-    if (one.tensor_end < text_at || one.file_end < one.tensor_end || one.file_end > texts.size())
+    if (one.tensor_end < text_at || one.file_end < one.tensor_end || one.tag_end < one.file_end ||
+        one.tag_end > texts.size())
       return nonsense("its names");
     if (one.axes > one.shape.size() || one.element > static_cast<std::uint8_t>(dtype::float64))
       return nonsense("its shapes");
@@ -358,9 +398,9 @@ result<void> array_index::read() {
     if (one.data_at > within || (within - one.data_at) / record < head.samples) return nonsense("its places");
     arrays_.push_back({texts.substr(text_at, one.tensor_end - text_at),
                        texts.substr(one.tensor_end, one.file_end - one.tensor_end), one.file_bytes,
-                       one.data_at, one.in_index != 0});
+                       texts.substr(one.file_end, one.tag_end - one.file_end), one.data_at, one.in_index != 0});
     description_.tensors.push_back(std::move(spec));
-    text_at = one.file_end;
+    text_at = one.tag_end;
   }
   return {};
 }

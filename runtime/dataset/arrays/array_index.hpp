@@ -6,12 +6,14 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/base/mapping.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/storage/object_store.hpp"
 
 #include <penstock/config.hpp>
 #include <penstock/dataset.hpp>
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -21,16 +23,20 @@ namespace penstock {
 /// Whether [dataset] type = "npy" means several arrays: a .npz file, or members.
 [[nodiscard]] bool has_several_arrays(const dataset_config& dataset);
 
+/// Where an array is: indexed_array::file below [dataset] path.
+std::string path_of_array(const std::string& path, std::string_view file);
+
 /// Lists the arrays. Members of a .npz are tensors of their names; with [dataset] members only those, under the names
 /// given there. In a folder, members name the files. Refuses (errc::dataset, errc::io, errc::out_of_memory), naming file
 /// and member, what read_zip_directory, inflate and parse_npy_header refuse; arrays with different numbers of samples;
 /// names that no tensor can have; and deflated arrays that would take more than half of the machine's memory.
-result<unique_fd> seal_array_index(const dataset_config& dataset);
+result<unique_fd> seal_array_index(const dataset_config& dataset, const store_options& options = {});
 
 struct indexed_array {
   std::string_view tensor;
   std::string_view file;  ///< relative to [dataset] path; empty: the path itself
   std::uint64_t file_bytes = 0;
+  std::string_view tag;       ///< of an object: its version
   std::uint64_t data_at = 0;  ///< in the file, or in the index
   bool in_index = false;
 };

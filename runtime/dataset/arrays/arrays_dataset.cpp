@@ -10,25 +10,26 @@
 #include <utility>
 
 namespace penstock {
-arrays_dataset::arrays_dataset(array_index index, std::string path)
-    : index_(std::move(index)), path_(std::move(path)), files_(index_.arrays().size()) {}
 
-void arrays_dataset::fail(std::size_t array, failure why) const {
-  why.message = fmt::format("the file of '{}' {}", index_.arrays()[array].tensor, why.message);
-  throw_failed(std::move(why));
+arrays_dataset::arrays_dataset(array_index index, std::string path, std::shared_ptr<object_store> store)
+    : index_(std::move(index)), path_(std::move(path)), files_(std::move(store), file_check::size_when_opened) {}
+
+std::shared_ptr<readable> arrays_dataset::file(std::size_t array) {
+  return files_.file(array, [&]() -> pooled_file {
+    const indexed_array& facts = index_.arrays()[array];
+    return {path_of_array(path_, facts.file), facts.file_bytes, 0, std::string(facts.tag)};
+  });
 }
 
-void arrays_dataset::read(std::size_t array, std::uint64_t at, std::span<std::byte> into) {
-  const indexed_array& facts = index_.arrays()[array];
-  unique_fd& file = files_[array];
-  if (!file) {
-    auto opened = open_listed(facts.file.empty() ? path_ : path_ + "/" + std::string(facts.file), facts.file_bytes);
-    if (!opened) fail(array, std::move(opened.error()));
-    file = std::move(*opened);
-  }
-  if (auto ok = read_exactly(file.get(), at, into); !ok) {
-    file.reset();  // after ESTALE a new descriptor is needed
-    fail(array, std::move(ok.error()));
+void arrays_dataset::expect(std::span<const std::uint64_t> samples) {
+  if (!files_.is_remote()) return;
+  for (std::size_t i = 0; i < index_.arrays().size(); ++i) {
+    const indexed_array& array = index_.arrays()[i];
+    if (array.in_index) continue;
+    const std::uint64_t bytes = bytes_of(index_.description().tensors[i]);
+    std::vector<byte_range> ranges;
+    for (const std::uint64_t sample : samples) ranges.push_back({array.data_at + sample * bytes, bytes});
+    file(i)->expect(std::move(ranges));
   }
 }
 
@@ -38,10 +39,12 @@ void arrays_dataset::load(const sample_request& request, const sample_slot& slot
   for (std::size_t i = 0; i < index_.arrays().size(); ++i) {
     const indexed_array& array = index_.arrays()[i];
     const auto into = slot.bytes(i);
-    if (array.in_index)
+    if (array.in_index) {
       std::ranges::copy(index_.row(i, request.index), into.begin());
-    else
-      read(i, array.data_at + request.index * into.size(), into);
+    } else if (auto ok = file(i)->read(array.data_at + request.index * into.size(), into); !ok) {
+      ok.error().message = fmt::format("the file of '{}' {}", array.tensor, ok.error().message);
+      throw_failed(std::move(ok.error()));
+    }
   }
 }
 

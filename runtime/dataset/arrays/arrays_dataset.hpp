@@ -1,34 +1,34 @@
 // [dataset] type = "npy" with several arrays: each is a tensor, and a sample has one row of each. Runs in a worker.
 #pragma once
 
-#include "runtime/base/fd.hpp"
 #include "runtime/dataset/arrays/array_index.hpp"
+#include "runtime/dataset/file_pool.hpp"
 
 #include <penstock/dataset.hpp>
 
+#include <memory>
 #include <string>
-#include <vector>
 
 namespace penstock {
 
 class arrays_dataset final : public Dataset {
  public:
-  /// `path`: the .npz file, or the folder with the files.
-  arrays_dataset(array_index index, std::string path);
+  /// `path`: the .npz file, or the folder with the files. `store`: of URLs, else none.
+  arrays_dataset(array_index index, std::string path, std::shared_ptr<object_store> store);
 
   dataset_description describe() override { return index_.description(); }
+  void expect(std::span<const std::uint64_t> samples) override;
   /// Throws transient_error for storage that may recover, error for a file that has another size than when it was listed.
   void load(const sample_request& request, const sample_slot& slot) override;
   /// "pairs.npz[17]", or the file of the first array.
   [[nodiscard]] std::string name_of(std::uint64_t index) const override;
 
  private:
-  [[noreturn]] void fail(std::size_t array, failure why) const;
-  void read(std::size_t array, std::uint64_t at, std::span<std::byte> into);
+  std::shared_ptr<readable> file(std::size_t array);
 
   array_index index_;
   std::string path_;
-  std::vector<unique_fd> files_;  ///< of each array, once it is read
+  file_pool files_;  ///< by the numbers of the arrays
 };
 
 }  // namespace penstock

@@ -28,7 +28,6 @@ constexpr std::size_t end64_bytes = 56;
 constexpr std::size_t locator64_bytes = 20;
 constexpr std::uint64_t comment_max = 65535;
 constexpr std::uint64_t directory_max = 64 * MiB;
-constexpr std::size_t piece_bytes = 256 * KiB;
 constexpr std::uint16_t extra_zip64 = 1;
 
 using bytes_view = std::span<const std::byte>;
@@ -194,8 +193,8 @@ result<void> inflate(const zip_member& member, std::uint64_t contents_at, const 
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
     return refuse(errc::out_of_memory, "starting to inflate '{}'", shown);
   const std::unique_ptr<z_stream, int (*)(z_stream*)> ended(&stream, inflateEnd);
-  std::vector<std::byte> from(piece_bytes);
-  std::vector<std::byte> to(piece_bytes);
+  std::vector<std::byte> from(inflate_piece);
+  std::vector<std::byte> to(inflate_piece);
   std::uint64_t left = member.stored;
   std::uint64_t have = 0;
   uLong crc = crc32(0, nullptr, 0);

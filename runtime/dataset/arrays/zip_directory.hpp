@@ -34,6 +34,9 @@ result<std::vector<zip_member>> read_zip_directory(const archive_reader& read, s
 result<std::uint64_t> contents_of(const zip_member& member, const archive_reader& read,
                                   std::uint64_t archive_bytes);
 
+/// How much of a member inflate() reads at once.
+inline constexpr std::size_t inflate_piece = 256UL * 1024;
+
 /// Inflates a deflated member, in pieces, until `take` returns false. Refuses contents that are damaged, shorter or longer
 /// than the directory says, or have another checksum: no more than `bytes` are ever given to `take`.
 result<void> inflate(const zip_member& member, std::uint64_t contents_at, const archive_reader& read,

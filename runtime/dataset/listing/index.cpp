@@ -17,10 +17,10 @@ namespace penstock {
 // Layout, all numbers little-endian and naturally aligned, sections in this order without gaps:
 //
 //   header
-//   u64 text_ends[classes + files]   end of each text in the pool; it begins at its neighbour's end, or at 0
-//   record_place places[files]       only if has_places (npy, raw)
+//   u64 text_ends[texts]             end of each text in the pool; it begins at its neighbour's end, or at 0
+//   record_place places[files]       only if has_places (npy, raw, objects)
 //   u32 labels[files]                only if has_labels (image-folder)
-//   pool                             class names, then file names
+//   pool                             class names, then file names, then, only if has_tags (objects), their versions
 
 struct index_view::header {
   std::array<char, 8> magic;
@@ -37,6 +37,7 @@ struct index_view::header {
   std::uint8_t axes;
   std::array<std::uint32_t, 32> shape;
   std::array<char, 32> fingerprint;
+  std::uint64_t has_tags;
 };
 
 struct index_view::record_place {
@@ -47,7 +48,7 @@ struct index_view::record_place {
 namespace {
 
 constexpr std::array<char, 8> magic{'P', 'N', 'S', 'T', 'K', 'I', 'D', 'X'};
-constexpr std::uint32_t format_version = 1;
+constexpr std::uint32_t format_version = 2;
 
 /// Collects bytes and writes them in large pieces.
 class fd_writer {
@@ -94,7 +95,8 @@ result<unique_fd> seal_index(const listing& list) {
   head.files = list.files.size();
   head.classes = static_cast<std::uint32_t>(list.classes.size());
   head.has_labels = list.type == dataset_type::image_folder ? 1 : 0;
-  head.has_places = 1 - head.has_labels;
+  head.has_tags = list.of_objects ? 1 : 0;
+  head.has_places = head.has_labels == 0 || list.of_objects ? 1 : 0;
   head.element = static_cast<std::uint8_t>(list.element);
   PENSTOCK_CHECK(list.shape.size() <= head.shape.size() && list.fingerprint.size() == head.fingerprint.size(),
                  "{} axes, fingerprint '{}'", list.shape.size(), list.fingerprint);
@@ -102,8 +104,9 @@ result<unique_fd> seal_index(const listing& list) {
   std::ranges::copy(list.shape, head.shape.begin());
   std::ranges::copy(list.fingerprint, head.fingerprint.begin());
   for (const std::string& name : list.classes) head.pool_bytes += name.size();
-  for (const listed_file& file : list.files) head.pool_bytes += file.name_size;
-  head.total_bytes = sizeof head + (head.classes + head.files) * sizeof(std::uint64_t) +
+  for (const listed_file& file : list.files) head.pool_bytes += file.name_size + file.tag_size;
+  const std::uint64_t texts = head.classes + head.files * (1 + head.has_tags);
+  head.total_bytes = sizeof head + texts * sizeof(std::uint64_t) +
                      (head.has_places != 0 ? head.files * sizeof(index_view::record_place) : 0) +
                      (head.has_labels != 0 ? head.files * sizeof(std::uint32_t) : 0) + head.pool_bytes;
 
@@ -115,6 +118,9 @@ result<unique_fd> seal_index(const listing& list) {
   for (const std::string& name : list.classes) out.add(end += name.size());
   for (const listed_file& file : list.files) out.add(end += file.name_size);
   for (const listed_file& file : list.files) {
+    if (head.has_tags != 0) out.add(end += file.tag_size);
+  }
+  for (const listed_file& file : list.files) {
     if (head.has_places != 0) out.add(index_view::record_place{file.size, file.data_at});
   }
   for (const listed_file& file : list.files) {
@@ -124,6 +130,10 @@ result<unique_fd> seal_index(const listing& list) {
   for (const listed_file& file : list.files) {
     const std::string_view name = list.name_of(file);
     out.add(name.data(), name.size());
+  }
+  for (const listed_file& file : list.files) {
+    const std::string_view tag = list.tag_of(file);
+    if (head.has_tags != 0) out.add(tag.data(), tag.size());
   }
   if (const int os_code = out.finish(); os_code != 0) {
     return refuse_os(errc::out_of_memory, os_code,
@@ -153,7 +163,7 @@ result<void> index_view::check() const {
   }
   if (head.total_bytes != size()) return nonsense("its size");
   if (head.type > 0xffU || name_of(static_cast<dataset_type>(head.type)).empty()) return nonsense("its type");
-  if (head.has_labels > 1 || head.has_places > 1 || head.has_labels == head.has_places)
+  if (head.has_labels > 1 || head.has_tags > 1 || head.has_places != (head.has_labels == 0 || head.has_tags == 1 ? 1 : 0))
     return nonsense("its sections");
   if (head.element > static_cast<std::uint8_t>(dtype::float64) || head.axes > head.shape.size())
     return nonsense("its shape");
@@ -161,18 +171,15 @@ result<void> index_view::check() const {
   if (!std::ranges::all_of(head.fingerprint, is_hex)) return nonsense("its fingerprint");
   // Bounding the counts by the size first keeps the sums below from overflowing.
   if (head.files > size() || head.classes > size() || head.pool_bytes > size()) return nonsense("its counts");
-  const std::uint64_t texts = head.classes + head.files;
-  const std::uint64_t fixed =
-      sizeof(header) + texts * sizeof(std::uint64_t) +
-      head.files * (head.has_places != 0 ? sizeof(record_place) : sizeof(std::uint32_t));
+  const std::uint64_t fixed = sizeof(header) + texts() * sizeof(std::uint64_t) +
+                              head.files * (head.has_places * sizeof(record_place) + head.has_labels * sizeof(std::uint32_t));
   if (fixed + head.pool_bytes != size()) return nonsense("its counts");
-  const auto ends = column<std::uint64_t>(sizeof(header), texts);
-  if (!std::ranges::is_sorted(ends) || (texts == 0 ? 0 : ends.back()) != head.pool_bytes)
+  const auto ends = column<std::uint64_t>(sizeof(header), texts());
+  if (!std::ranges::is_sorted(ends) || (ends.empty() ? 0 : ends.back()) != head.pool_bytes)
     return nonsense("its names");
   std::uint64_t samples = head.files;
   if (head.has_labels != 0) {
-    const auto labels = column<std::uint32_t>(fixed - head.files * sizeof(std::uint32_t), head.files);
-    if (std::ranges::any_of(labels, [&](std::uint32_t label) { return label >= head.classes; }))
+    if (std::ranges::any_of(labels(), [&](std::uint32_t label) { return label >= head.classes; }))
       return nonsense("its classes");
   } else {
     std::uint64_t record = penstock::size_of(static_cast<dtype>(head.element));
@@ -182,8 +189,7 @@ result<void> index_view::check() const {
       record *= side;
     }
     samples = 0;
-    for (const record_place& place :
-         column<record_place>(fixed - head.files * sizeof(record_place), head.files)) {
+    for (const record_place& place : places()) {
       if (place.data_at > place.size || (place.size - place.data_at) % record != 0)
         return nonsense("its files");
       const std::uint64_t here = (place.size - place.data_at) / record;
@@ -228,8 +234,20 @@ std::vector<std::uint32_t> index_view::shape() const {
   return {head().shape.begin(), head().shape.begin() + head().axes};
 }
 
+std::uint64_t index_view::texts() const noexcept {
+  return classes() + files() * (1 + head().has_tags);
+}
+
+std::span<const index_view::record_place> index_view::places() const noexcept {
+  return column<record_place>(sizeof(header) + texts() * sizeof(std::uint64_t), files());
+}
+
+std::span<const std::uint32_t> index_view::labels() const noexcept {
+  return column<std::uint32_t>(size() - head().pool_bytes - files() * sizeof(std::uint32_t), files());
+}
+
 std::string_view index_view::text(std::uint64_t i) const noexcept {
-  const auto ends = column<std::uint64_t>(sizeof(header), classes() + files());
+  const auto ends = column<std::uint64_t>(sizeof(header), texts());
   const auto* const pool = reinterpret_cast<const char*>(memory_.bytes().data() + size() - head().pool_bytes);
   const std::uint64_t begin = i == 0 ? 0 : ends[i - 1];
   return {pool + begin, ends[i] - begin};
@@ -240,6 +258,11 @@ std::string_view index_view::name(std::uint64_t i) const {
   return text(classes() + i);
 }
 
+std::string_view index_view::tag(std::uint64_t i) const {
+  PENSTOCK_CHECK(i < files(), "file {} of {}", i, files());
+  return head().has_tags == 0 ? std::string_view() : text(classes() + files() + i);
+}
+
 std::string_view index_view::class_name(std::uint32_t c) const {
   PENSTOCK_CHECK(c < classes(), "class {} of {}", c, classes());
   return text(c);
@@ -247,22 +270,17 @@ std::string_view index_view::class_name(std::uint32_t c) const {
 
 std::uint32_t index_view::class_of(std::uint64_t i) const {
   PENSTOCK_CHECK(i < files(), "file {} of {}", i, files());
-  if (head().has_labels == 0) return 0;
-  const std::uint64_t at = size() - head().pool_bytes - files() * sizeof(std::uint32_t);
-  return column<std::uint32_t>(at, files())[i];
+  return head().has_labels == 0 ? 0 : labels()[i];
 }
 
 std::uint64_t index_view::size_of_file(std::uint64_t i) const {
   PENSTOCK_CHECK(i < files(), "file {} of {}", i, files());
-  if (head().has_places == 0) return 0;
-  return column<record_place>(size() - head().pool_bytes - files() * sizeof(record_place), files())[i].size;
+  return head().has_places == 0 ? 0 : places()[i].size;
 }
 
 std::uint64_t index_view::data_at(std::uint64_t i) const {
   PENSTOCK_CHECK(i < files(), "file {} of {}", i, files());
-  if (head().has_places == 0) return 0;
-  return column<record_place>(size() - head().pool_bytes - files() * sizeof(record_place), files())[i]
-      .data_at;
+  return head().has_places == 0 ? 0 : places()[i].data_at;
 }
 
 }  // namespace penstock

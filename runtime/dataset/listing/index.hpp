@@ -37,9 +37,10 @@ class index_view {
   [[nodiscard]] std::uint64_t files() const noexcept;
   [[nodiscard]] std::uint32_t classes() const noexcept;
   // i < files(), c < classes(), checked.
-  [[nodiscard]] std::string_view name(std::uint64_t i) const;  ///< relative to the dataset's path; any bytes
+  [[nodiscard]] std::string_view name(std::uint64_t i) const;  ///< as listing::name_of
+  [[nodiscard]] std::string_view tag(std::uint64_t i) const;   ///< of an object: its version
   [[nodiscard]] std::uint32_t class_of(std::uint64_t i) const;
-  [[nodiscard]] std::uint64_t size_of_file(std::uint64_t i) const;  ///< npy, raw; 0 for image-folder
+  [[nodiscard]] std::uint64_t size_of_file(std::uint64_t i) const;  ///< npy, raw, objects; 0 for a picture in a file
   [[nodiscard]] std::uint64_t data_at(std::uint64_t i) const;       ///< npy; 0 for the others
   [[nodiscard]] std::string_view class_name(std::uint32_t c) const;
 
@@ -55,6 +56,9 @@ class index_view {
   [[nodiscard]] const header& head() const noexcept;
   template <class T>
   [[nodiscard]] std::span<const T> column(std::uint64_t at, std::uint64_t count) const noexcept;
+  [[nodiscard]] std::uint64_t texts() const noexcept;
+  [[nodiscard]] std::span<const record_place> places() const noexcept;
+  [[nodiscard]] std::span<const std::uint32_t> labels() const noexcept;
   [[nodiscard]] std::string_view text(std::uint64_t i) const noexcept;
   [[nodiscard]] result<void> check() const;
   friend result<unique_fd> seal_index(const listing& list);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/base/result.hpp"
+#include "runtime/storage/object_store.hpp"
 
 #include <penstock/config.hpp>
 
@@ -21,6 +22,7 @@ struct listed_file {
   std::uint32_t label = 0;    ///< class: image-folder only
   std::uint64_t size = 0;     ///< in bytes; 0 for a dangling link
   std::uint64_t data_at = 0;  ///< where samples begin in the file: npy only
+  std::uint32_t tag_size = 0;  ///< of an object: its version, behind the name
 };
 
 struct listing {
@@ -31,12 +33,23 @@ struct listing {
   std::uint64_t samples = 0;
   dtype element = dtype::uint8;      ///< npy, raw: of a sample
   std::vector<std::uint32_t> shape;  ///< npy, raw: of a sample
+  bool of_objects = false;           ///< the files are objects
   std::vector<std::string> notices;  ///< messages for the user: files that were left out and why
   std::string fingerprint;           ///< 32 hex digits
 
-  /// Relative to the dataset's path; any bytes.
+  /// Relative to the dataset's folder, or absolute; any bytes.
   [[nodiscard]] std::string_view name_of(const listed_file& file) const noexcept {
     return std::string_view(pool).substr(file.name_at, file.name_size);
+  }
+  [[nodiscard]] std::string_view tag_of(const listed_file& file) const noexcept {
+    return std::string_view(pool).substr(file.name_at + file.name_size, file.tag_size);
+  }
+  /// Adds a file with this name, and tag of an object.
+  listed_file& add(std::string_view name, std::uint64_t size, std::string_view tag = {}) {
+    files.push_back({pool.size(), static_cast<std::uint32_t>(name.size()), 0, size, 0, static_cast<std::uint32_t>(tag.size())});
+    pool += name;
+    pool += tag;
+    return files.back();
   }
 };
 
@@ -50,15 +63,17 @@ using listing_progress = std::function<void(std::uint64_t)>;
 /// a link.
 result<listing> list_image_folder(const std::string& path, const listing_progress& progress = {});
 
-/// A .npy file, or all .npy files directly in a folder, in byte order of their names; the first axis counts
-/// samples. Refuses what npy_header.hpp refuses and files whose dtype or sample shape differ from the first
-/// one's.
-result<listing> list_npy(const std::string& path, const listing_progress& progress = {});
+/// The .npy files that find_files finds; the first axis counts samples. Refuses what npy_header.hpp refuses and files whose
+/// dtype or sample shape differ from the first one's.
+result<listing> list_npy(const std::string& path, const listing_progress& progress = {}, const store_options& options = {});
 
-/// A file, or all files directly in a folder, of back-to-back records of `shape` and `element`; names that
-/// begin with a dot are skipped. Refuses a size that is not a multiple of the record.
+/// The files that find_files finds, of any name, with back-to-back records of `shape` and `element`. Refuses a size that is not
+/// a multiple of the record.
 result<listing> list_raw(const std::string& path, const std::vector<std::uint32_t>& shape, dtype element,
-                         const listing_progress& progress = {});
+                         const listing_progress& progress = {}, const store_options& options = {});
+
+/// What the names of an npy or raw dataset are relative to.
+std::string folder_of_records(const std::string& path, dataset_type type);
 
 /// Hex XXH3-128 over everything that decides which samples there are: type, classes, element type and shape,
 /// and the name, size and class of each file, in order. Each name is preceded by its length, so different

@@ -1,17 +1,14 @@
 #include "runtime/dataset/records/records.hpp"
 
 #include "runtime/base/dataset_type.hpp"
-#include "runtime/base/read_at.hpp"
 #include "runtime/base/read_time.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/file_reader.hpp"
-
-#include <fcntl.h>
-#include <sys/stat.h>
+#include "runtime/dataset/listing/found_files.hpp"
 
 #include <algorithm>
-#include <cerrno>
+#include <map>
 
 namespace penstock {
 namespace {
@@ -22,10 +19,9 @@ tensor_spec spec_of(const index_view& index) {
 
 }  // namespace
 
-record_dataset::record_dataset(index_view index, std::string path)
-    : index_(std::move(index)), path_(std::move(path)) {
-  struct ::stat facts {};
-  is_folder_ = ::stat(path_.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+// A file that was cut fails only the samples behind the cut: sizes are not compared.
+record_dataset::record_dataset(index_view index, const std::string& path, std::shared_ptr<object_store> store)
+    : index_(std::move(index)), folder_(folder_of_records(path, index_.type())), files_(std::move(store), file_check::none) {
   record_bytes_ = bytes_of(spec_of(index_));
   ends_.reserve(index_.files());
   std::uint64_t end = 0;
@@ -51,39 +47,31 @@ record_dataset::place record_dataset::place_of(std::uint64_t index) const {
   return {file, index - (file == 0 ? 0 : ends_[file - 1])};
 }
 
-int record_dataset::open(std::uint64_t file) {
-  kept_file& kept = kept_[file % kept_.size()];
-  if (kept.fd && kept.file == file) return kept.fd.get();
-  const std::string path = is_folder_ ? path_ + "/" + std::string(index_.name(file)) : path_;
-  kept.fd.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!kept.fd) throw_failed(os_failure(errc::io, errno, "cannot be opened"));
-  kept.file = file;
-  struct ::stat facts {};
-  if (::fstat(kept.fd.get(), &facts) != 0)
-    throw_failed(os_failure(errc::io, errno, "cannot be examined"));
-  if (S_ISREG(facts.st_mode)) return kept.fd.get();
-  kept.fd.reset();
-  throw error({errc::io, fmt::format("is {}, not a file", kind_of_file(facts.st_mode)), 0});
+std::uint64_t record_dataset::offset_of(const place& where) const {
+  return index_.data_at(where.file) + where.record * record_bytes_;
+}
+
+std::shared_ptr<readable> record_dataset::file(std::uint64_t file) {
+  return files_.file(file, [&]() -> pooled_file {
+    return {path_of_file(folder_, index_.name(file)), index_.size_of_file(file), 0, std::string(index_.tag(file))};
+  });
+}
+
+void record_dataset::expect(std::span<const std::uint64_t> samples) {
+  if (!files_.is_remote()) return;
+  std::map<std::uint64_t, std::vector<byte_range>> by_file;
+  for (const std::uint64_t sample : samples) {
+    const place where = place_of(sample);
+    by_file[where.file].push_back({offset_of(where), record_bytes_});
+  }
+  for (auto& [number, ranges] : by_file) file(number)->expect(std::move(ranges));
 }
 
 void record_dataset::load(const sample_request& request, const sample_slot& slot) {
   const stage_range range("read");
   const timed_read timed;
   const place where = place_of(request.index);
-  const int fd = open(where.file);
-  const auto out = slot.bytes(0);
-  const std::uint64_t at = index_.data_at(where.file) + where.record * record_bytes_;
-  const read_part got = read_at(fd, at, out);
-  if (got.error != 0) {
-    kept_[where.file % kept_.size()].fd.reset();  // after ESTALE a new descriptor is needed
-    throw_failed(os_failure(errc::io, got.error, "cannot be read"));
-  }
-  if (got.bytes < out.size()) {
-    throw error({errc::io,
-                 fmt::format("its file ends at byte {}, but was {} bytes long when it was listed",
-                             at + got.bytes, index_.size_of_file(where.file)),
-                 0});
-  }
+  if (auto ok = file(where.file)->read(offset_of(where), slot.bytes(0)); !ok) throw_failed(std::move(ok.error()));
 }
 
 std::string record_dataset::name_of(std::uint64_t index) const {

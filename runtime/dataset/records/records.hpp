@@ -2,12 +2,12 @@
 // files and the offsets of their records.
 #pragma once
 
-#include "runtime/base/fd.hpp"
+#include "runtime/dataset/file_pool.hpp"
 #include "runtime/dataset/listing/index.hpp"
 
 #include <penstock/dataset.hpp>
 
-#include <array>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,12 +18,13 @@ namespace penstock {
 /// crash.
 class record_dataset final : public Dataset {
  public:
-  /// `path`: the file itself, or the folder that the names in the index are relative to.
-  record_dataset(index_view index, std::string path);
+  /// `path`: as in [dataset]. `store`: of URLs, else none.
+  record_dataset(index_view index, const std::string& path, std::shared_ptr<object_store> store = nullptr);
 
   static dataset_description describe(const index_view& index);
 
   dataset_description describe() override;
+  void expect(std::span<const std::uint64_t> samples) override;
   void load(const sample_request& request, const sample_slot& slot) override;
   /// "part-3.npy[17]": the record within its file.
   [[nodiscard]] std::string name_of(std::uint64_t index) const override;
@@ -34,21 +35,14 @@ class record_dataset final : public Dataset {
     std::uint64_t record;  ///< within the file
   };
   [[nodiscard]] place place_of(std::uint64_t index) const;
-  int open(std::uint64_t file);
-
-  // Descriptors are kept open for later samples, up to a limit: a folder may have more files than a process
-  // may open.
-  struct kept_file {
-    std::uint64_t file = ~std::uint64_t{0};
-    unique_fd fd;
-  };
+  [[nodiscard]] std::uint64_t offset_of(const place& where) const;
+  std::shared_ptr<readable> file(std::uint64_t file);
 
   index_view index_;
-  std::string path_;
-  bool is_folder_ = false;
+  std::string folder_;
   std::uint64_t record_bytes_ = 0;
   std::vector<std::uint64_t> ends_;  ///< cumulative number of samples, including each file
-  std::array<kept_file, 64> kept_;
+  file_pool files_;
 };
 
 }  // namespace penstock

@@ -2,6 +2,7 @@
 
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/in_parallel.hpp"
+#include "runtime/dataset/read_ahead.hpp"
 #include "runtime/dataset/tokens/token_types.hpp"
 
 #include <algorithm>
@@ -14,17 +15,11 @@ namespace {
 
 /// Tokens read at once; a multiple of every token's size.
 constexpr std::size_t scan_bytes = 1 * MiB;
-/// Requests for pieces of an object that are under way.
-constexpr std::uint64_t pieces_ahead = 8;
 
 template <class Token>
 result<void> scan_for_eos(readable& opened, const token_file& file, std::uint32_t eos, std::vector<std::uint32_t>& lengths) {
   std::vector<Token> piece(scan_bytes / sizeof(Token));
-  const std::uint64_t end = file.data_at + file.tokens * sizeof(Token);
-  const auto expect = [&](std::uint64_t at) {
-    if (at < end) opened.expect({{at, std::min<std::uint64_t>(scan_bytes, end - at)}});
-  };
-  for (std::uint64_t i = 0; i < pieces_ahead; ++i) expect(file.data_at + i * scan_bytes);
+  read_ahead contents(opened, {file.data_at, file.tokens * sizeof(Token)}, scan_bytes);
   std::uint64_t length = 0;  // of the document that the piece begins in
   const auto end_document = [&]() -> result<void> {
     if (length > std::numeric_limits<std::uint32_t>::max())
@@ -38,9 +33,7 @@ result<void> scan_for_eos(readable& opened, const token_file& file, std::uint32_
   for (std::uint64_t token = 0; token < file.tokens; token += piece.size()) {
     const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), file.tokens - token));
     const auto tokens = std::span(piece).first(count);
-    const std::uint64_t at = file.data_at + token * sizeof(Token);
-    if (auto ok = opened.read(at, std::as_writable_bytes(tokens)); !ok) return ok;
-    expect(at + pieces_ahead * scan_bytes);
+    if (auto ok = contents.read(file.data_at + token * sizeof(Token), std::as_writable_bytes(tokens)); !ok) return ok;
     auto begin = tokens.begin();
     for (auto found = begin; begin != tokens.end(); begin = found) {
       found = std::find_if(begin, tokens.end(), [eos](Token t) { return std::cmp_equal(t, eos); });

@@ -221,9 +221,9 @@ TEST_CASE("a file that was cut after it was listed fails the samples behind the 
   REQUIRE(::truncate(folder.path("0").c_str(), 5) == 0);
   CHECK(load_one(dataset, 1) == as_bytes("bb"));
   CHECK(testing::load_error(dataset, 2) ==
-        "its file ends at byte 5, but was 8 bytes long when it was listed");
+        "ends at byte 5, but was 8 bytes long when it was indexed");
   CHECK(testing::load_error(dataset, 3) ==
-        "its file ends at byte 6, but was 8 bytes long when it was listed");
+        "ends at byte 6, but was 8 bytes long when it was indexed");
 }
 
 TEST_CASE("storage that fails temporarily is a transient error, which is tried again") {

@@ -1,0 +1,33 @@
+// Reads a range of a file in pieces, in order. Of an object, the next pieces are already under way. Used by the session where it
+// reads whole files.
+#pragma once
+
+#include "runtime/storage/readable.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+namespace penstock {
+
+class read_ahead {
+ public:
+  /// Every read() but the last will be of `piece` bytes. The file must outlive it.
+  read_ahead(readable& file, byte_range range, std::uint64_t piece)
+      : file_(file), end_(range.at + range.bytes), piece_(piece), expected_(range.at) {}
+
+  result<void> read(std::uint64_t at, std::span<std::byte> into) {
+    constexpr std::uint64_t pieces_ahead = 8;
+    for (; expected_ < std::min(end_, at + pieces_ahead * piece_); expected_ += piece_)
+      file_.expect({{expected_, std::min(piece_, end_ - expected_)}});
+    return file_.read(at, into);
+  }
+
+ private:
+  readable& file_;
+  std::uint64_t end_;
+  std::uint64_t piece_;
+  std::uint64_t expected_;
+};
+
+}  // namespace penstock
