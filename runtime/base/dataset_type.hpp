@@ -29,18 +29,17 @@ enum class path_need : std::uint8_t { none, optional, required };
 struct dataset_type_facts {
   path_need path = path_need::required;
   bool images = false;  ///< has image tensors, or may have them
-  bool urls = false;    ///< the path may be s3://, http:// or https://
 };
 
 constexpr dataset_type_facts facts_of(dataset_type type) noexcept {
   switch (type) {
     case dataset_type::image_folder: return {.images = true};
-    case dataset_type::tar: return {.images = true, .urls = true};
-    case dataset_type::npy: return {.urls = true};
-    case dataset_type::raw: return {.urls = true};
-    case dataset_type::tokens: return {.urls = true};
+    case dataset_type::tar: return {.images = true};
+    case dataset_type::npy: return {};
+    case dataset_type::raw: return {};
+    case dataset_type::tokens: return {};
     case dataset_type::synthetic: return {.path = path_need::none};
-    case dataset_type::custom: return {.path = path_need::optional, .images = true, .urls = true};
+    case dataset_type::custom: return {.path = path_need::optional, .images = true};
   }
   return {};
 }

@@ -3,7 +3,6 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/dataset_type.hpp"
 #include "runtime/base/member_choice.hpp"
-#include "runtime/base/remote_path.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/config/key_table.hpp"
 #include "runtime/config/mixture_rules.hpp"
@@ -61,13 +60,6 @@ void check_dataset(const dataset_config& dataset, found_list& found) {
                      .label = "needs a path",
                      .help = "add path = \"...\" to [dataset]; it is relative to the file that contains it",
                      .missing = true});
-  }
-  if (is_url(dataset.path) && !facts_of(dataset.type).urls) {
-    found.push_back({.key = "dataset.path",
-                     .other = "dataset.type",
-                     .message = fmt::format("'path' in [dataset] is a URL, but type \"{}\" reads files", type),
-                     .label = "must be a path",
-                     .help = "image folders are not read from object storage: mount it as a file system, or copy the files"});
   }
   if (dataset.type == dataset_type::raw && dataset.shape.empty()) {
     found.push_back({.key = "dataset.shape",

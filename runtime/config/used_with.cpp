@@ -62,7 +62,7 @@ condition<dataset_type> wanted_types(used_with use) {
     case used_with::for_relaxed: break;
     case used_with::for_window_of_shards:
       return {type_key, {tar}};
-    case used_with::for_objects: return {type_key, {tar, npy, raw, tokens}};
+    case used_with::for_objects: return {type_key, {image_folder, tar, npy, raw, tokens}};
     case used_with::for_members: return {type_key, {tar, npy}};
     case used_with::for_image_folder: return {type_key, {image_folder}};
     case used_with::for_images:

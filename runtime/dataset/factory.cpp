@@ -45,14 +45,16 @@ result<std::unique_ptr<Dataset>> open_records(index_view index, const config& se
 constexpr std::array listed_datasets{
     listed_dataset{
         dataset_type::image_folder,
-        [](const config& c, const listing_progress& told) { return list_image_folder(c.dataset.path, told); },
+        [](const config& c, const listing_progress& told) { return list_pictures(c.dataset.path, told, store_options_of(c)); },
         [](const index_view& index, const config& c, decoder_rule by) {
           return image_folder_dataset::describe(index, c.image, by);
         },
         [](index_view index, const config& c, decoder_rule by, int checked) -> result<std::unique_ptr<Dataset>> {
           checked_files known(checked, index.samples());
-          return std::make_unique<image_folder_dataset>(std::move(index), c.image, c.dataset.path, by,
-                                                        std::move(known));
+          auto store = store_for(c, "");
+          if (!store) return tl::unexpected(std::move(store.error()));
+          return std::make_unique<image_folder_dataset>(std::move(index), c.image, folder_of_pictures(c.dataset.path), by,
+                                                        std::move(known), std::move(*store));
         }},
     listed_dataset{
         dataset_type::npy,

@@ -79,16 +79,21 @@ void throw_failed(failure why) {
   throw error(std::move(why));
 }
 
+namespace {
+
+tl::unexpected<failure> too_large(std::uint64_t size, std::uint64_t bytes_max) {
+  return refuse(errc::io, "is {} large; the limit is {}", bytes_for_people(size), bytes_for_people(bytes_max));
+}
+
+}  // namespace
+
 result<std::span<const std::byte>> file_reader::read(const std::string& path, std::uint64_t bytes_max) {
   const stage_range range("read");
   const timed_read timed;
   const auto file = open_for_reading(path);
   if (!file) return tl::unexpected(file.error());
   const std::uint64_t size = file->bytes;
-  if (size > bytes_max) {
-    return refuse(errc::io, "is {} large; the limit is {}", bytes_for_people(size),
-                  bytes_for_people(bytes_max));
-  }
+  if (size > bytes_max) return too_large(size, bytes_max);
   std::byte* const bytes = buffer_.take(size);
   std::uint64_t have = 0;
   while (have < size) {
@@ -102,6 +107,16 @@ result<std::span<const std::byte>> file_reader::read(const std::string& path, st
     }
   }
   return std::span<const std::byte>(bytes, size);
+}
+
+result<std::span<const std::byte>> file_reader::read(readable& file, std::uint64_t bytes_max) {
+  const stage_range range("read");
+  const timed_read timed;
+  const std::uint64_t size = file.bytes();
+  if (size > bytes_max) return too_large(size, bytes_max);
+  const std::span<std::byte> all(buffer_.take(size), size);
+  if (auto ok = file.read(0, all); !ok) return tl::unexpected(std::move(ok.error()));
+  return std::span<const std::byte>(all);
 }
 
 }  // namespace penstock

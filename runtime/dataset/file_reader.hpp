@@ -5,6 +5,7 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/dataset/recycled_buffer.hpp"
+#include "runtime/storage/readable.hpp"
 
 #include <sys/stat.h>
 
@@ -20,6 +21,8 @@ class file_reader {
   /// The file's bytes, valid until the next call. Refuses as open_for_reading and read_exactly do, and a file
   /// that is larger than `bytes_max`.
   result<std::span<const std::byte>> read(const std::string& path, std::uint64_t bytes_max);
+  /// The same for an open file, or an object.
+  result<std::span<const std::byte>> read(readable& file, std::uint64_t bytes_max);
 
  private:
   recycled_buffer buffer_;

@@ -304,5 +304,104 @@ class ArraysTest(ObjectsTest):
         self.assertGreater(len(report["failures"]), 0)
         self.assertIn("changed since it was indexed", report["failures"][0]["error"])
 
+PICTURES = """
+name = "objects"
+[dataset]
+type = "image-folder"
+path = "{path}"
+[image]
+size = [24, 24]
+""" + TAIL
+
+
+class PicturesTest(ObjectsTest):
+    def config(self, path, epochs=2, cache="", name="objects.toml"):
+        return self.write(name, PICTURES.format(path=path, epochs=epochs, cache=cache))
+
+    def photos(self):
+        make_photos(self.data, 24, classes=3, size=(64, 48))
+        # A store compares whole keys: "a-b/1.jpg" comes before "a/1.jpg".
+        classes = sorted(os.listdir(self.data))
+        os.rename(os.path.join(self.data, classes[0]), os.path.join(self.data, "a"))
+        os.rename(os.path.join(self.data, classes[1]), os.path.join(self.data, "a-b"))
+        os.rename(os.path.join(self.data, classes[2]), os.path.join(self.data, "c"))
+        deep = os.path.join(self.data, "c", "deep", "er")
+        os.makedirs(deep)
+        shutil.copy(os.path.join(self.data, "a", sorted(os.listdir(os.path.join(self.data, "a")))[0]), os.path.join(deep, "0.jpg"))
+        self.write("served/bucket/data/a/.hidden.jpg", "x")
+        self.write("served/bucket/data/.hidden/1.jpg", "x")
+        self.write("served/bucket/data/beside.jpg", "x")
+        self.write("served/bucket/data/c/other.webp", "x")
+        self.write("served/bucket/data/none/readme.md", "a class without pictures")
+
+    def names(self):
+        found = [os.path.relpath(os.path.join(folder, name), self.data) for folder, _, names in os.walk(self.data) for name in names]
+        return sorted((name for name in found if name.endswith(".jpg") and "/" in name and "/." not in "/" + name), key=lambda name: name.split("/", 1))
+
+    def test_class_folders_give_the_stream_of_the_same_folders_on_disk(self):
+        server = self.serve()
+        server.page = 7
+        self.photos()
+        self.same_stream(self.config, ["s3://bucket/data", "s3://bucket/data/"])
+        _, _, err = self.penstock("run", self.config("s3://bucket/data"))
+        self.assertIn("1 picture directly in 's3://bucket/data' is ignored", err)
+        self.assertIn("1 file passed over: .webp 1", err)
+
+    def test_pictures_without_folders_are_one_class(self):
+        self.serve()
+        self.photos()
+        self.same_stream(self.config, ["s3://bucket/data/a"], local=os.path.join(self.data, "a"))
+
+    def test_lists_of_pictures_give_the_stream_of_their_folders(self):
+        server = self.serve()
+        self.photos()
+        shutil.rmtree(os.path.join(self.data, "none"))  # a class that no list can name
+        os.remove(os.path.join(self.data, "beside.jpg"))
+        self.write("served/bucket/data/list.txt", "".join(name + "\n" for name in self.names()))
+        self.same_stream(self.config, [os.path.join(self.data, "list.txt"), "s3://bucket/data/list.txt", server.address + "/bucket/data/list.txt"])
+
+    def test_errors_change_nothing_and_a_stopped_stream_continues_alike(self):
+        server = self.serve()
+        self.photos()
+        local = self.config(self.data, name="local.toml")
+        whole = self.digests(local)
+        server.fault = lambda request: (lambda handler: handler.error(503, "SlowDown")) if request[3] % 5 == 0 else None
+        config = self.config("s3://bucket/data")
+        self.assertEqual(self.digests(config, "--workers", 3), whole)
+        self.run_json(config, "--digest", "--batches", 5, "--state", "state", "--workers", 1)
+        self.assertEqual(self.run_json(local, "--digest", "--state", "state", "--workers", 2)["epochs"][-1]["digest"], whole[-1])
+
+    def test_inspect_looks_at_objects(self):
+        self.serve()
+        self.photos()
+        code, out, err = self.penstock("inspect", self.config("s3://bucket/data"), "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        here = self.penstock("inspect", self.config(self.data), "--json")[1]
+        self.assertEqual(json.loads(out)["pictures"], json.loads(here)["pictures"])
+
+    def test_mistakes_with_pictures_are_refused_by_name(self):
+        server = self.serve()
+        self.photos()
+        self.assertIn("no pictures in 's3://bucket/empty'", self.refused(self.config("s3://bucket/empty")))
+        self.assertIn("is on an HTTP server, which does not list its files", self.refused(self.config(server.address + "/bucket/data")))
+        self.write("served/bucket/data/list.txt", "a/none.jpg\n")
+        self.assertIn("'s3://bucket/data/a/none.jpg' answers HTTP 404", self.refused(self.config("s3://bucket/data/list.txt")))
+        self.assertIn("none.jpg' of the list cannot be examined", self.refused(self.config(os.path.join(self.data, "list.txt"))))
+        self.write("served/bucket/other/x.jpg", "x")
+        self.write("served/bucket/data/list.txt", "s3://bucket/other/x.jpg\n")
+        self.assertIn("names must be relative to the list", self.refused(self.config("s3://bucket/data/list.txt")))
+
+    @needs_moto
+    def test_pictures_in_a_bucket_of_moto_give_the_stream_of_the_same_folders_on_disk(self):
+        client = self.serve_moto()
+        self.photos()
+        client.create_bucket(Bucket="pictures")
+        for folder, _, names in os.walk(self.data):
+            for name in names:
+                path = os.path.join(folder, name)
+                client.upload_file(path, "pictures", "é+ &/" + os.path.relpath(path, self.data))
+        self.same_stream(self.config, ["s3://pictures/é+ &"])
+
+
 if __name__ == "__main__":
     main()

@@ -1,7 +1,9 @@
 // The listing of an image folder: classes, then the pictures of each class at any depth.
 #include "runtime/base/counted.hpp"
+#include "runtime/base/remote_path.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/listing/folder.hpp"
+#include "runtime/dataset/listing/found_files.hpp"
 #include "runtime/dataset/listing/listing.hpp"
 #include "runtime/dataset/listing/names.hpp"
 
@@ -10,6 +12,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <functional>
+#include <set>
 
 namespace penstock {
 namespace {
@@ -40,12 +45,7 @@ class picture_walk {
   }
 
   void take_file(std::string_view folder, const folder_entry& entry, std::uint32_t label) {
-    listed_file file{list_.pool.size(), 0, label, entry.size, 0};
-    list_.pool += folder;
-    if (!folder.empty()) list_.pool += '/';
-    list_.pool += entry.name;
-    file.name_size = static_cast<std::uint32_t>(list_.pool.size() - file.name_at);
-    list_.files.push_back(file);
+    list_.add(fmt::format("{}{}{}", folder, folder.empty() ? "" : "/", entry.name), entry.size).label = label;
     if (progress_ && list_.files.size() % progress_step == 0) progress_(list_.files.size());
   }
 
@@ -102,6 +102,131 @@ class picture_walk {
   std::string first_loop_;
 };
 
+constexpr file_kind picture_files{
+    .one = "picture", .many = "pictures", .text = "*.jpg, *.jpeg, *.png", .belongs = is_picture_name};
+
+bool is_picture_list(std::string_view path) noexcept {
+  return ends_with_any_case(path, ".txt");
+}
+
+/// What was found besides the files of the listing.
+struct other_finds {
+  std::uint64_t beside = 0;  ///< pictures next to class folders
+  passed_over_files passed_over;
+};
+
+result<listing> finish_pictures(listing list, const std::string& path, const other_finds& others, const listing_progress& progress) {
+  const std::uint64_t classes = list.classes.size();
+  if (classes == 0) list.classes.emplace_back(".");
+  if (classes > 0 && others.beside > 0) {
+    list.notices.push_back(fmt::format(
+        "{} picture{} directly in '{}' {} ignored: only pictures in its folders, the classes, are read",
+        others.beside, others.beside == 1 ? "" : "s", printable(path), others.beside == 1 ? "is" : "are"));
+  }
+  const std::string passed_over = passed_over_text(others.passed_over);
+  if (!passed_over.empty()) list.notices.push_back(passed_over + " (JPEG and PNG are read)");
+  list.samples = list.files.size();
+  if (list.samples == 0) {
+    return refuse(errc::dataset,
+                  "no pictures in '{}': {}looked for names that end in .jpg, .jpeg or .png and do not begin "
+                  "with a dot{}{}",
+                  printable(path),
+                  classes > 0 ? fmt::format("went through {} and ", counted(classes, "class folder")) : "",
+                  passed_over.empty() ? "" : "; ", passed_over);
+  }
+  list.fingerprint = fingerprint_of(list);
+  if (progress) progress(list.samples);
+  return list;
+}
+
+/// The folder that decides a picture's class; empty: there is none.
+std::string_view class_folder(std::string_view name) noexcept {
+  const std::size_t slash = name.find('/');
+  return slash == std::string_view::npos ? std::string_view() : name.substr(0, slash);
+}
+
+/// Numbers the classes in byte order.
+void set_labels(listing& list, const std::set<std::string, std::less<>>& classes) {
+  list.classes.assign(classes.begin(), classes.end());
+  for (listed_file& file : list.files) {
+    const auto found = std::ranges::lower_bound(list.classes, class_folder(list.name_of(file)));
+    file.label = classes.empty() ? 0 : static_cast<std::uint32_t>(found - list.classes.begin());
+  }
+}
+
+bool is_hidden(std::string_view name) noexcept {
+  return name.starts_with('.') || name.find("/.") != std::string_view::npos;
+}
+
+/// As list_image_folder: an object's key is the path of a file.
+result<listing> list_objects(const std::string& path, const store_options& options, const listing_progress& progress) {
+  constexpr std::uint64_t pictures_max = 100'000'000;
+  const std::string folder = folder_of_pictures(path);
+  const auto place = parse_url(folder + "/");
+  if (!place) return tl::unexpected(place.error());
+  if (place->scheme != "s3")
+    return refuse(errc::dataset,
+                  "'{}' is on an HTTP server, which does not list its files: name the pictures in a .txt file and set "
+                  "[dataset] path to that",
+                  printable(path));
+  const auto store = object_store::open(options);
+  if (!store) return tl::unexpected(store.error());
+  const std::size_t name_at = place->path.size() - 1;  // keys have no slash at the front
+  other_finds others;
+  std::set<std::string, std::less<>> classes;
+  auto objects = (*store)->list(folder + "/", listing_depth::everything_below, pictures_max, [&](std::string_view key) {
+    const std::string_view name = key.substr(std::min(name_at, key.size()));
+    if (name.empty() || is_hidden(name)) return false;
+    if (const std::string_view one = class_folder(name); !one.empty() && !classes.contains(one)) classes.emplace(one);
+    if (is_picture_name(name)) return true;
+    if (const std::string_view ending = unread_picture_ending(name); !ending.empty()) ++others.passed_over[std::string(ending)];
+    return false;
+  });
+  if (!objects) return tl::unexpected(std::move(objects.error()));
+  listing list;
+  list.of_objects = true;
+  for (const listed_object& one : *objects) {
+    const std::string_view name = std::string_view(one.key).substr(name_at);
+    if (!classes.empty() && class_folder(name).empty())
+      ++others.beside;
+    else
+      list.add(name, one.bytes, one.tag);
+  }
+  set_labels(list, classes);
+  // A store compares whole keys: "a-b/1.jpg" before "a/1.jpg".
+  std::ranges::stable_sort(list.files, {}, &listed_file::label);
+  return finish_pictures(std::move(list), path, others, progress);
+}
+
+result<listing> list_named(const std::string& path, const store_options& options, const listing_progress& progress) {
+  auto found = find_files(path, picture_files, options);
+  if (!found) return tl::unexpected(std::move(found.error()));
+  listing list;
+  list.of_objects = found->store != nullptr;
+  std::set<std::string, std::less<>> classes;
+  for (std::size_t i = 0; i < found->names.size(); ++i) {
+    const std::string& name = found->names[i];
+    if (name.starts_with('/') || is_url(name))
+      return refuse(errc::dataset, "the list '{}' names '{}': names must be relative to the list, because a picture's first "
+                                   "folder is its class",
+                    printable(path), printable(name));
+    if (const std::string_view one = class_folder(name); !one.empty()) classes.emplace(one);
+    if (found->store) {
+      list.add(name, found->facts[i].bytes, found->facts[i].tag);
+      continue;
+    }
+    struct ::stat facts {};
+    if (::stat(found->path(i).c_str(), &facts) != 0)
+      return refuse_os(errc::io, errno, fmt::format("the picture '{}' of the list cannot be examined", printable(found->path(i))));
+    list.add(name, static_cast<std::uint64_t>(facts.st_size));
+  }
+  other_finds others;
+  if (!classes.empty())
+    others.beside = std::erase_if(list.files, [&](const listed_file& file) { return class_folder(list.name_of(file)).empty(); });
+  set_labels(list, classes);
+  return finish_pictures(std::move(list), path, others, progress);
+}
+
 result<unique_fd> open_root(const std::string& path) {
   if (path.empty())
     return refuse(errc::dataset, "no path is given: set [dataset] path to a folder of pictures");
@@ -144,31 +269,22 @@ result<listing> list_image_folder(const std::string& path, const listing_progres
       return tl::unexpected(std::move(taken.error()));
     }
   }
-  if (classes == 0) list.classes.emplace_back(".");
-  if (const auto beside = top->entries.size() - classes; classes > 0 && beside > 0) {
-    list.notices.push_back(fmt::format(
-        "{} picture{} directly in '{}' {} ignored: only pictures in its folders, the classes, are read",
-        beside, beside == 1 ? "" : "s", printable(path), beside == 1 ? "is" : "are"));
-  }
   if (walk.loops() > 0) {
     list.notices.push_back(fmt::format(
         "not following {} linked folder{} back into the tree; the first one is '{}'", walk.loops(),
         walk.loops() == 1 ? " that leads" : "s that lead", printable(walk.first_loop())));
   }
-  const std::string passed_over = passed_over_text(walk.passed_over());
-  if (!passed_over.empty()) list.notices.push_back(passed_over + " (JPEG and PNG are read)");
-  list.samples = list.files.size();
-  if (list.samples == 0) {
-    return refuse(errc::dataset,
-                  "no pictures in '{}': {}looked for names that end in .jpg, .jpeg or .png and do not begin "
-                  "with a dot{}{}",
-                  printable(path),
-                  classes > 0 ? fmt::format("went through {} and ", counted(classes, "class folder")) : "",
-                  passed_over.empty() ? "" : "; ", passed_over);
-  }
-  list.fingerprint = fingerprint_of(list);
-  if (progress) progress(list.samples);
-  return list;
+  return finish_pictures(std::move(list), path, {top->entries.size() - classes, walk.passed_over()}, progress);
+}
+
+std::string folder_of_pictures(const std::string& path) {
+  return is_url(path) || is_picture_list(path) ? folder_of_files(path, picture_files) : path;
+}
+
+result<listing> list_pictures(const std::string& path, const listing_progress& progress, const store_options& options) {
+  std::error_code none;
+  if (is_picture_list(path) && !std::filesystem::is_directory(path, none)) return list_named(path, options, progress);
+  return is_url(path) ? list_objects(path, options, progress) : list_image_folder(path, progress);
 }
 
 }  // namespace penstock

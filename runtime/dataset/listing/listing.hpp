@@ -63,6 +63,15 @@ using listing_progress = std::function<void(std::uint64_t)>;
 /// a link.
 result<listing> list_image_folder(const std::string& path, const listing_progress& progress = {});
 
+/// The pictures of a dataset: list_image_folder; or the objects below a folder of s3, as if they were files; or those that a
+/// list (find_files) names, in its order. Names of a list are relative to it: a picture's first folder is its class, and
+/// without any folders all are the class ".". Refuses what these refuse, and (errc::dataset) names in a list that are not
+/// relative.
+result<listing> list_pictures(const std::string& path, const listing_progress& progress = {}, const store_options& options = {});
+
+/// What their names are relative to.
+std::string folder_of_pictures(const std::string& path);
+
 /// The .npy files that find_files finds; the first axis counts samples. Refuses what npy_header.hpp refuses and files whose
 /// dtype or sample shape differ from the first one's.
 result<listing> list_npy(const std::string& path, const listing_progress& progress = {}, const store_options& options = {});

@@ -18,11 +18,12 @@ bool device_may_decode(const image_config& config, std::uint64_t index) noexcept
 }
 
 image_folder_dataset::image_folder_dataset(index_view index, const image_config& config, std::string root,
-                                           decoder_rule by, checked_files checked)
+                                           decoder_rule by, checked_files checked, std::shared_ptr<object_store> store)
     : index_(std::move(index)),
       root_(std::move(root)),
       by_(by),
       file_bytes_max_(picture_bytes_max(config)),
+      objects_(std::move(store), file_check::none),
       pictures_(config, std::move(checked)) {}
 
 dataset_description image_folder_dataset::describe(const index_view& index, const image_config& config,
@@ -44,11 +45,29 @@ dataset_description image_folder_dataset::describe() {
   return describe(index_, pictures_.config(), by_);
 }
 
-void image_folder_dataset::load(const sample_request& request, const sample_slot& slot) {
+std::string image_folder_dataset::path_of(std::uint64_t index) const {
   std::string path = root_;
   path += '/';
-  path += index_.name(request.index);
-  const auto file = reader_.read(path, file_bytes_max_);
+  path += index_.name(index);
+  return path;
+}
+
+std::shared_ptr<readable> image_folder_dataset::object(std::uint64_t index) {
+  return objects_.file(index, [&]() -> pooled_file {
+    return {path_of(index), index_.size_of_file(index), 0, std::string(index_.tag(index))};
+  });
+}
+
+void image_folder_dataset::expect(std::span<const std::uint64_t> samples) {
+  if (!objects_.is_remote()) return;
+  for (const std::uint64_t sample : samples)
+    if (const std::uint64_t bytes = index_.size_of_file(sample); bytes <= file_bytes_max_)
+      object(sample)->expect({{0, bytes}});
+}
+
+void image_folder_dataset::load(const sample_request& request, const sample_slot& slot) {
+  const auto file = objects_.is_remote() ? reader_.read(*object(request.index), file_bytes_max_)
+                                         : reader_.read(path_of(request.index), file_bytes_max_);
   if (!file) throw_failed(file.error());
   const picture_format expected = format_by_name(index_.name(request.index));
   const augmentation chosen = value_or_throw(

@@ -2,6 +2,7 @@
 // index.
 #pragma once
 
+#include "runtime/dataset/file_pool.hpp"
 #include "runtime/dataset/file_reader.hpp"
 #include "runtime/dataset/listing/index.hpp"
 #include "runtime/dataset/picture/picture.hpp"
@@ -9,6 +10,7 @@
 #include <penstock/config.hpp>
 #include <penstock/dataset.hpp>
 
+#include <memory>
 #include <string>
 
 namespace penstock {
@@ -23,24 +25,29 @@ namespace penstock {
 class image_folder_dataset final : public Dataset {
  public:
   /// `root`: what the names in the index are relative to. `by`: cpu for whoever needs pixels, whatever the config
-  /// says. `checked`: from the session, if the device may decode.
+  /// says. `checked`: from the session, if the device may decode. `store`: of URLs, else none.
   image_folder_dataset(index_view index, const image_config& config, std::string root, decoder_rule by,
-                       checked_files checked = {});
+                       checked_files checked = {}, std::shared_ptr<object_store> store = nullptr);
 
   static dataset_description describe(const index_view& index, const image_config& config, decoder_rule by);
 
   dataset_description describe() override;
+  void expect(std::span<const std::uint64_t> samples) override;
   /// Throws transient_error for errors that may be temporary (is_transient), penstock::error otherwise;
   /// what() does not name the file.
   void load(const sample_request& request, const sample_slot& slot) override;
   [[nodiscard]] std::string name_of(std::uint64_t index) const override;
 
  private:
+  [[nodiscard]] std::string path_of(std::uint64_t index) const;
+  std::shared_ptr<readable> object(std::uint64_t index);
+
   index_view index_;
   std::string root_;
   decoder_rule by_;
   std::uint64_t file_bytes_max_;
   file_reader reader_;
+  file_pool objects_;  ///< a file on disk is opened for each sample
   picture_loader pictures_;
 };
 

@@ -5,7 +5,9 @@
 #include "runtime/dataset/arrays/array_index.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "runtime/dataset/file_reader.hpp"
+#include "runtime/dataset/listing/found_files.hpp"
 #include "runtime/dataset/picture/probe.hpp"
+#include "runtime/dataset/store_settings.hpp"
 #include "tools/penstock/dataset/custom_samples.hpp"
 #include "tools/penstock/dataset/tar_inspection.hpp"
 #include "tools/penstock/dataset/value_counter.hpp"
@@ -58,9 +60,9 @@ extent as_seen(const picture_info& info) {
   return info.orientation >= 5 ? extent{info.stored.height, info.stored.width} : info.stored;
 }
 
-picture_facts look_at_picture(file_reader& reader, const std::string& path, const config& settings) {
+picture_facts look_at_picture(const std::string& path, const result<std::span<const std::byte>>& bytes,
+                              const config& settings) {
   picture_facts p;
-  const auto bytes = reader.read(path, picture_bytes_max);
   if (!bytes) {
     p.trouble = bytes.error().message;
     return p;
@@ -87,8 +89,11 @@ picture_facts look_at_picture(file_reader& reader, const std::string& path, cons
   return p;
 }
 
-std::vector<picture_facts> look_at_pictures(const listing& list, const config& settings, unsigned threads,
-                                            const progress& told) {
+result<std::vector<picture_facts>> look_at_pictures(const listing& list, const config& settings, unsigned threads,
+                                                    const progress& told) {
+  const std::string folder = folder_of_pictures(settings.dataset.path);
+  const auto store = store_for(settings, "");
+  if (!store) return tl::unexpected(store.error());
   std::vector<picture_facts> all(list.files.size());
   std::atomic<std::uint64_t> next{0};
   std::atomic<std::uint64_t> done{0};
@@ -99,8 +104,11 @@ std::vector<picture_facts> look_at_pictures(const listing& list, const config& s
       pool.emplace_back([&] {
         file_reader reader;
         for (std::uint64_t i = next++; i < all.size(); i = next++) {
-          const auto path = std::filesystem::path(settings.dataset.path) / list.name_of(list.files[i]);
-          all[i] = look_at_picture(reader, path, settings);
+          const listed_file& file = list.files[i];
+          const std::string path = path_of_file(folder, list.name_of(file));
+          const auto object = *store ? (*store)->object(path, {file.size, std::string(list.tag_of(file))}) : nullptr;
+          all[i] = look_at_picture(
+              path, object ? reader.read(*object, picture_bytes_max) : reader.read(path, picture_bytes_max), settings);
           if (++done % told_every == 0 && told) {
             const std::lock_guard one_at_a_time(telling);
             told(done, all.size());
@@ -133,9 +141,11 @@ void add_twins(const listing& list, std::vector<picture_facts>& pictures) {
   }
 }
 
-void add_pictures(inspection& to, const listing& list, const config& settings, unsigned threads,
-                  const progress& told) {
-  auto pictures = look_at_pictures(list, settings, threads, told);
+result<void> add_pictures(inspection& to, const listing& list, const config& settings, unsigned threads,
+                          const progress& told) {
+  auto looked = look_at_pictures(list, settings, threads, told);
+  if (!looked) return tl::unexpected(std::move(looked.error()));
+  std::vector<picture_facts>& pictures = *looked;
   add_twins(list, pictures);
   picture_summary& sum = to.pictures.emplace();
   std::vector<std::uint64_t> widths;
@@ -155,6 +165,7 @@ void add_pictures(inspection& to, const listing& list, const config& settings, u
   }
   sum.width = spread_of(std::move(widths));
   sum.height = spread_of(std::move(heights));
+  return {};
 }
 
 void add_classes(inspection& to, const listing& list) {
@@ -256,7 +267,7 @@ result<inspection> look_at(const config& settings, unsigned threads, const progr
   all.file_bytes = spread_of(std::move(sizes));
   if (settings.dataset.type == dataset_type::image_folder) {
     add_classes(all, *list);
-    add_pictures(all, *list, settings, threads, told);
+    if (auto ok = add_pictures(all, *list, settings, threads, told); !ok) return tl::unexpected(std::move(ok.error()));
     return all;
   }
   add_record_files(all, *list);

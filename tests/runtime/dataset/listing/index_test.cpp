@@ -27,6 +27,17 @@ listing small_listing() {
   return *list_image_folder(folder.path());
 }
 
+listing small_listing_of_objects() {
+  listing list;
+  list.of_objects = true;
+  list.classes = {"a", "b"};
+  list.add("a/1.jpg", 10, "\"tag\"");
+  list.add("b/1.jpg", 20).label = 1;
+  list.samples = 2;
+  list.fingerprint = fingerprint_of(list);
+  return list;
+}
+
 bytes contents(int fd) {
   bytes all(static_cast<std::size_t>(::lseek(fd, 0, SEEK_END)));
   REQUIRE(::pread(fd, all.data(), all.size(), 0) == static_cast<ssize_t>(all.size()));
@@ -82,6 +93,20 @@ TEST_CASE("an index of records knows their type, shape and where they begin") {
   CHECK(index->class_of(1) == 0);
 }
 
+TEST_CASE("an index of objects knows their sizes and versions, which are no part of the fingerprint") {
+  listing list = small_listing_of_objects();
+  const auto index = index_view::map(seal_index(list)->get());
+  REQUIRE(index);
+  CHECK(index->name(0) == "a/1.jpg");
+  CHECK(index->tag(0) == "\"tag\"");
+  CHECK(index->tag(1).empty());
+  CHECK(index->name(1) == "b/1.jpg");
+  CHECK(index->size_of_file(1) == 20);
+  CHECK(index->class_of(1) == 1);
+  list.files[0].tag_size = 0;
+  CHECK(fingerprint_of(list) == list.fingerprint);
+}
+
 TEST_CASE("an index cannot be written, grown or shrunk by anyone, and is not inherited") {
   const auto fd = seal_index(small_listing());
   REQUIRE(fd);
@@ -124,8 +149,9 @@ TEST_CASE("an index with garbage anywhere is refused, or everything in it can be
   folder.write("0.bin", std::string(24, 'x'));
   const bytes images = contents(seal_index(small_listing())->get());
   const bytes records = contents(seal_index(*list_raw(folder.path(), {3, 2}, dtype::uint16))->get());
+  const bytes objects = contents(seal_index(small_listing_of_objects())->get());
   for (int i = 0; i < 6000; ++i) {
-    bytes garbled = i % 2 == 0 ? images : records;
+    bytes garbled = i % 3 == 0 ? images : i % 3 == 1 ? records : objects;
     for (std::uint32_t flips = 1 + random.below(3); flips > 0; --flips) {
       // Mostly in the numbers, sometimes with extreme values.
       const std::uint32_t at = random.below(static_cast<std::uint32_t>(garbled.size()));
@@ -136,6 +162,7 @@ TEST_CASE("an index with garbage anywhere is refused, or everything in it can be
     std::size_t sum = index->fingerprint().size() + index->shape().size();
     for (std::uint64_t f = 0; f < index->files(); ++f) {
       for (const char c : index->name(f)) sum += static_cast<unsigned char>(c);
+      for (const char c : index->tag(f)) sum += static_cast<unsigned char>(c);
       if (index->classes() > 0) sum += index->class_name(index->class_of(f)).size();
       sum += index->class_of(f) + index->size_of_file(f) + index->data_at(f);
     }
