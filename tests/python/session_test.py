@@ -1,6 +1,7 @@
 """A session in Python delivers what `penstock run` delivers, whatever happens to it, and reports its work."""
 
 import asyncio
+import pathlib
 import threading
 import time
 
@@ -59,6 +60,22 @@ class SessionTest(PackageTest):
         self.environment["PHOTOS"] = photos
         expected, = self.digests(os.path.join(TOP, "examples", "photos.toml"))
         self.assertIn("epoch 0: 70 photos, digest " + expected, done.stdout)
+
+    def test_a_mixture_of_datasets_in_python_has_the_digests_of_its_config_file(self):
+        for name, count in (("a", 30), ("b", 50)):
+            os.mkdir(os.path.join(self.folder, name))
+            with open(os.path.join(self.folder, name, "0.raw"), "wb") as file:
+                file.write(bytes(range(count)) * 4)
+        rest = '[sampler]\nbatch_size = 4\nepoch_samples = 100\n[gpu]\ndevice = "host"\n'
+        kind = 'type = "raw"\nshape = [4]\n'
+        expected = self.digests(self.write("mixture.toml", "".join(
+            '[[datasets]]\nname = "%s"\nweight = %s\npath = "%s"\n%s' % (name, weight, name, kind) for name, weight in (("a", 0.7), ("b", 0.3))) + rest))
+        datasets = [{"name": name, "weight": weight, "type": "raw", "shape": [4], "path": pathlib.Path(self.folder, name)}
+                    for name, weight in (("a", 0.7), ("b", 0.3))]
+        with self.session(rest, datasets=datasets, digests=True) as session:
+            for batch in session:
+                self.assertIn("source", batch)
+            self.assertEqual(self.digests_of(session), expected)
 
     def test_every_sample_of_an_epoch_comes_once(self):
         with self.session() as session:
