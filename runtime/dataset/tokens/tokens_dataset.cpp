@@ -25,6 +25,36 @@ std::uint64_t as_id(Token token) noexcept {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(token));
 }
 
+/// tokens[i] = from[i] and targets[i] = from[i + 1]. Returns the largest of from[0] ... from[count]. Plain loops over distinct
+/// arrays: the compiler turns them into vector instructions.
+template <class Number, class Token, class Id>
+[[gnu::always_inline]] inline Number widen(const Token* __restrict from, Id* __restrict tokens, Id* __restrict targets,
+                                           std::size_t count) noexcept {
+  auto highest = static_cast<Number>(from[count]);
+  for (std::size_t i = 0; i < count; ++i) {
+    tokens[i] = static_cast<Id>(from[i]);
+    targets[i] = static_cast<Id>(from[i + 1]);
+    highest = std::max(highest, static_cast<Number>(from[i]));
+  }
+  return highest;
+}
+
+#ifdef __x86_64__
+template <class Number, class Token, class Id>
+__attribute__((target("avx2"))) Number widen_avx2(const Token* from, Id* tokens, Id* targets, std::size_t count) noexcept {
+  return widen<Number>(from, tokens, targets, count);
+}
+#endif
+
+template <class Number, class Token, class Id>
+Number widen_fast(const Token* from, Id* tokens, Id* targets, std::size_t count) noexcept {
+#ifdef __x86_64__
+  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+  if (has_avx2) return widen_avx2<Number>(from, tokens, targets, count);
+#endif
+  return widen<Number>(from, tokens, targets, count);
+}
+
 }  // namespace
 
 tokens_dataset::tokens_dataset(token_index index, const dataset_config& settings, std::shared_ptr<object_store> store)
@@ -103,18 +133,7 @@ void tokens_dataset::convert(std::span<const Token> read, std::span<Id> tokens, 
   using number = std::conditional_t<(sizeof(Token) < 4), std::conditional_t<std::is_signed_v<Token>, std::uint32_t, Token>,
                                     std::make_unsigned_t<Token>>;
   const std::uint64_t end = std::is_signed_v<Token> && sizeof(Token) <= 4 ? std::min(ids_end_, int32_ids) : ids_end_;
-  // Plain loops over distinct arrays: the compiler turns them into vector instructions.
-  const Token* __restrict const from = read.data();
-  Id* __restrict const to = tokens.data();
-  Id* __restrict const next = targets.data();
-  const std::size_t count = tokens.size();
-  auto highest = static_cast<number>(from[count]);
-  for (std::size_t i = 0; i < count; ++i) {
-    to[i] = static_cast<Id>(from[i]);
-    next[i] = static_cast<Id>(from[i + 1]);
-    highest = std::max(highest, static_cast<number>(from[i]));
-  }
-  if (highest >= end) refuse_id(read);
+  if (widen_fast<number>(read.data(), tokens.data(), targets.data(), tokens.size()) >= end) refuse_id(read);
 }
 
 template <class Token>
