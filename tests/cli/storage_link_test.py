@@ -1,4 +1,4 @@
-"""Shards behind a link of 100 MB/s with 50 ms of latency, 5 % errors and 2 % stalls of 5 s: the stream, the share of the link that is used, and gaps.
+"""Shards and token files behind a link of 100 MB/s with 50 ms of latency, 5 % errors and 2 % stalls of 5 s: the stream, the share of the link that is used, and gaps.
 
 As a test it is small and checks the stream alone; PENSTOCK_TEST_LINK_MB=1000 measures, and expects what the link can give.
 """
@@ -14,12 +14,13 @@ MB = int(os.environ.get("PENSTOCK_TEST_LINK_MB", "40"))
 MEASURING = "PENSTOCK_TEST_LINK_MB" in os.environ
 RATE = 100e6
 MEMBER = 110_000
+TAR = 'type = "tar"\nmembers = { blob = "bin" }'
+TOKENS = 'type = "tokens"\ndtype = "uint16"\nsequence_length = 65536'
 CONFIG = """
 name = "link"
 [dataset]
-type = "tar"
 path = "{path}"
-members = {{ blob = "bin" }}
+{kind}
 [sampler]
 batch_size = 16
 epochs = {epochs}
@@ -35,14 +36,16 @@ class StorageLinkTest(PenstockTest):
     def setUp(self):
         super().setUp()
         self.environment["XDG_CACHE_HOME"] = os.path.join(self.folder, "cache-home")
-        self.shards = os.path.join(self.folder, "shards")
-        os.mkdir(self.shards)
-        choose = random.Random(3)
-        block = choose.randbytes(1 << 20)
+        self.files = os.path.join(self.folder, "files")
+        os.mkdir(self.files)
         self.bytes = 0
         self.count = max(2, MB // 50)
+
+    def write_shards(self):
+        choose = random.Random(3)
+        block = choose.randbytes(1 << 20)
         for number in range(self.count):
-            with tarfile.open(os.path.join(self.shards, "l-%03d.tar" % number), "w") as archive:
+            with tarfile.open(os.path.join(self.files, "l-%03d.tar" % number), "w") as archive:
                 for sample in range(int(MB * 1e6 / MEMBER / self.count)):
                     size = choose.randrange(MEMBER // 2, MEMBER * 3 // 2)
                     begin = choose.randrange(len(block) - size)
@@ -51,19 +54,32 @@ class StorageLinkTest(PenstockTest):
                     archive.addfile(facts, io.BytesIO(block[begin:begin + size]))
                     self.bytes += size
 
-    def config(self, path, epochs=1):
-        return self.write("link.toml", CONFIG.format(path=path, epochs=epochs))
+    def write_tokens(self):
+        for number in range(self.count):
+            with open(os.path.join(self.files, "l-%03d.bin" % number), "wb") as file:
+                self.bytes += file.write(random.Random(number).randbytes(int(MB * 1e6 / self.count) // 2 * 2))
 
-    def serve(self, errors, stalls):
-        server = subprocess.Popen([os.path.join(BIN, "slow_link_server"), self.shards, "50", str(int(RATE)), str(errors), str(stalls), "5000"], stdout=subprocess.PIPE)
+    def config(self, path, kind):
+        return self.write("link.toml", CONFIG.format(path=path, kind=kind, epochs=1))
+
+    def serve(self, errors, stalls, ending):
+        server = subprocess.Popen([os.path.join(BIN, "slow_link_server"), self.files, "50", str(int(RATE)), str(errors), str(stalls), "5000"], stdout=subprocess.PIPE)
         self.addCleanup(server.communicate)
         self.addCleanup(server.kill)
-        return "http://127.0.0.1:%d/l-{000..%03d}.tar" % (int(server.stdout.readline()), self.count - 1)
+        return "http://127.0.0.1:%d/l-{000..%03d}.%s" % (int(server.stdout.readline()), self.count - 1, ending)
 
-    def test_the_stream_is_that_of_the_disk_and_stalls_are_hidden(self):
-        expected = self.digests(self.config(self.shards))
-        config = self.config(self.serve(0.05, 0.02))
-        self.digests(config, "--batches", 1)  # the index is built
+    def test_the_stream_of_shards_is_that_of_the_disk_and_stalls_are_hidden(self):
+        self.write_shards()
+        self.compare(TAR, "tar")
+
+    def test_the_stream_of_token_files_is_that_of_the_disk_and_stalls_are_hidden(self):
+        self.write_tokens()
+        self.compare(TOKENS, "bin")
+
+    def compare(self, kind, ending):
+        expected = self.digests(self.config(self.files, kind))
+        config = self.config(self.serve(0.05, 0.02, ending), kind)
+        self.digests(config, "--batches", 1)  # the index of shards is built
         journal = os.path.join(self.folder, "journal")
         process = self.start("run", config, "--digest", "--json", "--quiet", "--sink", "journal:" + journal)
         times, lines = [], 0

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Token files beside memcpy: tokens.py [BIN]
+
+Prints a Markdown table. 10 GB of uint16 in one sparse file, sequences of 4096, batches of 32, 2 workers, the host device: sequences a second,
+beside threads that copy as many bytes as a sequence's tensors have (int32 tokens and targets: 32 KiB) with memcpy from random places of a
+mapping of the same file, as many as there are workers, in turn in the same run. Then 10^12 tokens in 10 000 sparse files: time to the first
+batch, and private memory of a worker. BIN is the folder of the programs, build/release/bin by default. Needs a C compiler (cc).
+"""
+
+import ctypes
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BIN = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(TOP, "build/release/bin"))
+ROUNDS, LENGTH, BATCH, WORKERS, TOKENS, BATCHES = 5, 4096, 32, 2, 5 * 10**9, 6000
+
+CONFIG = """
+[dataset]
+type = "tokens"
+path = "%s"
+dtype = "uint16"
+sequence_length = %d
+[sampler]
+batch_size = %d
+epochs = 100
+[loader]
+workers = %d
+[gpu]
+device = "host"
+"""
+
+COPIES = """
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+static const char* mapping;
+static uint64_t pieces, piece;
+int map(const char* path, uint64_t bytes, uint64_t piece_bytes) {
+  mapping = mmap(0, bytes, PROT_READ, MAP_SHARED, open(path, O_RDONLY), 0);
+  piece = piece_bytes;
+  pieces = bytes / piece;
+  return mapping == MAP_FAILED;
+}
+/* Into `slots` places in turn, as batches go into slots. */
+void copy(uint64_t count, uint64_t seed, uint64_t slots) {
+  char* to = malloc(slots * piece);
+  for (uint64_t i = 0; i < count; ++i) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    memcpy(to + i % slots * piece, mapping + (seed >> 20) % pieces * piece, piece);
+  }
+  free(to);
+}
+"""
+
+
+def sparse(path, tokens):
+    with open(path, "wb") as file:
+        file.truncate(2 * tokens)
+    return path
+
+
+def config_of(folder, path):
+    name = os.path.join(folder, "tokens.toml")
+    with open(name, "w") as file:
+        file.write(CONFIG % (path, LENGTH, BATCH, WORKERS))
+    return name
+
+
+def run(config, *options):
+    done = subprocess.run([os.path.join(BIN, "penstock"), "run", config, "--json", "--quiet", *options], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stderr + done.stdout)
+    return json.loads(done.stdout)
+
+
+def sequences_a_second(config):
+    """Without the start: the difference of a long and a short run."""
+    times = []
+    for batches in (BATCHES // 6, BATCHES):
+        begin = time.monotonic()
+        run(config, "--batches", str(batches))
+        times.append(time.monotonic() - begin)
+    return (BATCHES - BATCHES // 6) * BATCH / (times[1] - times[0])
+
+
+def copies_a_second(library):
+    count = BATCHES * BATCH // WORKERS
+    threads = [threading.Thread(target=library.copy, args=(ctypes.c_uint64(count), ctypes.c_uint64(seed), ctypes.c_uint64(4 * BATCH))) for seed in range(WORKERS)]
+    begin = time.monotonic()
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    return count * WORKERS / (time.monotonic() - begin)
+
+
+def private_memory(pid):
+    with open("/proc/%s/status" % pid) as file:
+        return next(int(line.split()[1]) / 1024 for line in file if line.startswith("RssAnon"))
+
+
+def begin_of_a_trillion(folder):
+    files = os.path.join(folder, "files")
+    os.mkdir(files)
+    for number in range(10000):
+        sparse(os.path.join(files, "%05d.bin" % number), 10**8)
+    config = config_of(folder, files)
+    times = []
+    for _ in range(ROUNDS):
+        begin = time.monotonic()
+        run(config, "--batches", "1")
+        times.append(time.monotonic() - begin)
+    session = subprocess.Popen([os.path.join(BIN, "penstock"), "run", config, "--quiet", "--batches", "100000"], stdout=subprocess.DEVNULL)
+    time.sleep(5)
+    workers = subprocess.run(["pgrep", "-P", str(session.pid), "penstock-worker"], capture_output=True, text=True).stdout.split()
+    memory = max(map(private_memory, workers), default=float("nan"))
+    session.terminate()
+    session.wait()
+    return statistics.median(times), memory
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        source, built = os.path.join(folder, "copies.c"), os.path.join(folder, "copies.so")
+        with open(source, "w") as file:
+            file.write(COPIES)
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", built, source], check=True)
+        path = sparse(os.path.join(folder, "tokens.bin"), TOKENS)
+        library = ctypes.CDLL(built)
+        assert library.map(path.encode(), ctypes.c_uint64(2 * TOKENS), ctypes.c_uint64(8 * LENGTH)) == 0
+        config = config_of(folder, path)
+        run(config, "--batches", str(BATCHES))  # the page cache
+        library.copy(ctypes.c_uint64(2 * TOKENS // (8 * LENGTH)), ctypes.c_uint64(1), ctypes.c_uint64(BATCH))
+        rates = [(sequences_a_second(config), copies_a_second(library)) for _ in range(ROUNDS)]
+        print("| load average | sequences a second | memcpy of 32 KiB | median of the rounds' ratios |")
+        print("| --- | --- | --- | --- |")
+        print("| %.1f | %.0f | %.0f | %.2f |" % (os.getloadavg()[0], statistics.median(a for a, _ in rates), statistics.median(b for _, b in rates),
+                                                 statistics.median(a / b for a, b in rates)))
+        seconds, memory = begin_of_a_trillion(folder)
+        print("\n10^12 tokens in 10 000 files: a run of one batch takes %.2f s; a worker's private memory is %.1f MB" % (seconds, memory))
+
+
+if __name__ == "__main__":
+    main()
