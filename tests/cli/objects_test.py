@@ -165,6 +165,22 @@ class TokensTest(ObjectsTest):
         self.assertEqual(self.digests(config, "--workers", 2), expected)
         self.assertEqual([path for path, _ in server.requests if "list-type" not in path], [])
 
+    def test_a_mixture_of_objects_gives_the_stream_of_the_same_files_on_disk(self):
+        server = self.serve()
+        self.flat()
+        numpy.save(os.path.join(self.data, "more.npy"), self.random.integers(0, 1000, 4000, dtype=numpy.int32))
+
+        def config(path, **of):
+            table = '[[datasets]]\nname = "%s"\nweight = %s\ntype = "tokens"\nsequence_length = 32\ndtype = "uint16"\npath = "%s"\n'
+            tables = table % ("flat", 0.7, path + "/p-*.bin") + table % ("more", 0.3, path + "/more.npy")
+            tail = TAIL.format(cache="", epochs=2).replace("[sampler]", "[sampler]\nepoch_samples = 200")
+            return self.write(of.get("name", "objects.toml"), tables + tail)
+
+        self.same_stream(config, ["s3://bucket/data"])
+        server.requests.clear()
+        self.digests(config("s3://bucket/data"), "--workers", 2)
+        self.assertLess(server.count(), 400)  # neighbours of a batch share requests: they are expected
+
     def test_mistakes_with_token_files_are_refused_by_name(self):
         server = self.serve()
         self.flat(files=2)
@@ -248,6 +264,8 @@ class ArraysTest(ObjectsTest):
         self.arrays()
         whole = self.digests(self.config(self.data))
         self.assertEqual(self.digests(self.config(self.data + "/a-{000..003}.npy")), whole)
+        code, out, err = self.penstock("check-config", self.config(self.data + "/a-*.npy"), "--strict")
+        self.assertEqual(code, EXIT_OK, out + err)
         self.write("served/bucket/data/list.txt", "a-00[01].npy\na-{002,003}.npy\n")
         self.assertEqual(self.digests(self.config(self.data + "/list.txt")), whole)
 

@@ -3,12 +3,11 @@
 #include "actors/session/sizing.hpp"
 #include "runtime/base/remote_path.hpp"
 #include "runtime/base/text.hpp"
-#include "runtime/dataset/tar/shard_list.hpp"
-#include "runtime/dataset/tokens/token_files.hpp"
+#include "runtime/dataset/listing/path_pattern.hpp"
 #include "runtime/process/cores.hpp"
 #include "runtime/process/process_facts.hpp"
-#include "runtime/process/worker_cores.hpp"
 #include "runtime/process/spawn.hpp"
+#include "runtime/process/worker_cores.hpp"
 #include "runtime/storage/object_store.hpp"
 
 #include <algorithm>
@@ -106,8 +105,7 @@ std::optional<config_file::diagnostic> path_not_here(const dataset_config& datas
   if (is_url(path)) return store_not_usable(dataset, key, table, loaded, file);
   std::error_code fault;
   if (path.empty() || std::filesystem::exists(path, fault)) return std::nullopt;
-  if (dataset.type == dataset_type::tar && list_shards(path)) return std::nullopt;
-  if (dataset.type == dataset_type::tokens && list_token_files(dataset)) return std::nullopt;
+  if (is_pattern(path) && paths_of_pattern(path, "file")) return std::nullopt;
   config_file::diagnostic doubt;
   doubt.level = config_file::severity::warning;
   doubt.message = fmt::format("'path' in {}: '{}' {} on this machine", table, printable(path),
