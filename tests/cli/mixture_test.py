@@ -92,6 +92,21 @@ class MixtureTest(PenstockTest):
             mine = self.rows_of(config, "--set", "sampler.world_size=3", "--set", "sampler.rank=%d" % rank)
             self.assertEqual(mine, [epoch[rank::3] for epoch in alone])
 
+    def test_a_group_delivers_a_mixture_as_single_ranks_do_and_resumes_with_another_number_of_ranks(self):
+        config = self.config(sampler="epoch_samples = 96", more='[log]\nlevel = "error"\n')
+
+        def group(ranks, *options):
+            code, out, err = self.penstock("launch", config, "--gpus", "host:%d" % ranks, "--json", "--quiet", "--digest", *options)
+            self.assertEqual(code, EXIT_OK, out + err)
+            return [[(epoch["digest"], epoch["delivered"]) for epoch in rank["epochs"]] for rank in json.loads(out)["ranks"]]
+
+        alone = [self.digests(config, "--set", "sampler.world_size=2", "--set", "sampler.rank=%d" % rank) for rank in range(2)]
+        self.assertEqual([[digest for digest, _ in rank] for rank in group(2)], alone)
+        state = os.path.join(self.folder, "group.state")
+        group(2, "--state", state, "--batches", 3)
+        rest = group(3, "--state", state)
+        self.assertEqual(sum(delivered for rank in rest for _, delivered in rank), 3 * 96 - 2 * 3 * 8)
+
     def test_a_sample_that_kills_is_quarantined_under_the_name_of_its_dataset(self):
         synthetic = '[[datasets]]\nname = "s"\ntype = "synthetic"\nsamples = 20\nshape = [3]\ndtype = "int64"\nfaults = [{sample = 3, kind = "segv", times = 0}]\n'
         config = self.config(self.dataset("a", 2) + synthetic, sampler="epoch_samples = 100", more='[quarantine]\nfile = "q.jsonl"\n')
