@@ -1,79 +1,20 @@
 #include "runtime/telemetry/metrics_text.hpp"
 
-#include <fmt/format.h>
+#include "runtime/base/sample_name.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/telemetry/metrics_page.hpp"
 
 #include <algorithm>
-#include <initializer_list>
-#include <iterator>
+#include <chrono>
 #include <map>
+#include <optional>
+#include <set>
 #include <utility>
 
 namespace penstock::telemetry {
 namespace {
 
-/// Escapes the value of a label: only these three characters are special.
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '\\' || c == '"') out += '\\';
-    if (c == '\n') {
-      out += "\\n";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
-class page {
- public:
-  void begin(std::string_view name, std::string_view type, std::string_view help) {
-    name_ = name;
-    fmt::format_to(std::back_inserter(text_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
-  }
-  template <class Number>
-  void value(Number number) {
-    fmt::format_to(std::back_inserter(text_), "{} {}\n", name_, number);
-  }
-  template <class Number>
-  void value(std::string_view label, std::string_view of, Number number) {
-    fmt::format_to(std::back_inserter(text_), "{}{{{}=\"{}\"}} {}\n", name_, label, escaped(of), number);
-  }
-  void labelled(std::initializer_list<std::pair<std::string_view, std::string>> labels, int number) {
-    std::string all;
-    for (const auto& [label, of] : labels)
-      all += fmt::format("{}{}=\"{}\"", all.empty() ? "" : ",", label, escaped(of));
-    fmt::format_to(std::back_inserter(text_), "{}{{{}}} {}\n", name_, all, number);
-  }
-  template <class Number>
-  void counter(std::string_view name, std::string_view help, Number number) {
-    begin(name, "counter", help);
-    value(number);
-  }
-  template <class Number>
-  void gauge(std::string_view name, std::string_view help, Number number) {
-    begin(name, "gauge", help);
-    value(number);
-  }
-  void histogram(std::string_view label, std::string_view of, const stage_histogram& h) {
-    std::uint64_t below = 0;
-    const auto& bounds = stage_bounds_seconds();
-    for (std::size_t i = 0; i < h.counts.size(); ++i) {
-      below += h.counts[i];
-      fmt::format_to(std::back_inserter(text_), "{}_bucket{{{}=\"{}\",le=\"{}\"}} {}\n", name_, label, of,
-                     i < bounds.size() ? fmt::format("{}", bounds[i]) : "+Inf", below);
-    }
-    fmt::format_to(std::back_inserter(text_), "{0}_sum{{{1}=\"{2}\"}} {3}\n{0}_count{{{1}=\"{2}\"}} {4}\n",
-                   name_, label, of, h.seconds, h.total);
-  }
-  [[nodiscard]] std::string text() && { return std::move(text_); }
-
- private:
-  std::string name_;
-  std::string text_;
-};
-
-void add_stall(page& p, const session_status& s) {
+void add_stall(metrics_page& p, const session_status& s) {
   p.begin("penstock_stalled_seconds", "gauge",
           "Time without progress, by what the stream waits for; 0 for the first 5 s, and while no progress "
           "is due.");
@@ -85,13 +26,104 @@ void add_stall(page& p, const session_status& s) {
   for (const worker_status& w : s.workers) {
     if (w.id == s.stalled->worker) sample = w.current_sample.value_or("");
   }
-  p.labelled({{"waits_for", s.stalled->kind},
-              {"worker", s.stalled->worker ? std::to_string(*s.stalled->worker) : ""},
-              {"sample", sample}},
-             1);
+  p.value({{"waits_for", s.stalled->kind},
+           {"worker", s.stalled->worker ? std::to_string(*s.stalled->worker) : ""},
+           {"sample", sample}},
+          1);
 }
 
-void add_workers(page& p, const metrics_facts& f) {
+constexpr std::size_t reason_bytes = 160;  // of a label
+
+template <class Number>
+std::string text_or_none(const std::optional<Number>& number) {
+  return number ? std::to_string(*number) : std::string();
+}
+
+/// As `penstock_stall_info` names it.
+std::string name_of_sample(std::uint64_t sample, const std::optional<std::string>& path) {
+  return path ? printable(*path) : default_sample_name(sample);
+}
+
+double unix_seconds(std::chrono::system_clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+/// The last line, which says most.
+std::string reason_in(const std::string& words) {
+  return shortened(printable(words.substr(words.rfind('\n') + 1)), reason_bytes);
+}
+
+/// Null: no worker has died, but for those that were asked to stop.
+template <class Death>
+const Death* last_death(const std::vector<Death>& deaths) {
+  const auto counts = [](const Death& d) { return d.cause != death_cause::stopped && d.cause != death_cause::cancelled; };
+  const auto found = std::find_if(deaths.rbegin(), deaths.rend(), counts);
+  return found == deaths.rend() ? nullptr : &*found;
+}
+
+void add_last_death(metrics_page& p, const metrics_facts& f) {
+  const death_report* const d = last_death(f.totals.deaths);
+  p.begin("penstock_last_death_info", "gauge", "1; the labels say which worker died last, how, and of what.");
+  if (d != nullptr) {
+    metric_labels labels{{"worker", std::to_string(d->worker)},
+                         {"pid", std::to_string(d->pid)},
+                         {"cause", penstock::name_of(d->cause)},
+                         {"signal", d->signal.value_or("")},
+                         {"code", text_or_none(d->code)}};
+    if (f.status.jobs) {
+      labels.emplace_back("job", text_or_none(d->job));
+      labels.emplace_back("work", shortened(printable(d->work.value_or("")), reason_bytes));
+    } else {
+      labels.emplace_back("sample", d->sample ? name_of_sample(*d->sample, d->path) : "");
+      labels.emplace_back("index", text_or_none(d->sample));
+    }
+    p.value(labels, 1);
+  }
+  p.begin("penstock_last_death_timestamp_seconds", "gauge", "When that worker died, in Unix time.");
+  if (d != nullptr) p.value(unix_seconds(d->time));
+}
+
+void add_last_owner_death(metrics_page& p, const metrics_facts& f) {
+  const owner_death_report* const d = last_death(f.totals.owner_deaths);
+  p.begin("penstock_gpu_owner_last_death_info", "gauge", "1; the labels say how the GPU owner died last, and over which batch.");
+  if (d != nullptr)
+    p.value({{"pid", std::to_string(d->pid)},
+             {"cause", penstock::name_of(d->cause)},
+             {"signal", d->signal.value_or("")},
+             {"code", text_or_none(d->code)},
+             {"epoch", text_or_none(d->epoch)},
+             {"batch", text_or_none(d->sequence)},
+             {"reason", reason_in(d->last_words)}},
+            1);
+  p.begin("penstock_gpu_owner_last_death_timestamp_seconds", "gauge", "When that process died, in Unix time.");
+  if (d != nullptr) p.value(unix_seconds(d->time));
+}
+
+/// The newest of each, because every name is a time series.
+void add_bad_samples(metrics_page& p, const run_report& r) {
+  std::set<std::uint64_t> named;
+  const auto is_news = [&named](std::uint64_t sample) {
+    return named.size() < samples_named_max && named.insert(sample).second;
+  };
+  p.begin("penstock_sample_quarantined_info", "gauge", "1; a sample that is left out because it kills workers; the last 16.");
+  for (auto q = r.quarantine.rbegin(); q != r.quarantine.rend(); ++q) {
+    if (q->lifted || !is_news(q->sample)) continue;
+    std::string causes;
+    for (const std::string& cause : q->causes) causes += (causes.empty() ? "" : ", ") + cause;
+    p.value({{"sample", name_of_sample(q->sample, q->path)}, {"index", std::to_string(q->sample)}, {"causes", causes}}, 1);
+  }
+  named.clear();
+  p.begin("penstock_sample_failed_info", "gauge", "1; a sample that could not be loaded, and why; the last 16.");
+  for (auto s = r.failures.rbegin(); s != r.failures.rend(); ++s) {
+    if (!is_news(s->sample)) continue;
+    p.value({{"sample", name_of_sample(s->sample, s->path)},
+             {"index", std::to_string(s->sample)},
+             {"reason", shortened(printable(s->error), reason_bytes)}},
+            1);
+  }
+}
+
+void add_workers(metrics_page& p, const metrics_facts& f) {
   // The sacrificial worker always has a place; while it is not needed, it is not a stopped worker.
   std::vector<worker_status> workers = f.status.workers;
   std::erase_if(workers, [](const worker_status& w) { return w.why_stopped == "not needed"; });
@@ -114,7 +146,7 @@ void add_workers(page& p, const metrics_facts& f) {
   p.counter("penstock_stale_messages_total", "Late or wrong messages from workers.", f.totals.stale_dropped);
 }
 
-void add_owner(page& p, const metrics_facts& f) {
+void add_owner(metrics_page& p, const metrics_facts& f) {
   p.counter("penstock_gpu_owner_restarts_total", "Processes started to replace the GPU owner.",
             f.totals.owner_restarts);
   p.begin("penstock_gpu_owner_deaths_total", "counter",
@@ -123,7 +155,7 @@ void add_owner(page& p, const metrics_facts& f) {
     p.value("cause", penstock::name_of(static_cast<death_cause>(i)), f.owner_deaths[i]);
 }
 
-void add_stream(page& p, const metrics_facts& f) {
+void add_stream(metrics_page& p, const metrics_facts& f) {
   p.gauge("penstock_epoch", "The epoch being delivered, counted from 0.", f.status.epoch);
   p.counter("penstock_hedges_total", "Late batches that a second worker loaded too ([loader] hedge).",
             f.status.hedges.started);
@@ -146,7 +178,7 @@ void add_stream(page& p, const metrics_facts& f) {
             f.totals.device_waited_seconds);
 }
 
-void add_pipeline(page& p, const metrics_facts& f) {
+void add_pipeline(metrics_page& p, const metrics_facts& f) {
   const pipeline_counts now = count_pipeline(f.under_way);
   p.begin("penstock_batches", "gauge", "Batches in flight, by where they are.");
   p.value("place", "loading", now.loading);
@@ -158,7 +190,7 @@ void add_pipeline(page& p, const metrics_facts& f) {
   for (std::size_t i = 0; i < f.stages.size(); ++i) p.histogram("stage", stage_spans()[i].name, f.stages[i]);
 }
 
-void add_jobs(page& p, const pool_statistics& jobs) {
+void add_jobs(metrics_page& p, const pool_statistics& jobs) {
   p.counter("penstock_jobs_submitted_total", "Jobs submitted.", jobs.submitted);
   p.begin("penstock_jobs", "gauge", "Jobs that have not ended, by state.");
   p.value("state", "waiting", jobs.waiting);
@@ -199,7 +231,7 @@ pipeline_counts count_pipeline(const std::vector<batch_passage>& under_way) {
 }
 
 std::string metrics_text(const metrics_facts& f, const std::string& version) {
-  page p;
+  metrics_page p;
   p.begin("penstock_info", "gauge", "Always 1; the label is the running version.");
   p.value("version", version, 1);
   p.begin("penstock_session_info", "gauge", "Always 1; the label is the name for `penstock --session`.");
@@ -213,14 +245,18 @@ std::string metrics_text(const metrics_facts& f, const std::string& version) {
   if (f.status.jobs) {
     add_jobs(p, *f.status.jobs);
     add_workers(p, f);
+    add_last_death(p, f);
     return std::move(p).text();
   }
   p.begin("penstock_device_ready", "gauge", "1 while the device is open.");
   p.value("kind", f.status.gpu.kind.empty() ? "none" : f.status.gpu.kind,
           f.status.gpu_state == "ready" ? 1 : 0);
   add_stream(p, f);
+  add_bad_samples(p, f.totals);
   add_workers(p, f);
+  add_last_death(p, f);
   add_owner(p, f);
+  add_last_owner_death(p, f);
   add_pipeline(p, f);
   return std::move(p).text();
 }

@@ -32,7 +32,7 @@ inline constexpr std::array<std::string_view, 8> stall_kinds{"sample", "worker",
 
 struct metrics_facts {
   session_status status;
-  run_report totals;                                       ///< its epochs, deaths and losses are not used
+  run_report totals;                                       ///< its epochs are not used
   std::array<std::uint64_t, death_causes> deaths{};        ///< of workers, by death_cause
   std::array<std::uint64_t, death_causes> owner_deaths{};  ///< of the GPU owner's processes
   std::vector<batch_passage> under_way;

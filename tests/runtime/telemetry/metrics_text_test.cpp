@@ -1,6 +1,8 @@
 // The page of metrics, from made-up facts.
 #include "runtime/telemetry/metrics_text.hpp"
 
+#include "runtime/telemetry/metrics_page.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 
 using namespace penstock;
@@ -62,4 +64,76 @@ TEST_CASE("the sacrificial worker is no stopped worker while it is not needed") 
   const std::string page = metrics_text(facts, "1");
   CHECK(page.find("\"stopped\"}") == page.find("cause=\"stopped\"}") + 6);
   CHECK(page.find("worker=\"64\"") == std::string::npos);
+}
+
+TEST_CASE("who died last, of which sample and when are series, and a worker that was asked to stop is not among them") {
+  telemetry::metrics_facts facts;
+  facts.stages.resize(stage_spans().size());
+  CHECK(metrics_text(facts, "1").find("penstock_last_death_info{") == std::string::npos);
+  death_report d;
+  d.worker = 3;
+  d.pid = 17;
+  d.cause = death_cause::signal;
+  d.signal = "SIGSEGV";
+  d.sample = 5;
+  d.time = std::chrono::system_clock::time_point(std::chrono::seconds(1'000'000'000));
+  facts.totals.deaths = {d, d};
+  facts.totals.deaths.back().path = "cats/\"tom\".jpg";
+  d.cause = death_cause::stopped;
+  facts.totals.deaths.push_back(d);
+  const std::string page = metrics_text(facts, "1");
+  CHECK(has_line(page, R"(penstock_last_death_info{worker="3",pid="17",cause="signal",signal="SIGSEGV",code="",)"
+                       R"(sample="cats/\"tom\".jpg",index="5"} 1)"));
+  CHECK(has_line(page, "penstock_last_death_timestamp_seconds 1000000000"));
+  facts.totals.deaths.erase(facts.totals.deaths.begin() + 1);
+  CHECK(metrics_text(facts, "1").find(R"(sample="sample 5",index="5"} 1)") != std::string::npos);
+}
+
+TEST_CASE("the last death in a pool names its job") {
+  telemetry::metrics_facts facts;
+  facts.status.jobs.emplace();
+  death_report d;
+  d.cause = death_cause::oom;
+  d.job = 7;
+  d.work = "resize";
+  facts.totals.deaths = {d};
+  CHECK(metrics_text(facts, "1").find(R"(cause="oom",signal="",code="",job="7",work="resize"} 1)") != std::string::npos);
+}
+
+TEST_CASE("the last death of the GPU owner says over which batch, and its last line") {
+  telemetry::metrics_facts facts;
+  facts.stages.resize(stage_spans().size());
+  owner_death_report d;
+  d.pid = 18;
+  d.cause = death_cause::exit;
+  d.code = 79;
+  d.epoch = 0;
+  d.sequence = 17;
+  d.last_words = "first\nan illegal memory access";
+  d.time = std::chrono::system_clock::time_point(std::chrono::seconds(1'000'000'000));
+  facts.totals.owner_deaths = {d};
+  const std::string page = metrics_text(facts, "1");
+  CHECK(has_line(page, R"(penstock_gpu_owner_last_death_info{pid="18",cause="exit",signal="",code="79",epoch="0",batch="17",)"
+                       R"(reason="an illegal memory access"} 1)"));
+  CHECK(has_line(page, "penstock_gpu_owner_last_death_timestamp_seconds 1000000000"));
+}
+
+TEST_CASE("the last 16 samples that are quarantined or failed are named once each, released ones not") {
+  telemetry::metrics_facts facts;
+  facts.stages.resize(stage_spans().size());
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    facts.totals.quarantine.push_back({i, std::nullopt, 3, {"SIGSEGV", "hang"}, false, i == 19});
+    facts.totals.failures.push_back({i % 18, "cats/" + std::to_string(i % 18), "it is no picture"});
+  }
+  const std::string page = metrics_text(facts, "1");
+  const auto count = [&page](const std::string& name) {
+    std::size_t n = 0;
+    for (std::size_t at = 0; (at = page.find("\n" + name + "{", at)) != std::string::npos; ++at) ++n;
+    return n;
+  };
+  CHECK(count("penstock_sample_quarantined_info") == telemetry::samples_named_max);
+  CHECK(count("penstock_sample_failed_info") == telemetry::samples_named_max);
+  CHECK(has_line(page, R"(penstock_sample_quarantined_info{sample="sample 18",index="18",causes="SIGSEGV, hang"} 1)"));
+  CHECK_FALSE(has_line(page, R"(penstock_sample_quarantined_info{sample="sample 19",index="19",causes="SIGSEGV, hang"} 1)"));
+  CHECK(has_line(page, R"(penstock_sample_failed_info{sample="cats/1",index="1",reason="it is no picture"} 1)"));
 }
