@@ -1,6 +1,14 @@
 #include "runtime/supervision/progress_watch.hpp"
 
 namespace penstock::supervision {
+namespace {
+
+/// A session that was paused while its consumer asks for no batch stands still on purpose.
+bool rests(const progress_facts& f) {
+  return f.status.state == "paused" && !f.status.jobs && !f.consumer_waits && !f.owner_is_elsewhere;
+}
+
+}  // namespace
 
 bool progress_watch::moved(const progress_facts& facts) {
   bool any = false;
@@ -31,7 +39,7 @@ progress_watch::news progress_watch::look(steady_time now, const progress_facts&
   const bool any = moved(facts);
   const bool first_ready = started(facts);
   if (!stalled_ && first_ready) last_movement_ = now;
-  if (any || last_movement_ == never || !is_owed(facts)) {
+  if (any || last_movement_ == never || !is_owed(facts) || rests(facts)) {
     last_movement_ = now;
     const bool was_stalled = std::exchange(stalled_, std::nullopt).has_value();
     return was_stalled && any ? news::moves_again : news::none;

@@ -9,7 +9,7 @@
 // heartbeats and restarts of processes do not count, because a pool can crash and restart forever.
 //
 // No progress is expected while no batch is due: before the first request, after the end, and while the
-// consumer requests nothing and holds every prepared batch.
+// consumer requests nothing and holds every prepared batch, or has a paused session.
 #pragma once
 
 #include "runtime/base/clock.hpp"

@@ -35,6 +35,12 @@ class HeadroomTest(PenstockTest):
         self.assertTrue(verdict)
         self.assertIn("nothing works on the batches", err)
 
+    def test_the_cached_phase_is_no_stall(self):
+        # Longer than the watch's 5 s.
+        code, _, err = self.penstock("headroom", self.write("headroom.toml", synthetic()), "--workers", 1, "--seconds", 14, "--step", "20ms")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertNotIn("nothing has moved", err)
+
     def test_mistakes_are_named(self):
         path = self.write("headroom.toml", synthetic())
         for options, words in ((["--step", "abc"], "--step abc: must be a time"), (["--seconds", "0"], "--seconds 0: must be a time"),

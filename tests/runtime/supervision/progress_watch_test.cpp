@@ -74,6 +74,10 @@ TEST_CASE("no progress is required while no batch is owed") {
   SECTION("all that was prepared is with the consumer") {
     f.under_way = {batch_at(0, batch_stage::taken), batch_at(1, batch_stage::taken)};
   }
+  SECTION("the session is paused and its consumer asks for nothing") {
+    f.status.state = "paused";
+    f.under_way = {batch_at(0, batch_stage::taken), batch_at(1, batch_stage::ready)};
+  }
   SECTION("the stream has ended") {
     f.consumer_waits = true;
     f.status.outcome = run_outcome::finished;
