@@ -29,11 +29,12 @@ bool is_ready(const session_status& s) {
 
 control::answer wait_for(const std::string& what, bool last_call, const session_status& s, const char* ends) {
   const bool over = s.outcome != run_outcome::running;
-  const bool met = what == "ready" ? is_ready(s) || s.outcome == run_outcome::finished
-                                   : s.outcome == run_outcome::finished;
-  if (what != "ready" && what != "finished") {
+  const bool met = what == "ready"   ? is_ready(s) || s.outcome == run_outcome::finished
+                   : what == "ended" ? over || last_call
+                                     : s.outcome == run_outcome::finished;
+  if (what != "ready" && what != "finished" && what != "ended") {
     return control::refusal(exit_refused, "usage",
-                            fmt::format("cannot wait for '{}'; choose ready or finished", what));
+                            fmt::format("cannot wait for '{}'; choose ready, finished or ended", what));
   }
   if (met) {
     return control::good_answer({{"schema", "penstock.wait/1"},

@@ -159,6 +159,41 @@ class ControlTest(PenstockTest):
         self.assertEqual(code, EXIT_NO_SESSION)
         self.assertRegex(err, r"there is no live session 'live'.*\n(?s:.*)the last one: 'live' died \d+ s ago")
 
+    def test_wait_for_the_end_returns_with_the_outcome_however_the_session_ended(self):
+        for name, order, outcome in (("stopped", lambda p: self.penstock("stop"), "stopped"), ("killed", lambda p: p.kill(), "died")):
+            process = self.start("run", self.write(name + ".toml", ENDLESS), "--quiet", "--workers", 1)
+            self.assertEqual(self.penstock("wait", "--timeout", "20s")[0], EXIT_OK)
+            code, _, err = self.penstock("wait", "--for=ended", "--timeout", "50ms")
+            self.assertEqual(code, EXIT_TIMED_OUT, err)
+            waiting = self.start("wait", "--for=ended", "--json")
+            self.wait_until(lambda: is_asking(waiting.pid), "it waits")
+            order(process)
+            out, err = waiting.communicate(timeout=30)
+            process.communicate()
+            self.assertEqual(waiting.returncode, EXIT_OK, err)
+            told = json.loads(out)
+            self.assertEqual((told["schema"], told["waited_for"], told["session"], told["outcome"]), ("penstock.wait/1", "ended", name, outcome))
+            # It has ended already.
+            self.assertEqual(json.loads(self.penstock("wait", "--for=ended", "--session", name, "--json")[1])["outcome"], outcome)
+        code, _, err = self.penstock("wait", "--for=ended")
+        self.assertEqual(code, EXIT_OK)
+        self.assertRegex(err, r"^ended: died \d+ s ago\nkilled, crashed, or the machine stopped")
+        self.assertEqual(self.penstock("wait", "--for=ended", "--session", "nobody", "--timeout", "50ms")[0], EXIT_NO_SESSION)
+
+    def test_wait_for_the_end_of_a_failed_run_says_why(self):
+        config = self.write("gone.toml", '[dataset]\npath = "/nonexistent/photos"\n[gpu]\ndevice = "host"\n')
+        self.assertEqual(self.penstock("run", config)[0], EXIT_FAILED)
+        code, _, err = self.penstock("wait", "--for=ended", "--session", "gone")
+        self.assertEqual(code, EXIT_OK)
+        self.assertRegex(err, r"^ended: failed \d+ s ago: .*/nonexistent/photos")
+
+    def test_wait_for_finished_is_met_by_a_run_that_has_delivered_the_batches_requested(self):
+        process = self.start("run", self.write("live.toml", synthetic(samples=100000, dataset='wait = "2ms"')), "--quiet", "--batches", 100)
+        self.assertEqual(self.penstock("wait", "--for=finished", "--timeout", "60s")[0], EXIT_OK)
+        process.communicate(timeout=30)
+        self.assertEqual(process.returncode, EXIT_OK)
+        self.assertIn("finished: 100 batches delivered, as requested", self.penstock("events", "--last")[1].splitlines()[-1])
+
     def test_wait_for_finished_says_so_when_the_run_was_stopped(self):
         process = self.live()
         waiting = self.start("wait", "--for=finished")

@@ -293,6 +293,18 @@ class LaunchTest(PenstockTest):
         with open(report) as file:
             self.assertEqual(json.load(file)["outcome"], "stopped")
 
+    def test_who_waits_for_the_end_of_a_group_hears_how_each_rank_ended(self):
+        self.start_sessions(self.slow_stream(samples=4000), ranks=2)
+        self.wait_until(lambda: all(self.delivered_by(rank) > 0 for rank in (0, 1)), "both ranks deliver")
+        waiting = self.start("wait", "--group", "slow", "--for=ended", "--json")
+        self.wait_until(lambda: is_asking(waiting.pid), "it waits")
+        self.group_verb("stop", "--wait")
+        out, err = waiting.communicate(timeout=60)
+        self.assertEqual(waiting.returncode, EXIT_OK, err)
+        expected = [{"rank": rank, "session": "slow-rank%d" % rank, "outcome": "stopped"} for rank in (0, 1)]
+        self.assertEqual(json.loads(out)["ranks"], expected)
+        self.assertEqual(self.group_verb("wait", "--group", "slow", "--for=ended")["ranks"], expected)  # it has ended already
+
     def test_orders_to_workers_reach_all_ranks_and_verbs_for_one_session_say_what_to_type(self):
         process = self.start_sessions(self.slow_stream(samples=40000), "--set", "loader.limits.max=4", ranks=2)
         self.wait_until(lambda: all(self.delivered_by(rank) > 0 for rank in (0, 1)), "both ranks deliver")

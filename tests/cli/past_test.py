@@ -48,6 +48,8 @@ class PastTest(PenstockTest):
         self.assertEqual(kinds[0], "run_started")
         self.assertIn("worker_died", kinds)
         self.assertIn("run_finished", kinds)
+        last = self.lines("events", "--last")[-1]
+        self.assertEqual((last["kind"], last["outcome"], last["text"]), ("ended", "finished", "finished: everything requested has been delivered"))
         (death,) = self.answer("deaths", "--last")["deaths"]
         self.assertEqual((death["signal"], death["sample"], death["sacrificial"]), ("SIGSEGV", 17, False))
         self.assertIn("hello from", death["last_output"])
@@ -228,7 +230,10 @@ class PastTest(PenstockTest):
         process.wait()
         status = self.answer("status", "--last")
         self.assertEqual((status["state"], status["outcome"]), ("ended", "died"))
-        self.assertIn("resumed", [e["kind"] for e in self.lines("events", "--last")])
+        kinds = [e["kind"] for e in self.lines("events", "--last")]
+        self.assertIn("resumed", kinds)
+        self.assertEqual(kinds[-1], "ended")
+        self.assertRegex(self.penstock("events", "--last")[1].splitlines()[-1], "died: killed, crashed, or the machine stopped")
         self.assertRegex(self.penstock("status", "--last")[2], r"^died ")
         self.assertIn("it could not say: killed, crashed, or the machine stopped", self.penstock("sessions", "--ended")[1])
 
@@ -237,6 +242,8 @@ class PastTest(PenstockTest):
         self.assertEqual(self.penstock("run", config)[0], EXIT_FAILED)
         (failed,) = [e for e in self.lines("events", "--last") if e["kind"] == "run_failed"]
         self.assertIn("/nonexistent/photos", failed["text"])
+        last = self.lines("events", "--last")[-1]
+        self.assertEqual((last["kind"], last["outcome"], last["text"]), ("ended", "failed", "failed: " + failed["text"]))
         status = self.answer("status", "--last")
         self.assertEqual(status["outcome"], "failed")
         self.assertIn("/nonexistent/photos", status["failure"])
@@ -265,6 +272,17 @@ class PastTest(PenstockTest):
         # A session makes room when it begins: one more than eight remain when the last one has ended.
         self.assertEqual(sorted(kept), sorted(pids[-9:]))
         self.assertEqual(len([path for path in self.records() if "/other@" in path]), 1)
+
+    def test_who_follows_the_events_hears_how_it_ended(self):
+        process = self.live("followed")
+        following = self.start("events", "-f", "--json", "--session", "followed")
+        self.assertEqual(self.penstock("stop", "--session", "followed")[0], EXIT_OK)
+        process.communicate(timeout=30)
+        out, err = following.communicate(timeout=30)
+        self.assertEqual(following.returncode, EXIT_OK, err)
+        events = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual((events[-1]["kind"], events[-1]["outcome"]), ("ended", "stopped"))
+        self.assertEqual([e["number"] for e in events], list(range(1, len(events) + 1)))
 
     def test_log_record_false_leaves_nothing(self):
         self.run_json(self.write("silent.toml", synthetic(samples=20, epochs=1) + "[log]\nrecord = false\n"))

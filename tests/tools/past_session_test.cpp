@@ -14,8 +14,10 @@ std::string line_of(const char* kind, const json& what) {
   return json{{kind, what}}.dump();
 }
 
-std::string event_line(std::uint64_t number, event_kind kind, const std::optional<death_report>& death = {}) {
+std::string event_line(std::uint64_t number, event_kind kind, const std::optional<death_report>& death = {},
+                       const std::string& text = "") {
   event e;
+  e.text = text;
   e.number = number;
   e.kind = kind;
   if (death) e.death = std::make_shared<const death_report>(*death);
@@ -124,11 +126,12 @@ TEST_CASE("deaths come from their events, and the sacrificial worker is marked")
 TEST_CASE("events are read after a number, and following ends at once") {
   const cli::past_session past(
       {header, event_line(5, event_kind::paused), event_line(6, event_kind::resumed)}, "");
-  CHECK(result_of(past, {{"verb", "events"}, {"after", 0}}).at("events").size() == 2);
+  CHECK(result_of(past, {{"verb", "events"}, {"after", 0}}).at("events").size() == 3);
   const json rest = result_of(past, {{"verb", "events"}, {"after", 5}, {"follow", true}});
-  REQUIRE(rest.at("events").size() == 1);
+  REQUIRE(rest.at("events").size() == 2);
   CHECK(rest.at("events")[0].at("kind") == "resumed");
-  CHECK(result_of(past, {{"verb", "events"}, {"after", 6}, {"follow", true}}).at("events").empty());
+  CHECK(rest.at("events")[1].at("kind") == "ended");
+  CHECK(result_of(past, {{"verb", "events"}, {"after", 7}, {"follow", true}}).at("events").empty());
 }
 
 TEST_CASE("logs are those of the target; previous ones are of the process before the last one") {
@@ -181,7 +184,27 @@ TEST_CASE("torn, unknown and senseless lines are skipped") {
   const cli::past_session past({header, R"({"event": {"number")", "[]", "{}", R"({"status": 7})",
                                 R"({"new_kind": {"x": 1}})", event_line(1, event_kind::paused)},
                                "");
-  CHECK(result_of(past, {{"verb", "events"}}).at("events").size() == 1);
+  CHECK(result_of(past, {{"verb", "events"}}).at("events").size() == 2);
   const cli::past_session nothing({}, "");
   CHECK(nothing.summary().at("outcome") == "died");
+}
+
+TEST_CASE("the last event says how the session ended, and why") {
+  const auto last_of = [](const cli::past_session& past, std::uint64_t after) {
+    return result_of(past, {{"verb", "events"}, {"after", after}}).at("events").back();
+  };
+  const cli::past_session failed({header, event_line(4, event_kind::run_failed, {}, "the dataset is gone"),
+                                  event_line(5, event_kind::stopping), status_line(9, run_outcome::failed), ended},
+                                 "later");
+  const json e = last_of(failed, 0);
+  CHECK(e.at("kind") == "ended");
+  CHECK(e.at("number") == 6);
+  CHECK(e.at("time") == "2026-11-24T02:13:07.000000Z");
+  CHECK(e.at("outcome") == "failed");
+  CHECK(e.at("text") == "failed: the dataset is gone");
+  CHECK(last_of(failed, 5).at("kind") == "ended");
+  CHECK(result_of(failed, {{"verb", "events"}, {"after", 6}}).at("events").empty());
+  CHECK(failed.summary().at("reason") == "the dataset is gone");
+  const cli::past_session killed({header, event_line(1, event_kind::run_started)}, "later");
+  CHECK(last_of(killed, 0).at("text") == "died: killed, crashed, or the machine stopped: it could not say");
 }

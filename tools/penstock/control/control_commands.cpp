@@ -1,20 +1,12 @@
-// wait, restart, drain, scale, pause, resume and stop: an operator's orders to a session.
+// restart, drain, scale, pause, resume and stop: an operator's orders to a session.
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
-#include "runtime/base/units.hpp"
-#include "runtime/control/control_client.hpp"
-#include "runtime/control/socket_place.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/control/session_end.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
-#include "tools/penstock/group/group_wait.hpp"
 #include "tools/penstock/number_option.hpp"
-#include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
-
-#include <algorithm>
-#include <thread>
 
 namespace penstock::cli {
 namespace {
@@ -22,125 +14,17 @@ namespace {
 using namespace std::chrono_literals;
 using json = nlohmann::ordered_json;
 
-constexpr std::chrono::milliseconds appearance_deadline = 3s;  // for a session that is just starting
-constexpr auto look_again_after = 20ms;
 constexpr const char* automatic = "auto";
-constexpr std::uint64_t workers_max = 1024;                    // the maximum of [loader.limits] max
-constexpr std::chrono::milliseconds longest_wait = 24h * 365;  // without --timeout
+constexpr std::uint64_t workers_max = 1024;  // the maximum of [loader.limits] max
 
 struct request_options {
   session_choice choice;
-  std::string wait_for = "ready";
   std::string timeout;
   std::string target = "all";
   std::string workers;  // a number, or "auto"
   bool now = false;
   bool wait = false;
 };
-
-/// `penstock run ... & penstock wait` must work whichever of the two starts first.
-void wait_for_a_session(const session_choice& choice, std::chrono::milliseconds longest) {
-  const auto until = std::chrono::steady_clock::now() + longest;
-  const auto there = [&] {
-    if (!choice.socket.empty()) return control::connect_to(choice.socket).has_value();
-    const auto all = control::find_sessions();
-    if (!choice.group.empty()) return group_is_there(choice.group);
-    return std::ranges::any_of(all, [&](const control::found_session& s) {
-      return s.alive && (choice.session.empty() || s.name == choice.session);
-    });
-  };
-  while (!there() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(look_again_after);
-}
-
-/// --timeout; none: no limit.
-result<std::optional<std::chrono::milliseconds>> timeout_of(const request_options& o) {
-  if (o.timeout.empty()) return std::nullopt;
-  const auto time = parse_duration(o.timeout);
-  if (!time) return refuse(errc::usage, "--timeout: {}", time.error().message);
-  return std::chrono::ceil<std::chrono::milliseconds>(*time);
-}
-
-/// What its record says, if it has left one.
-std::string how_it_ended(const std::filesystem::path& socket) {
-  const std::string words = last_end_in_words(socket.stem().string());
-  return words.empty() ? "" : ": " + words;
-}
-
-/// Prints why the wait failed: the session is still running, or it is gone.
-int tell_what_became_of_it(const request_options& o, const std::filesystem::path& socket) {
-  if (const auto now = control::ask(socket, {{"verb", "status"}}, look_deadline);
-      now && now->value("ok", false)) {
-    const json& s = now->at("result");
-    const auto number = [&](const char* key) { return s.value(key, std::uint64_t{0}); };
-    return refuse_with(
-        exit_timed_out,
-        {errc::timed_out,
-         fmt::format(
-             "the session was not {} within {}: it is still running ({}, epoch {}, {} of {} delivered)",
-             o.wait_for, o.timeout, s.value("state", "?"), number("epoch"), number("samples_delivered"),
-             counted(number("samples_expected"), "sample")),
-         0},
-        o.choice.as_json);
-  }
-  const auto connected = control::connect_to(socket);
-  const bool there = connected || connected.error().code == errc::timed_out;
-  return refuse_with(there ? exit_timed_out : exit_no_session,
-                     {there ? errc::timed_out : errc::io,
-                      there ? fmt::format("the session was not {} within {}: it exists but does not answer",
-                                          o.wait_for, o.timeout)
-                            : fmt::format("the session ended before it reported being {}{}", o.wait_for,
-                                          how_it_ended(socket)),
-                      0},
-                     o.choice.as_json);
-}
-
-int wait(const request_options& o) {
-  const auto given = timeout_of(o);
-  if (!given) return refuse_with(exit_usage, given.error(), o.choice.as_json);
-  std::optional<std::chrono::milliseconds> deadline = *given;
-  const auto begin = std::chrono::steady_clock::now();
-  wait_for_a_session(o.choice, deadline.value_or(appearance_deadline));
-  if (deadline) {
-    const auto gone = std::chrono::floor<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
-    deadline = std::max(*deadline - gone, std::chrono::milliseconds(0));
-  }
-  const meant_group group = group_meant(o.choice);
-  if (group.refused != exit_ok) return group.refused;
-  if (group.group) return wait_for_group(o.choice, *group.group, o.wait_for, deadline);
-  const chosen_socket socket = choose(o.choice);
-  if (socket.refused != exit_ok) {
-    if (socket.refused == exit_no_session && !o.choice.as_json) {
-      const std::string words = last_end_in_words(o.choice.session);
-      if (!words.empty()) {
-        say("the last one: " + words);
-      } else if (!o.choice.session.empty()) {
-        say(fmt::format("'{}' has already ended, or was never started", printable(o.choice.session)));
-      }
-    }
-    return socket.refused;
-  }
-  session_end end(socket.path);
-  const auto answer = control::ask(socket.path, {{"verb", "wait"}, {"for", o.wait_for}}, deadline);
-  if (!answer) return tell_what_became_of_it(o, socket.path);
-  // Wait for the process as well, so that its report exists.
-  if (o.wait_for == "finished") {
-    end.says(answer->value("ok", false) ? answer->at("result") : answer->value("error", json::object()));
-    const auto until = deadline ? begin + **given : std::chrono::steady_clock::now() + longest_wait;
-    if (!end.wait_until(until))
-      return refuse_with(exit_timed_out,
-                         {errc::timed_out,
-                          fmt::format("not {} within {}: {}", o.wait_for, o.timeout, end.what_is_left()), 0},
-                         o.choice.as_json);
-  }
-  const session_answer told = understand(o.choice, *answer);
-  if (told.refused != exit_ok) return told.refused;
-  if (o.choice.as_json) {
-    print_json(told.result);
-  } else {
-    say(o.wait_for);
-  }
-  return exit_ok;
-}
 
 /// For a target that names no single worker. A restart also fills places that were drained or not restarted,
 /// but none beyond the size of the pool.
@@ -214,7 +98,7 @@ int wait_for_the_end(const request_options& o, const session_end& end,
 }
 
 int stop(const request_options& o) {
-  const auto longest = timeout_of(o);
+  const auto longest = parse_timeout(o.timeout);
   if (!longest) return refuse_with(exit_usage, longest.error(), o.choice.as_json);
   if (*longest && !o.wait)
     return refuse_with(exit_usage, {errc::usage, "--timeout is the time limit of --wait: write both", 0},
@@ -255,27 +139,6 @@ std::function<int(const request_options&)> simple(const char* verb, const char* 
     if (group.group) return order_group(o.choice, *group.group, {{"verb", verb}}, told);
     return ask_session(o.choice, "penstock.order/1", {{"verb", verb}}, answer_deadline, [&](const json&) { say(told); });
   };
-}
-
-void add_wait(verb_table& verbs) {
-  const auto [verb, o] = add_session_verb<request_options>(
-      verbs,
-      {"wait",
-       verb_group::operate,
-       "wait until a session is ready or finished",
-       "Waits up to 3 s, or --timeout, for a session to appear. Exit code 3 if it ends without reaching that "
-       "state, 6 if it is still running after the timeout, 5 if no session answers.",
-       {{"penstock run photos.toml & penstock wait --for=ready --timeout 60s",
-         "start a run and continue once it is ready"},
-        {"penstock wait --for=finished", "wait until the last batch is delivered and the report written"},
-        {"penstock wait --group photos", "until all ranks of a group are ready"}}},
-      wait);
-  add_group_choice(verb, o->choice);
-  verb.add_option("--for", o->wait_for, "the state to wait for")
-      ->type_name("WHAT")
-      ->check(CLI::IsMember({"ready", "finished"}))
-      ->capture_default_str();
-  verb.add_option("--timeout", o->timeout, "give up after this time")->type_name("TIME");
 }
 
 void add_changes(verb_table& verbs) {
@@ -357,7 +220,7 @@ void add_stream_verbs(verb_table& verbs) {
 }  // namespace
 
 void add_control_commands(verb_table& verbs) {
-  add_wait(verbs);
+  add_wait_command(verbs);
   add_changes(verbs);
   add_stream_verbs(verbs);
 }

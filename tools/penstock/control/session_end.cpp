@@ -1,5 +1,6 @@
 #include "tools/penstock/control/session_end.hpp"
 
+#include "runtime/base/units.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "runtime/process/process_facts.hpp"
 
@@ -48,6 +49,13 @@ bool wait_for(const unique_fd& process, steady_time until) {
 }
 
 }  // namespace
+
+result<std::optional<std::chrono::milliseconds>> parse_timeout(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  const auto time = parse_duration(text);
+  if (!time) return refuse(errc::usage, "--timeout: {}", time.error().message);
+  return std::chrono::ceil<std::chrono::milliseconds>(*time);
+}
 
 session_end::session_end(std::filesystem::path socket) : socket_(std::move(socket)) {
   const auto connected = control::connect_to(socket_);

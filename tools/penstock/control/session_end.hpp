@@ -4,13 +4,20 @@
 
 #include "runtime/base/clock.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/base/result.hpp"
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <chrono>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace penstock::cli {
+
+inline constexpr std::chrono::milliseconds longest_wait = std::chrono::hours(24 * 365);  // without --timeout
+/// Parses --timeout; empty: no limit.
+[[nodiscard]] result<std::optional<std::chrono::milliseconds>> parse_timeout(const std::string& text);
 
 class session_end {
  public:

@@ -48,12 +48,14 @@ int wait_for_group(const session_choice& choice, const live_group& group, const 
         ask_ranks(next, {{"verb", "wait"}, {"for", what}}, std::max(left, 0ms));
     for (std::size_t i = 0; i < answers.size(); ++i) {
       const rank_answer& a = answers[i];
-      const bool has_ended = what != "finished" || !a.result || report_is_there(ends[i], *a.result, until);
-      outcomes.add(!a.result ? a.refused : has_ended ? exit_ok : exit_timed_out);
+      const bool has_ended = what == "ready" || !a.result || report_is_there(ends[i], *a.result, until);
+      const bool died = what == "ended" && a.refused == exit_no_session;
+      outcomes.add(died ? exit_ok : !a.result ? a.refused : has_ended ? exit_ok : exit_timed_out);
       if (!has_ended && !choice.as_json)
         say(fmt::format("rank {} ({}): {}", a.rank, a.session, ends[i].what_is_left()));
       json row{{"rank", a.rank}, {"session", a.session}};
-      row[a.result ? "outcome" : "error"] = a.result ? a.result->value("outcome", json()) : json(a.why_not);
+      row[a.result || died ? "outcome" : "error"] =
+          a.result ? a.result->value("outcome", json()) : json(died ? "died" : a.why_not);
       ranks.push_back(std::move(row));
       if (!a.result && !choice.as_json) say(fmt::format("rank {} ({}): {}", a.rank, a.session, a.why_not));
     }

@@ -14,7 +14,9 @@
 #include <CLI/Formatter.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
+#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -23,6 +25,10 @@ namespace {
 
 using json = nlohmann::ordered_json;
 using control::found_record;
+using namespace std::chrono_literals;
+
+constexpr auto record_deadline = 5s;  // for the end of a session's record, after that of its socket
+constexpr auto record_polled_every = 20ms;
 
 std::vector<found_record> ended_records() {
   std::vector<found_record> all = control::find_records();
@@ -42,6 +48,14 @@ std::optional<json> summary_of(const found_record& r) {
   const auto past = read_past(r.path);
   if (!past) return std::nullopt;  // it was removed meanwhile
   return past->summary();
+}
+
+std::optional<json> entry_of(const found_record& r) {
+  const auto summary = summary_of(r);
+  if (!summary) return std::nullopt;
+  json about{{"id", r.id}};
+  about.update(*summary);
+  return about;
 }
 
 std::string since(const json& time) {
@@ -85,7 +99,9 @@ chosen_socket choose_past(const session_choice& choice) {
                   : fmt::format("no ended session '{}' has left a record", printable(choice.session)));
   }
   for (const found_record& r : control::find_records()) {
-    if (r.id == choice.session) return {r.path, exit_ok};
+    if (r.id != choice.session) continue;
+    if (!r.live) return {r.path, exit_ok};
+    return no(fmt::format("'{}' is still running: --session {} reaches it", printable(r.id), printable(r.session)));
   }
   return no(fmt::format("there is no record of '{}'; `penstock sessions --ended` lists them",
                         printable(choice.session)));
@@ -142,6 +158,30 @@ std::string next_for_past(const session_choice& choice) {
                      printable(last->session), end_in_words(*summary));
 }
 
+std::optional<json> last_ended(const std::string& session) {
+  for (const found_record& r : ended_records()) {
+    if (!session.empty() && session != r.session && session != r.id) continue;
+    auto about = entry_of(r);
+    if (about) return about;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::filesystem::path> record_of(const json& status) {
+  const std::string name = text_of(status.at("session"));
+  const std::string pid = fmt::format("-{}", text_of(status.at("pid")));
+  // The session writes the rest of its record after it has closed its socket.
+  const auto until = std::chrono::steady_clock::now() + record_deadline;
+  while (true) {
+    const std::vector<found_record> all = control::find_records();  // newest first
+    const auto r = std::ranges::find_if(all, [&](const found_record& one) { return one.session == name && one.id.ends_with(pid); });
+    if (r == all.end()) return std::nullopt;
+    if (!r->live) return r->path;
+    if (std::chrono::steady_clock::now() >= until) return std::nullopt;
+    std::this_thread::sleep_for(record_polled_every);
+  }
+}
+
 bool has_ended_sessions() {
   return !ended_records().empty();
 }
@@ -149,11 +189,7 @@ bool has_ended_sessions() {
 json ended_sessions() {
   json all = json::array();
   for (const found_record& r : ended_records()) {
-    const auto summary = summary_of(r);
-    if (!summary) continue;
-    json row{{"id", r.id}};
-    row.update(*summary);
-    all.push_back(std::move(row));
+    if (auto about = entry_of(r)) all.push_back(std::move(*about));
   }
   return all;
 }

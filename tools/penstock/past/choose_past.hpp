@@ -4,6 +4,8 @@
 
 #include "tools/penstock/session_link.hpp"
 
+#include <filesystem>
+#include <optional>
 #include <string>
 
 namespace penstock::cli {
@@ -32,6 +34,13 @@ void add_past_choice(CLI::App& verb, session_choice& into);
 /// "'photos' failed 8 h ago: the dataset is gone", of the last one of this name that has ended; of any, if the name is empty. Empty:
 /// none has left a record.
 [[nodiscard]] std::string last_end_in_words(const std::string& session);
+
+/// The summary (past_session::summary()) and "id" of the last session of this name that has ended; of any, if the name is
+/// empty. `session` may be an ID.
+[[nodiscard]] std::optional<nlohmann::ordered_json> last_ended(const std::string& session);
+
+/// The record of the session that a status describes, once it has ended: waits until it is complete. Empty: it left none.
+[[nodiscard]] std::optional<std::filesystem::path> record_of(const nlohmann::ordered_json& status);
 
 [[nodiscard]] bool has_ended_sessions();
 /// Ended sessions, newest first: past_session::summary() with "id" first.

@@ -117,7 +117,30 @@ json past_session::summary() const {
   for (const char* key : {"outcome", "failure", "config_file", "epoch", "samples_delivered",
                           "samples_expected", "workers_ended_unexpectedly", "jobs"})
     about[key] = s.value(key, json());
+  about["reason"] = reason();
+  about["files"] = s.value("files", json::object());
   return about;
+}
+
+/// How it ended, in words: those of its last event about that.
+std::string past_session::reason() const {
+  if (died_) return "killed, crashed, or the machine stopped: it could not say";
+  for (auto e = events_.rbegin(); e != events_.rend(); ++e) {
+    const std::string kind = text_in(*e, "kind");
+    if (kind == "run_finished" || kind == "run_stopped" || kind == "run_failed") return text_in(*e, "text");
+  }
+  return text_in(status_.is_object() ? status_ : json::object(), "failure");
+}
+
+/// The session cannot report its own end: it is recorded after the last event, or missing.
+json past_session::end_event(std::uint64_t number) const {
+  const std::string outcome = text_in(summary(), "outcome");
+  const std::string why = reason();
+  json e{{"schema", "penstock.event/1"}, {"number", number}, {"time", ended_}, {"kind", "ended"}};
+  for (const char* key : {"worker", "incarnation", "pid", "sample", "path", "epoch", "seq", "death"}) e[key] = nullptr;
+  e["text"] = why.empty() ? outcome : outcome + ": " + why;
+  e["outcome"] = outcome;
+  return e;
 }
 
 std::optional<control::rank_note> past_session::rank() const {
@@ -151,11 +174,12 @@ json past_session::deaths() const {
 json past_session::events_after(const json& question) const {
   const auto after = question.value("after", std::uint64_t{0});
   json found = json::array();
-  std::uint64_t last = after;
+  std::uint64_t last = 0;
   for (const json& e : events_) {
     last = std::max(last, e.value("number", std::uint64_t{0}));
     if (e.value("number", std::uint64_t{0}) > after) found.push_back(e);
   }
+  if (++last > after) found.push_back(end_event(last));
   return {{"events", std::move(found)}, {"lost", 0}, {"last", last}};
 }
 

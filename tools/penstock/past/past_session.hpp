@@ -24,7 +24,7 @@ class past_session {
   /// What the control socket would have answered: {"ok": true, "result": ...} or {"ok": false, "exit": 5, ...}.
   [[nodiscard]] nlohmann::ordered_json answer(const nlohmann::ordered_json& question) const;
 
-  /// {"session", "pid", "started", "ended", "outcome", "failure", ...}: the entry in `sessions`. Outcome:
+  /// {"session", "pid", "started", "ended", "outcome", "failure", "reason", ...}: the entry in `sessions`. Outcome:
   /// finished, stopped, failed, or died if the session could not record its end.
   [[nodiscard]] nlohmann::ordered_json summary() const;
 
@@ -36,6 +36,8 @@ class past_session {
   [[nodiscard]] nlohmann::ordered_json status() const;
   [[nodiscard]] nlohmann::ordered_json why() const;
   [[nodiscard]] nlohmann::ordered_json deaths() const;
+  [[nodiscard]] std::string reason() const;
+  [[nodiscard]] nlohmann::ordered_json end_event(std::uint64_t number) const;
   [[nodiscard]] nlohmann::ordered_json events_after(const nlohmann::ordered_json& question) const;
   [[nodiscard]] nlohmann::ordered_json logs(const nlohmann::ordered_json& question) const;
 
