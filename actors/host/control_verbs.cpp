@@ -77,6 +77,7 @@ json as_json(const session_status& status, const session_controls& controls) {
   json j = telemetry::as_json(status);
   mark_sacrificial(j.at("workers"), "id", controls);
   j["tuning"] = controls.tuning();
+  j["files"] = controls.files;
   return j;
 }
 
@@ -197,7 +198,7 @@ control::answer answer_request(const json& request, bool last_call, const sessio
   if (verb == "events") return events_after(request, last_call, controls);
   if (verb == "stop") {
     controls.stop(request.value("now", json()) == true);
-    return control::good_answer({{"stopping", true}, {"ends", controls.ends()}});
+    return control::good_answer({{"stopping", true}, {"ends", controls.ends()}, {"files", controls.files}});
   }
   if (verb == "pause" || verb == "resume") {
     controls.pause(verb == "pause");

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include <functional>
+#include <map>
 #include <optional>
 
 namespace penstock::host {
@@ -46,6 +47,7 @@ struct session_controls {
   std::function<void(std::uint32_t worker)> drain;
   const process::log_book* logs = nullptr;
   std::function<const char*()> ends;  ///< what ends with the session: "session", "process" or "parent"
+  std::map<std::string, std::string> files{};  ///< that the program writes, by kind
   std::uint32_t workers_max = 0;      ///< the place after these belongs to the sacrificial worker
 };
 

@@ -239,6 +239,7 @@ session_controls run::controls() {
   c.restart = [this](std::uint32_t worker) { restart(worker); };
   c.drain = [this](std::uint32_t worker) { drain(worker); };
   c.logs = &logs_.book();
+  c.files = kind_.files;
   c.workers_max = settings_.loader.limits.max;
   return c;
 }

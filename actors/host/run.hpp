@@ -33,6 +33,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -51,6 +52,7 @@ struct run_kind {
   bool control_socket = true;
   session_scope ends = session_scope::session;
   std::function<void(const event&)> on_event;
+  std::map<std::string, std::string> files{};  ///< that the program writes, by kind
 };
 
 class run : public supervisor::supervisor_news {

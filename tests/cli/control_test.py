@@ -13,8 +13,8 @@ ENDLESS = synthetic(samples=100000, dataset='wait = "2ms"', epochs=1)
 
 
 class ControlTest(PenstockTest):
-    def live(self, name="live", text=ENDLESS, workers=2):
-        process = self.start("run", self.write(name + ".toml", text), "--workers", workers, "--json", "--quiet")
+    def live(self, name="live", text=ENDLESS, workers=2, options=()):
+        process = self.start("run", self.write(name + ".toml", text), "--workers", workers, "--json", "--quiet", *options)
         code, _, err = self.penstock("wait", "--for=ready", "--timeout", "10s", "--session", name, timeout=20)
         self.assertEqual(code, EXIT_OK, err)
         return process
@@ -158,6 +158,23 @@ class ControlTest(PenstockTest):
         code, _, err = self.penstock("wait", "--session", "live", "--timeout", "50ms")
         self.assertEqual(code, EXIT_NO_SESSION)
         self.assertRegex(err, r"there is no live session 'live'.*\n(?s:.*)the last one: 'live' died \d+ s ago")
+
+    def test_stop_wait_names_the_files_that_were_written(self):
+        options = ("--report", "report.json", "--state", "run.state", "--state-every", "1h", "--sink", "journal:run.journal")
+        files = {"journal": "run.journal", "report": "report.json", "state": "run.state"}
+        files = {kind: os.path.join(self.folder, name) for kind, name in files.items()}
+        for as_json in (False, True):
+            process = self.live(options=options)
+            self.wait_until(lambda: self.status()["batches_delivered"] > 0, "a batch")
+            self.assertEqual(self.status()["files"], files)
+            code, out, err = self.penstock("stop", "--wait", *(["--json"] if as_json else []))
+            self.assertEqual(code, EXIT_OK, err)
+            if as_json:
+                self.assertEqual(json.loads(out), {"schema": "penstock.order/1", "stopped": True, "files": files})
+            else:
+                self.assertEqual(err, "stopped\n" + "".join("%s: %s\n" % one for one in files.items()))
+            process.communicate(timeout=30)
+        self.assertEqual(json.loads(self.penstock("status", "--last", "--json")[1])["files"], files)
 
     def test_wait_for_the_end_returns_with_the_outcome_however_the_session_ended(self):
         for name, order, outcome in (("stopped", lambda p: self.penstock("stop"), "stopped"), ("killed", lambda p: p.kill(), "died")):

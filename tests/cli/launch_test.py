@@ -273,7 +273,7 @@ class LaunchTest(PenstockTest):
         self.assertIn("live: slow", err)
         stopped = self.group_verb("stop", "--wait")
         self.assertEqual([(rank["session"], rank["result"]) for rank in stopped["ranks"]],
-                         [("slow-rank0", {"stopped": True}), ("slow-rank1", {"stopped": True})])
+                         [("slow-rank%d" % rank, {"stopped": True, "files": {}}) for rank in range(2)])
         self.assertEqual(self.report_of(process)["outcome"], "stopped")
 
     def test_a_stopped_group_exits_with_the_code_that_a_script_asked_for(self):
@@ -289,7 +289,8 @@ class LaunchTest(PenstockTest):
         report = os.path.join(self.folder, "report.json")
         self.start_sessions(self.slow_stream(samples=4000), "--report", report, ranks=2)
         self.wait_until(lambda: all(self.delivered_by(rank) > 0 for rank in (0, 1)), "both ranks deliver")
-        self.group_verb("stop", "--wait")
+        stopped = self.group_verb("stop", "--wait")
+        self.assertEqual([rank["result"]["files"] for rank in stopped["ranks"]], 2 * [{"report": report}])
         with open(report) as file:
             self.assertEqual(json.load(file)["outcome"], "stopped")
 

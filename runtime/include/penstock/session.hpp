@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,6 +37,8 @@ struct session_options {
   session_scope ends = session_scope::session;  ///< what `penstock stop --wait` waits for
   event_callback on_event{};                    ///< receives deaths, bad samples, epochs, ...: see event.hpp
   std::string config_file{};                    ///< where the settings come from, for `penstock status`
+  /// What the program writes, for `penstock status` and `penstock stop --wait`: {"report", "/data/report.json"}.
+  std::map<std::string, std::string> files{};
   /// For run_for(): null, npy, journal:PATH (appends one JSON line per batch: samples and digest),
   /// plugin:PATH (a device program: device_program.hpp).
   std::string sink = "null";

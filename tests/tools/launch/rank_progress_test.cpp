@@ -47,6 +47,7 @@ TEST_CASE("a rank's messages arrive unchanged") {
   CHECK(begin->delivered == 12);
   CHECK_FALSE(begin->alone);
   CHECK(parse_start(line_of(rank_start{said.state, 12, true}))->alone);
+  CHECK(parse_start(line_of(rank_start{{}, 0, false, {{"report", "/data/r.json"}}}))->files.at("report") == "/data/r.json");
   CHECK(heard->group == group_end_word::none);
   for (const group_end_word word : {group_end_word::finished, group_end_word::stopped})
     CHECK(parse_progress(line_of(rank_progress{.group = word}))->group == word);

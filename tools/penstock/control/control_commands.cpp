@@ -3,6 +3,7 @@
 #include "runtime/base/text.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/control/session_end.hpp"
+#include "tools/penstock/control/written_files.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/session_verb.hpp"
@@ -81,7 +82,7 @@ int for_workers(const request_options& o, const std::string& verb) {
   return exit_ok;
 }
 
-int wait_for_the_end(const request_options& o, const session_end& end,
+int wait_for_the_end(const request_options& o, const session_end& end, const written_files& files,
                      std::optional<std::chrono::milliseconds> longest) {
   if (!end.wait_until(std::chrono::steady_clock::now() + longest.value_or(longest_wait))) {
     return refuse_with(
@@ -90,9 +91,12 @@ int wait_for_the_end(const request_options& o, const session_end& end,
         o.choice.as_json);
   }
   if (o.choice.as_json) {
-    print_json("penstock.order/1", {{"stopped", true}});
+    json stopped{{"stopped", true}};
+    stopped.update(files.as_json());
+    print_json("penstock.order/1", stopped);
   } else {
     say("stopped");
+    say_raw(files.for_people());
   }
   return exit_ok;
 }
@@ -109,10 +113,12 @@ int stop(const request_options& o) {
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
   session_end end(socket.path);
+  written_files files;
   const session_answer answer = request(o.choice, socket.path, {{"verb", "stop"}, {"now", o.now}});
   if (answer.refused != exit_ok) return answer.refused;
   end.says(answer.result);
-  if (o.wait) return wait_for_the_end(o, end, *longest);
+  files.are(answer.result);
+  if (o.wait) return wait_for_the_end(o, end, files, *longest);
   if (o.choice.as_json) {
     print_json("penstock.order/1", answer.result);
   } else {
@@ -205,14 +211,14 @@ void add_stream_verbs(verb_table& verbs) {
        "Workers finish their current sample, batches on the device are delivered, and `run` writes its "
        "report and state. A worker that needs more than 10 s for its sample is killed.",
        {{"penstock stop", "within the deadline of [supervisor] shutdown"},
-        {"penstock stop --wait --timeout 60s", "and return once the session is gone"},
+        {"penstock stop --wait --timeout 60s", "and return once the session is gone, with the files that it has written"},
         {"penstock stop --group photos", "all ranks of a group"},
         {"penstock stop --now", "without waiting for current samples"}}},
       stop);
   add_group_choice(stop_verb, stop_options->choice);
   stop_verb.add_flag("--now", stop_options->now, "do not wait for current samples");
   stop_verb.add_flag("--wait", stop_options->wait,
-                     "return once the session is gone and the report of `run` is written");
+                     "return once the session is gone and the report of `run` is written; names the files");
   stop_verb.add_option("--timeout", stop_options->timeout, "with --wait: give up after this time")
       ->type_name("TIME");
 }

@@ -4,6 +4,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "tools/penstock/control/session_end.hpp"
+#include "tools/penstock/control/written_files.hpp"
 #include "tools/penstock/group/group_tables.hpp"
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/watch/full_screen.hpp"
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <csignal>
 #include <future>
+#include <set>
 #include <thread>
 
 namespace penstock::cli {
@@ -140,12 +142,12 @@ std::string order_in_words(const live_group& group, const std::vector<rank_answe
   return fmt::format("no rank of {} {}", group.name, gone ? "is live any more" : "has done it");
 }
 
-/// `result`: printed for each rank that carried out the order; null: print the rank's answer.
-void print_order(const live_group& group, const std::vector<rank_answer>& answers, const json& result) {
+/// Prints the answer of each rank that carried out the order.
+void print_order(const live_group& group, const std::vector<rank_answer>& answers) {
   json all = head_of(group);
   for (const rank_answer& a : answers) {
     all["ranks"].push_back(row_of(a));
-    if (a.result) all["ranks"].back()["result"] = result.is_null() ? *a.result : result;
+    if (a.result) all["ranks"].back()["result"] = *a.result;
   }
   print_json("penstock.group-order/1", all);
 }
@@ -157,7 +159,7 @@ int order_group(const session_choice& choice, const live_group& group, const jso
   const std::vector<rank_answer> answers = ask_ranks(group, question, answer_deadline);
   const int code = tell_silent(choice, answers);
   if (choice.as_json) {
-    print_order(group, answers, json());
+    print_order(group, answers);
   } else {
     say(order_in_words(group, answers, told));
   }
@@ -170,16 +172,18 @@ int stop_group(const session_choice& choice, const live_group& group, bool now, 
   if (!wait) return order_group(choice, group, question, "told to stop:");
   std::vector<session_end> ends;
   for (const live_rank& r : group.ranks) ends.emplace_back(r.session.socket);
-  const std::vector<rank_answer> answers = ask_ranks(group, question, answer_deadline);
+  std::vector<written_files> files(ends.size());
+  std::vector<rank_answer> answers = ask_ranks(group, question, answer_deadline);
   const int code = tell_silent(choice, answers);
   if (!choice.as_json) say(order_in_words(group, answers, "stopping"));
   if (code != exit_ok) {
-    if (choice.as_json) print_order(group, answers, json());
+    if (choice.as_json) print_order(group, answers);
     return code;
   }
   const auto until = clock::now() + longest.value_or(24h * 365);
   for (std::size_t i = 0; i < ends.size(); ++i) {
     ends[i].says(answers[i].result.value_or(json::object()));
+    files[i].are(answers[i].result.value_or(json::object()));
     if (ends[i].wait_until(until)) continue;
     return refuse_with(
         exit_timed_out,
@@ -187,10 +191,17 @@ int stop_group(const session_choice& choice, const live_group& group, bool now, 
          fmt::format("rank {} has not stopped in time: {}", group.ranks[i].rank, ends[i].what_is_left()), 0},
         choice.as_json);
   }
+  std::set<std::string> lines;  // all ranks name the launcher's files
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    answers[i].result = json{{"stopped", true}};
+    answers[i].result->update(files[i].as_json());
+    for (std::string& line : lines_of(files[i].for_people())) lines.insert(std::move(line));
+  }
   if (choice.as_json) {
-    print_order(group, answers, {{"stopped", true}});
+    print_order(group, answers);
   } else {
     say("stopped");
+    for (const std::string& line : lines) say(line);
   }
   return exit_ok;
 }

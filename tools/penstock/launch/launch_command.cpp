@@ -16,6 +16,7 @@
 #include "tools/penstock/machine/throwaway.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
+#include "tools/penstock/run/run_rank.hpp"
 #include "tools/penstock/state_file.hpp"
 #include "tools/penstock/stop_signals.hpp"
 #include "tools/penstock/verb_table.hpp"
@@ -89,6 +90,8 @@ result<void> add_meeting_place(launch_names& names) {
 /// Sessions restart one by one, where they were.
 result<void> make_resumable(launch_work& work, const launch_options& o) {
   work.resumable = true;
+  if (!o.report.empty()) work.files["report"] = whole_path(o.report);
+  if (!o.state.empty()) work.files["state"] = whole_path(o.state);
   if (o.state.empty()) return {};
   const auto every = parse_state_pace(o.state_every);
   if (!every) return tl::unexpected(every.error());

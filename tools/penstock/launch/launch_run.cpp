@@ -163,6 +163,7 @@ result<unique_fd> launch_run::open_channel(const start_rank& order, unique_fd& t
   if (again) history.begin_again();
   rank_start begin = again ? rank_start{history.state(), history.delivered()} : rank_start{work_.state, 0};
   begin.alone = order.alone;
+  begin.files = work_.files;
   const std::string line = line_of(begin);
   if (::send(ours.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
     return refuse_os(errc::system, errno, "sending a rank its first position");

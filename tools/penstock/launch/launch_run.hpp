@@ -17,6 +17,7 @@
 #include <chrono>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,7 @@ struct launch_work {
   bool resumable = false;
   std::vector<std::byte> state{};  ///< resumable: the group's state to begin from; empty: the beginning
   std::string state_file{};        ///< resumable: where to keep the group's state; empty: nowhere
+  std::map<std::string, std::string> files{};  ///< what the launcher writes, by kind, for the ranks' status
   std::chrono::milliseconds state_every{10'000};  ///< how often to write it
   bool all_to_stderr = false;                     ///< stdout is reserved for the report
   bool prefixed = true;

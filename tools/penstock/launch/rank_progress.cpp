@@ -130,7 +130,8 @@ result<rank_progress> parse_progress(std::string_view line) {
 std::string line_of(const rank_start& start) {
   ordered_json line{{"state", hex_of(start.state)}, {"delivered", start.delivered}};
   if (start.alone) line["alone"] = true;
-  return line.dump() + "\n";
+  if (!start.files.empty()) line["files"] = start.files;
+  return line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 result<rank_start> parse_start(std::string_view line) {
@@ -139,8 +140,12 @@ result<rank_start> parse_start(std::string_view line) {
   auto state = bytes_of(*found);
   if (!state) return tl::unexpected(std::move(state.error()));
   const auto alone = found->find("alone");
-  return rank_start{std::move(*state), number_of(*found, "delivered"),
-                    alone != found->end() && *alone == true};
+  rank_start start{std::move(*state), number_of(*found, "delivered"), alone != found->end() && *alone == true};
+  const auto files = found->value("files", ordered_json::object());
+  for (const auto& [kind, path] : files.items()) {
+    if (path.is_string()) start.files[kind] = path.get<std::string>();
+  }
+  return start;
 }
 
 void rank_history::heard(const rank_progress& progress) {

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,6 +47,7 @@ struct rank_start {
   std::vector<std::byte> state{};  ///< to resume from; empty: the stream's beginning
   std::uint64_t delivered = 0;     ///< batches of this rank's earlier processes, up to the state
   bool alone = false;              ///< the group has finished: there is none to join
+  std::map<std::string, std::string> files{};  ///< that the launcher writes, by kind: session_options::files
 };
 [[nodiscard]] std::string line_of(const rank_start& start);
 [[nodiscard]] result<rank_start> parse_start(std::string_view line);

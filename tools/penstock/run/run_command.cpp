@@ -29,7 +29,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 
 namespace penstock::cli {
 namespace {
@@ -237,9 +236,10 @@ int run(run_options o) {
     options.state = begin->state;
     options.sink = o.files.sink;
     options.sink_out = o.files.out;
-    std::error_code unknown;  // of the current folder: then as it was given
-    options.config_file = std::filesystem::absolute(o.source.file, unknown).string();
-    if (unknown) options.config_file = o.source.file;
+    options.config_file = whole_path(o.source.file);
+    options.files = files_by_kind(o.files, state.places());
+    if (launcher.there()) options.files.erase("report");  // it becomes part of the launcher's
+    options.files.insert(begin->files.begin(), begin->files.end());
     Session session(settings, options);
     std::optional<position_teller> teller;
     if (launcher.there()) teller.emplace(launcher, session, settings.group.lost_after);

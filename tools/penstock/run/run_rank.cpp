@@ -3,6 +3,10 @@
 #include "runtime/group/rank_files.hpp"
 #include "runtime/group/this_process.hpp"
 
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
 namespace penstock::cli {
 
 result<bool> joins_group(const config_file::loaded_config& loaded) {
@@ -52,6 +56,22 @@ std::optional<group::launcher_place> rank_of_files() {
 run_files files_of_rank(run_files given, const group::launcher_place& place) {
   return {group::sink_of_rank(given.sink, place.rank), group::folder_of_rank(given.out, place.rank),
           group::file_of_rank(given.report, place.rank)};
+}
+
+std::string whole_path(const std::string& path) {
+  std::error_code unknown;  // of the current folder: then as it was given
+  const auto whole = std::filesystem::absolute(path, unknown);
+  return unknown ? path : whole.string();
+}
+
+std::map<std::string, std::string> files_by_kind(const run_files& files, const std::vector<std::string>& states) {
+  constexpr std::string_view journal = "journal:";
+  std::map<std::string, std::string> all;
+  if (!files.report.empty()) all["report"] = whole_path(files.report);
+  if (!states.empty()) all["state"] = whole_path(states.front());
+  if (files.sink.starts_with(journal)) all["journal"] = whole_path(files.sink.substr(journal.size()));
+  if (files.sink == "npy") all["batches"] = whole_path(files.out);
+  return all;
 }
 
 }  // namespace penstock::cli

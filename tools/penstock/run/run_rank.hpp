@@ -6,8 +6,10 @@
 #include "runtime/config/load.hpp"
 #include "runtime/group/launcher_environment.hpp"
 
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace penstock::cli {
 
@@ -29,5 +31,10 @@ struct run_files {
   std::string report;
 };
 [[nodiscard]] run_files files_of_rank(run_files given, const group::launcher_place& place);
+
+/// The path of a file wherever the reader is.
+[[nodiscard]] std::string whole_path(const std::string& path);
+/// By kind, for session_options::files: report, state, journal and batches.
+[[nodiscard]] std::map<std::string, std::string> files_by_kind(const run_files& files, const std::vector<std::string>& states);
 
 }  // namespace penstock::cli

@@ -1,0 +1,43 @@
+#include "tools/penstock/control/written_files.hpp"
+
+#include "runtime/base/text.hpp"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+namespace penstock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto clock_difference = 1s;  // between this machine's clock and a file server's, or a coarse one
+
+}  // namespace
+
+void written_files::are(const nlohmann::ordered_json& answer) {
+  if (const auto files = answer.find("files"); files != answer.end() && files->is_object())
+    files_ = files->get<std::map<std::string, std::string>>();
+}
+
+/// Only the report is written in one piece at the end.
+bool written_files::is_written(const std::string& kind, const std::string& path) const {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0) return false;
+  const auto written = std::chrono::system_clock::from_time_t(facts.st_mtim.tv_sec);
+  return kind != "report" || written + clock_difference >= std::chrono::floor<std::chrono::seconds>(since_);
+}
+
+nlohmann::ordered_json written_files::as_json() const {
+  nlohmann::ordered_json all{{"files", nlohmann::ordered_json::object()}};
+  for (const auto& [kind, path] : files_) all[is_written(kind, path) ? "files" : "not_written"][kind] = path;
+  return all;
+}
+
+std::string written_files::for_people() const {
+  std::string text;
+  for (const auto& [kind, path] : files_)
+    text += fmt::format("{}: {}{}\n", kind, printable(path), is_written(kind, path) ? "" : " was not written");
+  return text;
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,32 @@
+// The files that a session's program has written when it has ended. Used by stop --wait.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <map>
+#include <string>
+
+namespace penstock::cli {
+
+class written_files {
+ public:
+  /// Construct before the request that ends the session: its report is newer.
+  written_files() = default;
+
+  /// Takes the files in the session's answer: {"files": {"report": "/data/report.json"}}.
+  void are(const nlohmann::ordered_json& answer);
+
+  /// {"files": {"report": PATH}}; files that are missing, or older, are in "not_written".
+  [[nodiscard]] nlohmann::ordered_json as_json() const;
+  /// A line for each: "report: /data/report.json".
+  [[nodiscard]] std::string for_people() const;
+
+ private:
+  [[nodiscard]] bool is_written(const std::string& kind, const std::string& path) const;
+
+  std::chrono::system_clock::time_point since_ = std::chrono::system_clock::now();
+  std::map<std::string, std::string> files_;  // by kind
+};
+
+}  // namespace penstock::cli
