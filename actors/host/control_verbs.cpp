@@ -191,6 +191,7 @@ control::answer answer_request(const json& request, bool last_call, const sessio
   }
   if (verb == "deaths") return deaths_of(controls);
   if (verb == "why") return control::good_answer(why(controls));
+  if (verb == "metrics" && controls.metrics) return control::good_answer({{"text", controls.metrics()}});
   if (verb == "pipeline") return pipeline(controls);
   if (verb == "trace") return trace(request, controls);
   if (verb == "quarantine") return quarantine(request, controls);

@@ -30,6 +30,7 @@ struct session_controls {
   std::function<supervision::progress_facts()> progress;
   std::function<std::vector<death_report>()> deaths;
   std::function<std::vector<owner_death_report>()> owner_deaths;
+  std::function<std::string()> metrics;  ///< the page for Prometheus; empty in a record
   std::function<double()> waited_seconds;  ///< how long the consumer has waited for batches
   std::function<limits_told()> limits;
   std::function<nlohmann::ordered_json()> tuning;

@@ -269,6 +269,7 @@ void run::open_control_socket(engine& e) {
   session_controls answers = controls();
   answers.status = [this, &e] { return status_of(e); };
   answers.progress = [this, &e] { return progress_of(e); };
+  answers.metrics = [this, &e] { return metrics_page(e); };
   add_verbs(answers, e);
   boost::asio::post(e.io->context(), [&e, answers = std::move(answers),
                                       socket = std::make_shared<control::bound_socket>(std::move(*bound))] {
@@ -277,14 +278,17 @@ void run::open_control_socket(engine& e) {
   });
 }
 
+std::string run::metrics_page(const engine& e) const {
+  telemetry::metrics_facts facts = board_.metrics(now());
+  facts.status = status_of(e);
+  add_to_metrics(facts);
+  return telemetry::metrics_text(facts, PENSTOCK_VERSION);
+}
+
 void run::open_metrics(engine& e) {
   boost::asio::post(e.io->context(), [this, &e] {
-    auto opened = telemetry::metrics_server::open(e.io->context(), settings_.metrics.listen, [this, &e] {
-      telemetry::metrics_facts facts = board_.metrics(now());
-      facts.status = status_of(e);
-      add_to_metrics(facts);
-      return telemetry::metrics_text(facts, PENSTOCK_VERSION);
-    });
+    auto opened = telemetry::metrics_server::open(e.io->context(), settings_.metrics.listen,
+                                                  [this, &e] { return metrics_page(e); });
     if (!opened) return log::warn("metrics", "{}; this session has no metrics", opened.error().message);
     log::info("metrics", "http://{}/metrics", (*opened)->address());
     e.metrics = std::move(*opened);

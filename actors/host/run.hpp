@@ -150,6 +150,7 @@ class run : public supervisor::supervisor_news {
   [[nodiscard]] session_status told_status() const;
   [[nodiscard]] session_status status_of(const engine& e) const;
   [[nodiscard]] supervision::progress_facts progress_of(const engine& e) const;
+  [[nodiscard]] std::string metrics_page(const engine& e) const;
   [[nodiscard]] session_controls controls();
   [[nodiscard]] limits_told limits() const;
   void change_workers(std::uint32_t workers, const std::string& text);

@@ -1,11 +1,15 @@
 #include "runtime/telemetry/metrics_server.hpp"
 
+#include "runtime/base/text.hpp"
+
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 
+#include <charconv>
 #include <optional>
+#include <system_error>
 
 namespace penstock::telemetry {
 namespace {
@@ -27,9 +31,12 @@ result<tcp::endpoint> endpoint_of(const std::string& listen) {
   if (host.empty() || host == "localhost") host = "127.0.0.1";
   boost::system::error_code status;
   const auto address = boost::asio::ip::make_address(host, status);
-  if (status || colon == std::string::npos)
-    return refuse(errc::io, "[metrics] listen: '{}' is not an IP address and port", listen);
-  return tcp::endpoint(address, static_cast<std::uint16_t>(std::atoi(listen.c_str() + colon + 1)));
+  std::uint16_t port = 0;
+  const char* const end = listen.data() + listen.size();
+  const auto [rest, code] = std::from_chars(listen.data() + (colon == std::string::npos ? 0 : colon + 1), end, port);
+  if (status || colon == std::string::npos || code != std::errc() || rest != end)
+    return refuse(errc::io, "listening for metrics: '{}' is not an IP address and port, such as 127.0.0.1:9464", printable(listen));
+  return tcp::endpoint(address, port);
 }
 
 http::response<http::string_body> answer(const http::request<http::empty_body>& asked,

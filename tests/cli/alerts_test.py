@@ -57,6 +57,15 @@ class Recorder(threading.Thread):
         return max((float(v) for v in self.series.get(name, []) if v != "_"), default=0)
 
 
+class Export:
+    """What `penstock metrics` says of ended sessions, at one tick."""
+
+    def __init__(self, page, ticks):
+        self.ticks = ticks
+        self.series = {name: ["_"] * (ticks - 1) + [value] for name, value in
+                       (line.rsplit(" ", 1) for line in page.splitlines() if line.startswith("penstock_session_ended_"))}
+
+
 class AlertsTest(PenstockTest):
     def setUp(self):
         super().setUp()
@@ -92,6 +101,22 @@ class AlertsTest(PenstockTest):
             return worker["state"] == "failed"
         self.wait_until(failed, "a failed place", seconds=60)
 
+    def exported_ends(self, ticks):
+        """A session that failed, one that was killed, one that finished, and one that failed more than an hour ago."""
+        config = self.write("gone.toml", '[dataset]\npath = "/nonexistent/photos"\n[gpu]\ndevice = "host"\n')
+        self.assertEqual(self.penstock("run", config)[0], EXIT_FAILED)
+        self.run_json(self.write("done.toml", synthetic(samples=8, epochs=1)))
+        killed = self.start("run", self.write("killed.toml", WELL), "--quiet", "--workers", 1)
+        self.assertEqual(self.penstock("wait", "--session", "killed", "--timeout", "30s")[0], EXIT_OK)
+        killed.kill()
+        self.assertEqual(self.penstock("wait", "--for=ended", "--session", "killed")[0], EXIT_OK)
+        code, page, err = self.penstock("metrics")
+        self.assertEqual(code, EXIT_OK, err)
+        # In the time of promtool's tests, which begins at 0.
+        old = '{session="old",id="old"'
+        return Export(page + 'penstock_session_ended_info%s,outcome="failed"} 1\n'
+                      "penstock_session_ended_timestamp_seconds%s} -4000\n" % (old, old), ticks)
+
     def firing(self, recorders):
         """The alerts that fire at the end, and all that ever fired, according to promtool."""
         series, last = [], max(r.ticks for r in recorders.values()) - 1
@@ -107,7 +132,7 @@ class AlertsTest(PenstockTest):
         done = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True)
         # Nothing was expected, so promtool lists what there is.
         found = re.findall(r'\{(alertname=[^}]*)\}', done.stdout + done.stderr)
-        return {(labels["alertname"], labels["instance"], labels.get("waits_for") or labels.get("cause") or labels.get("state", ""))
+        return {(labels["alertname"], labels["instance"], labels.get("waits_for") or labels.get("cause") or labels.get("state") or labels.get("session", ""))
                 for labels in (dict(re.findall(r'(\w+)="([^"]*)"', one)) for one in found)}, done.stdout + done.stderr
 
     def test_promtool_finds_nothing_in_the_file(self):
@@ -132,6 +157,7 @@ class AlertsTest(PenstockTest):
         for recorder in recorders.values():
             recorder.enough.set()
             recorder.join()
+        recorders["exporter"] = self.exported_ends(max(r.ticks for r in recorders.values()))
         for recorder in (stalled, inside):
             waits = [float(v) for v in recorder.series["penstock_consumer_wait_seconds_total"] if v != "_"]
             self.assertEqual(waits, sorted(waits))
@@ -142,7 +168,8 @@ class AlertsTest(PenstockTest):
             ("PenstockStalled", "stalled", "sample"), ("PenstockStalled", "inside", "sample"),
             ("PenstockDeviceStarves", "stalled", ""), ("PenstockDeviceStarves", "inside", ""),
             ("PenstockWorkersDie", "fails", ""), ("PenstockOwnerDied", "fails", "signal"),
-            ("PenstockNotWell", "fails", "degraded"), ("PenstockSamplesFail", "fails", ""), ("PenstockSamplesKill", "fails", "")}, told)
+            ("PenstockNotWell", "fails", "degraded"), ("PenstockSamplesFail", "fails", ""), ("PenstockSamplesKill", "fails", ""),
+            ("PenstockSessionFailed", "exporter", "gone"), ("PenstockSessionFailed", "exporter", "killed")}, told)
 
 if __name__ == "__main__":
     main()

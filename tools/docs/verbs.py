@@ -29,6 +29,7 @@ SCHEMAS = {
     "penstock.preview": ("`preview --json`", "verbs.md#penstock-preview"),
     "penstock.bench.upload": ("`bench upload --json`", "verbs.md#penstock-bench"),
     "penstock.bench.transform": ("`bench transform --json`", "verbs.md#penstock-bench"),
+    "penstock.metrics": ("`metrics --json`", "../metrics.md#all-sessions-and-those-that-have-ended"),
     "penstock.headroom": ("`headroom --json`", "../operating.md#how-fast-it-could-go"),
     "penstock.secret": ("`secret --json`", "verbs.md#penstock-secret"),
     "penstock.version": ("`version --json`", "verbs.md#penstock-version"),

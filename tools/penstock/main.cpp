@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   add_status_commands(verbs);
   add_control_commands(verbs);
   add_why_command(verbs);
+  add_metrics_command(verbs);
   add_watch_commands(verbs);
   add_log_commands(verbs);
   add_quarantine_commands(verbs);

@@ -1,4 +1,4 @@
-// Times of events: parses --since and the UTC timestamps of the journal. Pure.
+// Times of events and ended sessions: parses --since and the UTC timestamps of the journal. Pure.
 #pragma once
 
 #include "runtime/base/result.hpp"

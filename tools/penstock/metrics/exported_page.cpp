@@ -1,0 +1,173 @@
+#include "tools/penstock/metrics/exported_page.hpp"
+
+#include "runtime/base/sample_name.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/telemetry/metrics_page.hpp"
+#include "tools/penstock/watch/event_times.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+namespace penstock::cli {
+namespace {
+
+using json = nlohmann::ordered_json;
+using telemetry::metric_labels;
+using telemetry::metrics_page;
+
+constexpr std::size_t reason_bytes = 200;  // of a label
+constexpr std::string_view info = "penstock_session_info";
+
+/// Empty for null.
+std::string label_in(const json& from, const char* key) {
+  const json value = from.value(key, json());
+  return value.is_null() ? "" : value.is_string() ? printable(value.get<std::string>()) : value.dump();
+}
+
+std::optional<double> unix_seconds(const json& from, const char* key) {
+  const auto when = time_of_utc(label_in(from, key));
+  if (!when) return std::nullopt;
+  return std::chrono::duration<double>(when->time_since_epoch()).count();
+}
+
+/// As `penstock_stall_info` names it.
+std::string name_of_sample(const json& from) {
+  if (from.value("sample", json()).is_null()) return "";
+  const std::string path = label_in(from, "path");
+  return path.empty() ? default_sample_name(from.at("sample").get<std::uint64_t>()) : path;
+}
+
+metric_labels labels_of(const json& session) {
+  return {{"session", label_in(session, "session")}, {"id", label_in(session, "id")}};
+}
+
+metric_labels operator+(metric_labels some, metric_labels more) {
+  some.insert(some.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  return some;
+}
+
+/// The last death of each session, as "worker" or "gpu", with the labels.
+void add_deaths(metrics_page& p, const std::vector<json>& sessions) {
+  const auto each = [&](const auto& tell) {
+    for (const json& s : sessions) {
+      for (const auto& [key, of] : {std::pair("last_death", "worker"), std::pair("last_owner_death", "gpu")}) {
+        if (const json death = s.value(key, json()); death.is_object()) tell(s, death, of);
+      }
+    }
+  };
+  p.begin("penstock_session_ended_last_death_info", "gauge",
+          "1; the labels say which worker, or the GPU owner, died last in a session that has ended, how, and of what.");
+  each([&p](const json& s, const json& d, const char* of) {
+    p.value(labels_of(s) + metric_labels{{"of", of},
+                                         {"worker", label_in(d, "worker")},
+                                         {"cause", label_in(d, "cause")},
+                                         {"signal", label_in(d, "signal")},
+                                         {"code", label_in(d, "code")},
+                                         {"sample", d.contains("job") ? label_in(d, "work") : name_of_sample(d)},
+                                         {"index", label_in(d, d.contains("job") ? "job" : "sample")}},
+            1);
+  });
+  p.begin("penstock_session_ended_last_death_timestamp_seconds", "gauge", "When that was, in Unix time.");
+  each([&p](const json& s, const json& d, const char* of) {
+    if (const auto time = unix_seconds(d, "time")) p.value(labels_of(s) + metric_labels{{"of", of}}, *time);
+  });
+}
+
+void add_quarantine(metrics_page& p, const std::vector<json>& sessions) {
+  p.begin("penstock_session_ended_sample_quarantined_info", "gauge",
+          "1; a sample that a session that has ended left out because it kills workers; the last 16 of each.");
+  for (const json& s : sessions) {
+    const json all = s.value("quarantine", json::array());
+    const std::size_t first = all.size() - std::min(all.size(), telemetry::samples_named_max);
+    for (std::size_t i = first; i < all.size(); ++i)
+      p.value(labels_of(s) + metric_labels{{"sample", name_of_sample(all[i])}, {"index", label_in(all[i], "sample")}}, 1);
+  }
+}
+
+}  // namespace
+
+void merged_pages::add_line(const std::string& name, std::string_view line, metric*& current) {
+  if (line.starts_with("# ")) {
+    const std::size_t at = line.find(' ', 2) + 1;
+    const std::string of(line.substr(at, line.find(' ', at) - at));
+    const auto [found, is_new] = metrics_.try_emplace(of);
+    if (is_new) {
+      order_.push_back(of);
+      found->second.first_of = name;
+    }
+    current = &found->second;
+    if (current->first_of == name) current->head += std::string(line) + "\n";
+    return;
+  }
+  const std::size_t end = line.find_first_of("{ ");
+  if (current == nullptr || end == std::string_view::npos) return;
+  const std::string label = "session=\"" + telemetry::escaped(printable(name)) + '"';
+  // Its own label is the name in the config; several sessions may have that.
+  const bool replaces = line.starts_with(info);
+  if (line[end] == ' ' || replaces) {
+    current->lines += fmt::format("{}{{{}}}{}\n", line.substr(0, end), label, line.substr(line.rfind(' ')));
+  } else {
+    current->lines += fmt::format("{}{{{},{}\n", line.substr(0, end), label, line.substr(end + 1));
+  }
+}
+
+void merged_pages::add(const std::string& name, const std::string& page) {
+  sessions_[name] = !page.empty();
+  metric* current = nullptr;
+  for (std::size_t begin = 0; begin < page.size();) {
+    const std::size_t end = std::min(page.find('\n', begin), page.size());
+    add_line(name, std::string_view(page).substr(begin, end - begin), current);
+    begin = end + 1;
+  }
+}
+
+std::string merged_pages::text() && {
+  metrics_page up;
+  up.begin("penstock_session_up", "gauge", "1 for each running session of this user; 0 if it does not answer.");
+  for (const auto& [name, answers] : sessions_) up.value("session", printable(name), answers ? 1 : 0);
+  std::string all = std::move(up).text();
+  for (const std::string& name : order_) all += metrics_.at(name).head + metrics_.at(name).lines;
+  return all;
+}
+
+std::string page_of_ended(const std::vector<json>& sessions) {
+  metrics_page p;
+  p.begin("penstock_session_ended_info", "gauge",
+          "1 for each session of this user that has ended lately; the labels say how. The id is one for `penstock --session`.");
+  for (const json& s : sessions)
+    p.value(labels_of(s) + metric_labels{{"outcome", label_in(s, "outcome")},
+                                         {"reason", shortened(label_in(s, "reason"), reason_bytes)},
+                                         {"config_file", label_in(s, "config_file")}},
+            1);
+  const auto times = [&](const char* name, const char* key, const char* help) {
+    p.begin(name, "gauge", help);
+    for (const json& s : sessions) {
+      if (const auto time = unix_seconds(s, key)) p.value(labels_of(s), *time);
+    }
+  };
+  times("penstock_session_ended_timestamp_seconds", "ended", "When it ended, in Unix time.");
+  times("penstock_session_ended_start_timestamp_seconds", "started", "When it started, in Unix time.");
+  const auto numbers = [&](const char* name, const char* key, const char* help) {
+    p.begin(name, "gauge", help);
+    for (const json& s : sessions) {
+      const json status = s.value("status", json());
+      const json number = status.is_object() ? status.value(key, json()) : json();
+      if (number.is_number()) p.value(labels_of(s), number.get<double>());
+    }
+  };
+  numbers("penstock_session_ended_batches", "batches_delivered", "Batches that it delivered.");
+  numbers("penstock_session_ended_samples", "samples_delivered", "Samples that it delivered.");
+  numbers("penstock_session_ended_samples_expected", "samples_expected", "Samples of its whole run.");
+  numbers("penstock_session_ended_samples_failed", "failed", "Samples that it could not load.");
+  numbers("penstock_session_ended_samples_quarantined", "quarantined", "Samples that it left out because they kill workers.");
+  numbers("penstock_session_ended_worker_deaths", "workers_ended_unexpectedly", "Its workers that ended unexpectedly.");
+  numbers("penstock_session_ended_worker_restarts", "worker_restarts", "Worker processes that it started as replacements.");
+  add_deaths(p, sessions);
+  add_quarantine(p, sessions);
+  return std::move(p).text();
+}
+
+}  // namespace penstock::cli
