@@ -275,12 +275,13 @@ class PastTest(PenstockTest):
 
     def test_who_follows_the_events_hears_how_it_ended(self):
         process = self.live("followed")
-        following = self.start("events", "-f", "--json", "--session", "followed")
+        following = self.start("events", "-f", "--json", "--session", "followed", bufsize=0)
+        first = following.stdout.readline()
         self.assertEqual(self.penstock("stop", "--session", "followed")[0], EXIT_OK)
         process.communicate(timeout=30)
         out, err = following.communicate(timeout=30)
         self.assertEqual(following.returncode, EXIT_OK, err)
-        events = [json.loads(line) for line in out.splitlines()]
+        events = [json.loads(line) for line in [first, *out.splitlines()]]
         self.assertEqual((events[-1]["kind"], events[-1]["outcome"]), ("ended", "stopped"))
         self.assertEqual([e["number"] for e in events], list(range(1, len(events) + 1)))
 

@@ -74,6 +74,14 @@ TEST_CASE("a session that has ended says how, why, when and after how many batch
   CHECK(page.find("last_death_info{") == std::string::npos);
 }
 
+TEST_CASE("a pool that has ended says how many of its jobs have a result") {
+  json pool = ended("map@1");
+  pool["jobs"] = {{"ok", 20}, {"failed", 1}};
+  const std::string page = cli::page_of_ended({pool, ended("photos@1")});
+  CHECK(has_line(page, R"(penstock_session_ended_jobs{session="photos",id="map@1",outcome="failed"} 1)"));
+  CHECK(count(page, "penstock_session_ended_jobs{") == 2);
+}
+
 TEST_CASE("a session that died before its first status is listed") {
   json died = ended("photos@3");
   died["outcome"] = "died";

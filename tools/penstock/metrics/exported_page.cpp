@@ -76,6 +76,17 @@ void add_deaths(metrics_page& p, const std::vector<json>& sessions) {
   });
 }
 
+/// Of pools.
+void add_jobs(metrics_page& p, const std::vector<json>& sessions) {
+  p.begin("penstock_session_ended_jobs", "gauge", "Jobs of a pool that has ended, by outcome.");
+  for (const json& s : sessions) {
+    const json jobs = s.value("jobs", json());
+    if (!jobs.is_object()) continue;
+    for (const char* outcome : {"ok", "failed"})
+      p.value(labels_of(s) + metric_labels{{"outcome", outcome}}, jobs.value(outcome, std::uint64_t{0}));
+  }
+}
+
 void add_quarantine(metrics_page& p, const std::vector<json>& sessions) {
   p.begin("penstock_session_ended_sample_quarantined_info", "gauge",
           "1; a sample that a session that has ended left out because it kills workers; the last 16 of each.");
@@ -165,6 +176,7 @@ std::string page_of_ended(const std::vector<json>& sessions) {
   numbers("penstock_session_ended_samples_quarantined", "quarantined", "Samples that it left out because they kill workers.");
   numbers("penstock_session_ended_worker_deaths", "workers_ended_unexpectedly", "Its workers that ended unexpectedly.");
   numbers("penstock_session_ended_worker_restarts", "worker_restarts", "Worker processes that it started as replacements.");
+  add_jobs(p, sessions);
   add_deaths(p, sessions);
   add_quarantine(p, sessions);
   return std::move(p).text();
