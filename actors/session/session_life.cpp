@@ -1,6 +1,7 @@
 #include "actors/caf/caf.hpp"
 #include "actors/host/fresh_thread.hpp"
 #include "actors/session/session_body.hpp"
+#include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/config/spelling.hpp"
@@ -279,9 +280,12 @@ void Session::body::close() noexcept {
 }
 
 void Session::body::tell_ended(run_outcome how) {
-  tell(how == run_outcome::finished
-           ? host::event_of(event_kind::run_finished, "everything requested has been delivered")
-           : host::event_of(event_kind::run_stopped, "the run was stopped"));
+  if (how == run_outcome::finished)
+    return tell(host::event_of(event_kind::run_finished, "everything requested has been delivered"));
+  const bool at_limit = options_.batches && board_.status().batches_delivered >= *options_.batches;
+  tell(host::event_of(event_kind::run_stopped,
+                      at_limit ? counted(*options_.batches, "batch", "batches") + " were delivered, as requested"
+                               : "the run was stopped"));
 }
 
 /// Call with mutex_ held, so that the scheduler cannot be ended before it gets the request.
