@@ -61,6 +61,7 @@ session_end::session_end(std::filesystem::path socket) : socket_(std::move(socke
   const auto connected = control::connect_to(socket_);
   if (!connected) return;
   const pid_t pid = listener_of(connected->get());
+  pid_ = pid;
   process_ = open_process(pid);
   const auto facts = process::look_at(pid);
   if (!process_ || !facts) return;

@@ -28,6 +28,8 @@ class session_end {
   /// Takes what the session says in its answer, or in the error of a refusal. Without this, only the socket
   /// counts.
   void says(const nlohmann::ordered_json& answer);
+  /// The session's process; 0: unknown, because it is gone, or in another pid namespace.
+  [[nodiscard]] int pid() const noexcept { return pid_; }
   /// Waits until the socket has no listener and the processes are gone. False: not within that time.
   [[nodiscard]] bool wait_until(steady_time until) const;
   /// What still remains after wait_until() has returned false: "the session is still stopping".
@@ -37,6 +39,7 @@ class session_end {
   [[nodiscard]] bool socket_is_gone() const;
 
   std::filesystem::path socket_;
+  int pid_ = 0;
   unique_fd process_;  // empty: unknown, or need not be awaited
   unique_fd parent_;
 };

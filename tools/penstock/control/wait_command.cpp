@@ -97,12 +97,10 @@ int tell_its_end(const session_choice& choice, const json& about) {
 std::optional<json> end_of(const std::filesystem::path& socket, std::optional<std::chrono::milliseconds> deadline,
                            std::chrono::steady_clock::time_point until) {
   session_end end(socket);
-  const auto status = control::ask(socket, {{"verb", "status"}}, answer_deadline);
   const auto answer = control::ask(socket, {{"verb", "wait"}, {"for", "ended"}}, deadline);
   end.says(answer ? answer->value("result", json::object()) : json::object());
   if (!end.wait_until(until)) return std::nullopt;
-  const auto record = status && status->value("ok", false) ? record_of(status->at("result")) : std::nullopt;
-  if (record) {
+  if (const auto record = record_of(socket, end.pid())) {
     if (const auto past = read_past(*record)) return past->summary();
   }
   return json{{"outcome", answer ? answer->value("result", json::object()).value("outcome", "died") : "died"}};

@@ -167,14 +167,18 @@ std::optional<json> last_ended(const std::string& session) {
   return std::nullopt;
 }
 
-std::optional<std::filesystem::path> record_of(const json& status) {
-  const std::string name = text_of(status.at("session"));
-  const std::string pid = fmt::format("-{}", text_of(status.at("pid")));
+std::optional<std::filesystem::path> record_of(const std::filesystem::path& socket, int pid) {
+  const std::string name = socket.stem().string();
+  const auto is_its = [&](const found_record& r) {
+    // The socket of the second session of one name is NAME-PID.
+    const bool same_name = r.session == name || name.starts_with(r.session + '-');
+    return same_name && (pid <= 0 || r.id.ends_with(fmt::format("-{}", pid)));
+  };
   // The session writes the rest of its record after it has closed its socket.
   const auto until = std::chrono::steady_clock::now() + record_deadline;
   while (true) {
     const std::vector<found_record> all = control::find_records();  // newest first
-    const auto r = std::ranges::find_if(all, [&](const found_record& one) { return one.session == name && one.id.ends_with(pid); });
+    const auto r = std::ranges::find_if(all, is_its);
     if (r == all.end()) return std::nullopt;
     if (!r->live) return r->path;
     if (std::chrono::steady_clock::now() >= until) return std::nullopt;

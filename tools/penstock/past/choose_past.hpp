@@ -39,8 +39,9 @@ void add_past_choice(CLI::App& verb, session_choice& into);
 /// empty. `session` may be an ID.
 [[nodiscard]] std::optional<nlohmann::ordered_json> last_ended(const std::string& session);
 
-/// The record of the session that a status describes, once it has ended: waits until it is complete. Empty: it left none.
-[[nodiscard]] std::optional<std::filesystem::path> record_of(const nlohmann::ordered_json& status);
+/// The record of the session that listened here, once it has ended: waits until it is complete. `pid`: of its process; 0: unknown,
+/// then the last one of that name. Empty: it left none.
+[[nodiscard]] std::optional<std::filesystem::path> record_of(const std::filesystem::path& socket, int pid);
 
 [[nodiscard]] bool has_ended_sessions();
 /// Ended sessions, newest first: past_session::summary() with "id" first.

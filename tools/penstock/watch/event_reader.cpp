@@ -2,6 +2,7 @@
 
 #include "runtime/base/counted.hpp"
 #include "runtime/control/session_record.hpp"
+#include "tools/penstock/control/session_end.hpp"
 #include "tools/penstock/past/choose_past.hpp"
 
 #include <nlohmann/json.hpp>
@@ -15,16 +16,11 @@ using json = nlohmann::ordered_json;
 
 namespace {
 
-/// Empty for an ended session.
-std::optional<json> status_at(const std::filesystem::path& socket) {
-  if (control::is_record(socket)) return std::nullopt;
-  const auto answer = ask(socket, {{"verb", "status"}}, answer_deadline);
-  return answer && answer->value("ok", false) ? std::optional(answer->at("result")) : std::nullopt;
-}
-
 /// The last events of a session that has closed its socket are in its record.
-void tell_rest(const json& status, std::uint64_t after, const std::function<void(const json&)>& each) {
-  const auto record = record_of(status);
+void tell_rest(const session_end& end, const std::filesystem::path& socket, std::uint64_t after,
+               const std::function<void(const json&)>& each) {
+  if (control::is_record(socket)) return;  // all events came from there
+  const auto record = record_of(socket, end.pid());
   if (!record) return;
   const auto rest = ask(*record, {{"verb", "events"}, {"after", after}}, answer_deadline);
   if (!rest || !rest->value("ok", false)) return;
@@ -35,14 +31,14 @@ void tell_rest(const json& status, std::uint64_t after, const std::function<void
 
 int read_events(const session_choice& choice, const std::filesystem::path& socket, bool follow,
                 const std::function<void(const json&)>& each) {
-  const std::optional<json> status = follow ? status_at(socket) : std::nullopt;
+  const session_end end(socket);
   std::uint64_t after = 0;
   while (true) {
     const bool waiting = follow && after > 0;
     const auto deadline = waiting ? std::nullopt : std::optional(answer_deadline);
     const auto got = ask(socket, {{"verb", "events"}, {"after", after}, {"follow", waiting}}, deadline);
     if (!got && waiting) {
-      if (status) tell_rest(*status, after, each);
+      tell_rest(end, socket, after, each);
       return exit_ok;
     }
     if (!got) return refuse_unreached(choice, got.error());
@@ -57,7 +53,7 @@ int read_events(const session_choice& choice, const std::filesystem::path& socke
       after = e.at("number").get<std::uint64_t>();
     }
     if (all.empty() && (!follow || waiting)) {
-      if (status) tell_rest(*status, after, each);
+      if (waiting) tell_rest(end, socket, after, each);
       return exit_ok;
     }
     if (all.empty()) after = std::max<std::uint64_t>(after, 1);
