@@ -93,6 +93,39 @@ class TokensTest(PenstockTest):
             self.assertIn("tokens.npy", err)
             self.assertIn(said, err)
 
+    def preview(self, tokenizer=None, words=()):
+        """The texts of a batch of files that hold these words' ids in a row."""
+        numpy.tile(numpy.arange(len(words), dtype=numpy.uint16), 3000)[:9000].tofile(os.path.join(self.folder, "few.bin"))
+        options = ["--set", "sampler.shuffle=false", "--set", "dataset.sequence_length=%d" % len(words)]
+        if tokenizer is not None:
+            options += ["--tokenizer", self.write("tokenizer.json", json.dumps(tokenizer))]
+        out = os.path.join(self.folder, "batch.txt")
+        code, _, err = self.penstock("preview", self.config(path="few.bin"), "--out", out, *options)
+        self.assertEqual(code, EXIT_OK, err)
+        with open(out, encoding="utf-8") as file:
+            lines = [line.rstrip("\n").split("\t") for line in file]
+        self.assertEqual([line[:2] for line in lines], [[str(i), "few.bin[%d]" % (i * len(words))] for i in range(8)])
+        return {line[2] for line in lines}
+
+    def test_a_preview_shows_ids_or_the_text_of_a_tokenizer_file(self):
+        words = ["Hello", "\u0120w\u00c3\u00b6rld", "\u0120\u00e2\u0124\u00ac"]  # GPT-2's letters for the bytes of " wörld" and " €"
+        self.assertEqual(self.preview(words=words), {"0 1 2"})
+        bytes_of = {"model": {"type": "BPE", "vocab": {word: i for i, word in enumerate(words)}}, "decoder": {"type": "ByteLevel"}}
+        self.assertEqual(self.preview(bytes_of, words), {"Hello wörld €"})
+        added = dict(bytes_of, added_tokens=[{"id": 1, "content": "<|end|>"}])
+        self.assertEqual(self.preview(added, words), {"Hello<|end|> €"})
+        blocks = {"model": {"type": "Unigram", "vocab": [["\u2581Hel", -1.0], ["lo", -2.0], ["<0x21>", -3.0]]}}
+        self.assertEqual(self.preview(blocks, words), {" Hello!"})
+        pieces = {"model": {"type": "WordPiece", "vocab": {"hel": 0, "##lo": 1}}}
+        self.assertEqual(self.preview(pieces, words), {" hello<2>"})
+
+    def test_a_file_that_is_no_tokenizer_is_refused_by_name(self):
+        for text, said in (("{", "is no tokenizer.json"), ('{"model": {"vocab": {}}}', "is no tokenizer.json"), (None, "cannot be opened")):
+            path = os.path.join(self.folder, "gone.json") if text is None else self.write("bad.json", text)
+            code, _, err = self.penstock("preview", self.config(), "--out", "batch.txt", "--tokenizer", path)
+            self.assertEqual(code, EXIT_FAILED, err)
+            self.assertIn("the tokenizer '%s' %s" % (path, said), err)
+
     def test_a_trillion_tokens_in_ten_thousand_files_open(self):
         sparse = os.path.join(self.folder, "sparse")
         os.mkdir(sparse)

@@ -1,18 +1,26 @@
 // preview: reads one batch back from the device and draws it as a contact sheet.
 #include "actors/session/sizing.hpp"
 #include "runtime/base/counted.hpp"
+#include "runtime/base/dataset_type.hpp"
+#include "runtime/base/replace_file.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
 #include "tools/penstock/dataset/batch_picture.hpp"
 #include "tools/penstock/dataset/index_display.hpp"
+#include "tools/penstock/dataset/token_text.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/verb_table.hpp"
 
 #include <penstock/session.hpp>
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
+
+#include <cstring>
+#include <optional>
 
 namespace penstock::cli {
 namespace {
@@ -21,7 +29,15 @@ struct preview_options {
   config_source source;
   std::uint64_t batch = 0;
   std::string out;
+  std::string tokenizer;
   bool as_json = false;
+};
+
+/// A batch as a picture, or of token ids as text.
+struct shown_batch {
+  std::optional<batch_picture> picture;
+  std::string text;
+  nlohmann::ordered_json facts;
 };
 
 // ---- the verb
@@ -47,7 +63,42 @@ result<schedule::stream_state> state_before(const config& settings, const prepar
   return state;
 }
 
-result<batch_picture> make_preview(config settings, std::uint64_t batch) {
+bool is_of_tokens(const config& settings) {
+  return type_of(settings) == dataset_type::tokens;
+}
+
+/// A line for each sequence: index, name, and its text or, without a vocabulary, its ids.
+shown_batch text_of_batch(const Batch& batch, const sample_names& names, const vocabulary* known) {
+  shown_batch made;
+  std::vector<std::int64_t> ids;
+  for (const tensor_view& t : batch.tensors()) {
+    if (t.name != "tokens") continue;
+    const auto raw = batch.read_back("tokens");
+    ids.resize(raw.size() / size_of(t.type));
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      std::int32_t narrow = 0;
+      if (t.type == dtype::int64)
+        std::memcpy(&ids[i], raw.data() + i * sizeof ids[i], sizeof ids[i]);
+      else
+        std::memcpy(&narrow, raw.data() + i * sizeof narrow, sizeof narrow);
+      if (t.type != dtype::int64) ids[i] = narrow;
+    }
+  }
+  const std::size_t length = batch.rows() == 0 ? 0 : ids.size() / batch.rows();
+  nlohmann::ordered_json samples = nlohmann::ordered_json::array();
+  for (std::size_t row = 0; row < batch.rows(); ++row) {
+    const auto own = std::span(ids).subspan(row * length, length);
+    const std::uint64_t sample = batch.samples()[row];
+    const std::string name = names.of_sample(sample).value_or("");
+    const std::string text = known != nullptr ? printable(known->text_of(own)) : fmt::format("{}", fmt::join(own, " "));
+    made.text += fmt::format("{}\t{}\t{}\n", sample, name, text);
+    samples.push_back({{"sample", sample}, {"path", name}, {"text", known != nullptr ? nlohmann::ordered_json(text) : nlohmann::ordered_json(nullptr)}});
+  }
+  made.facts = {{"epoch", batch.epoch()}, {"seq", batch.sequence()}, {"samples", std::move(samples)}};
+  return made;
+}
+
+result<shown_batch> make_preview(config settings, std::uint64_t batch, const vocabulary* known) {
   // This is not a real run: no control socket, and one worker is enough for one batch.
   settings.metrics.listen.clear();
   settings.loader.workers = 1;
@@ -66,7 +117,12 @@ result<batch_picture> make_preview(config settings, std::uint64_t batch) {
     Session session(settings, options);
     const auto found = session.next();
     if (!found) return refuse(errc::sample, "batch {} could not be loaded", batch);
-    return picture_of_batch(*found, settings, sample_names(settings, *prepared), session.status().gpu.name);
+    const sample_names names(settings, *prepared);
+    if (is_of_tokens(settings)) return text_of_batch(*found, names, known);
+    auto picture = picture_of_batch(*found, settings, names, session.status().gpu.name);
+    if (!picture) return tl::unexpected(std::move(picture.error()));
+    nlohmann::ordered_json facts = std::move(picture->facts);
+    return shown_batch{std::move(*picture), "", std::move(facts)};
   } catch (const error& e) {
     return tl::unexpected(e.as_failure());
   }
@@ -77,17 +133,28 @@ int preview_batch(const preview_options& o) {
   if (!loaded) return tell_rejection(loaded.error(), o.as_json);
   if (!o.as_json) tell_warnings(*loaded);
   if (!o.as_json) index_with_bar(loaded->values);
-  auto made = make_preview(loaded->values, o.batch);
+  std::optional<vocabulary> known;
+  if (!o.tokenizer.empty()) {
+    if (!is_of_tokens(loaded->values))
+      return refuse_with(exit_usage, {errc::usage, "--tokenizer: only datasets of type tokens have ids of tokens", 0}, o.as_json);
+    auto read = vocabulary::read(o.tokenizer);
+    if (!read) return refuse_with(exit_failed, read.error(), o.as_json);
+    known.emplace(std::move(*read));
+  }
+  auto made = make_preview(loaded->values, o.batch, known ? &*known : nullptr);
   if (!made)
     return refuse_with(made.error().code == errc::usage ? exit_usage : exit_failed, made.error(), o.as_json);
-  if (auto ok = write_png(o.out, made->sheet); !ok) return refuse_with(exit_failed, ok.error(), o.as_json);
+  auto written = made->picture ? write_png(o.out, made->picture->sheet)
+                               : replace_file(o.out, made->text);
+  if (!written) return refuse_with(exit_failed, written.error(), o.as_json);
   const std::size_t count = made->facts.at("samples").size();
   if (o.as_json) {
     made->facts["file"] = o.out;
     print_json("penstock.preview/1", made->facts);
   } else {
-    say(fmt::format("{} of batch {} in {} ({} x {} pixels)", counted(count, "sample"), o.batch, o.out,
-                    made->sheet.width, made->sheet.height));
+    const std::string size =
+        made->picture ? fmt::format(" ({} x {} pixels)", made->picture->sheet.width, made->picture->sheet.height) : "";
+    say(fmt::format("{} of batch {} in {}{}", counted(count, "sample"), o.batch, o.out, size));
   }
   return exit_ok;
 }
@@ -104,10 +171,12 @@ void add_preview_command(verb_table& verbs) {
        "writes all of it as one PNG, pixel for pixel, with class names and sample numbers. The picture shows "
        "what the network gets: crops, flips, colours. --batch counts through all epochs; [sampler] epochs "
        "says how many "
-       "there are.",
+       "there are. Token ids become a text file with a line for each sequence: its number, where it begins, and its ids, or its text "
+       "with --tokenizer.",
        {{"penstock preview photos.toml --out batch.png", "the first batch"},
         {"penstock preview photos.toml --batch 1000 --set sampler.batch_size=32 --out later.png",
          "32 samples from later in the stream"},
+        {"penstock preview tokens.toml --tokenizer tokenizer.json --out batch.txt", "what the model reads"},
         {"penstock preview photos.toml --out batch.png --json | jq -r '.samples[].path'",
          "also list the files in it"}}},
       [o] { return preview_batch(*o); });
@@ -117,6 +186,9 @@ void add_preview_command(verb_table& verbs) {
                      {0, count_max})
       ->capture_default_str();
   verb.add_option("--out", o->out, "the output file")->type_name("PNG")->required();
+  verb.add_option("--tokenizer", o->tokenizer,
+                  "tokenizer.json of Hugging Face: text instead of token ids (entries of its vocabulary, without its clean-up)")
+      ->type_name("FILE");
   verb.add_flag("--json", o->as_json, "print the picture's contents as JSON");
 }
 
