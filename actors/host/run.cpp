@@ -335,7 +335,7 @@ limits_told run::limits() const {
   const session_status status = board_.status();
   const telemetry::limit_reading reading = board_.limits();
   const telemetry::limit_surroundings around{cores_, workers_.load(), status.worker_restarts, kind_.of_jobs, status.gpu.kind == "host",
-                                             board_.is_pinned(), status.stalled};
+                                             board_.is_pinned(), status.stalled, status.hedges};
   return {reading, telemetry::advise(reading, around, settings_)};
 }
 

@@ -277,6 +277,10 @@ limit_advice advise_on_limits(const limit_reading& reading, const limit_surround
 
 limit_advice advise(const limit_reading& reading, const limit_surroundings& around, const config& settings) {
   limit_advice advice = advise_on_limits(reading, around, settings);
+  if (around.hedges.started > 0) {
+    advice.more.push_back(fmt::format("So far a second worker was given {} too ([loader] hedge), and was faster in {}.",
+                                      counted(around.hedges.started, "late batch", "late batches"), around.hedges.won));
+  }
   if (!around.stalled) return advice;
   // The shares say what came before.
   advice.more.insert(advice.more.begin(), std::move(advice.sentence));

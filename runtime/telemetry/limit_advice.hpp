@@ -24,6 +24,7 @@ struct limit_surroundings {
   bool on_host = false;  ///< the host device
   bool pinned = true;    ///< the device reads the slots by DMA
   std::optional<stall_report> stalled{};  ///< nothing moves now
+  hedge_counts hedges{};                  ///< so far
 };
 
 struct limit_advice {

@@ -107,6 +107,13 @@ TEST_CASE("the advice about a late batch fits the order of the stream") {
   CHECK(contains(advise(stalled, on_cores(16), settings).more.front(), "item_timeout"));
 }
 
+TEST_CASE("hedges are counted for whoever asks what limits the stream") {
+  limit_surroundings around = on_cores(16);
+  CHECK(advise(mostly(limit::wire), around, {}).more.size() == 1);
+  around.hedges = {7, 5};
+  CHECK(contains(advise(mostly(limit::wire), around, {}).more.back(), "given 7 late batches too ([loader] hedge), and was faster in 5"));
+}
+
 TEST_CASE("a consumer that waits little is the limit, however much of its wait has one cause") {
   limit_reading r = mostly(limit::consumer, 0.88);
   r.share[static_cast<std::size_t>(limit::decode)] = 0.11;
