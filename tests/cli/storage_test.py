@@ -58,7 +58,9 @@ class StorageTest(StoreTest):
         server = self.serve()
         server.page = 2
         expected = self.local(epochs=2)
-        for path in (server.address + "/bucket/shards/t-{000..002}.tar", "s3://bucket/shards", "s3://bucket/shards/", "s3://bucket/shards/t-*.tar",
+        self.write("served/bucket/shards/list.txt", "t-000.tar\nt-{001..002}.tar\n")
+        self.write("elsewhere.txt", "".join("%s/t-%03d.tar\n" % (self.shards, number) for number in range(3)))
+        for path in (self.shards + "/list.txt", "elsewhere.txt", "s3://bucket/shards/list.txt", server.address + "/bucket/shards/t-{000..002}.tar", "s3://bucket/shards", "s3://bucket/shards/", "s3://bucket/shards/t-*.tar",
                      "s3://bucket/shards/t-{000..002}.tar"):
             self.assertEqual(self.digests(self.config(path, epochs=2), "--workers", 2), expected, path)
         signed = ["Authorization" in headers for _, headers in server.requests]
