@@ -187,9 +187,10 @@ def grain_loader(job, decoder):
     import grain
 
     rows = grain.MapDataset.source(samples_of(job, decoder)).batch(job["batch"])
-    threads = grain.ReadOptions(num_threads=16 if job["workers"] == 0 else 1, prefetch_buffer_size=job.get("ahead", 16))
-    if job["workers"] == 0:
-        return rows.to_iter_dataset(threads)
+    if job["workers"] == 0:  # threads of this process
+        cores = len(os.sched_getaffinity(0))
+        return rows.to_iter_dataset(grain.ReadOptions(num_threads=cores, prefetch_buffer_size=2 * cores))
+    threads = grain.ReadOptions(num_threads=1, prefetch_buffer_size=job.get("ahead", 2))
     options = grain.MultiprocessingOptions(num_workers=job["workers"], per_worker_buffer_size=job.get("ahead", 2))
     return rows.to_iter_dataset(threads).mp_prefetch(options)
 
