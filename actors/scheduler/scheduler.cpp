@@ -53,18 +53,22 @@ struct carry_out {
   steady_time now;
   gpu_owner::upload_batches uploads;
 
+  /// Null: it has died since the ledger decided. Another process may be in its place by now.
+  [[nodiscard]] protocol::worker_link* link_of(worker_ref who) const {
+    const auto worker = s.workers.find(who.worker);
+    return worker == s.workers.end() || worker->second.who != who ? nullptr : worker->second.link.get();
+  }
   void operator()(schedule::load_command& load) {
-    const auto worker = s.workers.find(load.lease.holder.worker);
-    if (worker == s.workers.end()) return;
+    protocol::worker_link* const link = link_of(load.lease.holder);
+    if (link == nullptr) return;
     protocol::load_batch message{load.lease.slot, load.lease.generation, load.epoch, {}, load.hedge};
     message.samples.reserve(load.samples.size());
     for (const schedule::planned_sample& p : load.samples) message.samples.push_back({p.sample, p.attempt});
-    worker->second.link->send(std::move(message));
+    link->send(std::move(message));
     s.times.leased(load, s.source->sequence_of(load.position), now);
   }
   void operator()(const schedule::drop_command& drop) {
-    const auto worker = s.workers.find(drop.lease.holder.worker);
-    if (worker != s.workers.end()) worker->second.link->send(protocol::drop_batch{drop.lease.slot, drop.lease.generation});
+    if (auto* const link = link_of(drop.lease.holder)) link->send(protocol::drop_batch{drop.lease.slot, drop.lease.generation});
   }
   void operator()(schedule::upload_command& upload) {
     uploads.orders.push_back({upload.upload, s.era, s.seek_number, upload.position,
