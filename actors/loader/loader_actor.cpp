@@ -201,23 +201,23 @@ void expected_leases::announce(const protocol::load_batch& lease) {
 }
 
 void expected_leases::add_urgent(protocol::load_batch lease) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(orders_);
   urgent_.push_back(std::move(lease));
 }
 
 void expected_leases::drop(const protocol::drop_batch& lease) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(orders_);
   dropped_[lease.slot] = lease.generation;
 }
 
 bool expected_leases::is_dropped(const protocol::load_batch& lease) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(orders_);
   const auto found = dropped_.find(lease.slot);
   return found != dropped_.end() && found->second == lease.generation;
 }
 
 std::optional<protocol::load_batch> expected_leases::take_urgent() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(orders_);
   if (urgent_.empty()) return std::nullopt;
   protocol::load_batch lease = std::move(urgent_.front());
   urgent_.pop_front();

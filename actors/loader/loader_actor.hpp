@@ -65,8 +65,9 @@ class expected_leases {
   void set_dataset(Dataset* dataset);
 
  private:
-  std::mutex mutex_;
+  std::mutex mutex_;  ///< of `dataset_`, also while it is told
   Dataset* dataset_ = nullptr;
+  std::mutex orders_;  ///< of the rest: the actor takes it for each sample, and must not wait for Dataset::expect
   std::deque<protocol::load_batch> urgent_;
   std::map<std::uint32_t, std::uint32_t> dropped_;  // the last generation of each slot
 };
