@@ -169,6 +169,11 @@ result<listing> list_objects(const std::string& path, const store_options& optio
                   "'{}' is on an HTTP server, which does not list its files: name the pictures in a .txt file and set "
                   "[dataset] path to that",
                   printable(path));
+  if (folder.size() + (path.ends_with('/') ? 1 : 0) != path.size())
+    return refuse(errc::dataset,
+                  "'{}' is a picture or a pattern, but type \"image-folder\" needs a folder of pictures, or a .txt file that "
+                  "names them",
+                  printable(path));
   const auto store = object_store::open(options);
   if (!store) return tl::unexpected(store.error());
   const std::size_t name_at = place->path.size() - 1;  // keys have no slash at the front
