@@ -96,6 +96,14 @@ class TokensTest(ObjectsTest):
             numpy.save(os.path.join(self.data, "a-%d.npy" % number), self.random.integers(0, 1000, 700, dtype=numpy.int32))
         self.same_stream(self.config, ["s3://bucket/data", "s3://bucket/data/a-{0..2}.npy"], more="")
 
+    def test_an_index_below_a_listed_beginning_is_asked_for(self):
+        self.serve()
+        self.megatron()
+        os.makedirs(os.path.join(self.data, "m-more"))
+        write_megatron(os.path.join(self.data, "m-more", "deep"), [self.random.integers(0, 50000, 300, dtype=numpy.uint16)])
+        pattern = "/{m-*,m-more/deep}.bin"
+        self.same_stream(self.config, ["s3://bucket/data" + pattern], local=self.data + pattern, more="")
+
     def test_documents_of_an_index_and_of_eos_are_those_on_disk(self):
         server = self.serve()
         self.megatron()
@@ -402,6 +410,8 @@ class PicturesTest(ObjectsTest):
         self.photos()
         self.assertIn("no pictures in 's3://bucket/empty'", self.refused(self.config("s3://bucket/empty")))
         self.assertIn("is on an HTTP server, which does not list its files", self.refused(self.config(server.address + "/bucket/data")))
+        for path in ("s3://bucket/data/{a,c}", "s3://bucket/data/a/*.jpg", "s3://bucket/data/beside.jpg"):
+            self.assertIn("'%s' is a picture or a pattern" % path, self.refused(self.config(path)))
         self.write("served/bucket/data/list.txt", "a/none.jpg\n")
         self.assertIn("'s3://bucket/data/a/none.jpg' answers HTTP 404", self.refused(self.config("s3://bucket/data/list.txt")))
         self.assertIn("none.jpg' of the list cannot be examined", self.refused(self.config(os.path.join(self.data, "list.txt"))))

@@ -62,12 +62,18 @@ result<std::vector<std::optional<object_facts>>> indexes_of_objects(const found_
   std::vector<std::optional<object_facts>> all(found.names.size());
   std::vector<std::size_t> asked;
   std::vector<std::string> paths;
+  // A listing goes no deeper than its folder.
+  const auto was_listed = [&](const std::string& path) {
+    return std::ranges::any_of(found.listed, [&](const std::string& begin) {
+      return path.starts_with(begin) && path.find('/', begin.size()) == std::string::npos;
+    });
+  };
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (ends_with_any_case(found.names[i], ".npy")) continue;
     const std::string path = index_path_of(found.path(i));
     if (const auto known = found.beside.find(path); known != found.beside.end()) {
       all[i] = known->second;
-    } else if (std::ranges::none_of(found.listed, [&](const std::string& begin) { return path.starts_with(begin); })) {
+    } else if (!was_listed(path)) {
       asked.push_back(i);
       paths.push_back(path);
     }
