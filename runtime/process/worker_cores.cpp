@@ -61,12 +61,14 @@ bool numbers_follow_addresses(const std::vector<known_gpu>& gpus) {
 }
 
 /// The GPUs that one entry of a list may mean: a number, the beginning of a UUID, or something unknown, which may be any.
+/// "-1" means none.
 std::vector<known_gpu> named(std::string_view entry, const std::vector<known_gpu>& gpus) {
   std::vector<known_gpu> found;
   if (const auto number = number_of(entry); number && numbers_follow_addresses(gpus)) {
     if (*number < gpus.size()) found.push_back(gpus[*number]);
     return found;
   }
+  if (entry.starts_with('-')) return found;
   if (!entry.starts_with("GPU-")) return gpus;
   std::ranges::copy_if(gpus, std::back_inserter(found), [&](const known_gpu& g) { return g.uuid.starts_with(entry); });
   return found;

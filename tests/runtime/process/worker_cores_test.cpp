@@ -71,6 +71,7 @@ TEST_CASE("no memory node is reported where it is not certain") {
   CHECK_FALSE(here.node_of("cuda:2"));
   CHECK_FALSE(here.node_of("cuda:1", "1"));
   CHECK_FALSE(here.node_of("auto", ""));
+  CHECK_FALSE(here.node_of("cuda:1", "-1,0"));  // -1 ends the list
   CHECK_FALSE(machine("NVIDIA L4").node_of("cuda:1"));  // CUDA numbers GPUs by speed
   CHECK(machine("NVIDIA L4").node_of("uuid:GPU-bbbb") == 0);
   here.write("sys/bus/pci/devices/0000:65:00.0/numa_node", "-1\n");
