@@ -115,7 +115,8 @@ void Session::body::start() {
 result<void> Session::body::try_start() {
   auto e = std::make_unique<engine>();
   const std::uint32_t places = settings_.loader.limits.max + 1;  // one extra for the sacrificial worker
-  if (auto ok = e->create_shared(places + 1, worker_cores_.node); !ok) return ok;    // and a recorder for the owner's process
+  // And a recorder for the owner's process.
+  if (auto ok = e->create_shared(places + 1, worker_cores_.node); !ok) return ok;
   // In a group the other ranks must hear of a failure, so the actors start even then.
   std::optional<failure> trouble = options_.cannot_begin;
   auto dataset = trouble ? result<std::optional<prepared_dataset>>() : prepare(settings_);

@@ -1,9 +1,9 @@
 #include "runtime/process/spawn.hpp"
 
-#include "runtime/process/cores.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/mapping.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/process/cores.hpp"
 #include "runtime/process/child_end.hpp"
 
 #include <dlfcn.h>

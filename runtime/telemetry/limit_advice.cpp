@@ -127,7 +127,7 @@ struct writer {
       std::vector<std::string> more;
       if (settings.scheduler.order == order_rule::strict && settings.sampler.world_size == 1)
         more.emplace_back("With [scheduler] order = \"relaxed\" later batches may pass a late one.");
-      if (!settings.loader.hedge)
+      if (!settings.loader.hedge && settings.quarantine.max_attempts > 1)
         more.emplace_back("With [loader] hedge = true a second worker loads a late batch too, in case only the read stalled.");
       more.push_back(fmt::format("[loader.hang] item_timeout ends a sample that takes too long. `penstock describe worker/{}` "
                                  "shows what it is loading.",

@@ -26,13 +26,13 @@ struct file_kind {
 
 struct found_files {
   std::string folder;  ///< what the names are relative to, without a slash at its end; "" is "/"
-  std::vector<std::string> names;  ///< in the order of the dataset; at least one, none twice; or absolute
+  std::vector<std::string> names;  ///< relative or absolute, in the order of the dataset; at least one, none twice
   std::vector<std::string> notices;
   std::shared_ptr<object_store> store;  ///< of URLs, else none
   std::vector<object_facts> facts;      ///< then: of each file
 
   std::unordered_map<std::string, object_facts> beside;  ///< objects that is_beside takes, by their URLs
-  std::vector<std::string> listed;  ///< all objects whose URLs begin with one of these are in `names` or `beside`
+  std::vector<std::string> listed;  ///< the objects whose URLs begin with one of these, without a further '/', are in `names` or `beside`
 
   [[nodiscard]] std::string path(std::size_t file) const;
   /// The file as it is now, or the object of its facts. Refuses as local_file::open.
@@ -42,8 +42,8 @@ struct found_files {
 /// `path` is one file; a folder: all files directly in it that belong, in byte order; a pattern: braces ({000..127}, {a,b})
 /// are expanded first, in order, then *, ? and [] in each result, in byte order; or a list: a text file with a file or
 /// pattern in each line, relative to it, but for lines that are empty or begin with #. A path that exists is taken
-/// literally. Refuses (errc::dataset, errc::io) what is missing, a pattern without a match, a file listed twice, and more than
-/// 10^6 files. It opens only lists.
+/// literally. Refuses (errc::dataset, errc::io) what is missing, a pattern without a match, and a file listed twice. It
+/// opens only lists.
 ///
 /// "s3://bucket/..." takes the same forms, with wildcards behind the last '/'. A path that ends in '/', or in no name that
 /// belongs, is a folder, and a pattern is never taken literally. "http://..." and "https://..." are one file, a list or a
