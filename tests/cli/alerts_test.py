@@ -1,5 +1,5 @@
-"""The alerts of docs/alerts.yml, evaluated by promtool on the metrics of real sessions: one that stalls, one whose processes
-and samples fail, and one that is well."""
+"""The alerts of docs/alerts.yml, evaluated by promtool: on series written here, and on the metrics of real sessions, of which one
+stalls, one has processes and samples that fail, and one is well."""
 
 import http.client
 import re
@@ -64,6 +64,58 @@ class Export:
         self.ticks = ticks
         self.series = {name: ["_"] * (ticks - 1) + [value] for name, value in
                        (line.rsplit(" ", 1) for line in page.splitlines() if line.startswith("penstock_session_ended_"))}
+
+
+def series_of(samples):
+    """`samples`: {series: values}, in promtool's notation, one value a minute."""
+    return [{"series": name, "values": values} for name, values in samples.items()]
+
+
+@unittest.skipUnless(shutil.which("promtool"), "promtool is not installed")
+class RulesTest(PenstockTest):
+    def evaluate(self, samples, **tests):
+        path = self.write("rules_test.json", json.dumps({
+            "rule_files": [ALERTS], "evaluation_interval": "1m",
+            "tests": [{"interval": "1m", "input_series": series_of(samples), **tests}]}))
+        done = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def assert_fires(self, alert, samples, *expected):
+        """After 10 minutes. `expected`: labels and summary of each."""
+        self.evaluate(samples, alert_rule_test=[{
+            "eval_time": "10m", "alertname": alert,
+            "exp_alerts": [{"exp_labels": labels, "exp_annotations": {"summary": summary}} for labels, summary in expected]}])
+
+    def assert_names_the_session(self, alert, series, labels, summary):
+        """`series`: {name{labels: values}, without the closing brace. `summary`: what follows the session."""
+        exporter = {"instance": "node:9465", "session": "photos"}
+        for where, known in ((exporter, "photos on node:9465"), ({"instance": "node:9464"}, "node:9464")):
+            own = "".join(',%s="%s"' % pair for pair in where.items()) + "}"
+            samples = {(name + own).replace("{,", "{"): values for name, values in series.items()}
+            self.assert_fires(alert, samples, ({**labels, **where}, known + summary))
+
+    def test_an_alert_names_the_session_whether_or_not_its_series_come_from_the_exporter(self):
+        for alert, series, labels, summary in (
+                ("PenstockDeviceStarves", {"penstock_consumer_wait_seconds_total{": "0+30x10"}, {},
+                 ": the device had nothing to do for 50% of the last 5 minutes"),
+                ("PenstockWorkersDie", {"penstock_worker_restarts_total{": "7x10"}, {}, " has replaced 7 workers in 15 minutes"),
+                ("PenstockOwnerDied", {'penstock_gpu_owner_deaths_total{cause="signal"': "1x10"}, {"cause": "signal"},
+                 ": the GPU owner has died (signal)"),
+                ("PenstockNotWell", {'penstock_session_state{state="degraded"': "1x10"}, {"state": "degraded"}, " is degraded"),
+                ("PenstockSamplesFail", {"penstock_samples_failed_total{": "3x10"}, {}, " cannot load some samples"),
+                ("PenstockStalled", {'penstock_stalled_seconds{waits_for="consumer"': "60x10"}, {"waits_for": "consumer"},
+                 " has made no progress for 1m 0s: it waits for consumer"),
+                ("PenstockSamplesKill", {"penstock_samples_quarantined{": "2x10"}, {}, " leaves out 2 samples that kill workers")):
+            with self.subTest(alert):
+                self.assert_names_the_session(alert, series, labels, summary)
+
+    def test_of_two_sessions_of_one_exporter_only_the_one_that_loses_workers_is_named(self):
+        self.assert_fires("PenstockWorkersDie", {
+            'penstock_worker_restarts_total{instance="node",session="old"}': "0x2 0+1x10",
+            'penstock_worker_restarts_total{instance="node",session="new"}': "_x6 6 6 6 6 6",
+            'penstock_worker_restarts_total{instance="node",session="well"}': "1x10"},
+            ({"instance": "node", "session": "new"}, "new on node has replaced 6 workers in 15 minutes"),
+            ({"instance": "node", "session": "old"}, "old on node has replaced 7 workers in 15 minutes"))
 
 
 class AlertsTest(PenstockTest):
