@@ -117,6 +117,24 @@ class RulesTest(PenstockTest):
             ({"instance": "node", "session": "new"}, "new on node has replaced 6 workers in 15 minutes"),
             ({"instance": "node", "session": "old"}, "old on node has replaced 7 workers in 15 minutes"))
 
+    # ---- the queries of docs/metrics.md ----------------------------------------------------------------------
+
+    def assert_finds(self, question, samples, *expected):
+        """After 10 minutes. `expected`: series with their values."""
+        with open(os.path.join(os.path.dirname(ALERTS), "metrics.md")) as file:
+            (row,) = [line for line in file if line.startswith("| %s |" % question)]
+        query = re.search(r"`([^`]*)`", row)[1]
+        self.evaluate(samples, promql_expr_test=[{"expr": query, "eval_time": "10m", "exp_samples": [
+            {"labels": labels, "value": value} for labels, value in expected]}])
+
+    def test_a_session_has_not_stopped_because_an_earlier_one_of_its_name_has(self):
+        ended = 'penstock_session_ended_info{instance="node",session="%s",id="%s",outcome="stopped"}'
+        self.assert_finds("has it stopped?", {
+            ended % ("again", "again-1"): "1x10", 'penstock_session_up{instance="node",session="again"}': "1x10",
+            ended % ("frozen", "frozen-1"): "1x10", 'penstock_session_up{instance="node",session="frozen"}': "0x10",
+            'penstock_session_up{instance="node",session="gone"}': "1x5 stale", ended % ("gone", "gone-1"): "_x6 1x4"},
+            (ended % ("gone", "gone-1"), 1))
+
 
 class AlertsTest(PenstockTest):
     def setUp(self):
