@@ -135,6 +135,18 @@ class RulesTest(PenstockTest):
             'penstock_session_up{instance="node",session="gone"}': "1x5 stale", ended % ("gone", "gone-1"): "_x6 1x4"},
             (ended % ("gone", "gone-1"), 1))
 
+    def test_what_limits_is_found_for_each_session_that_is_not_stalled(self):
+        share = 'penstock_limit_share{instance="node",session="%s",limit="%s"}'
+        stalled = 'penstock_stalled_seconds{instance="node",session="%s",waits_for="%s"}'
+        samples = {share % (session, limit): "%gx10" % value for session, limit, value in (
+            ("one", "storage", 0.9), ("one", "decode", 0.1), ("two", "storage", 0.2), ("two", "decode", 0.8), ("stuck", "storage", 1))}
+        samples.update({stalled % ("one", "sample"): "0x10", stalled % ("two", "sample"): "0x10",
+                        stalled % ("stuck", "sample"): "60x10", stalled % ("stuck", "gpu"): "0x10",
+                        'penstock_limit_share{instance="alone:9464",limit="wire"}': "0.5x10",
+                        'penstock_limit_share{instance="alone:9464",limit="order"}': "0.25x10"})
+        self.assert_finds("why is it slow?", samples, (share % ("one", "storage"), 0.9), (share % ("two", "decode"), 0.8),
+                          ('penstock_limit_share{instance="alone:9464",limit="wire"}', 0.5))
+
 
 class AlertsTest(PenstockTest):
     def setUp(self):
