@@ -117,6 +117,12 @@ class RulesTest(PenstockTest):
             ({"instance": "node", "session": "new"}, "new on node has replaced 6 workers in 15 minutes"),
             ({"instance": "node", "session": "old"}, "old on node has replaced 7 workers in 15 minutes"))
 
+    def test_a_session_that_has_not_answered_for_a_minute_is_an_alert(self):
+        up = 'penstock_session_up{instance="node",session="%s"}'
+        self.assert_fires("PenstockNoAnswer", {up % "frozen": "1x5 0x4", up % "busy": "1 0 1 0 1 0 1 0 1 0 1", up % "well": "1x10",
+                                               up % "just": "1x9 0", up % "gone": "0x5 stale"},
+                          ({"instance": "node", "session": "frozen"}, "frozen on node runs, but does not answer"))
+
     # ---- the queries of docs/metrics.md ----------------------------------------------------------------------
 
     def assert_finds(self, question, samples, *expected):
