@@ -25,7 +25,7 @@ WELL = synthetic(samples=1000000, epochs=1)
 
 
 class Recorder(threading.Thread):
-    """Scrapes a session once a tick: its series, value by value; "_" where it did not answer."""
+    """Scrapes a session once a tick: its series, value by value; "stale" where its page did not have them, as Prometheus has it."""
 
     def __init__(self, port):
         super().__init__(daemon=True)
@@ -36,7 +36,7 @@ class Recorder(threading.Thread):
             began = time.monotonic()
             for name, value in self.scrape().items():
                 values = self.series.setdefault(name, [])
-                values += ["_"] * (self.ticks - len(values)) + [value]
+                values += ["stale"] * (self.ticks - len(values)) + [value]
             self.ticks += 1
             self.enough.wait(max(0, TICK - (time.monotonic() - began)))
 
@@ -53,8 +53,11 @@ class Recorder(threading.Thread):
             return {}
         return dict(line.rsplit(" ", 1) for line in lines if not line.startswith(("#", "penstock_stage_seconds")))
 
+    def values(self, name):
+        return [float(v) for v in self.series.get(name, []) if v != "stale"]
+
     def highest(self, name):
-        return max((float(v) for v in self.series.get(name, []) if v != "_"), default=0)
+        return max(self.values(name), default=0)
 
 
 class Export:
@@ -103,11 +106,27 @@ class RulesTest(PenstockTest):
                  ": the GPU owner has died (signal)"),
                 ("PenstockNotWell", {'penstock_session_state{state="degraded"': "1x10"}, {"state": "degraded"}, " is degraded"),
                 ("PenstockSamplesFail", {"penstock_samples_failed_total{": "3x10"}, {}, " cannot load some samples"),
-                ("PenstockStalled", {'penstock_stalled_seconds{waits_for="consumer"': "60x10"}, {"waits_for": "consumer"},
+                ("PenstockStalled", {'penstock_stalled_seconds{waits_for="sample"': "60x10", 'penstock_stalled_seconds{waits_for="gpu"': "0x10",
+                                     'penstock_stall_info{waits_for="sample",worker="3",sample="cats/7.jpg"': "1x10"},
+                 {"waits_for": "sample", "worker": "3", "sample": "cats/7.jpg"},
+                 " has made no progress for 1m 0s: it waits for sample (worker/3: cats/7.jpg)"),
+                ("PenstockStalled", {'penstock_stalled_seconds{waits_for="consumer"': "60x10",
+                                     'penstock_stall_info{waits_for="consumer",worker="",sample=""': "1x10"}, {"waits_for": "consumer"},
                  " has made no progress for 1m 0s: it waits for consumer"),
-                ("PenstockSamplesKill", {"penstock_samples_quarantined{": "2x10"}, {}, " leaves out 2 samples that kill workers")):
+                ("PenstockSamplesKill", {'penstock_sample_quarantined_info{sample="cats/7.jpg",index="7",causes="SIGSEGV, SIGSEGV"': "1x10"},
+                 {"sample": "cats/7.jpg", "index": "7", "causes": "SIGSEGV, SIGSEGV"},
+                 " leaves out cats/7.jpg, which kills workers: SIGSEGV, SIGSEGV")):
             with self.subTest(alert):
                 self.assert_names_the_session(alert, series, labels, summary)
+
+    def test_a_stall_names_what_the_session_waits_for_now(self):
+        on = '{instance="node",session="photos",waits_for="sample",worker="%s",sample="%s"}'
+        self.assert_fires("PenstockStalled", {
+            'penstock_stalled_seconds{instance="node",session="photos",waits_for="sample"}': "60+60x10",
+            "penstock_stall_info" + on % (1, "a.jpg"): "1x8 stale", "penstock_stall_info" + on % (2, "b.jpg"): "_x9 1 1",
+            'penstock_stalled_seconds{instance="node",session="well",waits_for="sample"}': "0x10"},
+            ({"instance": "node", "session": "photos", "waits_for": "sample", "worker": "2", "sample": "b.jpg"},
+             "photos on node has made no progress for 11m 0s: it waits for sample (worker/2: b.jpg)"))
 
     def test_of_two_sessions_of_one_exporter_only_the_one_that_loses_workers_is_named(self):
         self.assert_fires("PenstockWorkersDie", {
@@ -211,7 +230,8 @@ class AlertsTest(PenstockTest):
         for instance, recorder in recorders.items():
             for name, values in recorder.series.items():
                 labelled = (name[:-1] + ',' if name.endswith("}") else name + "{") + 'instance="%s"}' % instance
-                series.append({"series": labelled, "values": " ".join(values)})
+                gone = ["stale"] * (recorder.ticks - len(values))
+                series.append({"series": labelled, "values": " ".join(values + gone)})
         query = "count_over_time(ALERTS{alertstate=\"firing\"}[10m])"
         path = self.write("rules_test.json", json.dumps({
             "rule_files": [ALERTS], "evaluation_interval": "%ds" % TICK,
@@ -247,7 +267,7 @@ class AlertsTest(PenstockTest):
             recorder.join()
         recorders["exporter"] = self.exported_ends(max(r.ticks for r in recorders.values()))
         for recorder in (stalled, inside):
-            waits = [float(v) for v in recorder.series["penstock_consumer_wait_seconds_total"] if v != "_"]
+            waits = recorder.values("penstock_consumer_wait_seconds_total")
             self.assertEqual(waits, sorted(waits))
             self.assertGreater(waits[-1], 30)
         fired, told = self.firing(recorders)
