@@ -217,6 +217,8 @@ std::optional<tuner_step> worker_tuner::search(steady_time now, const measuremen
 /// It waits since there are fewer.
 std::optional<tuner_step> worker_tuner::grow_again(steady_time now, const measurement& m) {
   if (floor_.shrunk_at == never || m.busy_share() < busy_enough || m.waits() > waits_much) return std::nullopt;
+  // A search may still have to go back.
+  if (!first_ && recent_changes(now) + (searching_ ? 2 : 1) > changes_a_minute) return std::nullopt;
   const bool was_lately = now - std::exchange(floor_.shrunk_at, never) < first_patience;
   if (!was_lately || recent_changes(now) >= changes_a_minute) return std::nullopt;
   const std::uint32_t more = std::min(wanted_ + std::max(1U, wanted_ / 4), limits_.max);
