@@ -23,8 +23,7 @@ telemetry::limit_reading limit_meter::look(supervision::progress_facts run, cons
   facts.is_paused = run.status.state == "paused";
   facts.is_over = run.status.outcome != run_outcome::running || run.status.state == "stopping";
   facts.blocked_is_storage = blocked_is_storage_;
-  for (const worker_look& w : workers)
-    facts.workers.push_back({w.id, w.incarnation, w.ready, w.starts, w.busy, w.reads, w.cpu, w.core_wait});
+  facts.workers = workers;
   if (const auto& jobs = run.status.jobs) {
     facts.jobs = {jobs->waiting, jobs->running, jobs->callers_wait, jobs->callers_hold_everything};
   } else if (times != nullptr) {

@@ -1,7 +1,7 @@
 #include "actors/host/tuning.hpp"
 
+#include "actors/host/worker_rules.hpp"
 #include "runtime/base/log.hpp"
-#include "runtime/process/process_facts.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -33,15 +33,14 @@ supervision::tuner_facts facts_of(const supervision::progress_facts& run, double
   facts.delivered = s.samples_delivered;
   facts.own_cpu = cpu_time_of(0);
   if (run.owner_is_elsewhere && s.gpu_pid) facts.own_cpu += cpu_time_of(*s.gpu_pid);  // the sink works there
-  for (const worker_look& w : workers)
-    facts.workers.push_back({w.id, w.incarnation, w.ready, w.busy, w.cpu, w.core_wait, w.samples});
+  facts.workers = workers;
   return facts;
 }
 
 }  // namespace
 
 tuning::tuning(const config& settings, bool of_jobs, std::uint32_t workers)
-    : limits_{settings.loader.limits.min, settings.loader.limits.max, process::usable_cpu()},
+    : limits_{settings.loader.limits.min, settings.loader.limits.max, cpu_of(settings)},
       of_jobs_(of_jobs) {
   if (of_jobs) {
     off_because_ = "a pool of jobs keeps its number of workers";

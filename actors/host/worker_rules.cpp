@@ -8,6 +8,11 @@
 
 namespace penstock::host {
 
+double cpu_of(const config& settings) {
+  const auto listed = static_cast<double>(settings.loader.affinity.cores.size());
+  return listed == 0 ? process::usable_cpu() : std::min(listed, process::usable_cpu());
+}
+
 std::uint32_t cores_of(const config& settings) {
   const auto listed = static_cast<std::uint32_t>(settings.loader.affinity.cores.size());
   return listed == 0 ? process::usable_cores() : std::min(listed, process::usable_cores());

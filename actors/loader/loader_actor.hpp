@@ -59,7 +59,7 @@ class expected_leases {
   // From the actor.
   /// Empty: there is none.
   [[nodiscard]] std::optional<protocol::load_batch> take_urgent();
-  /// Nobody needs its result any more.
+  /// Its result is no longer needed.
   [[nodiscard]] bool is_dropped(const protocol::load_batch& lease);
   /// Null: nobody is to be told. The dataset may be destroyed after that.
   void set_dataset(Dataset* dataset);

@@ -79,7 +79,7 @@ worker_tuner::worker_tuner(const tuner_limits& limits, std::uint32_t workers)
 
 std::optional<tuner_step> worker_tuner::look(steady_time now, const tuner_facts& facts) {
   const measurement m = since_last_look(now, facts);
-  const auto ready = static_cast<std::uint32_t>(std::ranges::count_if(facts.workers, &tuned_worker::ready));
+  const auto ready = static_cast<std::uint32_t>(std::ranges::count_if(facts.workers, &worker_look::ready));
   if (!facts.flows || m.seconds <= 0 || m.seconds > looks_apart_max) {
     sum_ = {};
     return std::nullopt;
@@ -113,7 +113,7 @@ worker_tuner::measurement worker_tuner::since_last_look(steady_time now, const t
   measurement m;
   if (looked_) m.seconds = seconds_of(now - *looked_);
   const auto grown = [&m](nanoseconds from, nanoseconds to) { return std::clamp(seconds_of(to - from), 0.0, m.seconds); };
-  for (const tuned_worker& w : facts.workers) {
+  for (const worker_look& w : facts.workers) {
     worker_memory& before = before_[w.id];
     if (before.incarnation != w.incarnation) before = {w.incarnation, w.cpu, w.core_wait, w.samples};
     if (w.ready) {

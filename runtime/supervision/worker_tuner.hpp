@@ -12,6 +12,7 @@
 #pragma once
 
 #include "runtime/base/clock.hpp"
+#include "runtime/base/worker_look.hpp"
 
 #include <cstdint>
 #include <deque>
@@ -28,19 +29,8 @@ struct tuner_limits {
   double cores = 1;  ///< that this process and its workers may use: 0.5 with a quota of half a core
 };
 
-/// A worker at one moment. Times and samples are running totals of this incarnation.
-struct tuned_worker {
-  std::uint32_t id = 0;
-  std::uint32_t incarnation = 0;
-  bool ready = false;
-  bool busy = false;
-  nanoseconds cpu{0};
-  nanoseconds core_wait{0};  ///< time in which it could run but had no core
-  std::uint64_t samples = 0;
-};
-
 struct tuner_facts {
-  std::vector<tuned_worker> workers;
+  std::vector<worker_look> workers;
   double waited_seconds = 0;    ///< of the consumer; a running total
   std::uint64_t delivered = 0;  ///< samples; a running total
   nanoseconds own_cpu{0};       ///< CPU time of this process; a running total

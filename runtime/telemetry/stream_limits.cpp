@@ -119,7 +119,7 @@ void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) 
   const auto grown = [passed](nanoseconds from, nanoseconds to) {
     return std::clamp(seconds_of((to - from).count()), 0.0, passed);
   };
-  for (const limited_worker& w : facts.workers) {
+  for (const worker_look& w : facts.workers) {
     worker_memory& before = workers_[w.id];
     if (before.incarnation != w.incarnation) {
       before = {};
@@ -276,7 +276,7 @@ void stream_limits::estimate(std::int64_t now, const limit_facts& facts) {
 void stream_limits::estimate_head(std::int64_t from, std::int64_t now, const limit_facts& facts) {
   const auto not_taken = [](const auto& one) { return stamp(one.second, batch_stage::taken) == 0; };
   const auto found = std::ranges::find_if(known_, not_taken);
-  const bool some_ready = std::ranges::any_of(facts.workers, &limited_worker::ready);
+  const bool some_ready = std::ranges::any_of(facts.workers, &worker_look::ready);
   if (found == known_.end()) {
     if (!some_ready || !facts.device_ready) add(limit::start, from, now);
     return;
@@ -301,7 +301,7 @@ void stream_limits::estimate_head(std::int64_t from, std::int64_t now, const lim
 
 void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, std::int64_t now,
                                   const limit_facts& facts) {
-  const auto w = std::ranges::find(facts.workers, head.worker, &limited_worker::id);
+  const auto w = std::ranges::find(facts.workers, head.worker, &worker_look::id);
   if (w == facts.workers.end() || !w->ready || w->incarnation != head.incarnation)
     return add(limit::start, from, now);
   std::int64_t begun = stamp(head, batch_stage::leased);
@@ -333,14 +333,14 @@ void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
   const bool work_waits = jobs.waiting > 0 || jobs.callers_wait;
   if (jobs.callers_hold_everything) return add_held(looked_, now);
   if (!work_waits && jobs.running == 0) return add(limit::consumer, looked_, now);
-  const auto ready = static_cast<double>(std::ranges::count_if(facts.workers, &limited_worker::ready));
+  const auto ready = static_cast<double>(std::ranges::count_if(facts.workers, &worker_look::ready));
   if (ready == 0) return add(limit::start, looked_, now);
-  const auto works = [](const limited_worker& w) { return w.ready && w.busy; };
+  const auto works = [](const worker_look& w) { return w.ready && w.busy; };
   const double busy = static_cast<double>(std::ranges::count_if(facts.workers, works)) / ready;
   const double blocked = blocked_share();
   add(limit::storage, looked_, now, busy * blocked);
   add(limit::decode, looked_, now, busy * (1 - blocked));
-  const bool some_start = std::ranges::any_of(facts.workers, &limited_worker::starts);
+  const bool some_start = std::ranges::any_of(facts.workers, &worker_look::starts);
   const limit idle = !work_waits ? limit::consumer : some_start ? limit::start : limit::order;
   add(idle, looked_, now, 1 - busy);
 }
@@ -375,7 +375,7 @@ std::optional<double> stream_limits::slowness_of(std::uint32_t worker) const {
 bool stream_limits::others_are_ready(const batch_passage& head, std::int64_t when,
                                      const limit_facts& facts) const {
   const auto others = std::ranges::count_if(
-      facts.workers, [&](const limited_worker& w) { return w.ready && w.id != head.worker; });
+      facts.workers, [&](const worker_look& w) { return w.ready && w.id != head.worker; });
   const auto slots = static_cast<std::size_t>(others) * facts.slots_per_worker;
   std::size_t ready = 0;
   for (auto one = known_.upper_bound(head.position); one != known_.end(); ++one) {
@@ -453,8 +453,8 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   for (double* value : {&r.busy, &r.cpu, &r.core_wait})
     *value = ready > 0 ? std::min(*value / ready, 1.0) : 0;
   r.start_core_wait = starting > 0 ? std::min(r.start_core_wait / starting, 1.0) : 0;
-  r.workers = static_cast<std::uint32_t>(std::ranges::count_if(facts.workers, &limited_worker::ready));
-  for (const limited_worker& w : facts.workers) {
+  r.workers = static_cast<std::uint32_t>(std::ranges::count_if(facts.workers, &worker_look::ready));
+  for (const worker_look& w : facts.workers) {
     const auto its = workers_.find(w.id);
     if (!w.ready || its == workers_.end() || its->second.loads.empty()) continue;
     r.loads.push_back({w.id, its->second.usual, its->second.reading});

@@ -15,6 +15,7 @@
 
 #include "runtime/base/batch_times.hpp"
 #include "runtime/base/clock.hpp"
+#include "runtime/base/worker_look.hpp"
 
 #include <array>
 #include <cstdint>
@@ -32,18 +33,6 @@ inline constexpr std::size_t limit_count = 7;
 /// "storage", ...
 [[nodiscard]] std::string_view name_of(limit l) noexcept;
 
-/// A worker at one moment. Times are running totals of its working thread.
-struct limited_worker {
-  std::uint32_t id = 0;
-  std::uint32_t incarnation = 0;
-  bool ready = false;
-  bool starts = false;  ///< it is starting, or waits for its restart
-  bool busy = false;    ///< it is working on a sample or job
-  bool reads = false;   ///< a read from storage is in progress
-  nanoseconds cpu{0};
-  nanoseconds core_wait{0};  ///< time in which it could run but had no core
-};
-
 struct limited_jobs {
   std::uint64_t waiting = 0;
   std::uint64_t running = 0;
@@ -54,7 +43,7 @@ struct limited_jobs {
 /// The run at one moment.
 struct limit_facts {
   std::vector<batch_passage> passages;  ///< all that are under way, then those released since the previous look
-  std::vector<limited_worker> workers;
+  std::vector<worker_look> workers;
   std::optional<steady_time> waits_since;  ///< the consumer waits for a batch
   steady_time begun = never;               ///< the first demand
   std::uint32_t slots_per_worker = 1;

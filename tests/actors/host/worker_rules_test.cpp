@@ -3,6 +3,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <algorithm>
+
 using namespace penstock;
 using namespace std::chrono_literals;
 
@@ -11,4 +13,13 @@ TEST_CASE("workers that may still be starting do not count as too few") {
   CHECK(host::supervisor_settings_of(c, 2).rules.pool.min_ready_within == 60s);
   c.loader.hang.start_deadline = 5min;
   CHECK(host::supervisor_settings_of(c, 2).rules.pool.min_ready_within == 5min);
+}
+
+TEST_CASE("workers on listed cores are as many as these, and are tuned within them") {
+  config settings;
+  const double everything = host::cpu_of(settings);
+  settings.loader.affinity.cores = {0};
+  CHECK(host::cpu_of(settings) == std::min(1.0, everything));
+  CHECK(host::cores_of(settings) == 1);
+  CHECK(host::workers_of(settings) == 1);
 }

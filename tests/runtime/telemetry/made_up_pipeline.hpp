@@ -122,7 +122,7 @@ class made_up_pipeline {
     return b;
   }
 
-  static void see_work(telemetry::limited_worker& w, const batch_passage& b, std::int64_t now) {
+  static void see_work(worker_look& w, const batch_passage& b, std::int64_t now) {
     if (b.at[1] <= now && now < b.at[2]) w.busy = true;
     if (b.at[1] <= now && now < b.at[1] + b.reading_ns) w.reads = true;
     w.cpu += nanoseconds(std::max<std::int64_t>(std::min(now, b.at[2]) - b.at[1] - b.reading_ns, 0));

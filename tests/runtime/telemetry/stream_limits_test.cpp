@@ -255,7 +255,7 @@ TEST_CASE("a pool's time is that of its functions, of its callers, or of its sta
     f.workers = {{0, 1, ready, !ready, busy > 0, false, {}, {}}, {1, 1, ready, !ready, busy > 1, false, {}, {}}};
     for (nanoseconds t = 0ms; t <= 12s; t += 200ms) {
       r = limits.look(f.begun + t, f);
-      for (limited_worker& w : f.workers) {
+      for (worker_look& w : f.workers) {
         if (w.busy) w.cpu += cpu_a_look;
         if (w.busy) w.core_wait += core_wait;
       }
@@ -287,7 +287,7 @@ TEST_CASE("a worker that dies after hours of work leaves the shares and figures 
     if (t == 4s)
       f.workers[0].cpu = f.workers[0].core_wait = 0ns;  // its thread is gone, which was not noticed yet
     r = limits.look(f.begun + t, f);
-    for (limited_worker& w : f.workers) w.cpu += 195ms;
+    for (worker_look& w : f.workers) w.cpu += 195ms;
   }
   CHECK(r.largest() == limit::decode);
   CHECK(r.cpu > 0.8);

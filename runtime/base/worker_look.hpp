@@ -1,0 +1,23 @@
+// What a worker is doing at one moment. Read once for both the limits (telemetry) and the tuning (supervision).
+#pragma once
+
+#include "runtime/base/clock.hpp"
+
+#include <cstdint>
+
+namespace penstock {
+
+/// Times are running totals of its working thread, samples of its incarnation.
+struct worker_look {
+  std::uint32_t id = 0;
+  std::uint32_t incarnation = 0;
+  bool ready = false;
+  bool starts = false;  ///< it is starting, or waits for its restart
+  bool busy = false;    ///< it is working on a sample or job
+  bool reads = false;   ///< a read from storage is in progress
+  nanoseconds cpu{0};
+  nanoseconds core_wait{0};  ///< time in which it could run but had no core
+  std::uint64_t samples = 0;
+};
+
+}  // namespace penstock
