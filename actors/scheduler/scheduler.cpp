@@ -218,15 +218,15 @@ void note_names(scheduler_state& s, const lease_reported& news) {
 void take_report(scheduler_state& s, lease_reported& news, steady_time now) {
   if (!s.ledger) return;
   note_names(s, news);
-  schedule::load_report report{{news.who, news.report.slot, news.report.generation}, news.report.rows, {}};
+  const nanoseconds busy(static_cast<std::int64_t>(news.report.busy_ns));
+  schedule::load_report report{{news.who, news.report.slot, news.report.generation}, news.report.rows, {}, busy};
   const auto position = s.ledger->position_of(report.lease);
   for (protocol::wire_row_failure& f : news.report.failures)
     report.failures.push_back({f.row, std::move(f.reason)});
   const schedule::arrival how = s.ledger->loaded(report);
   if (how == schedule::arrival::accepted) {
     if (position)
-      s.times.loaded(*position, nanoseconds(static_cast<std::int64_t>(news.report.busy_ns)),
-                     nanoseconds(static_cast<std::int64_t>(news.report.reading_ns)), now);
+      s.times.loaded(*position, busy, nanoseconds(static_cast<std::int64_t>(news.report.reading_ns)), now);
     s.late.note(news.report.sample_us);
     s.departures.finished_a_batch(news.who);
   }

@@ -73,7 +73,10 @@ schedule::ledger_settings ledger_settings_of(const config& c, std::uint64_t samp
                                  .on_bad_sample = c.loader.on_bad_sample,
                                  .window = c.scheduler.order == order_rule::relaxed ? c.scheduler.window : 0};
   if (c.loader.hedge) made.spare_slots = 1;
-  if (reads_from_a_store(c)) made.leases_ahead = std::max(made.leases_ahead, c.loader.slots_per_worker);
+  if (reads_from_a_store(c)) {
+    made.leases_ahead = std::max(made.leases_ahead, c.loader.slots_per_worker);
+    made.slow_batch = nanoseconds::max();
+  }
   return made;
 }
 

@@ -11,6 +11,7 @@ namespace penstock::schedule {
 namespace {
 
 constexpr std::uint32_t replacement_tries_max = 16;  // rule S10
+constexpr nanoseconds batch_busy_max = std::chrono::hours(1);  // whatever a worker says
 
 /// Whether survivors and failures add up to the lease's samples, with each failure listed once and in order.
 bool plausible(const load_report& report, std::size_t samples) {
@@ -96,7 +97,7 @@ bool ledger::try_lease(stream_position position, urgency how) {
 }
 
 bool ledger::has_room(const worker_entry& worker, urgency how) const noexcept {
-  const std::uint32_t most = std::max(worker.more.max, settings_.leases_ahead);
+  const std::uint32_t most = batches_are_slow() ? 1 : std::max(worker.more.max, settings_.leases_ahead);
   const std::uint32_t spare = how == urgency::stream_waits ? 0 : settings_.spare_slots;
   return worker.free.size() > spare && (how != urgency::ahead || worker.leased < most);
 }
@@ -113,7 +114,7 @@ void ledger::end_lease(std::uint32_t index, std::uint32_t number) {
   workers_.lease_over(index, number);
   worker_entry& worker = workers_.at(index);
   const bool more_to_lease = !paused_ && base_ + window_.size() < range_.end;
-  if (more_to_lease && worker.leased == 0 && worker.free.size() > settings_.spare_slots && worker.more.max < worker.slots.size())
+  if (more_to_lease && !batches_are_slow() && worker.leased == 0 && worker.free.size() > settings_.spare_slots && worker.more.max < worker.slots.size())
     worker.more.max *= 2;
 }
 
@@ -364,6 +365,8 @@ arrival ledger::loaded(const load_report& report) {
   if (!plausible(report, b.samples.size())) return dropped(arrival::impossible);
 
   end_lease(holder.worker, number);
+  const nanoseconds busy = std::clamp(report.busy, nanoseconds(0), batch_busy_max);
+  usual_busy_ += usual_busy_ == nanoseconds(0) ? busy : (busy - usual_busy_) / 8;
   first_to_finish(b, holder.worker);
   for (const row_failure& f : report.failures) record_failure(position, b.samples[f.row].sample, f.reason);
   if (!report.failures.empty() && settings_.on_bad_sample == bad_sample_rule::replace) {

@@ -25,14 +25,16 @@
 // Leases ahead. A worker holds two leases of new batches (or settings.leases_ahead), however many slots it has: one to fill and
 // one to fill next. So workers that become ready late find batches left, and a worker refills the slots that its
 // caches still hold. A worker that runs out of leases, although it has a free slot and there are new batches
-// to lease, is faster than our messages: from then on it may hold twice as many. The limit does not apply to a
-// batch that waits, because it lost its lease or because no worker could load it before.
+// to lease, is faster than our messages: from then on it may hold twice as many. While batches take slow_batch or longer,
+// a worker holds one lease: a second one would wait behind a slow batch while other workers are free. The limits do not apply
+// to a batch that waits, because it lost its lease or because no worker could load it before.
 //
 // Hedges. A leased batch may be leased a second time, if its worker is late (rule S45). The first report makes it
 // loaded; the other lease then belongs to no batch, and its report is ignored. If one of the two workers dies, the
 // batch stays leased to the other.
 #pragma once
 
+#include "runtime/base/clock.hpp"
 #include "runtime/base/ids.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/schedule/delivery_front.hpp"
@@ -85,6 +87,9 @@ struct ledger_settings {
   /// Leases of new batches that a worker may always hold. More where storage is slow to answer: a worker starts to read
   /// a batch when it gets the lease.
   std::uint32_t leases_ahead = 2;
+  /// Workers whose batches take this long hold one lease of a new batch at a time. Many times what a report and the next
+  /// lease take on a busy machine. nanoseconds::max(): never.
+  nanoseconds slow_batch = std::chrono::milliseconds(50);
   /// Slots of each worker that only hedges use, and the first batch of the stream if it lost its lease.
   std::uint32_t spare_slots = 0;
 };
@@ -156,6 +161,7 @@ struct load_report {
   lease_ref lease;
   std::uint32_t rows = 0;  ///< loaded samples, moved together at the beginning of the slot
   std::vector<row_failure> failures;
+  nanoseconds busy{0};  ///< how long the worker says that the batch took
 };
 
 /// The row that a worker was working on when it died, from its flight recorder.
@@ -313,6 +319,7 @@ class ledger {
   void lease_batches();
   enum class urgency : std::uint8_t { ahead, lost_lease, stream_waits };
   [[nodiscard]] bool has_room(const worker_entry& worker, urgency how) const noexcept;
+  [[nodiscard]] bool batches_are_slow() const noexcept { return usual_busy_ >= settings_.slow_batch; }
   [[nodiscard]] bool eligible(std::uint32_t index, const worker_entry& worker, const batch& b) const;
   [[nodiscard]] std::optional<std::uint32_t> choose_worker(const batch& b, urgency how,
                                                            const std::set<std::uint32_t>& without = {}) const;
@@ -363,6 +370,7 @@ class ledger {
   std::uint64_t last_upload_ = 0;
   std::uint64_t stale_dropped_ = 0;
   hedge_counts hedges_;
+  nanoseconds usual_busy_{0};  // a moving mean over batches
   bool paused_ = false;
   bool gave_up_ = false;
 };

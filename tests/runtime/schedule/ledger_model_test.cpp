@@ -179,6 +179,7 @@ class world {
     slot.being_written = false;
     held.report.lease = held.load.lease;
     held.report.rows = static_cast<std::uint32_t>(held.written.size());
+    held.report.busy = std::chrono::milliseconds(held.load.position % 3 * 60);  // some batches are slow
     in_transit_.push_back(held.report);
     p.leases.pop_front();
   }

@@ -10,6 +10,7 @@
 #include <set>
 
 using namespace penstock;
+using namespace std::chrono_literals;
 using namespace penstock::schedule;
 using testing::small_plan;
 
@@ -25,7 +26,7 @@ std::vector<T> only(const std::vector<command>& commands) {
 }
 
 load_report success(const load_command& load) {
-  return {load.lease, static_cast<std::uint32_t>(load.samples.size()), {}};
+  return {load.lease, static_cast<std::uint32_t>(load.samples.size()), {}, {}};
 }
 
 constexpr worker_ref a1{0, 1};
@@ -68,6 +69,42 @@ TEST_CASE("a worker whose storage answers late gets as many leases as it may rea
   CHECK(books.leases_of(1) == 3);
   REQUIRE(books.loaded(success(loads.front())) == arrival::accepted);
   CHECK(only<load_command>(books.advance()).size() == 1);
+}
+
+TEST_CASE("while batches are slow a worker gets one lease at a time") {
+  const small_plan plan(64, 1);
+  ledger books({.slow_batch = 50ms}, plan, {0, 64});
+  books.worker_joined(a1, 8);
+  const auto report = [&](const load_command& load, nanoseconds busy) {
+    load_report loaded = success(load);
+    loaded.busy = busy;
+    REQUIRE(books.loaded(loaded) == arrival::accepted);
+    return only<load_command>(books.advance());
+  };
+  auto held = only<load_command>(books.advance());
+  REQUIRE(held.size() == 2);  // nobody knows yet how long a batch takes
+  CHECK(report(held[0], 50ms).empty());
+  held = report(held[1], 60ms);
+  REQUIRE(held.size() == 1);
+  SECTION("until they are fast again") {
+    int fast = 0;
+    while (held.size() == 1) {
+      held = report(held[0], 10ms);
+      books.slot_released(static_cast<std::uint64_t>(++fast));
+      REQUIRE(fast < 4);
+    }
+    CHECK(held.size() == 2);
+  }
+  SECTION("but for a batch that lost its lease") {
+    books.worker_joined(b1, 8);
+    const auto of_b = only<load_command>(books.advance());
+    REQUIRE(of_b.size() == 1);
+    books.worker_died(a1, std::nullopt, "killed");
+    const auto again = only<load_command>(books.advance());
+    REQUIRE(again.size() == 1);
+    CHECK(again[0].position == held[0].position);
+    CHECK(books.leases_of(b1.worker) == 2);
+  }
 }
 
 TEST_CASE("a worker with many slots leaves batches to a worker that becomes ready later") {
