@@ -4,13 +4,21 @@
 #include "runtime/base/log.hpp"
 #include "runtime/base/signals.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <future>
+#include <iterator>
+#include <utility>
+#include <vector>
 
 namespace penstock::jobs {
 
 // Shared with the thread, which outlives the object if a callback destroys it.
 struct callback_thread::work {
+  explicit work(std::function<void(const std::function<void()>&)> f) : around(std::move(f)) {}
+
+  static constexpr std::size_t burst_max = 64;  // so that an interpreter's lock is given back often
+  const std::function<void(const std::function<void()>&)> around;
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> queue;
@@ -24,17 +32,28 @@ struct callback_thread::work {
     while (true) {
       changed.wait(hold, [this] { return stopped || !queue.empty(); });
       if (queue.empty()) return;
-      auto callback = std::move(queue.front());
-      queue.pop_front();
+      const auto some = queue.begin() + static_cast<std::ptrdiff_t>(std::min(queue.size(), burst_max));
+      std::vector burst(std::move_iterator(queue.begin()), std::move_iterator(some));
+      queue.erase(queue.begin(), some);
       hold.unlock();
-      callback_thread::run(callback);
-      callback = {};  // destroy its captures without holding the lock
+      const auto run_all = [&burst] {
+        for (auto& callback : burst) {
+          callback_thread::run(callback);
+          callback = {};  // destroys its captures
+        }
+      };
+      if (around) {
+        callback_thread::run([&] { around(run_all); });
+      } else {
+        run_all();
+      }
       hold.lock();
     }
   }
 };
 
-callback_thread::callback_thread() : work_(std::make_shared<work>()) {
+callback_thread::callback_thread(std::function<void(const std::function<void()>&)> around)
+    : work_(std::make_shared<work>(std::move(around))) {
   const all_signals_blocked quiet;
   thread_ = std::thread([shared = work_] { shared->run(); });
   work_->number = work_->numbered.get_future().get();

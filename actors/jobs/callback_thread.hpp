@@ -1,5 +1,5 @@
 // The thread on which a pool runs callbacks (Job::then), so that no actor waits for user code. Runs callbacks
-// in the order of call(). The number of jobs with callbacks bounds the queue.
+// in the order of call(), those that wait together. The number of jobs with callbacks bounds the queue.
 #pragma once
 
 #include "runtime/schedule/job_bounds.hpp"
@@ -15,7 +15,8 @@ namespace penstock::jobs {
 
 class callback_thread {
  public:
-  callback_thread();
+  /// `around` is called on the thread with a function that runs waiting callbacks (pool_options::around_callbacks).
+  explicit callback_thread(std::function<void(const std::function<void()>&)> around = {});
   ~callback_thread();
   callback_thread(const callback_thread&) = delete;
   callback_thread& operator=(const callback_thread&) = delete;

@@ -39,7 +39,8 @@ Pool::body::body(config settings, pool_options options)
     : run(value_or_throw(config_file::accept(std::move(settings), config_file::process_environment(),
                                              config_file::config_purpose::jobs)),
           kind_of(options)),
-      admission_(std::make_shared<jobs::admission>(settings_.jobs.queue, settings_.jobs.memory.bytes)) {}
+      admission_(std::make_shared<jobs::admission>(settings_.jobs.queue, settings_.jobs.memory.bytes)),
+      callbacks_(std::move(options.around_callbacks)) {}
 
 void Pool::body::start() {
   if (!begin("pool")) return;

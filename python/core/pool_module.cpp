@@ -165,6 +165,11 @@ class pool_handle {
   pool_handle(const config& settings, bool control_socket) {
     pool_options options;
     options.control_socket = control_socket;
+    options.around_callbacks = [](const std::function<void()>& callbacks) {
+      if (Py_IsInitialized() == 0) return callbacks();
+      const nb::gil_scoped_acquire gil;
+      callbacks();
+    };
     const nb::gil_scoped_release others_run;
     pool_ = std::make_unique<Pool>(settings, std::move(options));
   }

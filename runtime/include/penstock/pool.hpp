@@ -180,6 +180,9 @@ struct pool_options {
   bool control_socket = true;                   ///< as session_options::control_socket
   session_scope ends = session_scope::session;  ///< what `penstock stop --wait` waits for
   event_callback on_event{};
+  /// Called on the callback thread with a function that runs the callbacks of up to 64 jobs. For an interpreter whose lock costs
+  /// more than a callback. It has to call the function once. Default: nothing around them.
+  std::function<void(const std::function<void()>& callbacks)> around_callbacks{};
 };
 
 /// Thread-safe, except for destruction. As with Session: installs no signal handler, reaps only its own

@@ -4,11 +4,13 @@
 #include <catch2/catch_test_macros.hpp>
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <future>
 #include <latch>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -580,6 +582,41 @@ TEST_CASE("a pool may be destroyed from a job's callback") {
   });
   gone.wait();
   CHECK(job.get().text() == "2");
+}
+
+TEST_CASE("callbacks that wait run together, up to 64, in what the caller puts around them") {
+  std::vector<int> together;
+  int inside = 0;
+  int called = 0;
+  std::latch first_runs(1);
+  std::latch all_have_ended(1);
+  pool_options options = quietly();
+  options.around_callbacks = [&](const std::function<void()>& callbacks) {
+    inside = 0;
+    callbacks();
+    together.push_back(inside);
+  };
+  Pool pool(odd_jobs(1), std::move(options));
+  pool.submit("double", "1").then([&](const Job&) {
+    ++inside;
+    first_runs.count_down();
+    all_have_ended.wait();
+  });
+  first_runs.wait();
+  for (int i = 0; i < 100; ++i) {
+    pool.submit("double", "1").then([&](const Job&) {
+      ++inside;
+      ++called;
+    });
+  }
+  await([&] { return pool.report().jobs->ok == 101; });
+  all_have_ended.count_down();
+  REQUIRE(pool.finish(20s));
+  pool.close();
+  CHECK(called == 100);
+  CHECK(std::accumulate(together.begin(), together.end(), 0) == 101);
+  CHECK(std::ranges::max(together) == 64);
+  CHECK(together.size() <= 5);  // 1, 64, 36; more if the last ones were still on their way
 }
 
 TEST_CASE("a callback requested after the pool was closed runs once, before then() returns") {
