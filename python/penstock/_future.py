@@ -79,6 +79,8 @@ class Future(concurrent.futures.Future[T]):
         """On the pool's callback thread."""
         self._job = None
         pool, self._pool = self._pool, None
+        if outcome[0] != "device":
+            pool._life.futures.discard(self)
         if self._gpu is not None and outcome[0] != "device":
             self._gpu = None
             pool._life.half_done()
@@ -124,6 +126,7 @@ class Future(concurrent.futures.Future[T]):
                 self.set_exception(raised)
             finally:
                 life = pool._life
+                life.futures.discard(self)
                 del function, result, pool
                 life.half_done()
 

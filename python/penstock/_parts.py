@@ -16,6 +16,11 @@ __all__ = ["pickled_call", "pickled_result", "split", "unpickled"]
 Part = Union[bytes, memoryview]
 
 
+_COUNT = struct.Struct("<Q").unpack_from
+_COUNT_AND_LENGTH = struct.Struct("<2Q").unpack_from
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
+_NOT_BY_NAME = frozenset({*_globals.PROGRAM, None})  # what a worker cannot import
+
 # Plain pickle writes these as cloudpickle does, ten times faster.
 _SIMPLE = frozenset({type(None), bool, int, float, complex, str, bytes})
 _TUPLES = frozenset({tuple})
@@ -28,8 +33,8 @@ def pickled_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """
     call = (function, args, kwargs)
     # Not callable objects: they may contain objects of the program.
-    by_name = type(function) in (types.FunctionType, types.BuiltinFunctionType) and function.__module__ not in (*_globals.PROGRAM, None)
-    if by_name and all(_is_simple(each) for each in (*args, *kwargs.values())):
+    by_name = type(function) in _FUNCTIONS and function.__module__ not in _NOT_BY_NAME
+    if by_name and all(map(_is_simple, args)) and all(map(_is_simple, kwargs.values())):
         try:
             return [pickle.dumps(call, protocol=5)]
         except (pickle.PicklingError, AttributeError, TypeError):
@@ -40,11 +45,11 @@ def pickled_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 def _is_simple(value: Any) -> bool:
     """Also a chunk of inputs, and the function that is called with them."""
     kind = type(value)
+    if kind in _SIMPLE:
+        return True
     if kind is list:
         return _TUPLES.issuperset(map(type, value)) and _SIMPLE.issuperset(map(type, itertools.chain.from_iterable(value)))
-    if kind in (types.FunctionType, types.BuiltinFunctionType):
-        return value.__module__ not in (*_globals.PROGRAM, None)
-    return kind in _SIMPLE
+    return kind in _FUNCTIONS and value.__module__ not in _NOT_BY_NAME
 
 
 def pickled_result(value: Any) -> list[Part]:
@@ -70,7 +75,9 @@ def _raw(buffer: pickle.PickleBuffer) -> memoryview:
 def split(whole: Any) -> list[memoryview]:
     """The parts of an argument or a result; views of it."""
     view = memoryview(whole)
-    (count,) = struct.unpack_from("<Q", view)
+    (count,) = _COUNT(view)
+    if count == 1:  # most results
+        return [view[64 : 64 + _COUNT_AND_LENGTH(view)[1]]]
     lengths = struct.unpack_from(f"<{count}Q", view, 8)
     parts, at = [], rounded_up(8 * (1 + count))
     for length in lengths:

@@ -132,8 +132,10 @@ class Pool(Mapping):
         self._life.enter(gpu is not None)
         try:
             future._pool, future._gpu = self, gpu
+            self._life.futures.add(future)
             future._job = self._core.submit(parts, self._timeout, self._idempotent, self._fresh, future._ended, on_device=gpu is not None)
         except BaseException as failed:
+            self._life.futures.discard(future)
             if isinstance(failed, workers_exhausted_error):
                 self._life.setup.explain(failed)
             if gpu is not None:
@@ -143,7 +145,6 @@ class Pool(Mapping):
             self._life.leave()
         if future.done():  # it ended before we knew its job
             future._job = None
-        self._life.futures.add(future)
         return future
 
     def options(

@@ -27,7 +27,7 @@ class PoolLife:
         self._shut = False
         self._aborted = False
         self.owner = os.getpid()
-        self.futures: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
+        self.futures: set[Future[Any]] = set()  # that have not ended
         # Not at the interpreter's exit: queued jobs still run then, perhaps on workers that have not started yet.
         weakref.finalize(self, _dropped, core, setup, self.owner, name).atexit = False
 
