@@ -1,5 +1,5 @@
 // memcpy past the caches, for large blocks that this core does not read again. Used by the threads that copy
-// large arguments into slots, and by the synthetic dataset.
+// large arguments into slots, the host device and the synthetic dataset.
 #pragma once
 
 #include <cstddef>

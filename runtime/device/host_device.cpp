@@ -4,6 +4,7 @@
 #include "runtime/base/mapping.hpp"
 #include "runtime/base/signals.hpp"
 #include "runtime/base/stage_range.hpp"
+#include "runtime/base/streaming_copy.hpp"
 #include "runtime/base/units.hpp"
 
 #include <pthread.h>
@@ -114,6 +115,13 @@ void convert(const convert_step& step, const std::byte* slot, std::byte* buffer,
       return convert_rows<float>(step, slot, buffer, rows, [](std::uint8_t, float y) { return y; });
     default: PENSTOCK_CHECK(false, "image type {}", static_cast<int>(step.type));
   }
+}
+
+/// Large tensors past the caches: this core reads neither side again.
+void copy(std::span<std::byte> to, std::span<const std::byte> from) noexcept {
+  constexpr std::size_t streamed_min = 256 * KiB;
+  if (from.size() >= streamed_min) return streaming_copy(to, from);
+  if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
 }
 
 /// Aligned as device memory is.
@@ -299,8 +307,8 @@ class host_device final : public device {
       const stage_range range("copy");
       const slowed_down here(link_rate_, bytes);
       for (const copy_step& step : plan_.copies) {
-        std::memcpy(buffer + step.to, next.slot + step.from,
-                    plan_.row_bytes(step.tensor, next.job.extents) * next.job.rows);
+        const std::uint64_t size = plan_.row_bytes(step.tensor, next.job.extents) * next.job.rows;
+        copy({buffer + step.to, size}, {next.slot + step.from, size});
       }
     }
     const steady_time copied = std::chrono::steady_clock::now();

@@ -5,6 +5,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/file_reader.hpp"
 #include "runtime/dataset/tokens/token_types.hpp"
+#include "runtime/dataset/tokens/widen.hpp"
 
 #include <algorithm>
 #include <map>
@@ -25,34 +26,19 @@ std::uint64_t as_id(Token token) noexcept {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(token));
 }
 
-/// tokens[i] = from[i] and targets[i] = from[i + 1]. Returns the largest of from[0] ... from[count]. Plain loops over distinct
-/// arrays: the compiler turns them into vector instructions.
-template <class Number, class Token, class Id>
-[[gnu::always_inline]] inline Number widen(const Token* __restrict from, Id* __restrict tokens, Id* __restrict targets,
-                                           std::size_t count) noexcept {
-  auto highest = static_cast<Number>(from[count]);
-  for (std::size_t i = 0; i < count; ++i) {
-    tokens[i] = static_cast<Id>(from[i]);
-    targets[i] = static_cast<Id>(from[i + 1]);
-    highest = std::max(highest, static_cast<Number>(from[i]));
+/// targets[i] = ignored_target where from[i] is `eos`. Few are: blocks without one are only read, and `targets` may be far
+/// from this core.
+template <class Token, class Id>
+void ignore_after(std::uint64_t eos, std::span<const Token> from, std::span<Id> targets) noexcept {
+  constexpr std::size_t block = 64;
+  for (std::size_t begin = 0; begin < targets.size(); begin += block) {
+    const auto here = from.subspan(begin, std::min(block, targets.size() - begin));
+    std::size_t found = 0;
+    for (const Token token : here) found += as_id(token) == eos ? 1 : 0;
+    if (found == 0) continue;
+    for (std::size_t i = 0; i < here.size(); ++i)
+      if (as_id(here[i]) == eos) targets[begin + i] = ignored_target;
   }
-  return highest;
-}
-
-#ifdef __x86_64__
-template <class Number, class Token, class Id>
-__attribute__((target("avx2"))) Number widen_avx2(const Token* from, Id* tokens, Id* targets, std::size_t count) noexcept {
-  return widen<Number>(from, tokens, targets, count);
-}
-#endif
-
-template <class Number, class Token, class Id>
-Number widen_fast(const Token* from, Id* tokens, Id* targets, std::size_t count) noexcept {
-#ifdef __x86_64__
-  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
-  if (has_avx2) return widen_avx2<Number>(from, tokens, targets, count);
-#endif
-  return widen<Number>(from, tokens, targets, count);
 }
 
 }  // namespace
@@ -155,11 +141,8 @@ void tokens_dataset::mask(std::span<const Token> read, std::span<Id> targets) {
   for (const part& one : parts_) {
     if (one.at > 0) targets[one.at - 1] = ignored_target;  // a document ends with its file
     if (index_.file(one.file).index_bytes == 0) {
-      const Token* __restrict const from = read.data();
-      Id* __restrict const to = targets.data();
-      const std::uint64_t eos = *settings_.eos;
       const std::size_t end = std::min(one.at + one.tokens, targets.size());
-      for (std::size_t i = one.at; i < end; ++i) to[i] = as_id(from[i]) == eos ? Id{ignored_target} : to[i];
+      ignore_after(*settings_.eos, read.subspan(one.at), targets.first(end).subspan(one.at));
       continue;
     }
     begins_.clear();
