@@ -158,6 +158,10 @@ void shard_grouping::add(const tar_member& member) {
 }
 
 std::uint32_t shard_grouping::extension_of(std::string_view extension) {
+  // Shards have few: comparing takes less time than a hash.
+  constexpr std::size_t compared_max = 8;
+  for (std::size_t i = 0; i < std::min(extensions_.size(), compared_max); ++i)
+    if (extensions_[i].text == extension) return static_cast<std::uint32_t>(i);
   if (const auto known = extension_numbers_.find(extension); known != extension_numbers_.end())
     return known->second;
   std::string lower = lower_case(extension);
@@ -173,6 +177,8 @@ std::uint32_t shard_grouping::extension_of(std::string_view extension) {
 }
 
 void shard_grouping::grow_table() {
+  if (table_.empty())
+    for (found_key& key : keys_) key.hash = std::hash<std::string_view>{}(text_of(key));
   table_.assign(std::max<std::size_t>(64, 4 * keys_.size()), 0);
   // A power of two: 64, then doubled whenever half full.
   for (std::size_t i = 0; i < keys_.size(); ++i) {
@@ -187,6 +193,8 @@ std::uint32_t shard_grouping::sample_of(std::string_view key) {
     const std::uint32_t last = members_.back().sample;
     if (text_of(keys_[last]) == key) return last;
   }
+  // Most archives are sorted. As long as keys ascend, a new one needs no search in a table that is larger than the caches.
+  if (table_.empty() && (keys_.empty() || text_of(keys_.back()) < key)) return add_key(key, 0);
   if (2 * keys_.size() >= table_.size()) grow_table();
   const std::uint64_t hash = std::hash<std::string_view>{}(key);
   std::size_t at = hash & (table_.size() - 1);
@@ -196,6 +204,10 @@ std::uint32_t shard_grouping::sample_of(std::string_view key) {
     if (table_[at] == entry_of(hash, sample) && text_of(keys_[sample]) == key) return sample;
   }
   table_[at] = entry_of(hash, keys_.size());
+  return add_key(key, hash);
+}
+
+std::uint32_t shard_grouping::add_key(std::string_view key, std::uint64_t hash) {
   keys_.push_back({hash, pool_.size(), static_cast<std::uint32_t>(key.size())});
   pool_ += key;
   return static_cast<std::uint32_t>(keys_.size() - 1);

@@ -52,11 +52,12 @@ class shard_grouping {
     std::uint32_t extension_and_kind;
   };
   struct found_key {
-    std::uint64_t hash;
+    std::uint64_t hash;  ///< once there is a table
     std::uint64_t at;
     std::uint32_t size;
   };
   std::uint32_t sample_of(std::string_view key);
+  std::uint32_t add_key(std::string_view key, std::uint64_t hash);
   std::uint32_t extension_of(std::string_view extension);
   void grow_table();
   [[nodiscard]] std::string_view text_of(const found_key& key) const noexcept {
@@ -71,7 +72,8 @@ class shard_grouping {
   };
   std::string pool_;
   std::vector<found_key> keys_;       // one per sample
-  std::vector<std::uint64_t> table_;  // open addressing: see entry_of in shard_index.cpp; 0: free
+  // open addressing: see entry_of in shard_index.cpp; 0: free. Empty while keys ascend
+  std::vector<std::uint64_t> table_;
   std::vector<found_member> members_;
   std::vector<shard_extension> extensions_;
   std::unordered_map<std::string, std::uint32_t, text_hash, std::equal_to<>>

@@ -52,13 +52,13 @@ std::optional<std::uint64_t> number_of(block_view block, field f) noexcept {
     }
     return value;
   }
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\0')) text.remove_prefix(1);
+  const auto is_padding = [](char c) { return c == ' ' || c == '\0'; };
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at != end && is_padding(*at)) ++at;
   std::uint64_t value = 0;
-  while (!text.empty() && text.front() >= '0' && text.front() <= '7') {
-    value = value << 3U | static_cast<std::uint64_t>(text.front() - '0');
-    text.remove_prefix(1);
-  }
-  if (text.find_first_not_of(std::string_view(" \0", 2)) != std::string_view::npos) return std::nullopt;
+  for (; at != end && *at >= '0' && *at <= '7'; ++at) value = value << 3U | static_cast<std::uint64_t>(*at - '0');
+  if (!std::all_of(at, end, is_padding)) return std::nullopt;
   return value;
 }
 
