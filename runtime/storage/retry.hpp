@@ -14,16 +14,20 @@ namespace penstock {
 /// 408, 429, and the 5xx that a server sends while it is overloaded or restarts.
 bool is_transient_status(int status) noexcept;
 
-/// The pause before attempt `attempt` (2, 3, ...): doubled from 25 ms up to 2 s, times a factor between 0.5 and 1 that is
-/// drawn from `key`, so that workers that failed together do not come back together. None: that was the last attempt.
+/// The pause before attempt `attempt` (2, 3, ...): 5 ms, 10 ms, then four times as long each time up to 2 s, times a factor between
+/// 0.5 and 1 that is drawn from `key`, so that workers that failed together do not come back together. None: that was the last
+/// attempt. An error that happens now and then is over at once; a server that restarts gets seconds.
 std::optional<nanoseconds> pause_before(unsigned attempt, std::uint64_t key) noexcept;
 
 /// Times that requests took lately.
 class recent_times {
  public:
   void add(nanoseconds time) noexcept;
-  /// 1.5 times the 90th percentile, at least 20 ms; 0.5 s until 16 times are known.
+  /// 1.5 times the 90th percentile, or less if times differ little; at least 20 ms; 0.5 s until 16 times are known.
   [[nodiscard]] nanoseconds slow() const noexcept { return slow_; }
+  /// 0 until then.
+  [[nodiscard]] nanoseconds median() const noexcept { return median_; }
+  [[nodiscard]] nanoseconds fast() const noexcept { return fast_; }  ///< the 10th percentile
   /// Whether half of them took noticeably longer than the fastest tenth: they wait for each other.
   [[nodiscard]] bool queueing() const noexcept { return queueing_; }
 
@@ -33,6 +37,8 @@ class recent_times {
   std::array<nanoseconds, remembered> times_{};
   std::size_t count_ = 0;
   nanoseconds slow_ = std::chrono::milliseconds(500);
+  nanoseconds median_{};
+  nanoseconds fast_{};
   bool queueing_ = false;
 };
 
@@ -40,11 +46,12 @@ class recent_times {
 ///
 /// Second: when an answer does not begin, or does not end, for much longer than others lately. They are at most a tenth of all, so
 /// that a server that is slow as a whole does not get twice the load. At a time: more and more, until answers begin
-/// late because requests wait for each other; beyond that, more would only hide which of them are slow.
+/// late because requests wait for each other, or arrive slowly because they share the link; beyond that, more would only hide
+/// which of them are slow, and let later batches take the link from the next one.
 class request_pace {
  public:
   void started() noexcept { budget_ = budget_ < budget_max ? budget_ + share : budget_; }
-  void answered(nanoseconds to_first_byte, nanoseconds to_end) noexcept;
+  void answered(nanoseconds to_first_byte, nanoseconds to_end, std::uint64_t bytes) noexcept;
 
   [[nodiscard]] std::size_t at_once() const noexcept { return static_cast<std::size_t>(at_once_); }
   /// How long a request may take before a second one.
@@ -59,9 +66,13 @@ class request_pace {
   static constexpr double budget_max = 20;
   static constexpr double at_once_min = 8;
   static constexpr double at_once_max = 64;
+  [[nodiscard]] bool share_the_link() const noexcept;
 
   recent_times to_first_byte_;
   recent_times to_end_;
+  recent_times arriving_;  ///< from the first byte to the end
+  recent_times a_mebibyte_;  ///< of that, for each MiB
+  nanoseconds fastest_mebibyte_{};  ///< 0: not known
   double budget_ = budget_max;
   double at_once_ = at_once_min;
 };

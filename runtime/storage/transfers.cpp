@@ -24,7 +24,9 @@ using kind = attempt::outcome::kind;
 
 constexpr long connections_kept = 64;
 constexpr unsigned redirects_max = 5;
-constexpr unsigned hedges_max = 3;
+constexpr unsigned hedges_max = 4;
+/// After so many, two requests are sent at a time.
+constexpr unsigned failures_before_two = 2;
 /// A name that does not resolve and a port that nobody listens on are often mistakes.
 constexpr unsigned connections_max = 5;
 
@@ -44,8 +46,11 @@ class transfers::exchange {
   unsigned attempts = 0;
   unsigned redirects = 0;
   unsigned hedges = 0;  ///< of the attempt that is running
+  unsigned failures = 0;
+  bool is_reachable = true;
   bool renewed = false;
-  steady_time next_attempt{};  ///< while none is running
+  steady_time next_attempt{};          ///< while none is running
+  steady_time failed_hedge_due = never;  ///< when to send another one in place of a second request that failed
   failure last{errc::io, "does not answer", 0};
 
   std::optional<result<transfer_answer>> state;  ///< guarded by the loop's mutex
@@ -129,19 +134,28 @@ class transfers::loop {
                              duration_for_people(patience_)));
     }
     if (one.running.empty()) {
-      if (now >= one.next_attempt && in_flight_ < pace_.at_once()) launch(one, now);
-    } else if (now > hedge_due(one) && pace_.take_second()) {
-      ++one.hedges;
-      ++in_this_loop_.hedges;
+      if (now < one.next_attempt || in_flight_ >= pace_.at_once()) return;
       launch(one, now);
+      if (one.failures >= failures_before_two && one.is_reachable) hedge(one, now);
+    } else if (now > hedge_due(one) && hedge(one, now) && one.hedges > 1) {
+      hedge(one, now);
     }
   }
 
-  /// When the next request for the same is sent: each waits twice as long as the one before.
+  /// Sends another request for the same, if there are not too many.
+  bool hedge(exchange& one, steady_time now) {
+    if (one.hedges >= hedges_max || !pace_.take_second()) return false;
+    ++one.hedges;
+    ++in_this_loop_.hedges;
+    launch(one, now);
+    return true;
+  }
+
+  /// When to do so. From the second time on two are sent: a batch waits for whoever had bad luck twice.
   [[nodiscard]] steady_time hedge_due(const exchange& one) const {
     if (one.running.empty() || one.hedges >= hedges_max) return never;
     const attempt& newest = one.running.back();
-    return newest.began() + pace_.patience(newest.answered().has_value()) * (1U << one.hedges);
+    return std::min(one.failed_hedge_due, newest.began() + pace_.patience(newest.answered().has_value()));
   }
 
   void launch(exchange& one, steady_time now) {
@@ -149,6 +163,7 @@ class transfers::loop {
     if (one.request.may_sign && signer_.headers) headers = signer_.headers(one.request);
     attempt& made = one.running.emplace_back(curl_, one.request, headers, now);
     made.renewals = renewals_;
+    one.failed_hedge_due = never;
     ++one.attempts;
     ++in_flight_;
     pace_.started();
@@ -179,8 +194,9 @@ class transfers::loop {
     const attempt::outcome came = which->outcome_of(code);
     if (came.what == kind::done) {
       const steady_time now = clock::now();
-      pace_.answered(which->answered().value_or(now) - which->began(), now - which->began());
+      const steady_time answered = which->answered().value_or(now);
       transfer_answer answer = which->take_answer();
+      pace_.answered(answered - which->began(), now - which->began(), answer.body.size());
       return end(one, std::move(answer));
     }
     const bool has_old_credentials = which->renewals < renewals_;
@@ -207,9 +223,14 @@ class transfers::loop {
 
   void again(exchange& one, const attempt::outcome& came) {
     one.last = came.why;
-    if (!one.running.empty()) return;  // the other one goes on
+    ++one.failures;
+    one.is_reachable = !came.no_connection;
+    const auto pause = pause_before(one.failures + 1, one.key);
+    if (!one.running.empty()) {  // the other one goes on
+      if (pause) one.failed_hedge_due = clock::now() + *pause;
+      return;
+    }
     one.hedges = 0;
-    const auto pause = pause_before(one.attempts + 1, one.key);
     if (!pause || (came.no_connection && one.attempts >= connections_max))
       return end(one, refuse(one.last.code, "{} ({} attempts)", one.last.message, one.attempts));
     ++in_this_loop_.retries;
