@@ -4,6 +4,7 @@
 #include "runtime/base/read_at.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/storage/cache_room.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <limits>
 #include <vector>
 
 namespace penstock {
@@ -61,20 +63,19 @@ std::vector<std::uint32_t> sums_around(int fd, std::uint64_t at, std::uint64_t b
   return sums;
 }
 
-struct kept_object {
-  std::string path;  ///< without its ending
-  std::uint64_t bytes = 0;
-  std::int64_t used = 0;
-};
+std::int64_t modified(const struct ::stat& facts) noexcept {
+  return std::int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
+}
 
-void empty_object(const kept_object& one) {
+/// `path`: without its ending.
+void empty_object(const std::string& path) {
   // First the checksums: a reader in between finds none, or contents that they do not fit.
-  const unique_fd sums(::open((one.path + ".sums").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  const unique_fd sums(::open((path + ".sums").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   struct ::stat facts {};
   if (!sums || ::fstat(sums.get(), &facts) != 0) return;
   const std::vector<std::byte> zeros(static_cast<std::size_t>(facts.st_size));
   if (!write_at(sums.get(), 0, zeros)) return;
-  const unique_fd data(::open((one.path + ".data").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  const unique_fd data(::open((path + ".data").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (!data || ::fstat(data.get(), &facts) != 0) return;
   if (::ftruncate(data.get(), 0) == 0 && ::ftruncate(data.get(), facts.st_size) == 0) return;
 }
@@ -93,10 +94,14 @@ result<std::shared_ptr<block_cache>> block_cache::open(const std::string& folder
   return std::shared_ptr<block_cache>(new block_cache(folder, bytes_max));
 }
 
-std::unique_ptr<cached_object> block_cache::object(const std::string& identity, std::uint64_t bytes) {
+std::string block_cache::path_of(const std::string& identity, std::uint64_t bytes) const {
   const std::string facts = fmt::format("{} {}", identity, bytes);
   const XXH128_hash_t name = XXH3_128bits(facts.data(), facts.size());
-  const std::string path = fmt::format("{}/object-{:016x}{:016x}", folder_, name.high64, name.low64);
+  return fmt::format("{}/object-{:016x}{:016x}", folder_, name.high64, name.low64);
+}
+
+std::unique_ptr<cached_object> block_cache::object(const std::string& identity, std::uint64_t bytes) {
+  const std::string path = path_of(identity, bytes);
   unique_fd data = open_sized(path + ".data", bytes);
   unique_fd sums = open_sized(path + ".sums", sum_bytes(bytes));
   if (!data || !sums) return nullptr;
@@ -106,37 +111,48 @@ std::unique_ptr<cached_object> block_cache::object(const std::string& identity, 
       new cached_object(shared_from_this(), std::move(data), std::move(sums), bytes));
 }
 
-void block_cache::added(std::uint64_t bytes) {
+void block_cache::begin_session() {
+  const unique_fd file(::open(session_file().c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (file) ::futimens(file.get(), nullptr);
+}
+
+void block_cache::will_use(const std::string& identity, std::uint64_t bytes) {
+  ::utimensat(AT_FDCWD, (path_of(identity, bytes) + ".sums").c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+}
+
+/// Without a session nothing is in use.
+std::int64_t block_cache::session_began() const {
+  struct ::stat facts {};
+  return ::stat(session_file().c_str(), &facts) == 0 ? modified(facts) : std::numeric_limits<std::int64_t>::max();
+}
+
+bool block_cache::takes(std::uint64_t bytes) {
   const std::uint64_t step = std::max<std::uint64_t>(bytes_max_ / 64, MiB);
-  if (added_.fetch_add(bytes) + bytes < step) return;
-  added_ = 0;
-  shrink();
+  if (offered_.fetch_add(bytes) + bytes >= step) {
+    offered_ = 0;
+    shrink();
+  }
+  return !full_;
 }
 
 std::uint64_t block_cache::shrink() {
   std::vector<kept_object> all;
-  std::uint64_t sum = 0;
+  std::vector<std::string> paths;  // without their endings
   std::error_code fault;
   for (std::filesystem::directory_iterator at(folder_, fault), end; !fault && at != end; at.increment(fault)) {
     const std::string path = at->path().string();
     if (!at->path().filename().string().starts_with("object-") || !path.ends_with(".data")) continue;
-    const std::string stem = path.substr(0, path.size() - std::string_view(".data").size());
+    std::string stem = path.substr(0, path.size() - std::string_view(".data").size());
     struct ::stat data {};
     struct ::stat sums {};
     if (::stat(path.c_str(), &data) != 0 || ::stat((stem + ".sums").c_str(), &sums) != 0) continue;
-    const auto bytes = static_cast<std::uint64_t>(data.st_blocks) * 512;
-    all.push_back({stem, bytes, std::int64_t{sums.st_mtim.tv_sec} * 1'000'000'000 + sums.st_mtim.tv_nsec});
-    sum += bytes;
+    all.push_back({static_cast<std::uint64_t>(data.st_blocks) * 512, modified(sums)});
+    paths.push_back(std::move(stem));
   }
-  if (sum <= bytes_max_) return sum;
-  std::ranges::sort(all, {}, &kept_object::used);
-  const std::uint64_t enough = bytes_max_ / 10 * 9;
-  for (const kept_object& one : all) {
-    if (sum <= enough) break;
-    empty_object(one);
-    sum -= one.bytes;
-  }
-  return sum;
+  const cache_room room = make_room(all, session_began(), bytes_max_);
+  for (const std::size_t i : room.emptied) empty_object(paths[i]);
+  full_ = room.full;
+  return room.left;
 }
 
 bool cached_object::has(std::uint64_t at, std::uint64_t bytes) const {
@@ -170,9 +186,8 @@ void cached_object::keep(std::uint64_t at, std::span<const std::byte> contents) 
     const auto block = whole.subspan(i * cache_block);
     sums.push_back(sum_of(block.first(std::min<std::size_t>(block.size(), cache_block))));
   }
-  if (!write_at(data_.get(), first * cache_block, whole)) return;
-  if (!write_at(sums_.get(), first * sizeof(std::uint32_t), std::as_bytes(std::span(sums)))) return;
-  cache_->added(whole.size());
+  if (!cache_->takes(whole.size()) || !write_at(data_.get(), first * cache_block, whole)) return;
+  static_cast<void>(write_at(sums_.get(), first * sizeof(std::uint32_t), std::as_bytes(std::span(sums))));
 }
 
 }  // namespace penstock

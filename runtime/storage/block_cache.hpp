@@ -5,7 +5,7 @@
 // checksum fits: no lock is needed, and neither a process that is killed while it writes, nor a machine that loses power, nor
 // two that write at once can make a reader see wrong bytes.
 //
-// Objects that were used least lately are emptied when the folder outgrows its limit.
+// When the folder reaches its limit, objects that no session uses are emptied; cache_room.hpp says which.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -32,18 +32,27 @@ class block_cache : public std::enable_shared_from_this<block_cache> {
   /// `identity`: different for objects, and versions of an object, that differ. Null if its files cannot be opened.
   std::unique_ptr<cached_object> object(const std::string& identity, std::uint64_t bytes);
 
-  /// Empties what was used least lately until the folder is below its limit. Called as blocks are added; by hand in
-  /// tests. Returns the bytes that are left.
+  // For a session that begins: what others used before and it does not need may be emptied.
+  void begin_session();
+  /// It needs this object, though perhaps not soon.
+  void will_use(const std::string& identity, std::uint64_t bytes);
+
+  /// Makes room, if there is too little. Called as blocks are added; by hand in tests. Returns the bytes that are left.
   std::uint64_t shrink();
 
  private:
   friend class cached_object;
   block_cache(std::string folder, std::uint64_t bytes_max) : folder_(std::move(folder)), bytes_max_(bytes_max) {}
-  void added(std::uint64_t bytes);
+  /// Whether blocks of so many bytes are to be kept.
+  bool takes(std::uint64_t bytes);
+  [[nodiscard]] std::string path_of(const std::string& identity, std::uint64_t bytes) const;
+  [[nodiscard]] std::string session_file() const { return folder_ + "/session"; }
+  [[nodiscard]] std::int64_t session_began() const;
 
   std::string folder_;
   std::uint64_t bytes_max_;
-  std::atomic<std::uint64_t> added_{0};  ///< since the last shrink()
+  std::atomic<std::uint64_t> offered_{0};  ///< since the last shrink()
+  std::atomic<bool> full_{false};
 };
 
 /// Thread-safe.

@@ -1,12 +1,16 @@
 #include "runtime/storage/block_cache.hpp"
+#include "runtime/storage/cache_room.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -183,4 +187,81 @@ TEST_CASE("a folder that cannot be made is refused by name") {
   const auto made = block_cache::open("/proc/no/cache", 1);
   REQUIRE_FALSE(made);
   CHECK(made.error().message.starts_with("making the folder '/proc/no/cache' of [storage] cache"));
+}
+
+TEST_CASE("a cache that is smaller than an epoch serves its share of every epoch, in any order") {
+  const folder here;
+  constexpr std::size_t objects = 16;
+  constexpr std::size_t runs = 8;  // of each object
+  constexpr std::uint64_t run_bytes = 8 * cache_block;
+  constexpr std::uint64_t each = runs * run_bytes;  // 1 MiB
+  const auto cache = opened(here, objects / 2 * each);
+  cache->begin_session();
+  const bytes whole = contents(run_bytes);
+  bytes read(run_bytes);
+  std::vector<std::size_t> order(objects * runs);
+  std::iota(order.begin(), order.end(), 0);
+  std::mt19937_64 draw(7);
+  for (int epoch = 0; epoch < 6; ++epoch) {
+    if (epoch >= 3) std::ranges::shuffle(order, draw);  // the first three are sequential: least lately used would hit nothing
+    std::size_t hits = 0;
+    for (const std::size_t i : order) {
+      const auto object = cache->object("object " + std::to_string(i / runs), each);
+      if (object->read(i % runs * run_bytes, read))
+        ++hits;
+      else
+        object->keep(i % runs * run_bytes, whole);
+    }
+    if (epoch > 0) CHECK(hits >= order.size() * 7 / 16);
+  }
+  CHECK(cache->shrink() <= objects / 2 * each);
+}
+
+TEST_CASE("what a new session needs stays, and what it does not need makes room") {
+  const folder here;
+  constexpr std::uint64_t each = 64 * cache_block;  // 1 MiB
+  const auto cache = opened(here, 4 * each);
+  const bytes whole = contents(each);
+  cache->begin_session();
+  for (int i = 0; i < 3; ++i) cache->object("old " + std::to_string(i), each)->keep(0, whole);
+  const auto begin = std::filesystem::file_time_type::clock::now();
+  do cache->begin_session();  // the clock of the file system has steps
+  while (std::filesystem::last_write_time(here.path + "/session") <= begin + std::chrono::milliseconds(10));
+  cache->will_use("old 1", each);
+  for (int i = 0; i < 6; ++i) cache->object("new " + std::to_string(i), each)->keep(0, whole);
+  CHECK_FALSE(cache->object("old 0", each)->has(0, 1));
+  CHECK(cache->object("old 1", each)->has(0, each));
+  CHECK_FALSE(cache->object("old 2", each)->has(0, 1));
+  CHECK(cache->object("new 0", each)->has(0, each));
+  CHECK(cache->object("new 1", each)->has(0, each));
+  CHECK_FALSE(cache->object("new 5", each)->has(0, 1));
+}
+
+TEST_CASE("room is made from what no session uses, the oldest first, and only as much as is needed") {
+  std::mt19937_64 draw(11);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<kept_object> objects(draw() % 30);
+    for (kept_object& one : objects) one = {draw() % 100, static_cast<std::int64_t>(draw() % 50)};
+    const auto began = static_cast<std::int64_t>(draw() % 60);
+    const std::uint64_t most = 16 * (1 + draw() % 100);
+    const cache_room room = make_room(objects, began, most);
+    std::uint64_t left = 0;
+    for (const kept_object& one : objects) left += one.bytes;
+    const bool had_room = left <= most / 16 * 15;
+    std::vector<bool> gone(objects.size());
+    std::int64_t latest = 0;
+    for (const std::size_t i : room.emptied) {
+      REQUIRE(objects[i].used < began);
+      REQUIRE(left > most / 10 * 9);
+      REQUIRE(objects[i].used >= latest);
+      latest = objects[i].used;
+      left -= objects[i].bytes;
+      gone[i] = true;
+    }
+    REQUIRE(room.left == left);
+    REQUIRE(room.full == (left > most / 16 * 15));
+    REQUIRE((!had_room || room.emptied.empty()));
+    for (std::size_t i = 0; i < objects.size(); ++i)
+      if (!gone[i] && objects[i].bytes > 0 && objects[i].used < began) REQUIRE((had_room || left <= most / 10 * 9));
+  }
 }
