@@ -127,6 +127,9 @@ void attempt::take_header(std::string_view line) {
   if (is("location")) location_ = value;
   if (is("content-range")) content_range_ = value;
   if (is("x-amz-bucket-region")) region_ = value;
+  if (is("x-amz-server-side-encryption-customer-algorithm") || (is("x-amz-server-side-encryption") && value != "AES256"))
+    tag_may_be_sum_ = false;
+  if (auto sum = sum_in_header(name, value)) sums_.push_back(std::move(*sum));
 }
 
 std::string attempt::tag() const {
@@ -204,6 +207,8 @@ outcome attempt::status_outcome() const {
 }
 
 outcome attempt::body_outcome() const {
+  if (!request_.expected_tag.empty() && tag().empty())
+    return failed(kind::transient, "answers without the ETag or time of modification that it had when it was listed");
   if (!request_.expected_tag.empty() && tag() != request_.expected_tag) {
     outcome changed = failed(kind::refused, "changed since it was listed");
     changed.why.code = errc::dataset;
@@ -223,7 +228,7 @@ outcome attempt::body_outcome() const {
 }
 
 transfer_answer attempt::take_answer() {
-  return {std::move(body_), tag(), whole_of(content_range_).value_or(body_.size())};
+  return {std::move(body_), tag(), whole_of(content_range_).value_or(body_.size()), std::move(sums_), tag_may_be_sum_};
 }
 
 }  // namespace penstock

@@ -61,6 +61,8 @@ class attempt {
   std::string location_;
   std::string region_;
   std::string content_range_;
+  std::vector<stated_sum> sums_;
+  bool tag_may_be_sum_ = true;
   std::vector<std::byte> body_;
 };
 

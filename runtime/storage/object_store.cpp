@@ -42,6 +42,7 @@ result<std::shared_ptr<object_store>> object_store::open(const store_options& op
   auto s3 = read_s3_settings();
   if (!s3) return tl::unexpected(std::move(s3.error()));
   made->s3_ = std::move(*s3);
+  made->unread_for_ = options.unread_for;
   if (!options.cache.empty()) {
     auto cache = block_cache::open(options.cache, options.cache_bytes);
     if (!cache) return tl::unexpected(std::move(cache.error()));
@@ -76,7 +77,10 @@ std::vector<std::string> object_store::headers_for(const transfer_request& reque
   if (!s3_.who) return {};
   std::vector<std::string> lines;
   const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
-  for (const auto& [name, value] : s3_headers(request.to.authority, request.to.path, request.query, *s3_.who, s3_.region, now))
+  std::vector<http_header> more;
+  if (request.is_whole) more.emplace_back("x-amz-checksum-mode", "ENABLED");
+  for (const auto& [name, value] :
+       s3_headers(request.to.authority, request.to.path, request.query, *s3_.who, s3_.region, now, std::move(more)))
     lines.push_back(fmt::format("{}: {}", name, value));
   return lines;
 }
@@ -90,7 +94,39 @@ bool object_store::renew_credentials() {
   return true;
 }
 
+/// Only sessions examine and list objects, before they read them.
+void object_store::begin_session() {
+  if (cache_ && !session_begun_.exchange(true)) cache_->begin_session();
+}
+
+void object_store::will_use(const std::string& path, const object_facts& facts) {
+  if (cache_ && !facts.tag.empty()) cache_->will_use(name_in_cache(path, facts), facts.bytes);
+}
+
+void object_store::add_unread(const remote_object* object, std::weak_ptr<remote_object> itself) {
+  const std::lock_guard lock(mutex_);
+  unread_.emplace(object, std::move(itself));
+}
+
+void object_store::remove_unread(const remote_object* object) {
+  const std::lock_guard lock(mutex_);
+  unread_.erase(object);
+}
+
+void object_store::forget_unread(steady_time now) {
+  std::vector<std::shared_ptr<remote_object>> some;
+  {
+    const std::lock_guard lock(mutex_);
+    if (now - looked_ < unread_for_ / 4) return;
+    looked_ = now;
+    for (const auto& [object, itself] : unread_)
+      if (auto alive = itself.lock()) some.push_back(std::move(alive));
+  }
+  for (const auto& one : some) one->forget_unread(now - unread_for_);
+}
+
 result<std::vector<object_facts>> object_store::examine(std::span<const std::string> paths, missing_objects missing) {
+  begin_session();
   // One byte instead of HEAD: a refusal then says why, and it shows whether the server answers ranges.
   std::vector<object_facts> all;
   constexpr std::size_t at_once = 1024;
@@ -105,12 +141,14 @@ result<std::vector<object_facts>> object_store::examine(std::span<const std::str
     }
     for (std::size_t i = 0; i < some.size(); ++i) {
       auto answer = transfers_->wait(tickets[i]);
-      if (answer)
+      if (answer) {
         all.push_back({answer->object_bytes, std::move(answer->tag)});
-      else if (answer.error().os_code == ENOENT && missing == missing_objects::allowed)
+        will_use(some[i], all.back());
+      } else if (answer.error().os_code == ENOENT && missing == missing_objects::allowed) {
         all.push_back({0, {}, false});
-      else
+      } else {
         return tl::unexpected(of_object(some[i], std::move(answer.error())));
+      }
     }
   }
   return all;
@@ -119,6 +157,7 @@ result<std::vector<object_facts>> object_store::examine(std::span<const std::str
 result<std::vector<listed_object>> object_store::list(const std::string& beginning, listing_depth depth,
                                                       std::uint64_t most,
                                                       const std::function<bool(std::string_view key)>& wanted) {
+  begin_session();
   auto parts = parse_url(beginning);
   if (!parts) return tl::unexpected(std::move(parts.error()));
   const std::string prefix = parts->path.substr(1);
@@ -135,13 +174,33 @@ result<std::vector<listed_object>> object_store::list(const std::string& beginni
     if (!answer) return tl::unexpected(of_object(beginning, std::move(answer.error())));
     auto page = parse_listing_page({reinterpret_cast<const char*>(answer->body.data()), answer->body.size()});
     if (!page) return tl::unexpected(of_object(beginning, failure{page.error().code, "cannot be listed: " + page.error().message, 0}));
-    for (listed_object& one : page->objects)
-      if (wanted(one.key)) all.push_back(std::move(one));
+    for (listed_object& one : page->objects) {
+      if (!wanted(one.key)) continue;
+      will_use(fmt::format("s3://{}/{}", parts->authority, one.key), {one.bytes, one.tag});
+      all.push_back(std::move(one));
+    }
     if (all.size() > most)
       return refuse(errc::dataset, "more than {} objects begin with '{}'", most, printable(beginning));
     token = std::move(page->next);
   } while (!token.empty());
   return all;
+}
+
+std::optional<stated_sum> object_store::wrong_sum(const transfer_answer& whole) {
+  for (const stated_sum& one : whole.sums)
+    if (has_sum(whole.body, one) == false) return one;
+  // Some stores have other ETags that look like an MD5: they count once one of them was right.
+  constexpr int tried_max = 8;
+  const auto tag = whole.tag_may_be_sum && (tags_are_sums_ || tags_tried_ < tried_max) ? sum_in_tag(whole.tag) : std::nullopt;
+  if (!tag) return std::nullopt;
+  ++tags_tried_;
+  const auto fits = has_sum(whole.body, *tag);
+  if (fits == true) tags_are_sums_ = true;
+  return fits == false && tags_are_sums_ ? tag : std::nullopt;
+}
+
+std::string name_in_cache(const std::string& path, const object_facts& facts) {
+  return fmt::format("{} {}", path, facts.tag);
 }
 
 std::shared_ptr<remote_object> object_store::object(const std::string& path, object_facts facts) {

@@ -9,11 +9,15 @@
 #include "runtime/storage/readable.hpp"
 #include "runtime/storage/transfers.hpp"
 
+#include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace penstock {
@@ -28,6 +32,7 @@ struct store_options {
   nanoseconds patience = std::chrono::seconds(12);  ///< time limit for one range, with all attempts
   std::string cache;                                ///< folder; empty: nothing is kept
   std::uint64_t cache_bytes = 0;
+  nanoseconds unread_for = std::chrono::minutes(10);  ///< then what was expected and not read is forgotten
 };
 
 class object_store;
@@ -36,35 +41,43 @@ enum class missing_objects : std::uint8_t { refused, allowed };
 enum class listing_depth : std::uint8_t { folder, everything_below };
 
 /// One object. Thread-safe.
-class remote_object final : public readable {
+class remote_object final : public readable, public std::enable_shared_from_this<remote_object> {
  public:
   remote_object(std::shared_ptr<object_store> store, std::string path, object_facts facts);
+  ~remote_object() override;
 
   [[nodiscard]] std::uint64_t bytes() const noexcept override { return facts_.bytes; }
   result<void> read(std::uint64_t at, std::span<std::byte> into) override;
-  /// Neighbouring ranges share a request.
+  /// Neighbouring ranges share a request. What is not read after store_options::unread_for is forgotten: its batch was given
+  /// up. If it is read after all, it is requested again.
   void expect(std::vector<byte_range> ranges) override;
+  void forget_unread(steady_time expected_until);
 
  private:
   struct piece {
     byte_range range;
+    steady_time expected;
     std::size_t users = 1;  ///< reads that it is expected to serve
     transfers::ticket ticket{};
     std::mutex taking{};  ///< guards `contents`: a ticket's answer is taken once
     std::shared_ptr<const std::vector<std::byte>> contents{};  ///< once it has come
   };
+  [[nodiscard]] bool is_whole(byte_range range) const noexcept { return range.at == 0 && range.bytes == facts_.bytes; }
   [[nodiscard]] bool may_be_cached() const noexcept;
   [[nodiscard]] std::unique_ptr<cached_object> cached() const;
   [[nodiscard]] byte_range aligned(byte_range range) const noexcept;
   [[nodiscard]] transfers::ticket start(byte_range range) const;
+  [[nodiscard]] std::multimap<std::uint64_t, std::shared_ptr<piece>>::iterator piece_with(byte_range range);
   bool read_expected(std::uint64_t at, std::span<std::byte> into);
-  result<std::vector<std::byte>> finish(byte_range range, const transfers::ticket& ticket);
+  result<std::vector<std::byte>> finish(byte_range range, transfers::ticket ticket);
+  result<transfer_answer> answer_to(const transfers::ticket& ticket);
 
   std::shared_ptr<object_store> store_;
   std::string path_;
   object_facts facts_;
   std::mutex mutex_;
-  std::vector<std::shared_ptr<piece>> pieces_;
+  std::multimap<std::uint64_t, std::shared_ptr<piece>> pieces_;  ///< by the beginnings of their ranges
+  std::uint64_t longest_ = 0;                                    ///< of all pieces so far
 };
 
 /// Thread-safe.
@@ -91,12 +104,30 @@ class object_store : public std::enable_shared_from_this<object_store> {
   result<transfer_request> request_for(const std::string& path) const;
   [[nodiscard]] std::vector<std::string> headers_for(const transfer_request& request) const;
   bool renew_credentials();
+  /// A checksum that the contents of a whole object do not have. Remembers whether the store's tags are checksums.
+  std::optional<stated_sum> wrong_sum(const transfer_answer& whole);
+  void begin_session();
+  void will_use(const std::string& path, const object_facts& facts);
+  // Objects with ranges that are expected and not yet read.
+  void add_unread(const remote_object* object, std::weak_ptr<remote_object> itself);
+  void remove_unread(const remote_object* object);
+  /// Lets them forget what nobody has read for long. Looks now and then.
+  void forget_unread(steady_time now);
 
   mutable std::mutex mutex_;
   s3_settings s3_;  ///< guarded by the mutex: credentials may be renewed
+  std::unordered_map<const remote_object*, std::weak_ptr<remote_object>> unread_;  ///< guarded by the mutex
+  steady_time looked_{};                                                           ///< likewise
+  nanoseconds unread_for_{};
+  std::atomic<bool> session_begun_{false};
+  std::atomic<bool> tags_are_sums_{false};
+  std::atomic<int> tags_tried_{0};
   std::shared_ptr<block_cache> cache_;
   std::unique_ptr<transfers> transfers_;  ///< last: its thread uses the others
 };
+
+/// What block_cache knows an object by: its address and version.
+std::string name_in_cache(const std::string& path, const object_facts& facts);
 
 /// Whether requests to this path can be made here at all: refuses (errc::config) a missing libcurl, AWS files that cannot be
 /// used, and a URL that cannot be read. Contacts nobody.

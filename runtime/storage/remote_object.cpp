@@ -1,7 +1,9 @@
+#include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/storage/object_store.hpp"
 
 #include <algorithm>
+#include <cerrno>
 
 namespace penstock {
 namespace {
@@ -9,13 +11,15 @@ namespace {
 /// Gaps between expected ranges up to this size are fetched as well, to save a request.
 constexpr std::uint64_t gap_max = 64 * KiB;
 constexpr std::uint64_t piece_bytes_max = 8 * MiB;
-/// Pieces of an object that were expected and never read, because a batch was given up: the oldest ones go.
-constexpr std::size_t pieces_max = 1024;
 
 }  // namespace
 
 remote_object::remote_object(std::shared_ptr<object_store> store, std::string path, object_facts facts)
     : store_(std::move(store)), path_(std::move(path)), facts_(std::move(facts)) {}
+
+remote_object::~remote_object() {
+  store_->remove_unread(this);
+}
 
 /// Without a version, a copy could be of another one.
 bool remote_object::may_be_cached() const noexcept {
@@ -25,7 +29,7 @@ bool remote_object::may_be_cached() const noexcept {
 /// Not kept: a dataset may have more objects than a process may open files.
 std::unique_ptr<cached_object> remote_object::cached() const {
   if (!may_be_cached()) return nullptr;
-  return store_->cache_->object(fmt::format("{} {}", path_, facts_.tag), facts_.bytes);
+  return store_->cache_->object(name_in_cache(path_, facts_), facts_.bytes);
 }
 
 byte_range remote_object::aligned(byte_range range) const noexcept {
@@ -40,22 +44,38 @@ transfers::ticket remote_object::start(byte_range range) const {
   if (!request) return nullptr;
   request->range = range;
   request->expected_tag = facts_.tag;
+  request->is_whole = is_whole(range);
   return store_->transfers_->start(std::move(*request));
 }
 
-result<std::vector<std::byte>> remote_object::finish(byte_range range, const transfers::ticket& ticket) {
+result<transfer_answer> remote_object::answer_to(const transfers::ticket& ticket) {
   if (!ticket) return refuse(errc::io, "cannot be requested: its address, or AWS_ENDPOINT_URL, is not a URL");
   auto answer = store_->transfers_->wait(ticket);
   if (!answer && answer.error().code == errc::dataset)
     return refuse(errc::io,
                   "changed since it was indexed (its ETag or time of modification is another one): start the session again "
                   "when it is complete");
-  if (!answer) return tl::unexpected(std::move(answer.error()));
-  if (answer->object_bytes != facts_.bytes)
+  if (answer && answer->object_bytes != facts_.bytes)
     return refuse(errc::io, "changed since it was indexed ({} bytes then, {} now): start the session again when it is complete",
                   facts_.bytes, answer->object_bytes);
-  if (const auto copy = cached()) copy->keep(range.at, answer->body);
-  return std::move(answer->body);
+  return answer;
+}
+
+result<std::vector<std::byte>> remote_object::finish(byte_range range, transfers::ticket ticket) {
+  constexpr int tries_max = 3;
+  for (int tries = 1;; ++tries) {
+    auto answer = answer_to(ticket);
+    if (!answer) return tl::unexpected(std::move(answer.error()));
+    const auto wrong = is_whole(range) ? store_->wrong_sum(*answer) : std::nullopt;
+    if (!wrong) {
+      if (const auto copy = cached()) copy->keep(range.at, answer->body);
+      return std::move(answer->body);
+    }
+    if (tries == tries_max)
+      return refuse_os(errc::io, EIO, fmt::format("arrives damaged: {} times, its {} was not the one that the store states ({})", tries,
+                                                  name_of(wrong->kind), printable(shortened(wrong->text, 64))));
+    ticket = start(range);
+  }
 }
 
 void remote_object::expect(std::vector<byte_range> ranges) {
@@ -76,14 +96,36 @@ void remote_object::expect(std::vector<byte_range> ranges) {
     made.push_back(std::make_shared<piece>());
     made.back()->range = one;
   }
+  if (made.empty()) return;
+  const steady_time now = std::chrono::steady_clock::now();
+  store_->forget_unread(now);
   for (const auto& one : made) {
+    one->expected = now;
     one->range = aligned(one->range);
     one->ticket = start(one->range);
   }
   const std::lock_guard lock(mutex_);
-  pieces_.insert(pieces_.end(), made.begin(), made.end());
-  if (pieces_.size() > pieces_max)
-    pieces_.erase(pieces_.begin(), pieces_.end() - static_cast<std::ptrdiff_t>(pieces_max));
+  for (const auto& one : made) {
+    longest_ = std::max(longest_, one->range.bytes);
+    pieces_.emplace(one->range.at, one);
+  }
+  store_->add_unread(this, weak_from_this());
+}
+
+void remote_object::forget_unread(steady_time expected_until) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(pieces_, [&](const auto& one) { return one.second->expected <= expected_until; });
+  if (pieces_.empty()) store_->remove_unread(this);
+}
+
+std::multimap<std::uint64_t, std::shared_ptr<remote_object::piece>>::iterator remote_object::piece_with(byte_range range) {
+  for (auto next = pieces_.upper_bound(range.at); next != pieces_.begin();) {
+    --next;
+    const byte_range& has = next->second->range;
+    if (range.at + range.bytes <= has.at + has.bytes) return next;
+    if (range.at - has.at > longest_) break;
+  }
+  return pieces_.end();
 }
 
 /// False if the range was not expected, or could not be fetched. The caller then requests it.
@@ -91,19 +133,18 @@ bool remote_object::read_expected(std::uint64_t at, std::span<std::byte> into) {
   std::shared_ptr<piece> found;
   {
     const std::lock_guard lock(mutex_);
-    const auto one = std::ranges::find_if(pieces_, [&](const auto& p) {
-      return p->range.at <= at && at + into.size() <= p->range.at + p->range.bytes;
-    });
+    const auto one = piece_with({at, into.size()});
     if (one == pieces_.end()) return false;
-    found = *one;
+    found = one->second;
     if (--found->users == 0) pieces_.erase(one);
+    if (pieces_.empty()) store_->remove_unread(this);
   }
   const std::lock_guard taking(found->taking);
   if (!found->contents) {
     auto contents = finish(found->range, found->ticket);
     if (!contents) {
       const std::lock_guard lock(mutex_);
-      std::erase(pieces_, found);
+      std::erase_if(pieces_, [&](const auto& one) { return one.second == found; });
       return false;
     }
     found->contents = std::make_shared<const std::vector<std::byte>>(std::move(*contents));

@@ -13,6 +13,7 @@ namespace {
 struct crypto_library {
   decltype(&::OPENSSL_init_crypto) init = nullptr;
   decltype(&::EVP_sha256) sha256 = nullptr;
+  decltype(&::EVP_md5) md5 = nullptr;
   decltype(&::EVP_Digest) digest = nullptr;
   decltype(&::HMAC) hmac = nullptr;
 };
@@ -21,7 +22,7 @@ result<crypto_library> open_library() {
   const shared_library opened("libcrypto.so.3", shared_library::symbols::own_first);
   crypto_library library;
   if (!opened || !opened.find("OPENSSL_init_crypto", library.init) || !opened.find("EVP_sha256", library.sha256) ||
-      !opened.find("EVP_Digest", library.digest) || !opened.find("HMAC", library.hmac))
+      !opened.find("EVP_md5", library.md5) || !opened.find("EVP_Digest", library.digest) || !opened.find("HMAC", library.hmac))
     return refuse(errc::config, "signing requests to S3 needs OpenSSL 3: {} (the package libssl3, or libssl3t64, has it)",
                   opened ? "libcrypto.so.3 lacks a function" : opened.trouble());
   // Threads may still run when the program calls exit(): OpenSSL must not free its data then.
@@ -56,6 +57,15 @@ sha256_sum hmac_sha256(std::string_view key, std::string_view text) {
   const crypto_library& ssl = *the_library();
   sha256_sum sum{};
   ssl.hmac(ssl.sha256(), key.data(), static_cast<int>(key.size()), raw(text), text.size(), sum.data(), nullptr);
+  return sum;
+}
+
+std::string md5(std::string_view text) {
+  constexpr std::size_t md5_bytes = 16;
+  std::string sum(md5_bytes, '\0');
+  const auto& ssl = the_library();
+  auto* const to = reinterpret_cast<unsigned char*>(sum.data());
+  if (!ssl || ssl->digest(text.data(), text.size(), to, nullptr, ssl->md5(), nullptr) != 1) return {};
   return sum;
 }
 

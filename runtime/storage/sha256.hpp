@@ -18,6 +18,9 @@ result<void> check_sha256();
 sha256_sum sha256(std::string_view text);
 sha256_sum hmac_sha256(std::string_view key, std::string_view text);
 
+/// Empty where OpenSSL 3 is missing or does not compute it (FIPS). For checksums of stores alone.
+std::string md5(std::string_view text);
+
 std::string hex_of(const sha256_sum& sum);
 inline std::string_view bytes_of(const sha256_sum& sum) noexcept {
   return {reinterpret_cast<const char*>(sum.data()), sum.size()};

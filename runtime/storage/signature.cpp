@@ -44,9 +44,11 @@ std::string authorization_for(const request_to_sign& request, const s3_credentia
 
 std::vector<http_header> s3_headers(const std::string& host, const std::string& path, const std::string& query,
                                     const s3_credentials& who, const std::string& region,
-                                    std::chrono::sys_seconds when) {
+                                    std::chrono::sys_seconds when, std::vector<http_header> more) {
   const std::string no_body = hex_of(sha256(""));
-  std::vector<http_header> added{{"x-amz-content-sha256", no_body}, {"x-amz-date", amz_date(when)}};
+  std::vector<http_header> added = std::move(more);
+  added.emplace_back("x-amz-content-sha256", no_body);
+  added.emplace_back("x-amz-date", amz_date(when));
   if (!who.session_token.empty()) added.emplace_back("x-amz-security-token", who.session_token);
   request_to_sign request{"GET", path, query, added, no_body};
   request.headers.emplace_back("host", host);

@@ -33,9 +33,9 @@ std::string authorization_for(const request_to_sign& request, const s3_credentia
 /// "20150830T123600Z"
 std::string amz_date(std::chrono::sys_seconds when);
 
-/// The headers that a GET without a body needs for S3, without Host.
+/// The headers that a GET without a body needs for S3, without Host. `more`: further ones to sign, names in lower case.
 std::vector<http_header> s3_headers(const std::string& host, const std::string& path, const std::string& query,
                                     const s3_credentials& who, const std::string& region,
-                                    std::chrono::sys_seconds when);
+                                    std::chrono::sys_seconds when, std::vector<http_header> more = {});
 
 }  // namespace penstock

@@ -4,6 +4,7 @@ By hand, for measuring:  object_server.py FOLDER [--port N] [--latency MS] [--ra
 """
 
 import argparse
+import base64
 import hashlib
 import http.server
 import os
@@ -26,6 +27,9 @@ class ObjectServer:
         self.latency = 0.0
         self.link = None
         self.ranges = True
+        self.tags_are_sums = False  # ETags are MD5s of the contents
+        self.states_sums = False  # Content-MD5 of the whole file
+        self.damaged = lambda path, number: False  # whether a bit of this answer's body is flipped
         self.requests = []  # (path, headers)
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", port), _Handler)
@@ -47,6 +51,9 @@ class ObjectServer:
             return sum(part in path for path, _ in self.requests)
 
     def tag_of(self, path):
+        if self.tags_are_sums:
+            with open(path, "rb") as file:
+                return '"%s"' % hashlib.md5(file.read()).hexdigest()
         facts = os.stat(path)
         return '"%s"' % hashlib.md5(("%s %d %d" % (path, facts.st_size, facts.st_mtime_ns)).encode()).hexdigest()
 
@@ -131,12 +138,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             begin = 0
         self.send_header("ETag", tag)
         self.send_header("Content-Length", str(end - begin))
-        self.end_headers()
         with open(file, "rb") as contents:
+            if owner.states_sums:
+                self.send_header("Content-MD5", base64.b64encode(hashlib.md5(contents.read()).digest()).decode())
+            self.end_headers()
             contents.seek(begin)
+            flip = owner.damaged(path, number)
             left = end - begin
             while left > 0:
                 piece = contents.read(min(left, 65536))
+                if flip and left == end - begin:
+                    piece = bytes([piece[0] ^ 1]) + piece[1:]
                 if owner.link:
                     owner.link.wait_for(len(piece))
                 self.wfile.write(piece)
