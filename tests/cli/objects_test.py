@@ -1,5 +1,6 @@
 """Datasets other than tar behind http:// and s3://, compared with the same files on disk."""
 
+import collections
 import shutil
 import time
 
@@ -418,6 +419,39 @@ class PicturesTest(ObjectsTest):
         self.write("served/bucket/other/x.jpg", "x")
         self.write("served/bucket/data/list.txt", "s3://bucket/other/x.jpg\n")
         self.assertIn("names must be relative to the list", self.refused(self.config("s3://bucket/data/list.txt")))
+        self.write("served/bucket/data/list.txt", "c/deep/er/0.jpg\nc/other.webp\n")
+        for path in ("s3://bucket/data/list.txt", os.path.join(self.data, "list.txt")):
+            self.assertRegex(self.refused(self.config(path)), r"the list '\S+' names 'c/other\.webp', which is no picture: names of pictures end in \.jpg, \.jpeg or \.png")
+
+    def test_pictures_that_arrive_damaged_are_asked_for_again(self):
+        server = self.serve()
+        self.photos()
+        expected = self.digests(self.config(self.data, name="local.toml"))
+        # The ETags of this server are no checksums until one has been right: then a wrong one is an error.
+        for server.states_sums, server.tags_are_sums in ((True, False), (False, True)):
+            seen = collections.Counter()
+            damaged = []
+
+            def damage(path, number):
+                seen[path] += 1
+                bad = path.endswith(".jpg") and len(seen) > 8 and seen[path] == 1
+                damaged.extend([path] if bad else [])
+                return bad
+
+            server.damaged = damage
+            report = self.run_json(self.config("s3://bucket/data"), "--digest", "--workers", 1)
+            self.assertEqual(report["failures"], [])
+            self.assertEqual([epoch["digest"] for epoch in report["epochs"]], expected)
+            self.assertGreater(len(damaged), 4)
+
+    def test_a_picture_that_always_arrives_damaged_fails_by_name(self):
+        server = self.serve()
+        self.photos()
+        server.states_sums = True
+        server.damaged = lambda path, number: path.endswith("deep/er/0.jpg")
+        report = self.run_json(self.config("s3://bucket/data", epochs=1), "--workers", 1)
+        self.assertEqual(len(report["failures"]), 1)
+        self.assertRegex(json.dumps(report["failures"]), r"c/deep/er/0\.jpg.*arrives damaged: 3 times, its MD5 was not the one that the store states \(\S+==\).*\(tried 4 times\)")
 
     @needs_moto
     def test_pictures_in_a_bucket_of_moto_give_the_stream_of_the_same_folders_on_disk(self):
