@@ -6,7 +6,6 @@
 #include "actors/session/quarantine_keeper.hpp"
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/log.hpp"
-#include "runtime/base/remote_path.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -62,18 +61,13 @@ std::uint64_t quarantine_max(const config& c, std::uint64_t samples) {
   return std::min(c.quarantine.max_samples, std::max<std::uint64_t>(8, share));
 }
 
-bool reads_from_a_store(const config& c) {
-  return is_url(c.dataset.path) ||
-         std::ranges::any_of(c.datasets, [](const mixed_dataset_config& one) { return is_url(one.dataset.path); });
-}
-
-schedule::ledger_settings ledger_settings_of(const config& c, std::uint64_t samples) {
+schedule::ledger_settings ledger_settings_of(const config& c, std::uint64_t samples, bool from_store) {
   schedule::ledger_settings made{.max_attempts = c.quarantine.max_attempts,
                                  .quarantine_max = quarantine_max(c, samples),
                                  .on_bad_sample = c.loader.on_bad_sample,
                                  .window = c.scheduler.order == order_rule::relaxed ? c.scheduler.window : 0};
   if (c.loader.hedge) made.spare_slots = 1;
-  if (reads_from_a_store(c)) {
+  if (from_store) {
     made.leases_ahead = std::max(made.leases_ahead, c.loader.slots_per_worker);
     made.slow_batch = nanoseconds::max();
   }
@@ -127,7 +121,7 @@ result<void> build(session_state& s, self_pointer self) {
   self->send(s.others.scheduler,
              scheduler::open_stream{
                  shared_order,
-                 ledger_settings_of(c, s.dataset->samples),
+                 ledger_settings_of(c, s.dataset->samples, s.around.from_store),
                  identity_of(c, &*s.dataset, *sampling),
                  *range,
                  s.around.request.resumed,

@@ -100,6 +100,7 @@ void Session::body::spawn_session_actor(engine& e) {
   if (e.dataset) {
     around.expected = e.dataset->description;
     around.order = e.dataset->order;
+    around.from_store = e.dataset->in_store;
   }
   around.request = {options_.batches, resumed_};
   around.memory = e.memory;

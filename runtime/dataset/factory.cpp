@@ -13,8 +13,14 @@
 
 #include <fmt/format.h>
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <mutex>
+#include <optional>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -85,6 +91,7 @@ result<prepared_dataset> prepare_tar(const config& settings,
   auto found = find_index(*shards, settings.storage.cache, told);
   if (!found) return tl::unexpected(std::move(found.error()));
   prepared_dataset prepared;
+  prepared.in_store = shards->store != nullptr;
   prepared.index = std::move(found->file);
   prepared.notices = std::move(found->notices);
   add_notices_about(found->index, prepared.notices);
@@ -100,6 +107,7 @@ result<prepared_dataset> prepare_tokens(const config& settings) {
   const auto index = token_index::map(sealed->file.get());
   if (!index) return tl::unexpected(index.error());
   prepared_dataset prepared;
+  prepared.in_store = is_url(settings.dataset.path) || is_url(index->file(0).name);
   prepared.index = std::move(sealed->file);
   prepared.description = tokens_dataset::describe(*index, settings.dataset);
   prepared.notices = std::move(sealed->notices);
@@ -112,6 +120,7 @@ result<prepared_dataset> prepare_arrays(const config& settings) {
   const auto index = array_index::map(sealed->get());
   if (!index) return tl::unexpected(index.error());
   prepared_dataset prepared;
+  prepared.in_store = is_url(settings.dataset.path);
   prepared.index = std::move(*sealed);
   prepared.description = index->description();
   return prepared;
@@ -170,6 +179,7 @@ result<prepared_dataset> prepare_one(const config& settings,
   if (!listed) return tl::unexpected(std::move(listed.error()));
   auto sealed = seal_index(*listed);
   if (!sealed) return tl::unexpected(std::move(sealed.error()));
+  prepared.in_store = listed->of_objects;
   prepared.index = std::move(*sealed);
   prepared.notices = std::move(listed->notices);
   // Describe the sealed form, as every worker does, so that the descriptions are equal.
@@ -211,6 +221,7 @@ result<prepared_dataset> prepare_mixture(const config& settings, const Prepare& 
     for (const std::string& notice : part->notices)
       all.notices.push_back(fmt::format("{}: {}", settings.datasets[d].name, notice));
     part->notices.clear();
+    all.in_store = all.in_store || part->in_store;
     all.parts.push_back(std::move(*part));
   }
   auto description = describe_mixture(settings.datasets, parts);
@@ -261,9 +272,71 @@ result<prepared_dataset> prepare_dataset(const config& settings,
   return prepare_mixture(settings, [&](const config& part) { return prepare_one(part, told, by); });
 }
 
+namespace {
+
+result<unique_fd> copy_of(const unique_fd& fd) {
+  if (!fd) return unique_fd();
+  unique_fd copy(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy) return refuse_os(errc::system, errno, "duplicating the index of a dataset");
+  return copy;
+}
+
+result<prepared_dataset> copy_of(const prepared_dataset& one) {
+  auto index = copy_of(one.index);
+  auto checked = copy_of(one.checked);
+  if (!index || !checked) return tl::unexpected(index ? checked.error() : index.error());
+  prepared_dataset copy{std::move(*index), std::move(*checked), one.description, one.order, one.notices, {}, one.in_store};
+  for (const prepared_dataset& part : one.parts) {
+    auto made = copy_of(part);
+    if (!made) return made;
+    copy.parts.push_back(std::move(*made));
+  }
+  return copy;
+}
+
+class kept_stream {
+ public:
+  void keep(const config& settings, prepared_dataset prepared, decoder_rule by) {
+    const std::lock_guard lock(mutex_);
+    settings_ = settings;
+    prepared_ = std::move(prepared);
+    by_ = by;
+  }
+  std::optional<prepared_dataset> take(const config& settings, decoder_rule by) {
+    const std::lock_guard lock(mutex_);
+    if (!prepared_ || by_ != by || !is_same(settings)) return std::nullopt;
+    return std::exchange(prepared_, std::nullopt);
+  }
+
+ private:
+  [[nodiscard]] bool is_same(const config& other) const {
+    image_config image = other.image;
+    image.decoder = settings_.image.decoder;  // compared as `by`
+    return settings_.dataset == other.dataset && settings_.datasets == other.datasets && settings_.sampler == other.sampler &&
+           settings_.storage == other.storage && settings_.image == image;
+  }
+
+  std::mutex mutex_;
+  config settings_;
+  std::optional<prepared_dataset> prepared_;
+  decoder_rule by_ = decoder_rule::cpu;
+};
+
+kept_stream& the_kept_stream() {
+  static kept_stream kept;
+  return kept;
+}
+
+}  // namespace
+
+void keep_prepared(const config& settings, const prepared_dataset& prepared, decoder_rule by) {
+  if (auto copy = copy_of(prepared)) the_kept_stream().keep(settings, std::move(*copy), by);
+}
+
 result<prepared_dataset> prepare_stream(const config& settings,
                                         const std::function<void(const index_progress&)>& told,
                                         decoder_rule by) {
+  if (auto kept = the_kept_stream().take(settings, by)) return std::move(*kept);
   if (settings.datasets.empty()) return prepare_one_with_order(settings, told, by);
   auto all =
       prepare_mixture(settings, [&](const config& part) { return prepare_one_with_order(part, told, by); });

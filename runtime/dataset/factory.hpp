@@ -30,6 +30,7 @@ struct prepared_dataset {
   sampling order;                       ///< set by prepare_stream only
   std::vector<std::string> notices;     ///< for the log
   std::vector<prepared_dataset> parts;  ///< of a mixture, else empty
+  bool in_store = false;                ///< its files, or those of a part, are objects behind URLs
 
   /// What make_dataset needs in a worker: an index for each dataset, -1 for one without; behind the only one, `checked`.
   [[nodiscard]] std::vector<int> descriptors() const;
@@ -51,6 +52,10 @@ result<prepared_dataset> prepare_dataset(const config& settings,
 result<prepared_dataset> prepare_stream(const config& settings,
                                         const std::function<void(const index_progress&)>& told = {},
                                         decoder_rule by = decoder_rule::cpu);
+
+/// For a program that has prepared a stream before its session does: the next prepare_stream of this process with the same
+/// dataset and decoder takes a copy of this instead of listing the files again.
+void keep_prepared(const config& settings, const prepared_dataset& prepared, decoder_rule by = decoder_rule::cpu);
 
 /// For a worker: the dataset of [dataset] on the index that the session handed over (-1 for synthetic). Does
 /// not close the descriptor, which is not needed afterwards. Refuses an index of another type

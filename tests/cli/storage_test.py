@@ -1,6 +1,7 @@
 """Object storage: shards behind http:// and s3://, compared with the same shards on disk, from servers that fail, stall, change and redirect."""
 
 import io
+import shutil
 import tarfile
 import threading
 
@@ -65,6 +66,38 @@ class StorageTest(StoreTest):
             self.assertEqual(self.digests(self.config(path, epochs=2), "--workers", 2), expected, path)
         signed = ["Authorization" in headers for _, headers in server.requests]
         self.assertTrue(any(signed) and not all(signed))  # those of s3:// are, those of http:// are not
+
+    def test_a_prefix_is_listed_once_by_run_plan_replay_and_preview(self):
+        server = self.serve()
+        config = self.config("s3://bucket/shards")
+        for built in (False, True):
+            for verb in (("run", config), ("plan", config), ("replay", config, "--batch", 1, "--out", "batch%d" % built), ("preview", config, "--out", "p.png")):
+                if not built:
+                    shutil.rmtree(os.path.join(self.folder, "cache-home"), ignore_errors=True)
+                before = server.count("list-type=2")
+                code, out, err = self.penstock(*verb)
+                self.assertTrue(code == EXIT_OK or verb[0] == "preview", out + err)  # these samples have no picture
+                self.assertEqual(server.count("list-type=2") - before, 1, (verb, built))
+
+    def test_a_list_of_addresses_is_read_ahead_as_far_as_a_store(self):
+        server = self.serve()
+        self.write("list.txt", "".join("%s/bucket/shards/t-%03d.tar\n" % (server.address, number) for number in range(3)))
+        config = self.config("list.txt")
+        self.digests(config)  # the index is built
+        waiting, reached = set(), threading.Event()
+
+        def fault(request):
+            path, begin, end, _ = request
+            if end is not None and end - begin > 1:
+                waiting.add((path, begin))
+                if len(waiting) >= 4:  # of batches of 8 neighbours: a request each
+                    reached.set()
+                reached.wait(20)
+
+        server.fault = fault
+        self.assertEqual(self.digests(config, "--workers", 1, "--set", "loader.slots_per_worker=6", "--set", "sampler.shuffle=false"),
+                         self.digests(self.config(self.shards, name="local.toml"), "--set", "sampler.shuffle=false"))
+        self.assertTrue(reached.is_set())
 
     def test_errors_cut_answers_and_closed_connections_change_nothing(self):
         server = self.serve()

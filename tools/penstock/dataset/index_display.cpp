@@ -1,14 +1,13 @@
 #include "tools/penstock/dataset/index_display.hpp"
 
 #include "runtime/base/units.hpp"
-#include "runtime/dataset/mixture/mixture.hpp"
-#include "runtime/dataset/store_settings.hpp"
-#include "runtime/dataset/tar/index_cache.hpp"
+#include "runtime/dataset/factory.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/run/progress.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 
@@ -24,15 +23,15 @@ std::string line_of(const index_progress& now, bool with_bar) {
 
 }  // namespace
 
-void index_with_bar(const config& settings) {
-  for (std::size_t i = 0; i < settings.datasets.size(); ++i) index_with_bar(settings_of_part(settings, i));
-  if (settings.dataset.type != dataset_type::tar) return;
-  const auto shards = list_shards(settings.dataset.path, store_options_of(settings));
-  if (!shards) return;
+void index_with_bar(const config& settings, notices_told notices) {
+  const auto is_of_tar = [](const dataset_config& dataset) { return dataset.type == dataset_type::tar; };
+  if (!is_of_tar(settings.dataset) &&
+      std::ranges::none_of(settings.datasets, is_of_tar, &mixed_dataset_config::dataset))
+    return;
   std::mutex mutex;
   index_progress now;
   std::optional<progress_display> display;
-  const auto found = find_index(*shards, settings.storage.cache, [&](const index_progress& progress) {
+  auto prepared = prepare_stream(settings, [&](const index_progress& progress) {
     {
       const std::lock_guard lock(mutex);
       now = progress;
@@ -44,10 +43,15 @@ void index_with_bar(const config& settings) {
       return line_of(now, with_bar).substr(0, width);
     });
   });
+  const bool built = display.has_value();
   display.reset();
-  if (!found || !found->built) return;
-  // Later steps find the new index and do not report the old one.
-  for (std::size_t i = shards->notices.size(); i < found->notices.size(); ++i) say(found->notices[i]);
+  if (!prepared) return;
+  if (notices == notices_told::here) {
+    if (built)
+      for (const std::string& notice : prepared->notices) say(notice);
+    prepared->notices.clear();
+  }
+  keep_prepared(settings, *prepared);
 }
 
 }  // namespace penstock::cli

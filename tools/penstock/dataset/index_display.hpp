@@ -5,9 +5,11 @@
 
 namespace penstock::cli {
 
-/// Builds the index of a tar dataset's shards if there is none that fits, with a progress bar on stderr, so
-/// that the caller's next step finds it. Does nothing for other datasets; leaves errors for that step to
-/// report.
-void index_with_bar(const config& settings);
+/// Who tells the notices about a dataset: this process on stderr, or its session in the log.
+enum class notices_told { here, by_session };
+
+/// Prepares a dataset of tar shards, with a progress bar on stderr while their index is built, for the caller's next
+/// prepare_stream. Does nothing for other datasets; leaves errors for that step to report.
+void index_with_bar(const config& settings, notices_told notices = notices_told::here);
 
 }  // namespace penstock::cli

@@ -37,6 +37,7 @@ result<planned_stream> planned_stream::create(const config& settings,
   if (!order) return tl::unexpected(std::move(order.error()));
   auto dataset = make_dataset(settings, prepared->descriptors());
   if (!dataset) return tl::unexpected(std::move(dataset.error()));
+  keep_prepared(settings, *prepared);  // for a session that loads what is planned
   planned_stream made(std::move(*prepared), std::move(*order), std::move(*dataset));
   made.begin_.identity = session::identity_of(settings, &made.prepared_.description, made.prepared_.order);
   if (saved) made.begin_.quarantined_samples = saved->quarantined_samples;
@@ -86,12 +87,10 @@ void list_samples(const planned_batch& batch) {
 int with_settings(const place_options& o, const std::function<int(const config&)>& act) {
   auto loaded = load(o.source);
   if (!loaded) return tell_rejection(loaded.error(), o.as_json);
-  if (!o.as_json) {
-    tell_warnings(*loaded);
-    index_with_bar(loaded->values);
-  }
+  if (!o.as_json) tell_warnings(*loaded);
   const auto settings = settings_of(loaded->values, o);
   if (!settings) return refuse_with(exit_usage, settings.error(), o.as_json);
+  if (!o.as_json) index_with_bar(*settings);
   return act(*settings);
 }
 

@@ -108,6 +108,7 @@ result<shown_batch> make_preview(config settings, std::uint64_t batch, const voc
   if (!prepared) return tl::unexpected(std::move(prepared.error()));
   const auto state = state_before(settings, *prepared, batch);
   if (!state) return tl::unexpected(state.error());
+  keep_prepared(settings, *prepared);
   const std::vector<std::byte> begin = schedule::serialise(*state);
   try {
     session_options options;
@@ -132,7 +133,7 @@ int preview_batch(const preview_options& o) {
   auto loaded = load(o.source);
   if (!loaded) return tell_rejection(loaded.error(), o.as_json);
   if (!o.as_json) tell_warnings(*loaded);
-  if (!o.as_json) index_with_bar(loaded->values);
+  if (!o.as_json) index_with_bar(loaded->values, notices_told::by_session);
   std::optional<vocabulary> known;
   if (!o.tokenizer.empty()) {
     if (!is_of_tokens(loaded->values))
