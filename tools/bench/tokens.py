@@ -3,8 +3,9 @@
 
 Prints a Markdown table. 10 GB of uint16 in one sparse file, sequences of 4096, batches of 32, 2 workers, the host device: sequences a second,
 beside threads that copy as many bytes as a sequence's tensors have (int32 tokens and targets: 32 KiB) with memcpy from random places of a
-mapping of the same file, as many as there are workers, in turn in the same run. Then 10^12 tokens in 10 000 sparse files: time to the first
-batch, and private memory of a worker. BIN is the folder of the programs, build/release/bin by default. Needs a C compiler (cc).
+mapping of the same file, as many as there are workers, in turn in the same run. Then the processor time of a sequence: of such a memcpy, of the
+workers alone, and of all processes, of which the host device's copy is a part. It hardly depends on what else the machine does. Then 10^12
+tokens in 10 000 sparse files: time to the first batch, and private memory of a worker. BIN is the folder of the programs, build/release/bin by default. Needs a C compiler (cc).
 """
 
 import ctypes
@@ -82,6 +83,34 @@ def run(config, *options):
     return json.loads(done.stdout)
 
 
+def watch_processor_times(session):
+    """Seconds of the workers, and of the session and all of its children, as they were at most 20 ms before the end."""
+    tick, times = os.sysconf("SC_CLK_TCK"), {}
+    while session.poll() is None:
+        children = subprocess.run(["pgrep", "-P", str(session.pid)], capture_output=True, text=True).stdout.split()
+        for process in [str(session.pid), *children]:
+            try:
+                with open("/proc/%s/stat" % process) as file:
+                    name, _, rest = file.read().partition("(")[2].rpartition(")")
+            except OSError:
+                continue
+            fields = rest.split()
+            times[process] = ("worker" in name, (int(fields[11]) + int(fields[12])) / tick)
+        time.sleep(0.02)
+    return sum(t for is_worker, t in times.values() if is_worker), sum(t for _, t in times.values())
+
+
+def processor_times(config):
+    """Microseconds of a sequence: of the workers, and of all processes. Without the start, as sequences_a_second."""
+    found = []
+    for batches in (BATCHES // 6, BATCHES):
+        session = subprocess.Popen([os.path.join(BIN, "penstock"), "run", config, "--quiet", "--batches", str(batches)], stdout=subprocess.DEVNULL)
+        workers, all_of_them = watch_processor_times(session)
+        found.append((workers, all_of_them))
+    sequences = (BATCHES - BATCHES // 6) * BATCH
+    return tuple((long - short) / sequences * 1e6 for short, long in zip(*found))
+
+
 def sequences_a_second(config):
     """Without the start: the difference of a long and a short run."""
     times = []
@@ -93,14 +122,15 @@ def sequences_a_second(config):
 
 
 def copies_a_second(library):
+    """With the microseconds of processor time that one takes."""
     count = BATCHES * BATCH // WORKERS
     threads = [threading.Thread(target=library.copy, args=(ctypes.c_uint64(count), ctypes.c_uint64(seed), ctypes.c_uint64(4 * BATCH))) for seed in range(WORKERS)]
-    begin = time.monotonic()
+    begin, used = time.monotonic(), time.process_time()
     for one in threads:
         one.start()
     for one in threads:
         one.join()
-    return count * WORKERS / (time.monotonic() - begin)
+    return count * WORKERS / (time.monotonic() - begin), (time.process_time() - used) / (count * WORKERS) * 1e6
 
 
 def private_memory(pid):
@@ -140,11 +170,13 @@ def main():
         config = config_of(folder, path)
         run(config, "--batches", str(BATCHES))  # the page cache
         library.copy(ctypes.c_uint64(2 * TOKENS // (8 * LENGTH)), ctypes.c_uint64(1), ctypes.c_uint64(BATCH))
-        rates = [(sequences_a_second(config), copies_a_second(library)) for _ in range(ROUNDS)]
+        rates = [(sequences_a_second(config), *copies_a_second(library), *processor_times(config)) for _ in range(ROUNDS)]
         print("| load average | sequences a second | memcpy of 32 KiB | median of the rounds' ratios |")
         print("| --- | --- | --- | --- |")
-        print("| %.1f | %.0f | %.0f | %.2f |" % (os.getloadavg()[0], statistics.median(a for a, _ in rates), statistics.median(b for _, b in rates),
-                                                 statistics.median(a / b for a, b in rates)))
+        print("| %.1f | %.0f | %.0f | %.2f |" % (os.getloadavg()[0], statistics.median(r[0] for r in rates), statistics.median(r[1] for r in rates),
+                                                 statistics.median(r[0] / r[1] for r in rates)))
+        print("\nProcessor time of a sequence, in us: memcpy %.1f, workers %.1f, all processes %.1f; memcpy / workers: median of the rounds %.2f" %
+              (*(statistics.median(r[i] for r in rates) for i in (2, 3, 4)), statistics.median(r[2] / r[3] for r in rates)))
         seconds, memory = begin_of_a_trillion(folder)
         print("\n10^12 tokens in 10 000 files: a run of one batch takes %.2f s; a worker's private memory is %.1f MB" % (seconds, memory))
 
