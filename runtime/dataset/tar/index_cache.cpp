@@ -2,6 +2,7 @@
 
 #include "runtime/base/signals.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
 #include "runtime/dataset/file_reader.hpp"
 #include "runtime/dataset/fingerprint.hpp"
 
@@ -121,12 +122,23 @@ result<std::optional<found_index>> open_index(const place& where, const shard_li
 
 // ---- building one
 
-unsigned threads_for(std::size_t shards) noexcept {
+unsigned cores() noexcept {
   ::cpu_set_t usable;
-  const int cores = ::sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : 1;
+  return ::sched_getaffinity(0, sizeof usable, &usable) == 0 ? static_cast<unsigned>(CPU_COUNT(&usable)) : 1U;
+}
+
+/// Large shards are read in parts where there are fewer shards than cores.
+unsigned parts_of(std::size_t shards, const std::string& path) noexcept {
+  constexpr std::uint64_t part_min = 64 * MiB;
+  struct ::stat facts {};
+  if (shards >= cores() || ::stat(path.c_str(), &facts) != 0) return 1;
+  return static_cast<unsigned>(std::clamp<std::uint64_t>(static_cast<std::uint64_t>(facts.st_size) / part_min, 1, cores() / shards));
+}
+
+unsigned threads_for(std::size_t shards) noexcept {
   // Reading headers far apart waits for the storage more than it computes: some threads more than cores.
   constexpr unsigned threads_max = 32;
-  const unsigned wanted = std::clamp(2U * static_cast<unsigned>(cores), 4U, threads_max);
+  const unsigned wanted = std::clamp(2U * cores(), 4U, threads_max);
   return static_cast<unsigned>(std::min<std::size_t>(wanted, shards));
 }
 
@@ -175,7 +187,7 @@ class parallel_reading {
   result<shard_index> read(std::size_t i) {
     const std::string& name = shards_.names[i];
     const std::string path = shards_.path(i);
-    if (!shards_.store) return read_shard(path, name, passed_);
+    if (!shards_.store) return read_shard(path, name, parts_of(shards_.names.size(), path), passed_);
     return read_shard(*shards_.store->object(path, shards_.facts[i]), shards_.facts[i].tag, name, passed_);
   }
 

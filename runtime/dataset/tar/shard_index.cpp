@@ -1,5 +1,6 @@
 #include "runtime/dataset/tar/shard_index.hpp"
 
+#include "runtime/base/signals.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/local_file.hpp"
 #include "runtime/dataset/tar/member_name.hpp"
@@ -8,6 +9,10 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -92,42 +97,122 @@ std::string_view compression_by_magic(std::span<const std::byte> start) noexcept
   return {};
 }
 
-result<void> read_headers(readable& from, const read_sizes& sizes, shard_index& shard,
-                          std::atomic<std::uint64_t>& progress) {
-  header_reader reader(from, sizes);
-  shard_grouping grouping;
-  tar_parser parser(shard.bytes);
-  std::uint64_t told = 0;
-  constexpr std::uint64_t told_every = 4 * MiB;
-  while (const auto range = parser.wanted()) {
-    const auto bytes = reader.read(*range);
-    if (!bytes) return tl::unexpected(bytes.error());
-    const auto member = parser.take(*bytes);
-    if (!member) {
-      const std::string_view program = range->at == 0 ? compression_by_magic(*bytes) : std::string_view();
-      if (program.empty()) return tl::unexpected(member.error());
-      return refuse(errc::dataset, "is compressed with {}: compressed shards are not read; decompress it",
-                    program);
+/// Reads the headers of a shard from some header on.
+class part_of_shard {
+ public:
+  part_of_shard(readable& from, const read_sizes& sizes, tar_parser begin, std::atomic<std::uint64_t>& progress)
+      : parser(std::move(begin)), reader_(from, sizes), progress_(progress) {}
+
+  /// Up to the first header at `until` or behind it, or to the archive's end. Call it again to go on.
+  result<void> read(std::uint64_t until) {
+    constexpr std::uint64_t told_every = 4 * MiB;
+    if (const auto range = parser.wanted()) told_ = range->at;
+    while (const auto range = parser.wanted()) {
+      if (range->at >= until && parser.is_between_members()) break;
+      const auto bytes = reader_.read(*range);
+      if (!bytes) return tl::unexpected(bytes.error());
+      const auto member = parser.take(*bytes);
+      if (!member) {
+        const std::string_view program = range->at == 0 ? compression_by_magic(*bytes) : std::string_view();
+        if (program.empty()) return tl::unexpected(member.error());
+        return refuse(errc::dataset, "is compressed with {}: compressed shards are not read; decompress it",
+                      program);
+      }
+      if (*member) grouping.add(**member);
+      if (range->at - told_ >= told_every) {
+        progress_ += range->at - told_;
+        told_ = range->at;
+      }
     }
-    if (*member) grouping.add(**member);
-    if (range->at - told >= told_every) {
-      progress += range->at - told;
-      told = range->at;
-    }
+    return {};
   }
-  progress += shard.bytes - told;
-  shard.has_end_marker = parser.has_end_marker();
-  shard.bytes_after_end = parser.bytes_after_end();
-  return grouping.finish(shard);
+
+  tar_parser parser;
+  shard_grouping grouping;
+
+ private:
+  header_reader reader_;
+  std::uint64_t told_ = 0;
+  std::atomic<std::uint64_t>& progress_;
+};
+
+/// The first block in [begin, end) that looks like a header; `end` if none does or the file cannot be read.
+std::uint64_t find_header(readable& from, std::uint64_t begin, std::uint64_t end) {
+  std::vector<std::byte> piece(64 * KiB);
+  for (std::uint64_t at = begin; at < end; at += piece.size()) {
+    const auto here = std::span(piece).first(std::min<std::uint64_t>(piece.size(), end - at));
+    if (!from.read(at, here)) return end;
+    for (std::size_t i = 0; i + tar_block <= here.size(); i += tar_block)
+      if (looks_like_header(here.subspan(i, tar_block))) return at + i;
+  }
+  return end;
 }
 
-result<shard_index> read_shard_file(const std::string& path, std::atomic<std::uint64_t>& progress) {
+/// What a thread has read of a file, beginning with a block that looks like a header.
+struct read_part {
+  std::unique_ptr<local_file> file;  ///< its own: one is not for several threads
+  std::uint64_t begin = 0;
+  std::optional<part_of_shard> part;
+  bool sound = false;
+
+  void read(const std::string& path, const shard_index& shard, std::uint64_t from, std::uint64_t end, std::atomic<std::uint64_t>& progress) {
+    file = std::make_unique<local_file>(path, shard.bytes, shard.modified_ns);
+    begin = find_header(*file, from, end);
+    if (begin == end) return;
+    part.emplace(*file, sizes_of_file, tar_parser(shard.bytes, begin), progress);
+    sound = part->read(end).has_value();
+  }
+};
+
+/// A part counts if the archive has a member where it begins. What is then missing, or was damaged, is read in order.
+result<part_of_shard> join(part_of_shard whole, std::span<const read_part> later, const readable& file) {
+  const auto position = [&] {
+    const auto next = whole.parser.wanted();
+    return next ? next->at : file.bytes();
+  };
+  for (const read_part& one : later) {
+    if (!one.sound || position() > one.begin) continue;
+    if (auto ok = whole.read(one.begin); !ok) return tl::unexpected(std::move(ok.error()));
+    if (position() != one.begin || !whole.parser.is_between_members()) continue;
+    whole.grouping.append(one.part->grouping);
+    whole.parser = one.part->parser;
+  }
+  if (auto ok = whole.read(file.bytes() + 1); !ok) return tl::unexpected(std::move(ok.error()));
+  return whole;
+}
+
+result<part_of_shard> read_in_parts(local_file& file, const std::string& path, unsigned count, const shard_index& shard,
+                                    std::atomic<std::uint64_t>& progress) {
+  const auto boundary = [&](unsigned i) { return i == count ? shard.bytes : shard.bytes / count * i / tar_block * tar_block; };
+  std::vector<read_part> later(count - 1);
+  part_of_shard first(file, sizes_of_file, tar_parser(shard.bytes), progress);
+  result<void> done;
+  {
+    std::vector<std::jthread> threads;
+    const all_signals_blocked in_the_new_threads;
+    for (unsigned i = 1; i < count; ++i)
+      threads.emplace_back([&, i] { later[i - 1].read(path, shard, boundary(i), boundary(i + 1), progress); });
+    done = first.read(boundary(1));
+  }
+  if (!done) return tl::unexpected(std::move(done.error()));
+  return join(std::move(first), later, file);
+}
+
+result<void> finish(part_of_shard& whole, shard_index& shard) {
+  shard.has_end_marker = whole.parser.has_end_marker();
+  shard.bytes_after_end = whole.parser.bytes_after_end();
+  return whole.grouping.finish(shard);
+}
+
+result<shard_index> read_shard_file(const std::string& path, unsigned parts, std::atomic<std::uint64_t>& progress) {
   auto file = local_file::open(path);
   if (!file) return tl::unexpected(std::move(file.error()));
   shard_index shard;
   shard.bytes = (*file)->bytes();
   shard.modified_ns = (*file)->modified_ns();
-  if (auto ok = read_headers(**file, sizes_of_file, shard, progress); !ok) return tl::unexpected(std::move(ok.error()));
+  auto whole = read_in_parts(**file, path, std::max(parts, 1U), shard, progress);
+  if (!whole) return tl::unexpected(std::move(whole.error()));
+  if (auto ok = finish(*whole, shard); !ok) return tl::unexpected(std::move(ok.error()));
   if (auto ok = (*file)->check_unchanged(); !ok)
     return refuse(errc::dataset, "changed while it was being indexed: start again when it is complete");
   return shard;
@@ -155,6 +240,26 @@ void shard_grouping::add(const tar_member& member) {
   members_.push_back({member.header_at, member.size, sample_of(parts.key), extension << 2U | kind});
   ++extensions_[extension].members;
   extensions_[extension].longest = std::max(extensions_[extension].longest, member.size);
+}
+
+void shard_grouping::append(const shard_grouping& behind) {
+  if (keys_.size() + behind.keys_.size() >= samples_max) return keys_.resize(samples_max);  // finish() refuses it
+  std::vector<std::uint32_t> samples;
+  samples.reserve(behind.keys_.size());
+  for (const found_key& key : behind.keys_) samples.push_back(sample_of(behind.text_of(key)));
+  std::vector<std::uint32_t> extensions;
+  for (const shard_extension& one : behind.extensions_) {
+    extensions.push_back(extension_of(one.text));
+    shard_extension& own = extensions_[extensions.back()];
+    own.members += one.members;
+    own.longest = std::max(own.longest, one.longest);
+  }
+  members_.reserve(members_.size() + behind.members_.size());
+  for (found_member member : behind.members_) {
+    member.sample = samples[member.sample];
+    member.extension_and_kind = extensions[member.extension_and_kind >> 2U] << 2U | (member.extension_and_kind & 3U);
+    members_.push_back(member);
+  }
 }
 
 std::uint32_t shard_grouping::extension_of(std::string_view extension) {
@@ -244,9 +349,9 @@ result<void> shard_grouping::finish(shard_index& to) {
   return {};
 }
 
-result<shard_index> read_shard(const std::string& path, const std::string& name,
+result<shard_index> read_shard(const std::string& path, const std::string& name, unsigned parts,
                                std::atomic<std::uint64_t>& progress) {
-  return with_name(read_shard_file(path, progress), name);
+  return with_name(read_shard_file(path, parts, progress), name);
 }
 
 result<shard_index> read_shard(readable& object, const std::string& tag, const std::string& name,
@@ -254,8 +359,10 @@ result<shard_index> read_shard(readable& object, const std::string& tag, const s
   shard_index shard;
   shard.bytes = object.bytes();
   shard.tag = tag;
-  if (auto ok = read_headers(object, sizes_of_object, shard, progress); !ok)
-    return with_name(tl::unexpected(std::move(ok.error())), name);
+  part_of_shard whole(object, sizes_of_object, tar_parser(shard.bytes), progress);
+  auto ok = whole.read(shard.bytes + 1);
+  if (ok) ok = finish(whole, shard);
+  if (!ok) return with_name(tl::unexpected(std::move(ok.error())), name);
   return with_name(std::move(shard), name);
 }
 

@@ -40,6 +40,8 @@ struct shard_index {
 class shard_grouping {
  public:
   void add(const tar_member& member);
+  /// The members of another part of the shard, behind those that were added.
+  void append(const shard_grouping& behind);
   /// Fills offsets, records, extensions and members of `to`. Refuses (errc::dataset) more than 2^32 - 2 samples, or 4 GiB
   /// of records. Call it once.
   result<void> finish(shard_index& to);
@@ -81,10 +83,11 @@ class shard_grouping {
 };
 
 /// Reads the headers of a shard and groups its members; contents of larger members are skipped. `path` is opened,
-/// `name` is what the index and messages call it. Adds the bytes that it has passed to `progress`. Refuses
+/// `name` is what the index and messages call it. `parts` are read at the same time: each begins with the first block that looks
+/// like a header, and counts if the part before it ends there; else all is read from there on again. Adds the bytes that it has passed to `progress`. Refuses
 /// (errc::dataset, errc::io) with the shard's name what the parser refuses, files that cannot be read, are no
 /// regular files or change meanwhile, and compressed shards.
-result<shard_index> read_shard(const std::string& path, const std::string& name,
+result<shard_index> read_shard(const std::string& path, const std::string& name, unsigned parts,
                                std::atomic<std::uint64_t>& progress);
 /// The same for an object of a store, of this version. It reads all but members of some MiB: a request for each header would
 /// take longer.

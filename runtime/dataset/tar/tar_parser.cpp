@@ -114,6 +114,16 @@ bool has_contents(char type) noexcept {
 
 }  // namespace
 
+bool looks_like_header(std::span<const std::byte> block) noexcept {
+  if (block.size() < tar_block || !text_of(block, magic_field).starts_with("ustar")) return false;
+  const auto stated = number_of(block, checksum_field);
+  return stated && static_cast<std::int64_t>(*stated) == checksum_of(block);
+}
+
+bool tar_parser::is_between_members() const noexcept {
+  return state_ == state::header && next_.none() && global_.none();
+}
+
 std::optional<tar_range> tar_parser::wanted() const noexcept {
   switch (state_) {
     case state::marked_end:

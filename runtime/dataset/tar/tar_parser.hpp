@@ -38,9 +38,13 @@ struct tar_range {
   std::uint64_t bytes = 0;
 };
 
+/// Whether a block has the magic of ustar and a right checksum: a header, or contents that are an archive themselves.
+bool looks_like_header(std::span<const std::byte> block) noexcept;
+
 class tar_parser {
  public:
-  explicit tar_parser(std::uint64_t archive_bytes) : archive_bytes_(archive_bytes) {}
+  /// `at`: a header, or what looks like one, from which to begin.
+  explicit tar_parser(std::uint64_t archive_bytes, std::uint64_t at = 0) : archive_bytes_(archive_bytes), at_(at) {}
 
   /// The bytes that take() is to be given next, within the archive: one block (less where the archive ends), or a
   /// long name or PAX record of at most 1 MiB. None once the archive has ended.
@@ -50,6 +54,10 @@ class tar_parser {
   /// offset and member) a checksum that does not match, a number or PAX record that cannot be read, a header
   /// or contents that end beyond the archive, and names or records above 1 MiB. After a refusal it cannot be used.
   result<std::optional<tar_member>> take(std::span<const std::byte> bytes);
+
+  /// Whether it wants a header, and nothing that it has read says anything about the members behind it: a parser that begins
+  /// there finds the same ones.
+  [[nodiscard]] bool is_between_members() const noexcept;
 
   /// Whether the archive had ended with a block of zeros. Without one it may have been cut between members.
   [[nodiscard]] bool has_end_marker() const noexcept { return state_ == state::marked_end; }
@@ -62,6 +70,8 @@ class tar_parser {
     std::optional<std::string> name;
     std::optional<std::uint64_t> size;
     bool sparse = false;
+
+    [[nodiscard]] bool none() const noexcept { return !name && !size && !sparse; }
   };
 
   result<std::optional<tar_member>> take_header(std::span<const std::byte> block);
@@ -72,7 +82,7 @@ class tar_parser {
   [[nodiscard]] tl::unexpected<failure> wrong(std::string_view what) const;
 
   std::uint64_t archive_bytes_;
-  std::uint64_t at_ = 0;
+  std::uint64_t at_;
   state state_ = state::header;
   std::uint64_t text_bytes_ = 0;
   bool text_is_global_ = false;

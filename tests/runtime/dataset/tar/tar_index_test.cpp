@@ -1,6 +1,7 @@
 #include "runtime/dataset/tar/tar_index.hpp"
 
 #include "runtime/dataset/tar/index_cache.hpp"
+#include "runtime/dataset/tar/shard_index.hpp"
 #include "tests/runtime/dataset/fixtures.hpp"
 #include "tests/runtime/dataset/tar/archives.hpp"
 
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -301,6 +303,54 @@ TEST_CASE("a record that cannot be right is refused, and nothing outside the ind
       CHECK(index->checksum_holds() == (bad == good));
       indexed_sample sample;
       for (std::uint64_t i = 0; i < index->samples(); ++i) (void)index->read(i, sample);
+    }
+  }
+}
+
+TEST_CASE("a shard that is read in parts has the index of one that is read in order") {
+  const temporary_folder folder;
+  random_source random(4, 5, 6);
+  for (int round = 0; round < 60; ++round) {
+    std::string archive;
+    for (int i = 0; i < 100; ++i) {
+      const std::string name = fmt::format("{}.{}", random.below(2) == 0 ? 1000 + i / 2 : random.below(80), "abC"[random.below(3)]);
+      // Contents that are an archive look like headers of this one.
+      const std::string contents = random.below(4) == 0 ? archive_of({{"in.side", "x"}, {"b.abc", std::string(600, 'y')}})
+                                                        : std::string(random.below(round % 3 == 0 ? 30'000 : 900), 'x');
+      const std::string long_name = std::string(120, 'n') + name;
+      switch (random.below(round % 2 == 0 ? 40 : 5)) {
+        case 0: append_typed(archive, 'x', "pax", testing::pax_record("path", long_name)); break;
+        case 1: append_typed(archive, 'L', "long", long_name); break;
+        case 2:
+          if (round % 5 == 0) append_typed(archive, 'g', "global", testing::pax_record("path", "every.one"));
+          break;
+        default: break;
+      }
+      append_typed(archive, random.below(10) == 0 ? '2' : '0', name, contents);
+    }
+    append_tar_end(archive);
+    if (round % 7 == 0) archive += std::string(512, 'z') + archive_of({{"be.hind", "x"}});
+    if (round % 11 == 0) archive[random.below(archive.size() / 512) * 512 + 3] ^= 1;  // perhaps a header
+    folder.write("a.tar", archive);
+    std::atomic<std::uint64_t> passed{0};
+    const auto in_order = read_shard(folder.path("a.tar"), "a", 1, passed);
+    for (unsigned parts = 2; parts <= 9; ++parts) {
+      const auto in_parts = read_shard(folder.path("a.tar"), "a", parts, passed);
+      REQUIRE(in_parts.has_value() == in_order.has_value());
+      if (!in_order) {
+        REQUIRE(in_parts.error().message == in_order.error().message);
+        continue;
+      }
+      REQUIRE((in_parts->records == in_order->records && in_parts->offsets == in_order->offsets));
+      REQUIRE(in_parts->members == in_order->members);
+      REQUIRE(in_parts->has_end_marker == in_order->has_end_marker);
+      REQUIRE(in_parts->bytes_after_end == in_order->bytes_after_end);
+      REQUIRE(in_parts->extensions.size() == in_order->extensions.size());
+      for (std::size_t i = 0; i < in_order->extensions.size(); ++i) {
+        REQUIRE(in_parts->extensions[i].text == in_order->extensions[i].text);
+        REQUIRE(in_parts->extensions[i].members == in_order->extensions[i].members);
+        REQUIRE(in_parts->extensions[i].longest == in_order->extensions[i].longest);
+      }
     }
   }
 }
