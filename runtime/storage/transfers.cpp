@@ -134,7 +134,8 @@ class transfers::loop {
                              duration_for_people(patience_)));
     }
     if (one.running.empty()) {
-      if (now < one.next_attempt || in_flight_ >= pace_.at_once()) return;
+      const bool has_place = one.attempts > 0 || in_flight_ < pace_.at_once();  // a batch may wait for a repeated one
+      if (now < one.next_attempt || !has_place) return;
       launch(one, now);
       if (one.failures >= failures_before_two && one.is_reachable) hedge(one, now);
     } else if (now > hedge_due(one) && hedge(one, now) && one.hedges > 1) {
@@ -283,7 +284,7 @@ class transfers::loop {
     steady_time due = now + 1s;
     for (const ticket& one : active_) {
       due = std::min(due, one->deadline);
-      if (one->running.empty() && in_flight_ < pace_.at_once()) due = std::min(due, one->next_attempt);
+      if (one->running.empty() && (one->attempts > 0 || in_flight_ < pace_.at_once())) due = std::min(due, one->next_attempt);
       // One that is due and did not start has to wait for others to end.
       due = std::min(due, std::max(now + 5ms, hedge_due(*one)));
     }
