@@ -204,6 +204,15 @@ class PastTest(PenstockTest):
         self.answer("status", "--session", "crash@1", expect=EXIT_NO_SESSION)
         self.answer("status", "--last", "--session", "nobody", expect=EXIT_NO_SESSION)
 
+    def test_the_last_session_is_the_one_that_ended_last_not_the_one_that_started_last(self):
+        self.live("long")
+        self.run_json(self.write("short.toml", synthetic(samples=40, epochs=1)))
+        self.assertEqual(self.answer("status", "--last")["session"], "short")
+        self.assertEqual(self.penstock("stop", "--wait", "--session", "long")[0], EXIT_OK)
+        self.assertEqual(self.answer("status", "--last")["session"], "long")
+        self.assertEqual([s["session"] for s in self.answer("sessions", "--ended")["ended"]], ["long", "short"])
+        self.assertRegex(self.penstock("status")[2], r"next: penstock status --last \('long' stopped \d+ s ago")
+
     def test_the_last_ranks_of_a_group_are_read_together(self):
         config = self.write("stamps.toml", synthetic(samples=400, epochs=1))
         code, _, err = self.penstock("launch", config, "--gpus", "host:2", "--quiet")

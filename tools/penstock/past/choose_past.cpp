@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <set>
 #include <thread>
 #include <tuple>
@@ -30,14 +31,22 @@ using namespace std::chrono_literals;
 constexpr auto record_deadline = 5s;  // for the end of a session's record, after that of its socket
 constexpr auto record_polled_every = 20ms;
 
+/// The one that ended last comes first. A session writes to its record for the last time when it ends.
 std::vector<found_record> ended_records() {
-  std::vector<found_record> all = control::find_records();
-  std::erase_if(all, [](const found_record& r) { return r.live; });
+  std::vector<std::pair<std::filesystem::file_time_type, found_record>> dated;
+  for (found_record& r : control::find_records()) {
+    std::error_code gone;
+    const auto written = std::filesystem::last_write_time(r.path, gone);
+    if (!r.live && !gone) dated.emplace_back(written, std::move(r));
+  }
+  std::ranges::stable_sort(dated, std::ranges::greater(), [](const auto& one) { return one.first; });
+  std::vector<found_record> all;
+  for (auto& one : dated) all.push_back(std::move(one.second));
   return all;
 }
 
-/// The newest ended session of this name; without a name, the newest of all.
-std::optional<found_record> newest(const std::string& name) {
+/// The session of this name that ended last; without a name, the last of all.
+std::optional<found_record> last_record(const std::string& name) {
   for (found_record& r : ended_records()) {
     if (name.empty() || r.session == name) return std::move(r);
   }
@@ -92,7 +101,7 @@ chosen_socket choose_past(const session_choice& choice) {
     return chosen_socket{{}, refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json)};
   };
   if (choice.session.find('@') == std::string::npos) {
-    const auto last = newest(choice.session);
+    const auto last = last_record(choice.session);
     if (last) return {last->path, exit_ok};
     return no(choice.session.empty()
                   ? "no session of this user has left a record"
@@ -111,12 +120,12 @@ std::optional<live_group> past_group(const std::string& name) {
   std::vector<named_session> ended;
   std::set<std::tuple<std::string, std::string, std::uint32_t>> known;
   std::optional<std::pair<std::string, std::string>> found;  // its name and job
-  for (found_record& r : ended_records()) {                  // newest first
+  for (found_record& r : ended_records()) {                  // the last one first
     const auto past = read_past(r.path);
     const auto rank = past ? past->rank() : std::nullopt;
     if (!rank || !known.emplace(rank->group, rank->job, rank->rank).second) continue;
     ended.push_back({std::move(r.session), std::move(r.path), rank});
-    // The group of the newest matching rank.
+    // The group of the matching rank that ended last.
     const std::vector<live_group> meant = groups_named(groups_among(ended), name);
     if (!meant.empty() && !found) found = {meant.front().name, meant.front().job};
   }
@@ -143,14 +152,14 @@ std::string end_in_words(const json& summary) {
 }
 
 std::string last_end_in_words(const std::string& session) {
-  const auto last = newest(session);
+  const auto last = last_record(session);
   const auto summary = last ? summary_of(*last) : std::nullopt;
   return summary ? fmt::format("'{}' {}", printable(last->session), end_in_words(*summary)) : "";
 }
 
 std::string next_for_past(const session_choice& choice) {
   if (choice.reading_verb.empty()) return "";
-  const auto last = newest(choice.session);
+  const auto last = last_record(choice.session);
   const auto summary = last ? summary_of(*last) : std::nullopt;
   if (!summary) return "";
   return fmt::format("penstock {} --last{} ('{}' {})", choice.reading_verb,

@@ -44,7 +44,7 @@ void add_past_choice(CLI::App& verb, session_choice& into);
 [[nodiscard]] std::optional<std::filesystem::path> record_of(const std::filesystem::path& socket, int pid);
 
 [[nodiscard]] bool has_ended_sessions();
-/// Ended sessions, newest first: past_session::summary() with "id" first.
+/// Ended sessions, the one that ended last first: past_session::summary() with "id" first.
 [[nodiscard]] nlohmann::ordered_json ended_sessions();
 [[nodiscard]] std::string ended_for_people(const nlohmann::ordered_json& ended, std::size_t width);
 
