@@ -275,16 +275,32 @@ limit_advice advise_on_limits(const limit_reading& reading, const limit_surround
 
 }  // namespace
 
+namespace {
+
+/// For somebody whose stream stands still, whatever limited it before.
+std::string way_out_of(const stall_report& stall) {
+  if (stall.kind == "operator") return "`penstock resume` ends the pause.";
+  if (stall.kind == "gpu") return "`penstock describe gpu` shows what the owner is doing.";
+  if (stall.worker) {
+    return fmt::format("`penstock describe worker/{}` shows what it is doing; [loader.hang] item_timeout ends a sample that "
+                       "takes too long.",
+                       *stall.worker);
+  }
+  return "`penstock describe scheduler` shows where the batches are.";
+}
+
+}  // namespace
+
 limit_advice advise(const limit_reading& reading, const limit_surroundings& around, const config& settings) {
   limit_advice advice = advise_on_limits(reading, around, settings);
-  if (around.hedges.started > 0) {
+  // What limited the stream before is no advice for one that stands still.
+  if (around.stalled) {
+    advice.sentence = fmt::format("Nothing has moved for {:.0f} s: {}.", around.stalled->seconds, around.stalled->text);
+    advice.more = {way_out_of(*around.stalled)};
+  } else if (around.hedges.started > 0) {
     advice.more.push_back(fmt::format("So far a second worker was given {} too ([loader] hedge), and was faster in {}.",
                                       counted(around.hedges.started, "late batch", "late batches"), around.hedges.won));
   }
-  if (!around.stalled) return advice;
-  // The shares say what came before.
-  advice.more.insert(advice.more.begin(), std::move(advice.sentence));
-  advice.sentence = fmt::format("Nothing has moved for {:.0f} s: {}.", around.stalled->seconds, around.stalled->text);
   return advice;
 }
 

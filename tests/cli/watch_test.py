@@ -300,6 +300,11 @@ class StuckTest(PenstockTest):
         _, out, _ = self.penstock("describe", "worker/0")
         self.assertRegex(out, r"(?m)^  stalled for +\d+ s, waiting for worker/0, which has been loading sample ")
         self.assertRegex(out, r"(?m)^  output +about to hang$")
+        _, out, _ = self.penstock("why")
+        self.assertRegex(out, r"^Nothing has moved for \d+ s: waiting for worker/0, which has been loading sample ")
+        self.assertIn("`penstock describe worker/0`", out)
+        self.assertNotIn("limits you", out)
+        self.assertNotIn("WHAT HAPPENED", out)
 
 
 class MetricsTest(PenstockTest):

@@ -128,6 +128,13 @@ class WhyTest(PenstockTest):
         self.assertEqual(code, EXIT_NO_TARGET)
         self.assertIn("there is no worker/9", err)
 
+    def test_of_a_paused_session_it_says_only_that(self):
+        self.start("run", self.write("planted.toml", synthetic(samples=ENDLESS, epochs=1, dataset='wait = "2ms"')), "--workers", 1, "--quiet")
+        self.assertEqual(self.penstock("wait", "--session", "planted", "--timeout", "30s")[0], EXIT_OK)
+        self.assertEqual(self.penstock("pause", "--session", "planted")[0], EXIT_OK)
+        _, out, _ = self.penstock("why", "--session", "planted")
+        self.assertEqual(out, "An operator has paused the session.\n  `penstock resume` ends the pause.\n")
+
     def test_a_pool_of_jobs_says_what_its_workers_do(self):
         process = self.start("map", "--workers", 2, "--quiet", "--set", "name=planted", "--command", "sleep {}", stdin=subprocess.PIPE)
         process.stdin.write(b"\n".join(b"0.01" for _ in range(400)) + b"\n")

@@ -61,15 +61,17 @@ TEST_CASE("a start that waits for cores is told so") {
   CHECK(contains(advise(r, on_cores(2), {}).more.back(), "Workers had no core for 50 % of the time"));
 }
 
-TEST_CASE("while nothing moves the first sentence says what is waited for, and the limit comes after it") {
+TEST_CASE("while nothing moves it says only what is waited for, and what to do about that") {
   limit_surroundings around = on_cores(16);
-  const limit_advice before = advise(mostly(limit::wire), around, config());
+  around.hedges = {7, 5};
   around.stalled = stall_report{"gpu", "waiting for the GPU owner, which has batch 7 of epoch 0 to copy", 13.2, std::nullopt};
   const limit_advice advice = advise(mostly(limit::wire), around, config());
   CHECK(advice.sentence == "Nothing has moved for 13 s: waiting for the GPU owner, which has batch 7 of epoch 0 to copy.");
-  REQUIRE_FALSE(advice.more.empty());
-  CHECK(advice.more.front() == before.sentence);
+  CHECK(advice.more == std::vector<std::string>{"`penstock describe gpu` shows what the owner is doing."});
   CHECK(advice.what == limit::wire);
+  around.stalled = stall_report{"sample", "waiting for worker/3, which has been loading sample 5", 56, 3};
+  REQUIRE(advise(mostly(limit::order), around, config()).more.size() == 1);
+  CHECK(contains(advise(mostly(limit::order), around, config()).more.front(), "`penstock describe worker/3`"));
 }
 
 TEST_CASE("a slow worker, a stalled sample and tiny batches are named with their own advice") {

@@ -103,10 +103,14 @@ void limit_to(json& why, const target& meant) {
 
 std::string why_for_people(const json& why, std::size_t width) {
   const std::size_t columns = width == 0 ? 0 : std::clamp(width, narrowest_text, widest_text);
+  if (why.at("state") == "paused") return "An operator has paused the session.\n  `penstock resume` ends the pause.\n";
   std::string text = broken_at_words(why.at("verdict").get<std::string>(), columns, 0);
   for (const json& line : why.at("more"))
     text += "  " + broken_at_words(line.get<std::string>(), columns == 0 ? 0 : columns - 2, 2);
-  if (const json stall = why.value("stalled", json()); stall.is_object() && why.at("state") == "ended")
+  const json stall = why.value("stalled", json());
+  const bool over = why.at("state") == "ended";
+  if (stall.is_object() && !over) return text;  // the shares are of the time before
+  if (stall.is_object() && over)
     text += broken_at_words("It was stalled at its end: " + stall.at("text").get<std::string>() + ".", columns, 0);
   text += "\n" + table_of_shares(why, width) + "\n" + figures_of_workers(why, columns);
   if (const double rate = why.at("batches_per_second"); rate > 0) text += fmt::format("batches: {:.3g} a second\n", rate);
