@@ -256,6 +256,9 @@ class PastTest(PenstockTest):
         status = self.answer("status", "--last")
         self.assertEqual(status["outcome"], "failed")
         self.assertIn("/nonexistent/photos", status["failure"])
+        table, below = self.penstock("sessions", "--ended")[1].splitlines()[1:]
+        self.assertRegex(table, r"^gone@\S+ +failed +\d\d-\d\d \d\d:\d\d:\d\d")
+        self.assertEqual(below, "    " + status["failure"])
         self.assertRegex(self.penstock("events")[2], r"--last \('gone' failed \d+ s ago: .*/nonexistent/photos")
 
     def test_jobs_leave_a_record_too(self):

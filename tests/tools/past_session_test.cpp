@@ -2,6 +2,7 @@
 #include "tools/penstock/past/past_session.hpp"
 
 #include "runtime/telemetry/report_json.hpp"
+#include "tools/penstock/past/past_tables.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -207,4 +208,15 @@ TEST_CASE("the last event says how the session ended, and why") {
   CHECK(failed.summary().at("reason") == "the dataset is gone");
   const cli::past_session killed({header, event_line(1, event_kind::run_started)}, "later");
   CHECK(last_of(killed, 0).at("text") == "died: killed, crashed, or the machine stopped: it could not say");
+}
+
+TEST_CASE("on a narrow terminal the list of ended sessions cuts nothing of a reason") {
+  const std::string why = "opening the dataset '/data/photos/of/a/long/summer': no such file; correct [dataset] path in the config";
+  json one = cli::past_session({header, status_line(7, run_outcome::failed), ended}, "").summary();
+  one["id"] = "photos@20261124T183344.123-4711";
+  one["failure"] = why;
+  one["samples_expected"] = 40;
+  const std::string text = cli::ended_for_people(json::array({one}), 80);
+  CHECK(text.ends_with("\n    7 of 40 samples; " + why + "\n"));
+  CHECK(text.find("photos@20261124T183344.123-4711  failed   11-24 02:13:07") != std::string::npos);
 }

@@ -1,12 +1,8 @@
 #include "tools/penstock/past/choose_past.hpp"
 
-#include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
-#include "runtime/base/units.hpp"
 #include "runtime/control/session_record.hpp"
 #include "tools/penstock/past/past_session.hpp"
-#include "tools/penstock/text_table.hpp"
-#include "tools/penstock/watch/event_times.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 
 #include <CLI/App.hpp>
@@ -65,20 +61,6 @@ std::optional<json> entry_of(const found_record& r) {
   json about{{"id", r.id}};
   about.update(*summary);
   return about;
-}
-
-std::string since(const json& time) {
-  const auto when = time.is_string() ? time_of_utc(time.get<std::string>()) : std::nullopt;
-  if (!when) return "-";
-  const auto passed = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now() - *when);
-  return duration_for_people(std::max(passed, std::chrono::seconds(1)));
-}
-
-/// "2026-11-24 18:33:44".
-std::string to_the_second(const json& time) {
-  std::string text = text_of(time).substr(0, 19);
-  if (text.size() > 10) text[10] = ' ';
-  return text;
 }
 
 }  // namespace
@@ -144,13 +126,6 @@ std::string past_choice_in_words(const session_choice& choice) {
   return words;
 }
 
-std::string end_in_words(const json& summary) {
-  std::string text = fmt::format("{} {} ago", text_of(summary.at("outcome")), since(summary.at("ended")));
-  if (const json& why = summary.at("failure"); why.is_string())
-    text += ": " + shortened(printable(why.get<std::string>()), 160);
-  return text;
-}
-
 std::string last_end_in_words(const std::string& session) {
   const auto last = last_record(session);
   const auto summary = last ? summary_of(*last) : std::nullopt;
@@ -205,32 +180,6 @@ json ended_sessions() {
     if (auto about = entry_of(r)) all.push_back(std::move(*about));
   }
   return all;
-}
-
-namespace {
-
-std::string reason_of(const json& ended) {
-  if (const json& why = ended.at("failure"); why.is_string()) return printable(why.get<std::string>());
-  return ended.at("outcome") == "died" ? "it could not say: killed, crashed, or the machine stopped" : "-";
-}
-
-}  // namespace
-
-std::string ended_for_people(const json& ended, std::size_t width) {
-  std::vector<std::vector<std::string>> rows;
-  for (const json& s : ended) {
-    std::string progress = "-";
-    if (s.at("samples_expected").is_number() && s.at("samples_expected") != 0)
-      progress = fmt::format("{} of {}", text_of(s.at("samples_delivered")),
-                             counted(s.at("samples_expected").get<std::uint64_t>(), "sample"));
-    if (is_pool(s))
-      progress = counted(
-          s.at("jobs").at("ok").get<std::uint64_t>() + s.at("jobs").at("failed").get<std::uint64_t>(), "job");
-    rows.push_back({text_of(s.at("id")), text_of(s.at("outcome")), to_the_second(s.at("ended")), progress, reason_of(s)});
-  }
-  return text_table(
-      {{"ENDED SESSION"}, {"OUTCOME"}, {"ENDED (UTC)"}, {"PROGRESS"}, {"WHY", column_side::left, true}}, rows,
-      width);
 }
 
 }  // namespace penstock::cli

@@ -2,6 +2,7 @@
 // --ended`. Used by session_link.
 #pragma once
 
+#include "tools/penstock/past/past_tables.hpp"
 #include "tools/penstock/session_link.hpp"
 
 #include <filesystem>
@@ -28,9 +29,6 @@ void add_past_choice(CLI::App& verb, session_choice& into);
 /// none, or the verb cannot read records.
 [[nodiscard]] std::string next_for_past(const session_choice& choice);
 
-/// "failed 8 h ago: the dataset is gone", from a summary or from the status of an ended session.
-[[nodiscard]] std::string end_in_words(const nlohmann::ordered_json& summary);
-
 /// "'photos' failed 8 h ago: the dataset is gone", of the last one of this name that has ended; of any, if the name is empty. Empty:
 /// none has left a record.
 [[nodiscard]] std::string last_end_in_words(const std::string& session);
@@ -46,6 +44,5 @@ void add_past_choice(CLI::App& verb, session_choice& into);
 [[nodiscard]] bool has_ended_sessions();
 /// Ended sessions, the one that ended last first: past_session::summary() with "id" first.
 [[nodiscard]] nlohmann::ordered_json ended_sessions();
-[[nodiscard]] std::string ended_for_people(const nlohmann::ordered_json& ended, std::size_t width);
 
 }  // namespace penstock::cli

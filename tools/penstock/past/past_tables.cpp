@@ -1,0 +1,80 @@
+#include "tools/penstock/past/past_tables.hpp"
+
+#include "runtime/base/counted.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+#include "tools/penstock/text_table.hpp"
+#include "tools/penstock/watch/event_times.hpp"
+#include "tools/penstock/watch/session_tables.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <sstream>
+#include <vector>
+
+namespace penstock::cli {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+std::string time_since(const json& time) {
+  const auto when = time.is_string() ? time_of_utc(time.get<std::string>()) : std::nullopt;
+  if (!when) return "-";
+  const auto passed = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now() - *when);
+  return duration_for_people(std::max(passed, std::chrono::seconds(1)));
+}
+
+/// "11-24 18:33:44".
+std::string to_the_second(const json& time) {
+  std::string text = text_of(time);
+  if (text.size() < 19) return text;
+  text[10] = ' ';
+  return text.substr(5, 14);
+}
+
+std::string why_ended(const json& ended) {
+  if (const json& why = ended.at("failure"); why.is_string()) return printable(why.get<std::string>());
+  return ended.at("outcome") == "died" ? "it could not say: killed, crashed, or the machine stopped" : "";
+}
+
+std::string progress_at_end(const json& s) {
+  if (is_pool(s))
+    return counted(s.at("jobs").at("ok").get<std::uint64_t>() + s.at("jobs").at("failed").get<std::uint64_t>(), "job");
+  if (!s.at("samples_expected").is_number() || s.at("samples_expected") == 0) return "";
+  return fmt::format("{} of {}", text_of(s.at("samples_delivered")),
+                     counted(s.at("samples_expected").get<std::uint64_t>(), "sample"));
+}
+
+}  // namespace
+
+std::string end_in_words(const json& summary) {
+  std::string text = fmt::format("{} {} ago", text_of(summary.at("outcome")), time_since(summary.at("ended")));
+  if (const json& why = summary.at("failure"); why.is_string())
+    text += ": " + shortened(printable(why.get<std::string>()), 160);
+  return text;
+}
+
+std::string ended_for_people(const json& ended, std::size_t width) {
+  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> below;  // as long as it needs to be: nothing of a reason is cut
+  for (const json& s : ended) {
+    rows.push_back({text_of(s.at("id")), text_of(s.at("outcome")), to_the_second(s.at("ended"))});
+    std::string& line = below.emplace_back(progress_at_end(s));
+    if (const std::string why = why_ended(s); !why.empty()) line += (line.empty() ? "" : "; ") + why;
+  }
+  std::istringstream table(text_table({{"ENDED SESSION"}, {"OUTCOME"}, {"ENDED (UTC)"}}, rows, width));
+  std::string out;
+  std::string line;
+  std::getline(table, line);
+  out += line + "\n";
+  for (const std::string& more : below) {
+    std::getline(table, line);
+    out += line + "\n";
+    if (!more.empty()) out += "    " + more + "\n";
+  }
+  return out;
+}
+
+}  // namespace penstock::cli
