@@ -157,7 +157,7 @@ class ControlTest(PenstockTest):
         self.assertRegex(err.decode(), "the session ended before it reported being finished|there is no live session")
         code, _, err = self.penstock("wait", "--session", "live", "--timeout", "50ms")
         self.assertEqual(code, EXIT_NO_SESSION)
-        self.assertRegex(err, r"there is no live session 'live'.*\n(?s:.*)the last one: 'live' died \d+ s ago")
+        self.assertRegex(err, r"there is no live session 'live'.*\n(?s:.*)the last one: 'live' died, last seen \d+ s ago")
 
     def test_stop_wait_names_the_files_that_were_written(self):
         options = ("--report", "report.json", "--state", "run.state", "--state-every", "1h", "--sink", "journal:run.journal")
@@ -194,7 +194,7 @@ class ControlTest(PenstockTest):
             self.assertEqual(json.loads(self.penstock("wait", "--for=ended", "--session", name, "--json")[1])["outcome"], outcome)
         code, _, err = self.penstock("wait", "--for=ended")
         self.assertEqual(code, EXIT_OK)
-        self.assertRegex(err, r"^ended: died \d+ s ago\nkilled, crashed, or the machine stopped")
+        self.assertRegex(err, r"^ended: died, last seen \d+ s ago\nkilled, crashed, or the machine stopped")
         self.assertEqual(self.penstock("wait", "--for=ended", "--session", "nobody", "--timeout", "50ms")[0], EXIT_NO_SESSION)
 
     def test_wait_for_the_end_of_a_failed_run_says_why(self):

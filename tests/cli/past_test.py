@@ -243,7 +243,7 @@ class PastTest(PenstockTest):
         self.assertIn("resumed", kinds)
         self.assertEqual(kinds[-1], "ended")
         self.assertRegex(self.penstock("events", "--last")[1].splitlines()[-1], "died: killed, crashed, or the machine stopped")
-        self.assertRegex(self.penstock("status", "--last")[2], r"^died ")
+        self.assertRegex(self.penstock("status", "--last")[2], r"^died, last seen \d+ s ago")
         self.assertIn("it could not say: killed, crashed, or the machine stopped", self.penstock("sessions", "--ended")[1])
 
     def test_a_run_that_cannot_begin_leaves_the_reason(self):

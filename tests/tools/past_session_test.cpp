@@ -220,3 +220,10 @@ TEST_CASE("on a narrow terminal the list of ended sessions cuts nothing of a rea
   CHECK(text.ends_with("\n    7 of 40 samples; " + why + "\n"));
   CHECK(text.find("photos@20261124T183344.123-4711  failed   11-24 02:13:07") != std::string::npos);
 }
+
+TEST_CASE("of a session that could not record its end the list says when it was last seen") {
+  json one = cli::past_session({header, status_line(7, run_outcome::running)}, "2026-11-24T02:13:07.000000Z").summary();
+  one["id"] = "photos@20261124T183344.123-4711";
+  CHECK(cli::ended_for_people(json::array({one}), 80).find("died     last seen 11-24 02:13:07") != std::string::npos);
+  CHECK(cli::end_in_words(one).starts_with("died, last seen "));
+}

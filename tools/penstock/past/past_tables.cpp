@@ -19,6 +19,11 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
+/// Its end is unknown: `ended` is the time of the last thing that it recorded.
+bool has_died(const json& summary) {
+  return summary.at("outcome") == "died";
+}
+
 std::string time_since(const json& time) {
   const auto when = time.is_string() ? time_of_utc(time.get<std::string>()) : std::nullopt;
   if (!when) return "-";
@@ -36,7 +41,7 @@ std::string to_the_second(const json& time) {
 
 std::string why_ended(const json& ended) {
   if (const json& why = ended.at("failure"); why.is_string()) return printable(why.get<std::string>());
-  return ended.at("outcome") == "died" ? "it could not say: killed, crashed, or the machine stopped" : "";
+  return has_died(ended) ? "it could not say: killed, crashed, or the machine stopped" : "";
 }
 
 std::string progress_at_end(const json& s) {
@@ -50,7 +55,8 @@ std::string progress_at_end(const json& s) {
 }  // namespace
 
 std::string end_in_words(const json& summary) {
-  std::string text = fmt::format("{} {} ago", text_of(summary.at("outcome")), time_since(summary.at("ended")));
+  std::string text = fmt::format("{}{} {} ago", text_of(summary.at("outcome")), has_died(summary) ? ", last seen" : "",
+                                 time_since(summary.at("ended")));
   if (const json& why = summary.at("failure"); why.is_string())
     text += ": " + shortened(printable(why.get<std::string>()), 160);
   return text;
@@ -60,7 +66,8 @@ std::string ended_for_people(const json& ended, std::size_t width) {
   std::vector<std::vector<std::string>> rows;
   std::vector<std::string> below;  // as long as it needs to be: nothing of a reason is cut
   for (const json& s : ended) {
-    rows.push_back({text_of(s.at("id")), text_of(s.at("outcome")), to_the_second(s.at("ended"))});
+    rows.push_back({text_of(s.at("id")), text_of(s.at("outcome")),
+                    (has_died(s) ? "last seen " : "") + to_the_second(s.at("ended"))});
     std::string& line = below.emplace_back(progress_at_end(s));
     if (const std::string why = why_ended(s); !why.empty()) line += (line.empty() ? "" : "; ") + why;
   }
