@@ -157,9 +157,9 @@ class PastTest(PenstockTest):
         config = self.crash()
         code, out, err = self.penstock("status", "--last")
         self.assertEqual(code, EXIT_OK)
-        self.assertRegex(out, r"^crash  ended  pid \d+")
+        self.assertRegex(out, r"^finished \d+ s ago: everything requested has been delivered\ncrash  ended  pid \d+")
         self.assertRegex(out, r"100 %  ran for .*  " + re.escape(config))
-        self.assertRegex(err, r"^finished \d+ s ago\n$")
+        self.assertEqual(err, "")
         code, out, err = self.penstock("deaths", "--last")
         self.assertRegex(out, r"(?m)^\d\d-\d\d \d\d:\d\d:\d\d +worker/\d .* SIGSEGV .* 17 ")
         self.assertRegex(err, r"next: penstock logs worker/\d --previous --last\n")
@@ -243,7 +243,7 @@ class PastTest(PenstockTest):
         self.assertIn("resumed", kinds)
         self.assertEqual(kinds[-1], "ended")
         self.assertRegex(self.penstock("events", "--last")[1].splitlines()[-1], "died: killed, crashed, or the machine stopped")
-        self.assertRegex(self.penstock("status", "--last")[2], r"^died, last seen \d+ s ago")
+        self.assertRegex(self.penstock("status", "--last")[1], r"^died, last seen \d+ s ago: killed, crashed, or the machine stopped")
         self.assertIn("it could not say: killed, crashed, or the machine stopped", self.penstock("sessions", "--ended")[1])
 
     def test_a_run_that_cannot_begin_leaves_the_reason(self):

@@ -126,6 +126,15 @@ std::string past_choice_in_words(const session_choice& choice) {
   return words;
 }
 
+std::string end_with_reason(const std::filesystem::path& record) {
+  const auto past = read_past(record);
+  if (!past) return "";
+  const json summary = past->summary();
+  const bool has_failure = summary.at("failure").is_string();
+  const std::string why = has_failure ? "" : printable(text_of(summary.at("reason")));
+  return end_in_words(summary) + (why.empty() ? "" : ": " + why);
+}
+
 std::string last_end_in_words(const std::string& session) {
   const auto last = last_record(session);
   const auto summary = last ? summary_of(*last) : std::nullopt;

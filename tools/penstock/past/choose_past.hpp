@@ -29,6 +29,9 @@ void add_past_choice(CLI::App& verb, session_choice& into);
 /// none, or the verb cannot read records.
 [[nodiscard]] std::string next_for_past(const session_choice& choice);
 
+/// How the session of this record ended, with the reason of any outcome. Empty: it cannot be read.
+[[nodiscard]] std::string end_with_reason(const std::filesystem::path& record);
+
 /// "'photos' failed 8 h ago: the dataset is gone", of the last one of this name that has ended; of any, if the name is empty. Empty:
 /// none has left a record.
 [[nodiscard]] std::string last_end_in_words(const std::string& session);

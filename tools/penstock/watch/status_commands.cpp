@@ -60,10 +60,10 @@ int status(const request_options& o) {
   if (o.choice.as_json) {
     print_json(s);
   } else {
+    const bool over = s.at("state") == "ended";
+    if (over) print(end_with_reason(socket.path));
     print_raw(status_for_people(s, *meant, terminal_width(1)));
-    if (s.at("state") == "ended") {
-      say(end_in_words(s));
-    } else if (const std::string next = hint_after_status(s); !next.empty()) {
+    if (const std::string next = over ? "" : hint_after_status(s); !next.empty()) {
       say("next: " + next + (o.choice.session.empty() ? "" : " --session " + o.choice.session));
     }
   }
