@@ -326,10 +326,11 @@ class ControlTest(PenstockTest):
         code, out, err = self.penstock("sessions")
         self.assertEqual(code, EXIT_OK, err)
         head, line = out.splitlines()
-        self.assertEqual(head.split(), ["SESSION", "STATE", "PID", "AGE", "PROGRESS", "SOCKET"])
-        self.assertRegex(line, r"^live +ok +%d +\S+ \S+ +\d+ %%, epoch 0 " % process.pid)
+        self.assertEqual(head.split(), ["SESSION", "STATE", "PID", "AGE", "PROGRESS", "DEATHS", "SOCKET"])
+        self.assertRegex(line, r"^live +ok +%d +\S+ \S+ +\d+ %%, epoch 0 +0 " % process.pid)
         one = json.loads(self.penstock("sessions", "--json")[1])["sessions"][0]
-        self.assertEqual((one["session"], one["state"], one["pid"], one["samples_expected"]), ("live", "ok", process.pid, 100000))
+        self.assertEqual((one["session"], one["state"], one["pid"], one["samples_expected"], one["workers_ended_unexpectedly"]),
+                         ("live", "ok", process.pid, 100000, 0))
         self.assertTrue(0 <= one["age_seconds"] < 60, one)
 
     def test_a_socket_that_cannot_be_opened_is_a_warning_and_not_a_failure(self):

@@ -200,7 +200,7 @@ class PastTest(PenstockTest):
         self.assertEqual(self.answer("status", "--session", oldest)["session"], "crash")
         self.assertEqual(self.answer("status", "--last")["session"], "short")
         self.assertEqual(self.answer("status", "--last", "--session", "crash")["session"], "crash")
-        self.assertIn(oldest, self.penstock("sessions", "--ended")[1])
+        self.assertRegex(self.penstock("sessions", "--ended")[1], r"(?m)^ENDED SESSION .* DEATHS\n(?s:.*)^%s .* 1\n    200 of 200 samples$" % oldest)
         self.answer("status", "--session", "crash@1", expect=EXIT_NO_SESSION)
         self.answer("status", "--last", "--session", "nobody", expect=EXIT_NO_SESSION)
 

@@ -112,6 +112,7 @@ json session_facts(const control::found_session& s) {
              {"samples_delivered", nullptr},
              {"samples_done", nullptr},
              {"samples_expected", nullptr},
+             {"workers_ended_unexpectedly", nullptr},
              {"jobs", nullptr},
              {"stalled", nullptr}};
   // The socket was created with the session.
@@ -122,8 +123,8 @@ json session_facts(const control::found_session& s) {
   }
   const auto answer = control::ask(s.path, {{"verb", "status"}}, look_deadline);
   if (!answer || !answer->value("ok", false)) return about;
-  for (const char* key :
-       {"state", "pid", "epoch", "samples_delivered", "samples_done", "samples_expected", "jobs", "stalled"})
+  for (const char* key : {"state", "pid", "epoch", "samples_delivered", "samples_done", "samples_expected",
+                          "workers_ended_unexpectedly", "jobs", "stalled"})
     about[key] = answer->at("result").value(key, json());
   return about;
 }
@@ -153,7 +154,7 @@ std::vector<std::string> session_row(const json& s) {
   std::string state = s.at("state").is_null() ? "no answer" : text("state");
   if (const json& stall = s.at("stalled"); stall.is_object())
     state += fmt::format(", stalled for {:.0f} s", stall.at("seconds").get<double>());
-  return {text("session"), state, text("pid"), age, progress, text("socket")};
+  return {text("session"), state, text("pid"), age, progress, text("workers_ended_unexpectedly"), text("socket")};
 }
 
 void show_ended() {
@@ -199,6 +200,7 @@ int sessions(const request_options& o) {
                           {"PID", column_side::right},
                           {"AGE", column_side::right},
                           {"PROGRESS"},
+                          {"DEATHS", column_side::right},
                           {"SOCKET", column_side::left, true}},
                          rows, terminal_width(STDOUT_FILENO)));
   }
@@ -260,7 +262,7 @@ void add_sessions(verb_table& verbs) {
       {"sessions",
        verb_group::look,
        "list live sessions; with --ended, those that have ended",
-       "Name, state, pid, age, progress and control socket of each. With --ended also the last sessions of "
+       "Name, state, pid, age, progress, deaths of workers and control socket of each. With --ended also the last sessions of "
        "this user that have ended, each with an ID for status, describe, deaths, events and logs. A killed "
        "session leaves its socket behind, and a killed launcher its temporary folder; --prune removes the "
        "sockets of dead sessions and the folders of dead launchers.",
