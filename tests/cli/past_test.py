@@ -128,7 +128,7 @@ class PastTest(PenstockTest):
         self.assertEqual(sum(worker["samples"] for worker in self.answer("status", "--last")["workers"]), 200)
 
     def test_answers_for_scripts_name_their_schema(self):
-        self.live("named", synthetic(samples=100000, epochs=100, dataset='faults = [{sample = 17, kind = "segv", times = 1}]'))
+        self.live("named", synthetic(samples=1000, epochs=100000, dataset='faults = [{sample = 17, kind = "segv", times = 1}]'))
         self.wait_until(lambda: self.answer("deaths")["deaths"], "a death")
         for verb in ("status", "why", "deaths", "sessions", "wait"):
             self.assertEqual(self.answer(verb)["schema"], "penstock.%s/1" % verb)
@@ -163,7 +163,16 @@ class PastTest(PenstockTest):
         code, out, err = self.penstock("deaths", "--last")
         self.assertRegex(out, r"(?m)^\d\d-\d\d \d\d:\d\d:\d\d +worker/\d .* SIGSEGV .* 17 ")
         self.assertRegex(err, r"next: penstock logs worker/\d --previous --last\n")
+        self.assertRegex(self.penstock("deaths", "--last", "--session", "crash")[2], r"next: penstock logs worker/\d --previous --last --session crash\n")
         self.assertRegex(self.penstock("events", "--last")[1], r"(?m)^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}  worker/\d +worker_died ")
+
+    def test_the_hint_after_a_live_session_s_deaths_names_the_session(self):
+        self.live("crash", synthetic(samples=100, epochs=100000, dataset='wait = "2ms"\nfaults = [{sample = 17, kind = "segv", times = 1}]'))
+        self.live("other")
+        self.wait_until(lambda: self.answer("deaths", "--session", "crash")["deaths"], "the death")
+        _, _, err = self.penstock("deaths", "--session", "crash")
+        self.assertRegex(err, r"^next: penstock (logs worker/\d --previous|describe worker/\d) --session crash\n$")
+        self.assertEqual(self.penstock(*err.split()[2:])[0], EXIT_OK)
 
     def test_the_file_is_for_its_user_alone_and_holds_no_environment(self):
         self.crash()

@@ -118,8 +118,8 @@ std::optional<live_group> past_group(const std::string& name) {
   return std::nullopt;
 }
 
-std::string past_choice_in_words(const session_choice& choice) {
-  if (!means_past(choice)) return "";
+std::string choice_in_words(const session_choice& choice) {
+  if (!choice.socket.empty()) return " --socket " + choice.socket;
   std::string words = choice.last ? " --last" : "";
   if (!choice.group.empty()) words += " --group " + choice.group;
   if (!choice.session.empty()) words += " --session " + choice.session;

@@ -17,9 +17,9 @@ void add_past_choice(CLI::App& verb, session_choice& into);
 /// The record of that session; for a refusal, which this prints, the exit code.
 [[nodiscard]] chosen_socket choose_past(const session_choice& choice);
 
-/// " --last", or the ID as given: completes commands that are printed after reading an ended session. Empty
-/// for a live one.
-[[nodiscard]] std::string past_choice_in_words(const session_choice& choice);
+/// " --last", " --session NAME" or " --socket PATH", as given: completes commands that are printed after reading a
+/// session, so that they mean the same one.
+[[nodiscard]] std::string choice_in_words(const session_choice& choice);
 
 /// The ranks of this group's last launch that has ended, for --last with --group. Empty if none left a
 /// record.

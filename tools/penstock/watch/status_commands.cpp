@@ -64,7 +64,7 @@ int status(const request_options& o) {
     if (over) print(end_with_reason(socket.path));
     print_raw(status_for_people(s, *meant, terminal_width(1)));
     if (const std::string next = over ? "" : hint_after_status(s); !next.empty()) {
-      say("next: " + next + (o.choice.session.empty() ? "" : " --session " + o.choice.session));
+      say("next: " + next + choice_in_words(o.choice));
     }
   }
   if (!o.check) return exit_ok;
@@ -96,7 +96,7 @@ int deaths(const request_options& o) {
     if (all.empty()) return say("no worker or GPU owner has died");
     print_raw(deaths_for_people(all, result.value("of", json()) == "jobs", terminal_width(1)));
     if (o.stacks) print_stacks(all);
-    say("next: " + hint_after_deaths(all) + past_choice_in_words(o.choice));
+    say("next: " + hint_after_deaths(all) + choice_in_words(o.choice));
   });
 }
 
