@@ -3,6 +3,7 @@
 
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/watch/description.hpp"
+#include "tools/penstock/watch/why_text.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
@@ -250,4 +251,22 @@ TEST_CASE("the rate and the time left are shown only while something moves") {
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200).find("62 samples/s  5 m 14 s left") != std::string::npos);
   s.stalled = stall_report{"gpu", "waiting for the GPU owner", 8.4, std::nullopt};
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200).find("samples/s") == std::string::npos);
+}
+
+TEST_CASE("why prints times and rates as plain numbers") {
+  const nlohmann::ordered_json why{
+      {"state", "ok"},
+      {"seconds", 10},
+      {"verdict", "Decoding limits you."},
+      {"more", nlohmann::ordered_json::array()},
+      {"limits", {{"decode", 0.9}}},
+      {"batches_per_second", 1234.4},
+      {"workers",
+       {{"ready", 2}, {"busy", 1}, {"cpu", 1}, {"core_wait", 0},
+        {"each", nlohmann::ordered_json::array({{{"worker", 0}, {"seconds_a_sample", 1.3104}, {"reading", 0.5}},
+                                                {{"worker", 1}, {"seconds_a_sample", 0.00123}, {"reading", 0.5}}})}}}};
+  const std::string text = cli::why_for_people(why, 0);
+  CHECK(text.find("worker/0: 1310 ms a sample") != std::string::npos);
+  CHECK(text.find("worker/1: 1.23 ms a sample") != std::string::npos);
+  CHECK(text.find("batches: 1234 a second") != std::string::npos);
 }

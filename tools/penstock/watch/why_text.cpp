@@ -39,6 +39,11 @@ std::string share_in_words(double share) {
   return fmt::format("{:.0f} %", std::round(share * 100));
 }
 
+/// Three digits, or all of a larger number: "1310", where {:.3g} has "1.31e+03".
+std::string figure(double value) {
+  return value >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
+}
+
 /// Breaks lines between words; lines after the first begin with `indent` spaces.
 std::string broken_at_words(const std::string& text, std::size_t width, std::size_t indent) {
   std::string out;
@@ -85,8 +90,8 @@ std::string figures_of_workers(const json& why, std::size_t width) {
                   share_in_words(w.at("cpu").get<double>()), share_in_words(w.at("core_wait").get<double>())),
       width, 2);
   for (const json& one : w.at("each")) {
-    text += fmt::format("  worker/{}: {:.3g} ms a sample, {} of it reading\n", one.at("worker").get<std::uint32_t>(),
-                        one.at("seconds_a_sample").get<double>() * 1000, share_in_words(one.at("reading").get<double>()));
+    text += fmt::format("  worker/{}: {} ms a sample, {} of it reading\n", one.at("worker").get<std::uint32_t>(),
+                        figure(one.at("seconds_a_sample").get<double>() * 1000), share_in_words(one.at("reading").get<double>()));
   }
   return text;
 }
@@ -113,7 +118,7 @@ std::string why_for_people(const json& why, std::size_t width) {
   if (stall.is_object() && over)
     text += broken_at_words("It was stalled at its end: " + stall.at("text").get<std::string>() + ".", columns, 0);
   text += "\n" + table_of_shares(why, width) + "\n" + figures_of_workers(why, columns);
-  if (const double rate = why.at("batches_per_second"); rate > 0) text += fmt::format("batches: {:.3g} a second\n", rate);
+  if (const double rate = why.at("batches_per_second"); rate > 0) text += fmt::format("batches: {} a second\n", figure(rate));
   return text;
 }
 
