@@ -195,4 +195,11 @@ result<unique_fd> connect_to(const fs::path& socket) {
   return made;
 }
 
+pid_t process_behind(const fs::path& socket) {
+  const auto connected = connect_to(socket);
+  ucred peer{};
+  socklen_t bytes = sizeof peer;
+  return connected && ::getsockopt(connected->get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 ? peer.pid : 0;
+}
+
 }  // namespace penstock::control

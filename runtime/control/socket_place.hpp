@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <sys/types.h>
+
 namespace penstock::control {
 
 /// $XDG_RUNTIME_DIR/penstock, else /tmp/penstock-UID.
@@ -65,5 +67,7 @@ std::size_t remove_dead_sockets();
 /// A non-blocking stream socket that is connected to a control socket. Never waits: refuses with errc::io if
 /// there is no listener, with errc::timed_out when the listener's backlog is full.
 result<unique_fd> connect_to(const std::filesystem::path& socket);
+/// The process that listens there; 0: none, or one in another pid namespace.
+pid_t process_behind(const std::filesystem::path& socket);
 
 }  // namespace penstock::control

@@ -80,6 +80,24 @@ class ControlTest(PenstockTest):
         process.communicate(timeout=5)
         self.assertEqual(self.penstock("stop", "--timeout", "1s")[0], EXIT_USAGE)
 
+    def test_stop_wait_says_which_worker_it_waits_for(self):
+        text = synthetic(samples=100, batch=1, epochs=1, dataset='faults = [{sample = 0, kind = "hang"}]', more='[supervisor]\nshutdown = "4s"\n')
+        self.start("run", self.write("late.toml", text), "--workers", 1, "--quiet")
+        self.wait_until(lambda: any((w["current_sample_seconds"] or 0) > 0.5 for w in self.status()["workers"]), "the stuck sample")
+        code, _, err = self.penstock("stop", "--wait")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertRegex(err, r"^waiting for worker/0 \(pid \d+\), which has been working on sample 0 for \S+ m?s; it is killed if it needs longer "
+                              r"than \[supervisor\] shutdown allows\nstopped\n")
+
+    def test_stop_wait_says_that_the_session_is_frozen(self):
+        process = self.live()
+        signal_process(process.pid, signal.SIGSTOP)
+        self.addCleanup(signal_process, process.pid, signal.SIGCONT)
+        stop = subprocess.Popen([PENSTOCK, "stop", "--wait"], stderr=subprocess.PIPE, env=self.environment, cwd=self.folder)
+        self._running.append(stop)
+        self.assertRegex(stop.stderr.readline().decode(), r"pid %d.*kill -CONT" % process.pid)
+        signal_process(process.pid, signal.SIGCONT)
+
     def test_a_run_whose_end_was_waited_for_has_written_its_report_and_its_state(self):
         report, state = (os.path.join(self.folder, name) for name in ("report.json", "run.state"))
         written = ("--quiet", "--report", report, "--state", state, "--state-every", "1h", "--json")
@@ -112,7 +130,8 @@ class ControlTest(PenstockTest):
         self.assertEqual(self.penstock("wait", "--timeout", "20s")[0], EXIT_OK)
         code, _, err = self.penstock("stop", "--wait", "--timeout", "2s")
         self.assertEqual(code, EXIT_TIMED_OUT)
-        self.assertIn("not stopped within 2s: the session is over, but its process has not ended: it may still write its report", err)
+        over = "the session is over, but its process has not ended: it may still write its report"
+        self.assertEqual(err, "waiting for the end: %s\nerror: not stopped within 2s: %s\n" % (over, over))
         self.assertFalse(os.path.exists(self.socket("live")))
         self.assertIsNone(process.poll())
         while os.read(reading, 1 << 16):

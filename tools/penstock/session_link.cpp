@@ -5,6 +5,7 @@
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/session_record.hpp"
 #include "runtime/control/socket_place.hpp"
+#include "runtime/process/process_facts.hpp"
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/past/past_session.hpp"
 #include "tools/penstock/targets.hpp"
@@ -155,8 +156,16 @@ result<json> ask(const std::filesystem::path& session, json question,
   return control::ask(session, std::move(question), deadline);
 }
 
+std::string if_frozen(int pid) {
+  if (pid <= 0 || process::wait_channel(pid) != "stopped") return "";
+  return fmt::format("the session's process (pid {0}) is stopped; `kill -CONT {0}` lets it go on", pid);
+}
+
 session_answer request(const session_choice& choice, const std::filesystem::path& socket, json question,
                        std::optional<std::chrono::milliseconds> deadline) {
+  if (!choice.as_json && !control::is_record(socket)) {
+    if (const std::string frozen = if_frozen(control::process_behind(socket)); !frozen.empty()) say(frozen);
+  }
   auto answer = ask(socket, std::move(question), deadline);
   if (!answer) return {{}, refuse_unreached(choice, answer.error())};
   return understand(choice, *answer);

@@ -84,7 +84,8 @@ int for_workers(const request_options& o, const std::string& verb) {
 
 int wait_for_the_end(const request_options& o, const session_end& end, const written_files& files,
                      std::optional<std::chrono::milliseconds> longest) {
-  if (!end.wait_until(std::chrono::steady_clock::now() + longest.value_or(longest_wait))) {
+  const auto until = std::chrono::steady_clock::now() + longest.value_or(longest_wait);
+  if (!end.wait_and_tell(until, o.choice.as_json)) {
     return refuse_with(
         exit_timed_out,
         {errc::timed_out, fmt::format("not stopped within {}: {}", o.timeout, end.what_is_left()), 0},

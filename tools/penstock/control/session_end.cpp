@@ -1,16 +1,19 @@
 #include "tools/penstock/control/session_end.hpp"
 
 #include "runtime/base/units.hpp"
+#include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "runtime/process/process_facts.hpp"
+#include "tools/penstock/output.hpp"
+#include "tools/penstock/session_link.hpp"
 
 #include <nlohmann/json.hpp>
 #include <poll.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -20,17 +23,12 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto look_again_after = 20ms;
+constexpr auto silent_for = 1s;  // an end that takes longer says what it waits for
+constexpr auto told_again_after = 5s;
 
 unique_fd open_process(pid_t pid) {
   if (pid <= 0) return unique_fd();  // in another pid namespace
   return unique_fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-}
-
-/// The process that listens at the peer's end.
-pid_t listener_of(int connection) {
-  ucred peer{};
-  socklen_t bytes = sizeof peer;
-  return ::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 ? peer.pid : 0;
 }
 
 bool is_gone(const unique_fd& process, nanoseconds at_most) {
@@ -58,9 +56,7 @@ result<std::optional<std::chrono::milliseconds>> parse_timeout(const std::string
 }
 
 session_end::session_end(std::filesystem::path socket) : socket_(std::move(socket)) {
-  const auto connected = control::connect_to(socket_);
-  if (!connected) return;
-  const pid_t pid = listener_of(connected->get());
+  const pid_t pid = control::process_behind(socket_);
   pid_ = pid;
   process_ = open_process(pid);
   const auto facts = process::look_at(pid);
@@ -88,6 +84,29 @@ bool session_end::wait_until(steady_time until) const {
     std::this_thread::sleep_for(look_again_after);
   }
   return wait_for(process_, until) && wait_for(parent_, until);
+}
+
+std::vector<awaited_end> session_end::awaited() const {
+  if (socket_is_gone()) return {{"process", "the end: " + what_is_left()}};
+  const auto answer = control::ask(socket_, {{"verb", "status"}}, look_deadline);
+  if (answer && answer->value("ok", false)) return awaited_ends(answer->at("result"));
+  if (socket_is_gone()) return {};  // it ended meanwhile
+  const std::string frozen = if_frozen(pid_);
+  return {{"session", frozen.empty() ? fmt::format("the session (pid {}), which does not answer", pid_) : "the end: " + frozen}};
+}
+
+bool session_end::wait_and_tell(steady_time until, bool quiet, const std::string& whose) const {
+  if (quiet) return wait_until(until);
+  std::set<std::string> told;
+  auto silent_until = std::chrono::steady_clock::now() + silent_for;
+  while (!wait_until(std::min<steady_time>(until, silent_until))) {
+    if (std::chrono::steady_clock::now() >= until) return false;
+    for (const awaited_end& one : awaited()) {
+      if (told.insert(one.what).second) say(fmt::format("{}waiting for {}", whose, one.words));
+    }
+    silent_until = std::chrono::steady_clock::now() + told_again_after;
+  }
+  return true;
 }
 
 std::string session_end::what_is_left() const {

@@ -5,6 +5,7 @@
 #include "runtime/base/clock.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
+#include "tools/penstock/control/slow_stop.hpp"
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -12,6 +13,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace penstock::cli {
 
@@ -32,11 +34,14 @@ class session_end {
   [[nodiscard]] int pid() const noexcept { return pid_; }
   /// Waits until the socket has no listener and the processes are gone. False: not within that time.
   [[nodiscard]] bool wait_until(steady_time until) const;
+  /// The same, and it says what the end waits for: once each, after a second and then about every 5 s. `whose`: "rank 1: ".
+  [[nodiscard]] bool wait_and_tell(steady_time until, bool quiet, const std::string& whose = {}) const;
   /// What still remains after wait_until() has returned false: "the session is still stopping".
   [[nodiscard]] std::string what_is_left() const;
 
  private:
   [[nodiscard]] bool socket_is_gone() const;
+  [[nodiscard]] std::vector<awaited_end> awaited() const;
 
   std::filesystem::path socket_;
   int pid_ = 0;

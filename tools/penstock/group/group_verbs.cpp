@@ -184,7 +184,7 @@ int stop_group(const session_choice& choice, const live_group& group, bool now, 
   for (std::size_t i = 0; i < ends.size(); ++i) {
     ends[i].says(answers[i].result.value_or(json::object()));
     files[i].are(answers[i].result.value_or(json::object()));
-    if (ends[i].wait_until(until)) continue;
+    if (ends[i].wait_and_tell(until, choice.as_json, fmt::format("rank {}: ", group.ranks[i].rank))) continue;
     return refuse_with(
         exit_timed_out,
         {errc::timed_out,

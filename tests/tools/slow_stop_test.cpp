@@ -1,0 +1,65 @@
+// What `stop --wait` says while a session takes long to stop.
+#include "tools/penstock/control/slow_stop.hpp"
+
+#include "runtime/telemetry/report_json.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+
+using namespace penstock;
+
+namespace {
+
+session_status stopping() {
+  session_status s;
+  s.pid = 4711;
+  s.state = "stopping";
+  s.gpu_placement = "process";
+  s.gpu_state = "ready";
+  s.gpu_pid = 4712;
+  worker_status w;
+  w.id = 3;
+  w.pid = 4713;
+  s.workers = {w};
+  return s;
+}
+
+std::vector<cli::awaited_end> awaited(const session_status& s) {
+  return cli::awaited_ends(telemetry::as_json(s));
+}
+
+}  // namespace
+
+TEST_CASE("a worker that is in a sample is named with it, any other with its pid") {
+  session_status s = stopping();
+  REQUIRE(awaited(s).size() == 1);
+  CHECK(awaited(s)[0].words ==
+        "worker/3 (pid 4713), which has not exited yet; it is killed if it needs longer than [supervisor] shutdown allows");
+  s.workers[0].current_sample = "cats/tom.jpg";
+  s.workers[0].current_sample_seconds = 7;
+  CHECK(awaited(s)[0].words == "worker/3 (pid 4713), which has been working on cats/tom.jpg for 7 s; it is killed if it needs longer "
+                               "than [supervisor] shutdown allows");
+  s.workers.push_back(s.workers[0]);
+  s.workers[1].id = 4;
+  CHECK(awaited(s).size() == 2);
+}
+
+TEST_CASE("after the workers the owner's process is named, then the group, then the program") {
+  session_status s = stopping();
+  s.workers[0].pid.reset();
+  CHECK(awaited(s)[0].what == "gpu");
+  CHECK(awaited(s)[0].words.starts_with("the GPU owner (pid 4712), which lets its sink finish"));
+  s.gpu_state = "stopped";
+  s.group = group_status{};
+  s.group->waits_for = "rank 2 (on host-b)";
+  CHECK(awaited(s)[0].words == "the other ranks: rank 2 (on host-b)");
+  s.group.reset();
+  CHECK(awaited(s)[0].words.starts_with("its program (pid 4711)"));
+}
+
+TEST_CASE("an owner in the program's own process is the program") {
+  session_status s = stopping();
+  s.workers.clear();
+  s.gpu_placement = "embedded";
+  CHECK(awaited(s)[0].what == "program");
+}

@@ -1,0 +1,54 @@
+#include "tools/penstock/control/slow_stop.hpp"
+
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+#include "tools/penstock/watch/session_tables.hpp"
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+namespace penstock::cli {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr const char* killed_later = "; it is killed if it needs longer than [supervisor] shutdown allows";
+
+std::string words_about(const std::string& name, const json& worker) {
+  const json sample = worker.value("current_sample", json());
+  const json seconds = worker.value("current_sample_seconds", json());
+  if (!sample.is_string() || !seconds.is_number())
+    return fmt::format("{} (pid {}), which has not exited yet{}", name, text_of(worker.at("pid")), killed_later);
+  const nanoseconds time(static_cast<std::int64_t>(seconds.get<double>() * 1e9));
+  return fmt::format("{} (pid {}), which has been working on {} for {}{}", name, text_of(worker.at("pid")),
+                     printable(sample.get<std::string>()), duration_for_people(time), killed_later);
+}
+
+/// A process of its own that has been started and has not ended.
+bool has_owner(const json& gpu) {
+  const std::string state = gpu.value("state", "");
+  return gpu.value("placement", "") == "process" && gpu.value("pid", json()).is_number() && state != "stopped" &&
+         state != "failed";
+}
+
+}  // namespace
+
+std::vector<awaited_end> awaited_ends(const json& status) {
+  std::vector<awaited_end> all;
+  for (const json& w : status.value("workers", json::array())) {
+    if (!w.value("pid", json()).is_number()) continue;
+    const std::string name = "worker/" + text_of(w.at("id"));
+    all.push_back({name, words_about(name, w)});
+  }
+  if (!all.empty()) return all;
+  if (const json gpu = status.value("gpu", json::object()); has_owner(gpu)) {
+    return {{"gpu", fmt::format("the GPU owner (pid {}), which lets its sink finish{}", text_of(gpu.at("pid")), killed_later)}};
+  }
+  const json group = status.value("group", json());
+  if (group.is_object() && group.value("waits_for", json()).is_string())
+    return {{"group", "the other ranks: " + printable(group.at("waits_for").get<std::string>())}};
+  return {{"program", fmt::format("its program (pid {}), which has not taken notice: it asks for no batch, and has not closed the session",
+                                  text_of(status.value("pid", json())))}};
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,20 @@
+// What a session that takes long to stop waits for. Pure; used by stop --wait.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+#include <vector>
+
+namespace penstock::cli {
+
+/// One thing that has not ended yet.
+struct awaited_end {
+  std::string what;   ///< "worker/0": the same for as long as it is waited for
+  std::string words;  ///< "worker/0, which has been working on cat.jpg for 7.2 s; it is killed ..."
+};
+
+/// From the status of a stopping session: its workers, else its GPU owner, else its group, else its program.
+[[nodiscard]] std::vector<awaited_end> awaited_ends(const nlohmann::ordered_json& status);
+
+}  // namespace penstock::cli
