@@ -242,6 +242,8 @@ std::string metrics_text(const metrics_facts& f, const std::string& version) {
   add_stall(p, f.status);
   p.begin("penstock_limit_share", "gauge", "Share of the last 10 s during which the stream waited for this.");
   for (std::size_t i = 0; i < limit_count; ++i) p.value("limit", name_of(static_cast<limit>(i)), f.limits.share[i]);
+  p.gauge("penstock_worker_core_wait_share", "Share of the workers' time in the last 10 s in which they had no core.",
+          f.limits.core_wait);
   if (f.status.jobs) {
     add_jobs(p, *f.status.jobs);
     add_workers(p, f);

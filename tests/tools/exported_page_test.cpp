@@ -107,3 +107,15 @@ TEST_CASE("the last deaths and the last 16 quarantined samples of an ended sessi
   CHECK(has_line(page, R"(penstock_session_ended_sample_quarantined_info{session="photos",id="photos@4",)"
                        R"(sample="cats/tom.jpg",index="19"} 1)"));
 }
+
+TEST_CASE("samples that an ended session could not load are named once each, with the reason, the last 16") {
+  json s = ended("photos@1");
+  s["failures"] = json::array();
+  for (int i = 0; i < 20; ++i)
+    s["failures"].push_back({{"sample", i}, {"path", nullptr}, {"text", "sample " + std::to_string(i) + " failed: no \"end\""}});
+  s["failures"].push_back(s["failures"].back());
+  const std::string page = cli::page_of_ended({s});
+  CHECK(count(page, "penstock_session_ended_sample_failed_info{") == 16);
+  CHECK(has_line(page, R"(penstock_session_ended_sample_failed_info{session="photos",id="photos@1",sample="sample 19",)"
+                       R"(index="19",reason="sample 19 failed: no \"end\""} 1)"));
+}

@@ -53,6 +53,13 @@ TEST_CASE("the share of each limit is a gauge") {
   CHECK(has_line(metrics_text(facts, "1"), R"(penstock_limit_share{limit="decode"} 0)"));
 }
 
+TEST_CASE("the share of the workers' time in which they had no core is a gauge") {
+  telemetry::metrics_facts facts;
+  facts.stages.resize(stage_spans().size());
+  facts.limits.core_wait = 0.5;
+  CHECK(has_line(metrics_text(facts, "1"), "penstock_worker_core_wait_share 0.5"));
+}
+
 TEST_CASE("the sacrificial worker is no stopped worker while it is not needed") {
   telemetry::metrics_facts facts;
   facts.stages.resize(stage_spans().size());

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace penstock::cli {
@@ -98,6 +99,23 @@ void add_quarantine(metrics_page& p, const std::vector<json>& sessions) {
   }
 }
 
+/// Those of its record, which may have lost the oldest.
+void add_failures(metrics_page& p, const std::vector<json>& sessions) {
+  p.begin("penstock_session_ended_sample_failed_info", "gauge",
+          "1; a sample that a session that has ended could not load, and why; the last 16 of each.");
+  for (const json& s : sessions) {
+    const json all = s.value("failures", json::array());
+    std::set<std::string> named;
+    for (auto f = all.rbegin(); f != all.rend() && named.size() < telemetry::samples_named_max; ++f) {
+      if (!named.insert(label_in(*f, "sample")).second) continue;
+      p.value(labels_of(s) + metric_labels{{"sample", name_of_sample(*f)},
+                                           {"index", label_in(*f, "sample")},
+                                           {"reason", shortened(label_in(*f, "text"), reason_bytes)}},
+              1);
+    }
+  }
+}
+
 }  // namespace
 
 void merged_pages::add_line(const std::string& name, std::string_view line, metric*& current) {
@@ -179,6 +197,7 @@ std::string page_of_ended(const std::vector<json>& sessions) {
   add_jobs(p, sessions);
   add_deaths(p, sessions);
   add_quarantine(p, sessions);
+  add_failures(p, sessions);
   return std::move(p).text();
 }
 

@@ -31,8 +31,8 @@ class merged_pages {
   std::map<std::string, bool> sessions_;  // whether it answers
 };
 
-/// `sessions`: of each past_session::summary() with "id", "status", "last_death", "last_owner_death" (null: none) and
-/// "quarantine", a list.
+/// `sessions`: of each past_session::summary() with "id", "status", "last_death", "last_owner_death" (null: none),
+/// "quarantine" and "failures" (events), lists.
 [[nodiscard]] std::string page_of_ended(const std::vector<nlohmann::ordered_json>& sessions);
 
 }  // namespace penstock::cli

@@ -56,6 +56,10 @@ json ended_facts_of(const past_session& past, const std::string& id) {
   about["last_death"] = last_of(deaths.value("deaths", json::array()));
   about["last_owner_death"] = last_of(deaths.value("owner_deaths", json::array()));
   about["quarantine"] = told({{"verb", "quarantine"}, {"act", "list"}}).value("quarantine", json::array());
+  about["failures"] = json::array();
+  for (const json& e : told({{"verb", "events"}}).value("events", json::array())) {
+    if (e.value("kind", json()) == "sample_failed") about["failures"].push_back(e);
+  }
   return about;
 }
 
