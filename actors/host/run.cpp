@@ -18,6 +18,7 @@
 #include <boost/asio/post.hpp>
 #include <unistd.h>
 
+#include <filesystem>
 #include <future>
 
 namespace penstock::host {
@@ -37,6 +38,13 @@ std::optional<control::rank_note> rank_named(const std::string& name) {
   const std::string suffix = group::with_rank("", place->rank);
   if (!name.ends_with(suffix)) return std::nullopt;
   return control::rank_note{place->job, name.substr(0, name.size() - suffix.size()), place->rank};
+}
+
+/// What the program writes, and the quarantine file that the session itself writes.
+std::map<std::string, std::string> files_of(const run_kind& kind, const config& settings) {
+  std::map<std::string, std::string> files = kind.files;
+  if (!settings.quarantine.file.empty() && !kind.of_jobs) files["quarantine"] = std::filesystem::absolute(settings.quarantine.file).string();
+  return files;
 }
 
 /// What ends together with this run, for the answers of its verbs. A launcher that has exited no longer counts.
@@ -74,6 +82,7 @@ void run::engine::create_threads() {
 run::run(config settings, run_kind kind)
     : settings_(std::move(settings)),
       kind_(std::move(kind)),
+      files_(files_of(kind_, settings_)),
       worker_cores_(value_or_throw(process::plan_cores(settings_.loader.affinity, settings_.gpu.device))),
       cores_(cores_of(settings_)),
       workers_(workers_of(settings_)),
@@ -239,7 +248,7 @@ session_controls run::controls() {
   c.restart = [this](std::uint32_t worker) { restart(worker); };
   c.drain = [this](std::uint32_t worker) { drain(worker); };
   c.logs = &logs_.book();
-  c.files = kind_.files;
+  c.files = files_;
   c.workers_max = settings_.loader.limits.max;
   return c;
 }

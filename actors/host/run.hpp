@@ -120,6 +120,7 @@ class run : public supervisor::supervisor_news {
   const home_process process_;
   const config settings_;
   const run_kind kind_;
+  const std::map<std::string, std::string> files_;  // by kind
   const process::worker_cores worker_cores_;
   const std::uint32_t cores_;           // that workers may use
   std::atomic<std::uint32_t> workers_;  // the number wanted

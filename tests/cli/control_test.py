@@ -195,6 +195,16 @@ class ControlTest(PenstockTest):
             process.communicate(timeout=30)
         self.assertEqual(json.loads(self.penstock("status", "--last", "--json")[1])["files"], files)
 
+    def test_stop_wait_names_the_quarantine_file(self):
+        text = synthetic(samples=40, epochs=100000, dataset='wait = "2ms"\nfaults = [{sample = 17, kind = "segv", times = 0}]',
+                         more='[quarantine]\nfile = "bad.jsonl"\nmax_attempts = 2\n')
+        self.live(text=text)
+        bad = os.path.join(self.folder, "bad.jsonl")
+        self.assertEqual(self.status()["files"], {"quarantine": bad})
+        self.wait_until(lambda: self.status()["quarantined"] > 0 and os.path.exists(bad), "the quarantine")
+        code, _, err = self.penstock("stop", "--wait")
+        self.assertEqual((code, err.splitlines()[-1]), (EXIT_OK, "quarantine: " + bad))
+
     def test_wait_for_the_end_returns_with_the_outcome_however_the_session_ended(self):
         for name, order, outcome in (("stopped", lambda p: self.penstock("stop"), "stopped"), ("killed", lambda p: p.kill(), "died")):
             process = self.start("run", self.write(name + ".toml", ENDLESS), "--quiet", "--workers", 1)

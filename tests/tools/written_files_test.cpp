@@ -31,6 +31,16 @@ TEST_CASE("files that exist were written, but a report only if it is new") {
   fs::remove_all(folder);
 }
 
+TEST_CASE("a quarantine file is named only if there is one") {
+  cli::written_files files;
+  files.are({{"files", {{"quarantine", "/nonexistent/quarantine"}, {"state", "/nonexistent/state"}}}});
+  CHECK(files.as_json() == nlohmann::ordered_json{{"files", nlohmann::ordered_json::object()},
+                                                  {"not_written", {{"state", "/nonexistent/state"}}}});
+  CHECK(files.for_people() == "state: /nonexistent/state was not written\n");
+  files.are({{"files", {{"quarantine", "/dev/null"}}}});
+  CHECK(files.for_people() == "quarantine: /dev/null\n");
+}
+
 TEST_CASE("a session of an older version names no files") {
   cli::written_files files;
   files.are({{"stopping", true}});

@@ -12,11 +12,22 @@ using namespace std::chrono_literals;
 
 constexpr auto clock_difference = 1s;  // between this machine's clock and a file server's, or a coarse one
 
+/// A quarantine file exists only if a sample was quarantined.
+bool is_written_if_needed(const std::string& kind) {
+  return kind == "quarantine";
+}
+
 }  // namespace
 
 void written_files::are(const nlohmann::ordered_json& answer) {
   if (const auto files = answer.find("files"); files != answer.end() && files->is_object())
     files_ = files->get<std::map<std::string, std::string>>();
+}
+
+std::map<std::string, std::string> written_files::expected() const {
+  std::map<std::string, std::string> all = files_;
+  std::erase_if(all, [this](const auto& one) { return is_written_if_needed(one.first) && !is_written(one.first, one.second); });
+  return all;
 }
 
 /// Only the report is written in one piece at the end.
@@ -29,13 +40,13 @@ bool written_files::is_written(const std::string& kind, const std::string& path)
 
 nlohmann::ordered_json written_files::as_json() const {
   nlohmann::ordered_json all{{"files", nlohmann::ordered_json::object()}};
-  for (const auto& [kind, path] : files_) all[is_written(kind, path) ? "files" : "not_written"][kind] = path;
+  for (const auto& [kind, path] : expected()) all[is_written(kind, path) ? "files" : "not_written"][kind] = path;
   return all;
 }
 
 std::string written_files::for_people() const {
   std::string text;
-  for (const auto& [kind, path] : files_)
+  for (const auto& [kind, path] : expected())
     text += fmt::format("{}: {}{}\n", kind, printable(path), is_written(kind, path) ? "" : " was not written");
   return text;
 }

@@ -23,6 +23,8 @@ class written_files {
   [[nodiscard]] std::string for_people() const;
 
  private:
+  /// Without those that nothing had to be written to.
+  [[nodiscard]] std::map<std::string, std::string> expected() const;
   [[nodiscard]] bool is_written(const std::string& kind, const std::string& path) const;
 
   std::chrono::system_clock::time_point since_ = std::chrono::system_clock::now();
