@@ -30,6 +30,7 @@ host::run_kind kind_of(const pool_options& options) {
   kind.control_socket = options.control_socket;
   kind.ends = options.ends;
   kind.on_event = options.on_event;
+  kind.files = options.files;
   return kind;
 }
 

@@ -492,6 +492,17 @@ class LifeTest(MapTest):
         self.assertEqual(json.loads(out)["outcome"], "stopped")
         self.assertEqual({line["status"] for line in self.lines()}, {"cancelled"})
 
+    def test_stop_wait_names_the_files_of_a_mapping(self):
+        self.write("in", "1000.5\n" * 4)
+        process = self.start("map", "--command", "sleep {}", "--input", "in", "--output", "out.jsonl", "--journal", "run.journal",
+                             "--job-log", "jobs.log", "--results", "kept", "--workers", 2, "--quiet")
+        self.assertEqual(self.penstock("wait", "--timeout", "20s")[0], EXIT_OK)
+        code, out, err = self.penstock("stop", "--wait", "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        files = {"job_log": "jobs.log", "journal": "run.journal", "output": "out.jsonl", "results": "kept"}
+        self.assertEqual(json.loads(out)["files"], {kind: self.path(name) for kind, name in files.items()})
+        process.wait(timeout=30)
+
     def test_metrics_show_jobs_and_are_documented(self):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))

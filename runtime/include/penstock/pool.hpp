@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -183,6 +184,7 @@ struct pool_options {
   /// Called on the callback thread with a function that runs the callbacks of up to 64 jobs. For an interpreter whose lock costs
   /// more than a callback. It has to call the function once. Default: nothing around them.
   std::function<void(const std::function<void()>& callbacks)> around_callbacks{};
+  std::map<std::string, std::string> files{};  ///< as session_options::files
 };
 
 /// Thread-safe, except for destruction. As with Session: installs no signal handler, reaps only its own

@@ -17,6 +17,7 @@
 #include "tools/penstock/jobs/result_files.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/run/progress.hpp"
+#include "tools/penstock/run/run_rank.hpp"
 #include "tools/penstock/stop_signals.hpp"
 #include "tools/penstock/verb_table.hpp"
 
@@ -162,11 +163,24 @@ int run_dry(const map_options& o, map_files& files, const work& what, const map_
   return ok ? exit_ok : refuse_with(exit_failed, ok.error(), o.json);
 }
 
+std::map<std::string, std::string> files_of_mapping(const map_options& o) {
+  std::map<std::string, std::string> all;
+  const auto add = [&all](const char* kind, const std::string& path) {
+    if (!path.empty() && path != "-") all[kind] = whole_path(path);
+  };
+  add("output", o.output);
+  add("results", o.results);
+  add("journal", o.journal);
+  add("job_log", o.job_log);
+  return all;
+}
+
 int run_all(const map_options& o, const config& settings, map_files& files, const work& what, map_rules rules,
             stop_signals& signals) {
   std::atomic<map_run*> running = nullptr;
   pool_ending ending;
   pool_options options;
+  options.files = files_of_mapping(o);
   options.ends = session_scope::process;  // the remaining lines are written after the pool's end
   // `penstock stop`, or no worker is left: the run may be waiting for lines, or for the reader of its output.
   options.on_event = [&running, &ending](const event& news) {
