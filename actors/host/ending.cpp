@@ -30,6 +30,16 @@ void ending::close() {
   closed_ = true;
 }
 
+void ending::asked_by(std::string_view who) {
+  const std::lock_guard hold(mutex_);
+  if (asked_by_.empty()) asked_by_ = who.empty() ? "the program" : who;
+}
+
+std::string ending::who_asked() const {
+  const std::lock_guard hold(mutex_);
+  return asked_by_;
+}
+
 bool ending::stopped() const {
   const std::lock_guard hold(mutex_);
   return stopped_;

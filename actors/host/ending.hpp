@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 
 namespace penstock::host {
 
@@ -23,6 +25,9 @@ class ending {
   /// shorter time.
   void stop(std::optional<nanoseconds> at_most);
   void close();
+  /// Who asked the session to stop; only the first one counts. Empty: the program.
+  void asked_by(std::string_view who);
+  [[nodiscard]] std::string who_asked() const;  ///< empty: nobody
 
   [[nodiscard]] bool stopped() const;
   [[nodiscard]] bool closed() const;
@@ -55,6 +60,7 @@ class ending {
   nanoseconds in_all_;
   bool started_ = false;
   bool stopped_ = false;
+  std::string asked_by_;
   bool closed_ = false;
   bool pool_gone_ = false;
   bool owner_gone_ = false;

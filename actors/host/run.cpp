@@ -240,7 +240,8 @@ session_controls run::controls() {
   c.quarantine = [this] { return board_.report({}, now()).quarantine; };
   c.lift_quarantine = [](std::uint64_t, bool) { return false; };
   c.stop = [this](bool at_once) {
-    stop(at_once ? std::optional(std::chrono::milliseconds(0)) : std::nullopt);
+    if (at_once) return stop(std::chrono::milliseconds(0), "`penstock stop --now`");
+    stop(std::nullopt, "`penstock stop`");
   };
   c.pause = [this](bool paused) { pause(paused); };
   c.scale = [this](std::optional<std::uint32_t> workers) { workers ? scale(*workers) : scale_automatically(); };

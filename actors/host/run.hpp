@@ -38,6 +38,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace penstock::host {
 
@@ -61,7 +62,8 @@ class run : public supervisor::supervisor_news {
   run& operator=(const run&) = delete;
 
   [[nodiscard]] const home_process& process() const noexcept { return process_; }
-  virtual void stop(std::optional<std::chrono::milliseconds> at_most) noexcept = 0;
+  /// `by`: who asked; empty: the program.
+  virtual void stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept = 0;
   void pause(bool paused);
   /// Also switches tuning off.
   void scale(std::uint32_t workers);

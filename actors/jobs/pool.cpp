@@ -38,8 +38,8 @@ std::optional<Job> Pool::try_submit(std::string_view function, Argument argument
 bool Pool::finish(std::chrono::nanoseconds at_most) {
   return held().finish(at_most);
 }
-void Pool::stop(std::optional<std::chrono::milliseconds> at_most) noexcept {
-  if (!body_->process().left()) body_->stop(at_most);
+void Pool::stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept {
+  if (!body_->process().left()) body_->stop(at_most, by);
 }
 void Pool::close() noexcept {
   if (!body_->process().left()) body_->close();

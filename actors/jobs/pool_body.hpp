@@ -42,7 +42,7 @@ class Pool::body final : public host::run,
   /// A job that has failed as too_large before it was queued.
   Job refuse_job(std::string_view function, std::string why);
   bool finish(nanoseconds at_most);
-  void stop(std::optional<std::chrono::milliseconds> at_most) noexcept override;
+  void stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept override;
   void close() noexcept;
   [[nodiscard]] pool_statistics statistics() const;
   [[nodiscard]] run_report report() const;
@@ -91,6 +91,7 @@ class Pool::body final : public host::run,
   void announce_submissions();
   [[nodiscard]] bool few_jobs() const noexcept;
   void cancel_everything(const failure& why);
+  void tell_closed();
   void fail_orphans(const std::vector<std::shared_ptr<jobs::job_record>>& orphans);
 
   jobs::short_waits short_waits_{std::thread::hardware_concurrency()};

@@ -250,14 +250,22 @@ void Pool::body::gave_up(const failure& why) {
   close_workers(supervision::shares_of(host::end_of_dropped).items);
 }
 
-void Pool::body::stop(std::optional<std::chrono::milliseconds> at_most) noexcept {
-  if (board_.stopping()) tell(host::event_of(event_kind::stopping, "the pool was asked to stop"));
+void Pool::body::stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept {
+  ending_.asked_by(by);
+  if (board_.stopping()) tell(host::event_of(event_kind::stopping, "the pool was asked to stop by " + ending_.who_asked()));
   // Every job is cancelled, so no caller waits for running ones: workers get the same grace period as for a
   // cancelled job.
   const nanoseconds allowed = at_most ? nanoseconds(*at_most) : settings_.supervisor.shutdown;
   ending_.stop(std::min<nanoseconds>(allowed, end_of_cancelled));
   cancel_everything({errc::stopped, "the pool was stopped", 0});
   close_workers(ending_.shares().items);
+}
+
+void Pool::body::tell_closed() {
+  const std::string who = ending_.who_asked();
+  if (!board_.ended_if_running(who.empty() ? run_outcome::finished : run_outcome::stopped, now())) return;
+  tell(who.empty() ? host::event_of(event_kind::run_finished, "the pool was closed")
+                   : host::event_of(event_kind::run_stopped, "it was stopped by " + who));
 }
 
 void Pool::body::close() noexcept {
@@ -272,8 +280,7 @@ void Pool::body::close() noexcept {
   }
   if (close_workers(ending_.shares().items)) {
     ending_.wait_for_pool();
-    if (board_.ended_if_running(run_outcome::finished, now()))
-      tell(host::event_of(event_kind::run_finished, "the pool was closed"));
+    tell_closed();
     close_sockets(*e);
     e->processes->shut_down();
     if (e->device) e->device->close();

@@ -36,8 +36,8 @@ std::optional<Batch> Session::next() {
 bool Session::run_for(std::chrono::milliseconds at_most) {
   return held().run_for(at_most);
 }
-void Session::stop(std::optional<std::chrono::milliseconds> at_most) noexcept {
-  if (body_ && !body_->process().left()) body_->stop(at_most);
+void Session::stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept {
+  if (body_ && !body_->process().left()) body_->stop(at_most, by);
 }
 void Session::retire() noexcept {
   if (body_ && !body_->process().left()) body_->retire();

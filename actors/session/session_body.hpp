@@ -48,7 +48,7 @@ class Session::body final : public host::run {
   std::optional<Batch> next_of(std::uint64_t epoch, std::uint64_t& iteration);
   bool run_for(std::chrono::milliseconds at_most);
   void start();
-  void stop(std::optional<std::chrono::milliseconds> at_most) noexcept override;
+  void stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept override;
   void retire() noexcept;
   void close() noexcept;
   bool lift_quarantine(std::uint64_t sample, bool for_good);

@@ -91,6 +91,7 @@ void Session::body::drop_group(engine& e) {
 /// The group has stopped at a common step: end the session once its batches up to there are delivered.
 void Session::body::end_with_group() {
   if (has_keeper() && !group_->gate->ends_with(group_->delivered)) return;
+  ending_.asked_by("another rank");
   end_within(std::nullopt);
 }
 

@@ -176,8 +176,9 @@ void Session::body::fail(const failure& why) {
   close_workers(supervision::shares_of(host::end_of_dropped).items);
 }
 
-void Session::body::stop(std::optional<std::chrono::milliseconds> at_most) noexcept {
-  if (board_.stopping()) tell(host::event_of(event_kind::stopping, "the session was asked to stop"));
+void Session::body::stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept {
+  ending_.asked_by(by);
+  if (board_.stopping()) tell(host::event_of(event_kind::stopping, "the session was asked to stop by " + ending_.who_asked()));
   if (!at_most && ask_group_to_stop()) return;  // and end with it
   end_within(at_most);
 }
@@ -284,9 +285,11 @@ void Session::body::tell_ended(run_outcome how) {
   if (how == run_outcome::finished)
     return tell(host::event_of(event_kind::run_finished, "everything requested has been delivered"));
   const bool at_limit = options_.batches && board_.status().batches_delivered >= *options_.batches;
+  const std::string who = ending_.who_asked();
   tell(host::event_of(event_kind::run_stopped,
-                      at_limit ? counted(*options_.batches, "batch", "batches") + " were delivered, as requested"
-                               : "the run was stopped"));
+                      at_limit      ? counted(*options_.batches, "batch", "batches") + " were delivered, as requested"
+                      : who.empty() ? "the program closed it before its end"
+                                    : "it was stopped by " + who));
 }
 
 /// Call with mutex_ held, so that the scheduler cannot be ended before it gets the request.

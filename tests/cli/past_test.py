@@ -222,6 +222,25 @@ class PastTest(PenstockTest):
         self.assertEqual([s["session"] for s in self.answer("sessions", "--ended")["ended"]], ["long", "short"])
         self.assertRegex(self.penstock("status")[2], r"next: penstock status --last \('long' stopped \d+ s ago")
 
+    def test_the_last_event_says_who_asked_for_the_stop(self):
+        def last_of(name):
+            return [e["text"] for e in self.lines("events", "--last", "--session", name) if e["kind"] in ("stopping", "ended")]
+        self.live("told")
+        self.assertEqual(self.penstock("stop", "--wait")[0], EXIT_OK)
+        self.assertEqual(last_of("told"), ["the session was asked to stop by `penstock stop`", "stopped: it was stopped by `penstock stop`"])
+        process = self.live("signalled")
+        process.terminate()
+        process.wait(timeout=30)
+        who = "SIGTERM from process %d (%s)" % (os.getpid(), name_of(os.getpid()))
+        self.assertEqual(last_of("signalled"), ["the session was asked to stop by " + who, "stopped: it was stopped by " + who])
+        self.assertEqual(self.penstock("run", "signalled.toml", "--batches", 3, "--quiet")[0], EXIT_OK)
+        self.assertEqual(last_of("signalled"), ["stopped: 3 batches were delivered, as requested"])
+        jobs = self.start("map", "--command", "sleep {}", "--quiet", "--set", "name=jobs", stdin=subprocess.PIPE)
+        self.assertEqual(self.penstock("wait", "--session", "jobs", "--timeout", "30s")[0], EXIT_OK)
+        self.assertEqual(self.penstock("stop", "--now", "--wait")[0], EXIT_OK)
+        jobs.communicate(timeout=30)
+        self.assertEqual(last_of("jobs"), ["the pool was asked to stop by `penstock stop --now`", "stopped: it was stopped by `penstock stop --now`"])
+
     def test_the_last_ranks_of_a_group_are_read_together(self):
         config = self.write("stamps.toml", synthetic(samples=400, epochs=1))
         code, _, err = self.penstock("launch", config, "--gpus", "host:2", "--quiet")

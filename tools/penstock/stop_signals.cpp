@@ -1,12 +1,18 @@
 #include "tools/penstock/stop_signals.hpp"
 
+#include "runtime/base/exit_report.hpp"
+#include "runtime/base/text.hpp"
 #include "tools/penstock/output.hpp"
+
+#include <fmt/core.h>
 
 #include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <fstream>
 
 namespace penstock::cli {
 namespace {
@@ -23,6 +29,15 @@ bool hang_up_is_ignored() {
 bool has_room(int fd) {
   pollfd room{fd, POLLOUT, 0};
   return ::poll(&room, 1, 0) > 0;
+}
+
+/// "SIGTERM from process 4711 (systemd)"; without the process if the kernel sent it, as for Ctrl-C.
+std::string in_words(const siginfo_t& from) {
+  const std::string name = process::signal_name(from.si_signo);
+  if (from.si_code != SI_USER || from.si_pid <= 0 || from.si_pid == ::getpid()) return name;
+  std::string program;
+  std::getline(std::ifstream(fmt::format("/proc/{}/comm", from.si_pid)), program);
+  return fmt::format("{} from process {}{}", name, from.si_pid, program.empty() ? "" : fmt::format(" ({})", printable(program)));
 }
 
 sigset_t watched() {
@@ -62,9 +77,10 @@ void stop_signals::ignore() {
 void stop_signals::run(const std::function<void(int)>& stop, const std::string& first_words) {
   const sigset_t set = watched();
   for (int times = 0;;) {
-    int signal = 0;
-    if (::sigwait(&set, &signal) != 0) return;
-    if (over_) return;
+    siginfo_t from{};
+    const int signal = ::sigwaitinfo(&set, &from);
+    if (signal < 0 && errno == EINTR) continue;
+    if (signal < 0 || over_) return;
     if (signal == wake_signal) continue;
     // One hang-up may be reported several times: with PR_SET_PDEATHSIG, whenever one of the parent's threads
     // exits. A second request comes only from people and their programs.
@@ -74,6 +90,7 @@ void stop_signals::run(const std::function<void(int)>& stop, const std::string& 
     const std::lock_guard hold(calls_);
     if (ignored_) continue;
     if (times == 1) received_ = signal;
+    asked_by_ = in_words(from);
     stop(times);
     // The reader of stderr may have stopped reading, and this thread must still handle the next signal.
     if (has_room(STDERR_FILENO)) say(times == 1 ? first_words : "stopping at once");

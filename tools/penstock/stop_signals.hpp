@@ -28,6 +28,8 @@ class stop_signals {
   /// No call is in progress when this returns, and none follows: the first two signals now have no effect.
   /// The third still ends the program, which may be waiting for a reader of its output.
   void ignore();
+  /// In a call of `stop`: "SIGTERM from process 4711 (systemd)", for the session's record.
+  [[nodiscard]] const std::string& asked_by() const noexcept { return asked_by_; }
   /// The first signal received; 0: none.
   [[nodiscard]] int received() const noexcept { return received_; }
 
@@ -38,6 +40,7 @@ class stop_signals {
   std::atomic<bool> over_{false};
   std::mutex calls_;  // held during a call of stop; guards ignored_
   bool ignored_ = false;
+  std::string asked_by_;  // written by the thread
   std::thread thread_;
 };
 

@@ -226,7 +226,8 @@ class PENSTOCK_API Pool {
   /// Cancels all jobs that have not ended and shuts the workers down, within [supervisor] shutdown.
   /// Idempotent.
   void close() noexcept;
-  void stop(std::optional<std::chrono::milliseconds> at_most = std::nullopt) noexcept;
+  /// The same, but does not wait. `by`: as in Session::stop().
+  void stop(std::optional<std::chrono::milliseconds> at_most = std::nullopt, std::string_view by = {}) noexcept;
 
   void pause();
   void resume();

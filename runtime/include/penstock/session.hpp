@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace penstock {
@@ -107,8 +108,9 @@ class PENSTOCK_API Session {
   /// Ends the stream: next() returns nothing, workers finish their sample and exit, uploads and sinks drain.
   /// Anything still running when its share of the time has passed is killed; the whole shutdown takes at most
   /// [supervisor] shutdown, or `at_most` if that is less. From any thread; a second call with less time
-  /// shortens a shutdown in progress. Does not wait.
-  void stop(std::optional<std::chrono::milliseconds> at_most = std::nullopt) noexcept;
+  /// shortens a shutdown in progress. Does not wait. `by`: who asked for it, in events and in the session's
+  /// record ("SIGTERM"); empty: the program.
+  void stop(std::optional<std::chrono::milliseconds> at_most = std::nullopt, std::string_view by = {}) noexcept;
   /// Waits until the workers are gone. Batches that are still held stay valid until close(). Their memory
   /// alone does not count as use of the GPU: another session may use it from now on ([gpu] share).
   void retire() noexcept;

@@ -112,7 +112,7 @@ map_result run_on(Pool& pool, const map_options& o, map_run& run, line_source& i
         const auto patience = times == 1 ? end_after_signal : end_after_second_signal;
         run.stop();
         run.hurry(patience);
-        pool.stop(patience);
+        pool.stop(patience, signals.asked_by());
       },
       o.journal.empty() ? "stopping: cancelling running jobs (press again to stop at once)"
                         : "stopping: cancelling running jobs; the journal has the finished ones (press again "
@@ -203,7 +203,7 @@ int run_all(const map_options& o, const config& settings, map_files& files, cons
   around.start = [&jobs](const auto& line, const auto& settled) { return jobs.start(line, settled); };
   const auto stop_pool = [&pool, &ending] {
     ending.by_us = true;
-    pool.stop(end_after_second_signal);
+    pool.stop(end_after_second_signal, "its own rules: the output is lost, or --halt");
   };
   around.abandon = stop_pool;
   around.halt = [stop_pool, &jobs, now = halt_rule_from(o.halt)->cancels_running] {

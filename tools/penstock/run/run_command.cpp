@@ -159,7 +159,7 @@ int refuse_start_of_rank(const run_options& o, const config& settings, exit_code
       stop_signals& signals;
       ~unresponsive_at_end() { signals.ignore(); }
     } at_end{signals};
-    signals.listen([&](int) { session.stop(end_after_second_signal); });
+    signals.listen([&](int) { session.stop(end_after_second_signal, signals.asked_by()); });
     try {
       static_cast<void>(session.run_for(std::chrono::milliseconds::max()));
     } catch (const error&) {  // `why`, or the group's first cause
@@ -244,8 +244,8 @@ int run(run_options o) {
     std::optional<position_teller> teller;
     if (launcher.there()) teller.emplace(launcher, session, settings.group.lost_after);
     signals.listen([&](int times) {
-      if (times == 1) session.stop();
-      if (times == 2) session.stop(end_after_second_signal);
+      if (times == 1) session.stop(std::nullopt, signals.asked_by());
+      if (times == 2) session.stop(end_after_second_signal, signals.asked_by());
     });
     std::optional<failure> trouble;
     {
@@ -253,7 +253,7 @@ int run(run_options o) {
       if (!o.quiet)
         display.emplace(compared<session_status>([&session] { return session.status(); }, progress_line));
       trouble = deliver_all(session, state, *state_every);
-      if (trouble) session.stop();
+      if (trouble) session.stop(std::nullopt, "an error: " + trouble->message);
       session.close();
       teller.reset();
     }
