@@ -218,7 +218,11 @@ control::answer answer_request(const json& request, bool last_call, const sessio
   if (verb == "restart" || verb == "drain") {
     target t = worker_of(request, controls.status());
     if (!t.worker) return std::move(t.refused);
-    (verb == "restart" ? controls.restart : controls.drain)(*t.worker);
+    if (verb == "restart") {
+      controls.restart(*t.worker, request.value("now", json()) == true);
+    } else {
+      controls.drain(*t.worker);
+    }
     return control::good_answer({{verb, *t.worker}});
   }
   return control::refusal(exit_refused, "usage", fmt::format("unknown verb '{}'", verb));

@@ -43,7 +43,7 @@ struct session_controls {
   std::function<void(bool at_once)> stop;
   std::function<void(bool paused)> pause;
   std::function<void(std::optional<std::uint32_t> workers)> scale;  ///< none: tuned
-  std::function<void(std::uint32_t worker)> restart;
+  std::function<void(std::uint32_t worker, bool at_once)> restart;
   std::function<void()> restart_owner;  ///< empty if the owner is not a separate process
   std::function<void(std::uint32_t worker)> drain;
   const process::log_book* logs = nullptr;

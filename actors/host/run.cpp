@@ -182,15 +182,24 @@ void run::change_workers(std::uint32_t workers, const std::string& text) {
   tell(event_of(event_kind::scaled, text));
 }
 
-void run::restart(std::uint32_t worker) {
+void run::tell_of_worker(event_kind kind, std::uint32_t worker, const std::string& text) {
+  event e = event_of(kind, fmt::format("worker {} is {}", worker, text));
+  e.worker = worker;
+  tell(std::move(e));
+}
+
+void run::restart(std::uint32_t worker, bool at_once) {
   check_worker(board_.status(), worker);
+  tell_of_worker(event_kind::restarting, worker,
+                 at_once ? "to be killed and replaced at once" : "to finish what it holds and to be replaced");
   const std::lock_guard hold(mutex_);
-  if (const engine* e = running()) actors::tell(e->supervisor, supervisor::restart_worker{worker});
+  if (const engine* e = running()) actors::tell(e->supervisor, supervisor::restart_worker{worker, at_once});
 }
 
 void run::drain(std::uint32_t worker) {
   check_worker(board_.status(), worker);
   tuning_.switch_off(fmt::format("worker/{} was drained; `penstock scale auto` resumes tuning", worker));
+  tell_of_worker(event_kind::draining, worker, "to finish what it holds and to exit");
   const std::lock_guard hold(mutex_);
   if (const engine* e = running()) actors::tell(e->supervisor, supervisor::drain_worker{worker});
 }
@@ -246,7 +255,7 @@ session_controls run::controls() {
   c.pause = [this](bool paused) { pause(paused); };
   c.scale = [this](std::optional<std::uint32_t> workers) { workers ? scale(*workers) : scale_automatically(); };
   c.tuning = [this] { return tuning_.as_json(board_.begun_at()); };
-  c.restart = [this](std::uint32_t worker) { restart(worker); };
+  c.restart = [this](std::uint32_t worker, bool at_once) { restart(worker, at_once); };
   c.drain = [this](std::uint32_t worker) { drain(worker); };
   c.logs = &logs_.book();
   c.files = files_;

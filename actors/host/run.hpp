@@ -69,7 +69,8 @@ class run : public supervisor::supervisor_news {
   void scale(std::uint32_t workers);
   /// Tunes the number of workers from now on.
   void scale_automatically();
-  void restart(std::uint32_t worker);
+  /// `at_once`: it does not finish what it holds.
+  void restart(std::uint32_t worker, bool at_once = false);
   void drain(std::uint32_t worker);
   [[nodiscard]] session_status status() const;
 
@@ -105,6 +106,7 @@ class run : public supervisor::supervisor_news {
   /// Records and announces that the run starts, and opens its record. None: it started before, or was stopped before that.
   std::optional<steady_time> begin(std::string_view what);
   void tell(event what) { journal_->note(std::move(what)); }
+  void tell_of_worker(event_kind kind, std::uint32_t worker, const std::string& text);
   /// The control socket, the metrics port and the watch for stalls.
   void open_sockets(engine& e);
   /// On any thread but the io thread.

@@ -317,7 +317,7 @@ supervisor_actor::behavior_type behave(self_pointer self, supervisor_surrounding
                               [](auto& s, auto& news, auto now) { s.workers->told_to_stop(news.who, now); }),
       [](const tell_when_handled& order) { order.done->set_value(); },
       on<scale_pool>(self, [](auto& s, auto& order, auto now) { s.workers->scale(order.workers, now); }),
-      on<restart_worker>(self, [](auto& s, auto& order, auto now) { s.workers->restart(order.worker, now); }),
+      on<restart_worker>(self, [](auto& s, auto& order, auto now) { s.workers->restart(order.worker, now, order.at_once); }),
       on<drain_worker>(self, [](auto& s, auto& order, auto) { s.workers->drain(order.worker); }),
       [self](const tick& due) { poll(self, due); },
       on<wake>(self, [](auto& s, auto&, auto) { s.wake_at = never; }),

@@ -36,6 +36,8 @@ const char* name_of(event_kind kind) noexcept {
     case event_kind::group_over: return "group_over";
     case event_kind::rank_arrived: return "rank_arrived";
     case event_kind::rank_lost: return "rank_lost";
+    case event_kind::restarting: return "restarting";
+    case event_kind::draining: return "draining";
     case event_kind::job_failed: return "job_failed";
     case event_kind::run_failed: break;
   }

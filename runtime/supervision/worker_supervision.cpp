@@ -54,6 +54,11 @@ void worker_supervision::close(steady_time now, nanoseconds patience) {
   }
 }
 
+void worker_supervision::restart(std::uint32_t worker, steady_time now, bool at_once) {
+  pool_.restart(worker, now);
+  if (const auto it = children_.find(worker); at_once && it != children_.end() && !it->second.ended) it->second.ending.kill(now);
+}
+
 // ---- introductions ----------------------------------------------------------------------------------------
 
 void worker_supervision::started(worker_ref who, pid_t pid) {

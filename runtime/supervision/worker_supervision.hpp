@@ -122,7 +122,8 @@ class worker_supervision {
   /// shorten that.
   void close(steady_time now, nanoseconds patience);
   void scale(std::uint32_t workers, steady_time now) { pool_.scale(workers, now); }
-  void restart(std::uint32_t worker, steady_time now) { pool_.restart(worker, now); }
+  /// `at_once`: it is killed instead of finishing what it holds; nothing is blamed.
+  void restart(std::uint32_t worker, steady_time now, bool at_once = false);
   void drain(std::uint32_t worker) { pool_.drain(worker); }
   void want_sacrificial(bool wanted, steady_time now) { pool_.want_sacrificial(wanted, now); }
 

@@ -82,7 +82,7 @@ class ControlTest(PenstockTest):
 
     def test_stop_wait_says_which_worker_it_waits_for(self):
         text = synthetic(samples=100, batch=1, epochs=1, dataset='faults = [{sample = 0, kind = "hang"}]', more='[supervisor]\nshutdown = "4s"\n')
-        self.start("run", self.write("late.toml", text), "--workers", 1, "--quiet")
+        self.live("late", text, workers=1)
         self.wait_until(lambda: any((w["current_sample_seconds"] or 0) > 0.5 for w in self.status()["workers"]), "the stuck sample")
         code, _, err = self.penstock("stop", "--wait")
         self.assertEqual(code, EXIT_OK, err)
@@ -92,11 +92,12 @@ class ControlTest(PenstockTest):
     def test_stop_wait_says_that_the_session_is_frozen(self):
         process = self.live()
         signal_process(process.pid, signal.SIGSTOP)
-        self.addCleanup(signal_process, process.pid, signal.SIGCONT)
         stop = subprocess.Popen([PENSTOCK, "stop", "--wait"], stderr=subprocess.PIPE, env=self.environment, cwd=self.folder)
         self._running.append(stop)
-        self.assertRegex(stop.stderr.readline().decode(), r"pid %d.*kill -CONT" % process.pid)
+        said = stop.stderr.readline().decode()
         signal_process(process.pid, signal.SIGCONT)
+        self.assertRegex(said, r"pid %d\) is stopped; `kill -CONT" % process.pid)
+        self.assertEqual(stop.communicate(timeout=30)[1], b"stopped\n")
 
     def test_a_run_whose_end_was_waited_for_has_written_its_report_and_its_state(self):
         report, state = (os.path.join(self.folder, name) for name in ("report.json", "run.state"))
@@ -279,6 +280,23 @@ class ControlTest(PenstockTest):
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 0, err)
         self.assertEqual([e["digest"] for e in json.loads(out)["epochs"]], expected)
+
+    def test_restart_now_ends_a_sample_that_hangs(self):
+        process = self.live("stuck", synthetic(samples=40, batch=1, epochs=1, dataset='faults = [{sample = 3, kind = "hang"}]'), workers=1)
+        worker = lambda: self.status()["workers"][0]
+        self.wait_until(lambda: (worker()["current_sample_seconds"] or 0) > 0.5, "the stuck sample")
+        self.assertEqual(self.penstock("restart", "worker/0")[0], EXIT_OK)
+        self.wait_until(lambda: worker()["state"] == "draining", "that it is to be replaced")
+        self.assertEqual(self.penstock("restart", "worker/0", "--now")[0], EXIT_OK)
+        self.wait_until(lambda: worker()["incarnation"] == 2, "another process")  # [loader.hang] item_timeout is 30 s
+        deaths = json.loads(self.penstock("deaths", "--json")[1])["deaths"]
+        self.assertEqual([(d["cause"], d["sample"]) for d in deaths], [("stopped", None)])
+        self.assertEqual(self.status()["workers_ended_unexpectedly"], 0)
+        self.assertEqual(self.penstock("stop", "--now", "--wait")[0], EXIT_OK)
+        process.wait(timeout=20)
+        events = [json.loads(line) for line in self.penstock("events", "--last", "--json")[1].splitlines()]
+        self.assertEqual([(e["worker"], e["text"]) for e in events if e["kind"] == "restarting"],
+                         [(0, "worker 0 is to finish what it holds and to be replaced"), (0, "worker 0 is to be killed and replaced at once")])
 
     def test_status_of_a_target_shows_that_target_alone(self):
         self.live()

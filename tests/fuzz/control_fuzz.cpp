@@ -50,7 +50,7 @@ host::session_controls controls() {
   c.stop = [](bool) {};
   c.pause = [](bool) {};
   c.scale = [](std::optional<std::uint32_t> workers) { must(!workers || (*workers >= 1 && *workers <= workers_max)); };
-  c.restart = [](std::uint32_t worker) { must(worker < 2); };
+  c.restart = [](std::uint32_t worker, bool /*at_once*/) { must(worker < 2); };
   c.drain = [](std::uint32_t worker) { must(worker < 2); };
   c.logs = &some_log();
   c.workers_max = workers_max;

@@ -84,6 +84,7 @@ struct scale_pool {
 };
 struct restart_worker {
   std::uint32_t worker = 0;
+  bool at_once = false;  ///< without finishing what it holds
 };
 struct drain_worker {
   std::uint32_t worker = 0;

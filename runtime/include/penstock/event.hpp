@@ -51,6 +51,8 @@ enum class event_kind : std::uint8_t {
   group_over,      ///< text: how it ended
   rank_arrived,    ///< in rank 0's session; text: which one
   rank_lost,       ///< in rank 0's session; text: which one, and why
+  restarting,      ///< a worker is to be replaced, or the GPU owner if there is no worker; text: when
+  draining,        ///< a worker is to exit, and its place stays empty
 };
 /// "worker_died": the spelling in JSON.
 PENSTOCK_API const char* name_of(event_kind kind) noexcept;

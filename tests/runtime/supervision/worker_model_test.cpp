@@ -151,7 +151,7 @@ class world {
         if (p != nullptr) workers_.measured(p->who, s.pick % 2000, 3);
         return;
       case act::scale: return workers_.scale(1 + s.pick % places_max, now_);
-      case act::restart: return workers_.restart(s.pick % 3, now_);
+      case act::restart: return workers_.restart(s.pick % 3, now_, s.pick % 2 == 0);
       case act::drain: return workers_.drain(s.pick % 3);
       case act::sacrificial: return workers_.want_sacrificial(s.pick % 2 == 0, now_);
       case act::hurry:

@@ -195,6 +195,22 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("an operator who restarts a worker at once does not wait for its sample, and nothing is blamed") {
+  stage s;
+  s.be_ready();
+  s.busy = true;
+  s.workers.restart(0, s.now);
+  s.pass(5s);
+  CHECK(s.signals().empty());
+  s.workers.restart(0, s.now, true);
+  s.look();
+  CHECK(s.signals() == std::vector{SIGKILL});
+  s.workers.exited(s.who(), s.now, signalled(SIGKILL), false);
+  s.look();
+  REQUIRE(s.all<decide_blame>().size() == 1);
+  CHECK_FALSE(s.all<decide_blame>()[0].blames_sample);
+}
+
 TEST_CASE(
     "a start that does not return is given up after the start deadline, and the error names the program") {
   stage s;

@@ -57,7 +57,7 @@ int for_workers(const request_options& o, const std::string& verb) {
                                                 verb == "restart" ? ", workers or gpu" : " or workers"));
   }
   if (group.group) {
-    return change_workers_of_group(o.choice, *group.group, verb, [&](const json& status) {
+    return change_workers_of_group(o.choice, *group.group, verb, o.now, [&](const json& status) {
       return meant->kind == target_kind::worker ? std::vector{meant->worker} : workers_to(verb, status);
     });
   }
@@ -74,7 +74,7 @@ int for_workers(const request_options& o, const std::string& verb) {
       return no_such_target(o.choice, fmt::format("there is no worker to {}: all workers are stopped", verb));
   }
   for (const std::uint32_t worker : workers) {
-    const session_answer answer = request(o.choice, socket.path, {{"verb", verb}, {"worker", worker}});
+    const session_answer answer = request(o.choice, socket.path, {{"verb", verb}, {"worker", worker}, {"now", o.now}});
     if (answer.refused != exit_ok) return answer.refused;
     if (!o.choice.as_json) say(fmt::format("worker/{}: {} requested", worker, verb));
   }
@@ -158,8 +158,8 @@ void add_changes(verb_table& verbs) {
          restarts ? "replace workers once they have finished what they hold"
                   : "stop workers once they have finished what they hold",
          restarts
-             ? "The worker finishes the batches that it holds, and a new process replaces it. The stream "
-               "does not change. An operator's restart does not count as a death and clears the "
+             ? "The worker finishes the batches that it holds, and a new process replaces it; --now kills it at once, for a sample "
+               "that hangs. The stream does not change. An operator's restart does not count as a death and clears the "
                "worker's history, so even a failed worker comes back."
              : "The worker finishes the batches that it holds and exits; its place stays empty until it is "
                "restarted or the pool is scaled. The other workers take over; the stream does not change.",
@@ -171,6 +171,7 @@ void add_changes(verb_table& verbs) {
                     : "the first worker"}}},
         [name](const request_options& given) { return for_workers(given, name); });
     add_group_choice(verb, o->choice);
+    if (restarts) verb.add_flag("--now", o->now, "kill the worker instead of waiting for what it holds; others load that");
     verb.add_option("TARGET", o->target, restarts ? "worker/N, workers or gpu" : "worker/N or workers")
         ->required();
   }

@@ -24,7 +24,7 @@ struct changed_workers {
   int code = exit_ok;   // exit code of that refusal
 };
 
-changed_workers change_workers(const live_group& group, const live_rank& rank, const std::string& verb,
+changed_workers change_workers(const live_group& group, const live_rank& rank, const std::string& verb, bool now,
                                const std::vector<std::uint32_t>& workers) {
   changed_workers all;
   const live_group alone{group.name, group.job, {rank}};
@@ -33,7 +33,7 @@ changed_workers change_workers(const live_group& group, const live_rank& rank, c
       all.not_asked.push_back(worker);
       continue;
     }
-    const rank_answer done = ask_ranks(alone, {{"verb", verb}, {"worker", worker}}, answer_deadline).front();
+    const rank_answer done = ask_ranks(alone, {{"verb", verb}, {"worker", worker}, {"now", now}}, answer_deadline).front();
     if (done.result) {
       all.changed.push_back(worker);
     } else {
@@ -60,7 +60,7 @@ std::string in_words(const changed_workers& all, const std::string& verb) {
 
 }  // namespace
 
-int change_workers_of_group(const session_choice& choice, const live_group& group, const std::string& verb,
+int change_workers_of_group(const session_choice& choice, const live_group& group, const std::string& verb, bool now,
                             const std::function<std::vector<std::uint32_t>(const json&)>& which) {
   const std::vector<rank_answer> answers = ask_ranks(group, {{"verb", "status"}}, answer_deadline);
   json rows = head_of(group);
@@ -71,7 +71,7 @@ int change_workers_of_group(const session_choice& choice, const live_group& grou
     changed_workers done;
     done.why_not = a.why_not;
     done.code = a.refused;
-    if (a.result) done = change_workers(group, group.ranks[i], verb, which(*a.result));
+    if (a.result) done = change_workers(group, group.ranks[i], verb, now, which(*a.result));
     any = any || !done.changed.empty();
     outcomes.add(done.code);
     if (!done.changed.empty()) outcomes.add(exit_ok);
