@@ -178,7 +178,9 @@ void owner_supervision::look(steady_time now, const owner_sign& sign) {
   for (const hang_finding& v : hangs_.look(now, {seen})) {
     const std::string time = duration_for_people(v.since);
     const upload_order* batch = sign.in_hand ? orders_.find_by_mark(*sign.in_hand) : nullptr;
-    const std::string where = sign.wait_channel.empty() ? "" : "; it waits in " + sign.wait_channel;
+    const std::string where = sign.wait_channel.empty()       ? ""
+                              : sign.wait_channel == "stopped" ? "; its process is stopped"
+                                                               : "; it waits in " + sign.wait_channel;
     switch (v.kind) {
       case hang::start:
         ending_.hang(now, death_cause::hang,
@@ -264,6 +266,7 @@ owner_death_report owner_supervision::report_of(const owner_end& end,
   }
   if (const auto ignored = ending_.ignored_stop(end.report))
     d.ignored_stop_seconds = std::chrono::duration<double>(*ignored).count();
+  d.reason = end.oom_killed ? std::string() : ending_.fault(end.report);
   d.last_words = gave_up_ ? gave_up_->message : end.last_lines;
   d.time = end.report.noticed;
   d.lived_seconds = std::chrono::duration<double>(now - started_at_).count();

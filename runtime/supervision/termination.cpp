@@ -157,6 +157,10 @@ std::string termination::cause_text(const process::exit_report& end) const {
   return "unknown";
 }
 
+std::string termination::fault(const process::exit_report& end) const {
+  return cause_ && cause_ == cause_of(end) && is_unexpected(*cause_) && cause_ != death_cause::oom ? reason_ : std::string();
+}
+
 bool termination::killed_from_outside(const process::exit_report& end) const {
   return end.ended_by(SIGKILL) && !killed_here(end);
 }

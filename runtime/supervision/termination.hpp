@@ -119,6 +119,8 @@ class termination {
   [[nodiscard]] bool killed_here(const process::exit_report& end) const {
     return killed_ && end.ended_by(SIGKILL);
   }
+  /// Why this session killed it, if that was for a fault: "no heartbeat for 10 s". Otherwise empty.
+  [[nodiscard]] std::string fault(const process::exit_report& end) const;
   /// Whether it died of a SIGKILL that this session did not send.
   [[nodiscard]] bool killed_from_outside(const process::exit_report& end) const;
   /// How long it had been asked to stop when its deadline passed and it was killed. Empty: it ended in another way, or was given no

@@ -77,6 +77,7 @@ void add_last_death(metrics_page& p, const metrics_facts& f) {
       labels.emplace_back("sample", d->sample ? name_of_sample(*d->sample, d->path) : "");
       labels.emplace_back("index", text_or_none(d->sample));
     }
+    labels.emplace_back("reason", reason_in(d->reason));
     p.value(labels, 1);
   }
   p.begin("penstock_last_death_timestamp_seconds", "gauge", "When that worker died, in Unix time.");
@@ -93,7 +94,7 @@ void add_last_owner_death(metrics_page& p, const metrics_facts& f) {
              {"code", text_or_none(d->code)},
              {"epoch", text_or_none(d->epoch)},
              {"batch", text_or_none(d->sequence)},
-             {"reason", reason_in(d->last_words)}},
+             {"reason", reason_in(d->reason.empty() ? d->last_words : d->reason)}},
             1);
   p.begin("penstock_gpu_owner_last_death_timestamp_seconds", "gauge", "When that process died, in Unix time.");
   if (d != nullptr) p.value(unix_seconds(d->time));

@@ -23,6 +23,10 @@ double rounded(double seconds) {
   return std::round(seconds * 1e6) / 1e6;
 }
 
+json text_or_null(const std::string& text) {
+  return text.empty() ? json(nullptr) : json(text);
+}
+
 json seconds_or_null(const std::optional<double>& seconds) {
   return seconds ? json(rounded(*seconds)) : json(nullptr);
 }
@@ -114,9 +118,10 @@ json as_json(const death_report& d) {
          {"time", as_utc(d.time)},
          {"lived_seconds", rounded(d.lived_seconds)},
          {"rss_bytes", d.rss_bytes},
-         {"wait_channel", d.wait_channel.empty() ? json(nullptr) : json(d.wait_channel)},
+         {"wait_channel", text_or_null(d.wait_channel)},
          {"stack", d.stack},
-         {"last_output", d.last_output}};
+         {"last_output", d.last_output},
+         {"reason", text_or_null(d.reason)}};
   if (d.job) j["job"] = *d.job;
   if (d.job || d.work) j["work"] = or_null(d.work);
   return j;
@@ -134,7 +139,8 @@ json as_json(const owner_death_report& d) {
           {"last_words", d.last_words},
           {"time", as_utc(d.time)},
           {"lived_seconds", rounded(d.lived_seconds)},
-          {"recovered_seconds", seconds_or_null(d.recovered_seconds)}};
+          {"recovered_seconds", seconds_or_null(d.recovered_seconds)},
+          {"reason", text_or_null(d.reason)}};
 }
 
 json as_json(const pool_statistics& p) {

@@ -101,6 +101,10 @@ class BadOwnerTest(PenstockTest):
         (death,) = report["gpu"]["deaths"]
         self.assertEqual((death["cause"], death["signal"]), ("heartbeat", "SIGABRT"))
         self.assertIn("no heartbeat for 1", err)
+        self.assertRegex(death["reason"], r"^no heartbeat for 1\S* s; its process is stopped$")
+        for verb in ("deaths", "events"):
+            self.assertIn(death["reason"], self.penstock(verb, "--last")[1])
+        self.assertRegex(self.penstock("metrics")[1], r'ended_last_death_info\{.*of="gpu".*cause="heartbeat".*reason="no heartbeat for 1')
         self.assertEqual([e["digest"] for e in report["epochs"]], self.digests(config))
 
     def test_an_irreplaceable_owner_is_not_restarted_and_its_death_ends_the_run(self):

@@ -128,6 +128,9 @@ class SupervisionTest(PenstockTest):
         report = json.loads(out)
         self.assertEqual([d["cause"] for d in report["workers"]["deaths"]], ["heartbeat"])
         self.assertEqual(report["workers"]["deaths"][0]["wait_channel"], "stopped")
+        self.assertRegex(report["workers"]["deaths"][0]["reason"], r"^no heartbeat for 1\S* s \(stopped\)$")
+        self.assertRegex(self.penstock("events", "--last")[1], r"worker \d \(pid \d+\) was killed: no heartbeat for 1\S* s \(stopped\)")
+        self.assertRegex(self.penstock("metrics")[1], r'ended_last_death_info\{.*cause="heartbeat".*reason="no heartbeat for 1')
         self.check_sums(report)
 
     def test_a_worker_with_leases_that_never_begins_is_found_though_it_touches_no_sample(self):

@@ -95,13 +95,13 @@ TEST_CASE("the last deaths and the last 16 quarantined samples of an ended sessi
   json s = ended("photos@4");
   s["last_death"] = {{"worker", 3}, {"cause", "signal"}, {"signal", "SIGSEGV"}, {"code", nullptr},
                      {"sample", 5}, {"path", nullptr}, {"time", "2026-11-24T01:30:00.000000Z"}};
-  s["last_owner_death"] = {{"cause", "exit"}, {"signal", nullptr}, {"code", 79}, {"time", "2026-11-24T01:40:00.000000Z"}};
+  s["last_owner_death"] = {{"cause", "exit"}, {"signal", nullptr}, {"code", 79}, {"last_words", "allocating\nout of memory"}, {"reason", nullptr}, {"time", "2026-11-24T01:40:00.000000Z"}};
   for (int i = 0; i < 20; ++i) s["quarantine"].push_back({{"sample", i}, {"path", "cats/tom.jpg"}});
   const std::string page = cli::page_of_ended({s});
   CHECK(has_line(page, R"(penstock_session_ended_last_death_info{session="photos",id="photos@4",of="worker",worker="3",)"
-                       R"(cause="signal",signal="SIGSEGV",code="",sample="sample 5",index="5"} 1)"));
+                       R"(cause="signal",signal="SIGSEGV",code="",sample="sample 5",index="5",reason=""} 1)"));
   CHECK(has_line(page, R"(penstock_session_ended_last_death_info{session="photos",id="photos@4",of="gpu",worker="",)"
-                       R"(cause="exit",signal="",code="79",sample="",index=""} 1)"));
+                       R"(cause="exit",signal="",code="79",sample="",index="",reason="out of memory"} 1)"));
   CHECK(has_line(page, R"(penstock_session_ended_last_death_timestamp_seconds{session="photos",id="photos@4",of="gpu"} 1795484400)"));
   CHECK(count(page, "penstock_session_ended_sample_quarantined_info{") == 16);
   CHECK(has_line(page, R"(penstock_session_ended_sample_quarantined_info{session="photos",id="photos@4",)"

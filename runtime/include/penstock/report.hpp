@@ -104,6 +104,7 @@ struct death_report {
   /// empty if not written.
   std::vector<std::string> stack;
   std::string last_output;  ///< the last lines of its output
+  std::string reason{};     ///< if the session killed it for a fault: "no heartbeat for 10 s (stopped)"
 };
 
 /// The end of a GPU owner's process (placement = "process").
@@ -120,6 +121,7 @@ struct owner_death_report {
   std::chrono::system_clock::time_point time;  ///< when the session noticed
   double lived_seconds = 0;
   std::optional<double> recovered_seconds;  ///< from its end to the first upload by the next process
+  std::string reason{};                     ///< as in death_report
 };
 
 struct quarantine_report {

@@ -50,6 +50,16 @@ metric_labels operator+(metric_labels some, metric_labels more) {
   return some;
 }
 
+/// Why the session killed it, or the last line of a GPU owner's output.
+std::string reason_of(const json& death) {
+  std::string why = label_in(death, "reason");
+  if (const json words = death.value("last_words", json()); why.empty() && words.is_string()) {
+    const auto text = words.get<std::string>();
+    why = printable(text.substr(text.rfind('\n') + 1));
+  }
+  return shortened(why, reason_bytes);
+}
+
 /// The last death of each session, as "worker" or "gpu", with the labels.
 void add_deaths(metrics_page& p, const std::vector<json>& sessions) {
   const auto each = [&](const auto& tell) {
@@ -68,7 +78,8 @@ void add_deaths(metrics_page& p, const std::vector<json>& sessions) {
                                          {"signal", label_in(d, "signal")},
                                          {"code", label_in(d, "code")},
                                          {"sample", d.contains("job") ? label_in(d, "work") : name_of_sample(d)},
-                                         {"index", label_in(d, d.contains("job") ? "job" : "sample")}},
+                                         {"index", label_in(d, d.contains("job") ? "job" : "sample")},
+                                         {"reason", reason_of(d)}},
             1);
   });
   p.begin("penstock_session_ended_last_death_timestamp_seconds", "gauge", "When that was, in Unix time.");

@@ -89,6 +89,7 @@ void add_death(fields& f, const json& d) {
     f.add("  blamed on",
           fmt::format("{}, attempt {}", sample_for_people(d.at("sample"), name), text_of(d.at("attempt"))));
   }
+  if (d.value("reason", json()).is_string()) f.add("  reason", text_of(d.at("reason")));
   f.add("  while", text_of(d.at("phase")));
   f.quote("  last output", text_of(d.at("last_output")));
 }
@@ -138,6 +139,7 @@ void add_gpu(fields& f, const json& g) {
     f.add("last death", fmt::format("{} after {}, incarnation {}, pid {}", ending_of(d),
                                     seconds_for_people(d.at("lived_seconds")), text_of(d.at("incarnation")),
                                     text_of(d.at("pid"))));
+    if (d.value("reason", json()).is_string()) f.add("  reason", text_of(d.at("reason")));
     if (!d.at("seq").is_null())
       f.add("  suspected", fmt::format("batch {} of epoch {}", text_of(d.at("seq")), text_of(d.at("epoch"))));
     if (d.at("recovered_seconds").is_number())

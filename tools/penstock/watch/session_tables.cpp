@@ -318,6 +318,16 @@ std::string hint_after_deaths(const json& deaths) {
   return look_into(deaths.back());
 }
 
+namespace {
+
+/// Of a GPU owner: why the session killed it, or the last line of its output.
+std::string why_gone(const json& death) {
+  const json reason = death.value("reason", json());
+  return reason.is_string() ? text_of(reason) : last_line(text_of(death.at("last_words")));
+}
+
+}  // namespace
+
 std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t width) {
   const char* const number = of_jobs ? "job" : "sample";
   const char* const name = of_jobs ? "work" : "path";
@@ -329,7 +339,7 @@ std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t widt
         nanoseconds(static_cast<std::int64_t>(d.at("lived_seconds").get<double>() * 1e9)));
     if (!d.contains("worker")) {
       rows.push_back({at, "gpu", text_of(d.at("pid")), ending_of(d), lived, "-", "-",
-                      last_line(text_of(d.at("last_words")))});
+                      why_gone(d)});
       continue;
     }
     starred |= d.value("sacrificial", false);
