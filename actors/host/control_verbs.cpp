@@ -78,6 +78,7 @@ json as_json(const session_status& status, const session_controls& controls) {
   mark_sacrificial(j.at("workers"), "id", controls);
   j["tuning"] = controls.tuning();
   j["files"] = controls.files;
+  j["id"] = controls.id;
   return j;
 }
 

@@ -49,6 +49,7 @@ struct session_controls {
   const process::log_book* logs = nullptr;
   std::function<const char*()> ends;  ///< what ends with the session: "session", "process" or "parent"
   std::map<std::string, std::string> files{};  ///< that the program writes, by kind
+  std::string id{};                            ///< of its record
   std::uint32_t workers_max = 0;      ///< the place after these belongs to the sacrificial worker
 };
 

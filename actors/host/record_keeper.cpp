@@ -47,7 +47,6 @@ std::string last_of(const std::deque<std::string>& lines, std::size_t bytes) {
 /// Shared with the thread, which may outlive the keeper: see stop().
 struct record_keeper::work {
   record_source source;
-  std::chrono::system_clock::time_point started = std::chrono::system_clock::now();
 
   std::mutex mutex;  // guards the members below; held while the source answers
   std::condition_variable changed;
@@ -67,7 +66,7 @@ struct record_keeper::work {
     json about{{"schema", "penstock.record/1"},
                {"session", source.session},
                {"pid", ::getpid()},
-               {"started", telemetry::as_utc(started)},
+               {"started", telemetry::as_utc(source.started)},
                {"workers_max", source.workers_max},
                {"of", source.of_jobs ? "jobs" : "samples"}};
     if (const auto& r = source.rank)
@@ -168,7 +167,7 @@ struct record_keeper::work {
   }
 
   void open() {
-    auto made = control::session_record::create(source.session, ::getpid(), started);
+    auto made = control::session_record::create(source.session, ::getpid(), source.started);
     if (!made) return give_up(made.error());
     record.emplace(std::move(*made));
     write(header());

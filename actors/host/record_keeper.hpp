@@ -18,6 +18,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -28,6 +29,7 @@ namespace penstock::host {
 
 struct record_source {
   std::string session;
+  std::chrono::system_clock::time_point started;
   std::uint32_t workers_max = 0;  ///< the place after these belongs to the sacrificial worker
   bool of_jobs = false;           ///< a pool's record
   std::optional<control::rank_note> rank{};

@@ -235,6 +235,14 @@ supervision::progress_facts run::progress_of(const engine& e) const {
   return facts;
 }
 
+std::chrono::system_clock::time_point run::started() const {
+  return board_.status().started.value_or(std::chrono::system_clock::time_point());
+}
+
+std::string run::id() const {
+  return control::session_id(settings_.name, ::getpid(), started());
+}
+
 /// The verbs with the same meaning for every plug-in.
 session_controls run::controls() {
   session_controls c;
@@ -259,6 +267,7 @@ session_controls run::controls() {
   c.drain = [this](std::uint32_t worker) { drain(worker); };
   c.logs = &logs_.book();
   c.files = files_;
+  c.id = id();
   c.workers_max = settings_.loader.limits.max;
   return c;
 }
@@ -266,7 +275,7 @@ session_controls run::controls() {
 // ---- sockets and record -----------------------------------------------------------------------------------
 
 void run::open_record() {
-  record_ = std::make_unique<record_keeper>(record_source{settings_.name, settings_.loader.limits.max,
+  record_ = std::make_unique<record_keeper>(record_source{settings_.name, started(), settings_.loader.limits.max,
                                                           kind_.of_jobs, rank_named(settings_.name), journal_,
                                                           make_request_handler(controls())});
 }
@@ -300,6 +309,7 @@ void run::open_control_socket(engine& e) {
 std::string run::metrics_page(const engine& e) const {
   telemetry::metrics_facts facts = board_.metrics(now());
   facts.status = status_of(e);
+  facts.id = id();
   add_to_metrics(facts);
   return telemetry::metrics_text(facts, PENSTOCK_VERSION);
 }

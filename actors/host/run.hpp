@@ -32,6 +32,7 @@
 #include <penstock/session.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -156,6 +157,9 @@ class run : public supervisor::supervisor_news {
   [[nodiscard]] session_status status_of(const engine& e) const;
   [[nodiscard]] supervision::progress_facts progress_of(const engine& e) const;
   [[nodiscard]] std::string metrics_page(const engine& e) const;
+  /// Once it has begun: when, and the id of its record.
+  [[nodiscard]] std::chrono::system_clock::time_point started() const;
+  [[nodiscard]] std::string id() const;
   [[nodiscard]] session_controls controls();
   [[nodiscard]] limits_told limits() const;
   void change_workers(std::uint32_t workers, const std::string& text);

@@ -24,16 +24,6 @@ constexpr std::string_view record_suffix = ".record";
 constexpr std::string_view unfinished_suffix = ".record.new";  // of a rewrite
 constexpr int names_tried = 100;                               // sessions that start in the same millisecond
 
-std::string id_of(const std::string& session, int pid, std::chrono::system_clock::time_point started) {
-  const auto since = std::chrono::floor<milliseconds>(started.time_since_epoch()).count();
-  const std::time_t seconds = since / 1000;
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  return fmt::format("{}@{:04}{:02}{:02}T{:02}{:02}{:02}.{:03}-{}", session, parts.tm_year + 1900,
-                     parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, since % 1000,
-                     pid);
-}
-
 tl::unexpected<failure> no(int code, const fs::path& path) {
   return refuse_os(errc::io, code,
                    fmt::format("writing the session's record '{}'", printable(path.native())));
@@ -59,13 +49,23 @@ std::string_view time_in(const found_record& r) {
 
 }  // namespace
 
+std::string session_id(const std::string& session, int pid, std::chrono::system_clock::time_point started) {
+  const auto since = std::chrono::floor<milliseconds>(started.time_since_epoch()).count();
+  const std::time_t seconds = since / 1000;
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  return fmt::format("{}@{:04}{:02}{:02}T{:02}{:02}{:02}.{:03}-{}", session, parts.tm_year + 1900,
+                     parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, since % 1000,
+                     pid);
+}
+
 result<session_record> session_record::create(const std::string& session, int pid,
                                               std::chrono::system_clock::time_point started) {
   const auto folder = make_socket_folder();
   if (!folder) return tl::unexpected(folder.error());
   for (int tries = 0;; ++tries) {
     fs::path path =
-        *folder / (id_of(session, pid, started + milliseconds(tries)) + std::string(record_suffix));
+        *folder / (session_id(session, pid, started + milliseconds(tries)) + std::string(record_suffix));
     auto file = new_file(path);
     if (file) return session_record(std::move(path), std::move(*file));
     if (file.error().os_code != EEXIST || tries == names_tried)

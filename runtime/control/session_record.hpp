@@ -26,6 +26,9 @@ inline constexpr std::size_t records_kept_of_a_name = 8;
 inline constexpr std::size_t records_kept = 64;
 inline constexpr std::uint64_t records_bytes_kept = std::uint64_t{64} << 20U;
 
+/// "photos@20261124T183344.123-4711": the session's name, its start time (UTC), its pid.
+[[nodiscard]] std::string session_id(const std::string& session, int pid, std::chrono::system_clock::time_point started);
+
 /// Not thread-safe. Blocks as long as the file system does.
 class session_record {
  public:
@@ -55,7 +58,7 @@ class session_record {
 };
 
 struct found_record {
-  std::string id;  ///< "photos@20261124T183344.123-4711": the session's name, its start time (UTC), its pid
+  std::string id;  ///< session_id()
   std::string session;
   std::filesystem::path path;
   std::uint64_t bytes = 0;

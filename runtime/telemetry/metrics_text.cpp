@@ -235,8 +235,11 @@ std::string metrics_text(const metrics_facts& f, const std::string& version) {
   metrics_page p;
   p.begin("penstock_info", "gauge", "Always 1; the label is the running version.");
   p.value("version", version, 1);
-  p.begin("penstock_session_info", "gauge", "Always 1; the label is the name for `penstock --session`.");
-  p.value("session", f.status.session, 1);
+  p.begin("penstock_session_info", "gauge",
+          "Always 1; the labels are the name for `penstock --session`, and the id that the session will have when it has ended.");
+  p.value({{"session", f.status.session}, {"id", f.id}}, 1);
+  p.begin("penstock_session_start_timestamp_seconds", "gauge", "When it started, in Unix time.");
+  if (f.status.started) p.value(unix_seconds(*f.status.started));
   p.begin("penstock_session_state", "gauge", "1 for the session's current state.");
   for (const char* state : {"ok", "degraded", "failed", "paused", "stopping"})
     p.value("state", state, f.status.state == state ? 1 : 0);

@@ -38,6 +38,7 @@ struct metrics_facts {
   std::vector<batch_passage> under_way;
   std::vector<stage_histogram> stages;  ///< one for each span of stage_spans()
   limit_reading limits;
+  std::string id{};  ///< of the session's record: no other session has it
 };
 [[nodiscard]] std::string metrics_text(const metrics_facts& facts, const std::string& version);
 

@@ -136,6 +136,13 @@ class RulesTest(PenstockTest):
             ({"instance": "node", "session": "new"}, "new on node has replaced 6 workers in 15 minutes"),
             ({"instance": "node", "session": "old"}, "old on node has replaced 7 workers in 15 minutes"))
 
+    def test_a_session_is_not_named_for_what_an_earlier_one_of_its_name_has_counted(self):
+        for alert, counter in (("PenstockWorkersDie", "penstock_worker_restarts_total{%s}"),
+                               ("PenstockOwnerDied", 'penstock_gpu_owner_deaths_total{%s,cause="signal"}'),
+                               ("PenstockSamplesFail", "penstock_samples_failed_total{%s}")):
+            with self.subTest(alert):
+                self.assert_fires(alert, {counter % 'instance="node",session="again"': "0 7x3 0x6"})
+
     def test_a_session_that_has_not_answered_for_a_minute_is_an_alert(self):
         up = 'penstock_session_up{instance="node",session="%s"}'
         self.assert_fires("PenstockNoAnswer", {up % "frozen": "1x5 0x4", up % "busy": "1 0 1 0 1 0 1 0 1 0 1", up % "well": "1x10",

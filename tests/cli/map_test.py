@@ -522,7 +522,7 @@ class LifeTest(MapTest):
         self.assertEqual(int(values['penstock_jobs{state="waiting"}']) + int(values['penstock_jobs{state="running"}']), 10)
         with open(os.path.join(TOP, "docs", "metrics.md")) as file:
             of_streams, _, of_pools = file.read().partition("## All sessions")[0].partition("## Pools of jobs")
-        of_both = r"penstock_(info|last_death_\w+|limit_share|stall_info|session_info|session_state|stalled_seconds|stale_\w+|worker\w+)"
+        of_both = r"penstock_(info|last_death_\w+|limit_share|stall_info|session_info|session_start_timestamp_seconds|session_state|stalled_seconds|stale_\w+|worker\w+)"
         documented = {name for name in re.findall(r"^\| `(penstock_\w+)", of_streams, re.M) if re.fullmatch(of_both, name)}
         documented |= set(re.findall(r"^\| `(penstock_\w+)", of_pools, re.M))
         self.assertEqual(set(re.findall(r"^# TYPE (\S+)", text, re.M)), documented)

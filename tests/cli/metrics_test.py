@@ -51,8 +51,17 @@ class MetricsTest(PenstockTest):
         page = self.wait_until(lambda: (p := self.page()) and all(self.find(p, "penstock_batches_delivered_total", session=name)[0][1] > 0
                                                                   for name in ("one", "two")) and p, "batches of both")
         self.assertEqual({l["session"]: v for l, v in self.find(page, "penstock_session_up")}, {"one": 1, "two": 1})
-        self.assertEqual({l["session"] for l, _ in self.find(page, "penstock_session_info")}, {"one", "two"})
+        ids = {l["session"]: l["id"] for l, _ in self.find(page, "penstock_session_info")}
+        self.assertEqual(set(ids), {"one", "two"})
+        self.assertEqual(ids["one"], json.loads(self.penstock("status", "--session", "one", "--json")[1])["id"])
         self.assertEqual(self.find(page, "penstock_session_ended_info"), [])
+        ((_, started),) = self.find(page, "penstock_session_start_timestamp_seconds", session="one")
+        self.assertTrue(time.time() - 60 < started <= time.time(), started)
+        self.assertEqual(self.penstock("stop", "--wait", "--session", "one")[0], EXIT_OK)
+        ((ended, _),) = self.find(self.page(), "penstock_session_ended_info", session="one")
+        self.assertEqual(ended["id"], ids["one"])
+        ((_, recorded),) = self.find(self.page(), "penstock_session_ended_start_timestamp_seconds", session="one")
+        self.assertAlmostEqual(recorded, started, places=3)
 
     def test_a_session_that_does_not_answer_is_down_and_the_others_are_not(self):
         silent = self.live("silent")

@@ -53,11 +53,11 @@ TEST_CASE("two sessions of one name are told apart, and one that does not answer
   const std::string info = "# HELP penstock_session_info x\n# TYPE penstock_session_info gauge\n";
   cli::merged_pages all;
   all.add("photos", info + "penstock_session_info{session=\"photos\"} 1\n");
-  all.add("photos-17", info + "penstock_session_info{session=\"photos\"} 1\n");
+  all.add("photos-17", info + "penstock_session_info{session=\"photos\",id=\"photos@1-17\"} 1\n");
   all.add("silent", "");
   const std::string page = std::move(all).text();
   CHECK(has_line(page, "penstock_session_info{session=\"photos\"} 1"));
-  CHECK(has_line(page, "penstock_session_info{session=\"photos-17\"} 1"));
+  CHECK(has_line(page, "penstock_session_info{session=\"photos-17\",id=\"photos@1-17\"} 1"));
   CHECK(has_line(page, "penstock_session_up{session=\"photos\"} 1"));
   CHECK(has_line(page, "penstock_session_up{session=\"silent\"} 0"));
 }

@@ -20,7 +20,7 @@ using telemetry::metric_labels;
 using telemetry::metrics_page;
 
 constexpr std::size_t reason_bytes = 200;  // of a label
-constexpr std::string_view info = "penstock_session_info";
+constexpr std::string_view info = "penstock_session_info{";
 
 /// Empty for null.
 std::string label_in(const json& from, const char* key) {
@@ -146,8 +146,10 @@ void merged_pages::add_line(const std::string& name, std::string_view line, metr
   if (current == nullptr || end == std::string_view::npos) return;
   const std::string label = "session=\"" + telemetry::escaped(printable(name)) + '"';
   // Its own label is the name in the config; several sessions may have that.
-  const bool replaces = line.starts_with(info);
-  if (line[end] == ' ' || replaces) {
+  if (line.starts_with(info)) {
+    const std::size_t id = std::min(line.rfind(",id=\""), line.rfind('}'));
+    current->lines += fmt::format("{}{{{}{}\n", line.substr(0, end), label, line.substr(id));
+  } else if (line[end] == ' ') {
     current->lines += fmt::format("{}{{{}}}{}\n", line.substr(0, end), label, line.substr(line.rfind(' ')));
   } else {
     current->lines += fmt::format("{}{{{},{}\n", line.substr(0, end), label, line.substr(end + 1));
