@@ -256,6 +256,18 @@ TEST_CASE("the rate and the time left are shown only while something moves") {
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200).find("samples/s") == std::string::npos);
 }
 
+TEST_CASE("a session that is over says so while its program holds it") {
+  session_status s;
+  s.pid = 4711;
+  s.state = "ok";
+  s.outcome = run_outcome::finished;
+  auto status = telemetry::as_json(s);
+  const std::string held = "\nfinished: everything is delivered; the program (pid 4711) holds the session until it closes it\n";
+  CHECK(cli::status_for_people(status, {}, 200).find(held) != std::string::npos);
+  status["state"] = "ended";
+  CHECK(cli::status_for_people(status, {}, 200).find(held) == std::string::npos);
+}
+
 TEST_CASE("why prints times and rates as plain numbers") {
   const nlohmann::ordered_json why{
       {"state", "ok"},

@@ -189,6 +189,12 @@ std::string state_of_stream(const json& s) {
   return text_of(s.at("state")) + (s.value("stalled", json()).is_object() ? ", stalled" : "");
 }
 
+/// A live session whose stream is over; empty: it is not.
+std::string held_for_people(const json& s) {
+  if (s.value("outcome", "running") != "finished" || s.at("state") == "ended") return "";
+  return fmt::format("finished: everything is delivered; the program (pid {}) holds the session until it closes it", text_of(s.at("pid")));
+}
+
 /// How the number of workers is tuned; empty: it is not.
 std::string tuning_for_people(const json& s) {
   const json tuning = s.value("tuning", json());
@@ -207,6 +213,7 @@ void add_stream(std::string& out, const json& s, std::size_t width) {
   add_progress(out, s, width);
   if (const json group = s.value("group", json()); group.is_object()) line(group_for_people(group));
   if (const std::string stall = stall_for_people(s); !stall.empty()) line("stalled for " + stall);
+  if (const std::string held = held_for_people(s); !held.empty()) line(held);
   if (const std::string tuned = tuning_for_people(s); !tuned.empty()) line(tuned);
 }
 

@@ -106,6 +106,8 @@ json session_facts(const control::found_session& s) {
   json about{{"session", s.name},
              {"socket", s.path.string()},
              {"state", nullptr},
+             {"outcome", nullptr},
+             {"id", nullptr},
              {"pid", nullptr},
              {"age_seconds", nullptr},
              {"epoch", nullptr},
@@ -123,7 +125,7 @@ json session_facts(const control::found_session& s) {
   }
   const auto answer = control::ask(s.path, {{"verb", "status"}}, look_deadline);
   if (!answer || !answer->value("ok", false)) return about;
-  for (const char* key : {"state", "pid", "epoch", "samples_delivered", "samples_done", "samples_expected",
+  for (const char* key : {"state", "outcome", "id", "pid", "epoch", "samples_delivered", "samples_done", "samples_expected",
                           "workers_ended_unexpectedly", "jobs", "stalled"})
     about[key] = answer->at("result").value(key, json());
   return about;
@@ -152,6 +154,7 @@ std::vector<std::string> session_row(const json& s) {
           ? "0 s"
           : duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(seconds.get<double>())));
   std::string state = s.at("state").is_null() ? "no answer" : text("state");
+  if (s.at("outcome") == "finished") state = "finished, still open";
   if (const json& stall = s.at("stalled"); stall.is_object())
     state += fmt::format(", stalled for {:.0f} s", stall.at("seconds").get<double>());
   return {text("session"), state, text("pid"), age, progress, text("workers_ended_unexpectedly"), text("socket")};
