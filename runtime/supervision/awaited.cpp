@@ -80,6 +80,7 @@ std::string sample_of(const progress_facts& f, const worker_status& w) {
                      in_words(w.current_sample_seconds.value_or(0)),
                      where == f.standing.end() || where->second.empty() ? ""
                      : where->second == "running"                       ? " (it computes)"
+                     : where->second == "stopped"                       ? " (its process is stopped)"
                                                   : fmt::format(" (it waits in {})", where->second));
 }
 
@@ -112,6 +113,12 @@ awaited_if_any consumer_of(const progress_facts& f, const places_of_batches& bat
                     f.consumer_waits ? " but asks for another batch: it has to release one first" : "")};
   }
   return std::nullopt;
+}
+
+/// It can neither copy nor run its sink.
+awaited_if_any frozen_owner_of(const progress_facts& f) {
+  if (!f.owner_is_frozen) return std::nullopt;
+  return awaited{stall_kind::gpu_owner, owner_in_words(f) + ", whose process is stopped"};
 }
 
 awaited_if_any owner_of(const progress_facts& f, const places_of_batches& batches) {
@@ -271,6 +278,7 @@ awaited find_blocker(const progress_facts& f) {
   if (f.status.jobs) return workers_or_callers_of(f, *f.status.jobs);
   if (!is_owed(f)) return {stall_kind::consumer, "the consumer, which asks for no batch", {}};
   if (auto r = group_of(f)) return *r;
+  if (auto r = frozen_owner_of(f)) return *r;
   if (auto r = consumer_of(f, batches)) return *r;
   if (auto r = owner_of(f, batches)) return *r;
   if (f.status.state == "paused") return operator_who_paused("session");

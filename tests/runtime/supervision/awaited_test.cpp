@@ -29,9 +29,24 @@ TEST_CASE("a slow sample is named with its worker, its batch and where it waits"
     f.standing[3] = "running";
     CHECK(find_blocker(f).text.find("(it computes)") != std::string::npos);
   }
+  SECTION("stopped") {
+    f.standing[3] = "stopped";
+    CHECK(find_blocker(f).text.find("(its process is stopped)") != std::string::npos);
+  }
   SECTION("unknown") {
     CHECK(find_blocker(f).text.find("for 7.25 s, in batch") != std::string::npos);
   }
+}
+
+TEST_CASE("a GPU owner whose process is stopped is named before its sink") {
+  progress_facts f = asking();
+  f.under_way = {batch_at(0, batch_stage::ready)};
+  f.owner_is_elsewhere = true;
+  f.status.gpu_pid = 4712;
+  CHECK(find_blocker(f).kind == stall_kind::consumer);
+  f.owner_is_frozen = true;
+  CHECK(find_blocker(f).kind == stall_kind::gpu_owner);
+  CHECK(find_blocker(f).text == "the GPU owner (pid 4712), whose process is stopped");
 }
 
 TEST_CASE("an idle worker that has the next batch is named") {
