@@ -2,6 +2,7 @@
 
 #include "runtime/base/counted.hpp"
 #include "runtime/base/dataset_type.hpp"
+#include "runtime/base/units.hpp"
 #include "runtime/telemetry/report_json.hpp"
 
 #include <fmt/core.h>
@@ -278,14 +279,15 @@ limit_advice advise_on_limits(const limit_reading& reading, const limit_surround
 namespace {
 
 /// For somebody whose stream stands still, whatever limited it before.
-std::string way_out_of(const stall_report& stall) {
+std::string way_out_of(const stall_report& stall, const config& settings) {
   if (stall.kind == "operator") return "`penstock resume` ends the pause.";
   if (stall.kind == "gpu") return "`penstock describe gpu` shows what the owner is doing.";
-  if (stall.worker) {
-    return fmt::format("`penstock describe worker/{}` shows what it is doing; [loader.hang] item_timeout ends a sample that "
-                       "takes too long.",
-                       *stall.worker);
+  if (stall.kind == "sample" && stall.worker) {
+    return fmt::format("`penstock describe worker/{0}` shows what it is doing. It is killed after {1} with one sample ([loader.hang] "
+                       "item_timeout), and by `penstock restart worker/{0} --now` at once.",
+                       *stall.worker, duration_for_people(settings.loader.hang.item_timeout));
   }
+  if (stall.worker) return fmt::format("`penstock describe worker/{}` shows its state.", *stall.worker);
   return "`penstock describe scheduler` shows where the batches are.";
 }
 
@@ -296,7 +298,7 @@ limit_advice advise(const limit_reading& reading, const limit_surroundings& arou
   // What limited the stream before is no advice for one that stands still.
   if (around.stalled) {
     advice.sentence = fmt::format("Nothing has moved for {:.0f} s: {}.", around.stalled->seconds, around.stalled->text);
-    advice.more = {way_out_of(*around.stalled)};
+    advice.more = {way_out_of(*around.stalled, settings)};
   } else if (around.hedges.started > 0) {
     advice.more.push_back(fmt::format("So far a second worker was given {} too ([loader] hedge), and was faster in {}.",
                                       counted(around.hedges.started, "late batch", "late batches"), around.hedges.won));

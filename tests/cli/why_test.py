@@ -115,7 +115,7 @@ class WhyTest(PenstockTest):
                                                                more='[metrics]\nlisten = "127.0.0.1:%d"' % port)),
                    "--workers", 1, "--quiet")
         self.wait_until(lambda: self.penstock("status", "--session", "planted")[0] == EXIT_OK, "the session")
-        status = self.wait_until(lambda: next((s for s in [self.answer("status")] if s["limits"]["decode"] > 0.3), None), "decoding")
+        status = self.wait_until(lambda: next((s for s in [self.answer("status")] if s["limits"]["decode"] > 0.5), None), "decoding")
         self.assertEqual(list(status["limits"]), LIMITS + ["verdict"])
         self.assertEqual(status["verdict"], status["limits"]["verdict"])
         self.assertIn("Decoding limits you", status["verdict"])
@@ -133,7 +133,7 @@ class WhyTest(PenstockTest):
         self.assertEqual(self.penstock("wait", "--session", "planted", "--timeout", "30s")[0], EXIT_OK)
         self.assertEqual(self.penstock("pause", "--session", "planted")[0], EXIT_OK)
         _, out, _ = self.penstock("why", "--session", "planted")
-        self.assertEqual(out, "An operator has paused the session.\n  `penstock resume` ends the pause.\n")
+        self.assertEqual(out, "An operator has paused the session.\n  `penstock resume --session planted` ends the pause.\n")
 
     def test_a_pool_of_jobs_says_what_its_workers_do(self):
         process = self.start("map", "--workers", 2, "--quiet", "--set", "name=planted", "--command", "sleep {}", stdin=subprocess.PIPE)

@@ -256,6 +256,16 @@ TEST_CASE("the rate and the time left are shown only while something moves") {
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200).find("samples/s") == std::string::npos);
 }
 
+TEST_CASE("commands that why recommends name the session if why did") {
+  const nlohmann::ordered_json why{{"state", "ok"},
+                                   {"verdict", "Nothing moves; see `penstock doctor`."},
+                                   {"more", {"`penstock describe worker/3` shows it; `penstock restart worker/3 --now` ends it."}},
+                                   {"stalled", {{"text", "waiting"}}}};
+  CHECK(cli::why_for_people(why, 0, " --session photos") ==
+        "Nothing moves; see `penstock doctor`.\n  `penstock describe worker/3 --session photos` shows it; "
+        "`penstock restart worker/3 --now --session photos` ends it.\n");
+}
+
 TEST_CASE("a session that is over says so while its program holds it") {
   session_status s;
   s.pid = 4711;

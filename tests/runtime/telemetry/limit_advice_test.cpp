@@ -71,7 +71,11 @@ TEST_CASE("while nothing moves it says only what is waited for, and what to do a
   CHECK(advice.what == limit::wire);
   around.stalled = stall_report{"sample", "waiting for worker/3, which has been loading sample 5", 56, 3};
   REQUIRE(advise(mostly(limit::order), around, config()).more.size() == 1);
-  CHECK(contains(advise(mostly(limit::order), around, config()).more.front(), "`penstock describe worker/3`"));
+  config settings;
+  settings.loader.hang.item_timeout = std::chrono::seconds(90);
+  CHECK(advise(mostly(limit::order), around, settings).more.front() ==
+        "`penstock describe worker/3` shows what it is doing. It is killed after 1 m 30 s with one sample ([loader.hang] item_timeout), "
+        "and by `penstock restart worker/3 --now` at once.");
 }
 
 TEST_CASE("a slow worker, a stalled sample and tiny batches are named with their own advice") {

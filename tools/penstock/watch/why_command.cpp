@@ -42,7 +42,7 @@ int why_of_group(const why_options& o, const live_group& group, const target& me
     if (a.result) limit_to(*a.result, meant);
     if (!o.choice.as_json) {
       print(fmt::format("rank {} ({}){}", a.rank, a.session, a.result ? ":" : ": " + a.why_not));
-      if (a.result) print(why_for_people(*a.result, terminal_width(STDOUT_FILENO)));
+      if (a.result) print(why_for_people(*a.result, terminal_width(STDOUT_FILENO), " --session " + a.session));
     }
     json row{{"rank", a.rank}, {"session", a.session}};
     row[a.result ? "why" : "error"] = a.result ? std::move(*a.result) : json(a.why_not);
@@ -67,8 +67,9 @@ int tell_why(const why_options& o) {
   if (o.choice.as_json) {
     print_json(answer.result);
   } else {
-    print_raw(why_for_people(answer.result, terminal_width(STDOUT_FILENO)));
-    if (answer.result.at("state") == "ended") say(end_in_words(answer.result));
+    const bool over = answer.result.at("state") == "ended";
+    print_raw(why_for_people(answer.result, terminal_width(STDOUT_FILENO), over ? "" : choice_in_words(o.choice)));
+    if (over) say(end_in_words(answer.result));
   }
   return exit_ok;
 }

@@ -44,6 +44,21 @@ std::string figure(double value) {
   return value >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
 }
 
+/// Adds " --session NAME" to the commands for sessions that a text recommends in backquotes.
+std::string with_choice(std::string text, const std::string& choice) {
+  constexpr std::string_view begin = "`penstock ";
+  if (choice.empty()) return text;
+  for (std::size_t at = text.find(begin); at != std::string::npos; at = text.find(begin, at + 1)) {
+    const std::size_t verb = at + begin.size();
+    const std::size_t end = text.find('`', verb);
+    if (end == std::string::npos) break;
+    const std::string word = text.substr(verb, std::min(text.find(' ', verb), end) - verb);
+    const bool of_session = word == "describe" || word == "restart" || word == "drain" || word == "scale" || word == "resume" || word == "deaths";
+    if (of_session) text.insert(end, choice);
+  }
+  return text;
+}
+
 /// Breaks lines between words; lines after the first begin with `indent` spaces.
 std::string broken_at_words(const std::string& text, std::size_t width, std::size_t indent) {
   std::string out;
@@ -106,12 +121,12 @@ void limit_to(json& why, const target& meant) {
   why["workers"]["each"] = std::move(some);
 }
 
-std::string why_for_people(const json& why, std::size_t width) {
+std::string why_for_people(const json& why, std::size_t width, const std::string& choice) {
   const std::size_t columns = width == 0 ? 0 : std::clamp(width, narrowest_text, widest_text);
-  if (why.at("state") == "paused") return "An operator has paused the session.\n  `penstock resume` ends the pause.\n";
-  std::string text = broken_at_words(why.at("verdict").get<std::string>(), columns, 0);
+  if (why.at("state") == "paused") return "An operator has paused the session.\n  " + with_choice("`penstock resume` ends the pause.\n", choice);
+  std::string text = broken_at_words(with_choice(why.at("verdict").get<std::string>(), choice), columns, 0);
   for (const json& line : why.at("more"))
-    text += "  " + broken_at_words(line.get<std::string>(), columns == 0 ? 0 : columns - 2, 2);
+    text += "  " + broken_at_words(with_choice(line.get<std::string>(), choice), columns == 0 ? 0 : columns - 2, 2);
   const json stall = why.value("stalled", json());
   const bool over = why.at("state") == "ended";
   if (stall.is_object() && !over) return text;  // the shares are of the time before
