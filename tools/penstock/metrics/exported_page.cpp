@@ -206,6 +206,11 @@ std::string page_of_ended(const std::vector<json>& sessions) {
   numbers("penstock_session_ended_samples_failed", "failed", "Samples that it could not load.");
   numbers("penstock_session_ended_samples_quarantined", "quarantined", "Samples that it left out because they kill workers.");
   numbers("penstock_session_ended_worker_deaths", "workers_ended_unexpectedly", "Its workers that ended unexpectedly.");
+  p.begin("penstock_session_ended_gpu_owner_deaths", "gauge", "GPU owner processes of it that ended unexpectedly.");
+  for (const json& s : sessions) {
+    if (const json deaths = s.value("owners_ended_unexpectedly", json()); deaths.is_number())
+      p.value(labels_of(s), deaths.get<std::uint64_t>());
+  }
   numbers("penstock_session_ended_worker_restarts", "worker_restarts", "Worker processes that it started as replacements.");
   add_jobs(p, sessions);
   add_deaths(p, sessions);

@@ -117,6 +117,7 @@ json past_session::summary() const {
   for (const char* key : {"outcome", "failure", "config_file", "epoch", "samples_delivered",
                           "samples_expected", "workers_ended_unexpectedly", "jobs"})
     about[key] = s.value(key, json());
+  about["owners_ended_unexpectedly"] = s.value("gpu", json::object()).value("ended_unexpectedly", json());
   about["reason"] = reason();
   about["files"] = s.value("files", json::object());
   return about;

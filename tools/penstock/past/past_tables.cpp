@@ -67,7 +67,7 @@ std::string ended_for_people(const json& ended, std::size_t width) {
   std::vector<std::string> below;  // as long as it needs to be: nothing of a reason is cut
   for (const json& s : ended) {
     rows.push_back({text_of(s.at("id")), text_of(s.at("outcome")),
-                    (has_died(s) ? "last seen " : "") + to_the_second(s.at("ended")), text_of(s.at("workers_ended_unexpectedly"))});
+                    (has_died(s) ? "last seen " : "") + to_the_second(s.at("ended")), deaths_in(s)});
     std::string& line = below.emplace_back(progress_at_end(s));
     if (const std::string why = why_ended(s); !why.empty()) line += (line.empty() ? "" : "; ") + why;
   }

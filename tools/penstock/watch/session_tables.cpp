@@ -105,6 +105,13 @@ std::string stall_for_people(const json& status) {
   return fmt::format("{:.0f} s, {}", stalled.at("seconds").get<double>(), text_of(stalled.at("text")));
 }
 
+std::string deaths_in(const json& session) {
+  const json workers = session.at("workers_ended_unexpectedly");
+  const json owners = session.at("owners_ended_unexpectedly");
+  if (!workers.is_number()) return "-";
+  return std::to_string(workers.get<std::uint64_t>() + (owners.is_number() ? owners.get<std::uint64_t>() : 0));
+}
+
 std::string ending_of(const json& d) {
   const std::string cause = text_of(d.at("cause"));
   if (d.value("ignored_stop_seconds", json()).is_number()) return "killed at stop";

@@ -12,6 +12,8 @@ namespace penstock::cli {
 
 /// A value as text: strings without quotes, "-" for null.
 [[nodiscard]] std::string text_of(const nlohmann::ordered_json& value);
+/// Of an entry of `sessions`: how many workers and GPU owners ended unexpectedly; "-" if that is unknown.
+[[nodiscard]] std::string deaths_in(const nlohmann::ordered_json& session);
 /// "2026-11-24 18:33:44.123", for a UTC time from an answer.
 [[nodiscard]] std::string utc_for_people(const nlohmann::ordered_json& time);
 /// "ready", "backoff 1.5 s", "stopped (..)": the state of a worker in status.

@@ -115,6 +115,7 @@ json session_facts(const control::found_session& s) {
              {"samples_done", nullptr},
              {"samples_expected", nullptr},
              {"workers_ended_unexpectedly", nullptr},
+             {"owners_ended_unexpectedly", nullptr},
              {"jobs", nullptr},
              {"stalled", nullptr}};
   // The socket was created with the session.
@@ -128,6 +129,7 @@ json session_facts(const control::found_session& s) {
   for (const char* key : {"state", "outcome", "id", "pid", "epoch", "samples_delivered", "samples_done", "samples_expected",
                           "workers_ended_unexpectedly", "jobs", "stalled"})
     about[key] = answer->at("result").value(key, json());
+  about["owners_ended_unexpectedly"] = answer->at("result").value("gpu", json::object()).value("ended_unexpectedly", json());
   return about;
 }
 
@@ -157,7 +159,7 @@ std::vector<std::string> session_row(const json& s) {
   if (s.at("outcome") == "finished") state = "finished, still open";
   if (const json& stall = s.at("stalled"); stall.is_object())
     state += fmt::format(", stalled for {:.0f} s", stall.at("seconds").get<double>());
-  return {text("session"), state, text("pid"), age, progress, text("workers_ended_unexpectedly"), text("socket")};
+  return {text("session"), state, text("pid"), age, progress, deaths_in(s), text("socket")};
 }
 
 void show_ended() {
@@ -265,7 +267,7 @@ void add_sessions(verb_table& verbs) {
       {"sessions",
        verb_group::look,
        "list live sessions; with --ended, those that have ended",
-       "Name, state, pid, age, progress, deaths of workers and control socket of each. With --ended also the last sessions of "
+       "Name, state, pid, age, progress, deaths (of workers and GPU owners) and control socket of each. With --ended also the last sessions of "
        "this user that have ended, each with an ID for status, describe, deaths, events and logs. A killed "
        "session leaves its socket behind, and a killed launcher its temporary folder; --prune removes the "
        "sockets of dead sessions and the folders of dead launchers.",
