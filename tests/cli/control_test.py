@@ -92,6 +92,8 @@ class ControlTest(PenstockTest):
     def test_stop_wait_says_that_the_session_is_frozen(self):
         process = self.live()
         signal_process(process.pid, signal.SIGSTOP)
+        one = json.loads(self.penstock("sessions", "--json")[1])["sessions"][0]
+        self.assertEqual((one["state"], one["pid"]), (None, process.pid))
         stop = subprocess.Popen([PENSTOCK, "stop", "--wait"], stderr=subprocess.PIPE, env=self.environment, cwd=self.folder)
         self._running.append(stop)
         said = stop.stderr.readline().decode()

@@ -228,6 +228,7 @@ class PastTest(PenstockTest):
         self.live("told")
         self.assertEqual(self.penstock("stop", "--wait")[0], EXIT_OK)
         self.assertEqual(last_of("told"), ["the session was asked to stop by `penstock stop`", "stopped: it was stopped by `penstock stop`"])
+        self.assertIn("    0 of 10000000 samples; it was stopped by `penstock stop`\n", re.sub(r"\d+ of", "0 of", self.penstock("sessions", "--ended")[1]))
         process = self.live("signalled")
         process.terminate()
         process.wait(timeout=30)

@@ -41,7 +41,8 @@ std::string to_the_second(const json& time) {
 
 std::string why_ended(const json& ended) {
   if (const json& why = ended.at("failure"); why.is_string()) return printable(why.get<std::string>());
-  return has_died(ended) ? "it could not say: killed, crashed, or the machine stopped" : "";
+  if (has_died(ended)) return "it could not say: killed, crashed, or the machine stopped";
+  return ended.at("outcome") == "stopped" ? printable(text_of(ended.at("reason"))) : "";
 }
 
 std::string progress_at_end(const json& s) {

@@ -125,7 +125,10 @@ json session_facts(const control::found_session& s) {
     about["age_seconds"] = std::round(std::max(age.count(), 0.0) * 10) / 10;
   }
   const auto answer = control::ask(s.path, {{"verb", "status"}}, look_deadline);
-  if (!answer || !answer->value("ok", false)) return about;
+  if (!answer || !answer->value("ok", false)) {
+    if (const pid_t pid = control::process_behind(s.path); pid > 0) about["pid"] = pid;
+    return about;
+  }
   for (const char* key : {"state", "outcome", "id", "pid", "epoch", "samples_delivered", "samples_done", "samples_expected",
                           "workers_ended_unexpectedly", "jobs", "stalled"})
     about[key] = answer->at("result").value(key, json());
