@@ -183,7 +183,7 @@ void run::change_workers(std::uint32_t workers, const std::string& text) {
 }
 
 void run::tell_of_worker(event_kind kind, std::uint32_t worker, const std::string& text) {
-  event e = event_of(kind, fmt::format("worker {} is {}", worker, text));
+  event e = event_of(kind, fmt::format("worker {} {}", worker, text));
   e.worker = worker;
   tell(std::move(e));
 }
@@ -191,7 +191,7 @@ void run::tell_of_worker(event_kind kind, std::uint32_t worker, const std::strin
 void run::restart(std::uint32_t worker, bool at_once) {
   check_worker(board_.status(), worker);
   tell_of_worker(event_kind::restarting, worker,
-                 at_once ? "to be killed and replaced at once" : "to finish what it holds and to be replaced");
+                 at_once ? "is killed and replaced at once" : "finishes what it holds and is then replaced");
   const std::lock_guard hold(mutex_);
   if (const engine* e = running()) actors::tell(e->supervisor, supervisor::restart_worker{worker, at_once});
 }
@@ -199,7 +199,7 @@ void run::restart(std::uint32_t worker, bool at_once) {
 void run::drain(std::uint32_t worker) {
   check_worker(board_.status(), worker);
   tuning_.switch_off(fmt::format("worker/{} was drained; `penstock scale auto` resumes tuning", worker));
-  tell_of_worker(event_kind::draining, worker, "to finish what it holds and to exit");
+  tell_of_worker(event_kind::draining, worker, "finishes what it holds and exits");
   const std::lock_guard hold(mutex_);
   if (const engine* e = running()) actors::tell(e->supervisor, supervisor::drain_worker{worker});
 }

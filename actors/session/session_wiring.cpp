@@ -115,7 +115,7 @@ void Session::body::restart_owner(engine& e) {
                  "no snapshots (implement snapshot() and restore())",
                  0});
   }
-  tell(host::event_of(event_kind::restarting, "the GPU owner is to be replaced at once"));
+  tell(host::event_of(event_kind::restarting, "the GPU owner is replaced at once"));
   actors::tell(e.keeper, supervisor::restart_owner{});
 }
 

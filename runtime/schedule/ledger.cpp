@@ -114,8 +114,8 @@ void ledger::end_lease(std::uint32_t index, std::uint32_t number) {
   workers_.lease_over(index, number);
   worker_entry& worker = workers_.at(index);
   const bool more_to_lease = !paused_ && base_ + window_.size() < range_.end;
-  if (more_to_lease && !batches_are_slow() && worker.leased == 0 && worker.free.size() > settings_.spare_slots && worker.more.max < worker.slots.size())
-    worker.more.max *= 2;
+  const bool is_idle = worker.leased == 0 && worker.free.size() > settings_.spare_slots;
+  if (more_to_lease && is_idle && !batches_are_slow() && worker.more.max < worker.slots.size()) worker.more.max *= 2;
 }
 
 bool ledger::eligible(std::uint32_t index, const worker_entry& worker, const batch& b) const {

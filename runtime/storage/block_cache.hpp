@@ -43,7 +43,7 @@ class block_cache : public std::enable_shared_from_this<block_cache> {
  private:
   friend class cached_object;
   block_cache(std::string folder, std::uint64_t bytes_max) : folder_(std::move(folder)), bytes_max_(bytes_max) {}
-  /// Whether blocks of so many bytes are to be kept.
+  /// Whether there is room for more blocks of this size.
   bool takes(std::uint64_t bytes);
   [[nodiscard]] std::string path_of(const std::string& identity, std::uint64_t bytes) const;
   [[nodiscard]] std::string session_file() const { return folder_ + "/session"; }

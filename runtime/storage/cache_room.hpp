@@ -19,7 +19,7 @@ struct cache_room {
   bool full = false;                 ///< nothing new is kept
 };
 
-/// Empties what nobody has used since the latest session began, least lately used first, from 15/16 of `bytes_max` down to 9/10.
+/// Empties objects that were last used before the latest session began, the oldest first, from 15/16 of `bytes_max` down to 9/10.
 /// What that session uses stays: in an epoch each block is needed once, so no other choice gives more hits
 /// (docs/decisions/0038), and the cache takes nothing more once it is full of that.
 cache_room make_room(std::span<const kept_object> objects, std::int64_t session_began, std::uint64_t bytes_max);

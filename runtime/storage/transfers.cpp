@@ -25,7 +25,7 @@ using kind = attempt::outcome::kind;
 constexpr long connections_kept = 64;
 constexpr unsigned redirects_max = 5;
 constexpr unsigned hedges_max = 4;
-/// After so many, two requests are sent at a time.
+/// After this many failures, two requests are sent at a time.
 constexpr unsigned failures_before_two = 2;
 /// A name that does not resolve and a port that nobody listens on are often mistakes.
 constexpr unsigned connections_max = 5;

@@ -274,18 +274,16 @@ limit_advice advise_on_limits(const limit_reading& reading, const limit_surround
   return {};
 }
 
-}  // namespace
-
-namespace {
-
 /// For somebody whose stream stands still, whatever limited it before.
 std::string way_out_of(const stall_report& stall, const config& settings) {
   if (stall.kind == "operator") return "`penstock resume` ends the pause.";
   if (stall.kind == "gpu") return "`penstock describe gpu` shows what the owner is doing.";
   if (stall.kind == "sample" && stall.worker) {
     return fmt::format("`penstock describe worker/{0}` shows what it is doing. It is killed after {1} with one sample ([loader.hang] "
-                       "item_timeout), and by `penstock restart worker/{0} --now` at once.",
-                       *stall.worker, duration_for_people(settings.loader.hang.item_timeout));
+                       "item_timeout), or after {2} without a heartbeat, for example if its process is stopped. `penstock restart "
+                       "worker/{0} --now` kills it at once.",
+                       *stall.worker, duration_for_people(settings.loader.hang.item_timeout),
+                       duration_for_people(settings.loader.hang.heartbeat_timeout));
   }
   if (stall.worker) return fmt::format("`penstock describe worker/{}` shows its state.", *stall.worker);
   return "`penstock describe scheduler` shows where the batches are.";

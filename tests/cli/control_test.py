@@ -86,8 +86,8 @@ class ControlTest(PenstockTest):
         self.wait_until(lambda: any((w["current_sample_seconds"] or 0) > 0.5 for w in self.status()["workers"]), "the stuck sample")
         code, _, err = self.penstock("stop", "--wait")
         self.assertEqual(code, EXIT_OK, err)
-        self.assertRegex(err, r"^waiting for worker/0 \(pid \d+\), which has been working on sample 0 for \S+ m?s; it is killed if it needs longer "
-                              r"than \[supervisor\] shutdown allows\nstopped\n")
+        self.assertRegex(err, r"^waiting for worker/0 \(pid \d+\), which has been working on sample 0 for \S+ m?s; it is killed if it does not end "
+                              r"in time\nstopped\n")
 
     def test_stop_wait_says_that_the_session_is_frozen(self):
         process = self.live()
@@ -98,7 +98,7 @@ class ControlTest(PenstockTest):
         self._running.append(stop)
         said = stop.stderr.readline().decode()
         signal_process(process.pid, signal.SIGCONT)
-        self.assertRegex(said, r"pid %d\) is stopped; `kill -CONT" % process.pid)
+        self.assertRegex(said, r"pid %d\) is stopped; after `kill -CONT" % process.pid)
         self.assertEqual(stop.communicate(timeout=30)[1], b"stopped\n")
 
     def test_a_run_whose_end_was_waited_for_has_written_its_report_and_its_state(self):
@@ -298,7 +298,7 @@ class ControlTest(PenstockTest):
         process.wait(timeout=20)
         events = [json.loads(line) for line in self.penstock("events", "--last", "--json")[1].splitlines()]
         self.assertEqual([(e["worker"], e["text"]) for e in events if e["kind"] == "restarting"],
-                         [(0, "worker 0 is to finish what it holds and to be replaced"), (0, "worker 0 is to be killed and replaced at once")])
+                         [(0, "worker 0 finishes what it holds and is then replaced"), (0, "worker 0 is killed and replaced at once")])
 
     def test_status_of_a_target_shows_that_target_alone(self):
         self.live()

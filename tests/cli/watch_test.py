@@ -303,7 +303,7 @@ class StuckTest(PenstockTest):
         _, out, _ = self.penstock("why")
         self.assertRegex(out, r"^Nothing has moved for \d+ s: waiting for worker/0, which has been loading sample ")
         self.assertIn("`penstock describe worker/0`", out)
-        self.assertIn("--now` at once", re.sub(r"\s+", " ", out))
+        self.assertIn("--now` kills it at once", re.sub(r"\s+", " ", out))
         self.assertNotIn("limits you", out)
         self.assertNotIn("WHAT HAPPENED", out)
 

@@ -10,6 +10,15 @@ from package import *
 from package import children_of
 
 
+def kill_one(candidates):
+    """SIGKILL for one of these processes, chosen at random. Any of them may end meanwhile: then another one."""
+    while True:
+        try:
+            return signal_process(random.choice(list(candidates())), signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
 class LoaderIterableTest(LoaderCase):
     def test_iterable_datasets_are_sharded_and_ordered_as_by_torch(self):
         for workers, options in ((3, {"batch_size": 3}), (2, {"batch_size": 3, "drop_last": True}), (2, {"batch_size": None})):
@@ -57,7 +66,7 @@ class LoaderIterableTest(LoaderCase):
         for place, batch in enumerate(loader):
             batches.append(batch)
             if place % 20 == 10:
-                signal_process(random.choice(list(set(children_of(os.getpid())) - SharingLoader.pids())), signal.SIGKILL)
+                kill_one(lambda: set(children_of(os.getpid())) - SharingLoader.pids())
         self.assertEqual(plain(batches), expected)
 
     def test_a_worker_that_dies_after_its_shards_last_samples_gives_none_of_them_again(self):

@@ -34,11 +34,10 @@ TEST_CASE("a worker that is in a sample is named with it, any other with its pid
   session_status s = stopping();
   REQUIRE(awaited(s).size() == 1);
   CHECK(awaited(s)[0].words ==
-        "worker/3 (pid 4713), which has not exited yet; it is killed if it needs longer than [supervisor] shutdown allows");
+        "worker/3 (pid 4713), which has not exited yet; it is killed if it does not end in time");
   s.workers[0].current_sample = "cats/tom.jpg";
   s.workers[0].current_sample_seconds = 7;
-  CHECK(awaited(s)[0].words == "worker/3 (pid 4713), which has been working on cats/tom.jpg for 7 s; it is killed if it needs longer "
-                               "than [supervisor] shutdown allows");
+  CHECK(awaited(s)[0].words == "worker/3 (pid 4713), which has been working on cats/tom.jpg for 7 s; it is killed if it does not end in time");
   s.workers.push_back(s.workers[0]);
   s.workers[1].id = 4;
   CHECK(awaited(s).size() == 2);

@@ -158,7 +158,7 @@ result<json> ask(const std::filesystem::path& session, json question,
 
 std::string if_frozen(int pid) {
   if (pid <= 0 || process::wait_channel(pid) != "stopped") return "";
-  return fmt::format("the session's process (pid {0}) is stopped; `kill -CONT {0}` lets it go on", pid);
+  return fmt::format("the session's process (pid {0}) is stopped; after `kill -CONT {0}` it carries out this request", pid);
 }
 
 session_answer request(const session_choice& choice, const std::filesystem::path& socket, json question,

@@ -270,7 +270,7 @@ TEST_CASE("a late sample's batch goes to a second worker, urgently, and the firs
   const protocol::load_batch other = b.all<protocol::load_batch>().at(0);
   protocol::batch_loaded report{other.slot, other.generation, batch_size, {}, 0};
   report.sample_us.assign(1000, 100'000);
-  s.reports->add({second, std::move(report)});
+  REQUIRE(s.reports->add({second, std::move(report)}));
   s.say(scheduler::leases_reported{s.reports});
   flight.publish({arena::phase::loading, late.slot, 0, late.generation}, "cat.jpg", nanoseconds(0), s.world.now());
 

@@ -75,7 +75,7 @@ TEST_CASE("while nothing moves it says only what is waited for, and what to do a
   settings.loader.hang.item_timeout = std::chrono::seconds(90);
   CHECK(advise(mostly(limit::order), around, settings).more.front() ==
         "`penstock describe worker/3` shows what it is doing. It is killed after 1 m 30 s with one sample ([loader.hang] item_timeout), "
-        "and by `penstock restart worker/3 --now` at once.");
+        "or after 10 s without a heartbeat, for example if its process is stopped. `penstock restart worker/3 --now` kills it at once.");
 }
 
 TEST_CASE("a slow worker, a stalled sample and tiny batches are named with their own advice") {

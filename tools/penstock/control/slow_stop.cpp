@@ -12,7 +12,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr const char* killed_later = "; it is killed if it needs longer than [supervisor] shutdown allows";
+constexpr const char* killed_later = "; it is killed if it does not end in time";
 
 std::string words_about(const std::string& name, const json& worker) {
   const json sample = worker.value("current_sample", json());

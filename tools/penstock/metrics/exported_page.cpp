@@ -4,6 +4,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/telemetry/metrics_page.hpp"
 #include "tools/penstock/watch/event_times.hpp"
+#include "tools/penstock/watch/session_tables.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -50,16 +51,6 @@ metric_labels operator+(metric_labels some, metric_labels more) {
   return some;
 }
 
-/// Why the session killed it, or the last line of a GPU owner's output.
-std::string reason_of(const json& death) {
-  std::string why = label_in(death, "reason");
-  if (const json words = death.value("last_words", json()); why.empty() && words.is_string()) {
-    const auto text = words.get<std::string>();
-    why = printable(text.substr(text.rfind('\n') + 1));
-  }
-  return shortened(why, reason_bytes);
-}
-
 /// The last death of each session, as "worker" or "gpu", with the labels.
 void add_deaths(metrics_page& p, const std::vector<json>& sessions) {
   const auto each = [&](const auto& tell) {
@@ -79,7 +70,7 @@ void add_deaths(metrics_page& p, const std::vector<json>& sessions) {
                                          {"code", label_in(d, "code")},
                                          {"sample", d.contains("job") ? label_in(d, "work") : name_of_sample(d)},
                                          {"index", label_in(d, d.contains("job") ? "job" : "sample")},
-                                         {"reason", reason_of(d)}},
+                                         {"reason", shortened(printable(reason_of_death(d)), reason_bytes)}},
             1);
   });
   p.begin("penstock_session_ended_last_death_timestamp_seconds", "gauge", "When that was, in Unix time.");

@@ -31,14 +31,6 @@ std::string time_since(const json& time) {
   return duration_for_people(std::max(passed, std::chrono::seconds(1)));
 }
 
-/// "11-24 18:33:44".
-std::string to_the_second(const json& time) {
-  std::string text = text_of(time);
-  if (text.size() < 19) return text;
-  text[10] = ' ';
-  return text.substr(5, 14);
-}
-
 std::string why_ended(const json& ended) {
   if (const json& why = ended.at("failure"); why.is_string()) return printable(why.get<std::string>());
   if (has_died(ended)) return "it could not say: killed, crashed, or the machine stopped";
@@ -68,7 +60,7 @@ std::string ended_for_people(const json& ended, std::size_t width) {
   std::vector<std::string> below;  // as long as it needs to be: nothing of a reason is cut
   for (const json& s : ended) {
     rows.push_back({text_of(s.at("id")), text_of(s.at("outcome")),
-                    (has_died(s) ? "last seen " : "") + to_the_second(s.at("ended")), deaths_in(s)});
+                    (has_died(s) ? "last seen " : "") + without_year(utc_for_people(s.at("ended"))), deaths_in(s)});
     std::string& line = below.emplace_back(progress_at_end(s));
     if (const std::string why = why_ended(s); !why.empty()) line += (line.empty() ? "" : "; ") + why;
   }

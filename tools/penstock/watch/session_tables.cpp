@@ -25,6 +25,10 @@ std::string utc_for_people(const json& time) {
   return text.substr(0, 23);
 }
 
+std::string without_year(const std::string& time) {
+  return time.size() < 19 ? time : time.substr(5, 14);
+}
+
 std::string state_of(const json& worker) {
   const json& again = worker.at("next_restart_seconds");
   const json why = worker.value("why_stopped", json());
@@ -282,11 +286,6 @@ std::string status_for_people(const json& s, const target& meant, std::size_t wi
 
 namespace {
 
-/// "11-24 18:33:44".
-std::string without_year(const std::string& time) {
-  return time.size() < 19 ? time : time.substr(5, 14);
-}
-
 std::string last_line(const std::string& text) {
   return text.substr(text.rfind('\n') + 1);  // npos wraps to 0: the whole text
 }
@@ -332,15 +331,11 @@ std::string hint_after_deaths(const json& deaths) {
   return look_into(deaths.back());
 }
 
-namespace {
-
-/// Of a GPU owner: why the session killed it, or the last line of its output.
-std::string why_gone(const json& death) {
-  const json reason = death.value("reason", json());
-  return reason.is_string() ? text_of(reason) : last_line(text_of(death.at("last_words")));
+std::string reason_of_death(const json& death) {
+  if (const json reason = death.value("reason", json()); reason.is_string()) return text_of(reason);
+  const json words = death.value("last_words", json());
+  return words.is_string() ? last_line(words.get<std::string>()) : "";
 }
-
-}  // namespace
 
 std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t width) {
   const char* const number = of_jobs ? "job" : "sample";
@@ -353,7 +348,7 @@ std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t widt
         nanoseconds(static_cast<std::int64_t>(d.at("lived_seconds").get<double>() * 1e9)));
     if (!d.contains("worker")) {
       rows.push_back({at, "gpu", text_of(d.at("pid")), ending_of(d), lived, "-", "-",
-                      why_gone(d)});
+                      reason_of_death(d)});
       continue;
     }
     starred |= d.value("sacrificial", false);
