@@ -167,7 +167,14 @@ void check_pool(const loader_config& loader, found_list& found) {
          .label = fmt::format("must be at most {}", limits.max)});
   }
   if (!loader.workers) return;
-  if (*loader.workers > limits.max) {
+  if (*loader.workers == 0) {
+    if (!loader.hosts.listen.empty()) return;
+    found.push_back({.key = "loader.workers",
+                     .other = "loader.hosts.listen",
+                     .message = "'workers' is 0 in [loader], but no other machine can bring any",
+                     .label = "nobody would load samples",
+                     .help = "set 'workers' to 1 or more, or 'listen' in [loader.hosts] to the address where hosts join"});
+  } else if (*loader.workers > limits.max) {
     found.push_back({.key = "loader.workers",
                      .other = "loader.limits.max",
                      .message = fmt::format("'workers' {} in [loader] is above 'max' {} in [loader.limits]",
@@ -205,6 +212,23 @@ void check_hedge(const penstock::config& values, config_purpose purpose, found_l
                      .label = "needs a second worker",
                      .help = "set 'workers' in [loader] to 2 or more",
                      .doubtful = true});
+  }
+}
+
+void check_hosts(const penstock::config& values, config_purpose purpose, found_list& found) {
+  if (values.loader.hosts.listen.empty()) return;
+  if (purpose == config_purpose::jobs) {
+    found.push_back({.key = "loader.hosts.listen",
+                     .message = "'listen' in [loader.hosts] admits workers for streams of batches, but a pool runs jobs",
+                     .label = "only for streams of batches",
+                     .help = "leave 'listen' out"});
+  } else if (values.datasets.empty() && values.dataset.type == dataset_type::custom) {
+    found.push_back({.key = "loader.hosts.listen",
+                     .other = "dataset.type",
+                     .message = "'listen' in [loader.hosts] admits workers on other machines, which do not have the worker "
+                                "program of a \"custom\" dataset",
+                     .label = "only for built-in datasets",
+                     .help = "leave 'listen' out"});
   }
 }
 
@@ -270,6 +294,7 @@ std::vector<contradiction> contradictions_of(const penstock::config& values, con
   }
   check_pool(values.loader, found);
   check_hedge(values, purpose, found);
+  check_hosts(values, purpose, found);
   check_backoff(values.loader.restart.backoff, found);
   return found;
 }

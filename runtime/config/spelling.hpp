@@ -176,6 +176,15 @@ constexpr std::string_view spelling(poison_rule value) noexcept {
   return {};
 }
 
+constexpr std::string_view spelling(verify_rule value) noexcept {
+  switch (value) {
+    case verify_rule::automatic: return "auto";
+    case verify_rule::always: return "always";
+    case verify_rule::never: return "never";
+  }
+  return {};
+}
+
 constexpr std::string_view spelling(join_rule value) noexcept {
   switch (value) {
     case join_rule::automatic: return "auto";
