@@ -1,0 +1,153 @@
+#include "runtime/hosts/host_book.hpp"
+
+#include "runtime/base/units.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock::hosts {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto rate_step = 1s;
+constexpr auto rate_window = 10s;
+
+}  // namespace
+
+host_book::host* host_book::host_of(seat_id id) {
+  const auto seat = seats_.find(id);
+  return seat == seats_.end() ? nullptr : &hosts_.at(seat->second.process);
+}
+
+bool host_book::joined(seat_id id, const host_card& card, steady_time now) {
+  std::uint32_t place = settings_.first_place;
+  for (const auto& [taken, by] : places_) {
+    if (taken != place) break;
+    ++place;
+  }
+  if (seats_.contains(id) || place >= settings_.first_place + settings_.places) return false;
+  seats_[id] = {card.process, place, now, false};
+  places_[place] = id;
+  const auto [at, is_new] = hosts_.try_emplace(card.process);
+  if (is_new) {
+    at->second.card = card;
+    outbox_.emplace_back(host_came{card});
+  }
+  at->second.seats.insert(id);
+  outbox_.emplace_back(occupy_place{id, place});
+  return true;
+}
+
+void host_book::heard(seat_id id, steady_time when) {
+  const auto seat = seats_.find(id);
+  if (seat != seats_.end()) seat->second.heard = std::max(seat->second.heard, when);
+}
+
+void host_book::answered(seat_id id, nanoseconds round_trip) {
+  if (host* of = host_of(id)) of->round_trip = round_trip;
+}
+
+void host_book::leaving(seat_id id) {
+  const auto seat = seats_.find(id);
+  if (seat == seats_.end() || std::exchange(seat->second.leaving, true)) return;
+  outbox_.emplace_back(vacate_place{id, seat->second.place, false});
+}
+
+void host_book::emptied(seat_id id) {
+  const auto seat = seats_.find(id);
+  if (seat != seats_.end() && seat->second.leaving) end(id, false, "");
+}
+
+void host_book::closed(seat_id id, const std::string& why) {
+  if (seats_.contains(id)) end(id, true, why);
+}
+
+void host_book::received(seat_id id, std::uint64_t samples, std::uint64_t bytes, steady_time now) {
+  host* of = host_of(id);
+  if (of == nullptr) return;
+  of->spoilt = 0;
+  if (of->received.empty() || now - of->received.back().when >= rate_step) of->received.push_back({now, 0, 0});
+  of->received.back().samples += samples;
+  of->received.back().bytes += bytes;
+  while (now - of->received.front().when > rate_window) of->received.pop_front();
+}
+
+void host_book::spoilt(seat_id id, const std::string& how) {
+  host* of = host_of(id);
+  if (of == nullptr || ++of->spoilt < settings_.bad_transfers_max) return;
+  const std::string why = fmt::format("{} batches in a row arrived damaged; of the last one, {}", of->spoilt, how);
+  const std::set<seat_id> all = of->seats;  // the host ends with its last seat
+  for (const seat_id one : all) lose(one, why);
+}
+
+void host_book::lose(seat_id id, const std::string& why) {
+  outbox_.emplace_back(close_seat{id, why});
+  end(id, true, why);
+}
+
+void host_book::end(seat_id id, bool lost, const std::string& why) {
+  const seat gone = seats_.at(id);
+  seats_.erase(id);
+  places_.erase(gone.place);
+  if (lost) outbox_.emplace_back(vacate_place{id, gone.place, true});
+  if (!lost) outbox_.emplace_back(close_seat{id, ""});
+  host& of = hosts_.at(gone.process);
+  of.seats.erase(id);
+  if (!of.seats.empty()) return;
+  outbox_.emplace_back(host_went{of.card, gone.leaving ? "" : why});
+  hosts_.erase(gone.process);
+}
+
+std::vector<book_command> host_book::advance(steady_time now) {
+  // Time in which the session did not run says nothing about its hosts.
+  if (looked_ && now - *looked_ > settings_.late_look) {
+    for (auto& [id, one] : seats_) one.heard += now - *looked_;
+  }
+  looked_ = now;
+  std::vector<seat_id> silent;
+  for (const auto& [id, one] : seats_) {
+    if (now - one.heard >= settings_.lost_after) silent.push_back(id);
+  }
+  for (const seat_id id : silent)
+    lose(id, fmt::format("nothing was heard for {}", duration_for_people(settings_.lost_after)));
+  return std::exchange(outbox_, {});
+}
+
+steady_time host_book::next_deadline() const {
+  steady_time due = never;
+  for (const auto& [id, one] : seats_) due = std::min(due, one.heard + settings_.lost_after);
+  return due;
+}
+
+std::optional<seat_id> host_book::seat_at(std::uint32_t place) const {
+  const auto at = places_.find(place);
+  return at == places_.end() ? std::nullopt : std::optional(at->second);
+}
+
+std::vector<host_view> host_book::hosts(steady_time now) const {
+  std::vector<host_view> all;
+  for (const auto& [process, one] : hosts_) {
+    host_view& view = all.emplace_back(host_view{one.card, true, {}, 0, 0, one.round_trip});
+    for (const seat_id id : one.seats) {
+      view.places.push_back(seats_.at(id).place);
+      view.leaving &= seats_.at(id).leaving;
+    }
+    std::ranges::sort(view.places);
+    for (const amount& part : one.received) {
+      if (now - part.when > rate_window) continue;
+      view.samples_per_second += static_cast<double>(part.samples);
+      view.bytes_per_second += static_cast<double>(part.bytes);
+    }
+    if (one.received.empty()) continue;
+    // A host that has just begun is measured over the time since then.
+    const auto since = std::clamp<nanoseconds>(now - one.received.front().when, rate_step, rate_window);
+    view.samples_per_second /= std::chrono::duration<double>(since).count();
+    view.bytes_per_second /= std::chrono::duration<double>(since).count();
+  }
+  return all;
+}
+
+}  // namespace penstock::hosts

@@ -1,0 +1,155 @@
+// Random hosts join, fall silent, send damaged batches, leave and die, against what must hold at any time.
+#include "runtime/hosts/host_book.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <set>
+
+using namespace penstock;
+using namespace penstock::hosts;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::uint32_t first_place = 65;
+constexpr std::uint32_t places = 12;
+constexpr std::uint64_t processes = 5;
+constexpr nanoseconds lost_after = 2s;
+
+struct seat_seen {
+  std::uint64_t process = 0;
+  std::uint32_t place = 0;
+  steady_time heard{};
+  bool leaving = false;
+  bool vacated = false;
+};
+
+class model {
+ public:
+  explicit model(std::uint64_t seed) : random_(seed) {}
+
+  void step() {
+    now_ += std::chrono::milliseconds(draw(200));
+    switch (draw(9)) {
+      case 0:
+      case 1: join(); break;
+      case 2:
+      case 3:
+      case 4: hear(); break;
+      case 5: with_seat([&](seat_id id, seat_seen& seat) {
+        book_.leaving(id);
+        seat.leaving = true;
+      }); break;
+      case 6: with_seat([&](seat_id id, seat_seen&) { book_.emptied(id); }); break;
+      case 7: with_seat([&](seat_id id, seat_seen&) {
+        if (draw(3) == 0) book_.closed(id, "it was closed");
+      }); break;
+      default: with_seat([&](seat_id id, seat_seen&) {
+        draw(3) == 0 ? book_.spoilt(id, "its digest is wrong") : book_.received(id, 1, 1, now_);
+      });
+    }
+    carry_out();
+    check();
+  }
+
+  std::uint64_t joined = 0, lost = 0, left = 0, refused = 0;
+
+ private:
+  std::uint64_t draw(std::uint64_t below) { return random_() % below; }
+
+  template <class Change>
+  void with_seat(Change change) {
+    if (seats_.empty()) return;
+    auto at = seats_.begin();
+    std::advance(at, static_cast<std::ptrdiff_t>(draw(seats_.size())));
+    change(at->first, at->second);
+  }
+
+  void join() {
+    const seat_id id = ++last_;
+    const std::uint64_t process = 1 + draw(processes);
+    const bool full = seats_.size() == places;
+    const bool ok = book_.joined(id, {fmt::format("host-{}", process), "", 0, process}, now_);
+    REQUIRE(ok == !full);
+    ok ? ++joined : ++refused;
+    if (ok) seats_[id] = {process, book_.place_of(id), now_, false, false};
+  }
+
+  void hear() {
+    for (auto& [id, seat] : seats_) {
+      if (draw(8) == 0) continue;
+      book_.heard(id, now_);
+      seat.heard = now_;
+    }
+  }
+
+  void carry_out() {
+    for (const book_command& one : book_.advance(now_)) {
+      if (const auto* order = std::get_if<vacate_place>(&one)) {
+        seat_seen& seat = seats_.at(order->seat);
+        REQUIRE(seat.place == order->place);
+        REQUIRE((order->lost || !seat.vacated));  // once, and once more if it is lost while it leaves
+        seat.vacated = true;
+        if (order->lost) ended(order->seat);
+      } else if (const auto* close = std::get_if<close_seat>(&one)) {
+        if (close->why.empty()) {
+          REQUIRE(seats_.at(close->seat).leaving);
+          REQUIRE(seats_.at(close->seat).vacated);
+          ended(close->seat);
+        }
+      } else if (const auto* gone = std::get_if<host_went>(&one)) {
+        REQUIRE(hosts_.erase(gone->card.process) == 1);
+        gone->why.empty() ? ++left : ++lost;
+      } else if (const auto* came = std::get_if<host_came>(&one)) {
+        REQUIRE(hosts_.insert(came->card.process).second);
+      }
+    }
+  }
+
+  void ended(seat_id id) { REQUIRE(seats_.erase(id) == 1); }
+
+  void check() {
+    std::set<std::uint32_t> taken;
+    std::set<std::uint64_t> alive;
+    for (const auto& [id, seat] : seats_) {
+      REQUIRE(seat.place >= first_place);
+      REQUIRE(seat.place < first_place + places);
+      REQUIRE(taken.insert(seat.place).second);
+      REQUIRE(book_.seat_at(seat.place) == id);
+      REQUIRE(now_ - seat.heard < lost_after);  // the silent ones are gone
+      alive.insert(seat.process);
+    }
+    REQUIRE(alive == hosts_);
+    std::size_t seen = 0;
+    for (const host_view& view : book_.hosts(now_)) {
+      REQUIRE(alive.contains(view.card.process));
+      seen += view.places.size();
+    }
+    REQUIRE(seen == seats_.size());
+    if (!seats_.empty()) REQUIRE(book_.next_deadline() > now_);
+  }
+
+  std::mt19937_64 random_;
+  steady_time now_{1h};
+  host_book book_{{.first_place = first_place, .places = places, .lost_after = lost_after}};
+  std::map<seat_id, seat_seen> seats_;
+  std::set<std::uint64_t> hosts_;
+  seat_id last_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("in a million random steps every seat has one place, and silent hosts are gone") {
+  const char* const given = std::getenv("PENSTOCK_TEST_SEED");
+  const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
+  INFO("PENSTOCK_TEST_SEED=" << seed);
+  model tried(seed);
+  for (int i = 0; i < 1'000'000; ++i) tried.step();
+  CHECK(tried.joined > 10'000);
+  CHECK(tried.lost > 1'000);
+  CHECK(tried.left > 100);
+}

@@ -1,0 +1,104 @@
+#include "runtime/hosts/host_book.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::hosts;
+using namespace std::chrono_literals;
+
+namespace {
+
+const steady_time begin{1h};
+
+host_card card_of(std::uint64_t process) {
+  return {"loader-" + std::to_string(process), "10.0.0.7:4711", 12, process};
+}
+
+template <class Command>
+std::vector<Command> all_of(const std::vector<book_command>& commands) {
+  std::vector<Command> found;
+  for (const book_command& one : commands)
+    if (const auto* it = std::get_if<Command>(&one)) found.push_back(*it);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("a host's seats get the lowest free places, and a full session has none") {
+  host_book book({.first_place = 65, .places = 2});
+  CHECK(book.joined(1, card_of(7), begin));
+  CHECK(book.joined(2, card_of(7), begin));
+  CHECK_FALSE(book.joined(3, card_of(8), begin));
+  const auto commands = book.advance(begin);
+  CHECK(all_of<host_came>(commands).size() == 1);
+  CHECK(all_of<occupy_place>(commands).at(1).place == 66);
+  CHECK(book.hosts(begin).at(0).places == std::vector<std::uint32_t>{65, 66});
+  book.closed(1, "it was closed");
+  CHECK(book.joined(4, card_of(8), begin));
+  CHECK(book.seat_at(65) == 4);
+}
+
+TEST_CASE("a silent host is lost after lost_after") {
+  host_book book({.first_place = 65, .places = 4, .lost_after = 5s});
+  REQUIRE(book.joined(1, card_of(7), begin));
+  static_cast<void>(book.advance(begin));
+  for (auto time = begin; time < begin + 4900ms; time += 500ms) CHECK(book.advance(time).empty());
+  CHECK(book.next_deadline() == begin + 5s);
+  const auto commands = book.advance(begin + 5s);
+  REQUIRE(all_of<vacate_place>(commands).size() == 1);
+  CHECK(all_of<vacate_place>(commands)[0].lost);
+  CHECK(all_of<close_seat>(commands).at(0).why == "nothing was heard for 5 s");
+  CHECK(all_of<host_went>(commands).at(0).why == "nothing was heard for 5 s");
+  CHECK(book.hosts(begin).empty());
+}
+
+TEST_CASE("time in which the session did not run is no silence of its hosts") {
+  host_book book({.first_place = 65, .places = 4, .lost_after = 5s});
+  REQUIRE(book.joined(1, card_of(7), begin));
+  static_cast<void>(book.advance(begin));
+  CHECK(book.advance(begin + 60s).empty());
+  for (auto time = begin + 60s; time < begin + 64900ms; time += 500ms) CHECK(book.advance(time).empty());
+  CHECK(all_of<host_went>(book.advance(begin + 65s)).size() == 1);
+}
+
+TEST_CASE("a host that leaves keeps its seat until its worker has ended") {
+  host_book book({.first_place = 65, .places = 4});
+  REQUIRE(book.joined(1, card_of(7), begin));
+  static_cast<void>(book.advance(begin));
+  book.leaving(1);
+  const auto first = book.advance(begin);
+  REQUIRE(all_of<vacate_place>(first).size() == 1);
+  CHECK_FALSE(all_of<vacate_place>(first)[0].lost);
+  CHECK(book.hosts(begin).at(0).leaving);
+  book.emptied(1);
+  const auto then = book.advance(begin);
+  CHECK(all_of<host_went>(then).at(0).why.empty());
+  CHECK(book.hosts(begin).empty());
+}
+
+TEST_CASE("three damaged batches in a row cost the whole host, two do not") {
+  host_book book({.first_place = 65, .places = 4});
+  for (const seat_id id : {1, 2}) REQUIRE(book.joined(id, card_of(7), begin));
+  REQUIRE(book.joined(3, card_of(8), begin));
+  static_cast<void>(book.advance(begin));
+  for (int i = 0; i < 4; ++i) {
+    book.spoilt(1, "its digest is wrong");
+    book.spoilt(2, "its digest is wrong");
+    book.received(2, 32, 1000, begin);
+  }
+  CHECK(book.advance(begin).empty());
+  for (int i = 0; i < 3; ++i) book.spoilt(1, "its digest is wrong");
+  const auto commands = book.advance(begin);
+  CHECK(all_of<vacate_place>(commands).size() == 2);
+  CHECK(all_of<host_went>(commands).at(0).why == "3 batches in a row arrived damaged; of the last one, its digest is wrong");
+  CHECK(book.hosts(begin).size() == 1);
+}
+
+TEST_CASE("rates are those of the last ten seconds") {
+  host_book book({.first_place = 65, .places = 4});
+  REQUIRE(book.joined(1, card_of(7), begin));
+  for (int i = 0; i < 60; ++i) book.received(1, 100, 1000, begin + i * 500ms);
+  const host_view view = book.hosts(begin + 30s).at(0);
+  CHECK(view.samples_per_second == 200);
+  CHECK(view.bytes_per_second == 2000);
+}
