@@ -6,6 +6,7 @@
 #include "actors/protocol/tensors.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/worker_places.hpp"
 #include "runtime/base/worker_slots.hpp"
 
 namespace penstock::gpu_owner {
@@ -26,7 +27,7 @@ static_assert(gpu_processes_max * sizeof(protocol::wire_gpu_process) + message_o
 /// The maximum number of batches in this process, from the upload order to the end of the sink's work: one
 /// per slot until it is copied, then one per buffer.
 std::size_t batches_at_once(const config& settings) {
-  const std::size_t partitions = settings.loader.limits.max + 1;  // one for the sacrificial worker
+  const std::size_t partitions = places_of(settings.loader);
   return partitions * slots_of_a_worker(settings.loader) + settings.gpu.buffers;
 }
 

@@ -29,7 +29,7 @@ std::vector<worker_look> look_at_workers(const session_status& status, const are
                                          std::uint32_t sacrificial_place) {
   std::vector<worker_look> all;
   for (const worker_status& w : status.workers) {
-    if (w.id != sacrificial_place) all.push_back(look_at(w, flights));
+    if (w.id < sacrificial_place) all.push_back(look_at(w, flights));
   }
   return all;
 }

@@ -1,6 +1,7 @@
 #include "actors/host/worker_rules.hpp"
 
 #include "actors/protocol/config_bytes.hpp"
+#include "runtime/base/worker_places.hpp"
 #include "runtime/base/worker_slots.hpp"
 #include "runtime/process/process_facts.hpp"
 
@@ -20,7 +21,8 @@ std::uint32_t cores_of(const config& settings) {
 
 std::uint32_t workers_of(const config& settings) {
   const std::uint32_t wanted = settings.loader.workers.value_or(cores_of(settings));
-  return std::clamp<std::uint32_t>(wanted, 1, settings.loader.limits.max);
+  const std::uint32_t fewest = settings.loader.hosts.listen.empty() ? 1 : 0;
+  return std::clamp<std::uint32_t>(wanted, fewest, settings.loader.limits.max);
 }
 
 supervisor::worker_program program_of_workers(const config& settings, const process::worker_cores& cores,
@@ -49,13 +51,15 @@ supervisor::supervisor_settings supervisor_settings_of(const config& settings, s
   s.rules.pool.min_ready = l.limits.min;
   // Slow-starting workers, such as those that import torch, do not count as too few while they start.
   s.rules.pool.min_ready_within = std::max<nanoseconds>(s.rules.pool.min_ready_within, l.hang.start_deadline);
-  s.rules.pool.sacrificial_place = l.limits.max;
+  s.rules.pool.sacrificial_place = sacrificial_place_of(l);
+  if (!l.hosts.listen.empty()) s.rules.pool.host_wait = l.hosts.wait;
   s.rules.pool.seed = settings.sampler.seed;
   s.rules.clocks = {l.hang.start_deadline, l.hang.heartbeat_timeout, l.hang.item_timeout};
   s.rules.memory_max_bytes = l.limits.memory.bytes;
   s.rules.recycle_after_samples = l.limits.recycle_after_samples;
   s.rules.exclusive = settings.gpu.exclusive;
   s.slots_per_worker = slots_of_a_worker(l);
+  s.landing_slots = std::min(s.slots_per_worker, l.hosts.landing_slots);
   s.config = protocol::config_as_bytes(settings);
   return s;
 }

@@ -1,6 +1,7 @@
 #include "actors/scheduler/scheduler.hpp"
 
 #include "actors/caf/caf.hpp"
+#include "actors/scheduler/host_losses.hpp"
 #include "actors/scheduler/late_workers.hpp"
 #include "actors/scheduler/lease_times.hpp"
 #include "actors/scheduler/planned_source.hpp"
@@ -29,6 +30,7 @@ struct scheduler_state {
   std::optional<schedule::failure_limit> failures;
   schedule::departures departures;
   late_workers late;
+  host_losses hosts;
   std::map<std::uint32_t, joined_worker> workers;
   lease_times times;
   std::deque<upload_order> at_gate;  // at most the leased slots
@@ -196,7 +198,7 @@ void settle_death(scheduler_state& s, const worker_ended& ended) {
   blame_decision decision{ended.who, std::nullopt, 0, 0};
   if (s.ledger) {
     note_name(s, ended.who, ended.mark, ended.sample_name);
-    decision.blamed = s.ledger->worker_died(ended.who, ended.mark, ended.cause);
+    decision.blamed = s.ledger->worker_died(ended.who, s.hosts.charged(*s.ledger, ended), ended.cause);
     if (decision.blamed) {
       decision.epoch = s.source->epoch_of(decision.blamed->position);
       decision.sequence = s.source->sequence_of(decision.blamed->position);
@@ -231,12 +233,9 @@ void take_report(scheduler_state& s, lease_reported& news, steady_time now) {
     s.departures.finished_a_batch(news.who);
   }
   if (how == schedule::arrival::impossible) {
-    actors::tell(
-        s.others.supervisor,
-        supervisor::fence_worker{news.who, fmt::format("it reported slot {} generation {} with {} rows and "
-                                                       "{} failures, which matches none of its leases",
-                                                       report.lease.slot, report.lease.generation,
-                                                       report.rows, report.failures.size())});
+    std::string why = fmt::format("it reported slot {} generation {} with {} rows and {} failures, which matches none of its leases",
+                                  report.lease.slot, report.lease.generation, report.rows, report.failures.size());
+    actors::tell(s.others.supervisor, supervisor::fence_worker{news.who, std::move(why)});
   }
 }
 

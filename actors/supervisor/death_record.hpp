@@ -15,6 +15,7 @@ namespace penstock::supervisor {
 struct worker_facts {
   worker_ref who;
   pid_t pid = -1;  ///< -1: still starting
+  bool remote = false;  ///< it runs on another machine, where `pid` is its number
   std::shared_ptr<protocol::worker_link> link;
   std::shared_ptr<const unique_fd> parcels;
   steady_time started{};

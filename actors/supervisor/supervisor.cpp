@@ -66,8 +66,8 @@ struct carry_out {
   void operator()(const supervision::hand_over_worker& order) {
     const auto kind = order.sacrificial ? schedule::worker_kind::sacrificial : schedule::worker_kind::loader;
     const worker_facts& w = s.records.at(order.who);
-    self->send(s.others.leases, scheduler::worker_joined{order.who, s.around.settings.slots_per_worker, kind,
-                                                         w.link, w.parcels});
+    const auto slots = w.remote ? s.around.settings.landing_slots : s.around.settings.slots_per_worker;
+    self->send(s.others.leases, scheduler::worker_joined{order.who, slots, kind, w.link, w.parcels});
   }
   void operator()(const supervision::retire_worker& order) {
     self->send(s.others.leases, scheduler::worker_drains{order.who, order.after_current_batch});
@@ -84,6 +84,7 @@ struct carry_out {
     log::warn("supervisor", "killing worker {} (pid {}): {}", why.who.worker, *why.pid, why.reason);
     if (why.cause != death_cause::hang && why.cause != death_cause::heartbeat) return;
     worker_facts& w = s.records.at(why.who);
+    if (w.remote) return;
     w.wait_channel = process::wait_channel(*why.pid, s.around.flights->read(why.who.worker).thread);
   }
   void operator()(const supervision::write_off_worker& lost) {
@@ -105,7 +106,7 @@ struct carry_out {
     const worker_facts& w = s.records.at(end.who);
     self->send(s.others.leases,
                scheduler::worker_ended{end.who, end.blames_sample ? sample_in_hand(w) : std::nullopt,
-                                       work_in_hand(w, kind_of_work(s)), end.cause});
+                                       work_in_hand(w, kind_of_work(s)), end.cause, end.host_lost});
   }
   void operator()(const supervision::memory_exceeded& grown) {
     log::warn("supervisor",
@@ -172,6 +173,7 @@ struct hear {
 void note_start(supervisor_state& s, const worker_started& news, steady_time /*now*/) {
   if (worker_facts* w = s.records.find(news.who)) {
     w->pid = news.pid;
+    w->remote = news.remote;
     w->link = news.link;
     w->parcels = news.parcels;
     log::debug("supervisor", "worker {} started (pid {})", news.who.worker, news.pid);
@@ -236,6 +238,11 @@ void measure(self_pointer self) {
   std::vector<pid_t> audited;
   for (auto& [place, w] : s.records.all()) {
     if (w.ended || w.pid <= 0) continue;
+    if (w.remote) {
+      const arena::flight_reading flight = s.around.flights->read(place);
+      s.workers->measured(w.who, flight.rss_bytes, flight.samples_done);
+      continue;
+    }
     const auto facts = process::look_at(w.pid);
     if (!facts) continue;
     w.rss_bytes = facts->rss_bytes;
@@ -317,6 +324,8 @@ supervisor_actor::behavior_type behave(self_pointer self, supervisor_surrounding
                               [](auto& s, auto& news, auto now) { s.workers->told_to_stop(news.who, now); }),
       [](const tell_when_handled& order) { order.done->set_value(); },
       on<scale_pool>(self, [](auto& s, auto& order, auto now) { s.workers->scale(order.workers, now); }),
+      on<host_place_joined>(self, [](auto& s, auto& news, auto now) { s.workers->host_joined(news.worker, now); }),
+      on<host_place_left>(self, [](auto& s, auto& news, auto) { s.workers->host_left(news.worker, news.lost); }),
       on<restart_worker>(self, [](auto& s, auto& order, auto now) { s.workers->restart(order.worker, now, order.at_once); }),
       on<drain_worker>(self, [](auto& s, auto& order, auto) { s.workers->drain(order.worker); }),
       [self](const tick& due) { poll(self, due); },

@@ -61,6 +61,12 @@ void worker_processes::start_now(worker_ref who) {
   process_calls.exited = [this, who](const process::exit_report& report, const process::output_tail& tail) {
     on_end(who, report, tail);
   };
+  if (program_.remote && program_.remote->has(who.worker)) {
+    return program_.remote->start(who, std::move(process_calls),
+                                  [self = shared_from_this(), who](result<remote_child> child) {
+                                    self->started_elsewhere(who, std::move(child));
+                                  });
+  }
   auto environment = program_.environment;
   environment.push_back(fmt::format("{}={}", worker_variable, who.worker));
   if (program_.forked && !template_) make_template();
@@ -155,22 +161,33 @@ void worker_processes::started(worker_ref who, result<linked_child> child) {
     if (why.code == errc::worker_program) why.message = "[loader] command: " + why.message;
     return actors::tell(listeners_.supervisor, start_refused{who, std::move(why)});
   }
+  const pid_t pid = child->process->pid();
+  introduce(who, pid, std::move(*child));
+  for (const int number : signals) running_.at(who.worker).process->signal(number);
+}
 
+void worker_processes::started_elsewhere(worker_ref who, result<remote_child> child) {
+  if (shut_down_) return;
+  starting_.erase(who.worker);
+  if (!child) return actors::tell(listeners_.supervisor, start_refused{who, std::move(child.error())});
+  introduce(who, child->pid, {nullptr, std::move(child->link), {}});
+}
+
+void worker_processes::introduce(worker_ref who, pid_t pid, linked_child child) {
   protocol::worker_link::callbacks link_calls;
   link_calls.received = [this, who](protocol::from_worker&& message) { hear(who, std::move(message)); };
   link_calls.closed = [this, who](const std::string& reason) {
     actors::tell(listeners_.supervisor, worker_lost_link{who, reason});
   };
   link_calls.unasked_max = unasked_messages_max;
-  auto link = protocol::worker_link::make(io_.context(), std::move(child->link), std::move(link_calls));
+  auto link = protocol::worker_link::make(io_.context(), std::move(child.link), std::move(link_calls));
 
   running& entry = running_[who.worker];
-  entry = {who, std::move(child->process), link};
+  entry = {who, std::move(child.process), link};
   listeners_.output->started(source_of(who), who.incarnation);
-  auto parcels = child->parcels ? std::make_shared<unique_fd>(std::move(child->parcels)) : nullptr;
-  actors::tell(listeners_.supervisor, worker_started{who, entry.process->pid(), link, std::move(parcels)});
+  auto parcels = child.parcels ? std::make_shared<unique_fd>(std::move(child.parcels)) : nullptr;
+  actors::tell(listeners_.supervisor, worker_started{who, pid, link, std::move(parcels), !entry.process});
   link->start();
-  for (const int number : signals) entry.process->signal(number);
 }
 
 void worker_processes::hear(worker_ref who, protocol::from_worker&& message) {
@@ -197,7 +214,9 @@ void worker_processes::on_end(worker_ref who, const process::exit_report& report
 void worker_processes::signal(worker_ref who, int number) {
   boost::asio::post(io_.context(), [self = shared_from_this(), who, number] {
     const auto it = self->running_.find(who.worker);
-    if (it != self->running_.end() && it->second.who == who) return it->second.process->signal(number);
+    if (it != self->running_.end() && it->second.who == who && it->second.process)
+      return it->second.process->signal(number);
+    if (self->program_.remote && self->program_.remote->has(who.worker)) return self->program_.remote->signal(who, number);
     const auto born = self->starting_.find(who.worker);
     if (born == self->starting_.end() || born->second.who != who) return;
     born->second.signals.push_back(number);  // it may have started in the meantime
@@ -212,7 +231,8 @@ void worker_processes::shut_down() {
   boost::asio::post(io_.context(), [&] {
     shut_down_ = true;
     // Signal all workers first: reaping waits for one after another.
-    for (auto& [index, entry] : running_) entry.process->signal(SIGKILL);
+    for (auto& [index, entry] : running_)
+      if (entry.process) entry.process->signal(SIGKILL);
     for (auto& [index, entry] : running_) entry.link->close();
     running_.clear();
     template_.reset();

@@ -8,6 +8,7 @@
 #include "actors/protocol/local/news.hpp"
 #include "actors/supervisor/child_starter.hpp"
 #include "actors/supervisor/linked_child.hpp"
+#include "actors/supervisor/remote_workers.hpp"
 #include "runtime/process/child_process.hpp"
 #include "runtime/process/io_thread.hpp"
 #include "runtime/process/worker_cores.hpp"
@@ -34,6 +35,7 @@ struct worker_program {
   bool parcels = false;  ///< in a pool: each worker gets a socket for large arguments and results
   bool forked = false;   ///< the program can be a template, which forks the workers
   supervision::restart_settings template_restarts{};
+  std::shared_ptr<remote_workers> remote{};  ///< null: every worker runs on this machine
 };
 
 /// The workers' environment: ours, then `extra`. Hides the GPU, whatever either contains.
@@ -63,7 +65,7 @@ class worker_processes final : public child_starter<worker_ref>,
  private:
   struct running {
     worker_ref who;
-    std::unique_ptr<process::child_process> process;
+    std::unique_ptr<process::child_process> process;  // null: another machine runs it
     std::shared_ptr<protocol::worker_link> link;
   };
 
@@ -76,6 +78,8 @@ class worker_processes final : public child_starter<worker_ref>,
 
   void start_now(worker_ref who);
   void started(worker_ref who, result<linked_child> child);
+  void started_elsewhere(worker_ref who, result<remote_child> child);
+  void introduce(worker_ref who, pid_t pid, linked_child child);
   void hear(worker_ref who, protocol::from_worker&& message);
   void make_template();
   void template_ended(std::uint32_t worker, pid_t pid, const process::exit_report& report,

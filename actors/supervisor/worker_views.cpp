@@ -34,7 +34,7 @@ worker_status status_of(const supervision::place_view& place, const worker_facts
 
 supervision::worker_sign sign_of(const worker_facts& w, const arena::flight_reading& flight,
                                  bool has_leases) {
-  const auto facts = process::look_at(w.pid);
+  const auto facts = w.remote ? std::nullopt : process::look_at(w.pid);
   supervision::worker_sign sign;
   sign.worker = w.who.worker;
   sign.heartbeats = flight.heartbeats;
@@ -46,7 +46,7 @@ supervision::worker_sign sign_of(const worker_facts& w, const arena::flight_read
   if (flight.limit.count() > 0) sign.limit = flight.limit;
   sign.work = idle ? std::string("it has not started its next batch")
                    : fmt::format("it has been working on '{}'", printable(flight.sample_name));
-  sign.wait_channel = process::wait_channel(w.pid, flight.thread);
+  if (!w.remote) sign.wait_channel = process::wait_channel(w.pid, flight.thread);
   return sign;
 }
 

@@ -106,6 +106,20 @@ void flight_recorders::clear(std::uint32_t worker) {
   new (&page(worker)) flight_page;
 }
 
+void flight_recorders::mirror(std::uint32_t worker, const flight_reading& seen) {
+  flight_page& p = page(worker);
+  p.heartbeats.store(seen.heartbeats, std::memory_order_relaxed);
+  p.samples_done.store(seen.samples_done, std::memory_order_relaxed);
+  p.rss_bytes.store(seen.rss_bytes, std::memory_order_relaxed);
+  const auto reads_since = seen.reads_since.value_or(steady_time{});
+  p.reads_since_ns.store(nanoseconds(reads_since.time_since_epoch()).count(), std::memory_order_relaxed);
+  const std::size_t bytes = std::min(seen.sample_name.size(), flight_page::name_max);
+  std::memcpy(p.name.data(), seen.sample_name.data(), bytes);
+  p.name_bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
+  p.since_ns.store(nanoseconds(seen.since.time_since_epoch()).count(), std::memory_order_relaxed);
+  p.word.store(pack(seen.state), std::memory_order_release);
+}
+
 flight_reading flight_recorders::read(std::uint32_t worker) const {
   const flight_page& p = page(worker);
   flight_reading now;

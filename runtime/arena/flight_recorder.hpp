@@ -70,6 +70,8 @@ class flight_recorders {
   [[nodiscard]] flight_reading read(std::uint32_t worker) const;
   /// Call before a new incarnation is started, so that no record of the old one is attributed to it.
   void clear(std::uint32_t worker);
+  /// Makes a page say what was read elsewhere of a worker on another machine. One thread for each page.
+  void mirror(std::uint32_t worker, const flight_reading& seen);
 
  private:
   flight_recorders(unique_fd file, mapping pages) : file_(std::move(file)), pages_(std::move(pages)) {}

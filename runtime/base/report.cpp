@@ -11,6 +11,7 @@ const char* name_of(death_cause cause) noexcept {
     case death_cause::memory: return "memory";
     case death_cause::oom: return "oom";
     case death_cause::cancelled: return "cancelled";
+    case death_cause::host: return "host";
     case death_cause::protocol: return "protocol";
     case death_cause::stopped: return "stopped";
     case death_cause::unknown: break;

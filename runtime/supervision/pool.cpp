@@ -1,6 +1,7 @@
 #include "runtime/supervision/pool.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/units.hpp"
 
 #include <algorithm>
 #include <set>
@@ -43,6 +44,7 @@ std::string_view name_of(vacancy why) noexcept {
     case vacancy::scaled_down: return "scaled down";
     case vacancy::not_restarted: return "not restarted";
     case vacancy::not_needed: return "not needed";
+    case vacancy::host_gone: return "its host is gone";
   }
   return "";
 }
@@ -179,12 +181,13 @@ void pool::scale(std::uint32_t workers, steady_time now) {
   }
   for (auto& [worker, p] : places_) {
     // A place beyond the new size is not needed, whatever state it is in.
-    if (worker >= workers && !is_sacrificial(worker)) vacate(p, vacancy::scaled_down);
+    if (worker >= workers && worker < settings_.sacrificial_place) vacate(p, vacancy::scaled_down);
   }
 }
 
 void pool::restart(std::uint32_t worker, steady_time now) {
-  if (worker > settings_.sacrificial_place) return;
+  const bool is_remote = worker > settings_.sacrificial_place;
+  if (is_remote && (!places_.contains(worker) || at(worker).why_empty == vacancy::host_gone)) return;
   if (!is_sacrificial(worker)) emptied_by_operator_ = false;
   place& p = at(worker);
   const bool exists = p.state == child_state::starting || p.state == child_state::ready;
@@ -206,6 +209,15 @@ void pool::drain(std::uint32_t worker) {
   const bool last = p.wanted && p.state != child_state::unkillable;
   vacate(p, vacancy::drained);
   emptied_by_operator_ |= last && !anybody_comes();
+}
+
+void pool::host_joined(std::uint32_t worker, steady_time now) {
+  PENSTOCK_CHECK(worker > settings_.sacrificial_place, "place {} is local", worker);
+  occupy(at(worker), now);
+}
+
+void pool::host_left(std::uint32_t worker) {
+  if (const auto it = places_.find(worker); it != places_.end()) vacate(it->second, vacancy::host_gone);
 }
 
 /// Stops its process and starts a replacement.
@@ -367,6 +379,7 @@ void pool::give_sacrificial_up(const std::string& reason) {
 
 void pool::discount_time(nanoseconds time) noexcept {
   if (below_minimum_since_) *below_minimum_since_ += time;
+  if (without_workers_since_) *without_workers_since_ += time;
 }
 
 void pool::check_minimum(steady_time now) {
@@ -376,6 +389,8 @@ void pool::check_minimum(steady_time now) {
     below_minimum_since_.reset();  // the operator decides when to continue
     return;
   }
+  if (settings_.host_wait && !anybody_comes()) return wait_for_host(now);
+  without_workers_since_.reset();
   if (!anybody_comes() && draining == 0) {
     fail({errc::workers_exhausted,
           with_last_trouble("no loader worker is left, and [loader.restart] allows no restart"), 0});
@@ -393,6 +408,17 @@ void pool::check_minimum(steady_time now) {
   fail({errc::workers_exhausted,
         with_last_trouble(fmt::format("{} of at least {} loader workers were ready for {} s", ready, minimum,
                                       in_seconds(settings_.min_ready_within))),
+        0});
+}
+
+/// No local worker is left, or there never was one.
+void pool::wait_for_host(steady_time now) {
+  below_minimum_since_.reset();
+  if (!without_workers_since_) without_workers_since_ = now;
+  if (now - *without_workers_since_ < *settings_.host_wait) return;
+  fail({errc::workers_exhausted,
+        with_last_trouble(fmt::format("there is no loader worker, and no loader host has joined for {} ([loader.hosts] wait)",
+                                      duration_for_people(*settings_.host_wait))),
         0});
 }
 
@@ -436,6 +462,7 @@ steady_time pool::next_deadline() const {
     next = std::max(next, recent_starts_.front() + 1s);
   }
   if (below_minimum_since_) next = std::min(next, *below_minimum_since_ + settings_.min_ready_within);
+  if (without_workers_since_) next = std::min(next, *without_workers_since_ + *settings_.host_wait);
   if (sacrificial_missing_since_)
     next = std::min(next, *sacrificial_missing_since_ + settings_.min_ready_within);
   return next;
@@ -460,7 +487,8 @@ std::uint32_t pool::loader_count(child_state state) const {
 std::uint32_t pool::loaders_asked_for() const {
   return static_cast<std::uint32_t>(std::ranges::count_if(places_, [&](const auto& e) {
     const vacancy why = e.second.why_empty;
-    return !is_sacrificial(e.first) && why != vacancy::drained && why != vacancy::scaled_down;
+    return !is_sacrificial(e.first) && why != vacancy::drained && why != vacancy::scaled_down &&
+           why != vacancy::host_gone;
   }));
 }
 

@@ -40,7 +40,8 @@ enum class vacancy : std::uint8_t {
   drained,        ///< by an operator, until restart() or scale()
   scaled_down,    ///< the pool is smaller now
   not_restarted,  ///< its process ended, and the restart type allows no replacement
-  not_needed      ///< the sacrificial place: no sample is suspected
+  not_needed,     ///< the sacrificial place: no sample is suspected
+  host_gone       ///< the place of a worker whose loader host has left
 };
 /// "drained", "not restarted"; empty for none.
 [[nodiscard]] std::string_view name_of(vacancy why) noexcept;
@@ -53,7 +54,10 @@ struct pool_settings {
   /// also the time in which the sacrificial worker must become ready
   nanoseconds min_ready_within{60'000'000'000};
   std::uint32_t restarts_per_second_max = 50;
-  std::uint32_t sacrificial_place = 64;  ///< number of the extra place; loader places have smaller ones
+  /// Number of the extra place. Local loaders have smaller ones, workers of other machines larger ones.
+  std::uint32_t sacrificial_place = 64;
+  /// How long to wait for a loader host while no worker is left. None: no host can join.
+  std::optional<nanoseconds> host_wait{};
   std::uint64_t seed = 0;                ///< for the backoff's jitter
 };
 
@@ -121,6 +125,13 @@ class pool {
   /// Drains it; the place stays empty until scale() or restart().
   void drain(std::uint32_t worker);
 
+  // Loader hosts. They never count either.
+
+  /// A host offers a process for this place.
+  void host_joined(std::uint32_t worker, steady_time now);
+  /// There is no process for this place any more.
+  void host_left(std::uint32_t worker);
+
   /// Whether the ledger has a sample that must be tried alone.
   void want_sacrificial(bool wanted, steady_time now);
   /// Drains and replaces a worker that grew too large or has loaded enough samples; not counted.
@@ -168,6 +179,7 @@ class pool {
   static void occupy(place& p, steady_time now);
   void replace(place& p);
   void check_minimum(steady_time now);
+  void wait_for_host(steady_time now);
   void check_sacrificial(steady_time now);
   void give_sacrificial_up(const std::string& reason);
   void fail(failure reason);
@@ -186,6 +198,7 @@ class pool {
   std::deque<std::pair<steady_time, std::uint32_t>> recent_counted_;
   std::optional<std::uint32_t> canary_;
   std::optional<steady_time> below_minimum_since_;
+  std::optional<steady_time> without_workers_since_;
   std::optional<steady_time> sacrificial_missing_since_;
   std::string last_trouble_;              // cause and last output of the latest unexpected death
   std::string last_sacrificial_trouble_;  // the same of the sacrificial worker

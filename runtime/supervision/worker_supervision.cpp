@@ -59,6 +59,13 @@ void worker_supervision::restart(std::uint32_t worker, steady_time now, bool at_
   if (const auto it = children_.find(worker); at_once && it != children_.end() && !it->second.ended) it->second.ending.kill(now);
 }
 
+void worker_supervision::host_left(std::uint32_t worker, bool lost) {
+  pool_.host_left(worker);
+  const auto it = children_.find(worker);
+  if (!lost || it == children_.end() || it->second.ended) return;
+  it->second.ending.retire(death_cause::host);
+}
+
 // ---- introductions ----------------------------------------------------------------------------------------
 
 void worker_supervision::started(worker_ref who, pid_t pid) {
@@ -182,7 +189,8 @@ void worker_supervision::exited(worker_ref who, steady_time now, const process::
   hangs_.forget(who.worker);
   if (oom_killed) c->ending.oom_killed(end);
   c->cause = c->ending.cause_text(end);
-  outbox_.emplace_back(decide_blame{who, c->cause, !c->ending.left_as_told(end)});
+  outbox_.emplace_back(
+      decide_blame{who, c->cause, !c->ending.left_as_told(end), c->ending.cause_of(end) == death_cause::host});
 }
 
 death worker_supervision::death_of(const child& c, bool blamed, std::uint64_t samples_done) {

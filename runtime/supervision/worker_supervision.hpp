@@ -77,6 +77,7 @@ struct decide_blame {
   worker_ref who;
   std::string cause;           ///< in words
   bool blames_sample = false;  ///< its current sample is suspected
+  bool host_lost = false;      ///< it is gone because its loader host is
 };
 /// It exceeded its memory limit, and is replaced when its batch is done.
 struct memory_exceeded {
@@ -126,6 +127,11 @@ class worker_supervision {
   void restart(std::uint32_t worker, steady_time now, bool at_once = false);
   void drain(std::uint32_t worker) { pool_.drain(worker); }
   void want_sacrificial(bool wanted, steady_time now) { pool_.want_sacrificial(wanted, now); }
+
+  // From loader hosts.
+  void host_joined(std::uint32_t worker, steady_time now) { pool_.host_joined(worker, now); }
+  /// `lost`: its process, if it has one, has ended with the host. Otherwise the host waits until it has finished its leases.
+  void host_left(std::uint32_t worker, bool lost);
 
   // From the process. Events of another incarnation, or of one that has ended, are dropped.
   void started(worker_ref who, pid_t pid);

@@ -56,7 +56,8 @@ std::string reason_in(const std::string& words) {
 /// Null: no worker has died, but for those that were asked to stop.
 template <class Death>
 const Death* last_death(const std::vector<Death>& deaths) {
-  const auto counts = [](const Death& d) { return d.cause != death_cause::stopped && d.cause != death_cause::cancelled; };
+  const auto counts = [](const Death& d) { return d.cause != death_cause::stopped && d.cause != death_cause::cancelled &&
+                                      d.cause != death_cause::host; };
   const auto found = std::find_if(deaths.rbegin(), deaths.rend(), counts);
   return found == deaths.rend() ? nullptr : &*found;
 }

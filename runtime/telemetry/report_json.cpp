@@ -192,6 +192,17 @@ json as_json(const hedge_counts& h) {
   return {{"started", h.started}, {"won", h.won}};
 }
 
+json as_json(const host_status& h) {
+  return {{"name", h.name},
+          {"address", h.address},
+          {"pid", h.pid},
+          {"state", h.state},
+          {"workers", h.workers},
+          {"samples_per_second", std::round(h.samples_per_second * 10) / 10},
+          {"bytes_per_second", std::round(h.bytes_per_second)},
+          {"round_trip_seconds", rounded(h.round_trip_seconds)}};
+}
+
 json as_json(const run_report& r) {
   json j;
   j["schema"] = "penstock.run/1";
@@ -295,6 +306,11 @@ json as_json(const session_status& s) {
   j["quarantined"] = s.quarantined;
   j["failed"] = s.failed;
   j["hedges"] = as_json(s.hedges);
+  if (!s.hosts_join_at.empty()) {
+    j["hosts_join_at"] = s.hosts_join_at;
+    j["hosts"] = json::array();
+    for (const host_status& h : s.hosts) j["hosts"].push_back(as_json(h));
+  }
   if (s.jobs) j["jobs"] = as_json(*s.jobs);
   if (s.group) j["group"] = as_json(*s.group);
   j["stalled"] = nullptr;

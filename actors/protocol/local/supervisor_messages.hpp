@@ -27,6 +27,7 @@ struct worker_started {
   std::shared_ptr<protocol::worker_link> link;
   std::shared_ptr<unique_fd>
       parcels{};  ///< our end of its socket for large arguments and results; null if it has none
+  bool remote = false;  ///< another machine runs it: `pid` is a process there
 };
 struct start_refused {
   worker_ref who;
@@ -81,6 +82,15 @@ struct tell_when_handled {
 };
 struct scale_pool {
   std::uint32_t workers = 0;
+};
+/// A loader host offers a process for this place.
+struct host_place_joined {
+  std::uint32_t worker = 0;
+};
+/// It offers none any more. `lost`: its process has ended with it; otherwise the host waits for it.
+struct host_place_left {
+  std::uint32_t worker = 0;
+  bool lost = false;
 };
 struct restart_worker {
   std::uint32_t worker = 0;

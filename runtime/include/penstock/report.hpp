@@ -69,13 +69,15 @@ enum class death_cause : std::uint8_t {
   protocol,   ///< it violated the protocol
   stopped,    ///< an operator or the session ended it; `ignored_stop_seconds` if it had to be killed
   cancelled,  ///< the work it was doing was cancelled
+  host,       ///< its loader host was lost
   unknown,    ///< another part of the program reaped it
 };
 PENSTOCK_API const char* name_of(death_cause cause) noexcept;
 /// Whether this end was unexpected. Expected ends: an operator's restart or drain (stopped), the replacement
-/// of a worker that exceeded its limit (memory), and a cancellation.
+/// of a worker that exceeded its limit (memory), a cancellation, and the loss of a worker's host (host).
 [[nodiscard]] constexpr bool is_unexpected(death_cause cause) noexcept {
-  return cause != death_cause::stopped && cause != death_cause::memory && cause != death_cause::cancelled;
+  return cause != death_cause::stopped && cause != death_cause::memory && cause != death_cause::cancelled &&
+         cause != death_cause::host;
 }
 
 struct death_report {
@@ -265,6 +267,18 @@ struct worker_status {
   std::string why_stopped{};
 };
 
+/// A loader host (`penstock host`) that has joined.
+struct host_status {
+  std::string name;
+  std::string address;
+  std::int32_t pid = 0;                ///< there
+  std::string state;                   ///< joining, ready, draining
+  std::vector<std::uint32_t> workers;  ///< ids of its workers here
+  double samples_per_second = 0;       ///< of the last 10 s, as the next one
+  double bytes_per_second = 0;
+  double round_trip_seconds = 0;
+};
+
 /// A process that the driver's management library (NVML) sees on the GPU. In a container the pid may belong
 /// to another pid namespace.
 struct gpu_process {
@@ -319,6 +333,8 @@ struct session_status {
   std::uint64_t quarantined = 0;
   std::uint64_t failed = 0;
   hedge_counts hedges;
+  std::string hosts_join_at{};         ///< [loader.hosts] listen, with the actual port; empty: no hosts
+  std::vector<host_status> hosts{};
   std::uint64_t workers_ended_unexpectedly = 0;  ///< total of unexpected ends, as in run_report
   std::uint64_t owners_ended_unexpectedly = 0;   ///< the same for the GPU owner's processes
   std::optional<owner_death_report> last_owner_death{};

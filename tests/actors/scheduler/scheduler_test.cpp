@@ -137,6 +137,24 @@ TEST_CASE("a worker's death is decided, and its leases go to another worker") {
   CHECK(again[0].samples.at(1).attempt == 2);
 }
 
+TEST_CASE("a batch that is lost with its host is charged from the third loss on") {
+  stage s;
+  std::vector<bool> blamed;
+  std::vector<std::uint32_t> attempts;
+  for (std::uint32_t i = 1; i <= 4; ++i) {
+    told_worker worker;
+    const worker_ref who{0, i};
+    s.say(scheduler::worker_joined{who, 1, schedule::worker_kind::loader, worker.link});
+    const protocol::load_batch lease = worker.all<protocol::load_batch>().at(0);
+    attempts.push_back(lease.samples.at(1).attempt);
+    s.say(scheduler::worker_ended{who, schedule::flight_mark{lease.slot, lease.generation, 1}, "cat.jpg", "host", true});
+    blamed.push_back(s.supervisor.all<supervisor::blame_decided>().at(i - 1).decision.blamed.has_value());
+  }
+  CHECK(blamed == std::vector<bool>{false, false, true, true});
+  CHECK(attempts == std::vector<std::uint32_t>{1, 1, 1, 2});
+  CHECK(s.supervisor.all<supervisor::want_sacrificial>().size() == 1);
+}
+
 TEST_CASE("a sample that has killed twice is tried alone in the sacrificial worker") {
   stage s;
   s.lose_two_workers();

@@ -548,3 +548,69 @@ TEST_CASE("a pool that is closed before it is opened starts nothing") {
   CHECK(w.started().empty());
   CHECK(w.children.next_deadline() == never);
 }
+
+// ---- loader hosts -------------------------------------------------------------------------------------------
+
+namespace {
+
+pool_settings with_hosts(std::uint32_t workers) {
+  pool_settings settings = with_workers(workers);
+  settings.host_wait = 60s;
+  return settings;
+}
+
+}  // namespace
+
+TEST_CASE("a host's place starts when the host joins, and scaling the local workers leaves it alone") {
+  world w(with_hosts(2));
+  w.start_all();
+  w.children.host_joined(65, w.now);
+  CHECK(w.started() == std::vector<worker_ref>{{65, 1}});
+  w.children.child_ready({65, 1}, w.now);
+  w.children.scale(1, w.now);
+  w.start_all();
+  CHECK(w.drained == std::vector<worker_ref>{{1, 1}});
+  CHECK(w.state(65) == child_state::ready);
+}
+
+TEST_CASE("a worker whose host left is not restarted and not counted, until a host takes its place again") {
+  world w(with_hosts(1));
+  w.start_all();
+  for (std::uint32_t i = 1; i <= 20; ++i) {
+    w.children.host_joined(65, w.now);
+    CHECK(w.started() == std::vector<worker_ref>{{65, i}});
+    w.children.child_ready({65, i}, w.now);
+    w.children.host_left(65);
+    w.kill({65, i});
+    CHECK(w.started().empty());
+    CHECK(w.state(65) == child_state::stopped);
+    w.now += 10ms;
+  }
+  CHECK_FALSE(w.failed());
+  w.children.restart(65, w.now);
+  CHECK(w.started().empty());
+}
+
+TEST_CASE("without local workers a pool waits for a host, at the start and after the last one, and then fails") {
+  world w(with_hosts(0));
+  CHECK(w.started().empty());
+  w.now += 59s;
+  CHECK(w.started().empty());
+  CHECK_FALSE(w.failed());
+  w.children.host_joined(65, w.now);
+  w.start_all();
+  w.now += 1h;
+  w.start_all();
+  w.children.host_left(65);
+  w.kill({65, 1});
+  w.start_all();
+  CHECK(w.children.next_deadline() == w.now + 60s);
+  w.now += 59s;
+  w.start_all();
+  CHECK_FALSE(w.failed());
+  w.now += 1s;
+  w.start_all();
+  REQUIRE(w.failed());
+  CHECK(w.failed()->code == errc::workers_exhausted);
+  CHECK(w.failed()->message == "there is no loader worker, and no loader host has joined for 1 m 0 s ([loader.hosts] wait)");
+}

@@ -3,6 +3,7 @@
 #include "actors/session/sizing.hpp"
 #include "runtime/base/remote_path.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/worker_places.hpp"
 #include "runtime/dataset/listing/path_pattern.hpp"
 #include "runtime/process/cores.hpp"
 #include "runtime/process/process_facts.hpp"
@@ -50,7 +51,7 @@ std::optional<config_file::diagnostic> slots_beyond_memory(const config_file::lo
   if (!l.slot_bytes) return std::nullopt;
   const std::uint32_t workers =
       std::clamp<std::uint32_t>(l.workers.value_or(process::usable_cores()), 1, l.limits.max);
-  const arena::geometry shape{l.slot_bytes->bytes, l.slots_per_worker, l.limits.max + 1};
+  const arena::geometry shape{l.slot_bytes->bytes, l.slots_per_worker, places_of(l)};
   const auto fits =
       arena::check_memory(session::memory_need_of(loaded.values, shape, workers), arena::memory_limits());
   if (fits) return std::nullopt;

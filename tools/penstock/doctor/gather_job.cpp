@@ -1,4 +1,5 @@
 #include "actors/session/sizing.hpp"
+#include "runtime/base/worker_places.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "runtime/device/transfer_plan.hpp"
 #include "runtime/process/process_facts.hpp"
@@ -33,7 +34,7 @@ result<void> add_needs(const config& settings, const dataset_description& d, con
   const auto order = session::plan_of(settings, d, by);
   auto layout = lay_out(d.tensors, order ? session::rows_max_of(*order) : settings.sampler.batch_size);
   if (!layout) return tl::unexpected(std::move(layout.error()));
-  auto shape = session::geometry_of(settings, *layout, settings.loader.limits.max + 1);
+  auto shape = session::geometry_of(settings, *layout, places_of(settings.loader));
   if (!shape) return tl::unexpected(std::move(shape.error()));
   job.memory_need = session::memory_need_of(settings, *shape, job.workers);
   job.slot_bytes = shape->slot_bytes;

@@ -1,0 +1,30 @@
+// Which batches have lost loader hosts. The loss of a host is charged to no sample, unless one batch keeps losing hosts
+// (rule H4).
+#pragma once
+
+#include "actors/protocol/local/scheduler_messages.hpp"
+#include "runtime/schedule/ledger.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+namespace penstock::scheduler {
+
+class host_losses {
+ public:
+  static constexpr std::uint32_t charged_from = 3;
+
+  /// The mark to charge with a worker's end: none if its host was lost, and the batch in hand has lost fewer than
+  /// `charged_from` hosts.
+  [[nodiscard]] std::optional<schedule::flight_mark> charged(const schedule::ledger& ledger, const worker_ended& end) {
+    if (!end.host_lost || !end.mark) return end.mark;
+    const auto position = ledger.position_of({end.who, end.mark->slot, end.mark->generation});
+    return position && ++losses_[*position] >= charged_from ? end.mark : std::nullopt;
+  }
+
+ private:
+  std::map<stream_position, std::uint32_t> losses_;
+};
+
+}  // namespace penstock::scheduler

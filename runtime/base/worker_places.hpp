@@ -1,0 +1,24 @@
+// The numbers of worker places, in this order: local loaders, the sacrificial worker, workers on other machines. Used by
+// whatever has one entry for each place: arena, flight recorders, leases, the owner's partitions.
+#pragma once
+
+#include <penstock/config.hpp>
+
+#include <cstdint>
+
+namespace penstock {
+
+/// At most this many workers on other machines.
+inline constexpr std::uint32_t remote_workers_max = 256;
+
+[[nodiscard]] inline std::uint32_t sacrificial_place_of(const loader_config& loader) noexcept {
+  return loader.limits.max;
+}
+[[nodiscard]] inline std::uint32_t first_remote_place_of(const loader_config& loader) noexcept {
+  return sacrificial_place_of(loader) + 1;
+}
+[[nodiscard]] inline std::uint32_t places_of(const loader_config& loader) noexcept {
+  return first_remote_place_of(loader) + (loader.hosts.listen.empty() ? 0 : remote_workers_max);
+}
+
+}  // namespace penstock
