@@ -1,5 +1,6 @@
 #include "actors/host/worker_rules.hpp"
 #include "actors/session/session_body.hpp"
+#include "runtime/base/worker_places.hpp"
 #include "runtime/config/validate.hpp"
 #include "runtime/device/decoder_choice.hpp"
 #include "runtime/process/spawn.hpp"
@@ -118,7 +119,7 @@ Session::outline Session::dry_run(const config& given) {
   const dataset_description& d = prepared->description;
   const auto order = value_or_throw(session::plan_of(settings, d, prepared->order));
   const auto layout = value_or_throw(lay_out(d.tensors, session::rows_max_of(order)));
-  const auto shape = value_or_throw(session::geometry_of(settings, layout, settings.loader.limits.max + 1));
+  const auto shape = value_or_throw(session::geometry_of(settings, layout, places_of(settings.loader)));
   value_or_throw(
       arena::check_memory(session::memory_need_of(settings, shape, o.workers), arena::memory_limits()));
   o.samples = d.samples;

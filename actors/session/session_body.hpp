@@ -18,6 +18,7 @@
 #include "actors/gpu_owner/batch_body.hpp"
 #include "actors/gpu_owner/batch_sink.hpp"
 #include "actors/host/run.hpp"
+#include "actors/remote/host_hub.hpp"
 #include "actors/scheduler/scheduler.hpp"
 #include "actors/session/group_side.hpp"
 #include "actors/session/owner_inside.hpp"
@@ -65,6 +66,7 @@ class Session::body final : public host::run {
     std::shared_ptr<device::device> device;  // none when its owner has a keeper
     std::shared_ptr<supervisor::owner_process> owner_process;
     std::shared_ptr<session::owner_inside> owner_inside;  // one of the two, or none
+    std::shared_ptr<hosts::host_hub> hub;                 // none without [loader.hosts]
     std::shared_ptr<news_of_actors> news;                 // receives the reports of everything below
     supervisor::owner_keeper_actor keeper;                // in front of either
     gpu_owner::gpu_owner_actor owner;                     // the owner itself, or its keeper
@@ -82,6 +84,8 @@ class Session::body final : public host::run {
   void spawn_keeper(engine& e);
   void spawn_scheduler(engine& e);
   void spawn_supervisor(engine& e);
+  result<void> make_hub(engine& e, std::shared_ptr<const group::tls_context> tls);
+  [[nodiscard]] result<std::shared_ptr<const group::tls_context>> security_of_hosts() const;
   void spawn_session_actor(engine& e);
   void spawn_group(engine& e);
   bool ask_group_to_stop();
@@ -98,6 +102,7 @@ class Session::body final : public host::run {
   [[nodiscard]] run::engine* running() const override { return engine_.get(); }
   void pause_scheduler(bool paused) override;
   [[nodiscard]] result<void> check_room(std::uint32_t more_workers) const override;
+  void add_to_status(session_status& status) const override { host_board_->add_to(status); }
   void add_to_metrics(telemetry::metrics_facts& facts) const override;
   void add_to_progress(supervision::progress_facts& facts, const run::engine& e) const override;
   void add_verbs(host::session_controls& controls, run::engine& e) override;
@@ -137,6 +142,7 @@ class Session::body final : public host::run {
   session::stream_cursor cursor_;  // the consumer's position
   session::pulse pulse_;           // whether the actors work
   const std::shared_ptr<batch_home> home_ = std::make_shared<batch_home>();
+  const std::shared_ptr<hosts::host_board> host_board_ = std::make_shared<hosts::host_board>();
 
   // Guarded by mutex_:
   std::unique_ptr<engine> engine_;

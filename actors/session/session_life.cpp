@@ -4,6 +4,7 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/base/worker_places.hpp"
 #include "runtime/config/spelling.hpp"
 #include "runtime/config/validate.hpp"
 #include "runtime/device/decoder_choice.hpp"
@@ -114,7 +115,7 @@ void Session::body::start() {
 
 result<void> Session::body::try_start() {
   auto e = std::make_unique<engine>();
-  const std::uint32_t places = settings_.loader.limits.max + 1;  // one extra for the sacrificial worker
+  const std::uint32_t places = places_of(settings_.loader);  // all workers
   // And a recorder for the owner's process.
   if (auto ok = e->create_shared(places + 1, worker_cores_.node); !ok) return ok;
   // In a group the other ranks must hear of a failure, so the actors start even then.
@@ -139,11 +140,18 @@ result<void> Session::body::try_start() {
     e->device = std::move(*device);
   }
 
+  auto security = security_of_hosts();
+  if (!security && !trouble) trouble = std::move(security.error());
+  if (trouble && !group_) return tl::unexpected(std::move(*trouble));
   const std::uint32_t begun_with = workers_;
   host::on_a_fresh_thread([&] {
     e->create_threads();
+    if (auto made = trouble ? result<void>() : make_hub(*e, std::move(*security)); !made) trouble = std::move(made.error());
     spawn_actors(*e);
   });
+  if (e->hub) {
+    if (auto ok = e->hub->open(e->supervisor); !ok && !trouble) trouble = std::move(ok.error());
+  }
   open_sockets(*e);
   if (!has_keeper()) {
     home_->open(
@@ -205,7 +213,7 @@ void Session::body::pause_scheduler(bool paused) {
 result<void> Session::body::check_room(std::uint32_t more_workers) const {
   const auto transfer = cursor_.transfer();
   if (!transfer) return {};
-  const auto shape = session::geometry_of(settings_, transfer->slot, settings_.loader.limits.max + 1);
+  const auto shape = session::geometry_of(settings_, transfer->slot, places_of(settings_.loader));
   if (!shape) return tl::unexpected(shape.error());
   return arena::check_memory(session::memory_need_of(settings_, *shape, more_workers),
                              arena::memory_limits());
@@ -262,6 +270,7 @@ void Session::body::close() noexcept {
   drop_group(*e);
   // Shut down from the outside in: the sockets, the workers, the owner, the actors.
   close_sockets(*e);
+  if (e->hub) e->hub->shut_down();
   e->processes->shut_down();
   wait_for_owner(false);
   if (e->owner_process) e->owner_process->shut_down();

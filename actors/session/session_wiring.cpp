@@ -5,6 +5,7 @@
 #include "actors/session/session_body.hpp"
 #include "actors/supervisor/owner_rules.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/worker_places.hpp"
 #include "runtime/process/crash_notes.hpp"
 #include "runtime/process/process_facts.hpp"
 
@@ -58,7 +59,7 @@ void Session::body::spawn_keeper(engine& e) {
   around.sink = options_.sink;
   around.out = options_.sink_out;
   around.digests = options_.digests;
-  around.flight_page = settings_.loader.limits.max + 1;
+  around.flight_page = places_of(settings_.loader);
   around.process = e.owner_process;
   if (e.owner_inside) around.process = e.owner_inside;
   around.deliveries = e.deliveries;
@@ -74,17 +75,17 @@ void Session::body::spawn_keeper(engine& e) {
 }
 
 void Session::body::spawn_scheduler(engine& e) {
-  e.leases = std::make_shared<scheduler::lease_counts>(settings_.loader.limits.max + 1);
+  e.leases = std::make_shared<scheduler::lease_counts>(places_of(settings_.loader));
   e.scheduler = scheduler::spawn_scheduler(
       *e.system, {e.leases, times_, e.news.get(), group_ ? group_->gate : nullptr, has_keeper(),
                   settings_.loader.hedge ? e.flights : nullptr});
 }
 
 void Session::body::spawn_supervisor(engine& e) {
-  e.processes = std::make_shared<supervisor::worker_processes>(
-      *e.io,
-      host::program_of_workers(settings_, worker_cores_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(),
-                                           e.dataset ? e.dataset->descriptors() : std::vector<int>()}));
+  auto program = host::program_of_workers(settings_, worker_cores_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(),
+                                           e.dataset ? e.dataset->descriptors() : std::vector<int>()});
+  program.remote = e.hub;
+  e.processes = std::make_shared<supervisor::worker_processes>(*e.io, std::move(program));
   e.supervisor = supervisor::spawn_supervisor(
       *e.system, {host::supervisor_settings_of(settings_, workers_), e.processes, e.flights, e.leases, this});
   e.reports = std::make_unique<scheduler::report_forwarder>(e.scheduler);
@@ -96,7 +97,7 @@ void Session::body::spawn_session_actor(engine& e) {
   around.settings = settings_;
   around.workers_wanted = [this] { return workers_.load(); };
   around.demanded = begun_;
-  around.partitions = settings_.loader.limits.max + 1;
+  around.partitions = places_of(settings_.loader);
   if (e.dataset) {
     around.expected = e.dataset->description;
     around.order = e.dataset->order;

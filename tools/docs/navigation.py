@@ -22,6 +22,7 @@ NAVIGATION = [
         ("Python in depth", "python.md"),
         ("Jobs", "jobs.md"),
         ("Several GPUs", "groups.md"),
+        ("Loader hosts", "hosts.md"),
         ("Kubernetes and Slurm", "guides/clusters.md"),
         ("Watching a run", "operating.md"),
         ("Finding a bad sample", "guides/bad-sample.md"),

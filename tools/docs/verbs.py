@@ -31,6 +31,7 @@ SCHEMAS = {
     "penstock.bench.transform": ("`bench transform --json`", "verbs.md#penstock-bench"),
     "penstock.metrics": ("`metrics --json`", "../metrics.md#all-sessions-and-those-that-have-ended"),
     "penstock.headroom": ("`headroom --json`", "../operating.md#how-fast-it-could-go"),
+    "penstock.host": ("the end of `host --json`", "verbs.md#penstock-host"),
     "penstock.secret": ("`secret --json`", "verbs.md#penstock-secret"),
     "penstock.version": ("`version --json`", "verbs.md#penstock-version"),
     "penstock.completion": ("`completion --json`", "verbs.md#penstock-completion"),

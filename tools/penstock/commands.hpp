@@ -9,6 +9,7 @@ class verb_table;
 void add_run_command(verb_table& verbs);
 void add_map_command(verb_table& verbs);
 void add_launch_command(verb_table& verbs);
+void add_host_command(verb_table& verbs);
 void add_secret_command(verb_table& verbs);
 void add_status_commands(verb_table& verbs);      // status, deaths, sessions
 void add_control_commands(verb_table& verbs);     // wait, restart, drain, scale, pause, resume, stop

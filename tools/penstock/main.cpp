@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
   add_run_command(verbs);
   add_map_command(verbs);
   add_launch_command(verbs);
+  add_host_command(verbs);
   add_secret_command(verbs);
   add_status_commands(verbs);
   add_control_commands(verbs);

@@ -1,0 +1,69 @@
+#include "actors/remote/agreement.hpp"
+
+#include "actors/protocol/tensors.hpp"
+#include "runtime/base/remote_path.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace penstock::hosts {
+namespace {
+
+bool is_below(const std::string& path, const std::string& folder) {
+  return path.starts_with(folder) && (path.size() == folder.size() || folder.ends_with('/') || path[folder.size()] == '/');
+}
+
+std::string mapped(const std::string& path, const string_map& folders) {
+  const std::pair<const std::string, std::string>* best = nullptr;
+  for (const auto& one : folders) {
+    if (is_below(path, one.first) && (best == nullptr || one.first.size() > best->first.size())) best = &one;
+  }
+  return best == nullptr ? path : best->second + path.substr(best->first.size());
+}
+
+result<void> move(std::string& path, const config& settings, const string_map& own) {
+  if (path.empty() || is_url(path)) return {};
+  std::string there = mapped(path, own);
+  if (there == path) there = mapped(path, settings.loader.hosts.path_map);
+  // "." and ".." must not lead out of the folder again.
+  const std::string plain = std::filesystem::path(there).lexically_normal().string();
+  const bool allowed =
+      own.empty() || std::ranges::any_of(own, [&](const auto& one) { return is_below(plain, one.second); });
+  if (!allowed) {
+    return refuse(errc::config, "the session reads '{}', which is '{}' here and not below a folder of --data", path, there);
+  }
+  path = there;
+  return {};
+}
+
+}  // namespace
+
+std::string difference_of_versions(const std::string& penstock_there, std::uint32_t protocol_there,
+                                   const std::string& penstock_here) {
+  if (penstock_there != penstock_here)
+    return fmt::format("the host runs penstock {}, but the session runs penstock {}", penstock_there, penstock_here);
+  if (protocol_there != protocol::version)
+    return fmt::format("the host speaks protocol {}, but the session speaks {}", protocol_there, protocol::version);
+  return {};
+}
+
+std::string difference_of_datasets(const dataset_description& here, const protocol::dataset_described& there) {
+  if (there.type != here.type) return fmt::format("the host's dataset is of type {}, but the session's is {}", there.type, here.type);
+  if (there.samples != here.samples)
+    return fmt::format("the host's dataset has {} samples, but the session's has {}", there.samples, here.samples);
+  if (there.fingerprint != here.fingerprint)
+    return fmt::format("the host's dataset has the fingerprint {}, but the session's has {}", there.fingerprint, here.fingerprint);
+  const auto tensors = protocol::from_wire(there.tensors);
+  if (!tensors || *tensors != here.tensors) return "the host's dataset has other tensors than the session's";
+  return {};
+}
+
+result<config> config_on_host(config settings, const string_map& own) {
+  if (auto ok = move(settings.dataset.path, settings, own); !ok) return tl::unexpected(std::move(ok.error()));
+  for (mixed_dataset_config& one : settings.datasets) {
+    if (auto ok = move(one.dataset.path, settings, own); !ok) return tl::unexpected(std::move(ok.error()));
+  }
+  return settings;
+}
+
+}  // namespace penstock::hosts

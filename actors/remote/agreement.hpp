@@ -1,0 +1,25 @@
+// What a session and a loader host compare before the first lease (rule H2), and how a host finds the data. Pure.
+#pragma once
+
+#include "actors/protocol/messages.hpp"
+#include "runtime/base/result.hpp"
+
+#include <penstock/config.hpp>
+#include <penstock/dataset.hpp>
+
+#include <cstdint>
+#include <string>
+
+namespace penstock::hosts {
+
+/// Both values; empty: they are equal.
+[[nodiscard]] std::string difference_of_versions(const std::string& penstock_there, std::uint32_t protocol_there,
+                                                 const std::string& penstock_here);
+[[nodiscard]] std::string difference_of_datasets(const dataset_description& here,
+                                                 const protocol::dataset_described& there);
+
+/// The session's config on the host: every path of data goes through `own` (from `--data`) and the session's path_map, the
+/// longest matching folder first. Refuses (errc::config) a path outside of the folders in `own`, if there are any.
+result<config> config_on_host(config settings, const string_map& own);
+
+}  // namespace penstock::hosts

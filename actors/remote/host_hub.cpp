@@ -1,0 +1,283 @@
+#include "actors/remote/host_hub.hpp"
+
+#include "actors/caf/caf.hpp"
+#include "runtime/base/counted.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/net/sockets.hpp"
+
+#include <boost/asio/post.hpp>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+
+namespace penstock::hosts {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto first_bytes_within = 5s;
+constexpr std::size_t unknown_at_once = 64;
+constexpr std::uint64_t unknown_logged = 10;  // more could be a flood
+constexpr std::size_t name_max = 64;
+constexpr auto goodbye_deadline = 1500ms;
+
+std::string text_of_card(const host_card& card) {
+  return fmt::format("{} ({}, pid {})", printable(shortened(card.name, name_max)), card.address, card.pid);
+}
+
+}  // namespace
+
+// ---- the board ----------------------------------------------------------------------------------------------
+
+void host_board::listens_at(std::string where) {
+  const std::lock_guard hold(mutex_);
+  where_ = std::move(where);
+}
+
+void host_board::shows(std::vector<host_status> hosts) {
+  const std::lock_guard hold(mutex_);
+  hosts_ = std::move(hosts);
+}
+
+void host_board::add_to(session_status& status) const {
+  const std::lock_guard hold(mutex_);
+  status.hosts_join_at = where_;
+  status.hosts = hosts_;
+}
+
+// ---- listening ----------------------------------------------------------------------------------------------
+
+host_hub::host_hub(process::io_thread& io, const hub_settings& settings, seat_surroundings around,
+                   std::shared_ptr<host_board> board)
+    : io_(io),
+      settings_(settings),
+      around_(std::make_shared<const seat_surroundings>(std::move(around))),
+      board_(std::move(board)),
+      socket_(io.context()),
+      timer_(io.context()),
+      book_(settings.book) {}
+
+result<void> host_hub::open(supervisor::supervisor_actor supervisor) {
+  supervisor_ = std::move(supervisor);
+  auto socket = group::listen_at(settings_.address, first_bytes_within);
+  if (!socket) {
+    return refuse(socket.error().code, "listening for loader hosts at {} ([loader.hosts] listen): {}",
+                  text_of(settings_.address), socket.error().message);
+  }
+  const std::string where = text_of(group::listening_at(socket->get(), settings_.address));
+  board_->listens_at(where);
+  log::info("hosts", "loader hosts join at {}{}", where,
+            around_->tls ? "" : ", without a secret: whoever reaches that port may join");
+  if (!settings_.has_local_workers) say_that_it_waits();
+  boost::asio::post(io_.context(), [self = shared_from_this(), made = std::make_shared<unique_fd>(std::move(*socket))] {
+    self->socket_.assign(made->release());
+    self->accept_more();
+  });
+  return {};
+}
+
+void host_hub::say_that_it_waits() const {
+  log::warn("hosts", "there is no loader worker: waiting up to {} for a loader host ([loader.hosts] wait)",
+            duration_for_people(settings_.wait));
+}
+
+void host_hub::accept_more() {
+  socket_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                     [self = shared_from_this()](const boost::system::error_code& status) {
+                       if (status || self->all_closed_) return;
+                       unique_fd socket(::accept4(self->socket_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+                       if (socket) self->accepted(std::move(socket));
+                       self->accept_more();
+                     });
+}
+
+void host_hub::accepted(unique_fd socket) {
+  const auto unknown = [](const auto& one) { return !one.second.known; };
+  if (static_cast<std::size_t>(std::ranges::count_if(seats_, unknown)) >= unknown_at_once)
+    std::ranges::find_if(seats_, unknown)->second.seat->close_soon();
+  const seat_id id = ++last_seat_;
+  std::string address = group::peer_name(socket.get());
+  auto tell = [weak = weak_from_this(), &context = io_.context(), id](seat_news news) {
+    boost::asio::post(context, [weak, id, held = std::make_shared<seat_news>(std::move(news))] {
+      if (const auto self = weak.lock()) self->hear(id, std::move(*held));
+    });
+  };
+  seats_[id].seat = std::make_unique<remote_seat>(std::move(socket), std::move(address), around_, std::move(tell));
+}
+
+// ---- news of seats ------------------------------------------------------------------------------------------
+
+struct host_hub::news_visitor {
+  host_hub& hub;
+  seat_id id;
+  entry& of;
+
+  void operator()(const seat_known&) const { of.known = true; }
+  void operator()(const seat_agreed& news) const {
+    if (hub.all_closed_ || !hub.book_.joined(id, news.card, now()))
+      return of.seat->order(turn_away{fmt::format("the session has no place for more than {}",
+                                                  counted(hub.settings_.book.places, "remote worker"))});
+    of.seat->order(give_place{hub.book_.place_of(id)});
+    if (!std::exchange(hub.looks_, true)) hub.look_later();
+  }
+  void operator()(worker_runs& news) const {
+    if (const auto then = std::exchange(of.then, {})) then(supervisor::remote_child{news.pid, std::move(*news.link)});
+  }
+  void operator()(worker_refused& news) const {
+    of.who.reset();
+    if (const auto then = std::exchange(of.then, {})) then(tl::unexpected(std::move(news.why)));
+  }
+  void operator()(const worker_wrote& news) const {
+    if (of.calls.output) of.calls.output(news.line);
+  }
+  void operator()(const worker_over& news) const {
+    of.who.reset();
+    process::output_tail tail;
+    tail.append(news.last_output, {});
+    if (const auto exited = std::exchange(of.calls, {}).exited) exited(news.report, tail);
+    hub.book_.emptied(id);
+  }
+  void operator()(const host_goes&) const {
+    hub.book_.leaving(id);
+    if (!of.who) hub.book_.emptied(id);
+  }
+  void operator()(const batch_received& news) const { hub.book_.received(id, news.samples, news.bytes, now()); }
+  void operator()(const batch_spoilt& news) const { hub.book_.spoilt(id, news.how); }
+  void operator()(const ping_answered& news) const { hub.book_.answered(id, news.round_trip); }
+  void operator()(const seat_closed& news) const { hub.closed(id, news); }
+};
+
+void host_hub::hear(seat_id id, seat_news news) {
+  const auto of = seats_.find(id);
+  if (of == seats_.end()) return;
+  std::visit(news_visitor{*this, id, of->second}, news);
+  carry_out();
+}
+
+void host_hub::closed(seat_id id, const seat_closed& news) {
+  book_.closed(id, news.why);
+  carry_out();  // the supervisor learns why before it learns of the worker's end
+  entry gone = std::move(seats_.at(id));
+  seats_.erase(id);
+  if (gone.then) {
+    gone.then(refuse(errc::system, "its loader host is gone: {}", news.why));
+  } else if (gone.who && gone.calls.exited) {
+    process::exit_report report;
+    report.ending = process::exit_report::how::signalled;
+    report.code = SIGKILL;
+    gone.calls.exited(report, {});
+  }
+  if (news.refused) {
+    log::warn("hosts", "a loader host cannot join: {}", news.why);
+  } else if (!gone.known && !all_closed_ && ++unknown_ <= unknown_logged) {
+    log::warn("hosts", "a connection that wanted to join as a loader host was refused: {}{}", news.why,
+              unknown_ == unknown_logged ? " (more of them are not logged)" : "");
+  }
+  if (all_closed_ && seats_.empty()) all_closed_->set_value();
+}
+
+// ---- decisions ----------------------------------------------------------------------------------------------
+
+struct host_hub::command_visitor {
+  host_hub& hub;
+
+  void operator()(const occupy_place& order) const {
+    actors::tell(hub.supervisor_, supervisor::host_place_joined{order.place});
+  }
+  void operator()(const vacate_place& order) const {
+    actors::tell(hub.supervisor_, supervisor::host_place_left{order.place, order.lost});
+  }
+  void operator()(const close_seat& order) const {
+    const auto of = hub.seats_.find(order.seat);
+    if (of == hub.seats_.end()) return;
+    if (order.why.empty()) return of->second.seat->order(say_goodbye{});
+    of->second.seat->close_soon();
+  }
+  void operator()(const host_came& news) const { log::info("hosts", "loader host {} has joined", text_of_card(news.card)); }
+  void operator()(const host_went& news) const {
+    if (news.why.empty() || hub.all_closed_)
+      log::info("hosts", "loader host {} has left", text_of_card(news.card));
+    else
+      log::warn("hosts", "loader host {} is lost: {}; others do its work", text_of_card(news.card), news.why);
+    if (!hub.settings_.has_local_workers && !hub.all_closed_ && hub.book_.hosts(now()).empty()) hub.say_that_it_waits();
+  }
+};
+
+void host_hub::carry_out() {
+  for (const book_command& one : book_.advance(now())) std::visit(command_visitor{*this}, one);
+}
+
+void host_hub::look_later() {
+  timer_.expires_after(std::clamp<nanoseconds>(settings_.book.lost_after / 16, 10ms, 250ms));
+  timer_.async_wait([self = shared_from_this()](const boost::system::error_code& status) {
+    if (!status && !self->all_closed_) self->look();
+  });
+}
+
+void host_hub::look() {
+  for (const auto& [id, one] : seats_) book_.heard(id, one.seat->last_heard());
+  carry_out();
+  std::vector<host_status> all;
+  for (const host_view& view : book_.hosts(now())) {
+    host_status& one = all.emplace_back();
+    one.name = printable(shortened(view.card.name, name_max));
+    one.address = view.card.address;
+    one.pid = view.card.pid;
+    one.state = view.leaving ? "draining" : "ready";
+    one.workers = view.places;
+    one.samples_per_second = view.samples_per_second;
+    one.bytes_per_second = view.bytes_per_second;
+    one.round_trip_seconds = std::chrono::duration<double>(view.round_trip).count();
+  }
+  looks_ = !all.empty();
+  board_->shows(std::move(all));
+  if (looks_) look_later();
+}
+
+// ---- for worker_processes -----------------------------------------------------------------------------------
+
+bool host_hub::has(std::uint32_t worker) const {
+  return worker >= settings_.book.first_place;
+}
+
+void host_hub::start(worker_ref who, process::child_callbacks calls,
+                     std::function<void(result<supervisor::remote_child>)> then) {
+  const auto seat = book_.seat_at(who.worker);
+  if (!seat) return then(refuse(errc::system, "its loader host is gone"));
+  entry& of = seats_.at(*seat);
+  of.who = who;
+  of.calls = std::move(calls);
+  of.then = std::move(then);
+  of.seat->order(start_worker{});
+}
+
+void host_hub::signal(worker_ref who, int number) {
+  const auto seat = book_.seat_at(who.worker);
+  if (seat && seats_.at(*seat).who == who) seats_.at(*seat).seat->order(signal_worker{number});
+}
+
+void host_hub::shut_down() {
+  std::promise<void> closing;
+  std::future<void> closed = closing.get_future();
+  boost::asio::post(io_.context(), [this, &closing] {
+    all_closed_ = std::move(closing);
+    boost::system::error_code ignored;
+    socket_.close(ignored);
+    timer_.cancel();
+    for (auto& [id, one] : seats_) one.seat->order(say_goodbye{});
+    if (seats_.empty()) all_closed_->set_value();
+  });
+  closed.wait_for(goodbye_deadline);
+  std::promise<std::map<seat_id, entry>> rest;
+  boost::asio::post(io_.context(), [this, &rest] {
+    supervisor_ = supervisor::supervisor_actor();
+    rest.set_value(std::exchange(seats_, {}));
+  });
+  rest.get_future().get().clear();
+}
+
+}  // namespace penstock::hosts

@@ -1,0 +1,100 @@
+// Where the loader hosts of a session join: listens, makes a seat of each connection, and is to worker_processes the place
+// where remote workers start. hosts::host_book decides; this translates. Lives on the session's io thread.
+//
+//   host -- connection --> remote_seat (a thread each) -- news --> host_hub -- host_place_joined, _left --> supervisor
+//                                      <-- orders --                 ^
+//                                                                    +-- start, signal -- worker_processes
+#pragma once
+
+#include "actors/protocol/local/actors.hpp"
+#include "actors/remote/remote_seat.hpp"
+#include "actors/supervisor/remote_workers.hpp"
+#include "runtime/group/group_address.hpp"
+#include "runtime/process/io_thread.hpp"
+
+#include <penstock/report.hpp>
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::hosts {
+
+/// What the status says about hosts. Any thread.
+class host_board {
+ public:
+  void listens_at(std::string where);
+  void shows(std::vector<host_status> hosts);
+  void add_to(session_status& status) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::string where_;
+  std::vector<host_status> hosts_;
+};
+
+struct hub_settings {
+  group::group_address address;
+  book_settings book;
+  nanoseconds wait{0};
+  bool has_local_workers = true;  ///< at the start
+};
+
+class host_hub final : public supervisor::remote_workers, public std::enable_shared_from_this<host_hub> {
+ public:
+  host_hub(process::io_thread& io, const hub_settings& settings, seat_surroundings around, std::shared_ptr<host_board> board);
+
+  /// Listens from now on. Refuses (errc::io). Call before the first start.
+  result<void> open(supervisor::supervisor_actor supervisor);
+  /// Says goodbye to all hosts and waits for their seats. Not on the io thread.
+  void shut_down();
+
+  [[nodiscard]] bool has(std::uint32_t worker) const override;
+  void start(worker_ref who, process::child_callbacks calls,
+             std::function<void(result<supervisor::remote_child>)> then) override;
+  void signal(worker_ref who, int number) override;
+
+ private:
+  struct entry {
+    std::unique_ptr<remote_seat> seat;
+    bool known = false;  // has proved the secret
+    // The worker behind it, from its start to its end:
+    std::optional<worker_ref> who{};
+    process::child_callbacks calls{};
+    std::function<void(result<supervisor::remote_child>)> then{};  // while it starts
+  };
+  struct news_visitor;
+  struct command_visitor;
+
+  void accept_more();
+  void accepted(unique_fd socket);
+  void hear(seat_id id, seat_news news);
+  void closed(seat_id id, const seat_closed& news);
+  void carry_out();
+  void look_later();
+  void look();
+  void say_that_it_waits() const;
+
+  process::io_thread& io_;
+  const hub_settings settings_;
+  const std::shared_ptr<const seat_surroundings> around_;
+  const std::shared_ptr<host_board> board_;
+  supervisor::supervisor_actor supervisor_;
+  boost::asio::posix::stream_descriptor socket_;
+  boost::asio::steady_timer timer_;
+  host_book book_;
+  std::map<seat_id, entry> seats_;
+  seat_id last_seat_ = 0;
+  std::uint64_t unknown_ = 0;  // peers that were turned away
+  bool looks_ = false;
+  std::optional<std::promise<void>> all_closed_;  // while shut_down() waits
+};
+
+}  // namespace penstock::hosts

@@ -1,0 +1,239 @@
+#include "actors/remote/host_seat.hpp"
+
+#include "actors/protocol/tensors.hpp"
+#include "runtime/base/signals.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/net/sockets.hpp"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+
+namespace penstock::hosts {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr nanoseconds connect_deadline = 5s;
+constexpr nanoseconds answer_deadline = 30s;  // the session may have much to do
+constexpr auto again_after = 300ms;
+constexpr auto turn_max = 50ms;       // hosted_worker shows its flight page that often
+constexpr auto idle_turn_max = 250ms;
+
+}  // namespace
+
+host_seat::host_seat(const host_facts& facts, seat_listener listener)
+    : facts_(facts),
+      listener_(std::move(listener)),
+      wake_(std::make_shared<const unique_fd>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) {
+  const all_signals_blocked quiet;
+  thread_ = std::thread([this] { run(); });
+}
+
+host_seat::~host_seat() {
+  leave(true);
+  thread_.join();
+}
+
+void host_seat::leave(bool at_once) {
+  if (at_once) at_once_ = true;
+  leaves_ = true;
+  wake();
+}
+
+void host_seat::wake() const {
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(wake_->get(), &one, sizeof one));
+}
+
+void host_seat::sleep(nanoseconds at_most) const {
+  pollfd look{wake_->get(), POLLIN, 0};
+  ::poll(&look, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(at_most).count()));
+}
+
+void host_seat::run() {
+  ::pthread_setname_np(::pthread_self(), "penstock-seat");
+  while (!leaves_) {
+    const auto end = attend();
+    worker_.reset();
+    if (end && *end == way::over) break;
+    if (end) continue;
+    const failure& why = end.error();
+    if (why.code == errc::config || why.code == errc::dataset) return listener_.ended(why);
+    if (lost_since_ && dataset_ && now() - *lost_since_ > dataset_->wait)
+      return listener_.ended(failure{errc::io,
+                                     fmt::format("the session at {} has not come back for {}: {}", text_of(facts_.session),
+                                                 duration_for_people(dataset_->wait), why.message),
+                                     0});
+    listener_.trouble(why.message);
+    sleep(again_after);
+  }
+  listener_.ended(std::nullopt);
+}
+
+// ---- joining ------------------------------------------------------------------------------------------------
+
+result<unique_fd> host_seat::connect() const {
+  auto addresses = group::resolve(facts_.session);
+  if (!addresses) return tl::unexpected(std::move(addresses.error()));
+  failure last{errc::io, "it has no address", 0};
+  for (const group::socket_address& one : *addresses) {
+    auto socket = group::begin_connect(one);
+    if (!socket) {
+      last = std::move(socket.error());
+      continue;
+    }
+    pollfd look{socket->get(), POLLOUT, 0};
+    if (::poll(&look, 1, static_cast<int>(std::chrono::milliseconds(5s).count())) <= 0) {
+      last.message = "it did not answer";
+      continue;
+    }
+    auto ok = group::finish_connect(socket->get());
+    if (ok) return std::move(*socket);
+    last = std::move(ok.error());
+  }
+  return refuse(errc::io, "connecting to the session at {}: {}", text_of(facts_.session), last.message);
+}
+
+result<host_seat::way> host_seat::attend() {
+  auto socket = connect();
+  if (!socket) return tl::unexpected(std::move(socket.error()));
+  seat_stream to(std::move(*socket), facts_.tls);
+  if (auto ok = join(to); !ok) {
+    if (ok.error().code != errc::config && ok.error().code != errc::dataset) ok.error().code = errc::io;
+    ok.error().message = fmt::format("joining the session at {}: {}", text_of(facts_.session), ok.error().message);
+    return tl::unexpected(std::move(ok.error()));
+  }
+  auto end = work(to);
+  if (end) return end;
+  lost_since_ = now();
+  return refuse(errc::io, "the connection to the session at {} is lost: {}", text_of(facts_.session), end.error().message);
+}
+
+/// Until the session has given it a place (rule H2).
+result<void> host_seat::join(seat_stream& to) {
+  if (auto ok = to.secure(connect_deadline); !ok) return ok;
+  to.put(from_host(host_hello{.penstock = facts_.version, .name = facts_.name, .pid = ::getpid(), .process = facts_.process}));
+  if (auto ok = to.flush(connect_deadline); !ok) return ok;
+  auto answer = to.wait_for<to_host>(answer_deadline);
+  if (!answer) return tl::unexpected(std::move(answer.error()));
+  if (const auto* no = std::get_if<refused>(&*answer)) return refuse(errc::config, "it refuses: {}", no->why);
+  const auto* session = std::get_if<welcome>(&*answer);
+  if (session == nullptr) return refuse(errc::io, "it does not say what to load");
+  digests_ = session->digests;
+  auto ready = listener_.prepare(session->config);
+  if (!ready) {
+    to.put(from_host(cannot_join{fmt::format("{}: {}", facts_.name, ready.error().message)}));
+    static_cast<void>(to.flush(connect_deadline));
+    return tl::unexpected(failure{errc::config, ready.error().message, 0});
+  }
+  dataset_ = std::move(*ready);
+  const dataset_description& d = dataset_->dataset.description;
+  to.put(from_host(dataset_found{{d.type, d.samples, protocol::as_wire(d.tensors), d.fingerprint}}));
+  if (auto ok = to.flush(connect_deadline); !ok) return ok;
+  auto place = to.wait_for<to_host>(answer_deadline);
+  if (!place) return tl::unexpected(std::move(place.error()));
+  if (const auto* no = std::get_if<refused>(&*place)) return refuse(errc::config, "it refuses: {}", no->why);
+  if (!std::holds_alternative<seat_given>(*place)) return refuse(errc::io, "it gives no place");
+  listener_.joined(session->session);
+  lost_since_.reset();
+  return {};
+}
+
+// ---- working ------------------------------------------------------------------------------------------------
+
+struct host_seat::session_visitor {
+  host_seat& s;
+  seat_stream& to;
+
+  result<void> operator()(const start_seat&) const {
+    auto made = hosted_worker::start({s.facts_.io, s.facts_.lifeline, s.dataset_, s.digests_, s.wake_});
+    if (made) {
+      s.worker_ = std::move(*made);
+    } else {
+      to.put(from_host(seat_not_started{static_cast<std::uint8_t>(made.error().code), made.error().message}));
+    }
+    return {};
+  }
+  result<void> operator()(const to_seat& order) const {
+    return s.worker_ ? s.worker_->hear_session(order.frame) : result<void>();
+  }
+  result<void> operator()(const signal_seat& order) const {
+    if (s.worker_) s.worker_->signal(order.number);
+    return {};
+  }
+  result<void> operator()(const send_again& order) const {
+    return s.worker_ ? s.worker_->send_again(to, order) : result<void>();
+  }
+  result<void> operator()(const session_over&) const {
+    s.session_over_ = true;
+    return {};
+  }
+  result<void> operator()(const ping& order) const {
+    to.put(from_host(pong{order.number}));
+    return {};
+  }
+  template <class Other>
+  result<void> operator()(const Other&) const {
+    return refuse(errc::protocol, "it sent a message at the wrong time");
+  }
+};
+
+result<void> host_seat::hear_session(seat_stream& to) {
+  if (auto ok = to.read(); !ok) return ok;
+  while (true) {
+    auto message = to.next<to_host>();
+    if (!message) return tl::unexpected(std::move(message.error()));
+    if (!*message) return {};
+    if (auto ok = std::visit(session_visitor{*this, to}, **message); !ok) return ok;
+  }
+}
+
+result<host_seat::way> host_seat::work(seat_stream& to) {
+  leaving_told_ = session_over_ = false;
+  while (true) {
+    auto end = turn(to);
+    if (!end || *end == way::over) return end;
+    // The session pings eight times in that time.
+    if (now() - to.last_heard() > dataset_->lost_after)
+      return refuse(errc::io, "nothing was heard for {}", duration_for_people(dataset_->lost_after));
+  }
+}
+
+/// Waits for whatever comes first.
+result<host_seat::way> host_seat::turn(seat_stream& to) {
+  std::array<pollfd, 3> look{pollfd{to.socket(), POLLIN, 0}, {wake_->get(), POLLIN, 0}, {-1, POLLIN, 0}};
+  if (worker_) {
+    look[2].fd = worker_->link();  // -1 is ignored
+    if (worker_->has_unsent()) look[2].events |= POLLOUT;
+  }
+  const std::chrono::milliseconds at_most = worker_ && worker_->is_busy() ? turn_max : idle_turn_max;
+  ::poll(look.data(), look.size(), to.has_message() ? 0 : static_cast<int>(at_most.count()));
+  if (look[1].revents != 0) {
+    std::uint64_t times = 0;
+    static_cast<void>(!::read(wake_->get(), &times, sizeof times));
+  }
+  if (look[0].revents != 0 || to.has_message()) {
+    if (auto ok = hear_session(to); !ok) return tl::unexpected(std::move(ok.error()));
+  }
+  if (worker_) {
+    if (auto ok = worker_->work(to); !ok) return tl::unexpected(std::move(ok.error()));
+    if (worker_->over()) worker_.reset();
+  }
+  if (leaves_ && !std::exchange(leaving_told_, true)) {
+    leave_by_ = now() + dataset_->drain;
+    to.put(from_host(host_leaves{}));
+  }
+  if (auto ok = to.flush(dataset_->lost_after); !ok) return tl::unexpected(std::move(ok.error()));
+  if (session_over_ || at_once_) return way::over;
+  // The session answers with its goodbye once the worker has ended.
+  return leaving_told_ && now() > leave_by_ ? way::over : way::again;
+}
+
+}  // namespace penstock::hosts

@@ -1,0 +1,83 @@
+// A host's end of a seat: a thread that keeps one connection to a session, and runs the worker that the session orders.
+//
+//   connecting -- hello, dataset --> working -- the connection is lost --> connecting
+//                                       +-- the session is over, or the host leaves and its worker has ended --> (end)
+#pragma once
+
+#include "actors/remote/hosted_worker.hpp"
+#include "actors/remote/seat_stream.hpp"
+#include "runtime/group/group_address.hpp"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+namespace penstock::hosts {
+
+/// What all seats of a host have in common.
+struct host_facts {
+  process::io_thread* io = nullptr;
+  group::group_address session;
+  std::shared_ptr<const group::tls_context> tls{};  ///< null: not encrypted
+  int lifeline = -1;
+  std::string version;  ///< of penstock
+  std::string name;
+  std::uint64_t process = 0;  ///< a random number
+};
+
+/// What a seat tells its host, on the seat's thread.
+struct seat_listener {
+  /// Lists the dataset of a session, once for all seats. May take minutes.
+  std::function<result<std::shared_ptr<const ready_dataset>>(const std::string& config)> prepare;
+  std::function<void(const std::string& session)> joined;
+  /// It has no connection.
+  std::function<void(const std::string& why)> trouble;
+  /// The last call. `failed`: why this host cannot go on; code ok: it left, or its session is over.
+  std::function<void(std::optional<failure> failed)> ended;
+};
+
+class host_seat {
+ public:
+  host_seat(const host_facts& facts, seat_listener listener);
+  /// Ends it at once, and waits for the thread.
+  ~host_seat();
+  host_seat(const host_seat&) = delete;
+  host_seat& operator=(const host_seat&) = delete;
+
+  /// Its worker finishes its leases first, unless `at_once`.
+  void leave(bool at_once);
+
+ private:
+  enum class way { again, over };
+  struct session_visitor;
+
+  void run();
+  void wake() const;
+  void sleep(nanoseconds at_most) const;
+  [[nodiscard]] result<unique_fd> connect() const;
+  result<way> attend();
+  result<void> join(seat_stream& to);
+  result<way> work(seat_stream& to);
+  result<way> turn(seat_stream& to);
+  result<void> hear_session(seat_stream& to);
+
+  const host_facts facts_;
+  const seat_listener listener_;
+  const std::shared_ptr<const unique_fd> wake_;
+  std::atomic<bool> leaves_ = false;
+  std::atomic<bool> at_once_ = false;
+
+  // On the thread:
+  std::shared_ptr<const ready_dataset> dataset_;
+  std::unique_ptr<hosted_worker> worker_;
+  bool digests_ = false;
+  bool leaving_told_ = false;
+  bool session_over_ = false;
+  steady_time leave_by_{};
+  std::optional<steady_time> lost_since_;  // a session that it had joined
+  std::thread thread_;
+};
+
+}  // namespace penstock::hosts

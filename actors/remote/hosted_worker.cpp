@@ -1,0 +1,290 @@
+#include "actors/remote/hosted_worker.hpp"
+
+#include "actors/protocol/config_bytes.hpp"
+#include "actors/protocol/tensors.hpp"
+#include "actors/supervisor/worker_processes.hpp"
+#include "runtime/process/process_facts.hpp"
+
+#include <boost/asio/post.hpp>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+
+namespace penstock::hosts {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto flight_interval = 50ms;        // while it works
+constexpr auto idle_flight_interval = 250ms;  // remote_seat takes twice as long for silence
+constexpr auto measure_every = 1s;
+
+}  // namespace
+
+struct hosted_worker::shared_part {
+  // On the io thread:
+  std::unique_ptr<process::child_process> process;
+  std::shared_ptr<process::start_control> control;
+  std::vector<int> signals;  // before it has started
+  bool unwanted = false;
+
+  std::mutex mutex;  // guards the rest: what the io thread tells
+  std::optional<result<pid_t>> started;
+  unique_fd link;
+  std::vector<std::string> lines;
+  std::optional<seat_ended> ended;
+
+  void tell(const unique_fd& wake, const std::function<void()>& change) {
+    {
+      const std::lock_guard hold(mutex);
+      change();
+    }
+    const std::uint64_t one = 1;
+    static_cast<void>(!::write(wake.get(), &one, sizeof one));
+  }
+  void signal(int number) {
+    if (process) return process->signal(number);
+    signals.push_back(number);
+    if (number == SIGKILL && control) control->give_up();
+  }
+};
+
+hosted_worker::hosted_worker(const worker_surroundings& around, arena::arena memory, arena::flight_recorders flights)
+    : around_(around),
+      memory_(std::move(memory)),
+      flights_(std::move(flights)),
+      shared_(std::make_shared<shared_part>()) {}
+
+result<std::unique_ptr<hosted_worker>> hosted_worker::start(const worker_surroundings& around) {
+  auto memory = arena::arena::create();
+  if (!memory) return tl::unexpected(std::move(memory.error()));
+  auto flights = arena::flight_recorders::create(1);
+  if (!flights) return tl::unexpected(std::move(flights.error()));
+  auto made = std::unique_ptr<hosted_worker>(new hosted_worker(around, std::move(*memory), std::move(*flights)));
+  made->launch();
+  return made;
+}
+
+void hosted_worker::launch() {
+  // The descriptors must live until the io thread has used them.
+  const auto arena_fd = std::make_shared<unique_fd>(::dup(memory_.fd()));
+  const auto flight_fd = std::make_shared<unique_fd>(::dup(flights_.fd()));
+  boost::asio::post(around_.io->context(), [part = shared_, around = around_, arena_fd, flight_fd] {
+    if (part->unwanted) return;
+    process::child_callbacks calls;
+    calls.output = [part = part.get(), wake = around.wake](std::string_view line) {
+      part->tell(*wake, [&] { part->lines.emplace_back(line); });
+    };
+    calls.exited = [part = part.get(), wake = around.wake](const process::exit_report& report, const process::output_tail& tail) {
+      part->tell(*wake, [&] {
+        part->ended = seat_ended{report.pid, static_cast<std::uint8_t>(report.ending), report.code, tail.text()};
+      });
+    };
+    auto control = supervisor::start_linked_child(
+        *around.io,
+        {.who = "a worker",
+         .program = "penstock-worker",
+         .arguments = {},
+         .environment = supervisor::worker_environment({}),
+         .lifeline = around.lifeline,
+         .arena = arena_fd->get(),
+         .flight = flight_fd->get(),
+         .indexes = around.dataset->dataset.descriptors()},
+        std::move(calls), [part, wake = around.wake](result<supervisor::linked_child> child) {
+          if (!child) {
+            return part->tell(*wake, [&] { part->started = tl::unexpected(child.error()); });
+          }
+          if (part->unwanted) return;  // the child is killed with `child`
+          part->process = std::move(child->process);
+          for (const int number : part->signals) part->process->signal(number);
+          part->tell(*wake, [&] {
+            part->started = part->process->pid();
+            part->link = std::move(child->link);
+          });
+        });
+    if (control) part->control = std::move(control);
+  });
+}
+
+hosted_worker::~hosted_worker() {
+  boost::asio::post(around_.io->context(), [part = shared_] {
+    part->unwanted = true;
+    if (part->control) part->control->give_up();
+    part->process.reset();
+  });
+}
+
+void hosted_worker::signal(int number) {
+  boost::asio::post(around_.io->context(), [part = shared_, number] { part->signal(number); });
+}
+
+// ---- from the session ---------------------------------------------------------------------------------------
+
+/// Changes what differs on this machine.
+struct hosted_worker::session_visitor {
+  hosted_worker& w;
+
+  result<void> operator()(protocol::open_dataset& order) const {
+    order.config = w.around_.dataset->config;
+    order.you.worker = 0;  // its flight page
+    return {};
+  }
+  result<void> operator()(protocol::assign_slots& order) const {
+    order.partition = 0;
+    order.partitions = 1;
+    const arena::geometry shape{order.slot_bytes, order.slots, 1};
+    auto layout = lay_out(w.around_.dataset->dataset.description.tensors, order.batch_size);
+    if (!layout) return tl::unexpected(std::move(layout.error()));
+    if (layout->bytes > order.slot_bytes) return refuse(errc::protocol, "a batch does not fit a slot");
+    w.layout_ = std::move(*layout);
+    if (auto ok = w.memory_.size_and_seal(shape); !ok) return ok;
+    if (auto ok = w.memory_.reserve(0); !ok) return ok;
+    auto slots = arena::slots_view::map(w.memory_.fd(), shape, 0);
+    if (!slots) return tl::unexpected(std::move(slots.error()));
+    w.slots_.emplace(std::move(*slots));
+    return {};
+  }
+  result<void> operator()(const protocol::load_batch& order) const {
+    ++w.leases_;
+    w.loaded_.erase(order.slot);
+    return {};
+  }
+  template <class Other>
+  result<void> operator()(const Other&) const {
+    return {};
+  }
+};
+
+result<void> hosted_worker::hear_session(std::string_view frames) {
+  result<void> done;
+  auto ok = from_session_.feed({frames.data(), frames.size()}, [&](protocol::to_worker&& message) {
+    if (done) done = std::visit(session_visitor{*this}, message);
+    std::vector<char> frame;
+    static_cast<void>(protocol::append_frame(frame, message));
+    unsent_.append(frame.data(), frame.size());
+  });
+  send_to_worker();
+  return ok ? done : ok;
+}
+
+void hosted_worker::send_to_worker() {
+  while (link_ && !unsent_.empty()) {
+    const ssize_t sent = ::send(link_.get(), unsent_.data(), unsent_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (sent < 0) return unsent_.clear();  // it is about to end
+    unsent_.erase(0, static_cast<std::size_t>(sent));
+  }
+}
+
+// ---- from the worker ----------------------------------------------------------------------------------------
+
+result<void> hosted_worker::work(seat_stream& to) {
+  send_to_worker();
+  if (auto ok = hear_link(to); !ok) return ok;
+  show_flight(to, false);
+  return hear_io(to);
+}
+
+result<void> hosted_worker::hear_io(seat_stream& to) {
+  std::optional<result<pid_t>> started;
+  std::vector<std::string> lines;
+  std::optional<seat_ended> ended;
+  {
+    const std::lock_guard hold(shared_->mutex);
+    started = std::exchange(shared_->started, std::nullopt);
+    if (shared_->link) link_ = std::move(shared_->link);
+    lines.swap(shared_->lines);
+    ended = std::exchange(shared_->ended, std::nullopt);
+  }
+  if (started && !*started) {
+    over_ = true;
+    to.put(from_host(seat_not_started{static_cast<std::uint8_t>(started->error().code), started->error().message}));
+    return {};
+  }
+  if (started) {
+    measured_at_ = now() - measure_every;
+    pid_ = **started;
+    to.put(from_host(seat_started{pid_}));
+  }
+  for (std::string& line : lines) to.put(from_host(output_line{std::move(line)}));
+  if (!ended) return {};
+  // What it sent before it died still counts, and its last flight mark says what it was doing.
+  if (auto ok = hear_link(to); !ok) return ok;
+  link_.reset();
+  show_flight(to, true);
+  over_ = true;
+  to.put(from_host(std::move(*ended)));
+  return {};
+}
+
+result<void> hosted_worker::hear_link(seat_stream& to) {
+  std::array<char, 64 * 1024> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
+  while (link_) {
+    const ssize_t got = ::recv(link_.get(), some.data(), some.size(), MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return {};
+    if (got <= 0) {
+      link_.reset();
+      return {};
+    }
+    result<void> done;
+    const auto ok = from_worker_.feed({some.data(), static_cast<std::size_t>(got)}, [&](protocol::from_worker&& message) {
+      if (done) done = take(to, message);
+    });
+    if (!done) return done;
+    // The session judges its workers: it gets the same.
+    if (!ok) to.put(from_host(from_seat{{some.data(), static_cast<std::size_t>(got)}}));
+  }
+  return {};
+}
+
+result<void> hosted_worker::take(seat_stream& to, protocol::from_worker& message) {
+  std::vector<char> frame;
+  static_cast<void>(protocol::append_frame(frame, message));
+  std::string bytes(frame.begin(), frame.end());
+  const auto* batch = std::get_if<protocol::batch_loaded>(&message);
+  if (batch == nullptr || !slots_ || batch->slot >= slots_->slots() || batch->rows > layout_.rows_max) {
+    to.put(from_host(from_seat{std::move(bytes)}));
+    return {};
+  }
+  leases_ -= leases_ > 0 ? 1 : 0;
+  loaded& kept = loaded_[batch->slot];
+  kept = {batch->generation, batch->rows, std::move(bytes)};
+  return send_batch(to, batch->slot, kept);
+}
+
+result<void> hosted_worker::send_batch(seat_stream& to, std::uint32_t slot, const loaded& what) const {
+  const std::span<const std::byte> bytes = slots_->slot(slot).first(layout_.used_bytes(what.rows));
+  const std::uint64_t digest = around_.digests ? digest_of(bytes) : 0;
+  to.put(from_host(batch_follows{slot, what.generation, what.rows, bytes.size(), digest, what.report}));
+  return to.flush(around_.dataset->lost_after, bytes);
+}
+
+result<void> hosted_worker::send_again(seat_stream& to, const hosts::send_again& order) {
+  const auto kept = loaded_.find(order.slot);
+  if (kept == loaded_.end() || kept->second.generation != order.generation) return {};
+  return send_batch(to, order.slot, kept->second);
+}
+
+void hosted_worker::show_flight(seat_stream& to, bool at_any_rate) {
+  if (pid_ <= 0) return;
+  const steady_time time = now();
+  if (!at_any_rate && time - shown_at_ < (is_busy() ? flight_interval : idle_flight_interval)) return;
+  shown_at_ = time;
+  if (time - measured_at_ >= measure_every) {
+    measured_at_ = time;
+    if (const auto facts = process::look_at(pid_)) private_bytes_ = facts->rss_anon_bytes;
+  }
+  const arena::flight_reading seen = flights_.read(0);
+  flight_seen news{seen.word, seen.heartbeats, seen.samples_done, private_bytes_, seen.sample_name, 0, -1};
+  if (seen.state.at != arena::phase::idle) news.since_ns = nanoseconds(time - seen.since).count();
+  if (seen.reads_since) news.reads_since_ns = std::max<std::int64_t>(nanoseconds(time - *seen.reads_since).count(), 0);
+  to.put(from_host(std::move(news)));
+}
+
+}  // namespace penstock::hosts

@@ -1,0 +1,101 @@
+// One worker process on a loader host: its process and link, its slots, its flight page. The session is on the other side of
+// a seat_stream; for the worker this host is the session. Used by host_seat's thread; the process lives on the io thread.
+#pragma once
+
+#include "actors/remote/seat_stream.hpp"
+#include "actors/supervisor/linked_child.hpp"
+#include "runtime/arena/arena.hpp"
+#include "runtime/arena/flight_recorder.hpp"
+#include "runtime/base/layout.hpp"
+#include "runtime/dataset/factory.hpp"
+#include "runtime/process/io_thread.hpp"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::hosts {
+
+/// What a host has made ready for one session.
+struct ready_dataset {
+  std::string config;  ///< protocol::config_as_bytes, with the paths of this machine
+  prepared_dataset dataset;
+  nanoseconds lost_after{0};  ///< [loader.hosts], as the next two
+  nanoseconds drain{0};
+  nanoseconds wait{0};
+};
+
+struct worker_surroundings {
+  process::io_thread* io = nullptr;
+  int lifeline = -1;
+  std::shared_ptr<const ready_dataset> dataset;
+  bool digests = false;
+  std::shared_ptr<const unique_fd> wake;  ///< an eventfd: there is something to hear
+};
+
+class hosted_worker {
+ public:
+  /// Starts the process. Refuses (errc::system, errc::out_of_memory).
+  static result<std::unique_ptr<hosted_worker>> start(const worker_surroundings& around);
+  /// Kills it if it still runs. Does not wait.
+  ~hosted_worker();
+  hosted_worker(const hosted_worker&) = delete;
+  hosted_worker& operator=(const hosted_worker&) = delete;
+
+  /// Its end of the link; -1: it has not started yet, or has ended.
+  [[nodiscard]] int link() const noexcept { return link_.get(); }
+  [[nodiscard]] bool has_unsent() const noexcept { return !unsent_.empty(); }
+  /// Whether it has leases, so that its flight page changes often.
+  [[nodiscard]] bool is_busy() const noexcept { return leases_ > 0; }
+  /// Whether its end has been reported.
+  [[nodiscard]] bool over() const noexcept { return over_; }
+
+  /// Frames of the session, for the worker.
+  result<void> hear_session(std::string_view frames);
+  /// Everything that has happened since the last call: reports it, with the bytes of loaded batches.
+  result<void> work(seat_stream& to);
+  result<void> send_again(seat_stream& to, const send_again& order);
+  void signal(int number);
+
+ private:
+  /// The process on the io thread, and what that thread tells.
+  struct shared_part;
+  struct loaded {
+    std::uint32_t generation = 0;
+    std::uint32_t rows = 0;
+    std::string report;
+  };
+  struct session_visitor;
+
+  hosted_worker(const worker_surroundings& around, arena::arena memory, arena::flight_recorders flights);
+  void launch();
+  result<void> hear_io(seat_stream& to);
+  result<void> hear_link(seat_stream& to);
+  result<void> take(seat_stream& to, protocol::from_worker& message);
+  result<void> send_batch(seat_stream& to, std::uint32_t slot, const loaded& what) const;
+  void show_flight(seat_stream& to, bool at_any_rate);
+  void send_to_worker();
+
+  const worker_surroundings around_;
+  arena::arena memory_;
+  arena::flight_recorders flights_;
+  std::shared_ptr<shared_part> shared_;
+  unique_fd link_;
+  protocol::frame_reader<protocol::to_worker> from_session_;
+  protocol::frame_reader<protocol::from_worker> from_worker_;
+  std::string unsent_;  // for the worker
+  std::optional<arena::slots_view> slots_;
+  batch_layout layout_;
+  std::map<std::uint32_t, loaded> loaded_;  // by slot: may be asked for again
+  std::uint32_t leases_ = 0;
+  pid_t pid_ = -1;  // once it has started
+  steady_time shown_at_{};
+  steady_time measured_at_{};
+  std::uint64_t private_bytes_ = 0;
+  bool over_ = false;
+};
+
+}  // namespace penstock::hosts

@@ -1,0 +1,66 @@
+// `penstock host`: the workers that a machine offers to a session. One seat for each; all share the listing of the dataset.
+#pragma once
+
+#include "actors/remote/host_seat.hpp"
+#include "runtime/process/lifeline.hpp"
+
+#include <penstock/config.hpp>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::hosts {
+
+struct host_settings {
+  std::string session;  ///< where to join: HOST:PORT
+  std::uint32_t workers = 1;
+  std::string name;  ///< empty: this machine's
+  std::string secret_file;
+  bool insecure = false;
+  string_map data{};  ///< where the session's folders are on this machine; it then reads nothing else
+  std::string version;
+};
+
+class loader_host {
+ public:
+  /// Refuses (errc::config) a bad address or secret.
+  static result<std::unique_ptr<loader_host>> open(const host_settings& settings);
+  ~loader_host();
+  loader_host(const loader_host&) = delete;
+  loader_host& operator=(const loader_host&) = delete;
+
+  /// Works until the session is over or leave() is done. Refuses where the session refuses this host (errc::config), and
+  /// where the session does not come back (errc::io).
+  result<void> run();
+  /// From any thread. Workers finish their leases first, unless `at_once`.
+  void leave(bool at_once);
+
+ private:
+  explicit loader_host(const host_settings& settings);
+  result<std::shared_ptr<const ready_dataset>> prepare(const std::string& config);
+  void joined(const std::string& session);
+  void trouble(const std::string& why);
+  void ended(std::optional<failure> failed);
+
+  const host_settings settings_;
+  process::lifeline lifeline_;
+  host_facts facts_;
+  std::mutex listing_;  // held while the dataset is listed
+  std::string listed_;  // the config of dataset_
+  std::shared_ptr<const ready_dataset> dataset_;
+
+  std::mutex mutex_;  // guards the rest
+  std::condition_variable changed_;
+  std::uint32_t ended_ = 0;
+  std::uint32_t joined_ = 0;
+  std::string last_trouble_;
+  std::optional<failure> failed_;
+  std::unique_ptr<process::io_thread> io_;
+  std::vector<std::unique_ptr<host_seat>> seats_;  // ended before io_
+};
+
+}  // namespace penstock::hosts

@@ -1,0 +1,341 @@
+#include "actors/remote/remote_seat.hpp"
+
+#include "actors/protocol/tensors.hpp"
+#include "actors/remote/agreement.hpp"
+#include "runtime/base/signals.hpp"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+namespace penstock::hosts {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr nanoseconds handshake_deadline = 5s;
+constexpr nanoseconds listing_deadline = 10min;  // the host lists the dataset
+constexpr std::size_t hello_bytes_max = 4096;
+constexpr auto pings_a_silence = 8;
+constexpr nanoseconds silent_after = 500ms;  // longer than the host needs to show that its worker lives
+
+}  // namespace
+
+remote_seat::remote_seat(unique_fd socket, std::string address, std::shared_ptr<const seat_surroundings> around,
+                         std::function<void(seat_news)> tell)
+    : address_(std::move(address)),
+      around_(std::move(around)),
+      tell_(std::move(tell)),
+      stream_(std::move(socket), around_->tls),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  const all_signals_blocked quiet;
+  thread_ = std::thread([this] { run(); });
+}
+
+remote_seat::~remote_seat() {
+  close_soon();
+  thread_.join();
+}
+
+void remote_seat::order(seat_order what) {
+  {
+    const std::lock_guard hold(mutex_);
+    orders_.push_back(std::move(what));
+  }
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(wake_.get(), &one, sizeof one));
+}
+
+void remote_seat::run() {
+  ::pthread_setname_np(::pthread_self(), "penstock-seat");
+  auto ok = admit();
+  while (ok) ok = work();
+  tell_(seat_closed{ok.error().message, refused_});
+}
+
+// ---- joining ------------------------------------------------------------------------------------------------
+
+result<void> remote_seat::refuse_host(std::string why) {
+  refused_ = true;
+  stream_.put(to_host(refused{why}));
+  static_cast<void>(stream_.flush(handshake_deadline));
+  return refuse(errc::config, "{}", why);
+}
+
+result<void> remote_seat::admit() {
+  if (auto ok = stream_.secure(handshake_deadline); !ok) return ok;
+  stream_.limit(hello_bytes_max);
+  auto first = stream_.wait_for<from_host>(handshake_deadline);
+  if (!first) return tl::unexpected(std::move(first.error()));
+  const auto* hello = std::get_if<host_hello>(&*first);
+  if (hello == nullptr || hello->magic != host_hello::expected_magic)
+    return refuse(errc::protocol, "it is not a loader host");
+  if (std::string why = difference_of_versions(hello->penstock, hello->version, around_->version); !why.empty())
+    return refuse_host(std::move(why));
+  const host_card card{hello->name, address_, hello->pid, hello->process};
+  tell_(seat_known{card});
+  stream_.limit(protocol::frame_bytes_max);
+  stream_.put(to_host(welcome{around_->session, around_->config, around_->digests}));
+  if (auto ok = stream_.flush(handshake_deadline); !ok) return ok;
+
+  auto answer = stream_.wait_for<from_host>(listing_deadline);
+  if (!answer) return tl::unexpected(std::move(answer.error()));
+  if (const auto* no = std::get_if<cannot_join>(&*answer)) {
+    refused_ = true;
+    return refuse(errc::config, "{}", no->why);
+  }
+  const auto* found = std::get_if<dataset_found>(&*answer);
+  if (found == nullptr) return refuse(errc::protocol, "it does not say which dataset it has");
+  if (std::string why = difference_of_datasets(around_->dataset, found->dataset); !why.empty())
+    return refuse_host(std::move(why));
+  tell_(seat_agreed{card});
+  return {};
+}
+
+// ---- working ------------------------------------------------------------------------------------------------
+
+/// One turn: waits for whatever comes first.
+result<void> remote_seat::work() {
+  std::array<pollfd, 3> look{pollfd{stream_.socket(), POLLIN, 0}, {wake_.get(), POLLIN, 0}, {link_.get(), POLLIN, 0}};
+  nanoseconds tick = std::min<nanoseconds>(around_->lost_after / pings_a_silence, link_ ? 250ms : 1h);
+  if (stream_.has_message()) tick = nanoseconds(0);
+  ::poll(look.data(), look.size(), static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(tick).count()));
+  if (look[1].revents != 0) {
+    if (auto ok = take_orders(); !ok) return ok;
+  }
+  if (look[0].revents != 0 || stream_.has_message()) {
+    if (auto ok = hear_host(); !ok) return ok;
+  }
+  if (look[2].revents != 0 && link_) {
+    if (auto ok = hear_session(); !ok) return ok;
+  }
+  look_at_clock();
+  return stream_.flush(around_->lost_after);
+}
+
+struct remote_seat::order_visitor {
+  remote_seat& s;
+
+  result<void> operator()(const give_place& order) const {
+    s.place_ = order.place;
+    s.stream_.put(to_host(seat_given{order.place}));
+    return {};
+  }
+  result<void> operator()(const turn_away& order) const { return s.refuse_host(order.why); }
+  result<void> operator()(const start_worker&) const {
+    s.starting_ = true;
+    s.stream_.put(to_host(start_seat{}));
+    return {};
+  }
+  result<void> operator()(const signal_worker& order) const {
+    s.stream_.put(to_host(signal_seat{order.number}));
+    return {};
+  }
+  result<void> operator()(const say_goodbye&) const {
+    s.stream_.put(to_host(session_over{}));
+    static_cast<void>(s.stream_.flush(1s));
+    return refuse(errc::stopped, "the session is over");
+  }
+};
+
+result<void> remote_seat::take_orders() {
+  std::uint64_t times = 0;
+  static_cast<void>(!::read(wake_.get(), &times, sizeof times));
+  std::vector<seat_order> orders;
+  {
+    const std::lock_guard hold(mutex_);
+    orders.swap(orders_);
+  }
+  for (const seat_order& one : orders) {
+    if (auto ok = std::visit(order_visitor{*this}, one); !ok) return ok;
+  }
+  return {};
+}
+
+/// While nothing is heard, the session must not take the silence for a worker that hangs: lost_after decides.
+void remote_seat::look_at_clock() {
+  if (link_ && now() - stream_.last_heard() > silent_after) {
+    ++flight_.heartbeats;
+    flight_.state = {arena::phase::idle, 0, 0, static_cast<std::uint32_t>(flight_.heartbeats)};
+    around_->flights->mirror(*place_, flight_);
+  }
+  if (!place_ || now() - pinged_ < around_->lost_after / pings_a_silence) return;
+  pinged_ = now();
+  if (std::exchange(answered_, false)) {
+    ++pings_;
+    measured_from_ = pinged_;
+  }
+  stream_.put(to_host(ping{pings_}));
+}
+
+// ---- from the session ---------------------------------------------------------------------------------------
+
+result<void> remote_seat::hear_session() {
+  std::array<char, 64 * 1024> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
+  const ssize_t got = ::recv(link_.get(), some.data(), some.size(), MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
+  if (got <= 0) {
+    // The session has given this worker up: it kills it as well.
+    ::shutdown(link_.get(), SHUT_RDWR);
+    link_.reset();
+    return {};
+  }
+  result<void> noted;
+  auto ok = from_session_.feed({some.data(), static_cast<std::size_t>(got)}, [&](protocol::to_worker&& message) {
+    if (noted) noted = note(message);
+    std::vector<char> frame;
+    static_cast<void>(protocol::append_frame(frame, message));
+    stream_.put(to_host(to_seat{{frame.begin(), frame.end()}}));
+  });
+  return ok ? noted : ok;
+}
+
+/// What the seat has to know of what the worker is told.
+result<void> remote_seat::note(const protocol::to_worker& message) {
+  if (const auto* slots = std::get_if<protocol::assign_slots>(&message)) {
+    auto layout = lay_out(around_->dataset.tensors, slots->batch_size);
+    if (!layout) return tl::unexpected(std::move(layout.error()));
+    layout_ = std::move(*layout);
+    auto mapped = arena::slots_view::map(around_->arena, {slots->slot_bytes, slots->slots, slots->partitions}, slots->partition);
+    if (!mapped) return tl::unexpected(std::move(mapped.error()));
+    slots_.emplace(std::move(*mapped));
+  } else if (const auto* lease = std::get_if<protocol::load_batch>(&message)) {
+    leases_[lease->slot] = {lease->generation, lease->samples.size()};
+  }
+  return {};
+}
+
+// ---- from the host ------------------------------------------------------------------------------------------
+
+struct remote_seat::from_host_visitor {
+  remote_seat& s;
+
+  result<void> operator()(const seat_started& news) const {
+    if (!std::exchange(s.starting_, false)) return refuse(errc::protocol, "it started a worker that nobody ordered");
+    auto ends = protocol::make_link_pair();
+    if (!ends) return tl::unexpected(std::move(ends.error()));
+    s.link_ = std::move(ends->second);
+    s.from_session_ = {};
+    s.leases_.clear();
+    s.flight_ = {};
+    s.tell_(worker_runs{news.pid, std::make_shared<unique_fd>(std::move(ends->first))});
+    return {};
+  }
+  result<void> operator()(const seat_not_started& news) const {
+    s.starting_ = false;
+    s.tell_(worker_refused{{static_cast<errc>(news.kind), news.why, 0}});
+    return {};
+  }
+  result<void> operator()(const from_seat& news) const { return s.pass_on(news.frame); }
+  result<void> operator()(batch_follows& news) const { return s.land(news); }
+  result<void> operator()(const flight_seen& news) const {
+    if (s.link_) s.mirror(news);
+    return {};
+  }
+  result<void> operator()(output_line& news) const {
+    s.tell_(worker_wrote{std::move(news.line)});
+    return {};
+  }
+  result<void> operator()(seat_ended& news) const {
+    process::exit_report report;
+    report.pid = news.pid;
+    report.ending = static_cast<process::exit_report::how>(std::min<std::uint8_t>(news.how, 2));
+    report.code = news.code;
+    s.tell_(worker_over{report, std::move(news.last_output)});
+    s.link_.reset();
+    s.slots_.reset();
+    return {};
+  }
+  result<void> operator()(const host_leaves&) const {
+    s.tell_(host_goes{});
+    return {};
+  }
+  result<void> operator()(const pong& news) const {
+    if (news.number != s.pings_ || std::exchange(s.answered_, true)) return {};
+    s.tell_(ping_answered{now() - s.measured_from_});
+    return {};
+  }
+  template <class Other>
+  result<void> operator()(const Other&) const {
+    return refuse(errc::protocol, "it introduced itself twice");
+  }
+};
+
+result<void> remote_seat::hear_host() {
+  if (auto ok = stream_.read(); !ok) return ok;
+  while (true) {
+    auto message = stream_.next<from_host>();
+    if (!message) return tl::unexpected(std::move(message.error()));
+    if (!*message) return {};
+    if (!place_) return refuse(errc::protocol, "it spoke before it had a place");
+    if (auto ok = std::visit(from_host_visitor{*this}, **message); !ok) return ok;
+  }
+}
+
+/// To the session's end of the worker's link, whose reader never waits.
+result<void> remote_seat::pass_on(std::string_view frame) {
+  while (link_ && !frame.empty()) {
+    const ssize_t sent = ::send(link_.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return {};  // the session has closed it: the worker's end follows
+    frame.remove_prefix(static_cast<std::size_t>(sent));
+  }
+  return {};
+}
+
+/// Why these bytes may not land; empty: they may. `late`: no lease waits for them any more, which is nobody's fault.
+std::string remote_seat::misfit(const batch_follows& batch, bool& late) const {
+  const auto lease = leases_.find(batch.slot);
+  late = lease == leases_.end() || lease->second.generation != batch.generation;
+  if (late) return fmt::format("slot {} is not waiting for generation {}", batch.slot, batch.generation);
+  if (batch.rows > lease->second.samples)
+    return fmt::format("it has {} rows, but {} samples were leased", batch.rows, lease->second.samples);
+  if (const std::uint64_t right = layout_.used_bytes(batch.rows); batch.bytes != right)
+    return fmt::format("{} rows have {} bytes, but {} were announced", batch.rows, right, batch.bytes);
+  return {};
+}
+
+/// Receives a batch straight into the slot that its lease reserved (rule H3).
+result<void> remote_seat::land(batch_follows& batch) {
+  if (!slots_ || batch.bytes > layout_.bytes)
+    return refuse(errc::protocol, "it announced a batch of {} bytes, but a slot has {}", batch.bytes, layout_.bytes);
+  bool late = false;
+  std::string wrong = misfit(batch, late);
+  if (wrong.empty()) {
+    const std::span<std::byte> room = slots_->slot(batch.slot).first(batch.bytes);
+    if (auto ok = stream_.read_raw(room, around_->lost_after); !ok) return ok;
+    if (around_->digests && digest_of(room) != batch.digest)
+      wrong = fmt::format("the digest of slot {} is {:016x}, but {:016x} was announced", batch.slot,
+                          digest_of(room), batch.digest);
+  } else if (auto ok = stream_.skip_raw(batch.bytes, around_->lost_after); !ok) {
+    return ok;
+  }
+  if (late) return {};
+  if (!wrong.empty()) {
+    stream_.put(to_host(send_again{batch.slot, batch.generation}));
+    tell_(batch_spoilt{std::move(wrong)});
+    return {};
+  }
+  leases_.erase(batch.slot);
+  tell_(batch_received{batch.rows, batch.bytes});
+  return pass_on(batch.report);
+}
+
+void remote_seat::mirror(const flight_seen& seen) {
+  flight_.state = arena::unpack(seen.word);
+  flight_.heartbeats = seen.heartbeats;
+  flight_.samples_done = seen.samples_done;
+  flight_.rss_bytes = seen.private_bytes;
+  flight_.sample_name = seen.sample_name;
+  flight_.since = now() - nanoseconds(seen.since_ns);
+  flight_.reads_since = seen.reads_since_ns < 0 ? std::nullopt : std::optional(now() - nanoseconds(seen.reads_since_ns));
+  around_->flights->mirror(*place_, flight_);
+}
+
+}  // namespace penstock::hosts

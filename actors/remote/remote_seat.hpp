@@ -1,0 +1,164 @@
+// The session's end of a seat: a thread that speaks with one connection of a loader host. It receives the bytes of batches
+// into the slots of the seat's place, relays everything else between the host's worker and the session, and mirrors the
+// worker's flight page. Orders come from host_hub, which also hears the news, both in order.
+//
+// For the session the seat is a worker: what the worker's link carries passes unchanged through a socket pair, except that
+// the report of a batch waits until its bytes are complete and right.
+#pragma once
+
+#include "actors/protocol/link.hpp"
+#include "actors/remote/seat_stream.hpp"
+#include "runtime/arena/arena.hpp"
+#include "runtime/arena/flight_recorder.hpp"
+#include "runtime/base/exit_report.hpp"
+#include "runtime/base/layout.hpp"
+#include "runtime/hosts/host_book.hpp"
+
+#include <penstock/dataset.hpp>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+namespace penstock::hosts {
+
+/// What all seats of a session have in common.
+struct seat_surroundings {
+  std::string session;
+  std::string version;  ///< of penstock
+  std::string config;   ///< protocol::config_as_bytes
+  dataset_description dataset;
+  std::shared_ptr<const group::tls_context> tls{};  ///< null: not encrypted
+  bool digests = false;
+  nanoseconds lost_after{5'000'000'000};
+  int arena = -1;
+  std::shared_ptr<arena::flight_recorders> flights;
+};
+
+// ---- orders -------------------------------------------------------------------------------------------------
+
+struct give_place {
+  std::uint32_t place = 0;
+};
+struct turn_away {
+  std::string why;
+};
+struct start_worker {};
+struct signal_worker {
+  int number = 0;
+};
+/// The session is over.
+struct say_goodbye {};
+using seat_order = std::variant<give_place, turn_away, start_worker, signal_worker, say_goodbye>;
+
+// ---- news ---------------------------------------------------------------------------------------------------
+
+/// The peer has proved the secret, and is of the same version.
+struct seat_known {
+  host_card card;
+};
+/// It has the same dataset, and waits for give_place or turn_away.
+struct seat_agreed {
+  host_card card;
+};
+struct worker_runs {
+  pid_t pid = -1;
+  std::shared_ptr<unique_fd> link;  ///< the session's end
+};
+struct worker_refused {
+  failure why;
+};
+struct worker_wrote {
+  std::string line;
+};
+struct worker_over {
+  process::exit_report report;
+  std::string last_output;
+};
+struct host_goes {};
+struct batch_received {
+  std::uint64_t samples = 0;
+  std::uint64_t bytes = 0;
+};
+struct batch_spoilt {
+  std::string how;
+};
+struct ping_answered {
+  nanoseconds round_trip{0};
+};
+/// The last one. `refused`: the session turned the host away.
+struct seat_closed {
+  std::string why;
+  bool refused = false;
+};
+using seat_news = std::variant<seat_known, seat_agreed, worker_runs, worker_refused, worker_wrote, worker_over, host_goes,
+                               batch_received, batch_spoilt, ping_answered, seat_closed>;
+
+class remote_seat {
+ public:
+  /// `tell` is called on the seat's thread.
+  remote_seat(unique_fd socket, std::string address, std::shared_ptr<const seat_surroundings> around,
+              std::function<void(seat_news)> tell);
+  /// Ends the connection, and waits for the thread.
+  ~remote_seat();
+  remote_seat(const remote_seat&) = delete;
+  remote_seat& operator=(const remote_seat&) = delete;
+
+  void order(seat_order what);
+  void close_soon() noexcept { stream_.close_soon(); }
+  [[nodiscard]] steady_time last_heard() const noexcept { return stream_.last_heard(); }
+
+ private:
+  struct landing {
+    std::uint32_t generation = 0;
+    std::size_t samples = 0;
+  };
+  struct from_host_visitor;
+  struct order_visitor;
+
+  void run();
+  result<void> admit();
+  result<void> refuse_host(std::string why);
+  result<void> work();
+  result<void> take_orders();
+  result<void> hear_host();
+  result<void> hear_session();
+  result<void> land(batch_follows& batch);
+  [[nodiscard]] std::string misfit(const batch_follows& batch, bool& late) const;
+  result<void> note(const protocol::to_worker& message);
+  result<void> pass_on(std::string_view frame);
+  void mirror(const flight_seen& seen);
+  void look_at_clock();
+
+  const std::string address_;
+  const std::shared_ptr<const seat_surroundings> around_;
+  const std::function<void(seat_news)> tell_;
+  seat_stream stream_;
+  unique_fd wake_;
+  std::mutex mutex_;
+  std::vector<seat_order> orders_;  // guarded by mutex_
+
+  // On the thread:
+  unique_fd link_;  // the worker's end of its link to the session, while one runs
+  protocol::frame_reader<protocol::to_worker> from_session_;
+  std::optional<std::uint32_t> place_;
+  std::optional<arena::slots_view> slots_;
+  batch_layout layout_;
+  std::map<std::uint32_t, landing> leases_;  // by slot: batches that may arrive
+  arena::flight_reading flight_;             // as last mirrored
+  std::uint64_t pings_ = 0;
+  steady_time pinged_{};
+  steady_time measured_from_{};  // of ping number pings_
+  bool answered_ = true;
+  bool starting_ = false;
+  bool refused_ = false;
+  std::thread thread_;
+};
+
+}  // namespace penstock::hosts

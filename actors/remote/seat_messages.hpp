@@ -1,0 +1,230 @@
+// The messages between a session and a seat of a loader host (actors/remote/seat_stream.hpp). Raw bytes follow only
+// batch_follows: as many as it says.
+//
+//   host                                          session
+//     host_hello  ------------------------------->   version of penstock
+//         <------------------------------ welcome    the config; or refused
+//     dataset_found ----------------------------->   the host's own listing of the dataset; or cannot_join
+//         <---------------------------- seat_given   or refused
+//     (any number of workers, one at a time)
+//         <---------------------------- start_seat
+//     seat_started, or seat_not_started ---------->
+//     from_seat  <---- frames of the worker's link ---->  to_seat
+//     batch_follows, raw bytes ------------------>   send_again, if they were damaged
+//     flight_seen, output_line ------------------->   signal_seat
+//     seat_ended --------------------------------->
+//     host_leaves -------------------------------->   session_over
+//     pong <--------------------------------> ping
+#pragma once
+
+#include "actors/protocol/messages.hpp"
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+namespace penstock::hosts {
+
+// ---- host -> session ----------------------------------------------------------------------------------------
+
+struct host_hello {
+  static constexpr std::uint32_t expected_magic = 0x48545350;  // "PSTH"
+  std::uint32_t magic = expected_magic;
+  std::uint32_t version = protocol::version;
+  std::string penstock;  ///< version
+  std::string name;
+  std::int32_t pid = 0;
+  std::uint64_t process = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, host_hello& x) {
+  return f(x.magic, x.version, x.penstock, x.name, x.pid, x.process);
+}
+
+struct dataset_found {
+  protocol::dataset_described dataset;
+};
+template <class Inspector>
+auto inspect(Inspector& f, dataset_found& x) {
+  return f(x.dataset);
+}
+
+struct cannot_join {
+  std::string why;
+};
+template <class Inspector>
+auto inspect(Inspector& f, cannot_join& x) {
+  return f(x.why);
+}
+
+struct seat_started {
+  std::int32_t pid = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, seat_started& x) {
+  return f(x.pid);
+}
+
+struct seat_not_started {
+  std::uint8_t kind = 0;  ///< penstock::errc
+  std::string why;
+};
+template <class Inspector>
+auto inspect(Inspector& f, seat_not_started& x) {
+  return f(x.kind, x.why);
+}
+
+/// Frames of the worker's link, except those of loaded batches.
+struct from_seat {
+  std::string frame;
+};
+template <class Inspector>
+auto inspect(Inspector& f, from_seat& x) {
+  return f(x.frame);
+}
+
+/// A batch is loaded. The next `bytes` bytes are the beginning of its slot.
+struct batch_follows {
+  std::uint32_t slot = 0;
+  std::uint32_t generation = 0;
+  std::uint32_t rows = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t digest = 0;  ///< xxHash3 of these bytes, if the session asked for it
+  std::string report;        ///< the worker's batch_loaded, as a frame
+};
+template <class Inspector>
+auto inspect(Inspector& f, batch_follows& x) {
+  return f(x.slot, x.generation, x.rows, x.bytes, x.digest, x.report);
+}
+
+/// The worker's flight page. Times are ages, because the clocks differ.
+struct flight_seen {
+  std::uint64_t word = 0;
+  std::uint64_t heartbeats = 0;
+  std::uint64_t samples_done = 0;
+  std::uint64_t private_bytes = 0;
+  std::string sample_name;
+  std::int64_t since_ns = 0;
+  std::int64_t reads_since_ns = -1;  ///< -1: no read is in progress
+};
+template <class Inspector>
+auto inspect(Inspector& f, flight_seen& x) {
+  return f(x.word, x.heartbeats, x.samples_done, x.private_bytes, x.sample_name, x.since_ns, x.reads_since_ns);
+}
+
+struct output_line {
+  std::string line;
+};
+template <class Inspector>
+auto inspect(Inspector& f, output_line& x) {
+  return f(x.line);
+}
+
+struct seat_ended {
+  std::int32_t pid = 0;
+  std::uint8_t how = 0;  ///< process::exit_report::how
+  std::int32_t code = 0;
+  std::string last_output;
+};
+template <class Inspector>
+auto inspect(Inspector& f, seat_ended& x) {
+  return f(x.pid, x.how, x.code, x.last_output);
+}
+
+struct host_leaves {};
+template <class Inspector>
+auto inspect(Inspector& f, host_leaves&) {
+  return f();
+}
+
+/// Whatever else is sent proves life as well.
+struct pong {
+  std::uint64_t number = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, pong& x) {
+  return f(x.number);
+}
+
+// ---- session -> host ----------------------------------------------------------------------------------------
+
+struct welcome {
+  std::string session;
+  std::string config;  ///< protocol::config_as_bytes
+  bool digests = false;
+};
+template <class Inspector>
+auto inspect(Inspector& f, welcome& x) {
+  return f(x.session, x.config, x.digests);
+}
+
+/// `for_good`: trying again would not help.
+struct refused {
+  std::string why;
+  bool for_good = true;
+};
+template <class Inspector>
+auto inspect(Inspector& f, refused& x) {
+  return f(x.why, x.for_good);
+}
+
+struct seat_given {
+  std::uint32_t place = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, seat_given& x) {
+  return f(x.place);
+}
+
+struct start_seat {};
+template <class Inspector>
+auto inspect(Inspector& f, start_seat&) {
+  return f();
+}
+
+struct to_seat {
+  std::string frame;
+};
+template <class Inspector>
+auto inspect(Inspector& f, to_seat& x) {
+  return f(x.frame);
+}
+
+struct signal_seat {
+  std::int32_t number = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, signal_seat& x) {
+  return f(x.number);
+}
+
+/// The bytes of this slot were damaged.
+struct send_again {
+  std::uint32_t slot = 0;
+  std::uint32_t generation = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, send_again& x) {
+  return f(x.slot, x.generation);
+}
+
+struct session_over {};
+template <class Inspector>
+auto inspect(Inspector& f, session_over&) {
+  return f();
+}
+
+struct ping {
+  std::uint64_t number = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, ping& x) {
+  return f(x.number);
+}
+
+using from_host = std::variant<host_hello, dataset_found, cannot_join, seat_started, seat_not_started, from_seat, batch_follows,
+                               flight_seen, output_line, seat_ended, host_leaves, pong>;
+using to_host =
+    std::variant<welcome, refused, seat_given, start_seat, to_seat, signal_seat, send_again, session_over, ping>;
+
+}  // namespace penstock::hosts

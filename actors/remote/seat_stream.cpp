@@ -1,0 +1,188 @@
+#include "actors/remote/seat_stream.hpp"
+
+#include "runtime/base/units.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+namespace penstock::hosts {
+namespace {
+
+static_assert(POLLIN == 1);  // seat_stream::wait_for
+
+constexpr std::size_t read_bytes = 64 * 1024;
+constexpr std::size_t encrypted_at_once = 256 * 1024;
+// Only what a peer sends while it does not read itself; it stops at the leases that fit its slots.
+constexpr std::size_t unread_max = 16U << 20U;
+
+std::int64_t now_ns() {
+  return nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+std::uint64_t digest_of(std::span<const std::byte> bytes) noexcept {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+seat_stream::seat_stream(unique_fd socket, const std::shared_ptr<const group::tls_context>& tls)
+    : socket_(std::move(socket)), tls_(tls ? std::make_unique<group::tls_stream>(tls) : nullptr), heard_ns_(now_ns()) {
+  const int yes = 1;
+  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+}
+
+void seat_stream::close_soon() noexcept {
+  ::shutdown(socket_.get(), SHUT_RDWR);
+}
+
+result<void> seat_stream::wait(short events, nanoseconds at_most) const {
+  pollfd look{socket_.get(), events, 0};
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(at_most).count();
+  const int ready = ::poll(&look, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000)));
+  if (ready > 0 || (ready < 0 && errno == EINTR)) return {};
+  if (ready < 0) return refuse_os(errc::io, errno, "waiting for the connection");
+  return refuse(errc::io, "nothing was heard in time");
+}
+
+result<void> seat_stream::secure(nanoseconds at_most) {
+  if (!tls_) return {};
+  const steady_time until = std::chrono::steady_clock::now() + at_most;
+  while (true) {
+    std::string out;
+    tls_->take(out);
+    if (auto ok = send_all(out, at_most); !ok) return ok;
+    if (tls_->established()) return {};
+    if (auto ok = wait(POLLIN, until - std::chrono::steady_clock::now()); !ok) return ok;
+    if (auto ok = read(); !ok) return ok;
+  }
+}
+
+void seat_stream::take(std::size_t bytes) {
+  taken_ += bytes;
+  if (taken_ < arrived_.size() && taken_ < read_bytes) return;
+  arrived_.erase(0, taken_);
+  taken_ = 0;
+}
+
+bool seat_stream::has_message() const {
+  protocol::frame_header header;
+  const std::string_view bytes = unread();
+  if (bytes.size() < sizeof header) return false;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  return header.payload_bytes > message_bytes_max_ || bytes.size() - sizeof header >= header.payload_bytes;
+}
+
+/// One read, without waiting.
+result<void> seat_stream::receive() {
+  std::array<char, read_bytes> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
+  const ssize_t got = ::recv(socket_.get(), some.data(), some.size(), MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return {};
+  if (got < 0) return refuse_os(errc::io, errno, "reading from the connection");
+  if (got == 0) return refuse(errc::io, "the connection was closed");
+  heard_ns_ = now_ns();
+  const std::string_view bytes(some.data(), static_cast<std::size_t>(got));
+  if (!tls_) {
+    arrived_ += bytes;
+    return {};
+  }
+  const auto ok = tls_->feed(bytes, arrived_);
+  if (ok) return {};
+  std::string alert;
+  tls_->take(alert);
+  static_cast<void>(send_all(alert, nanoseconds(0)));
+  const bool known = ok.error().kind != group::tls_trouble::garbage;
+  return refuse(known ? errc::config : errc::io, "{}", ok.error().text);
+}
+
+result<void> seat_stream::read() {
+  if (arrived_.size() - taken_ > unread_max) return refuse(errc::protocol, "it sends more than was asked for");
+  return receive();
+}
+
+/// Reads as well while the peer takes nothing: it may do the same.
+result<void> seat_stream::send_all(std::string_view bytes, nanoseconds silence_max) {
+  steady_time moved = std::chrono::steady_clock::now();
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent > 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(sent));
+      moved = std::chrono::steady_clock::now();
+      continue;
+    }
+    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return refuse_os(errc::io, errno, "writing to the connection");
+    const nanoseconds left = moved + silence_max - std::chrono::steady_clock::now();
+    if (left <= nanoseconds(0)) return refuse(errc::io, "nothing was taken for {}", duration_for_people(silence_max));
+    const bool may_read = tls_ == nullptr || tls_->established();
+    if (auto ok = wait(static_cast<short>(may_read ? POLLOUT | POLLIN : POLLOUT), left); !ok) return ok;
+    if (!may_read) continue;
+    if (auto ok = read(); !ok) return ok;
+  }
+  return {};
+}
+
+result<void> seat_stream::flush(nanoseconds silence_max, std::span<const std::byte> raw) {
+  if (too_large_) return refuse(errc::protocol, "a message is larger than {} bytes", protocol::frame_bytes_max);
+  const std::vector<char> messages = std::exchange(leaving_, {});
+  const std::string_view first(messages.data(), messages.size());
+  std::string_view rest(reinterpret_cast<const char*>(raw.data()), raw.size());
+  if (!tls_) {
+    if (auto ok = send_all(first, silence_max); !ok) return ok;
+    return send_all(rest, silence_max);
+  }
+  if (!first.empty()) tls_->write(first);
+  do {
+    if (const std::string_view some = rest.substr(0, encrypted_at_once); !some.empty()) {
+      tls_->write(some);
+      rest.remove_prefix(some.size());
+    }
+    std::string out;
+    tls_->take(out);
+    if (auto ok = send_all(out, silence_max); !ok) return ok;
+  } while (!rest.empty());
+  return {};
+}
+
+result<void> seat_stream::read_raw(std::span<std::byte> to, nanoseconds silence_max) {
+  while (!to.empty()) {
+    if (const std::string_view here = unread(); !here.empty()) {
+      const std::size_t some = std::min(here.size(), to.size());
+      std::memcpy(to.data(), here.data(), some);
+      take(some);
+      to = to.subspan(some);
+      continue;
+    }
+    if (auto ok = wait(POLLIN, silence_max); !ok) return ok;
+    if (tls_) {
+      if (auto ok = receive(); !ok) return ok;
+      continue;
+    }
+    const ssize_t got = ::recv(socket_.get(), to.data(), to.size(), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) continue;
+    if (got < 0) return refuse_os(errc::io, errno, "reading from the connection");
+    if (got == 0) return refuse(errc::io, "the connection was closed");
+    heard_ns_ = now_ns();
+    to = to.subspan(static_cast<std::size_t>(got));
+  }
+  return {};
+}
+
+result<void> seat_stream::skip_raw(std::uint64_t bytes, nanoseconds silence_max) {
+  std::vector<std::byte> nowhere(std::min<std::uint64_t>(bytes, read_bytes));
+  while (bytes > 0) {
+    const std::size_t some = std::min<std::uint64_t>(bytes, nowhere.size());
+    if (auto ok = read_raw(std::span(nowhere).first(some), silence_max); !ok) return ok;
+    bytes -= some;
+  }
+  return {};
+}
+
+}  // namespace penstock::hosts

@@ -1,0 +1,119 @@
+// One end of the connection between a session and a seat of a loader host: messages and the raw bytes of batches on a TCP
+// socket, encrypted if there is a secret. Used by one thread at a time, which waits; close_soon() wakes it from any other.
+#pragma once
+
+#include "actors/protocol/wire.hpp"
+#include "actors/remote/seat_messages.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/fd.hpp"
+#include "runtime/base/result.hpp"
+#include "runtime/net/tls/tls_stream.hpp"
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::hosts {
+
+[[nodiscard]] inline steady_time now() {
+  return std::chrono::steady_clock::now();
+}
+
+/// Of the bytes of a batch.
+[[nodiscard]] std::uint64_t digest_of(std::span<const std::byte> bytes) noexcept;
+
+class seat_stream {
+ public:
+  /// `tls` null: not encrypted.
+  seat_stream(unique_fd socket, const std::shared_ptr<const group::tls_context>& tls);
+
+  /// Proves the secret to each other, if there is one. Refuses (errc::io; errc::config for a wrong secret).
+  result<void> secure(nanoseconds at_most);
+
+  /// Before anything else is known of the peer, it may send only short messages.
+  void limit(std::size_t message_bytes_max) { message_bytes_max_ = message_bytes_max; }
+
+  /// Queues a message; flush() sends it. A message that does not fit a frame closes the connection at the next flush().
+  template <class Variant>
+  void put(const Variant& message) {
+    if (!protocol::append_frame(leaving_, message)) too_large_ = true;
+  }
+  /// Sends what is queued, and then `raw`. Refuses (errc::io) when the peer takes nothing for `silence_max`.
+  result<void> flush(nanoseconds silence_max, std::span<const std::byte> raw = {});
+
+  /// The next complete message that has arrived. Refuses (errc::protocol) anything else.
+  template <class Variant>
+  result<std::optional<Variant>> next();
+  /// Whether next() has one: it came together with others, and the socket will not tell of it again.
+  [[nodiscard]] bool has_message() const;
+  /// Reads what has arrived, without waiting. Refuses (errc::io) when the connection has ended.
+  result<void> read();
+  /// Waits for the next message.
+  template <class Variant>
+  result<Variant> wait_for(nanoseconds at_most);
+  /// The raw bytes after a message. Refuses (errc::io) when nothing arrives for `silence_max`.
+  result<void> read_raw(std::span<std::byte> to, nanoseconds silence_max);
+  /// The same, for bytes that nobody wants.
+  result<void> skip_raw(std::uint64_t bytes, nanoseconds silence_max);
+
+  [[nodiscard]] int socket() const noexcept { return socket_.get(); }
+  [[nodiscard]] bool encrypted() const noexcept { return tls_ != nullptr; }
+  /// From any thread.
+  [[nodiscard]] steady_time last_heard() const noexcept { return steady_time(nanoseconds(heard_ns_.load())); }
+  /// Ends the connection: the thread that waits in a call gets a refusal. From any thread.
+  void close_soon() noexcept;
+
+ private:
+  [[nodiscard]] result<void> wait(short events, nanoseconds at_most) const;
+  result<void> receive();
+  result<void> send_all(std::string_view bytes, nanoseconds silence_max);
+  [[nodiscard]] std::string_view unread() const { return std::string_view(arrived_).substr(taken_); }
+  void take(std::size_t bytes);
+
+  unique_fd socket_;
+  std::unique_ptr<group::tls_stream> tls_;
+  std::vector<char> leaving_;
+  std::string arrived_;
+  std::size_t taken_ = 0;  // of arrived_
+  std::size_t message_bytes_max_ = protocol::frame_bytes_max;
+  bool too_large_ = false;
+  std::atomic<std::int64_t> heard_ns_{0};
+};
+
+// ---- implementation ---------------------------------------------------------------------------------------
+
+template <class Variant>
+result<std::optional<Variant>> seat_stream::next() {
+  protocol::frame_header header;
+  const std::string_view bytes = unread();
+  if (bytes.size() < sizeof header) return std::optional<Variant>();
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.payload_bytes > message_bytes_max_) {
+    return refuse(errc::protocol, "a message announces {} bytes, but at most {} are allowed", header.payload_bytes,
+                  message_bytes_max_);
+  }
+  if (bytes.size() - sizeof header < header.payload_bytes) return std::optional<Variant>();
+  auto message = protocol::detail::decode<Variant>(header.type, {bytes.data() + sizeof header, header.payload_bytes});
+  if (!message) return tl::unexpected(std::move(message.error()));
+  take(sizeof header + header.payload_bytes);
+  return std::optional(std::move(*message));
+}
+
+template <class Variant>
+result<Variant> seat_stream::wait_for(nanoseconds at_most) {
+  const steady_time until = std::chrono::steady_clock::now() + at_most;
+  while (true) {
+    auto message = next<Variant>();
+    if (!message) return tl::unexpected(std::move(message.error()));
+    if (*message) return std::move(**message);
+    if (auto ok = wait(1 /* POLLIN */, until - std::chrono::steady_clock::now()); !ok)
+      return tl::unexpected(std::move(ok.error()));
+    if (auto ok = read(); !ok) return tl::unexpected(std::move(ok.error()));
+  }
+}
+
+}  // namespace penstock::hosts

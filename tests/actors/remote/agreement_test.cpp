@@ -1,0 +1,53 @@
+#include "actors/remote/agreement.hpp"
+
+#include "actors/remote/seat_security.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::hosts;
+
+namespace {
+
+std::string path_on_host(const std::string& path, const string_map& own, const string_map& of_session = {}) {
+  config settings;
+  settings.dataset.path = path;
+  settings.loader.hosts.path_map = of_session;
+  const auto there = config_on_host(settings, own);
+  return there ? there->dataset.path : "refused: " + there.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("a path goes through the longest folder that contains it") {
+  CHECK(path_on_host("/data/train", {}) == "/data/train");
+  CHECK(path_on_host("/data/train", {}, {{"/data", "/mnt"}}) == "/mnt/train");
+  CHECK(path_on_host("/data/train", {{"/data", "/mnt"}, {"/data/train", "/fast"}}) == "/fast");
+  CHECK(path_on_host("/database/train", {}, {{"/data", "/mnt"}}) == "/database/train");
+  CHECK(path_on_host("/data/train", {{"/data", "/own"}}, {{"/data", "/mnt"}}) == "/own/train");
+  CHECK(path_on_host("s3://data/train", {{"/data", "/mnt"}}) == "s3://data/train");
+}
+
+TEST_CASE("with --data a host reads nothing outside of its folders") {
+  CHECK(path_on_host("/etc/passwd", {{"/data", "/mnt"}}).starts_with("refused: the session reads '/etc/passwd'"));
+  CHECK(path_on_host("/data/../etc/passwd", {{"/data", "/mnt"}}).starts_with("refused: "));
+  CHECK(path_on_host("/data/x", {{"/home", "/mnt/a"}}, {{"/data", "/mnt/b"}}).starts_with("refused: "));
+  CHECK(path_on_host("/data/x", {{"/home", "/mnt/a"}}, {{"/data", "/mnt/a/b"}}) == "/mnt/a/b/x");
+}
+
+TEST_CASE("what differs is named with both values") {
+  CHECK(difference_of_versions("1.0", protocol::version, "1.0").empty());
+  CHECK(difference_of_versions("0.9", protocol::version, "1.0") == "the host runs penstock 0.9, but the session runs penstock 1.0");
+  CHECK(difference_of_versions("1.0", protocol::version + 1, "1.0").starts_with("the host speaks protocol"));
+  const dataset_description here{"raw", 40, {}, "abc"};
+  CHECK(difference_of_datasets(here, {"raw", 40, {}, "abc"}).empty());
+  CHECK(difference_of_datasets(here, {"raw", 41, {}, "abc"}) == "the host's dataset has 41 samples, but the session's has 40");
+  CHECK(difference_of_datasets(here, {"raw", 40, {}, "abd"}) ==
+        "the host's dataset has the fingerprint abd, but the session's has abc");
+}
+
+TEST_CASE("addresses of sessions are HOST:PORT") {
+  CHECK(parse_address("trainer:7077")->name == "trainer");
+  CHECK(parse_address("[fe80::1]:7077")->name == "fe80::1");
+  for (const char* wrong : {"", "trainer", ":7077", "trainer:", "trainer:70777", "trainer:x"}) CHECK_FALSE(parse_address(wrong));
+}

@@ -1,0 +1,125 @@
+// Two ends in one process; whatever else a peer may send.
+#include "actors/remote/seat_stream.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <thread>
+
+using namespace penstock;
+using namespace penstock::hosts;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto soon = 10s;
+
+std::pair<unique_fd, unique_fd> two_sockets() {
+  std::array<int, 2> ends{};
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) == 0);
+  return {unique_fd(ends[0]), unique_fd(ends[1])};
+}
+
+std::shared_ptr<const group::tls_context> tls_of(group::tls_role role, const char* secret) {
+  auto made = group::tls_context::make(role, "penstock hosts", secret);
+  REQUIRE(made);
+  return std::move(*made);
+}
+
+std::vector<std::byte> pattern(std::size_t bytes) {
+  std::vector<std::byte> made(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) made[i] = static_cast<std::byte>(i * 7 + i / 251);
+  return made;
+}
+
+/// A batch of 5 MB between messages, in both directions at once.
+void exchange(seat_stream& host, seat_stream& session) {
+  const auto sent = pattern(5'000'000);
+  std::vector<std::byte> received(sent.size());
+  std::string trouble;
+  std::thread other([&] {
+    for (int i = 0; i < 20; ++i) host.put(from_host(pong{static_cast<std::uint64_t>(i)}));
+    host.put(from_host(batch_follows{.slot = 1, .bytes = sent.size()}));
+    if (auto ok = host.flush(soon, sent); !ok) trouble = ok.error().message;
+    host.put(from_host(host_leaves{}));
+    if (auto ok = host.flush(soon); !ok) trouble = ok.error().message;
+    const auto lease = host.wait_for<to_host>(soon);
+    if (!lease || !std::holds_alternative<to_seat>(*lease)) trouble = "no lease";
+  });
+  session.put(to_host(to_seat{std::string(3'000'000, 'x')}));
+  CHECK(session.flush(soon));
+  bool left = false;
+  while (!left) {
+    const auto message = session.wait_for<from_host>(soon);
+    REQUIRE(message);
+    if (const auto* batch = std::get_if<batch_follows>(&*message)) {
+      REQUIRE(batch->bytes == received.size());
+      REQUIRE(session.read_raw(received, soon));
+    }
+    left = std::holds_alternative<host_leaves>(*message);
+  }
+  other.join();
+  CHECK(trouble.empty());
+  CHECK(received == sent);
+}
+
+}  // namespace
+
+TEST_CASE("messages and batches arrive whole, also while both sides send") {
+  auto [one, two] = two_sockets();
+  seat_stream host(std::move(one), nullptr);
+  seat_stream session(std::move(two), nullptr);
+  exchange(host, session);
+}
+
+TEST_CASE("the same with a secret") {
+  auto [one, two] = two_sockets();
+  seat_stream host(std::move(one), tls_of(group::tls_role::client, "a secret of the hosts"));
+  seat_stream session(std::move(two), tls_of(group::tls_role::server, "a secret of the hosts"));
+  result<void> greeted;
+  std::thread other([&] { greeted = host.secure(soon); });
+  CHECK(session.secure(soon));
+  other.join();
+  REQUIRE(greeted);
+  exchange(host, session);
+}
+
+TEST_CASE("with another secret neither side goes on") {
+  auto [one, two] = two_sockets();
+  seat_stream host(std::move(one), tls_of(group::tls_role::client, "a secret of the hosts"));
+  seat_stream session(std::move(two), tls_of(group::tls_role::server, "another secret of hosts"));
+  result<void> greeted;
+  std::thread other([&] { greeted = host.secure(soon); });
+  CHECK_FALSE(session.secure(soon));
+  other.join();
+  REQUIRE_FALSE(greeted);
+  CHECK(greeted.error().code == errc::config);
+}
+
+TEST_CASE("garbage, a message that is too long and silence end a connection") {
+  const auto answer_to = [](std::string_view bytes, std::size_t limit) {
+    auto [one, two] = two_sockets();
+    seat_stream session(std::move(two), nullptr);
+    session.limit(limit);
+    REQUIRE(::write(one.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
+    const auto first = session.wait_for<from_host>(100ms);
+    REQUIRE_FALSE(first);
+    return first.error().message;
+  };
+  CHECK(answer_to("GET / HTTP/1.1\r\n\r\n", 4096).find("at most 4096 are allowed") != std::string::npos);
+  CHECK(answer_to(std::string_view("\4\0\0\0\143\0\0\0abcd", 12), 4096) == "unknown message type 99");
+  CHECK(answer_to(std::string_view("\4\0\0\0\0\0\0\0abcd", 12), 4096).find("corrupt") != std::string::npos);
+  CHECK(answer_to("", 4096) == "nothing was heard in time");
+}
+
+TEST_CASE("a thread that waits for a batch is woken by the end of its connection") {
+  auto [one, two] = two_sockets();
+  seat_stream session(std::move(two), nullptr);
+  std::vector<std::byte> room(100);
+  std::thread other([&] { session.close_soon(); });
+  CHECK_FALSE(session.read_raw(room, 60s));
+  other.join();
+}

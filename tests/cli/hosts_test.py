@@ -1,0 +1,345 @@
+"""Loader hosts: workers in `penstock host` processes make the same stream as local ones, whatever happens to them."""
+
+import shutil
+import threading
+
+from harness import *
+
+SEED = int(os.environ.get("PENSTOCK_TEST_SEED", random.randrange(1 << 32)))
+KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS", 12))
+
+HOSTS = """
+[loader]
+workers = {workers}
+[loader.hosts]
+listen = "127.0.0.1:0"
+{more}
+"""
+INSECURE = "insecure = true\n"
+
+
+class Relay(threading.Thread):
+    """Stands between hosts and a session. `change(number of the connection, bytes)` sees what hosts send."""
+
+    def __init__(self, to, change):
+        super().__init__(daemon=True)
+        host, port = to.rsplit(":", 1)
+        self.to, self.change, self.connections = (host, int(port)), change, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+                far = socket.create_connection(self.to)
+            except OSError:
+                return
+            number, self.connections = self.connections, self.connections + 1
+            for ends, change in (((near, far), lambda some, n=number: self.change(n, some)), ((far, near), lambda some: some)):
+                threading.Thread(target=self.pump, args=(*ends, change), daemon=True).start()
+
+    @staticmethod
+    def pump(source, sink, change):
+        try:
+            while some := source.recv(65536):
+                sink.sendall(change(some))
+        except OSError:
+            pass
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
+class HostsTest(PenstockTest):
+    def config(self, name="h", text=None, workers=0, hosts=INSECURE, **shape):
+        text = synthetic(**shape) if text is None else text
+        return self.write(name + ".toml", text + HOSTS.format(workers=workers, more=hosts))
+
+    def local_digests(self, text=None, **shape):
+        return self.digests(self.write("local.toml", synthetic(**shape) if text is None else text), "--workers", 2)
+
+    def begin(self, config, *arguments):
+        return self.start("run", config, "--digest", "--json", "--quiet", *arguments)
+
+    def status(self, name="h"):
+        code, out, _ = self.penstock("status", "--json", "--session", name)
+        return json.loads(out) if code == EXIT_OK else {}
+
+    def address(self, name="h"):
+        return self.wait_until(lambda: self.status(name).get("hosts_join_at"), "where hosts join")
+
+    def host(self, address, workers=1, name="a", *arguments, secret=("--insecure",)):
+        return self.start("host", "--join", address, "--workers", workers, "--name", name, *secret, *arguments)
+
+    def joined(self, count, name="h"):
+        def seats():
+            status = self.status(name)
+            ready = {w["id"] for w in status.get("workers", []) if w["state"] == "ready"}
+            return sum(len(ready & set(h["workers"])) for h in status.get("hosts", [])) >= count and status
+        return self.wait_until(seats, lambda: "%d remote workers: %s" % (count, self.status(name)))
+
+    def report_of(self, process, expect=EXIT_OK, timeout=100):
+        out, err = process.communicate(timeout=timeout)
+        self.assertEqual(process.returncode, expect, err.decode() + out.decode())
+        report = json.loads(out)
+        self.check_sums(report)
+        return report
+
+    def digests_of(self, report):
+        return [epoch["digest"] for epoch in report["epochs"]]
+
+    def ends(self, host, code, timeout=20):
+        _, err = host.communicate(timeout=timeout)
+        self.assertEqual(host.returncode, code, err.decode())
+        return err.decode()
+
+    # ---- the stream ------------------------------------------------------------------------------------------
+
+    def test_the_digest_is_the_local_one_with_one_and_three_hosts_and_beside_local_workers(self):
+        shape = dict(samples=800, dataset='wait = "1ms"')
+        expected = self.local_digests(**shape)
+        for count, workers in ((1, 0), (3, 0), (2, 1)):
+            with self.subTest(hosts=count, local_workers=workers):
+                process = self.begin(self.config(workers=workers, **shape))
+                address = self.address()
+                hosts = [self.host(address, 2, "host-%d" % i) for i in range(count)]
+                report = self.report_of(process)
+                self.assertEqual(self.digests_of(report), expected)
+                self.assertEqual(report["quarantine"], [])
+                for host in hosts:
+                    self.ends(host, EXIT_OK)
+
+    def test_the_bytes_are_those_of_files_and_the_host_finds_them_elsewhere(self):
+        data, copy = os.path.join(self.folder, "data"), os.path.join(self.folder, "copy")
+        os.mkdir(data)
+        for i in range(200):
+            with open(os.path.join(data, "%04d.bin" % i), "wb") as file:
+                file.write(random.Random(i).randbytes(3000))
+        shutil.copytree(data, copy)
+        text = '[dataset]\ntype = "raw"\npath = "%s"\nshape = [3000]\n[sampler]\nbatch_size = 7\nepochs = 2\n[gpu]\ndevice = "host"\n' % data
+        expected = self.local_digests(text)
+        process = self.begin(self.config(text=text))
+        host = self.host(self.address(), 2, "a", "--data", "%s=%s" % (data, copy))
+        self.assertEqual(self.digests_of(self.report_of(process)), expected)
+        self.ends(host, EXIT_OK)
+
+    def test_status_shows_hosts_and_their_workers(self):
+        process = self.begin(self.config(samples=100000, dataset='wait = "2ms"', epochs=1))
+        hosts = [self.host(self.address(), 2, name) for name in ("alpha", "beta")]
+        status = self.joined(4)
+        self.assertEqual(sorted(h["name"] for h in status["hosts"]), ["alpha", "beta"])
+        self.assertEqual({h["pid"] for h in status["hosts"]}, {h.pid for h in hosts})
+        self.assertEqual({h["state"] for h in status["hosts"]}, {"ready"})
+        busy = self.wait_until(lambda: [h for h in self.status().get("hosts", []) if h["samples_per_second"] > 0], "a rate")
+        self.assertGreater(busy[0]["bytes_per_second"], 0)
+        remote = {w["id"] for w in status["workers"]} - {64}
+        self.assertEqual(remote, {w for h in status["hosts"] for w in h["workers"]})
+        self.assertEqual(self.penstock("stop", "--now", "--session", "h")[0], EXIT_OK)
+        process.communicate(timeout=30)
+        for host in hosts:
+            self.ends(host, EXIT_OK)
+
+    # ---- deaths ----------------------------------------------------------------------------------------------
+
+    def test_hosts_and_their_workers_may_be_killed_and_added_at_any_time(self):
+        print("PENSTOCK_TEST_SEED=%d" % SEED, flush=True)
+        draw = random.Random(SEED)
+        samples = 150 * KILLS
+        restarts = '[loader.restart.intensity]\nmax = 1000\n[loader.restart.backoff]\nmax = "200ms"\n'
+        shape = dict(samples=samples, dataset='wait = "4ms"', epochs=1)
+        expected = self.local_digests(samples=samples, epochs=1)
+        process = self.begin(self.config(more=restarts, **shape))
+        address, names = self.address(), iter(range(10**6))
+        hosts = [self.host(address, 2, "host-%d" % next(names)) for _ in range(3)]
+        self.joined(1)
+        for _ in range(KILLS):
+            if process.poll() is not None:
+                break
+            time.sleep(draw.uniform(0.05, 0.5))
+            victim = draw.choice(hosts)
+            workers = self.workers_of(victim)
+            if workers and draw.random() < 0.5:
+                signal_process(draw.choice(workers), signal.SIGKILL)
+                continue
+            victim.kill()
+            victim.communicate()
+            hosts.remove(victim)
+            hosts.append(self.host(address, 2, "host-%d" % next(names)))
+        report = self.report_of(process, timeout=110)
+        self.assertEqual(self.digests_of(report), expected)
+        self.assertEqual(report["quarantine"], [])
+        self.assertEqual(report["failures"], [])
+        for death in report["workers"]["deaths"]:
+            if death["cause"] == "host":
+                self.assertIsNone(death["sample"], death)
+
+    def test_a_sample_that_kills_workers_is_named_and_quarantined_as_a_local_one_is(self):
+        shape = dict(samples=200, dataset='faults = [{sample = 17, kind = "segv", times = 0}]', epochs=1)
+        local = self.run_json(self.write("local.toml", synthetic(**shape)), "--workers", 2, "--digest")
+        process = self.begin(self.config(**shape))
+        self.host(self.address(), 2)
+        report = self.report_of(process)
+        self.assertEqual(self.digests_of(report), self.digests_of(local))
+        told = lambda r: [(q["sample"], q["attempts"], q["causes"]) for q in r["quarantine"]]
+        self.assertEqual(told(report), told(local))
+        self.assertEqual(told(report)[0][:2], (17, 3))
+        first = report["workers"]["deaths"][0]
+        self.assertEqual((first["signal"], first["sample"], first["phase"]), ("SIGSEGV", 17, "loading"))
+
+    def test_a_sample_that_hangs_a_remote_worker_is_found(self):
+        hang = '[loader.hang]\nitem_timeout = "1s"\n'
+        shape = dict(samples=100, dataset='faults = [{sample = 17, kind = "hang"}]', epochs=1)
+        process = self.begin(self.config(more=hang, **shape))
+        self.host(self.address(), 2)
+        report = self.report_of(process)
+        self.assertEqual(self.digests_of(report), self.local_digests(samples=100, epochs=1))
+        (death,) = report["workers"]["deaths"]
+        self.assertEqual((death["cause"], death["sample"]), ("hang", 17))
+
+    def test_a_silent_host_is_lost_after_lost_after_and_no_sample_is_blamed(self):
+        hang = '[loader.hang]\nitem_timeout = "1s"\nheartbeat_timeout = "1s"\n'
+        shape = dict(samples=1000, dataset='wait = "4ms"', epochs=1)
+        process = self.begin(self.config(hosts=INSECURE + 'lost_after = "2s"\n', more=hang, **shape))
+        address = self.address()
+        stopped, other = self.host(address, 2, "stopped"), self.host(address, 2, "other")
+        self.joined(4)
+        for pid in [stopped.pid, *self.workers_of(stopped)]:
+            signal_process(pid, signal.SIGSTOP)
+        since = time.monotonic()
+        self.wait_until(lambda: [h["name"] for h in self.status()["hosts"]] == ["other"], "the silent host is lost")
+        self.assertLess(time.monotonic() - since, 2 + 1.5)
+        report = self.report_of(process)
+        signal_process(stopped.pid, signal.SIGCONT)
+        self.assertEqual(self.digests_of(report), self.local_digests(samples=1000, epochs=1))
+        self.assertEqual({(d["cause"], d["sample"]) for d in report["workers"]["deaths"]}, {("host", None)})
+        self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
+
+    def test_sigterm_lets_a_host_finish_its_batches_and_end_with_0(self):
+        shape = dict(samples=800, dataset='wait = "4ms"', epochs=1)
+        process = self.begin(self.config(**shape))
+        address = self.address()
+        leaving, other = self.host(address, 2, "leaving"), self.host(address, 2, "other")
+        self.joined(4)
+        leaving.terminate()
+        self.ends(leaving, EXIT_OK)
+        report = self.report_of(process)
+        self.assertEqual(self.digests_of(report), self.local_digests(samples=800, epochs=1))
+        self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
+
+    def test_a_session_without_workers_waits_for_a_host_and_then_fails(self):
+        started = time.monotonic()
+        code, _, err = self.penstock("run", self.config(hosts=INSECURE + 'wait = "1s"\n'))
+        self.assertEqual(code, EXIT_FAILED, err)
+        self.assertIn("there is no loader worker: waiting up to 1 s for a loader host", err)
+        self.assertIn("no loader host has joined for 1 s", err)
+        self.assertLess(time.monotonic() - started, 15)
+
+    def test_a_session_that_loses_its_last_host_goes_on_with_the_next_one(self):
+        shape = dict(samples=600, dataset='wait = "4ms"', epochs=1)
+        process = self.begin(self.config(**shape))
+        address = self.address()
+        first = self.host(address, 2, "first")
+        self.joined(2)
+        first.kill()
+        self.wait_until(lambda: self.status()["hosts"] == [], "it is lost")
+        self.host(address, 2, "second")
+        self.assertEqual(self.digests_of(self.report_of(process)), self.local_digests(samples=600, epochs=1))
+
+    # ---- who may join ----------------------------------------------------------------------------------------
+
+    def secret(self, name):
+        _, out, _ = self.penstock("secret")
+        path = self.write(name, out)
+        os.chmod(path, 0o600)
+        return path
+
+    def test_hosts_with_the_secret_join_and_others_are_refused_with_78(self):
+        right, wrong = self.secret("right"), self.secret("wrong")
+        process = self.begin(self.config(samples=400, hosts='secret_file = "%s"\nwait = "30s"\n' % right))
+        address = self.address()
+        self.assertIn("secret", self.ends(self.host(address, 1, "a", secret=("--secret-file", wrong)), EXIT_CONFIG))
+        without = self.host(address, 1, "b")
+        joins = self.host(address, 2, "c", secret=("--secret-file", right))
+        self.assertEqual(self.digests_of(self.report_of(process)), self.local_digests(samples=400))
+        self.ends(joins, EXIT_OK)
+        self.assertIsNone(without.poll())
+
+    def test_a_session_needs_a_secret_or_permission_to_have_none(self):
+        code, _, err = self.penstock("run", self.config(hosts=""))
+        self.assertEqual(code, EXIT_FAILED, err)
+        self.assertIn("there is no secret", err)
+
+    def test_another_dataset_is_refused_with_both_values(self):
+        data, other = os.path.join(self.folder, "data"), os.path.join(self.folder, "other")
+        for folder, count in ((data, 40), (other, 41)):
+            os.mkdir(folder)
+            for i in range(count):
+                with open(os.path.join(folder, "%04d.bin" % i), "wb") as file:
+                    file.write(bytes(100))
+        text = '[dataset]\ntype = "raw"\npath = "%s"\nshape = [100]\n[sampler]\nbatch_size = 7\n[gpu]\ndevice = "host"\n' % data
+        process = self.begin(self.config(text=text))
+        address = self.address()
+        err = self.ends(self.host(address, 1, "a", "--data", "%s=%s" % (data, other)), EXIT_CONFIG)
+        self.assertIn("the host's dataset has 41 samples, but the session's has 40", err)
+        err = self.ends(self.host(address, 1, "a", "--data", "/elsewhere=%s" % other), EXIT_CONFIG)
+        self.assertIn("not below a folder of --data", err)
+        err = self.ends(self.host(address, 1, "a", "--data", "%s=/nowhere" % data), EXIT_CONFIG)
+        self.assertIn("/nowhere", err)
+        self.host(address, 1, "a")
+        self.report_of(process)
+
+    def test_another_version_is_refused_with_both_values(self):
+        _, out, _ = self.penstock("version", "--json")
+        version = json.loads(out)["version"].encode()
+        process = self.begin(self.config(samples=400))
+        relay = Relay(self.address(), lambda _, some: some.replace(version, b"9" * len(version), 1))
+        err = self.ends(self.host(relay.address), EXIT_CONFIG)
+        self.assertIn("the host runs penstock %s, but the session runs penstock %s" % ("9" * len(version), version.decode()), err)
+        self.host(self.address())
+        self.report_of(process)
+
+    # ---- damaged bytes ---------------------------------------------------------------------------------------
+
+    def test_a_damaged_batch_is_sent_again_and_three_in_a_row_cost_the_host(self):
+        shape = dict(samples=200, bytes="64KiB", epochs=1)
+        for lost in (False, True):
+            with self.subTest(lost=lost):
+                damaged = []
+
+                def damage(connection, some):
+                    # Large pieces are from the middle of batches. A lost host connects again.
+                    if len(some) < 20000 or connection > 0 or (damaged and not lost):
+                        return some
+                    damaged.append(len(some))
+                    middle = len(some) // 2
+                    return some[:middle] + bytes([some[middle] ^ 1]) + some[middle + 1:]
+
+                process = self.begin(self.config(**shape))
+                bad = self.host(Relay(self.address(), damage).address, 1, "bad")
+                report = self.report_of(process)
+                self.assertEqual(self.digests_of(report), self.local_digests(**shape))
+                self.assertTrue(damaged)
+                causes = [(d["cause"], d["sample"]) for d in report["workers"]["deaths"]]
+                self.assertEqual(causes, [("host", None)] if lost else [])
+                bad.kill()
+
+    def test_strangers_on_the_port_cost_nothing(self):
+        process = self.begin(self.config(samples=400))
+        host, port = self.address().rsplit(":", 1)
+        strangers = []
+        for i in range(100):
+            stranger = socket.create_connection((host, int(port)))
+            stranger.sendall([b"GET / HTTP/1.1\r\n\r\n", bytes(100), b"\x00\x00\x00\x00\x10\x00\x00\x00" + bytes(8)][i % 3])
+            strangers.append(stranger)
+        self.host("%s:%s" % (host, port), 2)
+        self.assertEqual(self.digests_of(self.report_of(process)), self.local_digests(samples=400))
+        for stranger in strangers:
+            stranger.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+// host: offers this machine's cores to a session on another machine, as loader workers.
+#include "actors/remote/loader_host.hpp"
+#include "runtime/process/process_facts.hpp"
+#include "tools/penstock/commands.hpp"
+#include "tools/penstock/number_option.hpp"
+#include "tools/penstock/output.hpp"
+#include "tools/penstock/stop_signals.hpp"
+#include "tools/penstock/verb_table.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <charconv>
+#include <memory>
+
+namespace penstock::cli {
+namespace {
+
+constexpr std::uint64_t workers_max = 256;  // remote_workers_max of a session
+
+struct host_options {
+  hosts::host_settings settings;
+  std::string workers = "auto";
+  std::vector<std::string> data;
+  bool json = false;
+};
+
+result<string_map> folders_of(const std::vector<std::string>& data) {
+  string_map folders;
+  for (const std::string& one : data) {
+    const std::size_t equals = one.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == one.size())
+      return refuse(errc::usage, "--data '{}': must be FROM=TO, a folder of the session and the same folder here", one);
+    folders[one.substr(0, equals)] = one.substr(equals + 1);
+  }
+  return folders;
+}
+
+int host(host_options o) {
+  auto folders = folders_of(o.data);
+  if (!folders) return refuse_with(exit_usage, folders.error(), o.json);
+  o.settings.data = std::move(*folders);
+  o.settings.version = PENSTOCK_VERSION;
+  o.settings.workers = process::usable_cores();
+  if (o.workers != "auto") {
+    const char* const end = o.workers.data() + o.workers.size();
+    std::from_chars(o.workers.data(), end, o.settings.workers);
+  }
+  stop_signals signals;  // before any thread starts
+  auto made = hosts::loader_host::open(o.settings);
+  if (!made) return refuse_with(exit_config, made.error(), o.json);
+  signals.listen([&](int times) { (*made)->leave(times > 1); },
+                 "leaving: workers finish their batches (press again to stop at once)");
+  const auto done = (*made)->run();
+  signals.ignore();
+  if (!done) return refuse_with(done.error().code == errc::io ? exit_failed : exit_config, done.error(), o.json);
+  if (o.json) print_json("penstock.host/1", {{"outcome", signals.received() != 0 ? "left" : "session_over"}});
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_host_command(verb_table& verbs) {
+  const auto o = std::make_shared<host_options>();
+  CLI::App& verb = verbs.add(
+      {"host",
+       verb_group::run,
+       "load samples on this machine for a session on another one",
+       "Joins a session whose config sets [loader.hosts] listen, and runs workers for it: they read and decode "
+       "samples here, and the session receives finished batches. The stream is the same as without hosts. The "
+       "dataset must be here too, with the same contents; --data says where. Session and hosts need the same "
+       "version of penstock and, over a network, the same secret.\n\n"
+       "Ends with 0 when the session is over, or after SIGTERM once the workers have finished their batches; with 78 "
+       "when the session refuses this host. Until a session answers, it tries again.",
+       {{"penstock host --join trainer:7077 --secret-file hosts.secret", "a worker for each core"},
+        {"penstock host --join trainer:7077 --workers 8 --data /data=/mnt/data --secret-file hosts.secret",
+         "the session's /data is /mnt/data here"}}},
+      [o] { return host(*o); });
+  verb.add_option("--join", o->settings.session, "where the session listens")->type_name("ADDRESS:PORT")->required();
+  takes_whole_number_or(verb.add_option("--workers", o->workers, "how many workers; auto: one for each core"), {1, workers_max},
+                        "auto")
+      ->type_name("N")
+      ->capture_default_str();
+  verb.add_option("--name", o->settings.name, "its name in the session's status; by default the machine's")->type_name("NAME");
+  auto* const secret =
+      verb.add_option("--secret-file", o->settings.secret_file, "file with the secret of the session's [loader.hosts] secret_file")
+          ->type_name("FILE");
+  verb.add_flag("--insecure", o->settings.insecure, "join without a secret and without encryption")->excludes(secret);
+  verb.add_option("--data", o->data,
+                  "the session's folder FROM is TO here (may be repeated); with it, the host reads nothing outside of these folders")
+      ->type_name("FROM=TO");
+  verb.add_flag("--json", o->json, "at the end, one JSON object");
+}
+
+}  // namespace penstock::cli
