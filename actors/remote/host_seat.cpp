@@ -111,7 +111,7 @@ result<host_seat::way> host_seat::attend() {
     return tl::unexpected(std::move(ok.error()));
   }
   auto end = work(to);
-  if (end) return end;
+  if (end || end.error().code == errc::config) return end;
   lost_since_ = now();
   return refuse(errc::io, "the connection to the session at {} is lost: {}", text_of(facts_.session), end.error().message);
 }
@@ -157,7 +157,7 @@ struct host_seat::session_visitor {
     if (made) {
       s.worker_ = std::move(*made);
     } else {
-      to.put(from_host(seat_not_started{static_cast<std::uint8_t>(made.error().code), made.error().message}));
+      to.put(from_host(seat_not_started{made.error().message}));
     }
     return {};
   }

@@ -3,6 +3,8 @@
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/protocol/tensors.hpp"
 #include "actors/supervisor/worker_processes.hpp"
+#include "runtime/base/exit_codes.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/process/process_facts.hpp"
 
 #include <boost/asio/post.hpp>
@@ -203,7 +205,8 @@ result<void> hosted_worker::hear_io(seat_stream& to) {
   }
   if (started && !*started) {
     over_ = true;
-    to.put(from_host(seat_not_started{static_cast<std::uint8_t>(started->error().code), started->error().message}));
+    if (started->error().code == errc::worker_program) return say_unfit(to, started->error().message);
+    to.put(from_host(seat_not_started{started->error().message}));
     return {};
   }
   if (started) {
@@ -218,8 +221,18 @@ result<void> hosted_worker::hear_io(seat_stream& to) {
   link_.reset();
   show_flight(to, true);
   over_ = true;
+  const bool exited = static_cast<process::exit_report::how>(ended->how) == process::exit_report::how::exited;
+  if (exited && exit_codes::is_permanent(ended->code))
+    return say_unfit(to, fmt::format("a worker ended with exit {}: {}", ended->code,
+                                     gave_up_.empty() ? printable(shortened(ended->last_output, 500)) : gave_up_));
   to.put(from_host(std::move(*ended)));
   return {};
+}
+
+result<void> hosted_worker::say_unfit(seat_stream& to, const std::string& why) const {
+  to.put(from_host(cannot_join{why}));
+  static_cast<void>(to.flush(1s));
+  return refuse(errc::config, "{}", why);
 }
 
 result<void> hosted_worker::hear_link(seat_stream& to) {
@@ -247,6 +260,7 @@ result<void> hosted_worker::take(seat_stream& to, protocol::from_worker& message
   std::vector<char> frame;
   static_cast<void>(protocol::append_frame(frame, message));
   std::string bytes(frame.begin(), frame.end());
+  if (const auto* last = std::get_if<protocol::worker_gives_up>(&message)) gave_up_ = last->reason;
   const auto* batch = std::get_if<protocol::batch_loaded>(&message);
   if (batch == nullptr || !slots_ || batch->slot >= slots_->slots() || batch->rows > layout_.rows_max) {
     to.put(from_host(from_seat{std::move(bytes)}));

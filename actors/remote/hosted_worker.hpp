@@ -55,7 +55,8 @@ class hosted_worker {
 
   /// Frames of the session, for the worker.
   result<void> hear_session(std::string_view frames);
-  /// Everything that has happened since the last call: reports it, with the bytes of loaded batches.
+  /// Everything that has happened since the last call: reports it, with the bytes of loaded batches. Refuses (errc::config)
+  /// where every worker of this host would end in the same way: that must not fail the session.
   result<void> work(seat_stream& to);
   result<void> send_again(seat_stream& to, const send_again& order);
   void signal(int number);
@@ -73,6 +74,7 @@ class hosted_worker {
   hosted_worker(const worker_surroundings& around, arena::arena memory, arena::flight_recorders flights);
   void launch();
   result<void> hear_io(seat_stream& to);
+  result<void> say_unfit(seat_stream& to, const std::string& why) const;
   result<void> hear_link(seat_stream& to);
   result<void> take(seat_stream& to, protocol::from_worker& message);
   result<void> send_batch(seat_stream& to, std::uint32_t slot, const loaded& what) const;
@@ -95,6 +97,7 @@ class hosted_worker {
   steady_time shown_at_{};
   steady_time measured_at_{};
   std::uint64_t private_bytes_ = 0;
+  std::string gave_up_;  // the reason that it gave
   bool over_ = false;
 };
 

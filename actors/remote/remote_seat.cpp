@@ -229,7 +229,7 @@ struct remote_seat::from_host_visitor {
   }
   result<void> operator()(const seat_not_started& news) const {
     s.starting_ = false;
-    s.tell_(worker_refused{{static_cast<errc>(news.kind), news.why, 0}});
+    s.tell_(worker_refused{{errc::system, news.why, 0}});
     return {};
   }
   result<void> operator()(const from_seat& news) const { return s.pass_on(news.frame); }
@@ -261,6 +261,7 @@ struct remote_seat::from_host_visitor {
     s.tell_(ping_answered{now() - s.measured_from_});
     return {};
   }
+  result<void> operator()(const cannot_join& news) const { return refuse(errc::io, "{}", news.why); }
   template <class Other>
   result<void> operator()(const Other&) const {
     return refuse(errc::protocol, "it introduced itself twice");

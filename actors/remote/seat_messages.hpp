@@ -49,6 +49,7 @@ auto inspect(Inspector& f, dataset_found& x) {
   return f(x.dataset);
 }
 
+/// Also later: no worker of this host can load anything.
 struct cannot_join {
   std::string why;
 };
@@ -66,12 +67,11 @@ auto inspect(Inspector& f, seat_started& x) {
 }
 
 struct seat_not_started {
-  std::uint8_t kind = 0;  ///< penstock::errc
   std::string why;
 };
 template <class Inspector>
 auto inspect(Inspector& f, seat_not_started& x) {
-  return f(x.kind, x.why);
+  return f(x.why);
 }
 
 /// Frames of the worker's link, except those of loaded batches.

@@ -250,6 +250,21 @@ class HostsTest(PenstockTest):
         self.host(address, 2, "second")
         self.assertEqual(self.digests_of(self.report_of(process)), self.local_digests(samples=600, epochs=1))
 
+    def test_a_host_whose_workers_cannot_work_leaves_and_the_session_goes_on(self):
+        for script, why in (("#!/bin/sh\necho no disk; exit 78\n", "no disk"), ("#!/nowhere/sh\n", "/penstock-worker'")):
+            with self.subTest(script=script):
+                programs = tempfile.mkdtemp(dir=self.folder)
+                os.chmod(self.write(os.path.join(programs, "penstock-worker"), script), 0o755)
+                process = self.begin(self.config(samples=400))
+                address = self.address()
+                broken = self.start("host", "--join", address, "--workers", 1, "--insecure", "--name", "broken",
+                                    env=dict(self.environment, PENSTOCK_LIBEXEC=programs))
+                self.assertIn(why, self.ends(broken, EXIT_CONFIG))
+                self.host(address, 2)
+                report = self.report_of(process)
+                self.assertEqual(self.digests_of(report), self.local_digests(samples=400))
+                self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
+
     # ---- who may join ----------------------------------------------------------------------------------------
 
     def secret(self, name):
