@@ -343,6 +343,29 @@ class HostsTest(PenstockTest):
                 self.assertEqual(causes, [("host", None)] if lost else [])
                 bad.kill()
 
+    def test_links_may_be_slow_and_may_be_cut(self):
+        print("PENSTOCK_TEST_SEED=%d" % SEED, flush=True)
+        draw = random.Random(SEED)
+        cuts = []
+
+        def change(connection, some):
+            time.sleep(0.02)
+            if len(cuts) < 10 and draw.random() < 0.02:
+                cuts.append(connection)
+                raise OSError("cut")
+            return some
+
+        shape = dict(samples=1600, epochs=1)
+        process = self.begin(self.config(**shape))
+        relay = Relay(self.address(), change)
+        for name in ("a", "b"):
+            self.host(relay.address, 2, name)
+        report = self.report_of(process)
+        self.assertEqual(self.digests_of(report), self.local_digests(**shape))
+        self.assertTrue(cuts)
+        self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
+        self.assertEqual(report["quarantine"], [])
+
     def test_strangers_on_the_port_cost_nothing(self):
         process = self.begin(self.config(samples=400))
         host, port = self.address().rsplit(":", 1)

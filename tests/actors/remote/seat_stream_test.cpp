@@ -42,7 +42,7 @@ void exchange(seat_stream& host, seat_stream& session) {
   std::string trouble;
   std::thread other([&] {
     for (int i = 0; i < 20; ++i) host.put(from_host(pong{static_cast<std::uint64_t>(i)}));
-    host.put(from_host(batch_follows{.slot = 1, .bytes = sent.size()}));
+    host.put(from_host(batch_follows{.slot = 1, .bytes = sent.size(), .report = {}}));
     if (auto ok = host.flush(soon, sent); !ok) trouble = ok.error().message;
     host.put(from_host(host_leaves{}));
     if (auto ok = host.flush(soon); !ok) trouble = ok.error().message;
