@@ -24,6 +24,7 @@ constexpr std::size_t unknown_at_once = 64;
 constexpr std::uint64_t unknown_logged = 10;  // more could be a flood
 constexpr std::size_t name_max = 64;
 constexpr auto goodbye_deadline = 1500ms;
+constexpr auto accept_again_after = 100ms;
 
 std::string text_of_card(const host_card& card) {
   return fmt::format("{} ({}, pid {})", printable(shortened(card.name, name_max)), card.address, card.pid);
@@ -59,6 +60,7 @@ host_hub::host_hub(process::io_thread& io, const hub_settings& settings, seat_su
       board_(std::move(board)),
       socket_(io.context()),
       timer_(io.context()),
+      accept_timer_(io.context()),
       book_(settings.book) {}
 
 result<void> host_hub::open(supervisor::supervisor_actor supervisor) {
@@ -90,9 +92,20 @@ void host_hub::accept_more() {
                      [self = shared_from_this()](const boost::system::error_code& status) {
                        if (status || self->all_closed_) return;
                        unique_fd socket(::accept4(self->socket_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-                       if (socket) self->accepted(std::move(socket));
-                       self->accept_more();
+                       if (socket) {
+                         self->accepted(std::move(socket));
+                         return self->accept_more();
+                       }
+                       // Perhaps there is no descriptor left: the connection waits, and must not keep this thread busy.
+                       self->accept_later();
                      });
+}
+
+void host_hub::accept_later() {
+  accept_timer_.expires_after(accept_again_after);
+  accept_timer_.async_wait([self = shared_from_this()](const boost::system::error_code& status) {
+    if (!status && !self->all_closed_) self->accept_more();
+  });
 }
 
 void host_hub::accepted(unique_fd socket) {
@@ -268,6 +281,7 @@ void host_hub::shut_down() {
     boost::system::error_code ignored;
     socket_.close(ignored);
     timer_.cancel();
+    accept_timer_.cancel();
     for (auto& [id, one] : seats_) one.seat->order(say_goodbye{});
     if (seats_.empty()) all_closed_->set_value();
   });

@@ -74,6 +74,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   struct command_visitor;
 
   void accept_more();
+  void accept_later();
   void accepted(unique_fd socket);
   void hear(seat_id id, seat_news news);
   void closed(seat_id id, const seat_closed& news);
@@ -89,6 +90,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   supervisor::supervisor_actor supervisor_;
   boost::asio::posix::stream_descriptor socket_;
   boost::asio::steady_timer timer_;
+  boost::asio::steady_timer accept_timer_;
   host_book book_;
   std::map<seat_id, entry> seats_;
   seat_id last_seat_ = 0;
