@@ -257,7 +257,9 @@ class SessionTest(PackageTest):
         self.assertIsInstance(caught.exception, ValueError)
         self.assertIsInstance(caught.exception, penstock.error)
         self.assertEqual(type(caught.exception).__module__, "penstock")
-        with self.assertRaisesRegex(penstock.config_error, "1 and 1024"):
+        with self.assertRaisesRegex(penstock.config_error, "0 and 1024"):
+            self.session(loader={"workers": 1025})
+        with self.assertRaisesRegex(penstock.config_error, "set .workers. to 1 or more"):
             self.session(loader={"workers": 0})
         with self.assertRaisesRegex(penstock.io_error, "nowhere.toml") as caught:
             penstock.Session(os.path.join(self.folder, "nowhere.toml"))
