@@ -274,9 +274,10 @@ result<void> hosted_worker::take(seat_stream& to, protocol::from_worker& message
 
 result<void> hosted_worker::send_batch(seat_stream& to, std::uint32_t slot, const loaded& what) const {
   const std::span<const std::byte> bytes = slots_->slot(slot).first(layout_.used_bytes(what.rows));
-  const std::uint64_t digest = around_.digests ? digest_of(bytes) : 0;
-  to.put(from_host(batch_follows{slot, what.generation, what.rows, bytes.size(), digest, what.report}));
-  return to.flush(around_.dataset->lost_after, bytes);
+  to.put(from_host(batch_follows{slot, what.generation, what.rows, bytes.size(), what.report}));
+  if (!around_.digests) return to.flush(around_.dataset->lost_after, bytes);
+  running_digest digest;
+  return to.flush(around_.dataset->lost_after, bytes, &digest);
 }
 
 result<void> hosted_worker::send_again(seat_stream& to, const hosts::send_again& order) {

@@ -302,6 +302,21 @@ std::string remote_seat::misfit(const batch_follows& batch, bool& late) const {
   return {};
 }
 
+/// Says how the bytes are damaged; empty: they are not.
+result<std::string> remote_seat::receive(std::uint32_t slot, std::span<std::byte> room) {
+  if (!around_->digests) {
+    if (auto ok = stream_.read_raw(room, around_->lost_after); !ok) return tl::unexpected(std::move(ok.error()));
+    return {};
+  }
+  running_digest digest;
+  std::uint64_t sent = 0;
+  auto ok = stream_.read_raw(room, around_->lost_after, &digest);
+  if (ok) ok = stream_.read_raw(std::as_writable_bytes(std::span(&sent, 1)), around_->lost_after);
+  if (!ok) return tl::unexpected(std::move(ok.error()));
+  if (digest.value() == sent) return {};
+  return fmt::format("the digest of slot {} is {:016x}, but {:016x} was sent", slot, digest.value(), sent);
+}
+
 /// Receives a batch straight into the slot that its lease reserved (rule H3).
 result<void> remote_seat::land(batch_follows& batch) {
   if (!slots_ || batch.bytes > layout_.bytes)
@@ -309,12 +324,10 @@ result<void> remote_seat::land(batch_follows& batch) {
   bool late = false;
   std::string wrong = misfit(batch, late);
   if (wrong.empty()) {
-    const std::span<std::byte> room = slots_->slot(batch.slot).first(batch.bytes);
-    if (auto ok = stream_.read_raw(room, around_->lost_after); !ok) return ok;
-    if (around_->digests && digest_of(room) != batch.digest)
-      wrong = fmt::format("the digest of slot {} is {:016x}, but {:016x} was announced", batch.slot,
-                          digest_of(room), batch.digest);
-  } else if (auto ok = stream_.skip_raw(batch.bytes, around_->lost_after); !ok) {
+    auto damage = receive(batch.slot, slots_->slot(batch.slot).first(batch.bytes));
+    if (!damage) return tl::unexpected(std::move(damage.error()));
+    wrong = std::move(*damage);
+  } else if (auto ok = stream_.skip_raw(batch.bytes + (around_->digests ? sizeof(std::uint64_t) : 0), around_->lost_after); !ok) {
     return ok;
   }
   if (late) return {};

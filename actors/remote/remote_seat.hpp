@@ -130,6 +130,7 @@ class remote_seat {
   result<void> hear_host();
   result<void> hear_session();
   result<void> land(batch_follows& batch);
+  result<std::string> receive(std::uint32_t slot, std::span<std::byte> room);
   [[nodiscard]] std::string misfit(const batch_follows& batch, bool& late) const;
   result<void> note(const protocol::to_worker& message);
   result<void> pass_on(std::string_view frame);

@@ -10,7 +10,7 @@
 //         <---------------------------- start_seat
 //     seat_started, or seat_not_started ---------->
 //     from_seat  <---- frames of the worker's link ---->  to_seat
-//     batch_follows, raw bytes ------------------>   send_again, if they were damaged
+//     batch_follows, raw bytes, digest ---------->   send_again, if they were damaged
 //     flight_seen, output_line ------------------->   signal_seat
 //     seat_ended --------------------------------->
 //     host_leaves -------------------------------->   session_over
@@ -83,18 +83,18 @@ auto inspect(Inspector& f, from_seat& x) {
   return f(x.frame);
 }
 
-/// A batch is loaded. The next `bytes` bytes are the beginning of its slot.
+/// A batch is loaded. The next `bytes` bytes are the beginning of its slot; then comes their xxHash3 (8 bytes), if the session
+/// asked for it.
 struct batch_follows {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
   std::uint32_t rows = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t digest = 0;  ///< xxHash3 of these bytes, if the session asked for it
   std::string report;        ///< the worker's batch_loaded, as a frame
 };
 template <class Inspector>
 auto inspect(Inspector& f, batch_follows& x) {
-  return f(x.slot, x.generation, x.rows, x.bytes, x.digest, x.report);
+  return f(x.slot, x.generation, x.rows, x.bytes, x.report);
 }
 
 /// The worker's flight page. Times are ages, because the clocks differ.

@@ -20,7 +20,7 @@ namespace {
 static_assert(POLLIN == 1);  // seat_stream::wait_for
 
 constexpr std::size_t read_bytes = 64 * 1024;
-constexpr std::size_t encrypted_at_once = 256 * 1024;
+constexpr std::size_t piece_bytes = 256 * 1024;  // of a batch; stays in the cache between its digest and its system call
 // Only what a peer sends while it does not read itself; it stops at the leases that fit its slots.
 constexpr std::size_t unread_max = 16U << 20U;
 
@@ -30,8 +30,22 @@ std::int64_t now_ns() {
 
 }  // namespace
 
-std::uint64_t digest_of(std::span<const std::byte> bytes) noexcept {
-  return XXH3_64bits(bytes.data(), bytes.size());
+struct running_digest::state {
+  XXH3_state_t xxh;
+};
+
+running_digest::running_digest() : state_(std::make_unique<state>()) {
+  XXH3_64bits_reset(&state_->xxh);
+}
+
+running_digest::~running_digest() = default;
+
+void running_digest::add(std::string_view bytes) noexcept {
+  XXH3_64bits_update(&state_->xxh, bytes.data(), bytes.size());
+}
+
+std::uint64_t running_digest::value() const noexcept {
+  return XXH3_64bits_digest(&state_->xxh);
 }
 
 seat_stream::seat_stream(unique_fd socket, const std::shared_ptr<const group::tls_context>& tls)
@@ -129,48 +143,57 @@ result<void> seat_stream::send_all(std::string_view bytes, nanoseconds silence_m
   return {};
 }
 
-result<void> seat_stream::flush(nanoseconds silence_max, std::span<const std::byte> raw) {
+result<void> seat_stream::flush(nanoseconds silence_max, std::span<const std::byte> raw, running_digest* digest) {
   if (too_large_) return refuse(errc::protocol, "a message is larger than {} bytes", protocol::frame_bytes_max);
   const std::vector<char> messages = std::exchange(leaving_, {});
-  const std::string_view first(messages.data(), messages.size());
-  std::string_view rest(reinterpret_cast<const char*>(raw.data()), raw.size());
-  if (!tls_) {
-    if (auto ok = send_all(first, silence_max); !ok) return ok;
-    return send_all(rest, silence_max);
-  }
-  if (!first.empty()) tls_->write(first);
-  do {
-    if (const std::string_view some = rest.substr(0, encrypted_at_once); !some.empty()) {
-      tls_->write(some);
-      rest.remove_prefix(some.size());
-    }
+  const auto send = [&](std::string_view bytes) -> result<void> {
+    if (bytes.empty()) return {};
+    if (!tls_) return send_all(bytes, silence_max);
+    tls_->write(bytes);
     std::string out;
     tls_->take(out);
-    if (auto ok = send_all(out, silence_max); !ok) return ok;
-  } while (!rest.empty());
-  return {};
+    return send_all(out, silence_max);
+  };
+  if (auto ok = send({messages.data(), messages.size()}); !ok) return ok;
+  std::string_view rest(reinterpret_cast<const char*>(raw.data()), raw.size());
+  while (!rest.empty()) {
+    const std::string_view piece = rest.substr(0, piece_bytes);
+    rest.remove_prefix(piece.size());
+    if (digest != nullptr) digest->add(piece);
+    if (auto ok = send(piece); !ok) return ok;
+  }
+  if (digest == nullptr) return {};
+  const std::uint64_t value = digest->value();
+  return send({reinterpret_cast<const char*>(&value), sizeof value});
 }
 
-result<void> seat_stream::read_raw(std::span<std::byte> to, nanoseconds silence_max) {
+result<std::size_t> seat_stream::receive_raw(std::span<std::byte> to) {
+  if (const std::string_view here = unread(); !here.empty()) {
+    const std::size_t some = std::min(here.size(), to.size());
+    std::memcpy(to.data(), here.data(), some);
+    take(some);
+    return some;
+  }
+  if (tls_) {
+    if (auto ok = receive(); !ok) return tl::unexpected(std::move(ok.error()));
+    return 0;
+  }
+  const ssize_t got = ::recv(socket_.get(), to.data(), std::min(to.size(), piece_bytes), MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
+  if (got < 0) return refuse_os(errc::io, errno, "reading from the connection");
+  if (got == 0) return refuse(errc::io, "the connection was closed");
+  heard_ns_ = now_ns();
+  return static_cast<std::size_t>(got);
+}
+
+result<void> seat_stream::read_raw(std::span<std::byte> to, nanoseconds silence_max, running_digest* digest) {
   while (!to.empty()) {
-    if (const std::string_view here = unread(); !here.empty()) {
-      const std::size_t some = std::min(here.size(), to.size());
-      std::memcpy(to.data(), here.data(), some);
-      take(some);
-      to = to.subspan(some);
-      continue;
-    }
+    const auto got = receive_raw(to);
+    if (!got) return tl::unexpected(got.error());
+    if (digest != nullptr) digest->add({reinterpret_cast<const char*>(to.data()), *got});
+    to = to.subspan(*got);
+    if (*got > 0 || !unread().empty()) continue;
     if (auto ok = wait(POLLIN, silence_max); !ok) return ok;
-    if (tls_) {
-      if (auto ok = receive(); !ok) return ok;
-      continue;
-    }
-    const ssize_t got = ::recv(socket_.get(), to.data(), to.size(), MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) continue;
-    if (got < 0) return refuse_os(errc::io, errno, "reading from the connection");
-    if (got == 0) return refuse(errc::io, "the connection was closed");
-    heard_ns_ = now_ns();
-    to = to.subspan(static_cast<std::size_t>(got));
   }
   return {};
 }
