@@ -88,9 +88,10 @@ class Bench:
         return json.loads(out)["totals"]
 
     def rate(self, dataset, hosts=(), workers=0, secure=False, place=()):
-        """Samples a second of a whole run. `hosts` has the cores of each host, and a worker for each core."""
+        """Samples a second of a whole run. `hosts` has the number of workers of each host, or its cores: a worker for each."""
         with self.session(dataset, workers, secure, bool(hosts), place) as process:
-            started = [self.host("host-%d" % i, len(c), secure, cores(c)) for i, c in enumerate(hosts)]
+            started = [self.host("host-%d" % i, one, secure) if isinstance(one, int) else self.host("host-%d" % i, len(one), secure, cores(one))
+                       for i, one in enumerate(hosts)]
             totals = self.report(process)
             for host in started:
                 host.wait()
@@ -113,10 +114,9 @@ class Bench:
     def bytes(self):
         count = self.options.connections
         dataset = LARGE.format(samples=128 * self.options.batches)
-        place = [[i] for i in range(count)] if os.cpu_count() >= 4 * count else [sorted(os.sched_getaffinity(0))[:1]] * count
         large = lambda **run: self.rate(dataset, **run) * 150528 / 1e9
-        runs = {"bare sockets": lambda: self.sockets(count, False), "hosts": lambda: large(hosts=[sum(place, [])]),
-                "bare TLS": lambda: self.sockets(count, True), "hosts, TLS": lambda: large(hosts=[sum(place, [])], secure=True)}
+        runs = {"bare sockets": lambda: self.sockets(count, False), "hosts": lambda: large(hosts=[count]),
+                "bare TLS": lambda: self.sockets(count, True), "hosts, TLS": lambda: large(hosts=[count], secure=True)}
         return self.rounds("bytes", runs, lambda run: run(), "GB/s, %d connections" % count)
 
     def sockets(self, count, secure):
@@ -229,7 +229,7 @@ def main():
     parser.add_argument("--batches", type=int, default=600)
     parser.add_argument("--connections", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     bench = Bench(options)
     names = ("photos", "bytes", "idle", "many")
     for part in options.parts:
