@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import json
 import os
+import resource
 import socket
 import ssl
 import statistics
@@ -25,7 +26,7 @@ import time
 PHOTOS = '[dataset]\npath = "{folder}"\n[sampler]\nbatch_size = 64\nepochs = {epochs}\n'
 LARGE = '[dataset]\ntype = "synthetic"\nsamples = {samples}\nbytes_per_sample = "150528B"\n[sampler]\nbatch_size = 128\nepochs = 1\n'
 SMALL = '[dataset]\ntype = "synthetic"\nsamples = 100000000\nbytes_per_sample = "4KiB"\nwait = "{wait}"\n[sampler]\nbatch_size = 8\nepochs = 1\n'
-SESSION = 'name = "bench"\n{dataset}[gpu]\ndevice = "host"\n[loader]\nworkers = {workers}\n'
+SESSION = 'name = "bench"\n{dataset}[gpu]\ndevice = "{device}"\n[loader]\nworkers = {workers}\n'
 HOSTS = '[loader.hosts]\nlisten = "127.0.0.1:0"\n{access}\n'
 BATCH = 128 * 150528
 
@@ -40,7 +41,7 @@ class Bench:
         self.folder = self.secret = None
 
     @contextlib.contextmanager
-    def session(self, dataset, workers=0, secure=False, hosts=True, place=(), arguments=("--json", "--quiet", "--sink", "null")):
+    def session(self, dataset, workers=0, secure=False, hosts=True, place=(), more="", arguments=("--json", "--quiet", "--sink", "null")):
         """A running session, in a folder of its own; `self.address` is where hosts join."""
         with tempfile.TemporaryDirectory(prefix="penstock-hosts-") as self.folder:
             self.environment = dict(os.environ, XDG_RUNTIME_DIR=self.folder)
@@ -49,7 +50,7 @@ class Bench:
                 out.write(os.urandom(32).hex() + "\n")
             access = 'secret_file = "%s"' % self.secret if secure else "insecure = true"
             with open(config, "w") as out:
-                out.write(SESSION.format(dataset=dataset, workers=workers) + (HOSTS.format(access=access) if hosts else ""))
+                out.write(SESSION.format(dataset=dataset, workers=workers, device=self.options.device) + (HOSTS.format(access=access) + more if hosts else ""))
             process = subprocess.Popen([*place, self.penstock, "run", config, *arguments], env=self.environment, stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE, text=True)
             try:
@@ -87,9 +88,9 @@ class Bench:
             raise SystemExit(err)
         return json.loads(out)["totals"]
 
-    def rate(self, dataset, hosts=(), workers=0, secure=False, place=()):
+    def rate(self, dataset, hosts=(), workers=0, secure=False, place=(), more=""):
         """Samples a second of a whole run. `hosts` has the number of workers of each host, or its cores: a worker for each."""
-        with self.session(dataset, workers, secure, bool(hosts), place) as process:
+        with self.session(dataset, workers, secure, bool(hosts), place, more) as process:
             started = [self.host("host-%d" % i, one, secure) if isinstance(one, int) else self.host("host-%d" % i, len(one), secure, cores(one))
                        for i, one in enumerate(hosts)]
             totals = self.report(process)
@@ -116,8 +117,9 @@ class Bench:
         dataset = LARGE.format(samples=128 * self.options.batches)
         large = lambda **run: self.rate(dataset, **run) * 150528 / 1e9
         runs = {"bare sockets": lambda: self.sockets(count, False), "hosts": lambda: large(hosts=[count]),
+                "hosts, no digests": lambda: large(hosts=[count], more='verify = "never"\n'),
                 "bare TLS": lambda: self.sockets(count, True), "hosts, TLS": lambda: large(hosts=[count], secure=True)}
-        return self.rounds("bytes", runs, lambda run: run(), "GB/s, %d connections" % count)
+        return self.rounds("bytes", runs, lambda run: run(), "GB/s, %d connections" % count, self.options.batches * BATCH / 1e9)
 
     def sockets(self, count, secure):
         """GB/s of `count` pairs of processes and threads that do nothing else: one sends batches, this one receives them into a buffer."""
@@ -211,13 +213,19 @@ class Bench:
         print("many: 100 hosts ready after %.1f s; samples of each %d to %d, mean %.0f" % (seconds, min(done), max(done), mean), flush=True)
         return {"ready_seconds": round(seconds, 2), "least_of_mean": round(min(done) / mean, 3), "most_of_mean": round(max(done) / mean, 3)}
 
-    def rounds(self, part, runs, measure, unit):
+    def rounds(self, part, runs, measure, unit, gigabytes=None):
         rates = {name: [] for name in runs}
         for _ in range(self.options.rounds):
             for name, run in runs.items():
+                before = self.processor_time()
                 rates[name].append(measure(run))
-                print("%-7s %-20s %9.2f %s" % (part, name, rates[name][-1], unit), flush=True)
+                cost = ", %.2f s of processor time a GB" % ((self.processor_time() - before) / gigabytes) if gigabytes else ""
+                print("%-7s %-20s %9.2f %s%s" % (part, name, rates[name][-1], unit, cost), flush=True)
         return {name: round(statistics.median(values), 2) for name, values in rates.items()}
+
+    @staticmethod
+    def processor_time():
+        return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def main():
@@ -228,6 +236,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batches", type=int, default=600)
     parser.add_argument("--connections", type=int, default=2)
+    parser.add_argument("--device", default="host", help="of the session ([gpu] device)")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_intermixed_args()
     bench = Bench(options)
