@@ -20,6 +20,7 @@ telemetry::limit_reading limit_meter::look(supervision::progress_facts run, cons
   facts.slots_per_worker = slots_per_worker_;
   facts.device_ready = run.status.gpu_state == "ready";
   facts.owner_is_elsewhere = run.owner_is_elsewhere;
+  facts.owner_is_frozen = run.owner_is_frozen;
   facts.is_paused = run.status.state == "paused";
   facts.is_over = run.status.outcome != run_outcome::running || run.status.state == "stopping";
   facts.blocked_is_storage = blocked_is_storage_;

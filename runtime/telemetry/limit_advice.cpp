@@ -210,6 +210,17 @@ struct writer {
                   percent(r.held), settings.gpu.buffers),
               {}};
     }
+    if (r.in_bursts()) {
+      return {limit::consumer, "",
+              fmt::format("The consumer limits you: it takes its batches in bursts. It worked on them {} % of the time, and the workers "
+                          "stood idle for {} %, because every slot was full; it waited {} %, because a burst empties the slots faster "
+                          "than they are filled.",
+                          percent(r.of(limit::consumer)), percent(r.spare), percent(r.waited())),
+              {"Faster loading would gain nothing for most of the time. A consumer that takes its batches evenly does not wait.",
+               fmt::format("Otherwise more slots ([loader] slots_per_worker, now {}) hold more batches for the next burst; that saves {} % of "
+                           "the time at most.",
+                           settings.loader.slots_per_worker, percent(r.waited()))}};
+    }
     return {limit::consumer, "",
             fmt::format("The consumer limits you, as it should: it worked on its batches {} % of the time and waited "
                         "{} %; loading faster would gain nothing.",
@@ -217,7 +228,26 @@ struct writer {
             {}};
   }
 
+  /// Most of `start` is time in which there was no owner to take a batch.
+  limit_advice owner_away() const {
+    if (r.owner_frozen >= r.owner_down) {
+      return {limit::start,
+              "",
+              fmt::format("The GPU owner limits you: its process was suspended (SIGSTOP, a debugger or a freezer) for {} % of the time.",
+                          percent(r.owner_frozen)),
+              {fmt::format("`penstock describe gpu` has its pid, and `kill -CONT PID` continues it. It is replaced after {} without a "
+                           "heartbeat ([loader.hang] heartbeat_timeout).",
+                           duration_for_people(settings.loader.hang.heartbeat_timeout))}};
+    }
+    return {limit::start,
+            "",
+            fmt::format("The GPU owner limits you: for {} % of the time its process was being replaced; `penstock deaths` says why.",
+                        percent(r.owner_down)),
+            {"A new owner opens the device and registers the slots before it takes a batch."}};
+  }
+
   limit_advice start() const {
+    if (2 * (r.owner_frozen + r.owner_down) > r.of(limit::start)) return owner_away();
     const std::uint64_t recycles = settings.loader.limits.recycle_after_samples;
     if (around.restarts > 0 && recycles > 0) {
       return {limit::start,
@@ -280,12 +310,16 @@ std::string way_out_of(const stall_report& stall, const config& settings) {
   if (stall.kind == "gpu") return "`penstock describe gpu` shows what the owner is doing.";
   if (stall.kind == "sample" && stall.worker) {
     return fmt::format("`penstock describe worker/{0}` shows what it is doing. It is killed after {1} with one sample ([loader.hang] "
-                       "item_timeout), or after {2} without a heartbeat, for example if its process is stopped. `penstock restart "
+                       "item_timeout), or after {2} without a heartbeat, for example if its process is suspended. `penstock restart "
                        "worker/{0} --now` kills it at once.",
                        *stall.worker, duration_for_people(settings.loader.hang.item_timeout),
                        duration_for_people(settings.loader.hang.heartbeat_timeout));
   }
-  if (stall.worker) return fmt::format("`penstock describe worker/{}` shows its state.", *stall.worker);
+  if (stall.worker) {
+    return fmt::format("`penstock describe worker/{}` shows its state. A worker is killed and replaced after {} without a heartbeat, for "
+                       "example if its process is suspended.",
+                       *stall.worker, duration_for_people(settings.loader.hang.heartbeat_timeout));
+  }
   return "`penstock describe scheduler` shows where the batches are.";
 }
 

@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::int64_t bucket_ns = 100'000'000;
 constexpr std::size_t loads_kept = 15;   // of each worker
+constexpr std::int64_t kept_ns = 2 * nanoseconds(stream_limits::span).count();  // as long as a wait may be settled
 constexpr std::size_t known_max = 8192;  // passages; far more than any stream has under way
 
 // A head is stalled if it takes this many times as long as its worker's usual batch, and longer than noise does. The time up to
@@ -24,6 +25,7 @@ constexpr double measured_enough = 1;  // worker seconds
 
 constexpr double noise = 0.05;              // shares below this limit nothing
 constexpr double waits_that_matter = 0.15;  // of the consumer
+constexpr double mostly = 0.5;
 
 std::int64_t ns_of(steady_time when) {
   return nanoseconds(when.time_since_epoch()).count();
@@ -60,8 +62,12 @@ double limit_reading::waited() const noexcept {
   return std::accumulate(share.begin(), share.end(), 0.0) - of(limit::consumer);
 }
 
+bool limit_reading::in_bursts() const noexcept {
+  return of(limit::consumer) > mostly && waited() >= waits_that_matter && spare >= waited();
+}
+
 std::optional<limit> limit_reading::largest() const noexcept {
-  if (waited() < waits_that_matter && of(limit::consumer) >= noise) return limit::consumer;
+  if ((waited() < waits_that_matter && of(limit::consumer) >= noise) || in_bursts()) return limit::consumer;
   auto most = share;
   if (waited() >= waits_that_matter) most[static_cast<std::size_t>(limit::consumer)] = 0;
   const auto found = std::ranges::max_element(most);
@@ -76,7 +82,9 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   const std::int64_t oldest = (now - nanoseconds(span).count()) / bucket_ns;
   std::erase_if(settled_, [&](const auto& b) { return b.first < oldest; });
   estimated_.clear();
+  waits_from_ = 0;
   if (facts.begun == never) return last_ = {};
+  note_outage(now, facts);
   measure_workers(now, facts);
   if (facts.jobs) {
     sample_jobs(now, facts);
@@ -99,8 +107,15 @@ stream_limits::bucket& stream_limits::at(std::int64_t ns) {
 
 void stream_limits::add(limit what, std::int64_t from, std::int64_t to, double weight) {
   while (from < to) {
-    const std::int64_t end = std::min(to, (from / bucket_ns + 1) * bucket_ns);
-    at(from).seconds[static_cast<std::size_t>(what)] += seconds_of(end - from) * weight;
+    std::int64_t end = std::min(to, (from / bucket_ns + 1) * bucket_ns);
+    // Without an owner nobody can take a batch, whatever holds up the next one.
+    limit cause = what;
+    for (const outage& o : outages_) {
+      if (from >= o.from && from < o.to) cause = limit::start;
+      for (const std::int64_t edge : {o.from, o.to})
+        if (edge > from) end = std::min(end, edge);
+    }
+    at(from).seconds[static_cast<std::size_t>(cause)] += seconds_of(end - from) * weight;
     from = end;
   }
 }
@@ -111,10 +126,28 @@ void stream_limits::add_held(std::int64_t from, std::int64_t to) {
   if (from < to) at(to).held += seconds_of(to - from);
 }
 
+/// `busy`: how long the head's load takes, of which this part is the stall.
+void stream_limits::add_stall(const batch_passage& head, double busy, std::int64_t from, std::int64_t to) {
+  add(limit::order, from, to);
+  bucket& b = at(to);
+  b.stalled += seconds_of(std::max<std::int64_t>(to - from, 0));
+  if (!b.stall || b.stall->seconds < busy) b.stall = {head.worker, busy};
+}
+
+/// The time since the last look, if the owner of a stream that has begun could not work in it.
+void stream_limits::note_outage(std::int64_t now, const limit_facts& facts) {
+  const bool down = !facts.device_ready && !facts.owner_is_frozen;
+  while (!outages_.empty() && outages_.front().to < now - kept_ns) outages_.pop_front();
+  if (facts.jobs || taken_ == 0 || looked_ == 0 || facts.is_over || (!down && !facts.owner_is_frozen)) return;
+  outages_.push_back({looked_, now});
+  (down ? at(now).owner_down : at(now).owner_frozen) += seconds_of(now - looked_);
+}
+
 /// Also of a pool.
 void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) {
   bucket& b = at(now);
   const double passed = looked_ > 0 ? seconds_of(now - looked_) : 0;
+  work_seen work{now, passed};
   // The totals of a thread that is gone read as 0.
   const auto grown = [passed](nanoseconds from, nanoseconds to) {
     return std::clamp(seconds_of((to - from).count()), 0.0, passed);
@@ -131,7 +164,9 @@ void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) 
     if (passed > 0) before.starved += (had_no_core / passed - before.starved) * std::min(passed, 1.0);
     if (w.ready && !facts.is_paused) {
       b.ready += passed;
+      work.ready += passed;
       if (w.busy) b.busy += passed;
+      if (w.busy) work.busy += passed;
       b.cpu += grown(before.cpu, w.cpu);
       b.core_wait += had_no_core;
     }
@@ -142,6 +177,9 @@ void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) 
     before.cpu = w.cpu;
     before.core_wait = w.core_wait;
   }
+  while (!work_.empty() && work_.front().at < now - kept_ns) work_.pop_front();
+  const bool without_owner = !outages_.empty() && outages_.back().to == now;
+  if (work.ready > 0 && !without_owner) work_.push_back(work);
 }
 
 /// Takes the news of batches, and settles the waits that are over.
@@ -181,6 +219,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   const bool is_known = taken_ != 0 && b.demanded != 0;
   const std::int64_t from = is_known ? std::clamp(b.demanded, earliest, to) : earliest;
   if (taken_ != 0) add(limit::consumer, earliest, from);
+  for (work_seen& w : work_) w.waited = w.waited || (w.at > from && w.at <= to);
   const auto part = [&](std::int64_t first, std::int64_t last, auto&& act) {
     first = std::max(first, from);
     last = std::min(last, to);
@@ -233,10 +272,7 @@ void stream_limits::settle_load(const batch_passage& b, std::int64_t from, std::
     const auto excused = static_cast<std::int64_t>(usual_part * usual * 1e9);
     const std::int64_t stalls = std::clamp(begun + excused, from, to);
     add_work(reading, from, stalls, facts);
-    add(limit::order, stalls, to);
-    auto& longest = at(to).stall;
-    if (!longest || longest->seconds < busy) longest = {b.worker, busy};
-    return;
+    return add_stall(b, busy, stalls, to);
   }
   if (const auto slowness = slowness_of(b.worker); slowness && *slowness >= slow_from) {
     const double starved = workers_[b.worker].starved;
@@ -270,6 +306,7 @@ void stream_limits::estimate(std::int64_t now, const limit_facts& facts) {
   }
   if (taken_ == 0) waits = idle_since;
   add(limit::consumer, idle_since, waits);
+  if (waits < now) waits_from_ = waits;
   if (waits < now && !facts.is_paused) estimate_head(waits, now, facts);
 }
 
@@ -319,9 +356,7 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
     const auto excused = static_cast<std::int64_t>(usual_part * usual * 1e9);
     const std::int64_t stalls = std::clamp(begun + excused, from, now);
     add_work(reading, from, stalls, facts);
-    add(limit::order, stalls, now);
-    at(now).stall = {head.worker, busy};
-    return;
+    return add_stall(head, busy, stalls, now);
   }
   add_work(reading, from, now, facts);
 }
@@ -391,16 +426,28 @@ bool stream_limits::nothing_was_behind(const batch_passage& b) const {
   return next != known_.end() && stamp(next->second, batch_stage::leased) >= stamp(b, batch_stage::copied);
 }
 
-/// Of the workers' time, if that is more than noise.
+/// Of the workers' time while the consumer waited, if that is more than noise. Workers also idle when all slots are full
+/// because the consumer asks for nothing, which holds up no batch.
 double stream_limits::idle_share() const {
   double ready = 0;
   double busy = 0;
-  for (const auto& [time, b] : settled_) {
-    ready += b.ready;
-    busy += b.busy;
+  for (const work_seen& w : work_) {
+    if (!w.waited || w.at < looked_ - nanoseconds(span).count()) continue;
+    ready += w.ready;
+    busy += w.busy;
   }
   if (ready < measured_enough || busy >= busy_enough * ready) return 0;
   return 1 - busy / ready;
+}
+
+/// In which no worker worked because the consumer asked for nothing.
+double stream_limits::spare_seconds(std::int64_t first) const {
+  double seconds = 0;
+  for (const work_seen& w : work_) {
+    const bool waited = w.waited || (waits_from_ != 0 && w.at > waits_from_);
+    if (w.at > first && w.busy == 0 && !waited) seconds += w.seconds;
+  }
+  return seconds;
 }
 
 /// Of the time in which workers worked: neither running nor waiting for a core.
@@ -423,6 +470,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   r.seconds = std::max(seconds_of(now - first), 1e-3);
   double ready = 0;
   double starting = 0;
+  double stalled = 0;
   for (const auto* all : {&settled_, &estimated_}) {
     for (const auto& [time, b] : *all) {
       // The oldest bucket is only partly inside.
@@ -438,12 +486,17 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
       r.batches_per_second += static_cast<double>(b.batches);
       r.samples_a_batch += static_cast<double>(b.samples);
       r.held += b.held * inside;
+      r.owner_frozen += b.owner_frozen * inside;
+      r.owner_down += b.owner_down * inside;
+      stalled += b.stalled;
       if (b.stall && (!r.stall || r.stall->seconds < b.stall->seconds)) r.stall = b.stall;
       if (b.slow) r.slow = b.slow;
     }
   }
+  if (2 * stalled < r.of(limit::order)) r.stall.reset();
   for (double& share : r.share) share /= r.seconds;
-  r.held /= r.seconds;
+  for (double* share : {&r.held, &r.owner_frozen, &r.owner_down}) *share = std::min(*share / r.seconds, 1.0);
+  r.spare = facts.jobs ? 0 : std::min(spare_seconds(first) / r.seconds, 1.0);
   const double sum = std::accumulate(r.share.begin(), r.share.end(), 0.0);
   if (sum > 1) {  // rounding at the window's edges
     for (double& share : r.share) share /= sum;
@@ -452,6 +505,9 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   r.batches_per_second /= r.seconds;
   for (double* value : {&r.busy, &r.cpu, &r.core_wait})
     *value = ready > 0 ? std::min(*value / ready, 1.0) : 0;
+  // `busy` is sampled, the others are measured: a thread that runs or waits for a core works.
+  r.core_wait = std::min(r.core_wait, 1 - r.cpu);
+  r.busy = std::max(r.busy, r.cpu + r.core_wait);
   r.start_core_wait = starting > 0 ? std::min(r.start_core_wait / starting, 1.0) : 0;
   r.workers = static_cast<std::uint32_t>(std::ranges::count_if(facts.workers, &worker_look::ready));
   for (const worker_look& w : facts.workers) {

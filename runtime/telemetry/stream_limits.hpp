@@ -6,7 +6,7 @@
 //   storage    its worker was reading                      wire       it was being copied to the device
 //   decode     its worker was decoding or transforming     convert    the device was converting it
 //   order      it was stalled while later batches were ready, or slots were so few (or batches so small) that workers idled
-//   start      no worker held it, or its device was not open yet
+//   start      no worker held it, or its device was not open; also while the owner's process is suspended or being replaced
 //   consumer   the consumer did not ask for a batch, or held every device buffer
 //
 // Finished waits are attributed from the batch's timestamps. A wait in progress is attributed by the head's state at each look, and
@@ -48,6 +48,7 @@ struct limit_facts {
   steady_time begun = never;               ///< the first demand
   std::uint32_t slots_per_worker = 1;
   bool device_ready = true;
+  bool owner_is_frozen = false;  ///< its process is suspended
   bool owner_is_elsewhere = false;  ///< its timestamps arrive when a batch is delivered
   bool is_paused = false;
   bool is_over = false;
@@ -69,11 +70,14 @@ struct limit_reading {
   double batches_per_second = 0;
   double samples_a_batch = 0;
   double held = 0;  ///< share of the time in which the consumer asked, but held every device buffer (in a pool: all memory)
+  double spare = 0;         ///< share of the time in which no worker worked because the consumer asked for nothing
+  double owner_frozen = 0;  ///< share of the time in which the owner's process was suspended
+  double owner_down = 0;    ///< share of the time in which it was being replaced
   struct stalled_head {
     std::uint32_t worker = 0;
     double seconds = 0;
   };
-  std::optional<stalled_head> stall;  ///< the longest one
+  std::optional<stalled_head> stall;  ///< the longest one, if most of `order` is stalls
   struct slow_worker {
     std::uint32_t worker = 0;
     double factor = 1;     ///< its time for a sample over that of its peers
@@ -90,6 +94,8 @@ struct limit_reading {
   [[nodiscard]] double of(limit l) const noexcept { return share[static_cast<std::size_t>(l)]; }
   /// Share of the time in which the consumer waited.
   [[nodiscard]] double waited() const noexcept;
+  /// The consumer takes batches in bursts: between them it left all workers idle for longer than it waited in them.
+  [[nodiscard]] bool in_bursts() const noexcept;
   /// What to change first: the largest cause of waits if these matter, otherwise the consumer. Empty: nothing was measured.
   [[nodiscard]] std::optional<limit> largest() const noexcept;
 };
@@ -114,8 +120,23 @@ class stream_limits {
     std::uint64_t batches = 0;
     std::uint64_t samples = 0;
     double held = 0;
+    double owner_frozen = 0;
+    double owner_down = 0;
+    double stalled = 0;
     std::optional<limit_reading::stalled_head> stall;
     std::optional<limit_reading::slow_worker> slow;
+  };
+  /// The workers' time between two looks.
+  struct work_seen {
+    std::int64_t at = 0;
+    double seconds = 0;
+    double ready = 0;  // workers' seconds
+    double busy = 0;
+    bool waited = false;  // the consumer waited
+  };
+  struct outage {
+    std::int64_t from = 0;
+    std::int64_t to = 0;
   };
   struct worker_memory {
     std::uint32_t incarnation = 0;
@@ -130,6 +151,8 @@ class stream_limits {
   [[nodiscard]] bucket& at(std::int64_t ns);
   void add(limit what, std::int64_t from, std::int64_t to, double weight = 1);
   void add_held(std::int64_t from, std::int64_t to);
+  void add_stall(const batch_passage& head, double busy, std::int64_t from, std::int64_t to);
+  void note_outage(std::int64_t now, const limit_facts& facts);
   void measure_workers(std::int64_t now, const limit_facts& facts);
   void remember(const limit_facts& facts);
   void settle(const batch_passage& b, const limit_facts& facts);
@@ -145,6 +168,7 @@ class stream_limits {
                                       const limit_facts& facts) const;
   [[nodiscard]] bool nothing_was_behind(const batch_passage& b) const;
   [[nodiscard]] double idle_share() const;
+  [[nodiscard]] double spare_seconds(std::int64_t first) const;
   [[nodiscard]] double blocked_share() const;
   [[nodiscard]] limit_reading read(std::int64_t now, const limit_facts& facts) const;
 
@@ -153,9 +177,12 @@ class stream_limits {
   std::map<std::int64_t, bucket>* into_ = &settled_;
   std::map<stream_position, batch_passage> known_;  // not taken yet, and the last ones taken
   std::map<std::uint32_t, worker_memory> workers_;
+  std::deque<work_seen> work_;
+  std::deque<outage> outages_;  // of the owner
   std::int64_t taken_ = 0;     // when the consumer took its last batch; 0: it has none
   std::int64_t released_ = 0;  // when it released that one, if it has
   std::int64_t looked_ = 0;
+  std::int64_t waits_from_ = 0;  // the wait in progress; 0: none
   bool over_ = false;
   limit_reading last_;
   double wire_part_ = 1;  // of copying and converting the last batch: for an owner in another process

@@ -287,11 +287,13 @@ TEST_CASE("why prints times and rates as plain numbers") {
       {"limits", {{"decode", 0.9}}},
       {"batches_per_second", 1234.4},
       {"workers",
-       {{"ready", 2}, {"busy", 1}, {"cpu", 1}, {"core_wait", 0},
+       {{"ready", 2}, {"busy", 0.97}, {"cpu", 0.09}, {"core_wait", 0.8},
         {"each", nlohmann::ordered_json::array({{{"worker", 0}, {"seconds_a_sample", 1.3104}, {"reading", 0.5}},
                                                 {{"worker", 1}, {"seconds_a_sample", 0.00123}, {"reading", 0.5}}})}}}};
   const std::string text = cli::why_for_people(why, 0);
   CHECK(text.find("worker/0: 1310 ms a sample") != std::string::npos);
   CHECK(text.find("worker/1: 1.23 ms a sample") != std::string::npos);
   CHECK(text.find("batches: 1234 a second") != std::string::npos);
+  CHECK(text.find("Of their time they ran 9 % on a core, waited 80 % for a core and 8 % for something else, mostly reads, and had "
+                  "nothing to do for 3 %") != std::string::npos);
 }

@@ -75,7 +75,7 @@ TEST_CASE("while nothing moves it says only what is waited for, and what to do a
   settings.loader.hang.item_timeout = std::chrono::seconds(90);
   CHECK(advise(mostly(limit::order), around, settings).more.front() ==
         "`penstock describe worker/3` shows what it is doing. It is killed after 1 m 30 s with one sample ([loader.hang] item_timeout), "
-        "or after 10 s without a heartbeat, for example if its process is stopped. `penstock restart worker/3 --now` kills it at once.");
+        "or after 10 s without a heartbeat, for example if its process is suspended. `penstock restart worker/3 --now` kills it at once.");
 }
 
 TEST_CASE("a slow worker, a stalled sample and tiny batches are named with their own advice") {
@@ -130,6 +130,29 @@ TEST_CASE("a consumer that waits little is the limit, however much of its wait h
   r.share[static_cast<std::size_t>(limit::decode)] = 0.3;
   r.share[static_cast<std::size_t>(limit::consumer)] = 0.7;
   CHECK(advise(r, on_cores(2), {}).what == limit::decode);
+}
+
+TEST_CASE("a consumer that takes batches in bursts is named, not the slots that run empty in a burst") {
+  limit_reading r = mostly(limit::consumer, 0.8);
+  r.share[static_cast<std::size_t>(limit::order)] = 0.16;
+  CHECK(advise(r, on_cores(2), {}).what == limit::order);
+  r.spare = 0.6;
+  const limit_advice advice = advise(r, on_cores(2), {});
+  CHECK(advice.what == limit::consumer);
+  CHECK(advice.key.empty());
+  CHECK(contains(advice.sentence, "takes its batches in bursts. It worked on them 80 % of the time, and the workers stood idle for 60 %"));
+  CHECK(contains(advice.more.back(), "slots_per_worker"));
+}
+
+TEST_CASE("a suspended or replaced GPU owner is named, not the start of workers") {
+  limit_reading r = mostly(limit::start, 0.9);
+  r.owner_frozen = 0.5;
+  r.owner_down = 0.3;
+  CHECK(contains(advise(r, on_cores(2), {}).sentence, "its process was suspended (SIGSTOP, a debugger or a freezer) for 50 % of the time"));
+  r.owner_down = 0.6;
+  CHECK(contains(advise(r, on_cores(2), {}).sentence, "for 60 % of the time its process was being replaced"));
+  r.owner_frozen = r.owner_down = 0.1;
+  CHECK(advise(r, on_cores(2), {}).key == "loader.start");
 }
 
 TEST_CASE("every limit has a sentence, in a session and in a pool, and only keys that exist") {

@@ -101,6 +101,44 @@ TEST_CASE("a consumer that works on its batches is the limit, and waits are belo
   CHECK(r.held < 0.05);
 }
 
+TEST_CASE("a consumer that takes batches in bursts is the limit, although the slots run empty in each burst") {
+  pipeline_plan p = quick();
+  p.workers = 2;
+  p.load = loads(20ms);
+  p.consume = [](std::uint64_t batch) { return batch % 40 == 39 ? nanoseconds(1500ms) : nanoseconds(0ms); };
+  for (const bool elsewhere : {false, true}) {
+    p.owner_is_elsewhere = elsewhere;
+    const limit_reading r = after_12_s(p);
+    CHECK(r.waited() > 0.15);
+    CHECK(r.of(limit::order) < 0.05);
+    CHECK(r.of(limit::consumer) > 0.7);
+    CHECK(r.spare > 0.5);
+    CHECK(r.largest() == limit::consumer);
+  }
+}
+
+TEST_CASE("the time of a suspended or replaced owner is no batch's") {
+  for (const bool frozen : {false, true}) {
+    pipeline_plan p = quick();
+    p.owner_is_elsewhere = true;
+    p.load = loads(20ms);
+    p.consume = [](std::uint64_t batch) { return nanoseconds(batch == 200 ? 6s : 0s); };  // from 1 s on
+    made_up_pipeline pipeline(p);
+    stream_limits limits;
+    limit_reading r;
+    for (nanoseconds t = 0ms; t <= 9s; t += 200ms) {
+      limit_facts f = pipeline.facts_at(t);
+      f.device_ready = frozen || t < 1200ms || t > 6s;
+      f.owner_is_frozen = frozen && t >= 1200ms && t <= 6s;
+      r = limits.look(made_up_pipeline::start() + t, f);
+    }
+    CHECK(r.largest() == limit::start);
+    CHECK((frozen ? r.owner_frozen : r.owner_down) > 0.5);
+    CHECK(r.of(limit::order) < 0.05);
+    CHECK_FALSE(r.stall);
+  }
+}
+
 TEST_CASE("one sample that stalls while the others' batches are ready means that order is the limit") {
   pipeline_plan p = quick();
   p.load = [](std::uint32_t, std::uint64_t batch) { return made_up_load{batch % 100 == 50 ? 3s : 10ms, 0ns}; };
