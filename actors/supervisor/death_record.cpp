@@ -22,7 +22,7 @@ std::string text_of_end(const Report& d) {
     return fmt::format("was killed: it had not stopped within {} of the request", duration_for_people(time));
   }
   if (d.cause == death_cause::stopped) return "was stopped on request";
-  if (d.cause == death_cause::heartbeat && !d.reason.empty()) return "was killed: " + d.reason;
+  if (!d.reason.empty()) return "was killed: " + d.reason;
   if (d.cause == death_cause::signal && d.signal) return "ended: " + *d.signal;
   if (d.cause == death_cause::exit && d.code) return fmt::format("ended: exit {}", *d.code);
   return fmt::format("ended: {}", name_of(d.cause));

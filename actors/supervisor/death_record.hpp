@@ -43,7 +43,7 @@ enum class blamed_work : std::uint8_t { samples, jobs };
 death_report as_report(const worker_facts& w, const supervision::termination& ending,
                        const scheduler::blame_decision& decision, blamed_work kind, steady_time now);
 
-/// "ended: SIGSEGV", "ended: hang"; or, if it was ordered to end: "was stopped on request", or "was killed: it had
+/// "ended: SIGSEGV"; if the session killed it for a fault, why: "was killed: no heartbeat for 10 s"; if it was ordered to end: "was stopped on request", or "was killed: it had
 /// not stopped within 10 s of the request".
 [[nodiscard]] std::string end_text(const death_report& death);
 [[nodiscard]] std::string end_text(const owner_death_report& death);

@@ -40,9 +40,13 @@ std::optional<std::string> owner_orders::delivered(std::uint64_t upload) {
 
 owner_orders::loss owner_orders::lose_owner(suspicion_rule rule, std::optional<std::uint32_t> in_hand) {
   loss result;
-  if (rule != suspicion_rule::none && in_hand) {
-    if (const upload_order* batch = find_by_mark(*in_hand)) result.suspect = *batch;
+  const upload_order* const marked = in_hand ? find_by_mark(*in_hand) : nullptr;
+  if (marked != nullptr) {
+    result.had = *marked;
+  } else if (!outstanding_.empty() && std::ranges::find(unsent_, outstanding_.begin()->first) == unsent_.end()) {
+    result.had = outstanding_.begin()->second;
   }
+  if (rule != suspicion_rule::none && marked != nullptr) result.suspect = *marked;
   if (rule == suspicion_rule::in_hand_or_oldest && !result.suspect && !outstanding_.empty())
     result.suspect = outstanding_.begin()->second;
   if (result.suspect) {

@@ -179,7 +179,7 @@ void owner_supervision::look(steady_time now, const owner_sign& sign) {
     const std::string time = duration_for_people(v.since);
     const upload_order* batch = sign.in_hand ? orders_.find_by_mark(*sign.in_hand) : nullptr;
     const std::string where = sign.wait_channel.empty()       ? ""
-                              : sign.wait_channel == "stopped" ? "; its process is stopped"
+                              : sign.wait_channel == "stopped" ? "; its process is suspended"
                                                                : "; it waits in " + sign.wait_channel;
     switch (v.kind) {
       case hang::start:
@@ -247,7 +247,7 @@ suspicion_rule owner_supervision::suspicion_after(const process::exit_report& en
 }
 
 owner_death_report owner_supervision::report_of(const owner_end& end,
-                                                const std::optional<upload_order>& suspect,
+                                                const std::optional<upload_order>& had,
                                                 steady_time now) const {
   owner_death_report d;
   d.pid = pid_.value_or(0);
@@ -260,9 +260,9 @@ owner_death_report owner_supervision::report_of(const owner_end& end,
   if (end.report.ending == process::exit_report::how::signalled)
     d.signal = process::signal_name(end.report.code);
   if (end.report.ending == process::exit_report::how::exited) d.code = end.report.code;
-  if (suspect) {
-    d.epoch = suspect->epoch;
-    d.sequence = suspect->sequence;
+  if (had && !had->job) {
+    d.epoch = had->epoch;
+    d.sequence = had->sequence;
   }
   if (const auto ignored = ending_.ignored_stop(end.report))
     d.ignored_stop_seconds = std::chrono::duration<double>(*ignored).count();
@@ -336,7 +336,7 @@ void owner_supervision::exited(std::uint32_t incarnation, steady_time now, const
   }
   finishing_ = finishing_ || stage_ == owner_stage::stopping;
   const owner_orders::loss loss = orders_.lose_owner(suspicion_after(end.report), end.in_hand);
-  outbox_.emplace_back(owner_died{report_of(end, loss.suspect, now),
+  outbox_.emplace_back(owner_died{report_of(end, loss.suspect ? loss.suspect : loss.had, now),
                                   loss.suspect ? std::optional(describe(*loss.suspect)) : std::nullopt,
                                   !makes_room(end)});
   const auto hopeless = why_no_other_helps(end);

@@ -69,6 +69,7 @@ void add_last_death(metrics_page& p, const metrics_facts& f) {
     metric_labels labels{{"worker", std::to_string(d->worker)},
                          {"pid", std::to_string(d->pid)},
                          {"cause", penstock::name_of(d->cause)},
+                         {"reason", reason_in(d->reason)},
                          {"signal", d->signal.value_or("")},
                          {"code", text_or_none(d->code)}};
     if (f.status.jobs) {
@@ -78,7 +79,6 @@ void add_last_death(metrics_page& p, const metrics_facts& f) {
       labels.emplace_back("sample", d->sample ? name_of_sample(*d->sample, d->path) : "");
       labels.emplace_back("index", text_or_none(d->sample));
     }
-    labels.emplace_back("reason", reason_in(d->reason));
     p.value(labels, 1);
   }
   p.begin("penstock_last_death_timestamp_seconds", "gauge", "When that worker died, in Unix time.");
@@ -91,11 +91,11 @@ void add_last_owner_death(metrics_page& p, const metrics_facts& f) {
   if (d != nullptr)
     p.value({{"pid", std::to_string(d->pid)},
              {"cause", penstock::name_of(d->cause)},
+             {"reason", reason_in(d->reason.empty() ? d->last_words : d->reason)},
              {"signal", d->signal.value_or("")},
              {"code", text_or_none(d->code)},
              {"epoch", text_or_none(d->epoch)},
-             {"batch", text_or_none(d->sequence)},
-             {"reason", reason_in(d->reason.empty() ? d->last_words : d->reason)}},
+             {"batch", text_or_none(d->sequence)}},
             1);
   p.begin("penstock_gpu_owner_last_death_timestamp_seconds", "gauge", "When that process died, in Unix time.");
   if (d != nullptr) p.value(unix_seconds(d->time));

@@ -90,6 +90,20 @@ TEST_CASE("after a lost context the oldest unfinished batch is suspected, otherw
   CHECK_FALSE(owner_orders().lose_owner(suspicion_rule::in_hand_or_oldest, std::nullopt).suspect);
 }
 
+TEST_CASE("an owner that is killed from outside had the batch in its hand, or the next one, and is not blamed on it") {
+  auto loss = with_uploads(3).lose_owner(suspicion_rule::none, 2);
+  REQUIRE(loss.had);
+  CHECK(loss.had->upload == 2);
+  CHECK_FALSE(loss.suspect);
+  loss = with_uploads(3).lose_owner(suspicion_rule::none, std::nullopt);
+  REQUIRE(loss.had);
+  CHECK(loss.had->upload == 1);
+  CHECK_FALSE(owner_orders().lose_owner(suspicion_rule::none, std::nullopt).had);
+  owner_orders unsent;
+  unsent.order(upload(1, 0));
+  CHECK_FALSE(unsent.lose_owner(suspicion_rule::none, std::nullopt).had);
+}
+
 TEST_CASE("a batch is named with its first eight samples") {
   upload_order batch = upload(1, 17);
   CHECK(describe(batch) == "batch 17 of epoch 0 (samples 170, 171)");
