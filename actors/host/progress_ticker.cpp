@@ -14,13 +14,18 @@ using namespace std::chrono_literals;
 constexpr auto look_every = 1s;     // the watch's patience is 5 s
 constexpr double long_seconds = 4;  // a sample that takes this long is about to stall the stream
 
+/// It has taken long, or it should be about to begin: a suspended worker holds up its batches between two samples, too.
+bool may_hold_up(const worker_status& w) {
+  return w.current_sample ? w.current_sample_seconds.value_or(0) >= long_seconds : w.state == "ready" || w.state == "draining";
+}
+
 }  // namespace
 
 std::map<std::uint32_t, std::string> standing_of(const session_status& status,
                                                  const arena::flight_recorders& flights) {
   std::map<std::uint32_t, std::string> places;
   for (const worker_status& w : status.workers) {
-    if (!w.pid || w.current_sample_seconds.value_or(0) < long_seconds) continue;
+    if (!w.pid || !may_hold_up(w)) continue;
     places[w.id] = process::wait_channel(*w.pid, flights.read(w.id).thread);
   }
   return places;

@@ -18,7 +18,7 @@
 
 namespace penstock::host {
 
-/// Where threads that have spent a long time on one sample are waiting. Reads a few small files in /proc per
+/// Where threads that have spent a long time on one sample, or have none, are waiting. Reads a few small files in /proc per
 /// thread; none of these reads blocks on the process.
 [[nodiscard]] std::map<std::uint32_t, std::string> standing_of(const session_status& status,
                                                                const arena::flight_recorders& flights);

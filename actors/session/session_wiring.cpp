@@ -141,7 +141,7 @@ void Session::body::add_to_progress(supervision::progress_facts& facts, const ru
   facts.owner_start_deadline = supervisor::owner_start_deadline;
   facts.consumer_waits = taking_;
   facts.owner_is_elsewhere = has_keeper();
-  facts.owner_is_frozen = has_keeper() && facts.status.gpu_pid && process::wait_channel(*facts.status.gpu_pid) == "stopped";
+  facts.owner_is_frozen = has_keeper() && facts.status.gpu_pid && process::wait_channel(*facts.status.gpu_pid) == process::suspended_channel;
   facts.standing = host::standing_of(facts.status, *e.flights);
 }
 

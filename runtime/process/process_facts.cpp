@@ -101,7 +101,7 @@ std::string wait_channel(pid_t pid, pid_t thread) {
   const auto name_end = line.rfind(')');  // the name may contain anything
   const char state = name_end + 2 < line.size() ? line[name_end + 2] : '?';
   if (state == 'R') return "running";
-  if (state == 'T' || state == 't') return "stopped";
+  if (state == 'T' || state == 't') return std::string(suspended_channel);
   std::ifstream in(folder + "/wchan");
   std::string name;
   std::getline(in, name);

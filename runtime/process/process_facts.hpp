@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace penstock::process {
@@ -26,9 +27,10 @@ std::optional<process_facts> look_at(pid_t pid);
 /// Resident memory of this process; cheap enough for every heartbeat.
 std::uint64_t own_rss_bytes();
 
-/// What a thread is doing: "running", "stopped", the kernel function it waits in ("futex_wait_queue",
-/// "folio_wait_bit") or just "sleeping"; empty if the thread is gone. `thread` 0: the first one.
+/// What a thread is doing: "running", "stopped" (suspended: by SIGSTOP, or held by a debugger), the kernel function it waits in
+/// ("futex_wait_queue", "folio_wait_bit") or just "sleeping"; empty if the thread is gone. `thread` 0: the first one.
 std::string wait_channel(pid_t pid, pid_t thread = 0);
+inline constexpr std::string_view suspended_channel = "stopped";  // the word in reports since the first version
 
 /// Running totals of a thread. Their sum falls behind the time that has passed while the thread waits for something else.
 struct thread_times {

@@ -13,6 +13,8 @@ namespace {
 
 using awaited_if_any = std::optional<awaited>;
 
+constexpr std::string_view suspended = "stopped";  // in progress_facts::standing
+
 std::string in_words(double seconds) {
   return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds * 1e9)));
 }
@@ -80,7 +82,7 @@ std::string sample_of(const progress_facts& f, const worker_status& w) {
                      in_words(w.current_sample_seconds.value_or(0)),
                      where == f.standing.end() || where->second.empty() ? ""
                      : where->second == "running"                       ? " (it computes)"
-                     : where->second == "stopped"                       ? " (its process is stopped)"
+                     : where->second == suspended                       ? " (its process is suspended)"
                                                   : fmt::format(" (it waits in {})", where->second));
 }
 
@@ -118,7 +120,7 @@ awaited_if_any consumer_of(const progress_facts& f, const places_of_batches& bat
 /// It can neither copy nor run its sink.
 awaited_if_any frozen_owner_of(const progress_facts& f) {
   if (!f.owner_is_frozen) return std::nullopt;
-  return awaited{stall_kind::gpu_owner, owner_in_words(f) + ", whose process is stopped"};
+  return awaited{stall_kind::gpu_owner, owner_in_words(f) + ", whose process is suspended"};
 }
 
 awaited_if_any owner_of(const progress_facts& f, const places_of_batches& batches) {
@@ -147,6 +149,10 @@ awaited_if_any loading_of(const progress_facts& f, const places_of_batches& batc
         stall_kind::sample,
         fmt::format("{}, which has been loading {}, in {}", name_of(*w), sample_of(f, *w), name_of(b)),
         w->id};
+  }
+  if (const auto where = f.standing.find(w->id); where != f.standing.end() && where->second == suspended) {
+    return awaited{stall_kind::worker,
+                   fmt::format("{}, which has {}, but whose process (pid {}) is suspended", name_of(*w), name_of(b), *w->pid), w->id};
   }
   const std::string how = in_state(*w, "ready") ? "is not working on a sample" : "is " + w->state;
   return awaited{stall_kind::worker, fmt::format("{}, which has {} and {}", name_of(*w), name_of(b), how),

@@ -26,7 +26,7 @@ struct progress_facts {
   nanoseconds owner_start_deadline{0};
   bool consumer_waits = false;                    ///< it is asking for a batch right now
   bool owner_is_elsewhere = false;                ///< placement = "process": its sink is the consumer
-  bool owner_is_frozen = false;                   ///< its process is stopped
+  bool owner_is_frozen = false;                   ///< its process is suspended
   std::map<std::uint32_t, std::string> standing;  ///< by worker: where the thread that loads the sample waits
 };
 

@@ -242,7 +242,7 @@ worker_supervision::settled worker_supervision::blame_decided(worker_ref who, st
 
 std::string worker_supervision::text_of(const hang_finding& v, const child& c,
                                         const worker_sign& sign) const {
-  const std::string tail = sign.wait_channel.empty() ? "" : " (" + sign.wait_channel + ")";
+  const std::string tail = sign.wait_channel.empty() ? "" : sign.wait_channel == "stopped" ? " (suspended)" : " (" + sign.wait_channel + ")";
   const std::string time = duration_for_people(v.since);
   switch (v.kind) {
     case hang::start:

@@ -128,10 +128,22 @@ class SupervisionTest(PenstockTest):
         report = json.loads(out)
         self.assertEqual([d["cause"] for d in report["workers"]["deaths"]], ["heartbeat"])
         self.assertEqual(report["workers"]["deaths"][0]["wait_channel"], "stopped")
-        self.assertRegex(report["workers"]["deaths"][0]["reason"], r"^no heartbeat for 1\S* s \(stopped\)$")
-        self.assertRegex(self.penstock("events", "--last")[1], r"worker \d \(pid \d+\) was killed: no heartbeat for 1\S* s \(stopped\)")
+        self.assertRegex(report["workers"]["deaths"][0]["reason"], r"^no heartbeat for 1\S* s \(suspended\)$")
+        self.assertRegex(self.penstock("events", "--last")[1], r"worker \d \(pid \d+\) was killed: no heartbeat for 1\S* s \(suspended\)")
         self.assertRegex(self.penstock("metrics")[1], r'ended_last_death_info\{.*cause="heartbeat".*reason="no heartbeat for 1')
         self.check_sums(report)
+
+    def test_a_worker_that_is_suspended_between_two_samples_is_called_suspended(self):
+        # The device program needs 100 ms for a batch, so that the worker has nothing to do most of the time.
+        text = synthetic(samples=100000, epochs=1, more='[loader.hang]\nheartbeat_timeout = "60s"\n')
+        self.start("run", self.write("calm.toml", text), "--workers", 1, "--quiet", "--sink", "plugin:" + os.path.join(BIN, "slow_program.so"))
+        status = lambda: json.loads(self.penstock("status", "--json")[1])
+        self.wait_until(lambda: self.penstock("status")[0] == EXIT_OK and status()["batches_delivered"] > 2, "batches")
+        signal_process(status()["workers"][0]["pid"], signal.SIGSTOP)
+        stalled = self.wait_until(lambda: status()["stalled"], "the stall")
+        self.assertRegex(stalled["text"], r"^waiting for worker/0, which .*process (\(pid \d+\) )?is suspended")
+        self.assertIn("is suspended", self.penstock("why")[1])
+        self.assertEqual(self.penstock("stop", "--now", "--wait")[0], EXIT_OK)
 
     def test_a_worker_with_leases_that_never_begins_is_found_though_it_touches_no_sample(self):
         text = synthetic(samples=400, dataset='wait = "5ms"', epochs=1, more=QUICK_HANGS + '[loader.env]\nPENSTOCK_CHAOS = "1"\n')

@@ -31,14 +31,14 @@ TEST_CASE("a slow sample is named with its worker, its batch and where it waits"
   }
   SECTION("stopped") {
     f.standing[3] = "stopped";
-    CHECK(find_blocker(f).text.find("(its process is stopped)") != std::string::npos);
+    CHECK(find_blocker(f).text.find("(its process is suspended)") != std::string::npos);
   }
   SECTION("unknown") {
     CHECK(find_blocker(f).text.find("for 7.25 s, in batch") != std::string::npos);
   }
 }
 
-TEST_CASE("a GPU owner whose process is stopped is named before its sink") {
+TEST_CASE("a GPU owner whose process is suspended is named before its sink") {
   progress_facts f = asking();
   f.under_way = {batch_at(0, batch_stage::ready)};
   f.owner_is_elsewhere = true;
@@ -46,7 +46,15 @@ TEST_CASE("a GPU owner whose process is stopped is named before its sink") {
   CHECK(find_blocker(f).kind == stall_kind::consumer);
   f.owner_is_frozen = true;
   CHECK(find_blocker(f).kind == stall_kind::gpu_owner);
-  CHECK(find_blocker(f).text == "the GPU owner (pid 4712), whose process is stopped");
+  CHECK(find_blocker(f).text == "the GPU owner (pid 4712), whose process is suspended");
+}
+
+TEST_CASE("a worker that is suspended between two samples is named as such") {
+  progress_facts f = asking();
+  f.under_way = {batch_at(2, batch_stage::leased)};
+  f.standing[0] = "stopped";
+  CHECK(find_blocker(f).kind == stall_kind::worker);
+  CHECK(find_blocker(f).text == "worker/0, which has batch 2 of epoch 0, but whose process (pid 100) is suspended");
 }
 
 TEST_CASE("an idle worker that has the next batch is named") {
