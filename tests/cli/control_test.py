@@ -1,6 +1,7 @@
 """Attaching to a live session: status, wait, stop and so on, over a socket that is safe to leave open."""
 
 import os
+import re
 import signal
 import socket
 import stat
@@ -98,8 +99,36 @@ class ControlTest(PenstockTest):
         self._running.append(stop)
         said = stop.stderr.readline().decode()
         signal_process(process.pid, signal.SIGCONT)
-        self.assertRegex(said, r"pid %d\) is stopped; after `kill -CONT" % process.pid)
+        self.assertRegex(said, r"pid %d\) is suspended \(SIGSTOP\); after `kill -CONT" % process.pid)
         self.assertEqual(stop.communicate(timeout=30)[1], b"stopped\n")
+
+    def test_stop_wait_of_a_suspended_session_takes_no_longer_than_its_timeout(self):
+        process = self.live()
+        signal_process(process.pid, signal.SIGSTOP)
+        begin = time.monotonic()
+        code, _, err = self.penstock("stop", "--wait", "--timeout", "500ms")
+        took = time.monotonic() - begin
+        self.assertEqual(code, EXIT_TIMED_OUT, err)
+        self.assertRegex(err, r"pid %d\) is suspended \(SIGSTOP\)" % process.pid)
+        self.assertLess(took, 5)
+        code, _, err = self.penstock("status")
+        self.assertEqual(code, EXIT_TIMED_OUT, err)
+        self.assertRegex(err, r"pid %d\) is suspended \(SIGSTOP\)" % process.pid)
+
+    def test_a_stop_names_the_files_and_status_and_why_say_what_a_stopping_session_waits_for(self):
+        text = synthetic(samples=100, batch=1, epochs=1, dataset='faults = [{sample = 0, kind = "hang"}]', more='[supervisor]\nshutdown = "20s"\n')
+        report = os.path.join(self.folder, "report.json")
+        self.start("run", self.write("late.toml", text), "--workers", 1, "--quiet", "--report", report)
+        self.wait_until(lambda: self.penstock("status")[0] == EXIT_OK and any((w["current_sample_seconds"] or 0) > 0.5 for w in self.status()["workers"]),
+                        "the stuck sample")
+        code, _, err = self.penstock("stop")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertRegex(err, r"(?m)\Astopping\n.*\nreport: %s$" % re.escape(report))
+        waits = r"waiting for worker/0 \(pid \d+\), which has been working on sample 0 for "
+        self.assertRegex(self.penstock("status")[1], r"(?m)^late  stopping  .*(?s:.*)^" + waits)
+        self.assertRegex(self.penstock("why")[1], r"\AThe session is stopping\.\n" + waits)
+        self.assertEqual([one["target"] for one in self.status()["stopping"]], ["worker/0"])
+        self.assertEqual(self.penstock("stop", "--now", "--wait")[0], EXIT_OK)
 
     def test_a_run_whose_end_was_waited_for_has_written_its_report_and_its_state(self):
         report, state = (os.path.join(self.folder, name) for name in ("report.json", "run.state"))

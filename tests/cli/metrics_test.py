@@ -70,6 +70,13 @@ class MetricsTest(PenstockTest):
         page = self.page()
         self.assertEqual({l["session"]: v for l, v in self.find(page, "penstock_session_up")}, {"silent": 0, "well": 1})
         self.assertTrue(self.find(page, "penstock_batches_delivered_total", session="well"))
+        ((seen, _),) = self.find(page, "penstock_session_process_info", session="silent")
+        self.assertEqual((seen["pid"], seen["process"]), (str(silent.pid), "suspended"))
+        self.assertTrue(seen["id"].endswith("-%d" % silent.pid), seen)
+        ((_, last),) = self.find(page, "penstock_session_last_seen_timestamp_seconds", session="silent")
+        self.assertLess(abs(time.time() - last), 60)
+        ((seen, _),) = self.find(page, "penstock_session_process_info", session="well")
+        self.assertEqual(seen["process"], "running")
 
     def test_who_died_and_which_samples_fail_are_on_the_page_of_a_running_session(self):
         faults = 'wait = "1ms"\nfaults = [{sample = 40, kind = "throw", times = 0}, {sample = 80, kind = "segv", times = 0}]'

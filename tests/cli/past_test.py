@@ -111,6 +111,7 @@ class PastTest(PenstockTest):
         self.assertIn("killed at stop", self.penstock("deaths", "--last")[1])
         status = self.answer("status", "--last")
         self.assertEqual(status["workers_ended_unexpectedly"], 0)
+        self.assertEqual(self.answer("sessions", "--ended")["ended"][0]["killed_at_stop"], 1)
         self.assertEqual([w["id"] for w in status["workers"] if w["last_death"]], [stuck["id"]])
 
     def test_the_quarantined_samples_can_be_listed_after_the_end(self):
@@ -153,6 +154,26 @@ class PastTest(PenstockTest):
         self.assertEqual(code, EXIT_NO_SESSION)
         self.assertRegex(err, r"the last one: 'short' finished \d+ s ago\n")
 
+    def test_the_ends_of_epochs_are_left_out_unless_all_events_are_wanted(self):
+        self.run_json(self.write("short.toml", synthetic(samples=8, epochs=50)), "--workers", 1)
+        code, out, err = self.penstock("events", "--last")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertNotIn("epoch_done", out)
+        self.assertIn("run_finished", out)
+        self.assertEqual(err, "50 events are left out (epoch_done); --all shows them\n")
+        self.assertEqual(self.penstock("events", "--last", "--all")[1].count("epoch_done"), 50)
+        self.assertEqual([e["kind"] for e in self.lines("events", "--last")].count("epoch_done"), 50)
+
+    def test_a_killed_session_has_written_no_report_and_its_device_has_ended(self):
+        report = os.path.join(self.folder, "report.json")
+        process = self.live("killed", ENDLESS, "--report", report)
+        self.wait_until(lambda: any(line.startswith('{"status"') and '"kind":"host"' in line for line in self.recorded()), "the record")
+        process.kill()
+        process.communicate()
+        status = self.answer("status", "--last")
+        self.assertEqual((status["files"], status["not_written"], status["gpu"]["state"]), ({}, {"report": report}, "ended"))
+        self.assertNotIn("gpu  ready", self.penstock("status", "--last")[1])
+
     def test_people_read_it_as_they_read_a_live_session(self):
         config = self.crash()
         code, out, err = self.penstock("status", "--last")
@@ -191,9 +212,10 @@ class PastTest(PenstockTest):
             self.assertEqual((code, out), (EXIT_NO_SESSION, ""))
             self.assertRegex(err, r"next: penstock %s --last \('crash' finished \d+ s ago\)" % verb[0])
             self.assertEqual(self.answer(*verb, "--session", "crash", expect=EXIT_NO_SESSION)["error"]["kind"], "io")
-        code, _, err = self.penstock("stop")
-        self.assertEqual(code, EXIT_NO_SESSION)
-        self.assertNotIn("--last", err)
+        for stop in (["stop"], ["stop", "--wait", "--session", "crash"]):
+            code, _, err = self.penstock(*stop)
+            self.assertEqual(code, EXIT_NO_SESSION)
+            self.assertRegex(err, r"next: penstock status --last( --session crash)? \('crash' finished \d+ s ago\)\n")
 
     def test_sessions_lists_the_ended_ones_and_their_ids_choose_one(self):
         self.crash()

@@ -160,12 +160,15 @@ class SessionTest(PackageTest):
         self.assertEqual([str(e) for e in unraisable], ["of the callback"] * 2)
 
     def test_stop_ends_the_stream_and_the_report_says_so(self):
-        with self.session() as session:
+        events = []
+        with self.session(on_event=events.append) as session:
             session.next()
             session.stop(1)
             while session.next() is not None:
                 pass
             self.assertEqual(session.report()["outcome"], "stopped")
+        self.assertEqual([e["text"] for e in events if e["kind"] in ("stopping", "run_stopped")],
+                         ["the session was asked to stop by the program", "it was stopped by the program"])
 
     def test_pause_resume_and_scale_reach_the_workers(self):
         events = []

@@ -62,6 +62,24 @@ TEST_CASE("two sessions of one name are told apart, and one that does not answer
   CHECK(has_line(page, "penstock_session_up{session=\"silent\"} 0"));
 }
 
+TEST_CASE("of a session that does not answer the page has what is seen from outside") {
+  cli::merged_pages all;
+  all.add("silent", "", {17, true, 1764158400.5, "silent@1-17"});
+  all.add("other", "", {});
+  const std::string page = std::move(all).text();
+  CHECK(has_line(page, R"(penstock_session_process_info{session="silent",id="silent@1-17",pid="17",process="suspended"} 1)"));
+  CHECK(has_line(page, R"(penstock_session_last_seen_timestamp_seconds{session="silent"} 1764158400.5)"));
+  CHECK(page.find("process_info{session=\"other\"") == std::string::npos);
+}
+
+TEST_CASE("deaths of a session that has ended are counted by cause") {
+  json one = ended("photos@1");
+  one["deaths"] = {{"worker", {{"signal", 2}, {"heartbeat", 1}}}, {"gpu", json::object()}};
+  const std::string page = cli::page_of_ended({one});
+  CHECK(has_line(page, R"(penstock_session_ended_deaths{session="photos",id="photos@1",of="worker",cause="signal"} 2)"));
+  CHECK(has_line(page, R"(penstock_session_ended_deaths{session="photos",id="photos@1",of="worker",cause="heartbeat"} 1)"));
+}
+
 TEST_CASE("a session that has ended says how, why, when and after how many batches") {
   const std::string page = cli::page_of_ended({ended("photos@1"), ended("photos@2")});
   CHECK(has_line(page, R"(penstock_session_ended_info{session="photos",id="photos@1",outcome="failed",)"
@@ -99,9 +117,9 @@ TEST_CASE("the last deaths and the last 16 quarantined samples of an ended sessi
   for (int i = 0; i < 20; ++i) s["quarantine"].push_back({{"sample", i}, {"path", "cats/tom.jpg"}});
   const std::string page = cli::page_of_ended({s});
   CHECK(has_line(page, R"(penstock_session_ended_last_death_info{session="photos",id="photos@4",of="worker",worker="3",)"
-                       R"(cause="signal",signal="SIGSEGV",code="",sample="sample 5",index="5",reason=""} 1)"));
+                       R"(cause="signal",reason="",signal="SIGSEGV",code="",sample="sample 5",index="5"} 1)"));
   CHECK(has_line(page, R"(penstock_session_ended_last_death_info{session="photos",id="photos@4",of="gpu",worker="",)"
-                       R"(cause="exit",signal="",code="79",sample="",index="",reason="out of memory"} 1)"));
+                       R"(cause="exit",reason="out of memory",signal="",code="79",sample="",index=""} 1)"));
   CHECK(has_line(page, R"(penstock_session_ended_last_death_timestamp_seconds{session="photos",id="photos@4",of="gpu"} 1795484400)"));
   CHECK(count(page, "penstock_session_ended_sample_quarantined_info{") == 16);
   CHECK(has_line(page, R"(penstock_session_ended_sample_quarantined_info{session="photos",id="photos@4",)"

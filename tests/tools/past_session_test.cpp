@@ -3,6 +3,7 @@
 
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/past/past_tables.hpp"
+#include "tools/penstock/watch/session_tables.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -100,6 +101,29 @@ TEST_CASE("workers of an ended session have ended, and keep the pid and the coun
   CHECK(worker.at("pid") == 99);
   CHECK(worker.at("samples") == 41);
   CHECK(worker.at("next_restart_seconds").is_null());
+}
+
+TEST_CASE("the device of an ended session is closed, and only files that there are count as written") {
+  session_status s;
+  s.gpu_state = "ready";
+  json status = telemetry::as_json(s);
+  status["files"] = {{"report", "/data/report.json"}, {"state", "/data/run.state"}};
+  cli::past_session past({header, line_of("status", status)}, "later");
+  past.files_are({{"files", {{"state", "/data/run.state"}}}, {"not_written", {{"report", "/data/report.json"}}}});
+  const json told = result_of(past, {{"verb", "status"}});
+  CHECK(told.at("gpu").at("state") == "ended");
+  CHECK(told.at("files") == json{{"state", "/data/run.state"}});
+  CHECK(past.summary().at("not_written") == json{{"report", "/data/report.json"}});
+}
+
+TEST_CASE("a worker that was killed at a stop is a death of the ended session") {
+  death_report late;
+  late.cause = death_cause::stopped;
+  late.ignored_stop_seconds = 10;
+  const cli::past_session past({header, status_line(7, run_outcome::stopped), event_line(1, event_kind::worker_died, late), ended}, "");
+  CHECK(past.summary().at("workers_ended_unexpectedly") == 0);
+  CHECK(past.summary().at("killed_at_stop") == 1);
+  CHECK(cli::deaths_in(past.summary()) == "1");
 }
 
 TEST_CASE("a session without an end died, at the time of its last line") {

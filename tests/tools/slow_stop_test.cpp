@@ -56,6 +56,16 @@ TEST_CASE("after the workers the owner's process is named, then the group, then 
   CHECK(awaited(s)[0].words.starts_with("its program (pid 4711)"));
 }
 
+TEST_CASE("status and why say what a stopping session waits for, and nothing of one that runs") {
+  session_status s = stopping();
+  const auto told = cli::stopping_for(telemetry::as_json(s));
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].at("target") == "worker/3");
+  CHECK(cli::stopping_in_words(told, 0) == "waiting for worker/3 (pid 4713), which has not exited yet; it is killed if it does not end in time\n");
+  s.state = "ok";
+  CHECK(cli::stopping_for(telemetry::as_json(s)).is_null());
+}
+
 TEST_CASE("an owner in the program's own process is the program") {
   session_status s = stopping();
   s.workers.clear();

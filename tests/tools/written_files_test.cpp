@@ -28,6 +28,11 @@ TEST_CASE("files that exist were written, but a report only if it is new") {
                                   " was not written\nstate: " + path("state") + "\n");
   std::ofstream(path("report")) << "y";
   CHECK(files.as_json().at("files").contains("report"));
+  CHECK(files.announced() == "journal: " + path("journal") + "\nreport: " + path("report") + "\nstate: " + path("state") + "\n");
+  // Of a session that ended, and has written only its report: the state is an earlier one's.
+  cli::written_files past(std::chrono::system_clock::now() - std::chrono::minutes(1));
+  past.are({{"files", {{"report", path("report")}, {"state", path("state")}}}});
+  CHECK(past.as_json() == nlohmann::ordered_json{{"files", {{"report", path("report")}}}, {"not_written", {{"state", path("state")}}}});
   fs::remove_all(folder);
 }
 

@@ -108,7 +108,7 @@ chosen_socket choose(const session_choice& choice) {
     if (!choice.as_json) say("next: " + next);
     return chosen_socket{{}, code};
   };
-  /// Falls back to an ended session, for verbs that only read.
+  /// The session that is meant may have ended.
   const auto or_past = [&](const std::string& next) {
     const std::string past = next_for_past(choice);
     return past.empty() ? next : past;
@@ -156,15 +156,27 @@ result<json> ask(const std::filesystem::path& session, json question,
   return control::ask(session, std::move(question), deadline);
 }
 
-std::string if_frozen(int pid) {
-  if (pid <= 0 || process::wait_channel(pid) != "stopped") return "";
-  return fmt::format("the session's process (pid {0}) is stopped; after `kill -CONT {0}` it carries out this request", pid);
+std::string if_suspended(int pid) {
+  if (pid <= 0 || process::wait_channel(pid) != process::suspended_channel) return "";
+  return fmt::format("the session's process (pid {0}) is suspended (SIGSTOP); after `kill -CONT {0}` it carries out this request", pid);
 }
+
+namespace {
+
+/// A suspended session does not answer, and an order is carried out when it continues: no need to wait for long.
+bool only_reads(const json& question) {
+  const json verb = question.value("verb", json());
+  return verb == "status" || verb == "why" || verb == "deaths" || verb == "pipeline";
+}
+
+}  // namespace
 
 session_answer request(const session_choice& choice, const std::filesystem::path& socket, json question,
                        std::optional<std::chrono::milliseconds> deadline) {
-  if (!choice.as_json && !control::is_record(socket)) {
-    if (const std::string frozen = if_frozen(control::process_behind(socket)); !frozen.empty()) say(frozen);
+  if (!control::is_record(socket)) {
+    const std::string suspended = if_suspended(control::process_behind(socket));
+    if (!suspended.empty() && !choice.as_json) say(suspended);
+    if (!suspended.empty() && deadline && only_reads(question)) deadline = std::min(*deadline, look_deadline);
   }
   auto answer = ask(socket, std::move(question), deadline);
   if (!answer) return {{}, refuse_unreached(choice, answer.error())};

@@ -72,9 +72,9 @@ struct session_answer {
 [[nodiscard]] result<nlohmann::ordered_json> ask(const std::filesystem::path& session,
                                                  nlohmann::ordered_json question,
                                                  std::optional<std::chrono::milliseconds> deadline);
-/// "the session's process (pid 17) is stopped; after `kill -CONT 17` it carries out this request". Empty: it runs, or cannot be seen from here.
-[[nodiscard]] std::string if_frozen(int pid);
-/// Sends a request and waits for the answer. Says so at once if the session's process is frozen.
+/// "the session's process (pid 17) is suspended (SIGSTOP); after `kill -CONT 17` it carries out this request". Empty: it runs, or cannot be seen from here.
+[[nodiscard]] std::string if_suspended(int pid);
+/// Sends a request and waits for the answer. Says so at once if the session's process is suspended.
 [[nodiscard]] session_answer request(const session_choice& choice, const std::filesystem::path& socket,
                                      nlohmann::ordered_json question,
                                      std::optional<std::chrono::milliseconds> deadline = answer_deadline);

@@ -83,8 +83,7 @@ int for_workers(const request_options& o, const std::string& verb) {
 }
 
 int wait_for_the_end(const request_options& o, const session_end& end, const written_files& files,
-                     std::optional<std::chrono::milliseconds> longest) {
-  const auto until = std::chrono::steady_clock::now() + longest.value_or(longest_wait);
+                     steady_time until) {
   if (!end.wait_and_tell(until, o.choice.as_json)) {
     return refuse_with(
         exit_timed_out,
@@ -108,6 +107,7 @@ int stop(const request_options& o) {
   if (*longest && !o.wait)
     return refuse_with(exit_usage, {errc::usage, "--timeout is the time limit of --wait: write both", 0},
                        o.choice.as_json);
+  const auto begin = std::chrono::steady_clock::now();
   const meant_group group = group_meant(o.choice);
   if (group.refused != exit_ok) return group.refused;
   if (group.group) return stop_group(o.choice, *group.group, o.now, o.wait, *longest);
@@ -115,15 +115,18 @@ int stop(const request_options& o) {
   if (socket.refused != exit_ok) return socket.refused;
   session_end end(socket.path);
   written_files files;
-  const session_answer answer = request(o.choice, socket.path, {{"verb", "stop"}, {"now", o.now}});
+  const auto to_answer = std::min(longest->value_or(answer_deadline), answer_deadline);
+  const session_answer answer = request(o.choice, socket.path, {{"verb", "stop"}, {"now", o.now}}, to_answer);
   if (answer.refused != exit_ok) return answer.refused;
   end.says(answer.result);
   files.are(answer.result);
-  if (o.wait) return wait_for_the_end(o, end, files, *longest);
+  if (o.wait) return wait_for_the_end(o, end, files, begin + longest->value_or(longest_wait));
   if (o.choice.as_json) {
     print_json("penstock.order/1", answer.result);
   } else {
     say("stopping");
+    const std::string named = files.announced();
+    if (!named.empty()) say_raw("these files are complete when it has ended (`penstock stop --wait` waits for that):\n" + named);
   }
   return exit_ok;
 }

@@ -86,13 +86,14 @@ bool session_end::wait_until(steady_time until) const {
   return wait_for(process_, until) && wait_for(parent_, until);
 }
 
-std::vector<awaited_end> session_end::awaited() const {
+std::vector<awaited_end> session_end::awaited(steady_time until) const {
   if (socket_is_gone()) return {{"process", "the end: " + what_is_left()}};
-  const auto answer = control::ask(socket_, {{"verb", "status"}}, look_deadline);
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+  const auto answer = control::ask(socket_, {{"verb", "status"}}, std::clamp<std::chrono::milliseconds>(left, 0ms, look_deadline));
   if (answer && answer->value("ok", false)) return awaited_ends(answer->at("result"));
   if (socket_is_gone()) return {};  // it ended meanwhile
-  const std::string frozen = if_frozen(pid_);
-  return {{"session", frozen.empty() ? fmt::format("the session (pid {}), which does not answer", pid_) : "the end: " + frozen}};
+  const std::string suspended = if_suspended(pid_);
+  return {{"session", suspended.empty() ? fmt::format("the session (pid {}), which does not answer", pid_) : "the end: " + suspended}};
 }
 
 bool session_end::wait_and_tell(steady_time until, bool quiet, const std::string& whose) const {
@@ -101,7 +102,7 @@ bool session_end::wait_and_tell(steady_time until, bool quiet, const std::string
   auto silent_until = std::chrono::steady_clock::now() + silent_for;
   while (!wait_until(std::min<steady_time>(until, silent_until))) {
     if (std::chrono::steady_clock::now() >= until) return false;
-    for (const awaited_end& one : awaited()) {
+    for (const awaited_end& one : awaited(until)) {
       if (told.insert(one.what).second) say(fmt::format("{}waiting for {}", whose, one.words));
     }
     silent_until = std::chrono::steady_clock::now() + told_again_after;

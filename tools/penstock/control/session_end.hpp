@@ -41,7 +41,7 @@ class session_end {
 
  private:
   [[nodiscard]] bool socket_is_gone() const;
-  [[nodiscard]] std::vector<awaited_end> awaited() const;
+  [[nodiscard]] std::vector<awaited_end> awaited(steady_time until) const;
 
   std::filesystem::path socket_;
   int pid_ = 0;

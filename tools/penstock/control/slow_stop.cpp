@@ -2,6 +2,7 @@
 
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 
 #include <fmt/core.h>
@@ -49,6 +50,19 @@ std::vector<awaited_end> awaited_ends(const json& status) {
     return {{"group", "the other ranks: " + printable(group.at("waits_for").get<std::string>())}};
   return {{"program", fmt::format("its program (pid {}), which has not taken notice: it asks for no batch, and has not closed the session",
                                   text_of(status.value("pid", json())))}};
+}
+
+json stopping_for(const json& status) {
+  if (status.value("state", "") != "stopping") return nullptr;
+  json all = json::array();
+  for (const awaited_end& one : awaited_ends(status)) all.push_back({{"target", one.what}, {"text", one.words}});
+  return all;
+}
+
+std::string stopping_in_words(const json& stopping, std::size_t width) {
+  std::string text;
+  for (const json& one : stopping) text += fitted("waiting for " + one.at("text").get<std::string>(), width) + "\n";
+  return text;
 }
 
 }  // namespace penstock::cli

@@ -1,8 +1,9 @@
-// What a session that takes long to stop waits for. Pure; used by stop --wait.
+// What a session that takes long to stop waits for. Pure; used by stop --wait, status and why.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -16,5 +17,10 @@ struct awaited_end {
 
 /// From the status of a stopping session: its workers, else its GPU owner, else its group, else its program.
 [[nodiscard]] std::vector<awaited_end> awaited_ends(const nlohmann::ordered_json& status);
+
+/// The same as [{"target": "worker/0", "text": ...}]; null, unless the session is stopping.
+[[nodiscard]] nlohmann::ordered_json stopping_for(const nlohmann::ordered_json& status);
+/// Of that list: a line for each, "waiting for worker/0 ..".
+[[nodiscard]] std::string stopping_in_words(const nlohmann::ordered_json& stopping, std::size_t width);
 
 }  // namespace penstock::cli

@@ -30,12 +30,13 @@ std::map<std::string, std::string> written_files::expected() const {
   return all;
 }
 
-/// Only the report is written in one piece at the end.
+/// Only the report is written in one piece at the end; a quarantine file is read, too.
 bool written_files::is_written(const std::string& kind, const std::string& path) const {
   struct stat facts {};
   if (::stat(path.c_str(), &facts) != 0) return false;
   const auto written = std::chrono::system_clock::from_time_t(facts.st_mtim.tv_sec);
-  return kind != "report" || written + clock_difference >= std::chrono::floor<std::chrono::seconds>(since_);
+  const bool is_new = kind == "report" || (all_are_new_ && kind != "quarantine");
+  return !is_new || written + clock_difference >= std::chrono::floor<std::chrono::seconds>(since_);
 }
 
 nlohmann::ordered_json written_files::as_json() const {
@@ -48,6 +49,12 @@ std::string written_files::for_people() const {
   std::string text;
   for (const auto& [kind, path] : expected())
     text += fmt::format("{}: {}{}\n", kind, printable(path), is_written(kind, path) ? "" : " was not written");
+  return text;
+}
+
+std::string written_files::announced() const {
+  std::string text;
+  for (const auto& [kind, path] : expected()) text += fmt::format("{}: {}\n", kind, printable(path));
   return text;
 }
 

@@ -1,4 +1,4 @@
-// The files that a session's program has written when it has ended. Used by stop --wait.
+// The files that a session's program has written when it has ended. Used by stop, and for ended sessions.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,6 +13,8 @@ class written_files {
  public:
   /// Construct before the request that ends the session: its report is newer.
   written_files() = default;
+  /// Of a session that has ended: each of its files is newer than its start.
+  explicit written_files(std::chrono::system_clock::time_point started) : since_(started), all_are_new_(true) {}
 
   /// Takes the files in the session's answer: {"files": {"report": "/data/report.json"}}.
   void are(const nlohmann::ordered_json& answer);
@@ -21,6 +23,8 @@ class written_files {
   [[nodiscard]] nlohmann::ordered_json as_json() const;
   /// A line for each: "report: /data/report.json".
   [[nodiscard]] std::string for_people() const;
+  /// The same before the end: "report: /data/report.json".
+  [[nodiscard]] std::string announced() const;
 
  private:
   /// Without those that nothing had to be written to.
@@ -28,6 +32,7 @@ class written_files {
   [[nodiscard]] bool is_written(const std::string& kind, const std::string& path) const;
 
   std::chrono::system_clock::time_point since_ = std::chrono::system_clock::now();
+  bool all_are_new_ = false;
   std::map<std::string, std::string> files_;  // by kind
 };
 

@@ -173,14 +173,14 @@ int stop_group(const session_choice& choice, const live_group& group, bool now, 
   std::vector<session_end> ends;
   for (const live_rank& r : group.ranks) ends.emplace_back(r.session.socket);
   std::vector<written_files> files(ends.size());
-  std::vector<rank_answer> answers = ask_ranks(group, question, answer_deadline);
+  const auto until = clock::now() + longest.value_or(longest_wait);
+  std::vector<rank_answer> answers = ask_ranks(group, question, std::min(longest.value_or(answer_deadline), answer_deadline));
   const int code = tell_silent(choice, answers);
   if (!choice.as_json) say(order_in_words(group, answers, "stopping"));
   if (code != exit_ok) {
     if (choice.as_json) print_order(group, answers);
     return code;
   }
-  const auto until = clock::now() + longest.value_or(24h * 365);
   for (std::size_t i = 0; i < ends.size(); ++i) {
     ends[i].says(answers[i].result.value_or(json::object()));
     files[i].are(answers[i].result.value_or(json::object()));

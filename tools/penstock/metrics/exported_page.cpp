@@ -60,17 +60,25 @@ void add_deaths(metrics_page& p, const std::vector<json>& sessions) {
       }
     }
   };
+  p.begin("penstock_session_ended_deaths", "gauge", "Deaths in a session that has ended, of its workers or GPU owners, by cause; stopped: killed at a stop.");
+  for (const json& s : sessions) {
+    const json deaths = s.value("deaths", json::object());
+    for (const auto& [of, causes] : deaths.items()) {
+      for (const auto& [cause, count] : causes.items())
+        p.value(labels_of(s) + metric_labels{{"of", of}, {"cause", cause}}, count.get<std::uint64_t>());
+    }
+  }
   p.begin("penstock_session_ended_last_death_info", "gauge",
           "1; the labels say which worker, or the GPU owner, died last in a session that has ended, how, and of what.");
   each([&p](const json& s, const json& d, const char* of) {
     p.value(labels_of(s) + metric_labels{{"of", of},
                                          {"worker", label_in(d, "worker")},
                                          {"cause", label_in(d, "cause")},
+                                         {"reason", shortened(printable(reason_of_death(d)), reason_bytes)},
                                          {"signal", label_in(d, "signal")},
                                          {"code", label_in(d, "code")},
                                          {"sample", d.contains("job") ? label_in(d, "work") : name_of_sample(d)},
-                                         {"index", label_in(d, d.contains("job") ? "job" : "sample")},
-                                         {"reason", shortened(printable(reason_of_death(d)), reason_bytes)}},
+                                         {"index", label_in(d, d.contains("job") ? "job" : "sample")}},
             1);
   });
   p.begin("penstock_session_ended_last_death_timestamp_seconds", "gauge", "When that was, in Unix time.");
@@ -147,8 +155,8 @@ void merged_pages::add_line(const std::string& name, std::string_view line, metr
   }
 }
 
-void merged_pages::add(const std::string& name, const std::string& page) {
-  sessions_[name] = !page.empty();
+void merged_pages::add(const std::string& name, const std::string& page, const seen_from_outside& seen) {
+  sessions_[name] = {!page.empty(), seen};
   metric* current = nullptr;
   for (std::size_t begin = 0; begin < page.size();) {
     const std::size_t end = std::min(page.find('\n', begin), page.size());
@@ -160,7 +168,17 @@ void merged_pages::add(const std::string& name, const std::string& page) {
 std::string merged_pages::text() && {
   metrics_page up;
   up.begin("penstock_session_up", "gauge", "1 for each running session of this user; 0 if it does not answer.");
-  for (const auto& [name, answers] : sessions_) up.value("session", printable(name), answers ? 1 : 0);
+  for (const auto& [name, s] : sessions_) up.value("session", printable(name), s.answers ? 1 : 0);
+  up.begin("penstock_session_process_info", "gauge",
+           "1 for each running session: its process, as it is seen from outside; also of one that does not answer.");
+  for (const auto& [name, s] : sessions_) {
+    if (s.seen.pid <= 0) continue;
+    up.value({{"session", printable(name)}, {"id", s.seen.id}, {"pid", std::to_string(s.seen.pid)}, {"process", s.seen.suspended ? "suspended" : "running"}}, 1);
+  }
+  up.begin("penstock_session_last_seen_timestamp_seconds", "gauge", "When it last wrote to its record, in Unix time; it does so every second.");
+  for (const auto& [name, s] : sessions_) {
+    if (s.seen.last_seen) up.value("session", printable(name), *s.seen.last_seen);
+  }
   std::string all = std::move(up).text();
   for (const std::string& name : order_) all += metrics_.at(name).head + metrics_.at(name).lines;
   return all;

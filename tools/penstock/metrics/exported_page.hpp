@@ -5,17 +5,26 @@
 #include <nlohmann/json.hpp>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace penstock::cli {
 
+/// What can be known of a running session from outside, whether it answers or not.
+struct seen_from_outside {
+  int pid = 0;                       ///< 0: unknown
+  bool suspended = false;            ///< its process is: SIGSTOP, or a debugger
+  std::optional<double> last_seen{};  ///< when it wrote to its record, in Unix time
+  std::string id{};                  ///< of its record; empty: it has none
+};
+
 /// Merges the pages of running sessions: each metric stands once, and its lines have the label `session`.
 class merged_pages {
  public:
   /// `name`: for `penstock --session`. An empty page: the session does not answer.
-  void add(const std::string& name, const std::string& page);
+  void add(const std::string& name, const std::string& page, const seen_from_outside& seen = {});
   [[nodiscard]] std::string text() &&;
 
  private:
@@ -28,11 +37,15 @@ class merged_pages {
 
   std::vector<std::string> order_;
   std::map<std::string, metric> metrics_;
-  std::map<std::string, bool> sessions_;  // whether it answers
+  struct session {
+    bool answers = false;
+    seen_from_outside seen;
+  };
+  std::map<std::string, session> sessions_;
 };
 
 /// `sessions`: of each past_session::summary() with "id", "status", "last_death", "last_owner_death" (null: none),
-/// "quarantine" and "failures" (events), lists.
+/// "deaths" (counts, by "worker" or "gpu" and cause), "quarantine" and "failures" (events), lists.
 [[nodiscard]] std::string page_of_ended(const std::vector<nlohmann::ordered_json>& sessions);
 
 }  // namespace penstock::cli

@@ -4,6 +4,7 @@
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/session_record.hpp"
 #include "runtime/control/socket_place.hpp"
+#include "runtime/process/process_facts.hpp"
 #include "runtime/telemetry/metrics_server.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/metrics/exported_page.hpp"
@@ -17,6 +18,8 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <future>
 #include <map>
@@ -46,6 +49,16 @@ json last_of(const json& deaths) {
   return nullptr;
 }
 
+/// {"signal": 2, "hang": 1}
+json by_cause(const json& deaths) {
+  json counts = json::object();
+  for (const json& d : deaths) {
+    json& count = counts[d.value("cause", "unknown")];
+    count = count.is_null() ? 1U : count.get<std::uint64_t>() + 1;
+  }
+  return counts;
+}
+
 /// What page_of_ended() needs.
 json ended_facts_of(const past_session& past, const std::string& id) {
   const auto told = [&past](json question) { return past.answer(question).value("result", json::object()); };
@@ -53,6 +66,7 @@ json ended_facts_of(const past_session& past, const std::string& id) {
   about.update(past.summary());
   about["status"] = told({{"verb", "status"}});
   const json deaths = told({{"verb", "deaths"}});
+  about["deaths"] = {{"worker", by_cause(deaths.value("deaths", json::array()))}, {"gpu", by_cause(deaths.value("owner_deaths", json::array()))}};
   about["last_death"] = last_of(deaths.value("deaths", json::array()));
   about["last_owner_death"] = last_of(deaths.value("owner_deaths", json::array()));
   about["quarantine"] = told({{"verb", "quarantine"}, {"act", "list"}}).value("quarantine", json::array());
@@ -99,10 +113,31 @@ struct exported {
   std::size_t ended = 0;
 };
 
+seen_from_outside look_at(const control::found_session& s, const std::vector<control::found_record>& records) {
+  seen_from_outside seen;
+  seen.pid = control::process_behind(s.path);
+  seen.suspended = seen.pid > 0 && process::wait_channel(seen.pid) == process::suspended_channel;
+  const std::string suffix = fmt::format("-{}", seen.pid);
+  const auto r = std::ranges::find_if(records, [&](const control::found_record& one) {
+    return one.live && one.id.ends_with(suffix) && s.name.starts_with(one.session);
+  });
+  std::error_code gone;
+  if (r == records.end()) return seen;
+  seen.id = r->id;
+  const auto written = std::filesystem::last_write_time(r->path, gone);
+  if (gone) return seen;
+  const auto ago = std::filesystem::file_time_type::clock::now() - written;
+  seen.last_seen = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch() - ago).count();
+  return seen;
+}
+
 exported make_page(ended_sessions_reader& reader) {
+  const std::vector<control::found_record> records = control::find_records();
+  std::map<std::string, seen_from_outside> seen;
   std::vector<std::pair<std::string, std::future<std::string>>> asked;
   for (const control::found_session& s : control::find_sessions()) {
     if (!s.alive) continue;
+    seen[s.name] = look_at(s, records);
     asked.emplace_back(s.name, std::async(std::launch::async, [path = s.path] {
                          const auto answer = control::ask(path, {{"verb", "metrics"}}, look_deadline);
                          const bool told = answer && answer->value("ok", false);
@@ -112,7 +147,7 @@ exported make_page(ended_sessions_reader& reader) {
   exported page;
   page.running = asked.size();
   merged_pages running;
-  for (auto& [name, answer] : asked) running.add(name, answer.get());
+  for (auto& [name, answer] : asked) running.add(name, answer.get(), seen[name]);
   const std::vector<json> ended = reader.read();
   page.ended = ended.size();
   page.text = std::move(running).text() + page_of_ended(ended);

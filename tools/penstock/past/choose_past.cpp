@@ -142,11 +142,10 @@ std::string last_end_in_words(const std::string& session) {
 }
 
 std::string next_for_past(const session_choice& choice) {
-  if (choice.reading_verb.empty()) return "";
   const auto last = last_record(choice.session);
   const auto summary = last ? summary_of(*last) : std::nullopt;
   if (!summary) return "";
-  return fmt::format("penstock {} --last{} ('{}' {})", choice.reading_verb,
+  return fmt::format("penstock {} --last{} ('{}' {})", choice.reading_verb.empty() ? "status" : choice.reading_verb,
                      choice.session.empty() ? "" : " --session " + printable(choice.session),
                      printable(last->session), end_in_words(*summary));
 }

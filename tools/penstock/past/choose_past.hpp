@@ -25,8 +25,8 @@ void add_past_choice(CLI::App& verb, session_choice& into);
 /// record.
 [[nodiscard]] std::optional<live_group> past_group(const std::string& name);
 
-/// If no session is live: the command that reads the last one, and how that one ended. Empty if there is
-/// none, or the verb cannot read records.
+/// If no session is live: the command that reads the last one, and how that one ended; `status`, if the verb cannot read records.
+/// Empty if there is none.
 [[nodiscard]] std::string next_for_past(const session_choice& choice);
 
 /// How the session of this record ended, with the reason of any outcome. Empty: it cannot be read.

@@ -4,7 +4,9 @@
 #include "runtime/control/control_server.hpp"
 #include "runtime/control/session_record.hpp"
 #include "runtime/telemetry/report_json.hpp"
+#include "tools/penstock/control/written_files.hpp"
 #include "tools/penstock/output.hpp"
+#include "tools/penstock/watch/event_times.hpp"
 
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -94,6 +96,10 @@ json past_session::status() const {
     if (state != "failed" && state != "stopped" && state != "unkillable") w["state"] = "ended";
     w["next_restart_seconds"] = nullptr;
   }
+  if (const json gpu = s.value("gpu", json()); gpu.is_object()) {
+    const std::string state = text_in(gpu, "state");
+    if (state != "failed" && state != "stopped" && state != "idle") s["gpu"]["state"] = "ended";
+  }
   if (died_) s["outcome"] = "died";
   s["ended"] = ended_;
   for (const char* key : {"rate", "eta_seconds"}) s[key] = nullptr;
@@ -118,9 +124,29 @@ json past_session::summary() const {
                           "samples_expected", "workers_ended_unexpectedly", "jobs"})
     about[key] = s.value(key, json());
   about["owners_ended_unexpectedly"] = s.value("gpu", json::object()).value("ended_unexpectedly", json());
+  about["killed_at_stop"] = killed_at_stop();
   about["reason"] = reason();
   about["files"] = s.value("files", json::object());
+  about["not_written"] = s.value("not_written", json::object());
   return about;
+}
+
+void past_session::files_are(const json& written) {
+  if (!status_.is_object()) return;
+  status_.erase("files");
+  status_.update(written);
+}
+
+json past_session::started() const {
+  return header_.value("started", json());
+}
+
+/// Workers and owners that were asked to stop and did not in time: no unexpected ends, but deaths.
+std::uint64_t past_session::killed_at_stop() const {
+  return static_cast<std::uint64_t>(std::ranges::count_if(events_, [](const json& e) {
+    const json death = e.value("death", json());
+    return death.is_object() && death.value("ignored_stop_seconds", json()).is_number();
+  }));
 }
 
 /// How it ended, in words: those of its last event about that.
@@ -252,7 +278,14 @@ result<past_session> read_past(const std::filesystem::path& record) {
   if (!lines) return tl::unexpected(std::move(lines.error()));
   const auto written = std::chrono::system_clock::from_time_t(facts.st_mtim.tv_sec) +
                        std::chrono::microseconds(facts.st_mtim.tv_nsec / 1000);
-  return past_session(*lines, telemetry::as_utc(written));
+  past_session past(*lines, telemetry::as_utc(written));
+  const json started = past.started();
+  if (const auto when = started.is_string() ? time_of_utc(started.get<std::string>()) : std::nullopt) {
+    written_files files(*when);
+    files.are(past.summary());
+    past.files_are(files.as_json());
+  }
+  return past;
 }
 
 result<json> ask_record(const std::filesystem::path& record, const json& question) {

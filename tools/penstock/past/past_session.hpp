@@ -28,6 +28,11 @@ class past_session {
   /// finished, stopped, failed, or died if the session could not record its end.
   [[nodiscard]] nlohmann::ordered_json summary() const;
 
+  /// Which of its files there are: written_files::as_json().
+  void files_are(const nlohmann::ordered_json& written);
+  /// When its first batch was requested: a UTC time; null if it is unknown.
+  [[nodiscard]] nlohmann::ordered_json started() const;
+
   /// The session's rank and launch.
   [[nodiscard]] std::optional<control::rank_note> rank() const;
 
@@ -36,6 +41,7 @@ class past_session {
   [[nodiscard]] nlohmann::ordered_json status() const;
   [[nodiscard]] nlohmann::ordered_json why() const;
   [[nodiscard]] nlohmann::ordered_json deaths() const;
+  [[nodiscard]] std::uint64_t killed_at_stop() const;
   [[nodiscard]] std::string reason() const;
   [[nodiscard]] nlohmann::ordered_json end_event(std::uint64_t number) const;
   [[nodiscard]] nlohmann::ordered_json events_after(const nlohmann::ordered_json& question) const;

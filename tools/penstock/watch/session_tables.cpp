@@ -113,7 +113,8 @@ std::string deaths_in(const json& session) {
   const json workers = session.at("workers_ended_unexpectedly");
   const json owners = session.at("owners_ended_unexpectedly");
   if (!workers.is_number()) return "-";
-  return std::to_string(workers.get<std::uint64_t>() + (owners.is_number() ? owners.get<std::uint64_t>() : 0));
+  return std::to_string(workers.get<std::uint64_t>() + (owners.is_number() ? owners.get<std::uint64_t>() : 0) +
+                        session.value("killed_at_stop", std::uint64_t{0}));
 }
 
 std::string ending_of(const json& d) {
@@ -209,7 +210,7 @@ std::string held_for_people(const json& s) {
 /// How the number of workers is tuned; empty: it is not.
 std::string tuning_for_people(const json& s) {
   const json tuning = s.value("tuning", json());
-  if (!tuning.is_object() || tuning.at("state") == "off") return "";
+  if (!tuning.is_object() || tuning.at("state") == "off" || s.at("state") == "ended") return "";
   const std::string number = counted(tuning.at("workers").get<std::uint64_t>(), "worker");
   return fmt::format("{} {}: {}", tuning.at("state") == "searching" ? "looking for the best number, now" : "tuned to", number,
                      text_of(tuning.at("why")));

@@ -4,7 +4,9 @@
 #include "runtime/base/units.hpp"
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
+#include "runtime/process/process_facts.hpp"
 #include "tools/penstock/commands.hpp"
+#include "tools/penstock/control/slow_stop.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
 #include "tools/penstock/launch/launch_folder.hpp"
 #include "tools/penstock/past/choose_past.hpp"
@@ -54,6 +56,7 @@ int status(const request_options& o) {
   session_answer answer = request(o.choice, socket.path, {{"verb", "status"}});
   if (answer.refused != exit_ok) return answer.refused;
   json& s = answer.result;
+  s["stopping"] = stopping_for(s);
   s["workers"] = workers_meant(s, *meant);
   if (meant->kind == target_kind::worker && s.at("workers").empty())
     return no_such_target(o.choice, "there is no " + o.target);
@@ -63,6 +66,7 @@ int status(const request_options& o) {
     const bool over = s.at("state") == "ended";
     if (over) print(end_with_reason(socket.path));
     print_raw(status_for_people(s, *meant, terminal_width(1)));
+    if (s.at("stopping").is_array()) print_raw(stopping_in_words(s.at("stopping"), terminal_width(1)));
     if (const std::string next = over ? "" : hint_after_status(s); !next.empty()) {
       say("next: " + next + choice_in_words(o.choice));
     }
@@ -80,7 +84,8 @@ void print_stacks(const json& deaths) {
   for (const json& d : deaths) {
     if (!d.contains("worker")) continue;  // owners write no stacks
     print(fmt::format("\n{} incarnation {}, {}:", worker_name(d), d.at("incarnation").dump(), ending_of(d)));
-    if (!d.at("wait_channel").is_null()) print("  it was " + d.at("wait_channel").get<std::string>());
+    if (const json where = d.at("wait_channel"); !where.is_null())
+      print("  it was " + (where == process::suspended_channel ? "suspended" : where.get<std::string>()));
     for (const std::string& frame : name_frames(d.at("stack").get<std::vector<std::string>>()))
       print("  " + frame);
     if (d.at("stack").empty()) print("  (no stack was written)");

@@ -1,4 +1,5 @@
 // top, describe and events: what a session is doing, or did.
+#include "runtime/base/counted.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
 #include "tools/penstock/past/choose_past.hpp"
@@ -15,7 +16,9 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <utility>
 
 namespace penstock::cli {
 namespace {
@@ -28,7 +31,34 @@ using json = nlohmann::ordered_json;
 struct events_options {
   session_choice choice;
   bool follow = false;
+  bool all = false;
   std::string since;
+};
+
+/// Of a run with short epochs these would be nearly all lines.
+bool is_routine(const json& e) {
+  return e.at("kind") == "epoch_done";
+}
+
+/// Which events are shown to people: all that matter, and what was left out.
+class shown_events {
+ public:
+  shown_events(const events_options& o, std::string since) : everything_(o.all || o.choice.as_json), since_(std::move(since)) {}
+
+  [[nodiscard]] bool shows(const json& e) {
+    if (e.at("time").get<std::string>() < since_) return false;
+    if (everything_ || !is_routine(e)) return true;
+    ++left_out_;
+    return false;
+  }
+  void tell_left_out() const {
+    if (left_out_ > 0) say(fmt::format("{} left out (epoch_done); --all shows them", counted(left_out_, "event is", "events are")));
+  }
+
+ private:
+  bool everything_;
+  std::string since_;
+  std::uint64_t left_out_ = 0;
 };
 
 /// Prints the events of all ranks in time order; with `follow`, as the ranks report them.
@@ -41,8 +71,9 @@ int events_of_group(const events_options& o, const live_group& group, const std:
   std::mutex mutex;
   std::vector<of_rank> past;
   std::atomic<int> code = exit_ok;
+  shown_events shown(o, since);
   const auto show = [&](const of_rank& one) {
-    if (one.event.at("time").get<std::string>() < since) return;
+    if (!shown.shows(one.event)) return;
     if (o.choice.as_json) {
       json with_rank{{"rank", one.rank}};
       with_rank.update(one.event);
@@ -64,6 +95,7 @@ int events_of_group(const events_options& o, const live_group& group, const std:
   const auto time_of = [](const of_rank& one) { return one.event.at("time").get<std::string>(); };
   std::ranges::stable_sort(past, {}, time_of);
   for (const of_rank& one : past) show(one);
+  shown.tell_left_out();
   return code;
 }
 
@@ -77,14 +109,17 @@ int events(const events_options& o) {
   if (group.group) return events_of_group(o, *group.group, *since, width);
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
-  return read_events(o.choice, socket.path, o.follow, [&](const json& e) {
-    if (e.at("time").get<std::string>() < *since) return;
+  shown_events shown(o, *since);
+  const int code = read_events(o.choice, socket.path, o.follow, [&](const json& e) {
+    if (!shown.shows(e)) return;
     if (o.choice.as_json) {
       print_json(e);
     } else {
       print(event_for_people(e, width));
     }
   });
+  shown.tell_left_out();
+  return code;
 }
 
 void add_events(verb_table& verbs) {
@@ -93,8 +128,8 @@ void add_events(verb_table& verbs) {
       {"events",
        verb_group::operate,
        "list what happened to a session",
-       "Deaths, restarts, failed samples, epochs and operators' requests: the last 4096, oldest first. "
-       "Batches are not events. --since takes a duration (10m: the last ten minutes), or a time of day or a "
+       "Deaths, restarts, failed samples and operators' requests: the last 4096, oldest first. Ends of epochs are shown with --all "
+       "and with --json. Batches are not events. --since takes a duration (10m: the last ten minutes), or a time of day or a "
        "date in UTC (14:05, 2026-11-20T14:05:00).",
        {{"penstock events --since 10m", "the last ten minutes"},
         {"penstock events -f", "continue until the session ends"},
@@ -104,6 +139,7 @@ void add_events(verb_table& verbs) {
   add_group_choice(verb, o->choice);
   add_past_choice(verb, o->choice);
   verb.add_flag("-f,--follow", o->follow, "continue until the session ends");
+  verb.add_flag("--all", o->all, "also the end of each epoch; --json has all anyway");
   verb.add_option("--since", o->since, "only what happened since then")->type_name("TIME");
 }
 

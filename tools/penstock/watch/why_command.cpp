@@ -1,5 +1,6 @@
 // why: what limits a session, and what to change.
 #include "tools/penstock/commands.hpp"
+#include "tools/penstock/control/slow_stop.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"
@@ -64,8 +65,17 @@ int tell_why(const why_options& o) {
   if (answer.refused != exit_ok) return answer.refused;
   if (!has_worker(answer.result, *meant)) return no_such_target(o.choice, "there is no " + o.target);
   limit_to(answer.result, *meant);
+  answer.result["stopping"] = nullptr;
+  if (answer.result.at("state") == "stopping") {
+    const session_answer status = request(o.choice, socket.path, {{"verb", "status"}});
+    if (status.refused != exit_ok) return status.refused;
+    answer.result["stopping"] = stopping_for(status.result);
+  }
   if (o.choice.as_json) {
     print_json(answer.result);
+  } else if (answer.result.at("stopping").is_array()) {
+    print("The session is stopping.");
+    print_raw(stopping_in_words(answer.result.at("stopping"), terminal_width(STDOUT_FILENO)));
   } else {
     const bool over = answer.result.at("state") == "ended";
     print_raw(why_for_people(answer.result, terminal_width(STDOUT_FILENO), over ? "" : choice_in_words(o.choice)));
