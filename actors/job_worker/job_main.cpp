@@ -24,6 +24,8 @@ namespace {
 
 using protocol::functions_described;
 
+job_runner* runner_of_this_process = nullptr;  // for session_file()
+
 /// Why a pool cannot use these functions; empty if it can.
 std::string mistake_in(const std::map<std::string, job_function>& functions) {
   if (functions.empty())
@@ -136,6 +138,7 @@ class worker {
                                   listen(session_channel::wait::no);
                                   return end_.has_value();
                                 }});
+    runner_of_this_process = &*runner_;
     if (!runner_->why().empty()) {
       return give_up(
           exit_codes::configuration,
@@ -196,6 +199,11 @@ class worker {
 
 }  // namespace
 }  // namespace job_worker
+
+int session_file(std::uint64_t number) {
+  if (job_worker::runner_of_this_process == nullptr) throw error({errc::usage, "this process runs no jobs", 0});
+  return value_or_throw(job_worker::runner_of_this_process->shared_file(static_cast<std::uint32_t>(number))).release();
+}
 
 int job_main(const std::map<std::string, job_function>& functions) {
   const std::string mistake = job_worker::mistake_in(functions);

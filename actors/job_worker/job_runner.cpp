@@ -323,6 +323,13 @@ bool job_runner::send_elsewhere(current_lease& lease, std::uint32_t row, const r
   return sent.value_or(false);
 }
 
+result<unique_fd> job_runner::shared_file(std::uint32_t number) {
+  auto came = arguments_.take({protocol::shared_file_slot, 0, 1}, number, nanoseconds(0));
+  if (!came) return tl::unexpected(std::move(came.error()));
+  if (!*came) return refuse(errc::usage, "the program has published no file {}", number);
+  return std::move((*came)->file);
+}
+
 /// "thumbnail (job 17)".
 std::string_view job_runner::name_for_people(const arena::job_reading& job) {
   return name_for_people(job, job.function < context_.functions.size()

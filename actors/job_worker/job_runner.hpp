@@ -61,6 +61,8 @@ class job_runner {
   /// job has overwritten the table, or an argument does not arrive.
   result<outcome> run(const protocol::run_jobs& lease);
   [[nodiscard]] const std::string& why() const noexcept { return why_; }
+  /// A file that the pool's program has published. Refuses (errc::usage) if it has not been sent, and as receive_parcel does.
+  result<unique_fd> shared_file(std::uint32_t number);
 
  private:
   struct ending;

@@ -63,6 +63,7 @@ struct carry_out {
     if (!to_device) note_end(s, found->second, end.how == schedule::job_end::result);
     const bool ended = found->second.ending;
     s.jobs.erase(found);
+    s.host_losses.erase(end.job);
     if (to_device && ended) {
       s.book->result_gone(end.at->lease);
       const job_failure cancelled{

@@ -81,11 +81,21 @@ std::optional<schedule::blame> settle(scheduler_state& s, worker_ref who, bool b
   return schedule::blame{blamed->job, blamed->job, blamed->attempt, blamed->alone};
 }
 
+constexpr std::uint32_t host_losses_charged_from = 3;
+
+/// Whether the end is charged to the job in hand. The loss of a host is nobody's fault, unless a job keeps losing hosts
+/// (rule H4).
+bool charges(scheduler_state& s, const scheduler::worker_ended& ended) {
+  if (!ended.host_lost || !ended.mark) return ended.mark.has_value();
+  const auto job = s.book->would_blame(ended.who, last_readings(s, ended.who));
+  return job && ++s.host_losses[job->job] >= host_losses_charged_from;
+}
+
 void decide_blame(self_pointer self, const scheduler::worker_ended& ended) {
   scheduler_state& s = self->state;
   scheduler::blame_decision decision{ended.who, std::nullopt, 0, 0};
   decision.blamed =
-      settle(s, ended.who, ended.mark.has_value(), ended.cause, ended.sample_name, self->clock().now());
+      settle(s, ended.who, charges(s, ended), ended.cause, ended.sample_name, self->clock().now());
   act(self);  // takes the dead worker's results from its parcels while the socket is open
   forget(s, ended.who);
   s.parcels->forget(ended.who);

@@ -59,6 +59,12 @@ void Pool::restart(std::uint32_t worker) {
 void Pool::drain(std::uint32_t worker) {
   held().drain(worker);
 }
+void Pool::publish(std::uint64_t number, int file) {
+  held().publish(number, file);
+}
+void Pool::withdraw(std::uint64_t number) noexcept {
+  if (!body_->process().left()) body_->withdraw(number);
+}
 pool_statistics Pool::statistics() const {
   return held().statistics();
 }

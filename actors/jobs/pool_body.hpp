@@ -15,6 +15,7 @@
 #include "actors/jobs/job_scheduler.hpp"
 #include "actors/jobs/pool_host.hpp"
 #include "actors/jobs/report_forwarder.hpp"
+#include "actors/remote/host_hub.hpp"
 #include "actors/supervisor/supervisor.hpp"
 
 #include <penstock/pool.hpp>
@@ -44,6 +45,8 @@ class Pool::body final : public host::run,
   bool finish(nanoseconds at_most);
   void stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept override;
   void close() noexcept;
+  void publish(std::uint64_t number, int file);
+  void withdraw(std::uint64_t number) noexcept;
   [[nodiscard]] pool_statistics statistics() const;
   [[nodiscard]] run_report report() const;
   [[nodiscard]] const config& settings() const noexcept { return settings_; }
@@ -55,6 +58,7 @@ class Pool::body final : public host::run,
     jobs::job_scheduler_actor scheduler;
     jobs::pool_host_actor host;
     std::unique_ptr<jobs::report_forwarder> reports;
+    std::shared_ptr<hosts::host_hub> hub;  // none without [loader.hosts]
   };
 
   bool end_job(schedule::job_id job, bool only_waiting, bool at_once) override;
@@ -76,6 +80,9 @@ class Pool::body final : public host::run,
   void waits_for_callers(const std::string& what) override;
 
   result<void> try_start();
+  void end_actors(engine& e);
+  result<void> prepare_hosts();
+  void make_hub(engine& e);
   result<void> spawn_actors(engine& e);
   result<void> spawn_device(engine& e);
   void result_left(const lease_ref& lease);
@@ -83,7 +90,10 @@ class Pool::body final : public host::run,
   [[nodiscard]] run::engine* running() const override { return engine_.get(); }
   void pause_scheduler(bool paused) override;
   [[nodiscard]] result<void> check_room(std::uint32_t more_workers) const override;
-  void add_to_status(session_status& status) const override { status.jobs = statistics(); }
+  void add_to_status(session_status& status) const override {
+    status.jobs = statistics();
+    host_board_->add_to(status);
+  }
   [[nodiscard]] arena::geometry shape() const;
   [[nodiscard]] jobs::job_rules rules_of(const job_options& options) const;
   [[nodiscard]] schedule::submitter submitter_of(const jobs::job_rules& rules) const;
@@ -101,6 +111,13 @@ class Pool::body final : public host::run,
   const std::shared_ptr<jobs::submission_queue> submissions_ = std::make_shared<jobs::submission_queue>();
   const std::shared_ptr<jobs::release_queue> released_ = std::make_shared<jobs::release_queue>();
   jobs::callback_thread callbacks_;
+
+  // Of hosts. Written by prepare_hosts(), before the engine exists.
+  hosted_program hosted_;
+  std::shared_ptr<hosts::shared_program> shared_program_;  // null: no hosts
+  std::shared_ptr<const group::tls_context> tls_of_hosts_;
+  hosts::hub_settings hub_;
+  const std::shared_ptr<hosts::host_board> host_board_ = std::make_shared<hosts::host_board>();
 
   std::uint64_t poisoned_ = 0;  // used only by callbacks of the scheduler
 

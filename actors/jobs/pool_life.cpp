@@ -4,6 +4,7 @@
 #include "actors/session/sizing.hpp"
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/worker_places.hpp"
 #include "runtime/config/validate.hpp"
 
 #include <future>
@@ -41,13 +42,15 @@ Pool::body::body(config settings, pool_options options)
                                              config_file::config_purpose::jobs)),
           kind_of(options)),
       admission_(std::make_shared<jobs::admission>(settings_.jobs.queue, settings_.jobs.memory.bytes)),
-      callbacks_(std::move(options.around_callbacks)) {}
+      callbacks_(std::move(options.around_callbacks)),
+      hosted_(std::move(options.hosted)) {}
 
 void Pool::body::start() {
   if (!begin("pool")) return;
   if (auto ok = try_start(); !ok) {
     board_.ended(run_outcome::failed, ok.error(), now());
     tell(host::event_of(event_kind::run_failed, ok.error().message));
+    stop_readers();  // they ask this object, which is about to go
     throw error(ok.error());
   }
 }
@@ -55,13 +58,13 @@ void Pool::body::start() {
 arena::geometry Pool::body::shape() const {
   const std::uint64_t slot =
       settings_.loader.slot_bytes ? settings_.loader.slot_bytes->bytes : usual_slot_bytes;
-  return {round_up(slot, arena::page_bytes), settings_.loader.slots_per_worker,
-          settings_.loader.limits.max + 1};
+  return {round_up(slot, arena::page_bytes), settings_.loader.slots_per_worker, places_of(settings_.loader)};
 }
 
 result<void> Pool::body::try_start() {
   auto e = std::make_unique<engine>();
   if (auto ok = jobs::device_side::check(settings_, shape()); !ok) return ok;
+  if (auto ok = prepare_hosts(); !ok) return ok;
   const std::uint32_t owners = jobs::device_side::wanted(settings_) ? 1 : 0;
   if (auto ok = e->create_shared(shape().partitions + owners, worker_cores_.node); !ok) return ok;
   if (auto ok = check_room(workers_); !ok) return ok;
@@ -70,6 +73,10 @@ result<void> Pool::body::try_start() {
   host::on_a_fresh_thread([&] {
     e->create_threads();
     spawned = spawn_actors(*e);
+    if (spawned && e->hub) {
+      spawned = e->hub->open(e->supervisor);
+      if (!spawned) end_actors(*e);
+    }
     if (!spawned) e.reset();
   });
   if (!spawned) return spawned;
@@ -268,6 +275,17 @@ void Pool::body::tell_closed() {
                    : host::event_of(event_kind::run_stopped, "it was stopped by " + who));
 }
 
+/// From the outside in: the workers, the device, the actors.
+void Pool::body::end_actors(engine& e) {
+  if (e.hub) e.hub->shut_down();
+  e.processes->shut_down();
+  if (e.device) e.device->close();
+  actors::tell(e.scheduler, jobs::stop_jobs{});
+  actors::tell(e.host, session::leave{});
+  actors::stop(e.supervisor);
+  e.system->await_all_actors_done();
+}
+
 void Pool::body::close() noexcept {
   const std::lock_guard one_at_a_time(close_mutex_);
   if (!ending_.stopped()) ending_.stop(host::end_of_dropped);
@@ -282,12 +300,7 @@ void Pool::body::close() noexcept {
     ending_.wait_for_pool();
     tell_closed();
     close_sockets(*e);
-    e->processes->shut_down();
-    if (e->device) e->device->close();
-    actors::tell(e->scheduler, jobs::stop_jobs{});
-    actors::tell(e->host, session::leave{});
-    actors::stop(e->supervisor);
-    e->system->await_all_actors_done();
+    end_actors(*e);
   }
   callbacks_.stop();
   stop_readers();

@@ -62,6 +62,8 @@ result<void> Pool::body::spawn_actors(engine& e) {
   auto program =
       host::program_of_workers(settings_, worker_cores_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(), {}});
   program.parcels = true;
+  make_hub(e);
+  program.remote = e.hub;
   e.processes = std::make_shared<supervisor::worker_processes>(*e.io, std::move(program));
   auto rules = host::supervisor_settings_of(settings_, workers_);
   rules.rules.clocks.item_timeout = no_item_timeout;

@@ -16,6 +16,10 @@
 
 namespace penstock::protocol {
 
+/// The slot in the label of a parcel that is no argument or result, but a file that the pool's program has published; `row` is
+/// its number. Only on loader hosts.
+inline constexpr std::uint32_t shared_file_slot = 0xffff'ffff;
+
 /// Identifies the argument or result.
 struct parcel_label {
   std::uint32_t slot = 0;

@@ -58,6 +58,16 @@ std::string difference_of_datasets(const dataset_description& here, const protoc
   return {};
 }
 
+std::string difference_of_facts(const string_map& here, const std::vector<wire_fact>& there) {
+  for (const auto& [name, value] : here) {
+    const auto found = std::ranges::find(there, name, &wire_fact::name);
+    if (found == there.end()) return fmt::format("the host has no {}, but the session has {} {}", name, name, value);
+    if (found->value != value)
+      return fmt::format("the host has {} {}, but the session has {} {}", name, found->value, name, value);
+  }
+  return {};
+}
+
 result<config> config_on_host(config settings, const string_map& own) {
   if (auto ok = move(settings.dataset.path, settings, own); !ok) return tl::unexpected(std::move(ok.error()));
   for (mixed_dataset_config& one : settings.datasets) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "actors/protocol/messages.hpp"
+#include "actors/remote/seat_messages.hpp"
 #include "runtime/base/result.hpp"
 
 #include <penstock/config.hpp>
@@ -9,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace penstock::hosts {
 
@@ -17,6 +19,9 @@ namespace penstock::hosts {
                                                  const std::string& penstock_here);
 [[nodiscard]] std::string difference_of_datasets(const dataset_description& here,
                                                  const protocol::dataset_described& there);
+
+/// The same for the versions that a pool's program depends on, by name.
+[[nodiscard]] std::string difference_of_facts(const string_map& here, const std::vector<wire_fact>& there);
 
 /// The session's config on the host: every path of data goes through `own` (from `--data`) and the session's path_map, the
 /// longest matching folder first. Refuses (errc::config) a path outside of the folders in `own`, if there are any.

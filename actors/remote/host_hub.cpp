@@ -138,7 +138,7 @@ struct host_hub::news_visitor {
     if (!std::exchange(hub.looks_, true)) hub.look_later();
   }
   void operator()(worker_runs& news) const {
-    if (const auto then = std::exchange(of.then, {})) then(supervisor::remote_child{news.pid, std::move(*news.link)});
+    if (const auto then = std::exchange(of.then, {})) then(supervisor::remote_child{news.pid, std::move(*news.link), std::move(*news.parcels)});
   }
   void operator()(worker_refused& news) const {
     of.who.reset();

@@ -28,8 +28,9 @@ constexpr auto idle_turn_max = 250ms;
 
 }  // namespace
 
-host_seat::host_seat(const host_facts& facts, seat_listener listener)
+host_seat::host_seat(const host_facts& facts, std::uint32_t number, seat_listener listener)
     : facts_(facts),
+      number_(number),
       listener_(std::move(listener)),
       wake_(std::make_shared<const unique_fd>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) {
   const all_signals_blocked quiet;
@@ -127,15 +128,24 @@ result<void> host_seat::join(seat_stream& to) {
   const auto* session = std::get_if<welcome>(&*answer);
   if (session == nullptr) return refuse(errc::io, "it does not say what to load");
   digests_ = session->digests;
-  auto ready = listener_.prepare(session->config);
+  session_offer offer{session->config, session->program, std::string(session->code_bytes, '\0'), session->marks_bytes, session->nonce,
+                      to.encrypted()};
+  if (auto ok = to.read_raw(std::as_writable_bytes(std::span(offer.code)), answer_deadline); !ok) return ok;
+  auto ready = listener_.prepare(offer);
   if (!ready) {
     to.put(from_host(cannot_join{fmt::format("{}: {}", facts_.name, ready.error().message)}));
     static_cast<void>(to.flush(connect_deadline));
     return tl::unexpected(failure{errc::config, ready.error().message, 0});
   }
   dataset_ = std::move(*ready);
-  const dataset_description& d = dataset_->dataset.description;
-  to.put(from_host(dataset_found{{d.type, d.samples, protocol::as_wire(d.tensors), d.fingerprint}}));
+  if (dataset_->program) {
+    program_found found;
+    for (const auto& [name, value] : facts_.program_facts) found.facts.push_back({name, value});
+    to.put(from_host(std::move(found)));
+  } else {
+    const dataset_description& d = dataset_->dataset.description;
+    to.put(from_host(dataset_found{{d.type, d.samples, protocol::as_wire(d.tensors), d.fingerprint}}));
+  }
   if (auto ok = to.flush(connect_deadline); !ok) return ok;
   auto place = to.wait_for<to_host>(answer_deadline);
   if (!place) return tl::unexpected(std::move(place.error()));
@@ -153,7 +163,7 @@ struct host_seat::session_visitor {
   seat_stream& to;
 
   result<void> operator()(const start_seat&) const {
-    auto made = hosted_worker::start({s.facts_.io, s.facts_.lifeline, s.dataset_, s.digests_, s.wake_});
+    auto made = hosted_worker::start({s.facts_.io, s.facts_.lifeline, s.dataset_, s.digests_, s.number_, s.wake_});
     if (made) {
       s.worker_ = std::move(*made);
     } else {
@@ -170,6 +180,18 @@ struct host_seat::session_visitor {
   }
   result<void> operator()(const send_again& order) const {
     return s.worker_ ? s.worker_->send_again(to, order) : result<void>();
+  }
+  result<void> operator()(const job_follows& order) const {
+    if (s.worker_) return s.worker_->take_job(to, order);
+    return to.skip_raw(order.bytes, s.dataset_->lost_after);  // the worker has ended meanwhile
+  }
+  result<void> operator()(const file_offered& order) const {
+    if (s.worker_ && s.worker_->jobs()) s.worker_->jobs()->offered(order);
+    return {};
+  }
+  result<void> operator()(const file_follows& order) const {
+    if (s.worker_ && s.worker_->jobs()) return s.worker_->jobs()->take_file(to, order);
+    return to.skip_raw(order.bytes, s.dataset_->lost_after);
   }
   result<void> operator()(const session_over&) const {
     s.session_over_ = true;

@@ -25,12 +25,25 @@ struct host_facts {
   std::string version;  ///< of penstock
   std::string name;
   std::uint64_t process = 0;  ///< a random number
+  string_map program_facts{};  ///< versions of the program that runs jobs
+};
+
+/// What a session asks of a host.
+struct session_offer {
+  std::string config;
+  std::string program;  ///< that runs jobs; empty: a stream's workers
+  std::string code;
+  std::uint64_t marks_bytes = 0;
+  std::uint64_t nonce = 0;
+  bool encrypted = false;
+
+  bool operator==(const session_offer&) const = default;
 };
 
 /// What a seat tells its host, on the seat's thread.
 struct seat_listener {
-  /// Lists the dataset of a session, once for all seats. May take minutes.
-  std::function<result<std::shared_ptr<const ready_dataset>>(const std::string& config)> prepare;
+  /// Lists the dataset of a session, or takes its code, once for all seats. May take minutes.
+  std::function<result<std::shared_ptr<const ready_dataset>>(const session_offer&)> prepare;
   std::function<void(const std::string& session)> joined;
   /// It has no connection.
   std::function<void(const std::string& why)> trouble;
@@ -40,7 +53,8 @@ struct seat_listener {
 
 class host_seat {
  public:
-  host_seat(const host_facts& facts, seat_listener listener);
+  /// `number`: of the host's seats, from 0.
+  host_seat(const host_facts& facts, std::uint32_t number, seat_listener listener);
   /// Ends it at once, and waits for the thread.
   ~host_seat();
   host_seat(const host_seat&) = delete;
@@ -64,6 +78,7 @@ class host_seat {
   result<void> hear_session(seat_stream& to);
 
   const host_facts facts_;
+  const std::uint32_t number_;
   const seat_listener listener_;
   const std::shared_ptr<const unique_fd> wake_;
   std::atomic<bool> leaves_ = false;

@@ -37,6 +37,7 @@ struct hosted_worker::shared_part {
   std::mutex mutex;  // guards the rest: what the io thread tells
   std::optional<result<pid_t>> started;
   unique_fd link;
+  unique_fd parcels;
   std::vector<std::string> lines;
   std::optional<seat_ended> ended;
 
@@ -47,6 +48,28 @@ struct hosted_worker::shared_part {
     }
     const std::uint64_t one = 1;
     static_cast<void>(!::write(wake.get(), &one, sizeof one));
+  }
+  /// In a pool: the host's own program, forked by a template if there is one.
+  static void run_jobs(const std::shared_ptr<shared_part>& part, supervisor::linked_child_request& request,
+                       const worker_surroundings& around) {
+    host_program& program = *around.dataset->program;
+    request.program = program.own().command.front();
+    request.arguments = {program.own().command.begin() + 1, program.own().command.end()};
+    request.environment = program.environment(around.number);
+    request.indexes.clear();
+    request.parcels = true;
+    if (host_template* const forker = program.forker()) {
+      request.start_with = [part, forker, number = around.number, wake = around.wake](process::spawn_request spawn,
+                                                                                      process::spawner::done then) {
+        return forker->start(number, std::move(spawn), std::move(then),
+                             [part, wake](pid_t pid, const process::exit_report& report, const process::output_tail& tail) {
+                               part->tell(*wake, [&] {
+                                 part->started = pid;
+                                 part->ended = seat_ended{pid, static_cast<std::uint8_t>(report.ending), report.code, tail.text()};
+                               });
+                             });
+      };
+    }
   }
   void signal(int number) {
     if (process) return process->signal(number);
@@ -59,7 +82,9 @@ hosted_worker::hosted_worker(const worker_surroundings& around, arena::arena mem
     : around_(around),
       memory_(std::move(memory)),
       flights_(std::move(flights)),
-      shared_(std::make_shared<shared_part>()) {}
+      shared_(std::make_shared<shared_part>()) {
+  if (around_.dataset->program) jobs_ = std::make_unique<hosted_jobs>(around_.dataset->program, around_.dataset->lost_after);
+}
 
 result<std::unique_ptr<hosted_worker>> hosted_worker::start(const worker_surroundings& around) {
   auto memory = arena::arena::create();
@@ -86,17 +111,17 @@ void hosted_worker::launch() {
         part->ended = seat_ended{report.pid, static_cast<std::uint8_t>(report.ending), report.code, tail.text()};
       });
     };
+    supervisor::linked_child_request request{.who = "a worker",
+                                             .program = "penstock-worker",
+                                             .arguments = {},
+                                             .environment = supervisor::worker_environment({}),
+                                             .lifeline = around.lifeline,
+                                             .arena = arena_fd->get(),
+                                             .flight = flight_fd->get(),
+                                             .indexes = around.dataset->dataset.descriptors()};
+    if (around.dataset->program) shared_part::run_jobs(part, request, around);
     auto control = supervisor::start_linked_child(
-        *around.io,
-        {.who = "a worker",
-         .program = "penstock-worker",
-         .arguments = {},
-         .environment = supervisor::worker_environment({}),
-         .lifeline = around.lifeline,
-         .arena = arena_fd->get(),
-         .flight = flight_fd->get(),
-         .indexes = around.dataset->dataset.descriptors()},
-        std::move(calls), [part, wake = around.wake](result<supervisor::linked_child> child) {
+        *around.io, std::move(request), std::move(calls), [part, wake = around.wake](result<supervisor::linked_child> child) {
           if (!child) {
             return part->tell(*wake, [&] { part->started = tl::unexpected(child.error()); });
           }
@@ -106,6 +131,7 @@ void hosted_worker::launch() {
           part->tell(*wake, [&] {
             part->started = part->process->pid();
             part->link = std::move(child->link);
+            part->parcels = std::move(child->parcels);
           });
         });
     if (control) part->control = std::move(control);
@@ -139,16 +165,12 @@ struct hosted_worker::session_visitor {
     order.partition = 0;
     order.partitions = 1;
     const arena::geometry shape{order.slot_bytes, order.slots, 1};
+    if (w.jobs_) return w.assign(shape);
     auto layout = lay_out(w.around_.dataset->dataset.description.tensors, order.batch_size);
     if (!layout) return tl::unexpected(std::move(layout.error()));
     if (layout->bytes > order.slot_bytes) return refuse(errc::protocol, "a batch does not fit a slot");
     w.layout_ = std::move(*layout);
-    if (auto ok = w.memory_.size_and_seal(shape); !ok) return ok;
-    if (auto ok = w.memory_.reserve(0); !ok) return ok;
-    auto slots = arena::slots_view::map(w.memory_.fd(), shape, 0);
-    if (!slots) return tl::unexpected(std::move(slots.error()));
-    w.slots_.emplace(std::move(*slots));
-    return {};
+    return w.assign(shape);
   }
   result<void> operator()(const protocol::load_batch& order) const {
     ++w.leases_;
@@ -160,6 +182,29 @@ struct hosted_worker::session_visitor {
     return {};
   }
 };
+
+result<void> hosted_worker::assign(const arena::geometry& shape) {
+  if (auto ok = memory_.size_and_seal(shape); !ok) return ok;
+  if (auto ok = memory_.reserve(0); !ok) return ok;
+  auto slots = arena::slots_view::map(memory_.fd(), shape, 0);
+  if (!slots) return tl::unexpected(std::move(slots.error()));
+  if (jobs_)
+    jobs_->assigned(std::move(*slots));
+  else
+    slots_.emplace(std::move(*slots));
+  return {};
+}
+
+result<void> hosted_worker::take_job(seat_stream& from, const job_follows& order) {
+  if (!jobs_) return refuse(errc::protocol, "it sent a job to a worker that has a dataset");
+  const auto lease = jobs_->take(from, order);
+  if (!lease) return tl::unexpected(lease.error());
+  std::vector<char> frame;
+  static_cast<void>(protocol::append_frame(frame, *lease));
+  unsent_.append(frame.data(), frame.size());
+  send_to_worker();
+  return {};
+}
 
 result<void> hosted_worker::hear_session(std::string_view frames) {
   result<void> done;
@@ -189,6 +234,9 @@ result<void> hosted_worker::work(seat_stream& to) {
   send_to_worker();
   if (auto ok = hear_link(to); !ok) return ok;
   show_flight(to, false);
+  if (jobs_ && link_) {
+    if (auto ok = jobs_->answer(to); !ok) return ok;
+  }
   return hear_io(to);
 }
 
@@ -200,6 +248,7 @@ result<void> hosted_worker::hear_io(seat_stream& to) {
     const std::lock_guard hold(shared_->mutex);
     started = std::exchange(shared_->started, std::nullopt);
     if (shared_->link) link_ = std::move(shared_->link);
+    if (shared_->parcels && jobs_) jobs_->started(std::move(shared_->parcels));
     lines.swap(shared_->lines);
     ended = std::exchange(shared_->ended, std::nullopt);
   }
@@ -261,6 +310,8 @@ result<void> hosted_worker::take(seat_stream& to, protocol::from_worker& message
   static_cast<void>(protocol::append_frame(frame, message));
   std::string bytes(frame.begin(), frame.end());
   if (const auto* last = std::get_if<protocol::worker_gives_up>(&message)) gave_up_ = last->reason;
+  if (const auto* done = std::get_if<protocol::jobs_done>(&message); done != nullptr && jobs_)
+    return jobs_->ended(to, *done, around_.digests);
   const auto* batch = std::get_if<protocol::batch_loaded>(&message);
   if (batch == nullptr || !slots_ || batch->slot >= slots_->slots() || batch->rows > layout_.rows_max) {
     to.put(from_host(from_seat{std::move(bytes)}));
@@ -275,12 +326,11 @@ result<void> hosted_worker::take(seat_stream& to, protocol::from_worker& message
 result<void> hosted_worker::send_batch(seat_stream& to, std::uint32_t slot, const loaded& what) const {
   const std::span<const std::byte> bytes = slots_->slot(slot).first(layout_.used_bytes(what.rows));
   to.put(from_host(batch_follows{slot, what.generation, what.rows, bytes.size(), what.report}));
-  if (!around_.digests) return to.flush(around_.dataset->lost_after, bytes);
-  running_digest digest;
-  return to.flush(around_.dataset->lost_after, bytes, &digest);
+  return to.flush(around_.dataset->lost_after, bytes, around_.digests);
 }
 
 result<void> hosted_worker::send_again(seat_stream& to, const hosts::send_again& order) {
+  if (jobs_) return jobs_->send_again(to);
   const auto kept = loaded_.find(order.slot);
   if (kept == loaded_.end() || kept->second.generation != order.generation) return {};
   return send_batch(to, order.slot, kept->second);
@@ -299,6 +349,7 @@ void hosted_worker::show_flight(seat_stream& to, bool at_any_rate) {
   flight_seen news{seen.word, seen.heartbeats, seen.samples_done, private_bytes_, seen.sample_name, 0, -1};
   if (seen.state.at != arena::phase::idle) news.since_ns = nanoseconds(time - seen.since).count();
   if (seen.reads_since) news.reads_since_ns = std::max<std::int64_t>(nanoseconds(time - *seen.reads_since).count(), 0);
+  if (jobs_) news.mark = jobs_->mark();
   to.put(from_host(std::move(news)));
 }
 

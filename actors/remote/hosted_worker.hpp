@@ -2,6 +2,8 @@
 // a seat_stream; for the worker this host is the session. Used by host_seat's thread; the process lives on the io thread.
 #pragma once
 
+#include "actors/remote/host_program.hpp"
+#include "actors/remote/hosted_jobs.hpp"
 #include "actors/remote/seat_stream.hpp"
 #include "actors/supervisor/linked_child.hpp"
 #include "runtime/arena/arena.hpp"
@@ -26,6 +28,7 @@ struct ready_dataset {
   nanoseconds lost_after{0};  ///< [loader.hosts], as the next two
   nanoseconds drain{0};
   nanoseconds wait{0};
+  std::shared_ptr<host_program> program{};  ///< of a pool, which has no dataset
 };
 
 struct worker_surroundings {
@@ -33,6 +36,7 @@ struct worker_surroundings {
   int lifeline = -1;
   std::shared_ptr<const ready_dataset> dataset;
   bool digests = false;
+  std::uint32_t number = 0;               ///< of the seat, on this host
   std::shared_ptr<const unique_fd> wake;  ///< an eventfd: there is something to hear
 };
 
@@ -49,7 +53,7 @@ class hosted_worker {
   [[nodiscard]] int link() const noexcept { return link_.get(); }
   [[nodiscard]] bool has_unsent() const noexcept { return !unsent_.empty(); }
   /// Whether it has leases, so that its flight page changes often.
-  [[nodiscard]] bool is_busy() const noexcept { return leases_ > 0; }
+  [[nodiscard]] bool is_busy() const noexcept { return leases_ > 0 || (jobs_ && jobs_->is_busy()); }
   /// Whether its end has been reported.
   [[nodiscard]] bool over() const noexcept { return over_; }
 
@@ -59,6 +63,9 @@ class hosted_worker {
   /// where every worker of this host would end in the same way: that must not fail the session.
   result<void> work(seat_stream& to);
   result<void> send_again(seat_stream& to, const send_again& order);
+  /// In a pool.
+  result<void> take_job(seat_stream& from, const job_follows& order);
+  [[nodiscard]] hosted_jobs* jobs() noexcept { return jobs_.get(); }
   void signal(int number);
 
  private:
@@ -73,6 +80,7 @@ class hosted_worker {
 
   hosted_worker(const worker_surroundings& around, arena::arena memory, arena::flight_recorders flights);
   void launch();
+  result<void> assign(const arena::geometry& shape);
   result<void> hear_io(seat_stream& to);
   result<void> say_unfit(seat_stream& to, const std::string& why) const;
   result<void> hear_link(seat_stream& to);
@@ -93,6 +101,7 @@ class hosted_worker {
   batch_layout layout_;
   std::map<std::uint32_t, loaded> loaded_;  // by slot: may be asked for again
   std::uint32_t leases_ = 0;
+  std::unique_ptr<hosted_jobs> jobs_;  // in a pool
   pid_t pid_ = -1;  // once it has started
   steady_time shown_at_{};
   steady_time measured_at_{};

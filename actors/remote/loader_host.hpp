@@ -23,6 +23,7 @@ struct host_settings {
   bool insecure = false;
   string_map data{};  ///< where the session's folders are on this machine; it then reads nothing else
   std::string version;
+  own_program program{};  ///< that runs jobs of pools
 };
 
 class loader_host {
@@ -41,7 +42,8 @@ class loader_host {
 
  private:
   explicit loader_host(const host_settings& settings);
-  result<std::shared_ptr<const ready_dataset>> prepare(const std::string& config);
+  result<std::shared_ptr<const ready_dataset>> prepare(const session_offer& offer);
+  result<std::shared_ptr<host_program>> program_for(const session_offer& offer, bool forks);
   void joined(const std::string& session);
   void trouble(const std::string& why);
   void ended(std::optional<failure> failed);
@@ -50,7 +52,7 @@ class loader_host {
   process::lifeline lifeline_;
   host_facts facts_;
   std::mutex listing_;  // held while the dataset is listed
-  std::string listed_;  // the config of dataset_
+  session_offer listed_;  // as dataset_ was made
   std::shared_ptr<const ready_dataset> dataset_;
 
   std::mutex mutex_;  // guards the rest

@@ -81,8 +81,10 @@ result<void> remote_seat::admit() {
   const host_card card{hello->name, address_, hello->pid, hello->process};
   tell_(seat_known{card});
   stream_.limit(protocol::frame_bytes_max);
-  stream_.put(to_host(welcome{around_->session, around_->config, around_->digests}));
-  if (auto ok = stream_.flush(handshake_deadline); !ok) return ok;
+  welcome invitation{around_->session, around_->config, around_->digests};
+  if (around_->program) describe(*around_->program, invitation);
+  stream_.put(to_host(invitation));
+  if (auto ok = stream_.flush(handshake_deadline, code_of(around_->program.get())); !ok) return ok;
 
   auto answer = stream_.wait_for<from_host>(listing_deadline);
   if (!answer) return tl::unexpected(std::move(answer.error()));
@@ -90,19 +92,28 @@ result<void> remote_seat::admit() {
     refused_ = true;
     return refuse(errc::config, "{}", no->why);
   }
-  const auto* found = std::get_if<dataset_found>(&*answer);
-  if (found == nullptr) return refuse(errc::protocol, "it does not say which dataset it has");
-  if (std::string why = difference_of_datasets(around_->dataset, found->dataset); !why.empty())
-    return refuse_host(std::move(why));
+  if (std::string why = difference(*answer); !why.empty()) return refuse_host(std::move(why));
   tell_(seat_agreed{card});
   return {};
+}
+
+/// Of what the host has found and what the session has; empty: they are equal (rule H2).
+std::string remote_seat::difference(const from_host& found) const {
+  if (around_->program) {
+    const auto* facts = std::get_if<program_found>(&found);
+    return facts == nullptr ? "it does not say which program it has" : difference_of_facts(around_->program->facts, facts->facts);
+  }
+  const auto* dataset = std::get_if<dataset_found>(&found);
+  return dataset == nullptr ? "it does not say which dataset it has" : difference_of_datasets(around_->dataset, dataset->dataset);
 }
 
 // ---- working ------------------------------------------------------------------------------------------------
 
 /// One turn: waits for whatever comes first.
 result<void> remote_seat::work() {
-  std::array<pollfd, 3> look{pollfd{stream_.socket(), POLLIN, 0}, {wake_.get(), POLLIN, 0}, {link_.get(), POLLIN, 0}};
+  const int argument = jobs_ ? jobs_->waits_on() : -1;  // -1 is ignored
+  std::array<pollfd, 4> look{
+      pollfd{stream_.socket(), POLLIN, 0}, {wake_.get(), POLLIN, 0}, {link_.get(), POLLIN, 0}, {argument, POLLIN, 0}};
   nanoseconds tick = std::min<nanoseconds>(around_->lost_after / pings_a_silence, link_ ? 250ms : 1h);
   if (stream_.has_message()) tick = nanoseconds(0);
   ::poll(look.data(), look.size(), static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(tick).count()));
@@ -114,6 +125,9 @@ result<void> remote_seat::work() {
   }
   if (look[2].revents != 0 && link_) {
     if (auto ok = hear_session(); !ok) return ok;
+  }
+  if (jobs_ && link_) {
+    if (auto ok = jobs_->advance(stream_); !ok) return ok;
   }
   look_at_clock();
   return stream_.flush(around_->lost_after);
@@ -167,7 +181,7 @@ void remote_seat::look_at_clock() {
   }
   if (!place_ || now() - pinged_ < around_->lost_after / pings_a_silence) return;
   pinged_ = now();
-  if (std::exchange(answered_, false)) {
+  if (!measured_from_) {
     ++pings_;
     measured_from_ = pinged_;
   }
@@ -189,6 +203,12 @@ result<void> remote_seat::hear_session() {
   result<void> noted;
   auto ok = from_session_.feed({some.data(), static_cast<std::size_t>(got)}, [&](protocol::to_worker&& message) {
     if (noted) noted = note(message);
+    if (auto* const order = std::get_if<protocol::open_dataset>(&message)) order->config.clear();  // the host has its own
+    if (jobs_ && noted) {
+      const auto wanted = jobs_->hears(message, around_->arena);
+      if (!wanted) noted = tl::unexpected(wanted.error());
+      if (!wanted || !*wanted) return;
+    }
     std::vector<char> frame;
     static_cast<void>(protocol::append_frame(frame, message));
     stream_.put(to_host(to_seat{{frame.begin(), frame.end()}}));
@@ -198,6 +218,7 @@ result<void> remote_seat::hear_session() {
 
 /// What the seat has to know of what the worker is told.
 result<void> remote_seat::note(const protocol::to_worker& message) {
+  if (around_->program) return {};
   if (const auto* slots = std::get_if<protocol::assign_slots>(&message)) {
     auto layout = lay_out(around_->dataset.tensors, slots->batch_size);
     if (!layout) return tl::unexpected(std::move(layout.error()));
@@ -220,11 +241,19 @@ struct remote_seat::from_host_visitor {
     if (!std::exchange(s.starting_, false)) return refuse(errc::protocol, "it started a worker that nobody ordered");
     auto ends = protocol::make_link_pair();
     if (!ends) return tl::unexpected(std::move(ends.error()));
+    unique_fd parcels;
+    if (s.around_->program) {
+      const auto pass_on = [seat = &s](std::string_view frame) { static_cast<void>(seat->pass_on(frame)); };
+      auto made = lent_jobs::make(s.around_->program, s.around_->lost_after, pass_on, parcels);
+      if (!made) return tl::unexpected(std::move(made.error()));
+      s.jobs_ = std::move(*made);
+    }
     s.link_ = std::move(ends->second);
     s.from_session_ = {};
     s.leases_.clear();
     s.flight_ = {};
-    s.tell_(worker_runs{news.pid, std::make_shared<unique_fd>(std::move(ends->first))});
+    s.tell_(worker_runs{news.pid, std::make_shared<unique_fd>(std::move(ends->first)),
+                        std::make_shared<unique_fd>(std::move(parcels))});
     return {};
   }
   result<void> operator()(const seat_not_started& news) const {
@@ -250,15 +279,20 @@ struct remote_seat::from_host_visitor {
     s.tell_(worker_over{report, std::move(news.last_output)});
     s.link_.reset();
     s.slots_.reset();
+    s.jobs_.reset();
     return {};
+  }
+  result<void> operator()(const job_over& news) const { return s.land_job(news); }
+  result<void> operator()(const file_answer& news) const {
+    return s.jobs_ ? s.jobs_->answered(s.stream_, news) : result<void>();
   }
   result<void> operator()(const host_leaves&) const {
     s.tell_(host_goes{});
     return {};
   }
   result<void> operator()(const pong& news) const {
-    if (news.number != s.pings_ || std::exchange(s.answered_, true)) return {};
-    s.tell_(ping_answered{now() - s.measured_from_});
+    if (news.number != s.pings_ || !s.measured_from_) return {};
+    s.tell_(ping_answered{now() - *std::exchange(s.measured_from_, std::nullopt)});
     return {};
   }
   result<void> operator()(const cannot_join& news) const { return refuse(errc::io, "{}", news.why); }
@@ -302,21 +336,6 @@ std::string remote_seat::misfit(const batch_follows& batch, bool& late) const {
   return {};
 }
 
-/// Says how the bytes are damaged; empty: they are not.
-result<std::string> remote_seat::receive(std::uint32_t slot, std::span<std::byte> room) {
-  if (!around_->digests) {
-    if (auto ok = stream_.read_raw(room, around_->lost_after); !ok) return tl::unexpected(std::move(ok.error()));
-    return {};
-  }
-  running_digest digest;
-  std::uint64_t sent = 0;
-  auto ok = stream_.read_raw(room, around_->lost_after, &digest);
-  if (ok) ok = stream_.read_raw(std::as_writable_bytes(std::span(&sent, 1)), around_->lost_after);
-  if (!ok) return tl::unexpected(std::move(ok.error()));
-  if (digest.value() == sent) return {};
-  return fmt::format("the digest of slot {} is {:016x}, but {:016x} was sent", slot, digest.value(), sent);
-}
-
 /// Receives a batch straight into the slot that its lease reserved (rule H3).
 result<void> remote_seat::land(batch_follows& batch) {
   if (!slots_ || batch.bytes > layout_.bytes)
@@ -324,10 +343,10 @@ result<void> remote_seat::land(batch_follows& batch) {
   bool late = false;
   std::string wrong = misfit(batch, late);
   if (wrong.empty()) {
-    auto damage = receive(batch.slot, slots_->slot(batch.slot).first(batch.bytes));
+    auto damage = stream_.read_checked(slots_->slot(batch.slot).first(batch.bytes), around_->lost_after, around_->digests);
     if (!damage) return tl::unexpected(std::move(damage.error()));
-    wrong = std::move(*damage);
-  } else if (auto ok = stream_.skip_raw(batch.bytes + (around_->digests ? sizeof(std::uint64_t) : 0), around_->lost_after); !ok) {
+    if (!damage->empty()) wrong = fmt::format("the bytes of slot {} are damaged: {}", batch.slot, *damage);
+  } else if (auto ok = stream_.skip_raw(batch.bytes, around_->lost_after, around_->digests); !ok) {
     return ok;
   }
   if (late) return {};
@@ -341,14 +360,27 @@ result<void> remote_seat::land(batch_follows& batch) {
   return pass_on(batch.report);
 }
 
+result<void> remote_seat::land_job(const job_over& job) {
+  if (!jobs_) return refuse(errc::protocol, "it ended a job that it does not have");
+  auto wrong = jobs_->land(stream_, job, around_->digests);
+  if (!wrong) return tl::unexpected(std::move(wrong.error()));
+  if (wrong->empty())
+    tell_(batch_received{1, job.bytes});
+  else
+    tell_(batch_spoilt{std::move(*wrong)});
+  return {};
+}
+
 void remote_seat::mirror(const flight_seen& seen) {
   flight_.state = arena::unpack(seen.word);
+  flight_.limit = nanoseconds(0);
   flight_.heartbeats = seen.heartbeats;
   flight_.samples_done = seen.samples_done;
   flight_.rss_bytes = seen.private_bytes;
   flight_.sample_name = seen.sample_name;
   flight_.since = now() - nanoseconds(seen.since_ns);
   flight_.reads_since = seen.reads_since_ns < 0 ? std::nullopt : std::optional(now() - nanoseconds(seen.reads_since_ns));
+  if (jobs_) jobs_->translate(flight_, seen.mark);
   around_->flights->mirror(*place_, flight_);
 }
 

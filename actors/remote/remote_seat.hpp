@@ -7,7 +7,9 @@
 #pragma once
 
 #include "actors/protocol/link.hpp"
+#include "actors/remote/lent_jobs.hpp"
 #include "actors/remote/seat_stream.hpp"
+#include "actors/remote/shared_program.hpp"
 #include "runtime/arena/arena.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/exit_report.hpp"
@@ -33,7 +35,8 @@ struct seat_surroundings {
   std::string session;
   std::string version;  ///< of penstock
   std::string config;   ///< protocol::config_as_bytes
-  dataset_description dataset;
+  dataset_description dataset;                       ///< of a stream
+  std::shared_ptr<const shared_program> program{};  ///< of a pool; null: a stream
   std::shared_ptr<const group::tls_context> tls{};  ///< null: not encrypted
   bool digests = false;
   nanoseconds lost_after{5'000'000'000};
@@ -69,7 +72,8 @@ struct seat_agreed {
 };
 struct worker_runs {
   pid_t pid = -1;
-  std::shared_ptr<unique_fd> link;  ///< the session's end
+  std::shared_ptr<unique_fd> link;     ///< the session's end
+  std::shared_ptr<unique_fd> parcels;  ///< the same; in a stream empty
 };
 struct worker_refused {
   failure why;
@@ -130,10 +134,11 @@ class remote_seat {
   result<void> hear_host();
   result<void> hear_session();
   result<void> land(batch_follows& batch);
-  result<std::string> receive(std::uint32_t slot, std::span<std::byte> room);
   [[nodiscard]] std::string misfit(const batch_follows& batch, bool& late) const;
   result<void> note(const protocol::to_worker& message);
   result<void> pass_on(std::string_view frame);
+  result<void> land_job(const job_over& job);
+  [[nodiscard]] std::string difference(const from_host& found) const;
   void mirror(const flight_seen& seen);
   void look_at_clock();
 
@@ -152,11 +157,11 @@ class remote_seat {
   std::optional<arena::slots_view> slots_;
   batch_layout layout_;
   std::map<std::uint32_t, landing> leases_;  // by slot: batches that may arrive
+  std::unique_ptr<lent_jobs> jobs_;          // instead of them, in a pool
   arena::flight_reading flight_;             // as last mirrored
   std::uint64_t pings_ = 0;
   steady_time pinged_{};
-  steady_time measured_from_{};  // of ping number pings_
-  bool answered_ = true;
+  std::optional<steady_time> measured_from_;  // of ping number pings_, until it is answered
   bool starting_ = false;
   bool refused_ = false;
   std::thread thread_;

@@ -1,16 +1,20 @@
-// The messages between a session and a seat of a loader host (actors/remote/seat_stream.hpp). Raw bytes follow only
-// batch_follows: as many as it says.
+// The messages between a session and a seat of a loader host (actors/remote/seat_stream.hpp). Raw bytes follow only welcome and
+// what is named so: as many as the message says.
 //
 //   host                                          session
 //     host_hello  ------------------------------->   version of penstock
-//         <------------------------------ welcome    the config; or refused
-//     dataset_found ----------------------------->   the host's own listing of the dataset; or cannot_join
+//         <------------------------------ welcome    the config, and a pool's code as raw bytes; or refused
+//     dataset_found, program_found --------------->   the host's own listing, or its versions; or cannot_join
 //         <---------------------------- seat_given   or refused
 //     (any number of workers, one at a time)
 //         <---------------------------- start_seat
 //     seat_started, or seat_not_started ---------->
 //     from_seat  <---- frames of the worker's link ---->  to_seat
 //     batch_follows, raw bytes, digest ---------->   send_again, if they were damaged
+//         <---------------- job_follows, raw bytes   in a pool: one job at a time
+//     job_over, raw bytes, digest --------------->   send_again
+//         <--------------------------- file_offered   a file that jobs need
+//     file_answer ------------------------------->   file_follows, raw bytes, if the host has not got it
 //     flight_seen, output_line ------------------->   signal_seat
 //     seat_ended --------------------------------->
 //     host_leaves -------------------------------->   session_over
@@ -22,6 +26,7 @@
 #include <cstdint>
 #include <string>
 #include <variant>
+#include <vector>
 
 namespace penstock::hosts {
 
@@ -41,12 +46,31 @@ auto inspect(Inspector& f, host_hello& x) {
   return f(x.magic, x.version, x.penstock, x.name, x.pid, x.process);
 }
 
+/// A fact about a program that must be the same on both sides: "Python", "3.11.2".
+struct wire_fact {
+  std::string name;
+  std::string value;
+};
+template <class Inspector>
+auto inspect(Inspector& f, wire_fact& x) {
+  return f(x.name, x.value);
+}
+
 struct dataset_found {
   protocol::dataset_described dataset;
 };
 template <class Inspector>
 auto inspect(Inspector& f, dataset_found& x) {
   return f(x.dataset);
+}
+
+/// Instead of dataset_found, for a pool.
+struct program_found {
+  std::vector<wire_fact> facts;
+};
+template <class Inspector>
+auto inspect(Inspector& f, program_found& x) {
+  return f(x.facts);
 }
 
 /// Also later: no worker of this host can load anything.
@@ -97,6 +121,28 @@ auto inspect(Inspector& f, batch_follows& x) {
   return f(x.slot, x.generation, x.rows, x.bytes, x.report);
 }
 
+/// The job in hand has ended. The next `bytes` bytes are its result or its error (arena::job_exception_text);
+/// then comes their digest, as after batch_follows.
+struct job_over {
+  std::uint8_t how = 0;  ///< arena::row_state
+  std::int64_t busy_ns = 0;
+  std::uint64_t bytes = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, job_over& x) {
+  return f(x.how, x.busy_ns, x.bytes);
+}
+
+/// The worker has the file, or will have it once the session has sent it.
+struct file_answer {
+  std::uint64_t number = 0;
+  bool wanted = false;
+};
+template <class Inspector>
+auto inspect(Inspector& f, file_answer& x) {
+  return f(x.number, x.wanted);
+}
+
 /// The worker's flight page. Times are ages, because the clocks differ.
 struct flight_seen {
   std::uint64_t word = 0;
@@ -106,10 +152,12 @@ struct flight_seen {
   std::string sample_name;
   std::int64_t since_ns = 0;
   std::int64_t reads_since_ns = -1;  ///< -1: no read is in progress
+  std::int64_t mark = -1;            ///< in a pool: what the job has marked as its progress; -1: nothing
 };
 template <class Inspector>
 auto inspect(Inspector& f, flight_seen& x) {
-  return f(x.word, x.heartbeats, x.samples_done, x.private_bytes, x.sample_name, x.since_ns, x.reads_since_ns);
+  return f(x.word, x.heartbeats, x.samples_done, x.private_bytes, x.sample_name, x.since_ns, x.reads_since_ns,
+           x.mark);
 }
 
 struct output_line {
@@ -152,10 +200,14 @@ struct welcome {
   std::string session;
   std::string config;  ///< protocol::config_as_bytes
   bool digests = false;
+  std::string program{};  ///< what runs a pool's jobs: "Python"; empty: a stream's workers
+  std::uint64_t code_bytes = 0;
+  std::uint64_t marks_bytes = 0;  ///< of the file in which jobs mark their progress
+  std::uint64_t nonce = 0;        ///< another pool has another one: its files are others under the same numbers
 };
 template <class Inspector>
 auto inspect(Inspector& f, welcome& x) {
-  return f(x.session, x.config, x.digests);
+  return f(x.session, x.config, x.digests, x.program, x.code_bytes, x.marks_bytes, x.nonce);
 }
 
 /// `for_good`: trying again would not help.
@@ -198,7 +250,38 @@ auto inspect(Inspector& f, signal_seat& x) {
   return f(x.number);
 }
 
-/// The bytes of this slot were damaged.
+/// Run this. The next `bytes` bytes are its argument.
+struct job_follows {
+  std::uint64_t job = 0;
+  std::uint32_t function = 0;
+  std::uint32_t attempt = 1;
+  std::int64_t limit_ns = 0;
+  std::uint64_t bytes = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, job_follows& x) {
+  return f(x.job, x.function, x.attempt, x.limit_ns, x.bytes);
+}
+
+/// Later jobs may need this file of the session's program.
+struct file_offered {
+  std::uint64_t number = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, file_offered& x) {
+  return f(x.number);
+}
+
+struct file_follows {
+  std::uint64_t number = 0;
+  std::uint64_t bytes = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, file_follows& x) {
+  return f(x.number, x.bytes);
+}
+
+/// The bytes of this slot were damaged; in a pool, those of the last result.
 struct send_again {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
@@ -223,8 +306,9 @@ auto inspect(Inspector& f, ping& x) {
 }
 
 using from_host = std::variant<host_hello, dataset_found, cannot_join, seat_started, seat_not_started, from_seat, batch_follows,
-                               flight_seen, output_line, seat_ended, host_leaves, pong>;
+                               flight_seen, output_line, seat_ended, host_leaves, pong, program_found, job_over, file_answer>;
 using to_host =
-    std::variant<welcome, refused, seat_given, start_seat, to_seat, signal_seat, send_again, session_over, ping>;
+    std::variant<welcome, refused, seat_given, start_seat, to_seat, signal_seat, send_again, session_over, ping, job_follows,
+                 file_offered, file_follows>;
 
 }  // namespace penstock::hosts

@@ -30,23 +30,16 @@ std::int64_t now_ns() {
 
 }  // namespace
 
-struct running_digest::state {
-  XXH3_state_t xxh;
+/// The xxHash3 of bytes that come in pieces.
+class seat_stream::running_digest {
+ public:
+  running_digest() { XXH3_64bits_reset(&state_); }
+  void add(std::string_view bytes) noexcept { XXH3_64bits_update(&state_, bytes.data(), bytes.size()); }
+  [[nodiscard]] std::uint64_t value() const noexcept { return XXH3_64bits_digest(&state_); }
+
+ private:
+  XXH3_state_t state_;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by reset
 };
-
-running_digest::running_digest() : state_(std::make_unique<state>()) {
-  XXH3_64bits_reset(&state_->xxh);
-}
-
-running_digest::~running_digest() = default;
-
-void running_digest::add(std::string_view bytes) noexcept {
-  XXH3_64bits_update(&state_->xxh, bytes.data(), bytes.size());
-}
-
-std::uint64_t running_digest::value() const noexcept {
-  return XXH3_64bits_digest(&state_->xxh);
-}
 
 seat_stream::seat_stream(unique_fd socket, const std::shared_ptr<const group::tls_context>& tls)
     : socket_(std::move(socket)), tls_(tls ? std::make_unique<group::tls_stream>(tls) : nullptr), heard_ns_(now_ns()) {
@@ -143,7 +136,7 @@ result<void> seat_stream::send_all(std::string_view bytes, nanoseconds silence_m
   return {};
 }
 
-result<void> seat_stream::flush(nanoseconds silence_max, std::span<const std::byte> raw, running_digest* digest) {
+result<void> seat_stream::flush(nanoseconds silence_max, std::span<const std::byte> raw, bool digest) {
   if (too_large_) return refuse(errc::protocol, "a message is larger than {} bytes", protocol::frame_bytes_max);
   const std::vector<char> messages = std::exchange(leaving_, {});
   const auto send = [&](std::string_view bytes) -> result<void> {
@@ -156,14 +149,15 @@ result<void> seat_stream::flush(nanoseconds silence_max, std::span<const std::by
   };
   if (auto ok = send({messages.data(), messages.size()}); !ok) return ok;
   std::string_view rest(reinterpret_cast<const char*>(raw.data()), raw.size());
+  running_digest sent;
   while (!rest.empty()) {
     const std::string_view piece = rest.substr(0, piece_bytes);
     rest.remove_prefix(piece.size());
-    if (digest != nullptr) digest->add(piece);
+    if (digest) sent.add(piece);
     if (auto ok = send(piece); !ok) return ok;
   }
-  if (digest == nullptr) return {};
-  const std::uint64_t value = digest->value();
+  if (!digest) return {};
+  const std::uint64_t value = sent.value();
   return send({reinterpret_cast<const char*>(&value), sizeof value});
 }
 
@@ -198,7 +192,18 @@ result<void> seat_stream::read_raw(std::span<std::byte> to, nanoseconds silence_
   return {};
 }
 
-result<void> seat_stream::skip_raw(std::uint64_t bytes, nanoseconds silence_max) {
+result<std::string> seat_stream::read_checked(std::span<std::byte> to, nanoseconds silence_max, bool digest) {
+  running_digest received;
+  std::uint64_t sent = 0;
+  auto ok = read_raw(to, silence_max, digest ? &received : nullptr);
+  if (ok && digest) ok = read_raw(std::as_writable_bytes(std::span(&sent, 1)), silence_max);
+  if (!ok) return tl::unexpected(std::move(ok.error()));
+  if (!digest || received.value() == sent) return {};
+  return fmt::format("their digest is {:016x}, but {:016x} was sent", received.value(), sent);
+}
+
+result<void> seat_stream::skip_raw(std::uint64_t bytes, nanoseconds silence_max, bool digest) {
+  if (digest) bytes += sizeof(std::uint64_t);
   std::vector<std::byte> nowhere(std::min<std::uint64_t>(bytes, read_bytes));
   while (bytes > 0) {
     const std::size_t some = std::min<std::uint64_t>(bytes, nowhere.size());

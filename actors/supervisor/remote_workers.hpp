@@ -12,7 +12,8 @@ namespace penstock::supervisor {
 
 struct remote_child {
   pid_t pid = -1;  ///< there
-  unique_fd link;  ///< the session's end
+  unique_fd link;     ///< the session's end
+  unique_fd parcels;  ///< in a pool: the session's end
 };
 
 /// Everything happens on the session's io thread.

@@ -170,7 +170,7 @@ void worker_processes::started_elsewhere(worker_ref who, result<remote_child> ch
   if (shut_down_) return;
   starting_.erase(who.worker);
   if (!child) return actors::tell(listeners_.supervisor, start_refused{who, std::move(child.error())});
-  introduce(who, child->pid, {nullptr, std::move(child->link), {}});
+  introduce(who, child->pid, {nullptr, std::move(child->link), std::move(child->parcels)});
 }
 
 void worker_processes::introduce(worker_ref who, pid_t pid, linked_child child) {

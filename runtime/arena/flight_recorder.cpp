@@ -117,6 +117,10 @@ void flight_recorders::mirror(std::uint32_t worker, const flight_reading& seen) 
   std::memcpy(p.name.data(), seen.sample_name.data(), bytes);
   p.name_bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
   p.since_ns.store(nanoseconds(seen.since.time_since_epoch()).count(), std::memory_order_relaxed);
+  if (p.limit_ns.load(std::memory_order_relaxed) != seen.limit.count()) {
+    p.word.store(pack({phase::checking, 0, 0, 0}), std::memory_order_release);  // see publish()
+    p.limit_ns.store(seen.limit.count(), std::memory_order_release);
+  }
   p.word.store(pack(seen.state), std::memory_order_release);
 }
 

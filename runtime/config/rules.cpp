@@ -217,11 +217,19 @@ void check_hedge(const penstock::config& values, config_purpose purpose, found_l
 
 void check_hosts(const penstock::config& values, config_purpose purpose, found_list& found) {
   if (values.loader.hosts.listen.empty()) return;
-  if (purpose == config_purpose::jobs) {
+  if (purpose == config_purpose::jobs && !values.loader.env.contains("PENSTOCK_POOL_SETUP")) {
     found.push_back({.key = "loader.hosts.listen",
-                     .message = "'listen' in [loader.hosts] admits workers for streams of batches, but a pool runs jobs",
-                     .label = "only for streams of batches",
+                     .message = "'listen' in [loader.hosts] admits workers on other machines, which do not have the worker "
+                                "program of this pool",
+                     .label = "only for streams of batches, and for pools of Python",
                      .help = "leave 'listen' out"});
+  } else if (purpose == config_purpose::jobs && values.loader.hosts.insecure) {
+    found.push_back({.key = "loader.hosts.insecure",
+                     .message = "'insecure' is true in [loader.hosts], but a pool sends code to its hosts",
+                     .label = "code travels between those who have the secret only",
+                     .help = "set 'secret_file' in [loader.hosts] instead"});
+  } else if (purpose == config_purpose::jobs) {
+    return;
   } else if (values.datasets.empty() && values.dataset.type == dataset_type::custom) {
     found.push_back({.key = "loader.hosts.listen",
                      .other = "dataset.type",

@@ -91,6 +91,10 @@ class PENSTOCK_API job_exception : public std::exception {
 /// (`my-worker --run thumbnail < in > out`; `my-worker --help`), for debuggers and profilers.
 PENSTOCK_API int job_main(const std::map<std::string, job_function>& functions);
 
+/// In a worker on a loader host, while it runs a job: a file that the program has published (Pool::publish) before it submitted
+/// the job. The caller closes the descriptor. Throws error (errc::usage) if there is no such file.
+PENSTOCK_API int session_file(std::uint64_t number);
+
 /// What a language runtime has to do around a fork.
 struct fork_hooks {
   std::function<std::string()> unsafe;  ///< before each fork: why this process must not fork; empty: it may

@@ -177,6 +177,16 @@ class PENSTOCK_API Job {
   std::shared_ptr<jobs::job_record> record_;
 };
 
+/// What workers of loader hosts ([loader.hosts] listen) need, if their program is one that hosts can start (rule H12).
+struct hosted_program {
+  std::string kind{};                          ///< "Python"; empty: this pool has no workers on hosts
+  std::map<std::string, std::string> facts{};  ///< versions that must be the same on both sides
+  std::string code{};                          ///< each worker program reads it first, from a file
+  /// Descriptor of a file in which jobs mark what they are doing: pairs of 64-bit numbers, a job's number and its mark, at the
+  /// job's number modulo the count of pairs. The marks of jobs on hosts appear there too. -1: none. Duplicated.
+  int marks = -1;
+};
+
 struct pool_options {
   bool control_socket = true;                   ///< as session_options::control_socket
   session_scope ends = session_scope::session;  ///< what `penstock stop --wait` waits for
@@ -185,6 +195,7 @@ struct pool_options {
   /// more than a callback. It has to call the function once. Default: nothing around them.
   std::function<void(const std::function<void()>& callbacks)> around_callbacks{};
   std::map<std::string, std::string> files{};  ///< as session_options::files
+  hosted_program hosted{};                     ///< for [loader.hosts]
 };
 
 /// Thread-safe, except for destruction. As with Session: installs no signal handler, reaps only its own
@@ -234,6 +245,12 @@ class PENSTOCK_API Pool {
   void scale(std::uint32_t workers);
   void restart(std::uint32_t worker);
   void drain(std::uint32_t worker);
+
+  /// Gives workers on loader hosts a file for jobs that are submitted later: session_file() in job.hpp. Each number once. The
+  /// descriptor is duplicated. Throws error (errc::usage) in a pool without hosts.
+  void publish(std::uint64_t number, int file);
+  /// No further job needs that file.
+  void withdraw(std::uint64_t number) noexcept;
 
   [[nodiscard]] pool_statistics statistics() const;
   [[nodiscard]] session_status status() const;

@@ -46,6 +46,14 @@ TEST_CASE("what differs is named with both values") {
         "the host's dataset has the fingerprint abd, but the session's has abc");
 }
 
+TEST_CASE("versions of a program that differ or lack are named with both values") {
+  const string_map here{{"Python", "3.11.2"}, {"torch", "2.5.0"}};
+  CHECK(difference_of_facts(here, {{"Python", "3.11.2"}, {"torch", "2.5.0"}, {"numpy", "1"}}).empty());
+  CHECK(difference_of_facts(here, {{"Python", "3.12.0"}, {"torch", "2.5.0"}}) ==
+        "the host has Python 3.12.0, but the session has Python 3.11.2");
+  CHECK(difference_of_facts(here, {{"Python", "3.11.2"}}) == "the host has no torch, but the session has torch 2.5.0");
+}
+
 TEST_CASE("addresses of sessions are HOST:PORT") {
   CHECK(parse_address("trainer:7077")->name == "trainer");
   CHECK(parse_address("[fe80::1]:7077")->name == "fe80::1");

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include <charconv>
+#include <cstdlib>
 #include <memory>
 
 namespace penstock::cli {
@@ -35,11 +36,21 @@ result<string_map> folders_of(const std::vector<std::string>& data) {
   return folders;
 }
 
+/// The Python environment that this command belongs to describes the worker program that it can run (python/penstock/_command.py).
+hosts::own_program program_of_environment() {
+  const char* const text = std::getenv("PENSTOCK_HOST_PROGRAM");  // NOLINT(concurrency-mt-unsafe): no thread has started
+  if (text == nullptr) return {};
+  const auto said = nlohmann::json::parse(text, nullptr, false);
+  if (!said.is_object()) return {};
+  return {said.at("kind"), said.at("command"), said.at("environment"), said.at("facts")};
+}
+
 int host(host_options o) {
   auto folders = folders_of(o.data);
   if (!folders) return refuse_with(exit_usage, folders.error(), o.json);
   o.settings.data = std::move(*folders);
   o.settings.version = PENSTOCK_VERSION;
+  o.settings.program = program_of_environment();
   o.settings.workers = process::usable_cores();
   if (o.workers != "auto") {
     const char* const end = o.workers.data() + o.workers.size();
@@ -69,6 +80,8 @@ void add_host_command(verb_table& verbs) {
        "samples here, and the session receives finished batches. The stream is the same as without hosts. The "
        "dataset must be here too, with the same contents; --data says where. Session and hosts need the same "
        "version of penstock and, over a network, the same secret.\n\n"
+       "Started as `python -m penstock host`, it also runs the jobs and datasets of Python sessions, over connections with a "
+       "secret only.\n\n"
        "Ends with 0 when the session is over, or after SIGTERM once the workers have finished their batches; with 78 "
        "when the session refuses this host. Until a session answers, it tries again.",
        {{"penstock host --join trainer:7077 --secret-file hosts.secret", "a worker for each core"},

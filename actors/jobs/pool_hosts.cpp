@@ -1,0 +1,89 @@
+// Workers of a pool on loader hosts (rule H12).
+#include "actors/jobs/pool_body.hpp"
+#include "actors/protocol/config_bytes.hpp"
+#include "actors/remote/seat_security.hpp"
+#include "runtime/base/worker_places.hpp"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <random>
+
+namespace penstock {
+namespace {
+
+/// What a host must know; the rest, which may have secrets, stays here.
+config config_for_hosts(const config& settings) {
+  config told;
+  told.name = settings.name;
+  told.loader.start_method = settings.loader.start_method;
+  told.loader.hosts = settings.loader.hosts;
+  told.loader.hosts.secret_file.clear();
+  return told;
+}
+
+std::uint64_t drawn() {
+  std::random_device source;
+  return (std::uint64_t{source()} << 32U) | source();
+}
+
+}  // namespace
+
+result<void> Pool::body::prepare_hosts() {
+  const hosts_config& rules = settings_.loader.hosts;
+  if (rules.listen.empty()) return {};
+  if (hosted_.kind.empty())
+    return refuse(errc::config, "[loader.hosts] listen: hosts cannot start this pool's worker program ({})",
+                  settings_.loader.command.front());
+  auto address = hosts::parse_address(rules.listen);
+  if (!address) return tl::unexpected(std::move(address.error()));
+  auto tls = hosts::tls_of_seats(group::tls_role::server, *address,
+                                 {rules.secret_file, false, "set [loader.hosts] secret_file, and --secret-file of hosts,"});
+  if (!tls) return tl::unexpected(std::move(tls.error()));
+  auto program = std::make_shared<hosts::shared_program>();
+  program->kind = std::move(hosted_.kind);
+  program->facts = {hosted_.facts.begin(), hosted_.facts.end()};
+  program->code = std::move(hosted_.code);
+  program->nonce = drawn();
+  if (hosted_.marks >= 0) {
+    struct stat facts {};
+    if (::fstat(hosted_.marks, &facts) != 0) return refuse_os(errc::system, errno, "looking at the file of marks");
+    auto marks = hosts::job_marks::map(hosted_.marks, static_cast<std::uint64_t>(facts.st_size));
+    if (!marks) return tl::unexpected(std::move(marks.error()));
+    program->marks = std::make_unique<const hosts::job_marks>(std::move(*marks));
+  }
+  shared_program_ = std::move(program);
+  hub_.address = std::move(*address);
+  hub_.book = {.first_place = first_remote_place_of(settings_.loader), .places = remote_workers_max, .lost_after = rules.lost_after};
+  hub_.wait = rules.wait;
+  hub_.has_local_workers = workers_ > 0;
+  tls_of_hosts_ = std::move(*tls);
+  return {};
+}
+
+void Pool::body::make_hub(engine& e) {
+  if (!shared_program_) return;
+  const hosts_config& rules = settings_.loader.hosts;
+  hosts::seat_surroundings seats;
+  seats.session = settings_.name;
+  seats.version = PENSTOCK_VERSION;
+  seats.config = protocol::config_as_bytes(config_for_hosts(settings_));
+  seats.program = shared_program_;
+  seats.digests = rules.verify == verify_rule::always;
+  seats.tls = tls_of_hosts_;
+  seats.lost_after = rules.lost_after;
+  seats.arena = e.memory->fd();
+  seats.flights = e.flights;
+  e.hub = std::make_shared<hosts::host_hub>(*e.io, hub_, std::move(seats), host_board_);
+}
+
+void Pool::body::publish(std::uint64_t number, int file) {
+  if (!shared_program_) throw error({errc::usage, "publishing a file: this pool has no loader hosts", 0});
+  value_or_throw(shared_program_->files.publish(number, file));
+}
+
+void Pool::body::withdraw(std::uint64_t number) noexcept {
+  if (shared_program_) shared_program_->files.withdraw(number);
+}
+
+}  // namespace penstock

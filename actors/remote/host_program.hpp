@@ -1,0 +1,93 @@
+// What runs a pool's jobs on a loader host: the host's own program, the code that the session has sent, and files that its
+// jobs need (rule H12). One for all workers of a host. Used by loader_host, host_seat and hosted_worker.
+#pragma once
+
+#include "actors/remote/shared_program.hpp"
+#include "runtime/process/io_thread.hpp"
+#include "runtime/process/worker_template.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace penstock::hosts {
+
+/// A program that this host can start for sessions.
+struct own_program {
+  std::string kind;  ///< as session's: "Python"; empty: none
+  std::vector<std::string> command{};
+  string_map environment{};
+  string_map facts{};  ///< versions
+};
+
+/// The session's files, as far as they have arrived. Any thread.
+class host_files {
+ public:
+  enum class standing : std::uint8_t { here, to_be_fetched, on_its_way };
+  /// to_be_fetched: by `who`, once.
+  standing look(std::uint64_t number, const void* who);
+  [[nodiscard]] shelved_file find(std::uint64_t number) const;
+  void arrived(std::uint64_t number, shelved_file file);
+  /// It fetches nothing any more.
+  void gone(const void* who);
+
+ private:
+  /// More orders than a program uses at a time. One that is needed again is fetched again.
+  static constexpr std::size_t files_max = 4;
+
+  mutable std::mutex mutex_;
+  std::map<std::uint64_t, shelved_file> here_;
+  std::map<std::uint64_t, const void*> fetched_by_;
+};
+
+/// Forks the host's workers. Used on the io thread.
+class host_template {
+ public:
+  /// As linked_child_request::start_with. `died`: the template has ended before it forked this worker.
+  using death = std::function<void(pid_t, const process::exit_report&, const process::output_tail&)>;
+  host_template(process::io_thread& io, process::spawn_request program);
+  std::shared_ptr<process::start_control> start(std::uint32_t worker, process::spawn_request request,
+                                                process::spawner::done then, death died);
+
+ private:
+  std::map<std::uint32_t, death> waiting_;
+  std::uint32_t deaths_ = 0;
+  std::unique_ptr<process::worker_template> template_;
+};
+
+class host_program {
+ public:
+  /// Refuses (errc::system).
+  static result<std::shared_ptr<host_program>> make(process::io_thread& io, const own_program& own, const std::string& code,
+                                                    std::uint64_t marks_bytes, bool forks);
+  ~host_program();
+  host_program(const host_program&) = delete;
+  host_program& operator=(const host_program&) = delete;
+
+  [[nodiscard]] const own_program& own() const noexcept { return own_; }
+  /// Complete, for this worker.
+  [[nodiscard]] std::vector<std::string> environment(std::uint32_t worker) const;
+  /// Null: jobs mark nothing.
+  [[nodiscard]] const job_marks* marks() const noexcept { return marks_.get(); }
+  [[nodiscard]] host_files& files() noexcept { return files_; }
+  /// On the io thread. Null: workers are executed.
+  [[nodiscard]] host_template* forker();
+
+ private:
+  host_program(process::io_thread& io, own_program own, bool forks) : io_(io), own_(std::move(own)), forks_(forks) {}
+
+  process::io_thread& io_;
+  const own_program own_;
+  const bool forks_;
+  unique_fd code_;
+  unique_fd marks_file_;
+  std::unique_ptr<const job_marks> marks_;
+  host_files files_;
+  std::unique_ptr<host_template> template_;  // on the io thread
+};
+
+}  // namespace penstock::hosts

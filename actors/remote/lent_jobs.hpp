@@ -1,0 +1,85 @@
+// The jobs of one remote worker, at the session's end of its seat. To the pool this is the worker: it marks rows of its slots as
+// begun and ended (runtime/arena/job_slot). The host gets one job at a time, and never a row that has not begun, so a job whose
+// row is still waiting has not been sent anywhere (rule H12). Used by remote_seat's thread.
+//
+//   resting -- files offered, and answered --> (a row begins) -- job_follows --> in hand -- job_over --> resting
+#pragma once
+
+#include "actors/protocol/messages.hpp"
+#include "actors/protocol/wire.hpp"
+#include "actors/remote/received_file.hpp"
+#include "actors/remote/seat_stream.hpp"
+#include "actors/remote/shared_program.hpp"
+#include "runtime/arena/arena.hpp"
+#include "runtime/arena/flight_recorder.hpp"
+#include "runtime/arena/job_slot.hpp"
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace penstock::hosts {
+
+class lent_jobs {
+ public:
+  /// `tell`: sends a frame to the pool. A transfer that moves nothing for `silence_max` ends the connection. `parcels`: becomes the
+  /// pool's end. Refuses (errc::system).
+  static result<std::unique_ptr<lent_jobs>> make(std::shared_ptr<const shared_program> program, nanoseconds silence_max,
+                                                 std::function<void(std::string_view)> tell, unique_fd& parcels);
+
+  /// What the pool says to its worker; may change it for the host. False: the host need not hear it. Refuses (errc::system).
+  result<bool> hears(protocol::to_worker& message, int arena);
+  /// Sends what the host can do now. Refuses as seat_stream does, and (errc::protocol) a damaged slot.
+  result<void> advance(seat_stream& to);
+  /// Empty: its result is in place, or nothing could be done. Otherwise what was wrong with the bytes: it is sent again.
+  result<std::string> land(seat_stream& from, const job_over& news, bool digests);
+  result<void> answered(seat_stream& to, const file_answer& news);
+
+  /// A descriptor that becomes readable when a large argument arrives; -1: nothing waits for one.
+  [[nodiscard]] int waits_on() const noexcept { return waits_ ? parcels_.get() : -1; }
+  /// Makes the page of the host's worker say which row of the session's slots it works on. Notes what the job has marked.
+  void translate(arena::flight_reading& page, std::int64_t mark) const;
+
+ private:
+  lent_jobs(std::shared_ptr<const shared_program> program, unique_fd parcels, nanoseconds silence_max,
+            std::function<void(std::string_view)> tell)
+      : program_(std::move(program)), parcels_(std::move(parcels)), silence_max_(silence_max), tell_(std::move(tell)) {}
+  struct in_hand {
+    arena::job_reading order;
+    std::span<const std::byte> argument;
+    mapping elsewhere;  // the argument, if it is not in the slot
+  };
+  /// The slot of the lease at the front.
+  [[nodiscard]] arena::job_slot slot() const { return arena::job_slot(slots_->slot(leases_.front().slot)); }
+  result<void> begin_next();
+  /// False: it is still on its way, or not wanted any more.
+  result<bool> fetch_argument(in_hand& job);
+  void row_over();
+  void offer_files(seat_stream& to);
+  result<std::span<std::byte>> make_room(std::uint64_t bytes);
+  result<void> end(arena::row_state how, std::uint64_t bytes, nanoseconds busy);
+  result<void> fail(arena::row_state how, const std::string& why);
+
+  const std::shared_ptr<const shared_program> program_;
+  const unique_fd parcels_;
+  const nanoseconds silence_max_;
+  const std::function<void(std::string_view)> tell_;
+  std::optional<arena::slots_view> slots_;
+  std::uint64_t elsewhere_max_ = 0;
+  std::deque<protocol::run_jobs> leases_;  // at most one for each slot
+  std::optional<std::uint64_t> next_result_;  // in the slot of the first lease; empty: it has not been opened
+  std::uint32_t row_ = 0;                     // of the first lease
+  std::optional<in_hand> job_;
+  std::optional<received_file> room_;  // for its result, if it is not in the slot
+  std::set<std::uint64_t> offered_;    // files
+  std::uint32_t unanswered_ = 0;
+  bool waits_ = false;     // for an argument
+  bool stopping_ = false;  // the pool has asked the worker to stop
+  bool told_ = false;      // the host knows that
+};
+
+}  // namespace penstock::hosts

@@ -1,0 +1,74 @@
+// What a pool shares with its workers on loader hosts, besides their jobs: code, versions, files, marks (rule H12). Made by
+// actors/jobs, used by the session's seats.
+#pragma once
+
+#include "actors/remote/seat_messages.hpp"
+#include "runtime/base/fd.hpp"
+#include "runtime/base/mapping.hpp"
+#include "runtime/base/result.hpp"
+
+#include <penstock/config.hpp>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+namespace penstock::hosts {
+
+struct shelved_file {
+  std::shared_ptr<const unique_fd> file;
+  std::uint64_t bytes = 0;
+};
+
+/// Files that the pool's program has published for its jobs, by number. Any thread.
+class file_shelf {
+ public:
+  /// Keeps a duplicate. Refuses (errc::system); a number is used once.
+  result<void> publish(std::uint64_t number, int file);
+  /// No further job needs it.
+  void withdraw(std::uint64_t number);
+  [[nodiscard]] std::map<std::uint64_t, shelved_file> all() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::uint64_t, shelved_file> files_;
+};
+
+/// Where jobs mark what they are doing: pairs of a job's number and a mark, each at the job's number modulo the count of pairs.
+/// Written by workers, read after their deaths.
+class job_marks {
+ public:
+  /// Maps a file. Refuses (errc::system).
+  static result<job_marks> map(int file, std::uint64_t bytes);
+
+  /// -1: this job has marked nothing.
+  [[nodiscard]] std::int64_t of(std::uint64_t job) const;
+  void set(std::uint64_t job, std::int64_t mark) const;
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return memory_.bytes().size(); }
+
+ private:
+  explicit job_marks(mapping memory) : memory_(std::move(memory)) {}
+  [[nodiscard]] std::uint64_t* pair_of(std::uint64_t job) const;
+
+  mapping memory_;
+};
+
+struct shared_program {
+  std::string kind;  ///< "Python": the host starts its own program of that kind
+  string_map facts;  ///< versions that must be the same on both sides
+  std::string code;  ///< what each worker reads first
+  std::uint64_t nonce = 0;
+  std::unique_ptr<const job_marks> marks{};  ///< null: jobs mark nothing
+  file_shelf files{};
+};
+
+/// What the session's first message says of it; its code follows as raw bytes. Of null: nothing.
+void describe(const shared_program& program, welcome& in);
+[[nodiscard]] inline std::span<const std::byte> code_of(const shared_program* program) {
+  return program == nullptr ? std::span<const std::byte>() : std::as_bytes(std::span(program->code));
+}
+
+}  // namespace penstock::hosts
