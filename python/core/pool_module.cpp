@@ -6,6 +6,7 @@
 
 #include <penstock/pool.hpp>
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <memory>
 #include <span>
 #include <thread>
@@ -162,8 +164,9 @@ class callback {
 
 class pool_handle {
  public:
-  pool_handle(const config& settings, bool control_socket) {
+  pool_handle(const config& settings, bool control_socket, hosted_program hosted) {
     pool_options options;
+    options.hosted = std::move(hosted);
     options.control_socket = control_socket;
     options.around_callbacks = [](const std::function<void()>& callbacks) {
       if (Py_IsInitialized() == 0) return callbacks();
@@ -255,7 +258,20 @@ void bind_pools(nb::module_& m) {
       .def("attempts", &Job::attempts, nb::call_guard<nb::gil_scoped_release>())
       .def("kill", &Job::kill, nb::call_guard<nb::gil_scoped_release>());
   nb::class_<pool_handle>(m, "Pool")
-      .def(nb::init<const config&, bool>(), nb::arg("settings"), nb::arg("control_socket"))
+      .def(
+          "__init__",
+          [](pool_handle* made, const config& settings, bool control_socket, std::string program_of_hosts,
+             std::map<std::string, std::string> facts, const nb::bytes& code, int marks) {
+            new (made) pool_handle(settings, control_socket,
+                                   {std::move(program_of_hosts), std::move(facts), {code.c_str(), code.size()}, marks});
+          },
+          nb::arg("settings"), nb::arg("control_socket"), nb::arg("program_of_hosts") = "",
+          nb::arg("facts") = std::map<std::string, std::string>(), nb::arg("code") = nb::bytes("", 0), nb::arg("marks") = -1)
+      .def(
+          "publish", [](pool_handle& p, std::uint64_t number, int file) { p.pool().publish(number, file); },
+          nb::arg("number"), nb::arg("file"))
+      .def(
+          "withdraw", [](pool_handle& p, std::uint64_t number) { p.pool().withdraw(number); }, nb::arg("number"))
       .def("submit", &pool_handle::submit, nb::arg("parts"), nb::arg("timeout").none(),
            nb::arg("idempotent").none(), nb::arg("fresh").none(), nb::arg("when_done").none(),
            nb::arg("worker").none() = nb::none(), nb::arg("on_device") = false)

@@ -169,5 +169,6 @@ NB_MODULE(_worker, m) {
       .def("give", &call_in_python::give, nb::arg("parts"));
   m.def("fill_twister", &penstock::python::fill_twister, nb::arg("address"), nb::arg("seed"));
   m.def("fork_on_order", &penstock::python::fork_worker_on_order, nb::arg("socket"), nb::arg("unsafe"));
+  m.def("session_file", &penstock::session_file, nb::arg("number"));
   m.def("job_loop", &penstock::python::job_loop, nb::arg("run"));
 }

@@ -9,7 +9,7 @@ import gc
 import os
 import select
 
-__all__ = ["Announced", "Gate", "prepare"]
+__all__ = ["Announced", "Gate", "prepare", "prepare_on_host"]
 
 NUMBER = "PENSTOCK_WORKER"  # environment variable
 LONGEST_WAIT = 10.0  # seconds; those that started first are merely slow
@@ -21,6 +21,10 @@ class Gate:
     def __init__(self) -> None:
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.path = f"/proc/{os.getpid()}/fd/{self._write}"
+
+    def open(self) -> None:
+        """Nobody needs to wait."""
+        os.write(self._write, b"r")
 
     def close(self) -> None:
         os.close(self._read)
@@ -77,6 +81,21 @@ def prepare(marks: str, gate: str, first: int, announced: str = "") -> None:
             pass  # other workers were ready before
     finally:
         os.close(opened)
+
+
+def prepare_on_host() -> None:
+    """Instead of prepare(), on a loader host: workers start at once, and get orders with their jobs."""
+    from penstock import _hosts, _loading
+
+    _loading.prepare(os.environ.pop(_hosts.MARKS))
+
+
+def before_fork_on_host() -> None:
+    """Imports what a worker would import."""
+    from penstock import _loading  # noqa: F401
+
+
+prepare_on_host.before_fork = before_fork_on_host  # type: ignore[attr-defined]
 
 
 def before_fork(marks: str, gate: str, first: int, announced: str = "") -> None:

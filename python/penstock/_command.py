@@ -6,6 +6,14 @@ import sys
 
 def main() -> None:
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "penstock")
+    if not os.path.exists(program) and "PENSTOCK_BIN" in os.environ:  # in the build tree
+        program = os.path.join(os.environ["PENSTOCK_BIN"], "penstock")
+    if sys.argv[1:2] == ["host"]:
+        import json
+
+        from penstock import _hosts
+
+        os.environ["PENSTOCK_HOST_PROGRAM"] = json.dumps(_hosts.own_program())
     os.execv(program, [program, *sys.argv[1:]])
 
 

@@ -79,7 +79,17 @@ class Job:
     def kill(self) -> bool: ...
 
 class Pool:
-    def __init__(self, settings: Config, control_socket: bool) -> None: ...
+    def __init__(
+        self,
+        settings: Config,
+        control_socket: bool,
+        program_of_hosts: str = "",
+        facts: dict[str, str] = {},
+        code: bytes = b"",
+        marks: int = -1,
+    ) -> None: ...
+    def publish(self, number: int, file: int) -> None: ...
+    def withdraw(self, number: int) -> None: ...
     def submit(
         self,
         parts: Sequence[Part],

@@ -54,7 +54,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
     def _publish(self, loader: Any) -> None:
         last_attempt = self._pool.pool._config["quarantine.max_attempts"]
         order = order_of(self, loader, self._failures.bad.policy, last_attempt, self._states_path())
-        self._order = PublishedOrder(order, self._pool.living, self._jobs)
+        self._order = PublishedOrder(order, self._pool, self._jobs)
         self._pool.announced.write(self._order.number, self._order.path)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
@@ -72,7 +72,8 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         progress.ordered = getattr(loader, "in_order", True)
         self._shutdown_workers()
         self._book = self._begun(loader)
-        for _ in range((loader.prefetch_factor or 2) * self._num_workers):
+        self._prefetch = loader.prefetch_factor or 2
+        for _ in range(self._prefetch * self._pool.width()):
             self._load_next()
 
     @property
@@ -178,6 +179,9 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         del self._jobs[planned]
         self._book.took(planned, over, state)
         self._load_next()
+        if self._pool.has_hosts:  # others may have joined
+            for _ in range(self._prefetch * self._pool.width() - len(self._jobs)):
+                self._load_next()
 
     def _drop(self, planned: Planned) -> None:
         self._jobs.pop(planned).cancel_if_waiting()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 import torch
 import torch.utils.data
 
-from penstock import _content, _mistakes, _seeds, _shards, _template, _tensors
+from penstock import _content, _hosts, _mistakes, _seeds, _shards, _template, _tensors
 
 if TYPE_CHECKING:
     from penstock import _worker
@@ -299,7 +299,7 @@ def _stage_of(batch: Batch, worker: int) -> _Stage:
         for old in [key for key in _stages if key[0] < batch.oldest]:
             del _stages[old]
         try:
-            order: Order = _early.pop(batch.order, None) or _tensors.map_published(batch.file)
+            order: Order = _early.pop(batch.order, None) or _order_of(batch)
         except Exception as broken:
             text = f"the dataset cannot be recreated in a worker: {type(broken).__name__}: {broken} {_mistakes.cuda_is_hidden(broken)}"
             raise RuntimeError(text.rstrip()) from broken
@@ -307,6 +307,18 @@ def _stage_of(batch: Batch, worker: int) -> _Stage:
         stage = _stages[batch.order, batch.shard] = _Stage(order, identity, batch)
     stage.begin_epoch(batch)
     return stage
+
+
+def _order_of(batch: Batch) -> Order:
+    if not _hosts.on_host():
+        return _tensors.map_published(batch.file)  # type: ignore[no-any-return]
+    from penstock import _worker
+
+    file = _worker.session_file(batch.order)
+    try:
+        return _tensors.map_published(f"/proc/self/fd/{file}")  # type: ignore[no-any-return]
+    finally:
+        os.close(file)
 
 
 # ---- datasets with an index ----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import torch.utils.data
 
 from penstock import _content, _core, _loading, _mistakes, _tensors
 from penstock._batch_book import Planned
+from penstock._workers import Workers
 
 __all__ = ["PublishedOrder", "order_of"]
 
@@ -38,32 +39,37 @@ def order_of(iterator: Any, loader: Any, policy: str, last_attempt: int, states:
     )
     seeding = _loading.Seeding(iterator._base_seed, loader.seeding == "sample", _gives_each_once(loader), rank)
     number = next(iterator._pool.orders)
-    return _loading.Order(number, given, seeding, iterator._num_workers, last_attempt, _content.is_verified(), states)
+    return _loading.Order(number, given, seeding, max(iterator._num_workers, 1), last_attempt, _content.is_verified(), states)
 
 
 class PublishedOrder:
     """An order that workers can read as long as this object lives. When it ends, it cancels the order's waiting jobs.
 
     Args:
-        living: the numbers of orders in use.
+        pool: its workers.
         jobs: the jobs of its batches.
 
     Raises:
         TypeError: it cannot be pickled, with the part of the dataset that is the reason.
     """
 
-    def __init__(self, order: _loading.Order, living: set[int], jobs: dict[Planned, _core.Job]) -> None:
+    def __init__(self, order: _loading.Order, pool: Workers, jobs: dict[Planned, _core.Job]) -> None:
         try:
             file = _tensors.published(order)
         except Exception as broken:
             raise _mistakes.not_pickled({name: getattr(order.given, name) for name in FROM_THE_PROGRAM}, broken) from broken
         self.number, self.path = order.number, f"/proc/{os.getpid()}/fd/{file}"
-        living.add(self.number)
-        weakref.finalize(self, _over, file, living, self.number, jobs).atexit = False
+        pool.living.add(self.number)
+        hosts = pool.pool._core if pool.has_hosts else None
+        if hosts is not None:
+            hosts.publish(self.number, file)
+        weakref.finalize(self, _over, file, pool.living, self.number, jobs, hosts).atexit = False
 
 
-def _over(file: int, living: set[int], number: int, jobs: dict[Planned, _core.Job]) -> None:
+def _over(file: int, living: set[int], number: int, jobs: dict[Planned, _core.Job], hosts: Optional[_core.Pool]) -> None:
     living.discard(number)
+    if hosts is not None:
+        hosts.withdraw(number)
     for job in jobs.values():
         job.cancel_if_waiting()
     os.close(file)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Optional, TypeVar, overload
 
-from penstock import _core, _parts
+from penstock import _core, _hosts, _parts
 from penstock._arguments import LARGEST, LARGEST_WORKER, NUMBER_OF_WORKERS, check_seconds, whole_number
 from penstock._config import Path, load_config
 from penstock._errors import usage_error, workers_exhausted_error
@@ -15,7 +15,7 @@ from penstock._future import Future
 from penstock._maps import Mapping
 from penstock._names import Name
 from penstock._pool_end import PoolLife, end_with_the_interpreter
-from penstock._setup import Setup, python_path
+from penstock._setup import Setup, code_of
 from penstock.worker import SETUP
 
 __all__ = ["Pool"]
@@ -50,6 +50,10 @@ class Pool(Mapping):
         name: the name for `penstock status` and the other verbs. None: "pool", or "pool-2" if this process has a "pool", and so on.
         config: a config file with [jobs] and [loader], instead of the built-in one.
         control_socket: whether verbs can attach.
+        hosts: workers on other machines, besides max_workers (which may be 0) here: "ADDRESS:PORT" where they join by `python -m penstock
+            host --join`, or a list of addresses of hosts that listen. They need the same versions of Python and penstock, and the same
+            secret. A job that a lost host had begun runs elsewhere, unless it is not idempotent.
+        hosts_secret_file: the file with that secret, made by `penstock secret`.
         overrides: as for load_config: jobs={"memory": "4GiB"}, loader={"limits": {"memory": "1GiB"}}, ...
 
     Raises:
@@ -72,22 +76,28 @@ class Pool(Mapping):
         name: Optional[str] = None,
         config: Optional[Path] = None,
         control_socket: bool = True,
+        hosts: Optional[_hosts.Hosts] = None,
+        hosts_secret_file: Optional[Path] = None,
         **overrides: Any,
     ) -> None:
-        max_workers = _number_of_workers(max_workers)
+        max_workers = _number_of_workers(max_workers, 1 if hosts is None else 0)
         _check(initializer, initargs, overrides)
         timeout = check_seconds(timeout, "timeout")
         setup = Setup(initializer, tuple(initargs))
         own_name: Optional[Name] = None
         try:
-            own = _settings(setup, max_workers, self._usual_name if name is None else name, gpu)
+            own = {
+                **_settings(setup, max_workers, self._usual_name if name is None else name, gpu),
+                **_hosts.settings_of(hosts, hosts_secret_file),
+            }
             file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pool.toml") if config is None else config
             self._config = load_config(file, **{**own, **overrides})
             if control_socket:
                 own_name = Name(self._config.name, chosen=name is not None or "name" in overrides)
                 if own_name.text != self._config.name:
                     self._config = load_config(file, **{**own, **overrides, "name": own_name.text})
-            self._core = _core.Pool(self._config._core, control_socket)
+            self._has_hosts = bool(self._config["loader.hosts.listen"]) or (hosts is not None and not isinstance(hosts, str))
+            self._core = _core.Pool(self._config._core, control_socket, *self._for_hosts(initializer, tuple(initargs)))
         except BaseException:
             setup.close()
             if own_name is not None:
@@ -99,6 +109,23 @@ class Pool(Mapping):
         self._has_gpu = bool(self._config["jobs.gpu"])
         self._gpu: Optional[Callable[[Any], Any]] = None
         end_with_the_interpreter(self)
+
+    def _for_hosts(self, initializer: Any, initargs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What workers on hosts need: the kind of program, versions, code, and the file of marks."""
+        if not self._has_hosts:
+            return ()
+        initializer, initargs, marks = self._on_hosts(initializer, initargs)
+        packages = ["torch"] if "torch" in sys.modules else []
+        return _hosts.KIND, _hosts.facts(packages), code_of(initializer, initargs), marks
+
+    def _on_hosts(self, initializer: Any, initargs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], int]:
+        """The initializer of workers on hosts, and the descriptor of a file in which jobs mark what they are doing, or -1."""
+        return initializer, initargs, -1
+
+    @property
+    def hosts_join_at(self) -> Optional[str]:
+        """The address where hosts join: hosts="0.0.0.0:0" takes any free port. None if none can."""
+        return self.status().get("hosts_join_at")
 
     # ---- jobs -----------------------------------------------------------------------------------------------------
 
@@ -235,10 +262,9 @@ _OF_OTHER_EXECUTORS = {
 def _settings(setup: Setup, max_workers: Optional[int], name: Optional[str], gpu: bool) -> dict[str, Any]:
     """The config overrides for a pool's arguments."""
     own: dict[str, Any] = {
-        "loader.command": [sys.executable, "-P", "-m", "penstock.worker"],
+        "loader.command": list(_hosts.COMMAND),
         f"loader.env.{SETUP}": setup.path,
-        "loader.env.PYTHONPATH": python_path(),
-        **{f"loader.env.{variable}_NUM_THREADS": "1" for variable in ("OMP", "OPENBLAS", "MKL")},
+        **{f"loader.env.{name}": value for name, value in _hosts.variables_of_workers().items()},
     }
     if max_workers is not None:
         own["loader.workers"] = max_workers
@@ -262,12 +288,12 @@ def _check(initializer: Any, initargs: Any, overrides: dict[str, Any]) -> None:
         raise TypeError(f"initargs is {initargs!r}: pass a tuple of the initializer's arguments, such as ({initargs!r},)")
 
 
-def _number_of_workers(value: Any) -> Optional[int]:
+def _number_of_workers(value: Any, least: int) -> Optional[int]:
     if value is None:
         return None
     if isinstance(value, (str, os.PathLike)):
         raise TypeError(f"Pool({value!r}): the first argument is max_workers, a number of processes; a config file is passed as config={value!r}")
     number = whole_number(value, "max_workers", "pass a number of processes, or None for one for each core", least=-LARGEST)
-    if number < 1:
+    if number < least:
         raise ValueError("max_workers must be greater than 0")  # the standard library's words
     return number

@@ -59,10 +59,12 @@ class WorkerProcess:
 
 
 def processes_of(pool: Any) -> list[WorkerProcess]:
-    """One object for each worker. Waits until each worker has started, or the pool reports that none will."""
+    """One object for each worker of this machine. Waits until each has started, or the pool reports that none will."""
     end = time.monotonic() + PATIENCE
     while True:
-        workers = [each for each in pool.status()["workers"] if each["why_stopped"] is None]
-        if (workers and all(each["pid"] for each in workers)) or time.monotonic() > end:
+        status = pool.status()
+        elsewhere = {worker for host in status.get("hosts", ()) for worker in host["workers"]}
+        workers = [each for each in status["workers"] if each["why_stopped"] is None and each["id"] not in elsewhere]
+        if ((workers or pool._has_hosts) and all(each["pid"] for each in workers)) or time.monotonic() > end:
             return [WorkerProcess(each["pid"]) for each in workers if each["pid"]]
         time.sleep(LOOK_EVERY)

@@ -11,7 +11,7 @@ from penstock import _by_value
 from penstock._errors import error, job_failed_error, remote_traceback
 from penstock.worker import failures_of_initializer
 
-__all__ = ["Setup", "python_path"]
+__all__ = ["Setup", "code_of"]
 
 LONGEST_OF_FAILURES = 1 << 24  # bytes that workers wrote about initializers
 
@@ -23,10 +23,7 @@ class Setup:
         self._file = os.memfd_create("penstock-pool-setup", os.MFD_CLOEXEC)
         try:
             with open(self._file, "wb", closefd=False) as opened:
-                opened.write(pickle.dumps((_absolute(sys.path), list(getattr(sys, "argv", [])))))
-                opened.write(pickle.dumps(_key_of_multiprocessing()))
-                opened.write(pickle.dumps(_by_value.dumps((initializer, arguments))))
-                self._length = opened.tell()
+                self._length = opened.write(code_of(initializer, arguments, _key_of_multiprocessing()))
         except BaseException:
             os.close(self._file)
             raise
@@ -54,6 +51,16 @@ class Setup:
             failed.traceback = traceback
 
 
+def code_of(initializer: Optional[Callable[..., object]], arguments: tuple[Any, ...], key: Optional[bytes] = None) -> bytes:
+    """What a worker reads first.
+
+    Args:
+        key: of multiprocessing; not for workers on other machines.
+    """
+    first = pickle.dumps((_absolute(sys.path), list(getattr(sys, "argv", []))))
+    return first + pickle.dumps(key) + pickle.dumps(_by_value.dumps((initializer, arguments)))
+
+
 def _key_of_multiprocessing() -> Optional[bytes]:
     """Lets workers use the proxies of a multiprocessing.Manager, like processes that multiprocessing starts."""
     process = sys.modules.get("multiprocessing.process")
@@ -62,10 +69,3 @@ def _key_of_multiprocessing() -> Optional[bytes]:
 
 def _absolute(path: Iterable[str]) -> list[str]:
     return [os.path.abspath(each) if each == "" or not os.path.isabs(each) else each for each in path]
-
-
-def python_path() -> str:
-    """Makes a worker import penstock from where we did."""
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    known = os.environ.get("PYTHONPATH")
-    return here if not known else here + os.pathsep + known

@@ -3,7 +3,7 @@
 import copy
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Optional
 
 import torch
 import torch.utils.data
@@ -36,7 +36,7 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
     def multiprocessing_context(self) -> Any:
         """As in torch. Also carries what a library needs when it makes a loader from the attributes of this one."""
         given = _context_of_torch.fget(self)
-        if self.num_workers == 0:
+        if self._loads_here:
             return given
         from penstock._copies import context_of
 
@@ -47,6 +47,16 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
         from penstock._copies import Context
 
         _context_of_torch.fset(self, given.origin.original if isinstance(given, Context) else given)
+
+    @property
+    def _loads_here(self) -> bool:
+        """Whether there are no workers."""
+        return self.num_workers == 0 and self._options["hosts"] is None
+
+    @property
+    def hosts_join_at(self) -> Optional[str]:
+        """The address where hosts join: hosts="0.0.0.0:0" takes any free port. Starts the workers. None without hosts that join."""
+        return None if self._options["hosts"] is None else self._workers_here().pool.hosts_join_at
 
     def _kind_of_copies(self) -> type:
         """The class that takes the arguments in `_options`."""
@@ -102,7 +112,7 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
 
         if self.group is not None:
             self.group.check()
-        if self.num_workers == 0:
+        if self._loads_here:
             return LocalPass(self)
         return IterablePass(self) if isinstance(self.dataset, torch.utils.data.IterableDataset) else MapPass(self)
 
@@ -131,5 +141,7 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
         if self._workers is None or self._workers.pid != os.getpid():
             name = self._membership.name_of_workers(self._options["name"])
             device = self._options["device"]
-            self._workers = Workers(self.num_workers, name, None if device is None else torch.device(device), self._options["pool"] or {})
+            hosts = (self._options["hosts"], self._options["hosts_secret_file"])
+            device = None if device is None else torch.device(device)
+            self._workers = Workers(self.num_workers, name, device, self._options["pool"] or {}, *hosts)
         return self._workers

@@ -23,6 +23,9 @@ class Call:
 def fill_twister(address: int, seed: int) -> None:
     """Writes the state of a Mersenne Twister: 625 words of 32 bits, the place of the next one and then 624 made from a seed (64 bits)."""
 
+def session_file(number: int) -> int:
+    """On a loader host, during a job: the descriptor of a file that the program has published. The caller closes it."""
+
 def job_loop(run: Callable[[Call], Optional[tuple[bytes, bytes, bytes]]]) -> int: ...
 def fork_on_order(socket: int, unsafe: Callable[[], str]) -> int:
     """Makes this process a template, which forks workers as the session orders. Returns in each of them, with its number. `unsafe` says

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import time
 import weakref
 from typing import Any, Optional
 
@@ -12,20 +13,32 @@ from penstock._pool import Pool
 
 __all__ = ["Workers"]
 
+LOOK_EVERY = 0.5  # seconds, for hosts that have come or gone
 COPIED_BELOW = 1 << 16  # smaller batches are copied out of their slots
 
 
 class _LoaderPool(Pool):
     _usual_name = "loader"
 
+    def __init__(self, marks: int, count: int, **options: Any) -> None:
+        self._marks = marks
+        super().__init__(count, **options)
+
+    def _on_hosts(self, initializer: Any, initargs: Any) -> tuple[Any, tuple[Any, ...], int]:
+        return _beginning.prepare_on_host, (), self._marks
+
     def _at_exit(self) -> None:
         self.abort()
 
 
 class Workers:
-    """A loader's worker processes, and what they share with it."""
+    """A loader's worker processes, and what they share with it.
 
-    def __init__(self, count: int, name: Optional[str], device: Any, options: dict[str, Any]) -> None:
+    Args:
+        hosts, secret_file: as Pool's, for workers on other machines.
+    """
+
+    def __init__(self, count: int, name: Optional[str], device: Any, options: dict[str, Any], hosts: Any = None, secret_file: Any = None) -> None:
         self.pid = os.getpid()
         self.orders = itertools.count(1)
         self.living: set[int] = set()  # orders in use by a pass
@@ -38,7 +51,13 @@ class Workers:
         usual = {"loader.slot_bytes": "4MiB", "jobs.memory": "8GiB", "loader.limits.memory": "1TiB", "loader.hang.start_deadline": "5m"}
         given = {**usual, **pool_options(device), **_flat(options)}
         begin = (f"/proc/{self.pid}/fd/{marks}", gate.path, _beginning.at_once(), self.announced.path)
-        self.pool = _LoaderPool(count, initializer=_beginning.prepare, initargs=begin, name=name, **given)
+        if count == 0:
+            gate.open()  # for the worker that tries batches alone
+        self.pool = _LoaderPool(
+            marks, count, initializer=_beginning.prepare, initargs=begin, name=name, hosts=hosts, hosts_secret_file=secret_file, **given
+        )
+        self.has_hosts = self.pool._has_hosts
+        self._wide, self._wide_until = count, 0.0
         self.most_lent = self.pool._config["jobs.memory"] // 4 if isinstance(self.pool._config["jobs.memory"], int) else 1 << 28
         self.lent = _Lending()
         self.have_begun = False  # a worker has answered
@@ -51,6 +70,15 @@ class Workers:
         except workers_exhausted_error as broken:
             told = self.explained(broken)
             raise told from told.__cause__
+
+    def width(self) -> int:
+        """The number of workers, those on hosts included; at least 1."""
+        now = time.monotonic()
+        if self.has_hosts and now > self._wide_until:
+            self._wide_until = now + LOOK_EVERY
+            workers = self.pool.status()["workers"]
+            self._wide = sum(each["state"] in ("ready", "busy") for each in workers)
+        return max(self._wide, 1)
 
     def explained(self, broken: Any) -> Any:
         """The error for a failure of the whole pool, with advice if no worker could start."""

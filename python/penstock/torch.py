@@ -56,6 +56,8 @@ class _Options(_OptionsOfTorch, total=False):
     seeding: Optional[str]
     name: Optional[str]
     group: bool
+    hosts: Optional[Union[str, Sequence[str]]]
+    hosts_secret_file: Optional[Union[str, "os.PathLike[str]"]]
     pool: Optional[dict[str, Any]]
 
 
@@ -87,6 +89,10 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
             with both values. When a rank is lost, the next batch of every other rank raises the first cause. The sampler decides
             what each rank loads (DistributedSampler), as without a group. Use it only for loaders that every rank has.
             `loader.group` is the penstock.Group.
+        hosts: workers on other machines, besides num_workers (which may be 0) here: "ADDRESS:PORT" where they join by `python -m
+            penstock host --join`, or a list of addresses of hosts that listen. They need the same versions of Python, torch and penstock, the
+            same secret, and what the dataset reads. Batches are the same as without them. Not for iterable datasets.
+        hosts_secret_file: the file with that secret, made by `penstock secret`. Without it nothing is sent.
         in_order: False: deliver batches as they are finished. Works with older versions of torch, too.
         pool: more options for the pool of workers, as for penstock.Pool: {"loader": {"limits": {"memory": "4GiB"}}}.
 
@@ -171,12 +177,17 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
         seeding: Optional[str] = None,
         name: Optional[str] = None,
         group: bool = False,
+        hosts: Optional[Union[str, Sequence[str]]] = None,
+        hosts_secret_file: Optional[Union[str, "os.PathLike[str]"]] = None,
         pool: Optional[dict[str, Any]] = None,
     ) -> None:
         _check(on_bad_sample, seeding, pool)
+        _check_hosts(hosts, hosts_secret_file, dataset)
+        hosts_secret_file = None if hosts_secret_file is None else os.path.abspath(hosts_secret_file)
         quarantine = None if quarantine is None else os.path.abspath(quarantine)
         options = dict(
-            device=device, on_bad_sample=on_bad_sample, quarantine=quarantine, seed=seed, seeding=seeding, name=name, group=group, pool=pool
+            device=device, on_bad_sample=on_bad_sample, quarantine=quarantine, seed=seed, seeding=seeding, name=name, group=group, pool=pool,
+            hosts=hosts, hosts_secret_file=hosts_secret_file,
         )
         self._keep(options)
         # Under the arguments' names, too: libraries make loaders from the attributes of others (Lightning, accelerate).
@@ -185,6 +196,9 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
         self.bad_samples: list[dict[str, Any]] = []
         if seed is not None:
             generator = OwnGenerator() if generator is None else generator
+        # torch refuses a prefetch_factor without workers of its own.
+        of_hosts = prefetch_factor if num_workers == 0 and hosts is not None else None
+        prefetch_factor = None if of_hosts is not None else prefetch_factor
         newer: dict[str, Any] = {"prefetch_factor": prefetch_factor, "pin_memory_device": pin_memory_device or None, "in_order": None if in_order else False}
         known = inspect.signature(torch.utils.data.DataLoader.__init__).parameters
         super().__init__(
@@ -205,11 +219,13 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
             **{name: value for name, value in newer.items() if value is not None and name in known},
         )
         self.in_order = in_order
+        if of_hosts is not None:
+            self.prefetch_factor = of_hosts
         _warn_of_ignored(
-            self.num_workers == 0,
+            self._loads_here,
             {"on_bad_sample": on_bad_sample != "raise", "quarantine": quarantine is not None, "seeding": seeding == "sample"},
         )
-        if self.num_workers > 0:
+        if not self._loads_here:
             self.seeding = seeding or ("worker" if self.worker_init_fn is not None else "sample")
 
     if TYPE_CHECKING:
@@ -226,6 +242,20 @@ def _check(on_bad_sample: str, seeding: Optional[str], pool: Any) -> None:
         raise config_error(f'seeding is {seeding!r}: it must be "sample", "worker" or None')
     if pool is not None and not isinstance(pool, dict):
         raise TypeError(f"pool is {pool!r}: a loader has its own workers; pass a dict of their options, such as {{'loader': {{'slot_bytes': '32MiB'}}}}")
+
+
+def _check_hosts(hosts: Any, secret_file: Any, dataset: Any) -> None:
+    if hosts is None:
+        return
+    if secret_file is None:
+        raise config_error(
+            "hosts get the dataset's code, which travels only between those who have the same secret: pass hosts_secret_file, a file made by "
+            "`penstock secret`, to the loader, and --secret-file to its hosts"
+        )
+    if isinstance(dataset, torch.utils.data.IterableDataset):
+        raise config_error(
+            f"hosts load datasets with an index; {type(dataset).__name__} is an iterable one, whose shards belong to the workers of this machine"
+        )
 
 
 def _warn_of_ignored(without_workers: bool, given: dict[str, bool]) -> None:

@@ -43,10 +43,11 @@ def _begin() -> None:
     file, socket = os.environ.pop(SETUP, None), os.environ.pop(TEMPLATE, None)
     if file is None:
         return
-    from penstock import _globals
+    from penstock import _globals, _hosts
 
     with open(file, "rb") as opened:
-        sys.path[:], sys.argv[:] = pickle.load(opened)
+        path, sys.argv[:] = pickle.load(opened)
+        sys.path[:] = _hosts.path_on_host(path) if _hosts.on_host() else path
         key = pickle.load(opened)
         if key is not None:
             import multiprocessing

@@ -1,0 +1,5 @@
+"""`python -m penstock`: the command `penstock`, with this Python for what it starts."""
+
+from penstock._command import main
+
+main()

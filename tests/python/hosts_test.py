@@ -1,0 +1,304 @@
+"""Loader hosts for Python: datasets and jobs on workers of `python -m penstock host` processes give what local workers give."""
+
+import json
+import random
+import signal
+import subprocess
+import threading
+import time
+
+import penstock
+from loader_data import DataLoader, LoaderCase, Squares, kill, numpy, torch
+from package import *
+from package import children_of
+
+SEED = int(os.environ.get("PENSTOCK_TEST_SEED", random.randrange(1 << 32)))
+KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS", 20))
+RESTARTS = {"loader": {"restart": {"intensity": {"max": 1000}, "backoff": {"max": "200ms"}}}}
+PENSTOCK = os.path.join(os.environ["PENSTOCK_BIN"], "penstock")
+SCALE = 3.0  # a global of the program
+
+
+class Drawing(torch.utils.data.Dataset):
+    """Of the program itself. Draws from every generator, and says which process has loaded a sample."""
+
+    def __init__(self, length=60, wait=0.0, poison=()):
+        self.length, self.wait, self.poison = length, wait, poison
+        self.base = torch.arange(4096, dtype=torch.float32)
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        if index in self.poison:
+            kill()
+        time.sleep(self.wait)
+        drawn = (random.random(), float(numpy.random.rand()), torch.rand(3))
+        return self.base[:1000] * SCALE + index, index, drawn
+
+
+class HostsTest(LoaderCase):
+    def setUp(self):
+        super().setUp()
+        self.hosts, self.made = [], []
+        self.secret = os.path.join(self.folder, "secret")
+        with open(os.open(self.secret, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as file:
+            subprocess.run([PENSTOCK, "secret"], stdout=file, check=True)
+
+    def tearDown(self):
+        for one in self.made:
+            pool = one._workers and one._workers.pool if isinstance(one, DataLoader) else one
+            if pool:
+                pool.abort()
+        for host in self.hosts:
+            host.kill()
+            host.communicate()
+        super().tearDown()
+
+    def host(self, address, workers=2, *arguments, program=(sys.executable, "-m", "penstock"), **environment):
+        host = subprocess.Popen(
+            [*program, "host", "--join", address, "--workers", str(workers), "--secret-file", self.secret, *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/", env={**os.environ, **environment},
+        )
+        self.hosts.append(host)
+        return host
+
+    def loader(self, dataset, num_workers=0, **options):
+        made = DataLoader(dataset, num_workers=num_workers, hosts="127.0.0.1:0", hosts_secret_file=self.secret, **options)
+        self.made.append(made)
+        return made
+
+    def local(self, dataset, **options):
+        return list(DataLoader(dataset, num_workers=2, **options))
+
+    # ---- the same batches ----------------------------------------------------------------------------------------
+
+    def test_batches_of_a_dataset_of_the_program_are_the_local_ones(self):
+        options = dict(batch_size=7, shuffle=True, seed=5)
+        expected = self.local(Drawing(), **options)
+        for num_workers in (0, 1):
+            with self.subTest(num_workers=num_workers):
+                loader = self.loader(Drawing(), num_workers, **options)
+                self.host(loader.hosts_join_at)
+                self.same(list(loader), expected)
+                self.assertTrue(loader.hosts_join_at.startswith("127.0.0.1:"))
+
+    def test_batches_of_a_dataset_of_a_module_are_the_local_ones_over_several_epochs(self):
+        loader = self.loader(Squares(50), batch_size=4, persistent_workers=False, prefetch_factor=3)
+        self.host(loader.hosts_join_at, 3)
+        expected = self.local(Squares(50), batch_size=4)
+        for _ in range(3):
+            self.same(list(loader), expected)
+
+    def test_large_batches_are_the_local_ones(self):
+        big = torch.arange(3_000_000, dtype=torch.int64)  # 24 MB of dataset; 6 MB a sample: more than a slot
+        dataset = [(big[: 750_000 + index], index) for index in range(6)]
+        loader = self.loader(dataset, batch_size=None)
+        self.host(loader.hosts_join_at)
+        self.same(list(loader), self.local(dataset, batch_size=None))
+
+    # ---- deaths --------------------------------------------------------------------------------------------------
+
+    def test_hosts_and_their_workers_may_be_killed_at_any_time(self):
+        print("PENSTOCK_TEST_SEED=%d" % SEED, flush=True)
+        draw = random.Random(SEED)
+        options = dict(batch_size=4, shuffle=True, seed=9)
+        length = 60 * KILLS
+        expected = self.local(Drawing(length), **options)
+        loader = self.loader(Drawing(length, wait=0.004), pool=RESTARTS, **options)
+        address = loader.hosts_join_at
+        for _ in range(3):
+            self.host(address)
+        over = threading.Event()
+        kills = []
+
+        def disturb():
+            while len(kills) < KILLS and not over.wait(draw.uniform(0.1, 0.7)):
+                victim = draw.choice(self.hosts)
+                workers = children_of(victim.pid)
+                if workers and draw.random() < 0.5:
+                    kills.append("worker")
+                    try:
+                        os.kill(draw.choice(sorted(workers)), signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+                    continue
+                kills.append("host")
+                victim.kill()
+                victim.communicate()
+                self.hosts.remove(victim)
+                self.host(address)
+
+        thread = threading.Thread(target=disturb)
+        thread.start()
+        try:
+            batches = list(loader)
+        finally:
+            over.set()
+            thread.join()
+        print("%d kills" % len(kills), flush=True)
+        self.same(batches, expected)
+        self.assertGreaterEqual(len(kills), KILLS // 2)
+        self.assertEqual(loader.bad_samples, [])
+
+    def test_a_sample_that_kills_remote_workers_is_named_as_a_local_one_is(self):
+        options = dict(batch_size=5, on_bad_sample="skip", seed=3, pool={"quarantine": {"max_attempts": 2}, **RESTARTS})
+        local = DataLoader(Drawing(20, poison=(7,)), num_workers=2, **options)
+        expected = list(local)
+        loader = self.loader(Drawing(20, poison=(7,)), **options)
+        self.host(loader.hosts_join_at)
+        self.same(list(loader), expected)
+        told = lambda of: [(each["index"], each["causes"]) for each in of.bad_samples]
+        self.assertEqual(told(loader), told(local))
+        self.assertEqual([each["index"] for each in loader.bad_samples], [7])
+
+    def test_a_host_that_is_told_to_leave_ends_with_0_and_the_loader_goes_on(self):
+        options = dict(batch_size=4, seed=1)
+        loader = self.loader(Drawing(120, wait=0.01), **options)
+        leaving, other = (self.host(loader.hosts_join_at) for _ in range(2))
+        batches = iter(loader)
+        first = [next(batches) for _ in range(3)]
+        leaving.terminate()
+        _, err = leaving.communicate(timeout=30)
+        self.assertEqual(leaving.returncode, 0, err.decode())
+        self.same(first + list(batches), self.local(Drawing(120), **options))
+
+    # ---- another network -----------------------------------------------------------------------------------------
+
+    def network(self):
+        """A network namespace, connected to this one. Returns its name, this side's address, and the interface there."""
+        name, near, far = "penstock-%d" % os.getpid(), "pst%d-0" % (os.getpid() % 10**6), "pst%d-1" % (os.getpid() % 10**6)
+        part = "10.%d.%d." % (100 + os.getpid() % 100, os.getpid() // 100 % 250)
+        steps = ("netns add NAME", "link add NEAR type veth peer name FAR netns NAME", "addr add PART1/24 dev NEAR", "link set NEAR up",
+                 "-n NAME addr add PART2/24 dev FAR", "-n NAME link set FAR up", "-n NAME link set lo up")
+        self.addCleanup(subprocess.run, ["ip", "netns", "del", name], capture_output=True)
+        for step in steps:
+            words = [word.replace("NAME", name).replace("NEAR", near).replace("FAR", far).replace("PART", part) for word in step.split()]
+            try:
+                made = subprocess.run(["ip", *words], capture_output=True, text=True)
+            except FileNotFoundError:
+                self.skipTest("there is no program ip")
+            if made.returncode != 0:
+                self.skipTest("no network namespaces here: " + made.stderr)
+        return name, part + "1", far
+
+    def test_a_host_in_another_network_loads_and_one_that_falls_silent_is_lost(self):
+        name, address, interface = self.network()
+        options = dict(batch_size=4, shuffle=True, seed=2)
+        expected = self.local(Drawing(240), **options)
+        hosts = {"loader": {**RESTARTS["loader"], "hosts": {"lost_after": "1s"}}}
+        loader = DataLoader(Drawing(240, wait=0.01), hosts=address + ":0", hosts_secret_file=self.secret, pool=hosts, **options)
+        self.made.append(loader)
+        there = ("ip", "netns", "exec", name, sys.executable, "-m", "penstock")
+        self.host(loader.hosts_join_at, 2, program=there)
+        batches = iter(loader)
+        first = [next(batches) for _ in range(10)]
+        self.host(loader.hosts_join_at, 2)  # in this network
+        first += [next(batches) for _ in range(5)]
+        subprocess.run(["ip", "-n", name, "link", "set", interface, "down"], check=True)
+        since = time.monotonic()
+        self.same(first + list(batches), expected)
+        self.assertLess(time.monotonic() - since, 30)
+        self.assertEqual(loader.bad_samples, [])
+
+    # ---- who may join --------------------------------------------------------------------------------------------
+
+    def refused(self, host):
+        _, err = host.communicate(timeout=60)
+        self.assertEqual(host.returncode, 78, err.decode())
+        return err.decode()
+
+    def test_hosts_that_differ_are_refused_with_both_values(self):
+        from penstock import _hosts
+
+        loader = self.loader(Squares(20), batch_size=4)
+        address = loader.hosts_join_at
+        mine = _hosts.own_program()
+
+        def program(**facts):
+            made = {**mine, "facts": {**mine["facts"], **facts}}
+            return {"program": (PENSTOCK,), "PENSTOCK_HOST_PROGRAM": json.dumps(made)}
+
+        python, torch_here = mine["facts"]["Python"], mine["facts"]["torch"]
+        self.assertIn("the host has Python 3.99, but the session has Python " + python, self.refused(self.host(address, 1, **program(Python="3.99"))))
+        self.assertIn("the host has torch 0.4, but the session has torch " + torch_here, self.refused(self.host(address, 1, **program(torch="0.4"))))
+        without = {**mine, "facts": {"Python": python}}
+        self.assertIn("the host has no torch", self.refused(self.host(address, 1, program=(PENSTOCK,), PENSTOCK_HOST_PROGRAM=json.dumps(without))))
+        self.assertIn("start it as `python -m penstock host`", self.refused(self.host(address, 1, program=(PENSTOCK,))))
+        self.assertIn("--data allows some folders only", self.refused(self.host(address, 1, "--data", "/a=/b")))
+        self.host(address)
+        self.same(list(loader), self.local(Squares(20), batch_size=4))
+
+    def test_code_needs_a_secret(self):
+        with self.assertRaisesRegex(penstock.config_error, "hosts_secret_file"):
+            DataLoader(Squares(4), hosts="127.0.0.1:0")
+        with self.assertRaisesRegex(penstock.config_error, "there is no secret"):
+            penstock.Pool(1, hosts="127.0.0.1:0")
+        with self.assertRaisesRegex(penstock.config_error, "insecure"):
+            penstock.Pool(1, hosts="127.0.0.1:0", loader={"hosts": {"insecure": True}})
+        with self.assertRaisesRegex(penstock.config_error, "Shards is an iterable one"):
+            from loader_data import Shards
+
+            self.loader(Shards(4))
+
+    # ---- pools ---------------------------------------------------------------------------------------------------
+
+    def pool(self, workers=0, **options):
+        pool = penstock.Pool(workers, hosts="127.0.0.1:0", hosts_secret_file=self.secret, **{**RESTARTS, **options})
+        self.made.append(pool)
+        return pool
+
+    def test_a_pool_runs_jobs_on_hosts(self):
+        global SCALE
+
+        def begin(value):
+            global SCALE
+            SCALE = value
+
+        pool = self.pool(initializer=begin, initargs=(7,))
+        self.host(pool.hosts_join_at)
+        self.assertEqual(list(pool.map(lambda x: x * SCALE, range(50), chunksize=7)), [7 * x for x in range(50)])
+        large = numpy.arange(2_000_000)
+        numpy.testing.assert_array_equal(pool.submit(lambda a: a[::-1], large).result(), large[::-1])
+        with self.assertRaisesRegex(ZeroDivisionError, "zero") as raised:
+            pool.submit(lambda: 1 / 0).result()
+        self.assertIn("hosts_test.py", str(raised.exception.__cause__))
+        self.assertEqual(pool.submit(os.getppid).result(), self.hosts[0].pid)
+        with self.assertRaises(penstock.job_timed_out_error):
+            pool.options(timeout=0.3).submit(time.sleep, 60).result()
+
+    def test_a_job_that_may_begin_once_is_not_begun_again_when_its_host_is_lost(self):
+        pool = self.pool()
+        begun = os.path.join(self.folder, "begun")
+
+        def job(number):
+            with open(begun, "a") as file:
+                file.write("%d\n" % number)
+            time.sleep(0.3)
+            return number
+
+        first = self.host(pool.hosts_join_at)
+        once = [pool.options(idempotent=False).submit(job, number) for number in range(6)]
+        again = [pool.submit(job, number) for number in range(6, 12)]
+        end = time.monotonic() + 60
+        while not os.path.exists(begun) and time.monotonic() < end:
+            time.sleep(0.01)
+        first.kill()
+        first.communicate()
+        self.host(pool.hosts_join_at)
+        lost = []
+        for number, future in enumerate(once):
+            try:
+                self.assertEqual(future.result(timeout=60), number)
+            except penstock.job_worker_lost_error:
+                lost.append(number)
+        self.assertEqual([future.result(timeout=60) for future in again], list(range(6, 12)))
+        with open(begun) as file:
+            times = [int(line) for line in file]
+        for number in range(6):
+            self.assertLessEqual(times.count(number), 1)
+        self.assertTrue(lost)
+
+
+if __name__ == "__main__":
+    main()
