@@ -5,7 +5,7 @@ import re
 
 import griffe
 
-MODULES = ("penstock", "penstock.torch", "penstock.joblib", "penstock.worker")
+MODULES = ("penstock", "penstock.torch", "penstock.joblib", "penstock.ray", "penstock.worker")
 SPECIAL = {"__init__", "__enter__", "__exit__", "__iter__", "__next__", "__len__", "__getitem__", "__dlpack__", "__reduce__"}
 
 
