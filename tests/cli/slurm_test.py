@@ -2,6 +2,7 @@
 
 from harness import *
 
+import re
 import shutil
 import socket
 
@@ -16,18 +17,17 @@ CONFIG = """
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller_port}
-SlurmdPort={node_port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
 CredType=cred/munge
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none
@@ -37,9 +37,11 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 KillWait=10
 GresTypes=gpu
+SchedulerParameters=bf_interval=1,sched_interval=5
 SlurmdParameters=config_overrides
-NodeName={host} NodeAddr=127.0.0.1 CPUs=64 Gres=gpu:4 State=UNKNOWN
-PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:8
+NodeName={host} NodeAddr=127.0.0.1 Port={node_port} CPUs=64 Gres=gpu:4 State=UNKNOWN
+{more_nodes}
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:8
 """
 
 
@@ -51,7 +53,9 @@ def free_port():
 
 @unittest.skipUnless(os.geteuid() == 0, "slurmd has to be root")
 @unittest.skipIf(MISSING, "there is no %s (apt: slurmctld slurmd slurm-client munge)" % ", ".join(MISSING))
-class SlurmOfOneNode(PenstockTest):
+class RealSlurm(PenstockTest):
+    MORE_NODES = ()  # names of further nodes on this machine
+
     def setUp(self):
         super().setUp()
         os.chmod(self.folder, 0o755)
@@ -59,11 +63,14 @@ class SlurmOfOneNode(PenstockTest):
         self.environment.update(PATH=path, SLURM_CONF=os.path.join(self.folder, "slurm.conf"))
         for name in [name for name in self.environment if name.startswith(("SLURM_P", "SLURM_N", "SLURM_J"))]:
             del self.environment[name]
-        for folder in ("state", "spool"):
-            os.mkdir(os.path.join(self.folder, folder))
         host = socket.gethostname().split(".")[0]
-        self.write("slurm.conf", CONFIG.format(folder=self.folder, host=host, controller_port=free_port(),
-                                               node_port=free_port()))
+        nodes = [host, *self.MORE_NODES]
+        for folder in ("state", *("spool-" + node for node in nodes)):
+            os.mkdir(os.path.join(self.folder, folder))
+        more = "\n".join("NodeName=%s NodeHostname=%s NodeAddr=127.0.0.1 Port=%d CPUs=64 State=UNKNOWN" % (node, host, free_port())
+                         for node in self.MORE_NODES)
+        self.write("slurm.conf", CONFIG.format(folder=self.folder, host=host, controller_port=free_port(), node_port=free_port(),
+                                               more_nodes=more))
         for number in range(4):
             self.write("gpu%d" % number, "")  # job files ask for GPUs; nothing opens these
         self.write("gres.conf", "Name=gpu File=%s/gpu[0-3]\n" % self.folder)
@@ -74,8 +81,10 @@ class SlurmOfOneNode(PenstockTest):
                     "--seed-file", self.folder + "/munged.seed")
         self.wait_until(lambda: os.path.exists(self.folder + "/munge.socket"), "munged listens")
         self.daemon("slurmctld", "-D", "-c")
-        self.daemon("slurmd", "-D", "-N", host)
-        self.wait_until(lambda: "idle" in self.slurm("sinfo", "-h", "-o", "%t").stdout.decode(), "the node is idle", seconds=60)
+        for node in nodes:
+            self.daemon("slurmd", "-D", "-N", node)
+        self.wait_until(lambda: self.slurm("sinfo", "-h", "-N", "-o", "%t").stdout.decode().split() == ["idle"] * len(nodes),
+                        "the nodes are idle", seconds=60)
 
     def tearDown(self):
         for process in reversed(self._running):  # in reverse order: none may restart what another one needs
@@ -98,7 +107,7 @@ class SlurmOfOneNode(PenstockTest):
                               cwd=self.folder, timeout=timeout)
 
 
-class SlurmTest(SlurmOfOneNode):
+class SlurmTest(RealSlurm):
     def stream(self, samples=200, wait="0s"):
         return self.write("stream.toml", synthetic(samples, "64B", 10, 2, dataset='wait = "%s"' % wait,
                                                    more="[loader]\nworkers = 1\n"))
@@ -162,8 +171,8 @@ class SlurmTest(SlurmOfOneNode):
         self.check_end(process, below)
 
 
-class JobFilesTest(SlurmOfOneNode):
-    """The job files of examples/launchers, unchanged except for the number of nodes. Stand-in programs leave out the GPUs."""
+class JobFile(RealSlurm):
+    """The job files of examples/launchers, unchanged except for the size of nodes and their number. Stand-in programs leave out the GPUs."""
 
     def stand_in(self, name, script):
         self.environment["PATH"] = os.path.join(self.folder, "bin") + ":" + self.environment["PATH"]
@@ -183,6 +192,8 @@ class JobFilesTest(SlurmOfOneNode):
     def photos(self, wait):
         return self.write("photos.toml", synthetic(2000, "64B", 10, 2, dataset='wait = "%s"' % wait, more="[loader]\nworkers = 1\n"))
 
+
+class JobFilesTest(JobFile):
     def reports(self):
         for rank in range(4):
             with open(os.path.join(self.folder, "reports", "rank%d.json" % rank)) as file:
@@ -222,6 +233,81 @@ class JobFilesTest(SlurmOfOneNode):
         said = self.sbatch("resnet50.sbatch", "photos", "--model", "resnet18", "--size", "32", "--batch-size", "4", "--workers", "1", "--epochs", "2")
         self.assertRegex(said, r"epoch 0: loss of the last batch \d+\.\d+, accuracy")
         self.assertEqual(said.count("epoch 1: loss"), 1)
+
+
+class HostsJobTest(JobFile):
+    """photos-hosts.sbatch: the parts of a heterogeneous job are on different nodes."""
+
+    MORE_NODES = ("loaders",)
+
+    def begin_with_hosts(self):
+        """Submits photos-hosts.sbatch and waits until its host has joined; returns the job's number."""
+        self.stand_in("penstock", '[[ $1 == run ]] && set -- "$@" --device host --digest\nexec "%s" "$@"\n' % PENSTOCK)
+        self.stand_in("scontrol", 'if [[ "$1 $2" == "show hostnames" ]]; then echo 127.0.0.1; else exec %s "$@"; fi\n' % shutil.which("scontrol"))
+        self.photos("4ms")
+        self.environment["HOSTS_PORT"] = str(free_port())
+        with open(os.path.join(JOBS, "photos-hosts.sbatch")) as file:
+            text = file.read()
+        self.assertIn("--nodes=4", text)
+        self.assertIn("--cpus-per-task=32", text)
+        script = self.write("photos-hosts.sbatch", text.replace("--nodes=4", "--nodes=1").replace("--cpus-per-task=32", "--cpus-per-task=2"))
+        done = self.slurm("sbatch", "--parsable", "--output", "job.out", "--open-mode=append", script)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.wait_until(lambda: len(self.hosts_workers()) == 2, self.what_the_job_said, seconds=90)
+        return done.stdout.decode().strip()
+
+    def what_the_job_said(self):
+        said = self.slurm("scontrol", "show", "job").stdout.decode()
+        for name in ("job.out", "slurmctld.log"):
+            if os.path.exists(os.path.join(self.folder, name)):
+                with open(os.path.join(self.folder, name)) as file:
+                    said += file.read()[-8000:]
+        return said
+
+    def hosts_workers(self):
+        code, out, _ = self.penstock("status", "--json", "--session", "photos")
+        return [worker for host in json.loads(out)["hosts"] for worker in host["workers"]] if code == EXIT_OK else []
+
+    def finished_report(self):
+        def finished():
+            try:
+                with open(os.path.join(self.folder, "report.json")) as file:
+                    report = json.load(file)
+            except (OSError, ValueError):
+                return None
+            return report if report["outcome"] == "finished" else None
+        return self.wait_until(finished, self.what_the_job_said, seconds=120)
+
+    def test_the_half_of_a_heterogeneous_job_with_the_hosts_drains_at_sigterm_and_the_session_goes_on(self):
+        self.begin_with_hosts()
+        with open(os.path.join(self.folder, "job.out")) as file:
+            command = re.search("^to let all hosts leave.*: (scancel .*)$", file.read(), re.M)[1]
+        self.assertEqual(self.slurm(*command.split()).returncode, 0)
+        self.wait_until(lambda: not self.hosts_workers(), self.what_the_job_said, seconds=30)
+        report = self.finished_report()
+        self.assertEqual((report["totals"]["samples"], report["quarantine"]), (2 * 2000, []))
+        self.assertEqual([epoch["digest"] for epoch in report["epochs"]], self.digests(os.path.join(self.folder, "photos.toml")))
+        self.wait_until(lambda: not self.slurm("squeue", "-h").stdout.strip(), self.what_the_job_said, seconds=60)
+
+    def test_a_heterogeneous_job_that_is_requeued_continues_with_its_hosts_where_it_was(self):
+        job = self.begin_with_hosts()
+        done = self.slurm("scontrol", "requeue", job)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        path = os.path.join(self.folder, "report.json")
+        self.wait_until(lambda: os.path.exists(path), self.what_the_job_said, seconds=60)
+        with open(path) as file:
+            before = json.load(file)
+        self.assertEqual(before["outcome"], "stopped")
+
+        def runs_again():
+            # Only Slurm's backfill scheduler starts heterogeneous jobs. It does nothing while nothing changes in the cluster.
+            self.slurm("sbatch", "--output=/dev/null", "--wrap=true")
+            time.sleep(1)
+            return len(self.hosts_workers()) == 2
+        self.wait_until(runs_again, self.what_the_job_said, seconds=90)
+        after = self.finished_report()
+        self.assertTrue(before["totals"]["samples"])
+        self.assertEqual(before["totals"]["samples"] + after["totals"]["samples"], 2 * 2000)
 
 
 if __name__ == "__main__":
