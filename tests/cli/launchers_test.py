@@ -2,10 +2,12 @@
 
 from harness import *
 
+import re
 import shutil
 
 TORCHRUN = shutil.which("torchrun")
 MPIRUN = shutil.which("mpirun")
+SSHD = shutil.which("sshd", path=os.environ["PATH"] + ":/usr/sbin")
 RANKS = 4
 
 
@@ -125,7 +127,7 @@ class JobFilesTest(LauncherTest):
         return [os.path.join(self.FOLDER, name) for name in sorted(os.listdir(self.FOLDER)) if not name.endswith(".yaml")]
 
     def test_scripts_are_what_a_shell_can_read(self):
-        self.assertEqual(len(self.scripts()), 5)
+        self.assertEqual(len(self.scripts()), 8)
         for path in self.scripts():
             self.assertTrue(os.access(path, os.X_OK), path)
             done = subprocess.run(["bash", "-n", path], stderr=subprocess.PIPE, env=self.environment)
@@ -177,6 +179,148 @@ class JobFilesTest(LauncherTest):
         self.assertEqual(code, EXIT_OK, out + err)
         report = json.loads(out)
         self.assertEqual((report["rank"], report["world_size"]), (3, 4))
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class HostFilesTest(LauncherTest):
+    """The files of examples/launchers that start loader hosts."""
+
+    FOLDER = JobFilesTest.FOLDER
+    SAMPLES = 3000  # with two workers: 6 s
+
+    def setUp(self):
+        super().setUp()
+        self.photos = self.write("photos.toml", synthetic(self.SAMPLES, "64B", 10, 1, dataset='wait = "4ms"', more="[loader]\nworkers = 0\n"))
+        self.port = free_port()
+        _, secret, _ = self.penstock("secret")
+        self.secret = self.write("hosts.secret", secret)
+        os.chmod(self.secret, 0o600)
+        # Without GPUs.
+        path = self.write("bin/penstock", '''#!/bin/sh
+case $1 in run) set -- "$@" --device host --digest;;  esac
+exec "%s" "$@"
+''' % PENSTOCK)
+        os.chmod(path, 0o755)
+        self.environment["PATH"] = os.path.dirname(path) + ":" + self.environment["PATH"]
+
+    def session(self):
+        """Lasts long enough to lose all of its hosts in between."""
+        return self.start("run", self.photos, "--device", "host", "--digest", "--json", "--quiet", "--set", "dataset.wait=12ms",
+                          "--set", "loader.hosts.listen=127.0.0.1:%d" % self.port, "--set", "loader.hosts.secret_file=" + self.secret)
+
+    def script(self, name, *arguments, **variables):
+        with open(os.path.join(self.folder, "said"), "ab") as said:  # no pipe: what a killed script has started may live a little longer
+            process = subprocess.Popen([os.path.join(self.FOLDER, name), *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=said,
+                                       stderr=said, env=dict(self.environment, **variables))
+        self._running.append(process)
+        return process
+
+    def hosts(self):
+        code, out, _ = self.penstock("status", "--json", "--session", "photos")
+        return json.loads(out)["hosts"] if code == EXIT_OK else []
+
+    def check(self, report):
+        self.assertEqual((report["outcome"], report["totals"]["samples"], report["workers"]["ended_unexpectedly"]), ("finished", self.SAMPLES, 0))
+        self.assertEqual([epoch["digest"] for epoch in report["epochs"]], self.digests(self.photos, "--workers", 2))
+
+    def finished(self, session):
+        out, err = session.communicate(timeout=100)
+        self.assertEqual(session.returncode, EXIT_OK, err.decode() + out.decode())
+        self.check(json.loads(out))
+
+    def ends(self, process):
+        code = process.wait(timeout=60)
+        with open(os.path.join(self.folder, "said"), "a+") as said:
+            said.seek(0)
+            self.assertEqual(code, 0, said.read())
+
+    def check_ssh(self, ssh):
+        """Two hosts come by ssh; they leave when the script is killed, and others end with the session."""
+        ssh = self.write("bin/ssh-of-this-test", ssh)
+        os.chmod(ssh, 0o755)
+        start = lambda *machines: self.script("hosts-ssh.sh", "127.0.0.1:%d" % self.port, self.secret, *machines, SSH=ssh)
+        session = self.session()
+        killed = start("127.0.0.1", "localhost")
+        self.wait_until(lambda: len(self.hosts()) == 2, "two hosts", seconds=60)
+        with open(self.secret) as file:
+            secret = file.read().strip()
+        self.assertEqual([pid for pid in all_pids() if secret in described(pid)], [])
+        killed.kill()
+        killed.wait()
+        self.wait_until(lambda: not self.hosts(), "they have left", seconds=30)
+        self.assertIsNone(session.poll())
+        last = start("127.0.0.1")
+        self.finished(session)
+        self.ends(last)
+
+    def test_the_script_for_ssh_starts_hosts_that_leave_when_it_ends(self):
+        self.check_ssh('#!/bin/bash\nexec sh -c "${@: -1}"\n')  # what ssh does, on this machine
+
+    @unittest.skipUnless(SSHD and os.geteuid() == 0, "there is no sshd (apt: openssh-server), or we are not root")
+    def test_the_script_for_ssh_starts_hosts_with_a_real_sshd(self):
+        for key in ("host_key", "user_key"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", os.path.join(self.folder, key)], check=True)
+        os.chmod(self.folder, 0o700)
+        os.makedirs("/run/sshd", exist_ok=True)  # sshd insists on it
+        port = free_port()
+        config = self.write("sshd_config", "Port %d\nListenAddress 127.0.0.1\nHostKey %s/host_key\nAuthorizedKeysFile %s/user_key.pub\n"
+                            "StrictModes no\nPidFile none\nSetEnv PATH=%s XDG_RUNTIME_DIR=%s\n"
+                            % (port, self.folder, self.folder, self.environment["PATH"], self.folder))
+        daemon = subprocess.Popen([SSHD, "-D", "-e", "-f", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._running.append(daemon)
+        self.check_ssh('#!/bin/sh\nexec ssh -p %d -i %s/user_key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR "$@"\n'
+                       % (port, self.folder))
+
+    @unittest.skipUnless(MPIRUN, "there is no mpirun (apt: openmpi-bin)")
+    def test_the_script_for_mpirun_starts_a_session_and_its_hosts(self):
+        self.ends(self.script("photos-hosts-mpirun.sh", "127.0.0.1:%d" % self.port))
+        with open(os.path.join(self.folder, "report.json")) as file:
+            self.check(json.load(file))
+
+    def test_the_pods_of_kubernetes_have_what_a_session_and_its_hosts_need(self):
+        try:
+            import yaml
+        except ImportError:
+            self.skipTest("there is no python3-yaml")
+        with open(os.path.join(self.FOLDER, "photos-hosts-kubernetes.yaml")) as file:
+            service, job, deployment = yaml.safe_load_all(file)
+        self.assertEqual((service["kind"], job["kind"], deployment["kind"]), ("Service", "Job", "Deployment"))
+        pods = [each["spec"]["template"]["spec"] for each in (job, deployment)]
+        containers = [pod["containers"][0] for pod in pods]
+        where = "%s-0.%s:7077" % (job["metadata"]["name"], service["metadata"]["name"])
+        self.assertIn(where, containers[1]["command"])
+        self.assertEqual(deployment["spec"]["selector"]["matchLabels"], deployment["spec"]["template"]["metadata"]["labels"])
+        for pod in pods:
+            self.assertEqual([each["secret"]["defaultMode"] for each in pod["volumes"] if "secret" in each], [0o400])
+        code, out, _ = self.penstock("check-config", self.write("drain.toml", synthetic()), "--print-effective", "--json")
+        drain = re.search(r'drain = "(\d+)s"', json.loads(out)["effective"])
+        self.assertGreater(pods[1]["terminationGracePeriodSeconds"], int(drain[1]) if drain else 25)
+        # The containers' commands, on this machine.
+        local = {"/data/photos.toml": self.photos, "/secrets/secret": self.secret, "/data/": self.folder + "/", where: "127.0.0.1:%d" % self.port,
+                 "0.0.0.0:7077": "127.0.0.1:%d" % self.port}
+        session, host = [self.container(container["command"], local) for container in containers]
+        self.wait_until(lambda: self.hosts(), "the host has joined", seconds=60)
+        probe = containers[1]["readinessProbe"]["exec"]["command"]
+        self.wait_until(lambda: subprocess.run(probe, env=self.environment).returncode == 0, "it is ready")
+        host.terminate()
+        self.ends(host)
+        successor = self.container(containers[1]["command"], local)
+        self.finished(session)
+        self.ends(successor)
+
+    def container(self, command, local):
+        words = command[1:] + (["--quiet"] if command[1] == "run" else [])
+        for theirs, ours in local.items():
+            words = ["2" if word == "16" else word.replace(theirs, ours) for word in words]
+        process = subprocess.Popen([os.path.join(self.folder, "bin", "penstock"), *words], env=self.environment, cwd=self.folder,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # they say little
+        self._running.append(process)
+        return process
 
 
 if __name__ == "__main__":

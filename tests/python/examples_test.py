@@ -194,12 +194,13 @@ class ExamplesTest(TrainingExample):
         import kubernetes_validate
         import yaml
         manifests = glob.glob(os.path.join(EXAMPLES, "launchers", "*.yaml"))
-        self.assertEqual(len(manifests), 2)
+        self.assertEqual(len(manifests), 3)
         for path in manifests:
             with open(path) as file:
-                service, job = yaml.safe_load_all(file)
+                parts = list(yaml.safe_load_all(file))
+            job, = [each for each in parts if each["kind"] == "Job"]
             for version in ("1.28", "1.37"):
-                for each in (service, job):
+                for each in parts:
                     kubernetes_validate.validate(each, version, strict=True)
             with self.assertRaises(kubernetes_validate.ValidationError):
                 kubernetes_validate.validate({**job, "spec": {**job["spec"], "paralelism": 4}}, "1.37", strict=True)
