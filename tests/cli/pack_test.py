@@ -42,18 +42,19 @@ class PackTest(PenstockTest):
                 sums[name] = hashlib.sha256(file.read()).hexdigest()
         return sums
 
-    def stream(self, type, path):
+    def stream(self, type, path, augment="centre-crop"):
         return self.digests(self.write(type + ".toml", """
 [dataset]
 type = "%s"
 path = "%s"
 [image]
 size = [48, 64]
+augment = "%s"
 [sampler]
 batch_size = 8
 [gpu]
 device = "host"
-""" % (type, path)))
+""" % (type, path, augment)))
 
     def test_shards_hold_the_files_and_their_classes_and_are_the_same_stream(self):
         report = self.pack("--shard-size", "1MiB")
@@ -127,7 +128,7 @@ device = "host"
 
     def test_other_settings_other_pictures_and_shards_of_others_are_refused(self):
         self.pack()
-        self.assertIn("the same pictures with another --shard-size, --resize or --quality", self.pack("--resize", 50, expect=EXIT_USAGE)["error"]["message"])
+        self.assertIn("the same pictures with another --shard-size, --resize, --quality or --restart-markers", self.pack("--resize", 50, expect=EXIT_USAGE)["error"]["message"])
         self.write(os.path.join(self.photos, "class0", "new.jpg"), "x")
         self.assertIn("made from other pictures", self.pack(expect=EXIT_USAGE)["error"]["message"])
         os.remove(os.path.join(self.photos, "class0", "new.jpg"))
@@ -147,6 +148,62 @@ device = "host"
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("left out: class1/bad.jpg", err)
         self.assertIn("60 pictures in 1 shard", out)
+
+    def vary_the_photos(self):
+        """A few progressive files, other subsamplings, grey, CMYK, turned, and a PNG."""
+        paths = [os.path.join(self.photos, path) for path in self.paths()]
+        for index, path in enumerate(paths[:20]):
+            exif = Image.Exif()
+            exif[0x0112] = index % 8 + 1
+            with Image.open(path) as image:
+                image.convert(("RGB", "L", "CMYK")[index % 3]).resize((500 + index, 375)).save(path, exif=exif, subsampling=index % 3, progressive=index % 4 == 0)
+        Image.open(paths[20]).save(os.path.join(self.photos, "class0", "one.png"))
+
+    def test_restart_markers_change_files_and_no_pixel_of_a_stream(self):
+        self.vary_the_photos()
+        plain = os.path.join(self.folder, "plain")
+        self.pack(out=plain)
+        report = self.pack("--restart-markers")
+        self.assertTrue(report["restart_markers"])
+        counts = report["transcoded"]
+        self.assertEqual((counts["unchanged"], counts["were_progressive"], report["packed"]), (1, 5, 61))
+        before, after = ({name: contents for _, name, contents in self.members(out)} for out in (plain, self.out))
+        pictures = [name for name in before if not name.endswith(".cls")]
+        self.assertEqual(counts["bytes_before"], sum(len(before[name]) for name in pictures))
+        self.assertEqual(counts["bytes_after"], sum(len(after[name]) for name in pictures))
+        for name in pictures:
+            one, other = (Image.open(io.BytesIO(files[name])) for files in (before, after))
+            self.assertEqual((one.tobytes(), one.getexif().get(0x0112)), (other.tobytes(), other.getexif().get(0x0112)), name)
+            if name.endswith(".jpg"):
+                self.assertIn(b"\xff\xd3", after[name], name)
+            else:
+                self.assertEqual(after[name], before[name], name)
+        for augment in "random-resized-crop", "centre-crop":
+            self.assertEqual(self.stream("tar", self.out, augment), self.stream("tar", plain, augment))
+        code, out, _ = self.penstock("pack", self.photos, "--out", self.out, "--restart-markers")
+        self.assertEqual(code, EXIT_OK)
+        self.assertIn("5 were progressive, 1 unchanged", out)
+
+    def test_a_killed_run_with_restart_markers_ends_with_the_same_shards_and_counts(self):
+        options = ["--shard-size", "1MiB", "--restart-markers", "--threads", 1]
+        whole = os.path.join(self.folder, "whole")
+        expected = self.pack(*options, out=whole)
+        self.assertGreater(len(expected["shards"]), 2)
+        process = self.start("pack", self.photos, "--out", self.out, "--json", *options)
+        self.wait_until(lambda: os.path.exists(os.path.join(self.out, "shard-000000.tar")) or process.poll() is not None, "the first shard")
+        process.kill()
+        process.communicate()
+        self.assertEqual(self.pack(*options)["transcoded"], expected["transcoded"])
+        for name, digest in self.sums(whole).items():
+            if name.endswith(".tar"):
+                self.assertEqual(self.sums(self.out)[name], digest)
+
+    def test_a_corrupt_picture_gets_no_markers_and_is_left_out(self):
+        path = os.path.join(self.photos, self.paths()[0])
+        os.truncate(path, os.path.getsize(path) // 2)
+        report = self.pack("--restart-markers", expect=EXIT_FAILED)
+        self.assertEqual([one["path"] for one in report["failed"]], [self.paths()[0]])
+        self.assertIn("JPEG cannot be decoded: Premature end of JPEG file", report["failed"][0]["reason"])
 
     def test_dots_in_names_and_equal_stems_give_keys_of_their_own(self):
         place = os.path.join(self.photos, "class9.x")

@@ -3,7 +3,6 @@
 #include "runtime/base/encoded_picture.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/units.hpp"
-#include "runtime/dataset/picture/jpeg.hpp"
 #include "runtime/dataset/picture/orientation.hpp"
 #include "runtime/dataset/picture/png.hpp"
 
@@ -141,9 +140,8 @@ result<void> picture_loader::render(std::span<const std::byte> file, const orien
   auto decoded =
       info.format == picture_format::png
           ? decode_png(file, info, window, rows_, resampler_)
-          : decode_jpeg(file,
-                        {info.stored, d, window, partly ? decode_rule::window_only : decode_rule::whole_file},
-                        rows_, resampler_);
+          : decode(file, info,
+                   {info.stored, d, window, partly ? decode_rule::window_only : decode_rule::whole_file});
   // Decoders allocate from the heap, which does not shrink on its own after a huge picture.
   constexpr std::uint64_t huge_pixels = 8 * MiB;
   if (std::uint64_t{info.stored.width} * info.stored.height > huge_pixels) ::malloc_trim(0);
@@ -151,6 +149,15 @@ result<void> picture_loader::render(std::span<const std::byte> file, const orien
   if (!resampler_.complete())
     return refuse(errc::sample, "its decoder returned fewer rows than its header promised");
   return {};
+}
+
+result<void> picture_loader::decode(std::span<const std::byte> file, const picture_info& info,
+                                    const jpeg_request& request) {
+  if (info.restart_markers && request.rule == decode_rule::window_only) {
+    if (const auto part = cutter_.cut(file, request))
+      return decode_jpeg(part->file, part->request, rows_, resampler_);
+  }
+  return decode_jpeg(file, request, rows_, resampler_);
 }
 
 }  // namespace penstock

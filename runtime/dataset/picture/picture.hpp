@@ -5,10 +5,12 @@
 #include "runtime/base/result.hpp"
 #include "runtime/dataset/picture/box.hpp"
 #include "runtime/dataset/picture/checked_files.hpp"
+#include "runtime/dataset/picture/jpeg.hpp"
 #include "runtime/dataset/picture/jpeg_check.hpp"
 #include "runtime/dataset/picture/orientation.hpp"
 #include "runtime/dataset/picture/probe.hpp"
 #include "runtime/dataset/picture/resample.hpp"
+#include "runtime/dataset/picture/restart_cut.hpp"
 #include "runtime/dataset/recycled_buffer.hpp"
 
 #include <penstock/config.hpp>
@@ -67,11 +69,13 @@ class picture_loader {
   bool pass_on(std::span<const std::byte> file, const oriented_picture& picture, const pixel_box& box,
                std::span<std::byte> encoded, std::uint64_t index);
   std::optional<std::size_t> plain_bytes(std::span<const std::byte> file, std::uint64_t index);
+  result<void> decode(std::span<const std::byte> file, const picture_info& info, const jpeg_request& request);
   result<void> render(std::span<const std::byte> file, const oriented_picture& picture, const pixel_box& seen,
                       extent size, std::span<std::uint8_t> out);
 
   image_config config_;
   jpeg_checker checker_;
+  restart_cutter cutter_;
   checked_files checked_;
   resampler resampler_;
   recycled_buffer rows_;

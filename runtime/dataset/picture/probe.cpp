@@ -50,7 +50,7 @@ tl::unexpected<failure> neither(bytes_view file, picture_format expected) {
 
 /// Visits the segments up to the first scan; like libjpeg, skips bytes that are not a marker.
 result<picture_info> probe_jpeg(bytes_view file) {
-  picture_info info{picture_format::jpeg, {}, 1, false};
+  picture_info info{picture_format::jpeg, {}, 1, false, false};
   bool exif_seen = false;
   std::size_t at = 2;
   while (true) {
@@ -73,6 +73,7 @@ result<picture_info> probe_jpeg(bytes_view file) {
         return refuse(errc::sample, "a JPEG of {} x {} pixels", info.stored.width, info.stored.height);
       }
     }
+    if (marker == 0xdd && segment.size() == 2) info.restart_markers = big_endian(segment, 0, 2) != 0;
     constexpr std::string_view exif("Exif\0\0", 6);
     if (marker == 0xe1 && !exif_seen && begins_with(segment, exif)) {
       exif_seen = true;
@@ -92,7 +93,7 @@ result<picture_info> probe_png(bytes_view file) {
     return refuse(errc::sample, "truncated or corrupt PNG: no header chunk");
   }
   picture_info info{
-      picture_format::png, {big_endian(file, at + 8, 4), big_endian(file, at + 12, 4)}, 1, false};
+      picture_format::png, {big_endian(file, at + 8, 4), big_endian(file, at + 12, 4)}, 1, false, false};
   info.interlaced = file[at + 20] != std::byte{0};
   constexpr std::uint32_t side_max = 0x7fffffff;
   if (info.stored.width == 0 || info.stored.height == 0 ||

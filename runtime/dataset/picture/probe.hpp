@@ -16,9 +16,10 @@ enum class picture_format : std::uint8_t { jpeg, png };
 
 struct picture_info {
   picture_format format = picture_format::jpeg;
-  extent stored;             ///< as stored in the file
-  unsigned orientation = 1;  ///< EXIF tag 0x0112: JPEG's first Exif APP1 segment, PNG's eXIf chunk
-  bool interlaced = false;   ///< PNG: Adam7
+  extent stored;                 ///< as stored in the file
+  unsigned orientation = 1;      ///< EXIF tag 0x0112: JPEG's first Exif APP1 segment, PNG's eXIf chunk
+  bool interlaced = false;       ///< PNG: Adam7
+  bool restart_markers = false;  ///< JPEG: its header says that it has some
 };
 
 /// Reads the headers of a JPEG or a PNG; allocates nothing. Refuses (errc::sample) an empty file, other

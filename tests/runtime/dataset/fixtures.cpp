@@ -121,6 +121,7 @@ bytes encode_jpeg(const raster& picture, const jpeg_options& options) {
       codec.comp_info[c].v_samp_factor = full ? static_cast<int>(options.vertical) : 1;
     }
   }
+  codec.restart_interval = options.restart_mcus;
   codec.restart_in_rows = static_cast<int>(options.restart_rows);
   if (options.progressive) jpeg_simple_progression(&codec);
   std::array<jpeg_scan_info, 4> scans{};

@@ -52,7 +52,8 @@ struct jpeg_options {
   bool progressive = false;
   bool grey_with_factors = false;  ///< some grey files have them too, without effect
   bool interleaved = true;         ///< false: a scan for each component
-  unsigned restart_rows = 0;       ///< rows of blocks between restart markers
+  unsigned restart_rows = 0;       ///< rows of MCUs between restart markers, or
+  unsigned restart_mcus = 0;       ///< MCUs
   unsigned orientation = 0;        ///< an Exif segment with this value, if not 0
 };
 

@@ -28,6 +28,7 @@ struct pack_options {
   std::uint32_t resize = 0;
   std::uint32_t quality = 0;
   std::uint32_t threads = 0;
+  bool restart_markers = false;
   bool json = false;
   bool quiet = false;
 };
@@ -42,7 +43,7 @@ result<void> write_classes(const std::string& out, const listing& list) {
 result<pack::pack_state> begin_or_continue(const pack_options& o, const listing& list,
                                            std::uint64_t shard_size) {
   const std::uint32_t quality = o.quality != 0 ? o.quality : o.resize != 0 ? usual_quality : 0;
-  const pack::pack_settings settings{list.fingerprint, shard_size, o.resize, quality};
+  const pack::pack_settings settings{list.fingerprint, shard_size, o.resize, quality, o.restart_markers};
   std::error_code fault;
   std::filesystem::create_directories(o.out, fault);
   if (fault) return refuse(errc::io, "creating the folder '{}': {}", printable(o.out), fault.message());
@@ -81,6 +82,17 @@ result<void> write_all_shards(const pack_options& o, const listing& list, pack::
   return pack::write_shards(list, o.out, threads, state, progress);
 }
 
+/// "; with restart markers 41.0 MiB instead of 42.1 MiB, 200 were progressive, 3 unchanged"
+std::string marker_text(const pack::pack_state& state) {
+  if (!state.settings.restart_markers) return {};
+  const pack::marker_counts& counts = state.markers;
+  std::string text = fmt::format("; with restart markers {} instead of {}",
+                                 bytes_for_people(counts.bytes_after), bytes_for_people(counts.bytes_before));
+  if (counts.were_progressive > 0) text += fmt::format(", {} were progressive", counts.were_progressive);
+  if (counts.unchanged > 0) text += fmt::format(", {} unchanged", counts.unchanged);
+  return text;
+}
+
 int tell_result(const pack_options& o, const pack::pack_state& state) {
   std::uint64_t samples = 0;
   std::uint64_t bytes = 0;
@@ -101,8 +113,9 @@ int tell_result(const pack_options& o, const pack::pack_state& state) {
     say(fmt::format("left out: {}: {}", printable(state.failed[i].path), printable(state.failed[i].reason)));
   if (state.failed.size() > shown)
     say(fmt::format("... and {} more, in {}/pack.json", state.failed.size() - shown, printable(o.out)));
-  print(fmt::format("{} in {}, {}, in {}{}", counted(samples, "picture"),
+  print(fmt::format("{} in {}, {}, in {}{}{}", counted(samples, "picture"),
                     counted(state.shards.size(), "shard"), bytes_for_people(bytes), printable(o.out),
+                    marker_text(state),
                     state.failed.empty() ? "" : fmt::format("; {} left out", state.failed.size())));
   return code;
 }
@@ -150,12 +163,18 @@ void add_pack_command(verb_table& verbs) {
        "the classes.\n\n"
        "Files are copied unchanged. With --resize or --quality each picture is encoded again instead: it is "
        "turned as its EXIF orientation says, reduced, and written as a JPEG without metadata.\n\n"
+       "With --restart-markers, JPEGs are rewritten without loss: their pixels and metadata stay. A crop "
+       "then reads only "
+       "the parts of a file that it needs, which takes workers less time. Progressive files become "
+       "sequential. "
+       "What is behind the end of a picture is left out.\n\n"
        "A shard gets its name when it is complete. After an interruption, run the same command again: it "
        "continues after the last complete shard, and the result is the same. The report is in pack.json. "
        "Exit code 1 means that some pictures could not be read and were left out.",
        {{"penstock pack photos --out shards", "shards of 1 GiB, files as they are"},
         {"penstock pack photos --out small --resize 256 --quality 90 --shard-size 256MiB",
          "reduced to 256 pixels on the shorter side"},
+        {"penstock pack photos --out shards --restart-markers", "for training with random crops"},
         {"penstock pack photos --out shards --json | jq '.failed[].path'",
          "print the pictures that were left out"}}},
       [o] { return pack_folder(*o); });
@@ -177,6 +196,8 @@ void add_pack_command(verb_table& verbs) {
                                      "JPEG quality of pictures that are encoded again (with --resize: 90)"),
                      {1, 100})
       ->type_name("Q");
+  verb.add_flag("--restart-markers", o->restart_markers,
+                "rewrite JPEGs without loss, so that crops decode faster");
   takes_whole_number(
       verb.add_option("--threads", o->threads, "threads that read and encode; default: one per core"),
       {1, 1024})

@@ -114,6 +114,7 @@ class open_shard {
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_ + pending_.size(); }
   [[nodiscard]] std::uint64_t samples() const noexcept { return samples_; }
   shard_keys keys;
+  marker_counts markers;
 
  private:
   static constexpr std::size_t flushed_at = std::size_t{1} << 20U;
@@ -160,6 +161,7 @@ result<void> write_shards(const listing& list, const std::string& out, unsigned 
       auto done = shard->finish();
       if (!done) return tl::unexpected(std::move(done.error()));
       state.shards.push_back(std::move(*done));
+      state.markers.add(shard->markers);
       shard.reset();
     }
     state.failed.insert(state.failed.end(), failed.begin(), failed.end());
@@ -189,6 +191,7 @@ result<void> write_shards(const listing& list, const std::string& out, unsigned 
     if (auto ok = shard->add(picture->extension, picture->contents, shard->keys.key_for(path), file.label);
         !ok)
       return ok;
+    shard->markers.add(picture->markers);
     progress.bytes += shard->bytes() - before;
   }
   return finish(list.files.size());

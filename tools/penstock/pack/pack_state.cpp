@@ -23,12 +23,18 @@ std::string state_file(const std::string& folder) {
 
 pack_state parse(const json& j) {
   pack_state state;
-  state.settings = {j.at("fingerprint"), j.at("shard_size"), j.at("resize"), j.at("quality")};
+  state.settings = {j.at("fingerprint"), j.at("shard_size"), j.at("resize"), j.at("quality"),
+                    j.value("restart_markers", false)};
   state.folder = j.at("folder");
   state.samples_all = j.at("samples");
   state.next_sample = j.at("next_sample");
   for (const json& shard : j.at("shards"))
     state.shards.push_back({shard.at("name"), shard.at("samples"), shard.at("bytes")});
+  if (state.settings.restart_markers) {
+    const json& counts = j.at("transcoded");
+    state.markers = {counts.at("unchanged"), counts.at("were_progressive"), counts.at("bytes_before"),
+                     counts.at("bytes_after")};
+  }
   for (const json& one : j.at("failed"))
     state.failed.push_back({one.at("sample"), one.at("path"), one.at("reason")});
   return state;
@@ -43,6 +49,13 @@ bool holds_shards(const std::string& folder) {
 
 }  // namespace
 
+void marker_counts::add(const marker_counts& other) noexcept {
+  unchanged += other.unchanged;
+  were_progressive += other.were_progressive;
+  bytes_before += other.bytes_before;
+  bytes_after += other.bytes_after;
+}
+
 std::string shard_name(std::size_t number) {
   return fmt::format("shard-{:06}.tar", number);
 }
@@ -54,11 +67,18 @@ json as_json(const pack_state& state) {
          {"shard_size", state.settings.shard_size},
          {"resize", state.settings.resize},
          {"quality", state.settings.quality},
+         {"restart_markers", state.settings.restart_markers},
          {"complete", state.complete()},
          {"samples", state.samples_all},
          {"next_sample", state.next_sample},
          {"shards", json::array()},
          {"failed", json::array()}};
+  if (state.settings.restart_markers) {
+    j["transcoded"] = {{"unchanged", state.markers.unchanged},
+                       {"were_progressive", state.markers.were_progressive},
+                       {"bytes_before", state.markers.bytes_before},
+                       {"bytes_after", state.markers.bytes_after}};
+  }
   for (const packed_shard& shard : state.shards)
     j["shards"].push_back({{"name", shard.name}, {"samples", shard.samples}, {"bytes", shard.bytes}});
   for (const unpacked_sample& one : state.failed)
@@ -89,12 +109,13 @@ result<std::optional<pack_state>> read_state(const std::string& folder, const pa
                   printable(state_file(folder)));
   }
   if (state.settings != settings) {
-    return refuse(errc::usage,
-                  "'{}' holds shards made from {}: choose another --out, or remove the shards to begin again",
-                  printable(folder),
-                  state.settings.fingerprint != settings.fingerprint
-                      ? "other pictures"
-                      : "the same pictures with another --shard-size, --resize or --quality");
+    return refuse(
+        errc::usage,
+        "'{}' holds shards made from {}: choose another --out, or remove the shards to begin again",
+        printable(folder),
+        state.settings.fingerprint != settings.fingerprint
+            ? "other pictures"
+            : "the same pictures with another --shard-size, --resize, --quality or --restart-markers");
   }
   for (const packed_shard& shard : state.shards) {
     struct ::stat facts {};

@@ -19,7 +19,17 @@ struct pack_settings {
   std::uint64_t shard_size = 0;
   std::uint32_t resize = 0;   ///< pixels of the shorter side; 0: as it is
   std::uint32_t quality = 0;  ///< of JPEG; 0: files are copied
+  bool restart_markers = false;
   bool operator==(const pack_settings&) const = default;
+};
+
+/// What restart markers made of pictures; all 0 without them.
+struct marker_counts {
+  std::uint64_t unchanged = 0;         ///< pictures without markers: PNGs, and JPEGs that cannot have them
+  std::uint64_t were_progressive = 0;  ///< JPEGs that are sequential now
+  std::uint64_t bytes_before = 0;      ///< of all pictures
+  std::uint64_t bytes_after = 0;
+  void add(const marker_counts& other) noexcept;
 };
 
 struct packed_shard {
@@ -41,6 +51,7 @@ struct pack_state {
   std::uint64_t next_sample = 0;  ///< those before it are in a complete shard, or failed
   std::vector<packed_shard> shards;
   std::vector<unpacked_sample> failed;
+  marker_counts markers;  ///< of all shards
   [[nodiscard]] bool complete() const noexcept { return next_sample == samples_all; }
 };
 

@@ -15,17 +15,22 @@ namespace penstock::pack {
 struct packed_picture {
   std::string extension;  ///< "jpg", "jpeg" or "png"
   std::string contents;
+  marker_counts markers;  ///< of this picture
 };
 
-/// Reads pictures of one folder, and reduces and encodes them again if the settings say so. One thread each.
+/// Reads pictures of one folder, reduces and encodes them again, and gives them restart markers, if the settings say so.
+/// One thread each.
 class picture_packer {
  public:
   picture_packer(std::string folder, const pack_settings& settings);
 
-  /// Refuses what cannot be read, and, where it is encoded again, what cannot be decoded.
+  /// Refuses what cannot be read, and, where it is encoded again or gets restart markers, what cannot be decoded.
   result<packed_picture> pack(std::string_view name);
 
  private:
+  result<packed_picture> copied_or_encoded(std::string_view name);
+  result<void> add_markers(packed_picture& picture) const;
+
   std::string folder_;
   pack_settings settings_;
   file_reader reader_;

@@ -1,0 +1,73 @@
+#include "runtime/dataset/picture/jpeg_segments.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+using octets = std::span<const std::uint8_t>;
+
+unsigned two_bytes(octets from, std::size_t at) noexcept {
+  return static_cast<unsigned>(from[at]) << 8U | from[at + 1];
+}
+
+}  // namespace
+
+std::optional<jpeg_segments> jpeg_segments::read(octets file) noexcept {
+  if (file.size() < 4 || file[0] != 0xff || file[1] != 0xd8) return std::nullopt;
+  jpeg_segments found;
+  unsigned components = 0;
+  for (std::size_t at = 2; file.size() - at >= 4;) {
+    if (file[at] != 0xff) return std::nullopt;
+    const unsigned marker = file[at + 1];
+    if (marker == 0xff) {
+      ++at;
+      continue;
+    }
+    const std::size_t length = two_bytes(file, at + 2);
+    if (length < 2 || file.size() - at - 2 < length) return std::nullopt;
+    const octets segment = file.subspan(at + 4, length - 2);
+    const range here{at, at + 2 + length};
+    at = here.end;
+    switch (marker) {
+      case 0xc0:
+      case 0xc1: {
+        if (components != 0 || segment.size() < 6 || segment[0] != 8) return std::nullopt;
+        components = segment[5];
+        if (components == 0 || components > 4 || segment.size() != 6 + 3 * std::size_t{components})
+          return std::nullopt;
+        found.size = {two_bytes(segment, 3), two_bytes(segment, 1)};
+        found.frame_at = here.begin;
+        // The MCU of a single component is one block, whatever its factors.
+        for (unsigned c = 0; c < components && components > 1; ++c) {
+          const unsigned factors = segment[7 + 3 * std::size_t{c}];
+          if (factors >> 4U == 0 || factors >> 4U > 4 || factors % 16 == 0 || factors % 16 > 4)
+            return std::nullopt;
+          found.across = std::max(found.across, factors >> 4U);
+          found.down = std::max(found.down, factors % 16);
+        }
+        break;
+      }
+      case 0xdd:
+        if (segment.size() != 2) return std::nullopt;
+        found.restart_interval = two_bytes(segment, 0);
+        continue;
+      case 0xda:
+        if (components == 0 || segment.empty() || segment[0] != components) return std::nullopt;
+        found.scan = here;
+        return found;
+      case 0xc4:
+      case 0xdb:
+      case 0xe0:
+      case 0xee: break;
+      default:
+        if ((marker < 0xe1 || marker > 0xef) && marker != 0xfe) return std::nullopt;
+        continue;
+    }
+    if (found.count == ranges_max) return std::nullopt;
+    found.ranges[found.count++] = here;
+  }
+  return std::nullopt;
+}
+
+}  // namespace penstock
