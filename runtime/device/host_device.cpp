@@ -6,6 +6,7 @@
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/streaming_copy.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/device/host_convert.hpp"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -51,71 +52,6 @@ class slowed_down {
  private:
   steady_time until_;
 };
-
-/// All results of a conversion step: 256 inputs for each channel. Bit for bit what the kernel computes.
-template <class T>
-class conversion_table {
- public:
-  template <class Round>
-  conversion_table(const convert_step& step, Round round) {
-    for (std::size_t c = 0; c < 3; ++c) {
-      for (unsigned x = 0; x < 256; ++x) {
-        const auto pixel = static_cast<std::uint8_t>(x);
-        values_[c][x] = round(pixel, normalised(pixel, step.scale[c], step.shift[c]));
-      }
-    }
-  }
-  [[nodiscard]] const std::array<T, 256>& channel(std::uint32_t c) const { return values_[c % 3]; }
-
- private:
-  std::array<std::array<T, 256>, 3> values_{};
-};
-
-template <class T>
-void convert_row(const convert_step& step, const conversion_table<T>& table, const std::uint8_t* from, T* to,
-                 bool mirrored) {
-  const std::uint32_t w = step.width;
-  const std::uint32_t channels = step.channels;
-  for (std::uint32_t c = 0; c < channels; ++c) {
-    const auto& values = table.channel(c);
-    for (std::uint32_t y = 0; y < step.height; ++y) {
-      const std::uint8_t* line = from + std::size_t{y} * w * channels + c;
-      const bool planar = step.layout == image_layout::nchw;
-      T* out = planar ? to + (std::size_t{c} * step.height + y) * w : to + std::size_t{y} * w * channels + c;
-      const std::size_t out_step = planar ? 1 : channels;
-      for (std::uint32_t x = 0; x < w; ++x)
-        out[x * out_step] = values[line[std::size_t{mirrored ? w - 1 - x : x} * channels]];
-    }
-  }
-}
-
-template <class T, class Round>
-void convert_rows(const convert_step& step, const std::byte* slot, std::byte* buffer, std::uint32_t rows,
-                  Round round) {
-  const conversion_table<T> table(step, round);
-  const std::size_t elements = std::size_t{step.height} * step.width * step.channels;
-  for (std::uint32_t r = 0; r < rows; ++r) {
-    const bool mirrored = step.flip_flags && slot[*step.flip_flags + r] != std::byte{0};
-    convert_row(step, table, reinterpret_cast<const std::uint8_t*>(slot + step.from) + r * elements,
-                reinterpret_cast<T*>(buffer + step.to) + r * elements, mirrored);
-  }
-}
-
-void convert(const convert_step& step, const std::byte* slot, std::byte* buffer, std::uint32_t rows) {
-  switch (step.type) {
-    case dtype::uint8:
-      return convert_rows<std::uint8_t>(step, slot, buffer, rows, [](std::uint8_t x, float) { return x; });
-    case dtype::float16:
-      return convert_rows<std::uint16_t>(step, slot, buffer, rows,
-                                         [](std::uint8_t, float y) { return to_float16(y); });
-    case dtype::bfloat16:
-      return convert_rows<std::uint16_t>(step, slot, buffer, rows,
-                                         [](std::uint8_t, float y) { return to_bfloat16(y); });
-    case dtype::float32:
-      return convert_rows<float>(step, slot, buffer, rows, [](std::uint8_t, float y) { return y; });
-    default: PENSTOCK_CHECK(false, "image type {}", static_cast<int>(step.type));
-  }
-}
 
 /// Large tensors past the caches: this core reads neither side again.
 void copy(std::span<std::byte> to, std::span<const std::byte> from) noexcept {
@@ -315,13 +251,14 @@ class host_device final : public device {
     if (plan_.conversions.empty()) return copied;
     const stage_range range("transform");
     const slowed_down here(conversion_rate_, bytes);
-    for (const convert_step& step : plan_.conversions) convert(step, next.slot, buffer, next.job.rows);
+    for (const convert_step& step : plan_.conversions) convert_(step, next.slot, buffer, next.job.rows);
     return copied;
   }
 
   transfer_plan plan_;
   const std::uint64_t link_rate_ = rate_for_tests("PENSTOCK_SLOW_LINK");
   const std::uint64_t conversion_rate_ = rate_for_tests("PENSTOCK_SLOW_CONVERSION");
+  const host_conversion convert_ = best_conversion();
   std::vector<host_buffer> buffers_;
   // held during the waker's call, so on_progress() waits for the waker that it replaces
   std::mutex waker_mutex_;

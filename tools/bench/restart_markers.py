@@ -75,7 +75,7 @@ class Shards:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         self.rates.append(report["totals"]["samples_per_second"])
-        self.per_core.append(report["totals"]["delivered"] / cpu)
+        self.per_core.append(sum(epoch["delivered"] for epoch in report["epochs"]) / cpu)
         self.digests.add(json.dumps([epoch["digest"] for epoch in report["epochs"]]))
 
 

@@ -1,0 +1,21 @@
+// A conversion step on the host: rows of uint8 pixels to the image's element type and layout, mirrored where the batch says
+// so. Once in plain C++ and once for AVX2, with the same bits. Used by the host device; a test compares the two.
+#pragma once
+
+#include "runtime/device/transfer_plan.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace penstock::device {
+
+/// Reads `rows` rows from the slot and writes them to the buffer, both as the step says. Throws std::bad_alloc only.
+using host_conversion = void (*)(const convert_step& step, const std::byte* slot, std::byte* buffer,
+                                 std::uint32_t rows);
+
+void convert_portably(const convert_step& step, const std::byte* slot, std::byte* buffer, std::uint32_t rows);
+
+/// The fastest that this processor supports.
+host_conversion best_conversion() noexcept;
+
+}  // namespace penstock::device
