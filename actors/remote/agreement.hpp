@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace penstock::hosts {
 
@@ -19,7 +20,11 @@ namespace penstock::hosts {
                                                  const protocol::dataset_described& there);
 
 /// The session's config on the host: every path of data goes through `own` (from `--data`) and the session's path_map, the
-/// longest matching folder first. Refuses (errc::config) a path outside of the folders in `own`, if there are any.
+/// longest matching folder first. Refuses (errc::config) a path or URL outside of the folders in `own`, if there are any.
 result<config> config_on_host(config settings, const string_map& own);
+
+/// The contents of a list of files (dataset/listing/found_files.hpp) at the path `list`. Refuses (errc::config) a line outside of
+/// the folders in `own`.
+result<void> check_list(const std::string& list, std::string_view text, const string_map& own);
 
 }  // namespace penstock::hosts

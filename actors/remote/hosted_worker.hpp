@@ -2,6 +2,7 @@
 // a seat_stream; for the worker this host is the session. Used by host_seat's thread; the process lives on the io thread.
 #pragma once
 
+#include "actors/remote/packing.hpp"
 #include "actors/remote/seat_stream.hpp"
 #include "actors/supervisor/linked_child.hpp"
 #include "runtime/arena/arena.hpp"
@@ -26,6 +27,7 @@ struct ready_dataset {
   nanoseconds lost_after{0};  ///< [loader.hosts], as the next two
   nanoseconds drain{0};
   nanoseconds wait{0};
+  compress_rule compress = compress_rule::none;
 };
 
 struct worker_surroundings {
@@ -91,6 +93,7 @@ class hosted_worker {
   std::string unsent_;  // for the worker
   std::optional<arena::slots_view> slots_;
   batch_layout layout_;
+  std::unique_ptr<packer> packer_;  // null: batches are not compressed
   std::map<std::uint32_t, loaded> loaded_;  // by slot: may be asked for again
   std::uint32_t leases_ = 0;
   pid_t pid_ = -1;  // once it has started

@@ -84,8 +84,13 @@ class Session::body final : public host::run {
   void spawn_keeper(engine& e);
   void spawn_scheduler(engine& e);
   void spawn_supervisor(engine& e);
-  result<void> make_hub(engine& e, std::shared_ptr<const group::tls_context> tls);
-  [[nodiscard]] result<std::shared_ptr<const group::tls_context>> security_of_hosts() const;
+  /// For hosts that join, and for hosts that are called. Null: not encrypted.
+  struct keys_of_hosts {
+    std::shared_ptr<const group::tls_context> join{};
+    std::shared_ptr<const group::tls_context> call{};
+  };
+  result<void> make_hub(engine& e, const keys_of_hosts& keys);
+  [[nodiscard]] result<keys_of_hosts> security_of_hosts() const;
   void spawn_session_actor(engine& e);
   void spawn_group(engine& e);
   bool ask_group_to_stop();

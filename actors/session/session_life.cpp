@@ -146,7 +146,7 @@ result<void> Session::body::try_start() {
   const std::uint32_t begun_with = workers_;
   host::on_a_fresh_thread([&] {
     e->create_threads();
-    if (auto made = trouble ? result<void>() : make_hub(*e, std::move(*security)); !made) trouble = std::move(made.error());
+    if (auto made = trouble ? result<void>() : make_hub(*e, *security); !made) trouble = std::move(made.error());
     spawn_actors(*e);
   });
   if (e->hub) {
