@@ -117,6 +117,7 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 # Nothing depends on the bundled libraries, which lie outside the linker's folders.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS OFF)
-# Opened only where a group of ranks on several hosts has a secret, or a path is a URL.
+# Opened only where a group of ranks on several hosts has a secret, a path is a URL, or loader hosts compress batches.
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libssl3t64 | libssl3, libcurl4t64 | libcurl4")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "liblz4-1, libzstd1")
 include(CPack)

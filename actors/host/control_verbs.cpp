@@ -2,6 +2,7 @@
 
 #include "actors/host/log_verb.hpp"
 #include "actors/host/pipeline_view.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/telemetry/report_json.hpp"
 
 #include <fmt/core.h>
@@ -181,6 +182,14 @@ json scale(const json& request, const session_controls& controls) {
   return control::good_answer({{"workers", number}});
 }
 
+json drain_host(const json& request, const session_controls& controls) {
+  const json name = request.at("host");
+  if (!name.is_string()) return control::refusal(exit_refused, "usage", "'host' must be a name");
+  if (!controls.drain_host || !controls.drain_host(name.get<std::string>()))
+    return control::refusal(exit_no_target, "no_target", fmt::format("there is no host/{}", printable(name.get<std::string>())));
+  return control::good_answer({{"drain", "host/" + name.get<std::string>()}});
+}
+
 control::answer answer_request(const json& request, bool last_call, const session_controls& controls) {
   const json verb_value = request.value("verb", json());
   const std::string verb = verb_value.is_string() ? verb_value.get<std::string>() : std::string();
@@ -216,6 +225,7 @@ control::answer answer_request(const json& request, bool last_call, const sessio
     controls.restart_owner();
     return control::good_answer({{"restart", "gpu"}});
   }
+  if (verb == "drain" && request.contains("host")) return drain_host(request, controls);
   if (verb == "restart" || verb == "drain") {
     target t = worker_of(request, controls.status());
     if (!t.worker) return std::move(t.refused);

@@ -46,6 +46,7 @@ struct session_controls {
   std::function<void(std::uint32_t worker, bool at_once)> restart;
   std::function<void()> restart_owner;  ///< empty if the owner is not a separate process
   std::function<void(std::uint32_t worker)> drain;
+  std::function<bool(const std::string& name)> drain_host{};  ///< false: there is no such loader host; empty: there are none
   const process::log_book* logs = nullptr;
   std::function<const char*()> ends;  ///< what ends with the session: "session", "process" or "parent"
   std::map<std::string, std::string> files{};  ///< that the program writes, by kind

@@ -21,7 +21,7 @@ std::uint32_t cores_of(const config& settings) {
 
 std::uint32_t workers_of(const config& settings) {
   const std::uint32_t wanted = settings.loader.workers.value_or(cores_of(settings));
-  const std::uint32_t fewest = settings.loader.hosts.listen.empty() ? 1 : 0;
+  const std::uint32_t fewest = has_hosts(settings.loader) ? 0 : 1;
   return std::clamp<std::uint32_t>(wanted, fewest, settings.loader.limits.max);
 }
 
@@ -52,7 +52,7 @@ supervisor::supervisor_settings supervisor_settings_of(const config& settings, s
   // Slow-starting workers, such as those that import torch, do not count as too few while they start.
   s.rules.pool.min_ready_within = std::max<nanoseconds>(s.rules.pool.min_ready_within, l.hang.start_deadline);
   s.rules.pool.sacrificial_place = sacrificial_place_of(l);
-  if (!l.hosts.listen.empty()) s.rules.pool.host_wait = l.hosts.wait;
+  if (has_hosts(l)) s.rules.pool.host_wait = l.hosts.wait;
   s.rules.pool.seed = settings.sampler.seed;
   s.rules.clocks = {l.hang.start_deadline, l.hang.heartbeat_timeout, l.hang.item_timeout};
   s.rules.memory_max_bytes = l.limits.memory.bytes;

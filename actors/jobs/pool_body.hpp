@@ -16,6 +16,7 @@
 #include "actors/jobs/pool_host.hpp"
 #include "actors/jobs/report_forwarder.hpp"
 #include "actors/remote/host_hub.hpp"
+#include "actors/remote/hosts_setup.hpp"
 #include "actors/supervisor/supervisor.hpp"
 
 #include <penstock/pool.hpp>
@@ -115,8 +116,7 @@ class Pool::body final : public host::run,
   // Of hosts. Written by prepare_hosts(), before the engine exists.
   hosted_program hosted_;
   std::shared_ptr<hosts::shared_program> shared_program_;  // null: no hosts
-  std::shared_ptr<const group::tls_context> tls_of_hosts_;
-  hosts::hub_settings hub_;
+  std::unique_ptr<const hosts::hosts_setup> hosts_;
   const std::shared_ptr<hosts::host_board> host_board_ = std::make_shared<hosts::host_board>();
 
   std::uint64_t poisoned_ = 0;  // used only by callbacks of the scheduler

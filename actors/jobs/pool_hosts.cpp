@@ -1,8 +1,6 @@
-// Workers of a pool on loader hosts (rule H12).
+// Workers of a pool on loader hosts (rule H13).
 #include "actors/jobs/pool_body.hpp"
 #include "actors/protocol/config_bytes.hpp"
-#include "actors/remote/seat_security.hpp"
-#include "runtime/base/worker_places.hpp"
 
 #include <sys/stat.h>
 
@@ -30,16 +28,12 @@ std::uint64_t drawn() {
 }  // namespace
 
 result<void> Pool::body::prepare_hosts() {
-  const hosts_config& rules = settings_.loader.hosts;
-  if (rules.listen.empty()) return {};
+  auto setup = hosts::read_hosts(settings_.loader, workers_ > 0);
+  if (!setup) return tl::unexpected(std::move(setup.error()));
+  if (!*setup) return {};
   if (hosted_.kind.empty())
-    return refuse(errc::config, "[loader.hosts] listen: hosts cannot start this pool's worker program ({})",
+    return refuse(errc::config, "[loader.hosts]: hosts cannot start this pool's worker program ({})",
                   settings_.loader.command.front());
-  auto address = hosts::parse_address(rules.listen);
-  if (!address) return tl::unexpected(std::move(address.error()));
-  auto tls = hosts::tls_of_seats(group::tls_role::server, *address,
-                                 {rules.secret_file, false, "set [loader.hosts] secret_file, and --secret-file of hosts,"});
-  if (!tls) return tl::unexpected(std::move(tls.error()));
   auto program = std::make_shared<hosts::shared_program>();
   program->kind = std::move(hosted_.kind);
   program->facts = {hosted_.facts.begin(), hosted_.facts.end()};
@@ -53,28 +47,18 @@ result<void> Pool::body::prepare_hosts() {
     program->marks = std::make_unique<const hosts::job_marks>(std::move(*marks));
   }
   shared_program_ = std::move(program);
-  hub_.address = std::move(*address);
-  hub_.book = {.first_place = first_remote_place_of(settings_.loader), .places = remote_workers_max, .lost_after = rules.lost_after};
-  hub_.wait = rules.wait;
-  hub_.has_local_workers = workers_ > 0;
-  tls_of_hosts_ = std::move(*tls);
+  hosts_ = std::move(*setup);
   return {};
 }
 
 void Pool::body::make_hub(engine& e) {
   if (!shared_program_) return;
-  const hosts_config& rules = settings_.loader.hosts;
-  hosts::seat_surroundings seats;
-  seats.session = settings_.name;
-  seats.version = PENSTOCK_VERSION;
+  hosts::seat_surroundings seats = hosts::surroundings_of(settings_, *hosts_, PENSTOCK_VERSION);
   seats.config = protocol::config_as_bytes(config_for_hosts(settings_));
   seats.program = shared_program_;
-  seats.digests = rules.verify == verify_rule::always;
-  seats.tls = tls_of_hosts_;
-  seats.lost_after = rules.lost_after;
   seats.arena = e.memory->fd();
   seats.flights = e.flights;
-  e.hub = std::make_shared<hosts::host_hub>(*e.io, hub_, std::move(seats), host_board_);
+  e.hub = std::make_shared<hosts::host_hub>(*e.io, hosts_->hub, std::move(seats), host_board_);
 }
 
 void Pool::body::publish(std::uint64_t number, int file) {

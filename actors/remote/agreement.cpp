@@ -2,12 +2,15 @@
 
 #include "actors/protocol/tensors.hpp"
 #include "runtime/base/remote_path.hpp"
+#include "runtime/base/text.hpp"
 
 #include <algorithm>
 #include <filesystem>
 
 namespace penstock::hosts {
 namespace {
+
+constexpr std::size_t shown_bytes_max = 200;
 
 bool is_below(const std::string& path, const std::string& folder) {
   return path.starts_with(folder) && (path.size() == folder.size() || folder.ends_with('/') || path[folder.size()] == '/');
@@ -21,17 +24,21 @@ std::string mapped(const std::string& path, const string_map& folders) {
   return best == nullptr ? path : best->second + path.substr(best->first.size());
 }
 
+/// Neither "..", also within braces, nor an HTTP server may lead out of the folder again.
+bool is_below_any(const std::string& path, const string_map& own) {
+  const auto below = [&](const auto& one) { return is_below(path, one.second); };
+  if (is_url(path) || path.find('{') != std::string::npos)
+    return path.find("..") == std::string::npos && std::ranges::any_of(own, below);
+  const std::string plain = std::filesystem::path(path).lexically_normal().string();
+  return std::ranges::any_of(own, [&](const auto& one) { return is_below(plain, one.second); });
+}
+
 result<void> move(std::string& path, const config& settings, const string_map& own) {
-  if (path.empty() || is_url(path)) return {};
+  if (path.empty()) return {};
   std::string there = mapped(path, own);
   if (there == path) there = mapped(path, settings.loader.hosts.path_map);
-  // "." and ".." must not lead out of the folder again.
-  const std::string plain = std::filesystem::path(there).lexically_normal().string();
-  const bool allowed =
-      own.empty() || std::ranges::any_of(own, [&](const auto& one) { return is_below(plain, one.second); });
-  if (!allowed) {
+  if (!own.empty() && !is_below_any(there, own))
     return refuse(errc::config, "the session reads '{}', which is '{}' here and not below a folder of --data", path, there);
-  }
   path = there;
   return {};
 }
@@ -74,6 +81,24 @@ result<config> config_on_host(config settings, const string_map& own) {
     if (auto ok = move(one.dataset.path, settings, own); !ok) return tl::unexpected(std::move(ok.error()));
   }
   return settings;
+}
+
+result<void> check_list(const std::string& list, std::string_view text, const string_map& own) {
+  std::size_t number = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    ++number;
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
+    if (line.empty() || line.front() == '#') continue;
+    const bool relative = line.front() != '/' && !is_url(line);
+    const std::string path = relative ? (std::filesystem::path(list).parent_path() / line).string() : std::string(line);
+    if (is_below_any(path, own)) continue;
+    return refuse(errc::config, "line {} of '{}' is '{}', which is not below a folder of --data", number, list,
+                  printable(shortened(line, shown_bytes_max)));
+  }
+  return {};
 }
 
 }  // namespace penstock::hosts

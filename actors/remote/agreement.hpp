@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace penstock::hosts {
@@ -24,7 +25,11 @@ namespace penstock::hosts {
 [[nodiscard]] std::string difference_of_facts(const string_map& here, const std::vector<wire_fact>& there);
 
 /// The session's config on the host: every path of data goes through `own` (from `--data`) and the session's path_map, the
-/// longest matching folder first. Refuses (errc::config) a path outside of the folders in `own`, if there are any.
+/// longest matching folder first. Refuses (errc::config) a path or URL outside of the folders in `own`, if there are any.
 result<config> config_on_host(config settings, const string_map& own);
+
+/// The contents of a list of files (dataset/listing/found_files.hpp) at the path `list`. Refuses (errc::config) a line outside of
+/// the folders in `own`.
+result<void> check_list(const std::string& list, std::string_view text, const string_map& own);
 
 }  // namespace penstock::hosts

@@ -25,6 +25,10 @@ constexpr std::uint64_t unknown_logged = 10;  // more could be a flood
 constexpr std::size_t name_max = 64;
 constexpr auto goodbye_deadline = 1500ms;
 constexpr auto accept_again_after = 100ms;
+// Until a host is called again: whose connection is lost; that is busy; that was refused, which may last.
+constexpr nanoseconds call_again_after = 300ms;
+constexpr nanoseconds call_busy_after = 1s;
+constexpr nanoseconds call_refused_after = 5s;
 
 std::string text_of_card(const host_card& card) {
   return fmt::format("{} ({}, pid {})", printable(shortened(card.name, name_max)), card.address, card.pid);
@@ -65,21 +69,42 @@ host_hub::host_hub(process::io_thread& io, const hub_settings& settings, seat_su
 
 result<void> host_hub::open(supervisor::supervisor_actor supervisor) {
   supervisor_ = std::move(supervisor);
-  auto socket = group::listen_at(settings_.address, first_bytes_within);
+  if (settings_.address) {
+    if (auto ok = listen(); !ok) return ok;
+  }
+  if (!settings_.has_local_workers) say_that_it_waits();
+  boost::asio::post(io_.context(), [self = shared_from_this()] {
+    if (self->socket_.is_open()) self->accept_more();
+    for (const group::group_address& one : self->settings_.called) self->call(one);
+  });
+  return {};
+}
+
+result<void> host_hub::listen() {
+  auto socket = group::listen_at(*settings_.address, first_bytes_within);
   if (!socket) {
     return refuse(socket.error().code, "listening for loader hosts at {} ([loader.hosts] listen): {}",
-                  text_of(settings_.address), socket.error().message);
+                  text_of(*settings_.address), socket.error().message);
   }
-  const std::string where = text_of(group::listening_at(socket->get(), settings_.address));
+  const std::string where = text_of(group::listening_at(socket->get(), *settings_.address));
   board_->listens_at(where);
   log::info("hosts", "loader hosts join at {}{}", where,
             around_->tls ? "" : ", without a secret: whoever reaches that port may join");
-  if (!settings_.has_local_workers) say_that_it_waits();
-  boost::asio::post(io_.context(), [self = shared_from_this(), made = std::make_shared<unique_fd>(std::move(*socket))] {
-    self->socket_.assign(made->release());
-    self->accept_more();
-  });
+  socket_.assign(socket->release());
   return {};
+}
+
+void host_hub::call(const group::group_address& address) {
+  log::info("hosts", "calling the loader host at {}{}", text_of(address), around_->tls_of_calls ? "" : ", without a secret");
+  const auto place = std::make_shared<std::weak_ptr<host_caller>>();
+  auto caller = std::make_shared<host_caller>(
+      io_.context(), address, [weak = weak_from_this(), place](unique_fd socket) {
+        const auto self = weak.lock();
+        if (self && !self->all_closed_) self->connected(std::move(socket), connected_by::session, place->lock());
+      });
+  *place = caller;
+  caller->start();
+  callers_.push_back(std::move(caller));
 }
 
 void host_hub::say_that_it_waits() const {
@@ -109,9 +134,13 @@ void host_hub::accept_later() {
 }
 
 void host_hub::accepted(unique_fd socket) {
-  const auto unknown = [](const auto& one) { return !one.second.known; };
+  const auto unknown = [](const auto& one) { return !one.second.known && !one.second.caller; };
   if (static_cast<std::size_t>(std::ranges::count_if(seats_, unknown)) >= unknown_at_once)
     std::ranges::find_if(seats_, unknown)->second.seat->close_soon();
+  connected(std::move(socket), connected_by::host, nullptr);
+}
+
+void host_hub::connected(unique_fd socket, connected_by who, const std::shared_ptr<host_caller>& caller) {
   const seat_id id = ++last_seat_;
   std::string address = group::peer_name(socket.get());
   auto tell = [weak = weak_from_this(), &context = io_.context(), id](seat_news news) {
@@ -119,7 +148,9 @@ void host_hub::accepted(unique_fd socket) {
       if (const auto self = weak.lock()) self->hear(id, std::move(*held));
     });
   };
-  seats_[id].seat = std::make_unique<remote_seat>(std::move(socket), std::move(address), around_, std::move(tell));
+  entry& made = seats_[id];
+  made.caller = caller;
+  made.seat = std::make_unique<remote_seat>(std::move(socket), who, std::move(address), around_, std::move(tell));
 }
 
 // ---- news of seats ------------------------------------------------------------------------------------------
@@ -129,7 +160,10 @@ struct host_hub::news_visitor {
   seat_id id;
   entry& of;
 
-  void operator()(const seat_known&) const { of.known = true; }
+  void operator()(const seat_known& news) const {
+    of.known = true;
+    if (of.caller) of.caller->offers(news.workers);
+  }
   void operator()(const seat_agreed& news) const {
     if (hub.all_closed_ || !hub.book_.joined(id, news.card, now()))
       return of.seat->order(turn_away{fmt::format("the session has no place for more than {}",
@@ -184,7 +218,11 @@ void host_hub::closed(seat_id id, const seat_closed& news) {
     report.code = SIGKILL;
     gone.calls.exited(report, {});
   }
-  if (news.refused) {
+  if (gone.caller && !gone.known) {
+    gone.caller->gone(call_busy_after, news.why);
+  } else if (gone.caller) {
+    gone.caller->gone(news.refused ? call_refused_after : call_again_after, news.refused ? news.why : "");
+  } else if (news.refused) {
     log::warn("hosts", "a loader host cannot join: {}", news.why);
   } else if (!gone.known && !all_closed_ && ++unknown_ <= unknown_logged) {
     log::warn("hosts", "a connection that wanted to join as a loader host was refused: {}{}", news.why,
@@ -251,6 +289,17 @@ void host_hub::look() {
   if (looks_) look_later();
 }
 
+bool host_hub::send_away(const std::string& name) {
+  bool found = false;
+  for (const host_view& view : book_.hosts(now())) {
+    if (printable(shortened(view.card.name, name_max)) != name) continue;
+    found = true;
+    log::info("hosts", "loader host {} is asked to leave", text_of_card(view.card));
+    for (const std::uint32_t place : view.places) seats_.at(*book_.seat_at(place)).seat->order(ask_to_leave{});
+  }
+  return found;
+}
+
 // ---- for worker_processes -----------------------------------------------------------------------------------
 
 bool host_hub::has(std::uint32_t worker) const {
@@ -282,6 +331,7 @@ void host_hub::shut_down() {
     socket_.close(ignored);
     timer_.cancel();
     accept_timer_.cancel();
+    for (const auto& one : callers_) one->stop();
     for (auto& [id, one] : seats_) one.seat->order(say_goodbye{});
     if (seats_.empty()) all_closed_->set_value();
   });

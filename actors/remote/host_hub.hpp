@@ -1,4 +1,4 @@
-// Where the loader hosts of a session join: listens, makes a seat of each connection, and is to worker_processes the place
+// Where the loader hosts of a session join: listens, calls hosts that listen, makes a seat of each connection, and is to worker_processes the place
 // where remote workers start. hosts::host_book decides; this translates. Lives on the session's io thread.
 //
 //   host -- connection --> remote_seat (a thread each) -- news --> host_hub -- host_place_joined, _left --> supervisor
@@ -7,6 +7,7 @@
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"
+#include "actors/remote/host_caller.hpp"
 #include "actors/remote/remote_seat.hpp"
 #include "actors/supervisor/remote_workers.hpp"
 #include "runtime/group/group_address.hpp"
@@ -41,7 +42,8 @@ class host_board {
 };
 
 struct hub_settings {
-  group::group_address address;
+  std::optional<group::group_address> address{};  ///< where hosts join
+  std::vector<group::group_address> called{};     ///< hosts that listen
   book_settings book;
   nanoseconds wait{0};
   bool has_local_workers = true;  ///< at the start
@@ -51,8 +53,10 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
  public:
   host_hub(process::io_thread& io, const hub_settings& settings, seat_surroundings around, std::shared_ptr<host_board> board);
 
-  /// Listens from now on. Refuses (errc::io). Call before the first start.
+  /// Listens and calls from now on. Refuses (errc::io). Call before the first start.
   result<void> open(supervisor::supervisor_actor supervisor);
+  /// Asks the hosts of this name to finish what they have begun, and to leave. False: there are none. On the io thread.
+  [[nodiscard]] bool send_away(const std::string& name);
   /// Says goodbye to all hosts and waits for their seats. Not on the io thread.
   void shut_down();
 
@@ -64,6 +68,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
  private:
   struct entry {
     std::unique_ptr<remote_seat> seat;
+    std::shared_ptr<host_caller> caller{};  // of the host that was called
     bool known = false;  // has proved the secret
     // The worker behind it, from its start to its end:
     std::optional<worker_ref> who{};
@@ -76,6 +81,9 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   void accept_more();
   void accept_later();
   void accepted(unique_fd socket);
+  void call(const group::group_address& address);
+  void connected(unique_fd socket, connected_by who, const std::shared_ptr<host_caller>& caller);
+  result<void> listen();
   void hear(seat_id id, seat_news news);
   void closed(seat_id id, const seat_closed& news);
   void carry_out();
@@ -92,6 +100,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer accept_timer_;
   host_book book_;
+  std::vector<std::shared_ptr<host_caller>> callers_;
   std::map<seat_id, entry> seats_;
   seat_id last_seat_ = 0;
   std::uint64_t unknown_ = 0;  // peers that were turned away

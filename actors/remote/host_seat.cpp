@@ -1,9 +1,9 @@
 #include "actors/remote/host_seat.hpp"
 
 #include "actors/protocol/tensors.hpp"
+#include "actors/remote/seat_connection.hpp"
 #include "runtime/base/signals.hpp"
 #include "runtime/base/units.hpp"
-#include "runtime/net/sockets.hpp"
 
 #include <poll.h>
 #include <pthread.h>
@@ -22,17 +22,19 @@ using namespace std::chrono_literals;
 
 constexpr nanoseconds connect_deadline = 5s;
 constexpr nanoseconds answer_deadline = 30s;  // the session may have much to do
+constexpr std::size_t call_bytes_max = 4096;
 constexpr auto again_after = 300ms;
 constexpr auto turn_max = 50ms;       // hosted_worker shows its flight page that often
 constexpr auto idle_turn_max = 250ms;
 
 }  // namespace
 
-host_seat::host_seat(const host_facts& facts, std::uint32_t number, seat_listener listener)
+host_seat::host_seat(const host_facts& facts, std::uint32_t number, seat_listener listener, std::optional<accepted_call> call)
     : facts_(facts),
       number_(number),
       listener_(std::move(listener)),
-      wake_(std::make_shared<const unique_fd>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) {
+      wake_(std::make_shared<const unique_fd>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))),
+      call_(std::move(call)) {
   const all_signals_blocked quiet;
   thread_ = std::thread([this] { run(); });
 }
@@ -45,12 +47,24 @@ host_seat::~host_seat() {
 void host_seat::leave(bool at_once) {
   if (at_once) at_once_ = true;
   leaves_ = true;
+  if (!admitted_) cut();
   wake();
+}
+
+void host_seat::cut() {
+  const std::lock_guard hold(mutex_);
+  if (stream_ != nullptr) stream_->close_soon();
 }
 
 void host_seat::wake() const {
   const std::uint64_t one = 1;
   static_cast<void>(!::write(wake_->get(), &one, sizeof one));
+}
+
+/// What woke it earlier does not count any more.
+void host_seat::hush() const {
+  std::uint64_t times = 0;
+  static_cast<void>(!::read(wake_->get(), &times, sizeof times));
 }
 
 void host_seat::sleep(nanoseconds at_most) const {
@@ -60,67 +74,113 @@ void host_seat::sleep(nanoseconds at_most) const {
 
 void host_seat::run() {
   ::pthread_setname_np(::pthread_self(), "penstock-seat");
+  call_ ? answer() : keep_joining();
+}
+
+void host_seat::end(std::optional<failure> failed) {
+  worker_.reset();
+  over_ = true;
+  if (admitted_) listener_.released();
+  listener_.ended(std::move(failed));
+}
+
+void host_seat::keep_joining() {
   while (!leaves_) {
-    const auto end = attend();
+    const auto way_on = attend();
     worker_.reset();
-    if (end && *end == way::over) break;
-    if (end) continue;
-    const failure& why = end.error();
-    if (why.code == errc::config || why.code == errc::dataset) return listener_.ended(why);
+    if (way_on && *way_on == way::over) break;
+    if (way_on || leaves_) continue;
+    const failure& why = way_on.error();
+    if (why.code == errc::config || why.code == errc::dataset) return end(why);
     if (lost_since_ && dataset_ && now() - *lost_since_ > dataset_->wait)
-      return listener_.ended(failure{errc::io,
-                                     fmt::format("the session at {} has not come back for {}: {}", text_of(facts_.session),
-                                                 duration_for_people(dataset_->wait), why.message),
-                                     0});
-    listener_.trouble(why.message);
+      return end(failure{errc::io,
+                         fmt::format("the session at {} has not come back for {}: {}", text_of(facts_.address),
+                                     duration_for_people(dataset_->wait), why.message),
+                         0});
+    listener_.trouble(why.message, false);
     sleep(again_after);
   }
-  listener_.ended(std::nullopt);
+  end(std::nullopt);
+}
+
+/// One session, which has called. Only if no worker can work here would the next one fail as well.
+void host_seat::answer() {
+  const auto done = attend_call();
+  if (done || leaves_) return end(std::nullopt);
+  const bool unfit = admitted_ && working_ && done.error().code == errc::config;
+  if (unfit) return end(done.error());
+  listener_.trouble(done.error().message, !admitted_);
+  end(std::nullopt);
 }
 
 // ---- joining ------------------------------------------------------------------------------------------------
 
-result<unique_fd> host_seat::connect() const {
-  auto addresses = group::resolve(facts_.session);
-  if (!addresses) return tl::unexpected(std::move(addresses.error()));
-  failure last{errc::io, "it has no address", 0};
-  for (const group::socket_address& one : *addresses) {
-    auto socket = group::begin_connect(one);
-    if (!socket) {
-      last = std::move(socket.error());
-      continue;
-    }
-    pollfd look{socket->get(), POLLOUT, 0};
-    if (::poll(&look, 1, static_cast<int>(std::chrono::milliseconds(5s).count())) <= 0) {
-      last.message = "it did not answer";
-      continue;
-    }
-    auto ok = group::finish_connect(socket->get());
-    if (ok) return std::move(*socket);
-    last = std::move(ok.error());
-  }
-  return refuse(errc::io, "connecting to the session at {}: {}", text_of(facts_.session), last.message);
-}
-
 result<host_seat::way> host_seat::attend() {
-  auto socket = connect();
-  if (!socket) return tl::unexpected(std::move(socket.error()));
+  hush();
+  if (leaves_) return way::over;
+  auto socket = connect_to(facts_.address, connect_deadline, wake_->get());
+  if (!socket) {
+    return refuse(socket.error().code, "connecting to the session at {}: {}", text_of(facts_.address), socket.error().message);
+  }
   seat_stream to(std::move(*socket), facts_.tls);
-  if (auto ok = join(to); !ok) {
+  auto ok = to.secure(connect_deadline);
+  if (ok) ok = join(to);
+  if (!ok) {
     if (ok.error().code != errc::config && ok.error().code != errc::dataset) ok.error().code = errc::io;
-    ok.error().message = fmt::format("joining the session at {}: {}", text_of(facts_.session), ok.error().message);
+    ok.error().message = fmt::format("joining the session at {}: {}", text_of(facts_.address), ok.error().message);
     return tl::unexpected(std::move(ok.error()));
   }
   auto end = work(to);
   if (end || end.error().code == errc::config) return end;
   lost_since_ = now();
-  return refuse(errc::io, "the connection to the session at {} is lost: {}", text_of(facts_.session), end.error().message);
+  return refuse(errc::io, "the connection to the session at {} is lost: {}", text_of(facts_.address), end.error().message);
+}
+
+result<host_seat::way> host_seat::attend_call() {
+  seat_stream to(std::move(call_->socket), facts_.tls);
+  const auto reachable = [this](seat_stream* stream) {
+    const std::lock_guard hold(mutex_);
+    stream_ = stream;
+  };
+  reachable(&to);
+  auto ok = leaves_ ? refuse(errc::stopped, "this host leaves") : let_in(to);
+  reachable(nullptr);
+  if (ok) ok = join(to);
+  if (!ok) {
+    ok.error().message = fmt::format("a session called from {}: {}", call_->from, ok.error().message);
+    return tl::unexpected(std::move(ok.error()));
+  }
+  working_ = true;
+  auto end = work(to);
+  if (end || end.error().code == errc::config) return end;
+  return refuse(errc::io, "the connection to the session at {} is lost: {}", call_->from, end.error().message);
+}
+
+/// Until it is clear that a session has called, and that it may have a worker (rule H8).
+result<void> host_seat::let_in(seat_stream& to) {
+  if (auto ok = to.secure(connect_deadline); !ok) return ok;
+  to.limit(call_bytes_max);
+  auto first = to.wait_for<to_host>(connect_deadline);
+  if (!first) return tl::unexpected(std::move(first.error()));
+  const auto* call = std::get_if<session_calls>(&*first);
+  if (call == nullptr || call->magic != session_calls::expected_magic) return refuse(errc::protocol, "it is not a session");
+  if (const std::string busy = listener_.admit(*call); !busy.empty()) {
+    to.put(from_host(host_busy{busy}));
+    static_cast<void>(to.flush(connect_deadline));
+    return refuse(errc::io, "{}", busy);
+  }
+  admitted_ = true;
+  to.limit(protocol::frame_bytes_max);
+  return {};
 }
 
 /// Until the session has given it a place (rule H2).
 result<void> host_seat::join(seat_stream& to) {
-  if (auto ok = to.secure(connect_deadline); !ok) return ok;
-  to.put(from_host(host_hello{.penstock = facts_.version, .name = facts_.name, .pid = ::getpid(), .process = facts_.process}));
+  to.put(from_host(host_hello{.penstock = facts_.version,
+                              .name = facts_.name,
+                              .pid = ::getpid(),
+                              .process = facts_.process,
+                              .workers = facts_.workers}));
   if (auto ok = to.flush(connect_deadline); !ok) return ok;
   auto answer = to.wait_for<to_host>(answer_deadline);
   if (!answer) return tl::unexpected(std::move(answer.error()));
@@ -197,6 +257,10 @@ struct host_seat::session_visitor {
     s.session_over_ = true;
     return {};
   }
+  result<void> operator()(const please_leave&) const {
+    s.listener_.sent_away();
+    return {};
+  }
   result<void> operator()(const ping& order) const {
     to.put(from_host(pong{order.number}));
     return {};
@@ -237,10 +301,7 @@ result<host_seat::way> host_seat::turn(seat_stream& to) {
   }
   const std::chrono::milliseconds at_most = worker_ && worker_->is_busy() ? turn_max : idle_turn_max;
   ::poll(look.data(), look.size(), to.has_message() ? 0 : static_cast<int>(at_most.count()));
-  if (look[1].revents != 0) {
-    std::uint64_t times = 0;
-    static_cast<void>(!::read(wake_->get(), &times, sizeof times));
-  }
+  if (look[1].revents != 0) hush();
   if (look[0].revents != 0 || to.has_message()) {
     if (auto ok = hear_session(to); !ok) return tl::unexpected(std::move(ok.error()));
   }

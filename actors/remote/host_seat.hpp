@@ -1,4 +1,5 @@
-// A host's end of a seat: a thread that keeps one connection to a session, and runs the worker that the session orders.
+// A host's end of a seat: a thread that keeps one connection to a session, and runs the worker that the session orders. A
+// host that joins connects, again and again; on one that listens a seat is one connection of a session that has called.
 //
 //   connecting -- hello, dataset --> working -- the connection is lost --> connecting
 //                                       +-- the session is over, or the host leaves and its worker has ended --> (end)
@@ -11,6 +12,8 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -19,12 +22,13 @@ namespace penstock::hosts {
 /// What all seats of a host have in common.
 struct host_facts {
   process::io_thread* io = nullptr;
-  group::group_address session;
+  group::group_address address;             ///< of the session, or where the host listens
   std::shared_ptr<const group::tls_context> tls{};  ///< null: not encrypted
   int lifeline = -1;
   std::string version;  ///< of penstock
   std::string name;
   std::uint64_t process = 0;  ///< a random number
+  std::uint32_t workers = 1;  ///< of the whole host
   string_map program_facts{};  ///< versions of the program that runs jobs
 };
 
@@ -44,17 +48,31 @@ struct session_offer {
 struct seat_listener {
   /// Lists the dataset of a session, or takes its code, once for all seats. May take minutes.
   std::function<result<std::shared_ptr<const ready_dataset>>(const session_offer&)> prepare;
+  /// A session has called. Why it must wait; empty: it may have a worker.
+  std::function<std::string(const session_calls& call)> admit;
+  /// The worker of an admitted session is free again.
+  std::function<void()> released;
   std::function<void(const std::string& session)> joined;
-  /// It has no connection.
-  std::function<void(const std::string& why)> trouble;
-  /// The last call. `failed`: why this host cannot go on; code ok: it left, or its session is over.
+  /// The session wants the host to leave.
+  std::function<void()> sent_away;
+  /// It has no connection. `unknown`: it was not one of a session that was admitted.
+  std::function<void(const std::string& why, bool unknown)> trouble;
+  /// The last call. `failed`: why this host cannot go on; none: it left, or its session is over or, on a host that listens,
+  /// lost.
   std::function<void(std::optional<failure> failed)> ended;
+};
+
+/// What a seat of a host that listens is made of.
+struct accepted_call {
+  unique_fd socket;
+  std::string from;  ///< its address, for texts
 };
 
 class host_seat {
  public:
-  /// `number`: of the host's seats, from 0.
-  host_seat(const host_facts& facts, std::uint32_t number, seat_listener listener);
+  /// `number`: of the host's seats, from 0. `call`: only on a host that listens.
+  host_seat(const host_facts& facts, std::uint32_t number, seat_listener listener,
+            std::optional<accepted_call> call = std::nullopt);
   /// Ends it at once, and waits for the thread.
   ~host_seat();
   host_seat(const host_seat&) = delete;
@@ -62,16 +80,26 @@ class host_seat {
 
   /// Its worker finishes its leases first, unless `at_once`.
   void leave(bool at_once);
+  /// Whether its session has the secret, and a worker of this host.
+  [[nodiscard]] bool admitted() const noexcept { return admitted_; }
+  [[nodiscard]] bool over() const noexcept { return over_; }
+  /// Ends the connection.
+  void cut();
 
  private:
   enum class way { again, over };
   struct session_visitor;
 
   void run();
+  void keep_joining();
+  void answer();
+  void end(std::optional<failure> failed);
   void wake() const;
+  void hush() const;
   void sleep(nanoseconds at_most) const;
-  [[nodiscard]] result<unique_fd> connect() const;
   result<way> attend();
+  result<way> attend_call();
+  result<void> let_in(seat_stream& to);
   result<void> join(seat_stream& to);
   result<way> work(seat_stream& to);
   result<way> turn(seat_stream& to);
@@ -83,10 +111,17 @@ class host_seat {
   const std::shared_ptr<const unique_fd> wake_;
   std::atomic<bool> leaves_ = false;
   std::atomic<bool> at_once_ = false;
+  std::atomic<bool> admitted_ = false;
+  std::atomic<bool> over_ = false;
+  std::mutex mutex_;
+  seat_stream* stream_ = nullptr;  // guarded by mutex_: of a session that has called
+
 
   // On the thread:
+  std::optional<accepted_call> call_;
   std::shared_ptr<const ready_dataset> dataset_;
   std::unique_ptr<hosted_worker> worker_;
+  bool working_ = false;  // the session that called has given it a place
   bool digests_ = false;
   bool leaving_told_ = false;
   bool session_over_ = false;

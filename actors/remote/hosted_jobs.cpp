@@ -88,7 +88,8 @@ result<void> hosted_jobs::ended(seat_stream& to, const protocol::jobs_done& news
 
 result<void> hosted_jobs::send(seat_stream& to) const {
   to.put(from_host(last_->news));
-  return to.flush(silence_max_, last_->bytes, last_->digest);
+  running_digest digest;
+  return to.flush(silence_max_, last_->bytes, last_->digest ? &digest : nullptr);
 }
 
 result<void> hosted_jobs::send_again(seat_stream& to) const {

@@ -91,7 +91,10 @@ result<std::unique_ptr<hosted_worker>> hosted_worker::start(const worker_surroun
   if (!memory) return tl::unexpected(std::move(memory.error()));
   auto flights = arena::flight_recorders::create(1);
   if (!flights) return tl::unexpected(std::move(flights.error()));
+  auto packs = packer::open(around.dataset->compress);
+  if (!packs) return tl::unexpected(std::move(packs.error()));
   auto made = std::unique_ptr<hosted_worker>(new hosted_worker(around, std::move(*memory), std::move(*flights)));
+  made->packer_ = std::move(*packs);
   made->launch();
   return made;
 }
@@ -285,7 +288,7 @@ result<void> hosted_worker::say_unfit(seat_stream& to, const std::string& why) c
 }
 
 result<void> hosted_worker::hear_link(seat_stream& to) {
-  std::array<char, 64 * 1024> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
+  std::array<char, 16 * 1024> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
   while (link_) {
     const ssize_t got = ::recv(link_.get(), some.data(), some.size(), MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
@@ -325,8 +328,11 @@ result<void> hosted_worker::take(seat_stream& to, protocol::from_worker& message
 
 result<void> hosted_worker::send_batch(seat_stream& to, std::uint32_t slot, const loaded& what) const {
   const std::span<const std::byte> bytes = slots_->slot(slot).first(layout_.used_bytes(what.rows));
-  to.put(from_host(batch_follows{slot, what.generation, what.rows, bytes.size(), what.report}));
-  return to.flush(around_.dataset->lost_after, bytes, around_.digests);
+  const nanoseconds silence_max = around_.dataset->lost_after;
+  running_digest digest;
+  running_digest* const sum = around_.digests ? &digest : nullptr;
+  to.put(from_host(batch_follows{slot, what.generation, what.rows, bytes.size(), what.report, packer_ != nullptr}));
+  return packer_ ? send_packed(to, *packer_, bytes, silence_max, sum) : to.flush(silence_max, bytes, sum);
 }
 
 result<void> hosted_worker::send_again(seat_stream& to, const hosts::send_again& order) {

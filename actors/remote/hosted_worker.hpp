@@ -4,6 +4,7 @@
 
 #include "actors/remote/host_program.hpp"
 #include "actors/remote/hosted_jobs.hpp"
+#include "actors/remote/packing.hpp"
 #include "actors/remote/seat_stream.hpp"
 #include "actors/supervisor/linked_child.hpp"
 #include "runtime/arena/arena.hpp"
@@ -28,6 +29,7 @@ struct ready_dataset {
   nanoseconds lost_after{0};  ///< [loader.hosts], as the next two
   nanoseconds drain{0};
   nanoseconds wait{0};
+  compress_rule compress = compress_rule::none;
   std::shared_ptr<host_program> program{};  ///< of a pool, which has no dataset
 };
 
@@ -99,6 +101,7 @@ class hosted_worker {
   std::string unsent_;  // for the worker
   std::optional<arena::slots_view> slots_;
   batch_layout layout_;
+  std::unique_ptr<packer> packer_;  // null: batches are not compressed
   std::map<std::uint32_t, loaded> loaded_;  // by slot: may be asked for again
   std::uint32_t leases_ = 0;
   std::unique_ptr<hosted_jobs> jobs_;  // in a pool

@@ -1,6 +1,6 @@
 // The jobs of one remote worker, at the session's end of its seat. To the pool this is the worker: it marks rows of its slots as
 // begun and ended (runtime/arena/job_slot). The host gets one job at a time, and never a row that has not begun, so a job whose
-// row is still waiting has not been sent anywhere (rule H12). Used by remote_seat's thread.
+// row is still waiting has not been sent anywhere (rule H13). Used by remote_seat's thread.
 //
 //   resting -- files offered, and answered --> (a row begins) -- job_follows --> in hand -- job_over --> resting
 #pragma once

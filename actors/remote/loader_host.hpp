@@ -1,6 +1,8 @@
-// `penstock host`: the workers that a machine offers to a session. One seat for each; all share the listing of the dataset.
+// `penstock host`: the workers that a machine offers to a session, which it joins or which calls it. One seat for each; all
+// share the listing of the dataset.
 #pragma once
 
+#include "actors/remote/host_door.hpp"
 #include "actors/remote/host_seat.hpp"
 #include "runtime/process/lifeline.hpp"
 
@@ -16,7 +18,8 @@
 namespace penstock::hosts {
 
 struct host_settings {
-  std::string session;  ///< where to join: HOST:PORT
+  std::string session;  ///< where to join: HOST:PORT; or empty, and
+  std::string listen;   ///< where to wait for sessions, one at a time
   std::uint32_t workers = 1;
   std::string name;  ///< empty: this machine's
   std::string secret_file;
@@ -28,13 +31,13 @@ struct host_settings {
 
 class loader_host {
  public:
-  /// Refuses (errc::config) a bad address or secret.
+  /// Refuses (errc::config) a bad address or secret, and (errc::io) an address where it cannot listen.
   static result<std::unique_ptr<loader_host>> open(const host_settings& settings);
   ~loader_host();
   loader_host(const loader_host&) = delete;
   loader_host& operator=(const loader_host&) = delete;
 
-  /// Works until the session is over or leave() is done. Refuses where the session refuses this host (errc::config), and
+  /// Works until leave() is done or, after joining, the session is over. Refuses where the session refuses this host (errc::config), and
   /// where the session does not come back (errc::io).
   result<void> run();
   /// From any thread. Workers finish their leases first, unless `at_once`.
@@ -44,8 +47,14 @@ class loader_host {
   explicit loader_host(const host_settings& settings);
   result<std::shared_ptr<const ready_dataset>> prepare(const session_offer& offer);
   result<std::shared_ptr<host_program>> program_for(const session_offer& offer, bool forks);
+  [[nodiscard]] seat_listener listener();
+  void accept(accepted_call call);
+  void remove_ended(std::unique_lock<std::mutex>& hold);
+  std::string admit(const session_calls& call);
   void joined(const std::string& session);
-  void trouble(const std::string& why);
+  void released();
+  void sent_away();
+  void trouble(const std::string& why, bool unknown);
   void ended(std::optional<failure> failed);
 
   const host_settings settings_;
@@ -58,11 +67,17 @@ class loader_host {
   std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
   std::uint32_t ended_ = 0;
+  bool leaves_ = false;
+  session_calls serves_;      // the session that has called, while any
+  std::uint32_t taken_ = 0;   // workers that it has
+  std::uint32_t calls_ = 0;   // so far
+  std::uint64_t unknown_ = 0;
   std::uint32_t joined_ = 0;
   std::string last_trouble_;
   std::optional<failure> failed_;
   std::unique_ptr<process::io_thread> io_;
   std::vector<std::unique_ptr<host_seat>> seats_;  // ended before io_
+  std::unique_ptr<host_door> door_;                // null: joins
 };
 
 }  // namespace penstock::hosts

@@ -1,6 +1,5 @@
 #include "actors/remote/remote_seat.hpp"
 
-#include "actors/protocol/tensors.hpp"
 #include "actors/remote/agreement.hpp"
 #include "runtime/base/signals.hpp"
 
@@ -27,12 +26,13 @@ constexpr nanoseconds silent_after = 500ms;  // longer than the host needs to sh
 
 }  // namespace
 
-remote_seat::remote_seat(unique_fd socket, std::string address, std::shared_ptr<const seat_surroundings> around,
-                         std::function<void(seat_news)> tell)
-    : address_(std::move(address)),
+remote_seat::remote_seat(unique_fd socket, connected_by who, std::string address,
+                         std::shared_ptr<const seat_surroundings> around, std::function<void(seat_news)> tell)
+    : who_(who),
+      address_(std::move(address)),
       around_(std::move(around)),
       tell_(std::move(tell)),
-      stream_(std::move(socket), around_->tls),
+      stream_(std::move(socket), who == connected_by::host ? around_->tls : around_->tls_of_calls),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   const all_signals_blocked quiet;
   thread_ = std::thread([this] { run(); });
@@ -71,15 +71,19 @@ result<void> remote_seat::refuse_host(std::string why) {
 result<void> remote_seat::admit() {
   if (auto ok = stream_.secure(handshake_deadline); !ok) return ok;
   stream_.limit(hello_bytes_max);
+  if (who_ == connected_by::session) stream_.put(to_host(session_calls{.session = around_->session, .process = around_->process}));
+  if (auto ok = stream_.flush(handshake_deadline); !ok) return ok;
   auto first = stream_.wait_for<from_host>(handshake_deadline);
   if (!first) return tl::unexpected(std::move(first.error()));
+  if (const auto* no = std::get_if<host_busy>(&*first)) return refuse(errc::io, "{}", no->why);
   const auto* hello = std::get_if<host_hello>(&*first);
   if (hello == nullptr || hello->magic != host_hello::expected_magic)
     return refuse(errc::protocol, "it is not a loader host");
   if (std::string why = difference_of_versions(hello->penstock, hello->version, around_->version); !why.empty())
     return refuse_host(std::move(why));
+  if (auto packs = packer::open(around_->compress)) packer_ = std::move(*packs);  // the session began with the library
   const host_card card{hello->name, address_, hello->pid, hello->process};
-  tell_(seat_known{card});
+  tell_(seat_known{card, hello->workers});
   stream_.limit(protocol::frame_bytes_max);
   welcome invitation{around_->session, around_->config, around_->digests};
   if (around_->program) describe(*around_->program, invitation);
@@ -138,19 +142,15 @@ struct remote_seat::order_visitor {
 
   result<void> operator()(const give_place& order) const {
     s.place_ = order.place;
-    s.stream_.put(to_host(seat_given{order.place}));
-    return {};
+    return s.say(seat_given{order.place});
   }
   result<void> operator()(const turn_away& order) const { return s.refuse_host(order.why); }
   result<void> operator()(const start_worker&) const {
     s.starting_ = true;
-    s.stream_.put(to_host(start_seat{}));
-    return {};
+    return s.say(start_seat{});
   }
-  result<void> operator()(const signal_worker& order) const {
-    s.stream_.put(to_host(signal_seat{order.number}));
-    return {};
-  }
+  result<void> operator()(const signal_worker& order) const { return s.say(signal_seat{order.number}); }
+  result<void> operator()(const ask_to_leave&) const { return s.say(please_leave{}); }
   result<void> operator()(const say_goodbye&) const {
     s.stream_.put(to_host(session_over{}));
     static_cast<void>(s.stream_.flush(1s));
@@ -191,7 +191,7 @@ void remote_seat::look_at_clock() {
 // ---- from the session ---------------------------------------------------------------------------------------
 
 result<void> remote_seat::hear_session() {
-  std::array<char, 64 * 1024> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
+  std::array<char, 16 * 1024> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
   const ssize_t got = ::recv(link_.get(), some.data(), some.size(), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
   if (got <= 0) {
@@ -219,16 +219,9 @@ result<void> remote_seat::hear_session() {
 /// What the seat has to know of what the worker is told.
 result<void> remote_seat::note(const protocol::to_worker& message) {
   if (around_->program) return {};
-  if (const auto* slots = std::get_if<protocol::assign_slots>(&message)) {
-    auto layout = lay_out(around_->dataset.tensors, slots->batch_size);
-    if (!layout) return tl::unexpected(std::move(layout.error()));
-    layout_ = std::move(*layout);
-    auto mapped = arena::slots_view::map(around_->arena, {slots->slot_bytes, slots->slots, slots->partitions}, slots->partition);
-    if (!mapped) return tl::unexpected(std::move(mapped.error()));
-    slots_.emplace(std::move(*mapped));
-  } else if (const auto* lease = std::get_if<protocol::load_batch>(&message)) {
-    leases_[lease->slot] = {lease->generation, lease->samples.size()};
-  }
+  if (const auto* slots = std::get_if<protocol::assign_slots>(&message))
+    return landing_.assign(*slots, around_->dataset.tensors, around_->arena);
+  if (const auto* lease = std::get_if<protocol::load_batch>(&message)) landing_.leased(*lease);
   return {};
 }
 
@@ -250,7 +243,7 @@ struct remote_seat::from_host_visitor {
     }
     s.link_ = std::move(ends->second);
     s.from_session_ = {};
-    s.leases_.clear();
+    s.landing_.forget_leases();
     s.flight_ = {};
     s.tell_(worker_runs{news.pid, std::make_shared<unique_fd>(std::move(ends->first)),
                         std::make_shared<unique_fd>(std::move(parcels))});
@@ -262,7 +255,7 @@ struct remote_seat::from_host_visitor {
     return {};
   }
   result<void> operator()(const from_seat& news) const { return s.pass_on(news.frame); }
-  result<void> operator()(batch_follows& news) const { return s.land(news); }
+  result<void> operator()(const batch_follows& news) const { return s.land(news); }
   result<void> operator()(const flight_seen& news) const {
     if (s.link_) s.mirror(news);
     return {};
@@ -278,7 +271,7 @@ struct remote_seat::from_host_visitor {
     report.code = news.code;
     s.tell_(worker_over{report, std::move(news.last_output)});
     s.link_.reset();
-    s.slots_.reset();
+    s.landing_.unmap();
     s.jobs_.reset();
     return {};
   }
@@ -324,38 +317,50 @@ result<void> remote_seat::pass_on(std::string_view frame) {
   return {};
 }
 
-/// Why these bytes may not land; empty: they may. `late`: no lease waits for them any more, which is nobody's fault.
-std::string remote_seat::misfit(const batch_follows& batch, bool& late) const {
-  const auto lease = leases_.find(batch.slot);
-  late = lease == leases_.end() || lease->second.generation != batch.generation;
-  if (late) return fmt::format("slot {} is not waiting for generation {}", batch.slot, batch.generation);
-  if (batch.rows > lease->second.samples)
-    return fmt::format("it has {} rows, but {} samples were leased", batch.rows, lease->second.samples);
-  if (const std::uint64_t right = layout_.used_bytes(batch.rows); batch.bytes != right)
-    return fmt::format("{} rows have {} bytes, but {} were announced", batch.rows, right, batch.bytes);
-  return {};
+/// Receives a batch straight into the slot that its lease reserved (rule H3). Returns why it may not be used.
+result<std::string> remote_seat::receive(const batch_follows& batch, bool& late) {
+  if (!landing_.holds(batch.bytes))
+    return refuse(errc::protocol, "it announced a batch of {} bytes, but a slot has {}", batch.bytes, landing_.slot_bytes());
+  if (batch.packed && !packer_) return refuse(errc::protocol, "it compresses batches, which nobody asked for");
+  std::string wrong = landing_.misfit(batch, late);
+  std::uint64_t announced = 0;
+  const auto trailer = std::as_writable_bytes(std::span(&announced, around_->digests ? 1 : 0));
+  const nanoseconds silence_max = around_->lost_after;
+  if (!wrong.empty()) {
+    auto ok = batch.packed ? skip_packed(stream_, batch.bytes, silence_max) : stream_.skip_raw(batch.bytes, silence_max);
+    if (ok) ok = stream_.read_raw(trailer, silence_max);
+    if (!ok) return tl::unexpected(std::move(ok.error()));
+    return wrong;
+  }
+  running_digest digest;
+  running_digest* const sum = around_->digests ? &digest : nullptr;
+  const std::span<std::byte> room = landing_.room(batch);
+  bool unpacked = true;
+  if (batch.packed) {
+    const auto good = receive_packed(stream_, *packer_, room, silence_max, sum);
+    if (!good) return tl::unexpected(good.error());
+    unpacked = *good;
+  } else if (auto ok = stream_.read_raw(room, silence_max, sum); !ok) {
+    return tl::unexpected(std::move(ok.error()));
+  }
+  if (auto ok = stream_.read_raw(trailer, silence_max); !ok) return tl::unexpected(std::move(ok.error()));
+  if (!unpacked) return fmt::format("slot {} cannot be decompressed", batch.slot);
+  if (sum != nullptr && digest.value() != announced)
+    wrong = fmt::format("the digest of slot {} is {:016x}, but {:016x} was announced", batch.slot, digest.value(), announced);
+  return wrong;
 }
 
-/// Receives a batch straight into the slot that its lease reserved (rule H3).
-result<void> remote_seat::land(batch_follows& batch) {
-  if (!slots_ || batch.bytes > layout_.bytes)
-    return refuse(errc::protocol, "it announced a batch of {} bytes, but a slot has {}", batch.bytes, layout_.bytes);
+result<void> remote_seat::land(const batch_follows& batch) {
   bool late = false;
-  std::string wrong = misfit(batch, late);
-  if (wrong.empty()) {
-    auto damage = stream_.read_checked(slots_->slot(batch.slot).first(batch.bytes), around_->lost_after, around_->digests);
-    if (!damage) return tl::unexpected(std::move(damage.error()));
-    if (!damage->empty()) wrong = fmt::format("the bytes of slot {} are damaged: {}", batch.slot, *damage);
-  } else if (auto ok = stream_.skip_raw(batch.bytes, around_->lost_after, around_->digests); !ok) {
-    return ok;
-  }
+  auto wrong = receive(batch, late);
+  if (!wrong) return tl::unexpected(std::move(wrong.error()));
   if (late) return {};
-  if (!wrong.empty()) {
+  if (!wrong->empty()) {
     stream_.put(to_host(send_again{batch.slot, batch.generation}));
-    tell_(batch_spoilt{std::move(wrong)});
+    tell_(batch_spoilt{std::move(*wrong)});
     return {};
   }
-  leases_.erase(batch.slot);
+  landing_.landed(batch.slot);
   tell_(batch_received{batch.rows, batch.bytes});
   return pass_on(batch.report);
 }

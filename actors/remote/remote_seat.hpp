@@ -7,19 +7,19 @@
 #pragma once
 
 #include "actors/protocol/link.hpp"
+#include "actors/remote/landing_slots.hpp"
 #include "actors/remote/lent_jobs.hpp"
+#include "actors/remote/packing.hpp"
+#include "actors/remote/seat_security.hpp"
 #include "actors/remote/seat_stream.hpp"
 #include "actors/remote/shared_program.hpp"
-#include "runtime/arena/arena.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/exit_report.hpp"
-#include "runtime/base/layout.hpp"
 #include "runtime/hosts/host_book.hpp"
 
 #include <penstock/dataset.hpp>
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -35,9 +35,12 @@ struct seat_surroundings {
   std::string session;
   std::string version;  ///< of penstock
   std::string config;   ///< protocol::config_as_bytes
-  dataset_description dataset;                       ///< of a stream
+  dataset_description dataset;                      ///< of a stream
   std::shared_ptr<const shared_program> program{};  ///< of a pool; null: a stream
-  std::shared_ptr<const group::tls_context> tls{};  ///< null: not encrypted
+  std::uint64_t process = 0;                             ///< a random number
+  std::shared_ptr<const group::tls_context> tls{};           ///< of hosts that join; null: not encrypted
+  std::shared_ptr<const group::tls_context> tls_of_calls{};  ///< of hosts that are called
+  compress_rule compress = compress_rule::none;
   bool digests = false;
   nanoseconds lost_after{5'000'000'000};
   int arena = -1;
@@ -56,15 +59,18 @@ struct start_worker {};
 struct signal_worker {
   int number = 0;
 };
+/// An operator wants the host to leave.
+struct ask_to_leave {};
 /// The session is over.
 struct say_goodbye {};
-using seat_order = std::variant<give_place, turn_away, start_worker, signal_worker, say_goodbye>;
+using seat_order = std::variant<give_place, turn_away, start_worker, signal_worker, ask_to_leave, say_goodbye>;
 
 // ---- news ---------------------------------------------------------------------------------------------------
 
 /// The peer has proved the secret, and is of the same version.
 struct seat_known {
   host_card card;
+  std::uint32_t workers = 1;  ///< that the host offers
 };
 /// It has the same dataset, and waits for give_place or turn_away.
 struct seat_agreed {
@@ -107,7 +113,7 @@ using seat_news = std::variant<seat_known, seat_agreed, worker_runs, worker_refu
 class remote_seat {
  public:
   /// `tell` is called on the seat's thread.
-  remote_seat(unique_fd socket, std::string address, std::shared_ptr<const seat_surroundings> around,
+  remote_seat(unique_fd socket, connected_by who, std::string address, std::shared_ptr<const seat_surroundings> around,
               std::function<void(seat_news)> tell);
   /// Ends the connection, and waits for the thread.
   ~remote_seat();
@@ -119,10 +125,6 @@ class remote_seat {
   [[nodiscard]] steady_time last_heard() const noexcept { return stream_.last_heard(); }
 
  private:
-  struct landing {
-    std::uint32_t generation = 0;
-    std::size_t samples = 0;
-  };
   struct from_host_visitor;
   struct order_visitor;
 
@@ -131,10 +133,14 @@ class remote_seat {
   result<void> refuse_host(std::string why);
   result<void> work();
   result<void> take_orders();
+  result<void> say(to_host message) {
+    stream_.put(message);
+    return {};
+  }
   result<void> hear_host();
   result<void> hear_session();
-  result<void> land(batch_follows& batch);
-  [[nodiscard]] std::string misfit(const batch_follows& batch, bool& late) const;
+  result<void> land(const batch_follows& batch);
+  result<std::string> receive(const batch_follows& batch, bool& late);
   result<void> note(const protocol::to_worker& message);
   result<void> pass_on(std::string_view frame);
   result<void> land_job(const job_over& job);
@@ -142,6 +148,7 @@ class remote_seat {
   void mirror(const flight_seen& seen);
   void look_at_clock();
 
+  const connected_by who_;
   const std::string address_;
   const std::shared_ptr<const seat_surroundings> around_;
   const std::function<void(seat_news)> tell_;
@@ -154,10 +161,9 @@ class remote_seat {
   unique_fd link_;  // the worker's end of its link to the session, while one runs
   protocol::frame_reader<protocol::to_worker> from_session_;
   std::optional<std::uint32_t> place_;
-  std::optional<arena::slots_view> slots_;
-  batch_layout layout_;
-  std::map<std::uint32_t, landing> leases_;  // by slot: batches that may arrive
-  std::unique_ptr<lent_jobs> jobs_;          // instead of them, in a pool
+  landing_slots landing_;
+  std::unique_ptr<packer> packer_;  // null: batches are not compressed
+  std::unique_ptr<lent_jobs> jobs_;  // instead of them, in a pool
   arena::flight_reading flight_;             // as last mirrored
   std::uint64_t pings_ = 0;
   steady_time pinged_{};

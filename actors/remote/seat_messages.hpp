@@ -2,6 +2,8 @@
 // what is named so: as many as the message says.
 //
 //   host                                          session
+//         <------------------------- session_calls   only if the session has connected; host_busy is the answer of a host
+//                                                    that serves another session
 //     host_hello  ------------------------------->   version of penstock
 //         <------------------------------ welcome    the config, and a pool's code as raw bytes; or refused
 //     dataset_found, program_found --------------->   the host's own listing, or its versions; or cannot_join
@@ -18,6 +20,7 @@
 //     flight_seen, output_line ------------------->   signal_seat
 //     seat_ended --------------------------------->
 //     host_leaves -------------------------------->   session_over
+//         <---------------------------- please_leave
 //     pong <--------------------------------> ping
 #pragma once
 
@@ -40,10 +43,11 @@ struct host_hello {
   std::string name;
   std::int32_t pid = 0;
   std::uint64_t process = 0;
+  std::uint32_t workers = 1;  ///< of this host
 };
 template <class Inspector>
 auto inspect(Inspector& f, host_hello& x) {
-  return f(x.magic, x.version, x.penstock, x.name, x.pid, x.process);
+  return f(x.magic, x.version, x.penstock, x.name, x.pid, x.process, x.workers);
 }
 
 /// A fact about a program that must be the same on both sides: "Python", "3.11.2".
@@ -114,11 +118,12 @@ struct batch_follows {
   std::uint32_t generation = 0;
   std::uint32_t rows = 0;
   std::uint64_t bytes = 0;
-  std::string report;        ///< the worker's batch_loaded, as a frame
+  std::string report;   ///< the worker's batch_loaded, as a frame
+  bool packed = false;  ///< they are compressed (packing.hpp)
 };
 template <class Inspector>
 auto inspect(Inspector& f, batch_follows& x) {
-  return f(x.slot, x.generation, x.rows, x.bytes, x.report);
+  return f(x.slot, x.generation, x.rows, x.bytes, x.report, x.packed);
 }
 
 /// The job in hand has ended. The next `bytes` bytes are its result or its error (arena::job_exception_text);
@@ -192,6 +197,15 @@ struct pong {
 template <class Inspector>
 auto inspect(Inspector& f, pong& x) {
   return f(x.number);
+}
+
+/// It serves another session.
+struct host_busy {
+  std::string why;
+};
+template <class Inspector>
+auto inspect(Inspector& f, host_busy& x) {
+  return f(x.why);
 }
 
 // ---- session -> host ----------------------------------------------------------------------------------------
@@ -305,10 +319,29 @@ auto inspect(Inspector& f, ping& x) {
   return f(x.number);
 }
 
+/// The first message of a session that has connected to a host.
+struct session_calls {
+  static constexpr std::uint32_t expected_magic = 0x53545350;  // "PSTS"
+  std::uint32_t magic = expected_magic;
+  std::string session;
+  std::uint64_t process = 0;  ///< a random number: tells sessions of the same name apart
+};
+template <class Inspector>
+auto inspect(Inspector& f, session_calls& x) {
+  return f(x.magic, x.session, x.process);
+}
+
+/// An operator wants this host to leave. It does as after SIGTERM.
+struct please_leave {};
+template <class Inspector>
+auto inspect(Inspector& f, please_leave&) {
+  return f();
+}
+
 using from_host = std::variant<host_hello, dataset_found, cannot_join, seat_started, seat_not_started, from_seat, batch_follows,
-                               flight_seen, output_line, seat_ended, host_leaves, pong, program_found, job_over, file_answer>;
-using to_host =
-    std::variant<welcome, refused, seat_given, start_seat, to_seat, signal_seat, send_again, session_over, ping, job_follows,
-                 file_offered, file_follows>;
+                               flight_seen, output_line, seat_ended, host_leaves, pong, host_busy, program_found, job_over,
+                               file_answer>;
+using to_host = std::variant<welcome, refused, seat_given, start_seat, to_seat, signal_seat, send_again, session_over, ping,
+                             session_calls, please_leave, job_follows, file_offered, file_follows>;
 
 }  // namespace penstock::hosts

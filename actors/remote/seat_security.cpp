@@ -9,8 +9,10 @@
 namespace penstock::hosts {
 namespace {
 
-// Not a group's: a secret used for both gives different keys.
-constexpr const char* identity = "penstock hosts";
+// Not a group's: a secret used for both gives different keys. The two directions have different keys as well, so that nobody
+// can connect a session or a host to itself.
+constexpr const char* identity_of_joining = "penstock hosts";
+constexpr const char* identity_of_called = "penstock hosts that are called";
 constexpr std::string_view salt = "penstock hosts secret 1";
 
 }  // namespace
@@ -24,28 +26,31 @@ result<group::group_address> parse_address(std::string_view text) {
   const char* const digits = colon == std::string_view::npos ? end : text.data() + colon + 1;
   const auto [stop, status] = std::from_chars(digits, end, port);
   if (host.empty() || status != std::errc{} || stop != end)
-    return refuse(errc::config, "'{}' is no address of a session: it must be HOST:PORT", printable(shortened(text, 60)));
+    return refuse(errc::config, "'{}' is no address: it must be HOST:PORT", printable(shortened(text, 60)));
   return group::group_address{group::group_address::kind::tcp, std::string(host), port};
 }
 
-result<std::shared_ptr<const group::tls_context>> tls_of_seats(group::tls_role role, const group::group_address& at,
+result<std::shared_ptr<const group::tls_context>> tls_of_seats(seat_side side, connected_by who, const group::group_address& at,
                                                                const seat_secret& secret) {
-  auto found = group::find_secret(secret.file, [](const std::string&) { return std::optional<std::string>(); });
-  if (!found) return tl::unexpected(std::move(found.error()));
-  if (!*found) {
+  const bool host_connects = who == connected_by::host;
+  if (secret.file.empty()) {
     if (secret.insecure) return std::shared_ptr<const group::tls_context>();
     return refuse(errc::config,
-                  "loader hosts join at {}, over the network, and there is no secret: {} to the same secret (penstock "
+                  "loader hosts {} at {}, over the network, and there is no secret: {} to the same secret (penstock "
                   "secret) for the session and its hosts, or allow anyone who can reach that port with insecure",
-                  text_of(at), secret.how);
+                  host_connects ? "join" : "are called", text_of(at), secret.how);
   }
-  std::string key = std::move((*found)->bytes);
+  auto found = group::read_secret(secret.file, "the hosts'");
+  if (!found) return tl::unexpected(std::move(found.error()));
+  std::string key = std::move(found->bytes);
   if (!group::is_drawn({key})) {
     auto stretched = group::stretched(key, salt);
     if (!stretched) return tl::unexpected(std::move(stretched.error()));
     key = std::move(*stretched);
   }
-  return group::tls_context::make(role, identity, key);
+  const bool connects = host_connects == (side == seat_side::host);
+  return group::tls_context::make(connects ? group::tls_role::client : group::tls_role::server,
+                                  host_connects ? identity_of_joining : identity_of_called, key);
 }
 
 }  // namespace penstock::hosts

@@ -1,10 +1,11 @@
-// Where loader hosts join, and the secret that they share with their session (rule H7). Used by both sides.
+// Where loader hosts join or are called, and the secret that they share with their session (rule H7). Used by both sides.
 #pragma once
 
 #include "runtime/base/result.hpp"
 #include "runtime/group/group_address.hpp"
 #include "runtime/net/tls/tls_stream.hpp"
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,15 +15,20 @@ namespace penstock::hosts {
 /// "HOST:PORT", "[v6]:port". Refuses (errc::config).
 result<group::group_address> parse_address(std::string_view text);
 
+enum class seat_side : std::uint8_t { session, host };
+/// Who connects.
+enum class connected_by : std::uint8_t { host, session };
+
 struct seat_secret {
   std::string file;  ///< empty: none
   bool insecure = false;
   std::string_view how;  ///< how to give a secret, for texts: "set [loader.hosts] secret_file"
 };
 
-/// Null: no encryption. Refuses (errc::config) what find_secret refuses, and having no secret unless `insecure`. Blocks
-/// while it reads the file, and for a quarter of a second if the secret is a passphrase.
-result<std::shared_ptr<const group::tls_context>> tls_of_seats(group::tls_role role, const group::group_address& at,
+/// Of one side of connections that `who` makes to `at`. Null: no encryption. Refuses (errc::config) what read_secret refuses,
+/// and having no secret unless `insecure`. Blocks while it reads the file, and for a quarter of a second if the secret is a
+/// passphrase.
+result<std::shared_ptr<const group::tls_context>> tls_of_seats(seat_side side, connected_by who, const group::group_address& at,
                                                                const seat_secret& secret);
 
 }  // namespace penstock::hosts

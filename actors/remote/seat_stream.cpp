@@ -30,16 +30,23 @@ std::int64_t now_ns() {
 
 }  // namespace
 
-/// The xxHash3 of bytes that come in pieces.
-class seat_stream::running_digest {
- public:
-  running_digest() { XXH3_64bits_reset(&state_); }
-  void add(std::string_view bytes) noexcept { XXH3_64bits_update(&state_, bytes.data(), bytes.size()); }
-  [[nodiscard]] std::uint64_t value() const noexcept { return XXH3_64bits_digest(&state_); }
-
- private:
-  XXH3_state_t state_;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by reset
+struct running_digest::state {
+  XXH3_state_t xxh;
 };
+
+running_digest::running_digest() : state_(std::make_unique<state>()) {
+  XXH3_64bits_reset(&state_->xxh);
+}
+
+running_digest::~running_digest() = default;
+
+void running_digest::add(std::string_view bytes) noexcept {
+  XXH3_64bits_update(&state_->xxh, bytes.data(), bytes.size());
+}
+
+std::uint64_t running_digest::value() const noexcept {
+  return XXH3_64bits_digest(&state_->xxh);
+}
 
 seat_stream::seat_stream(unique_fd socket, const std::shared_ptr<const group::tls_context>& tls)
     : socket_(std::move(socket)), tls_(tls ? std::make_unique<group::tls_stream>(tls) : nullptr), heard_ns_(now_ns()) {
@@ -136,7 +143,7 @@ result<void> seat_stream::send_all(std::string_view bytes, nanoseconds silence_m
   return {};
 }
 
-result<void> seat_stream::flush(nanoseconds silence_max, std::span<const std::byte> raw, bool digest) {
+result<void> seat_stream::flush(nanoseconds silence_max, std::span<const std::byte> raw, running_digest* digest) {
   if (too_large_) return refuse(errc::protocol, "a message is larger than {} bytes", protocol::frame_bytes_max);
   const std::vector<char> messages = std::exchange(leaving_, {});
   const auto send = [&](std::string_view bytes) -> result<void> {
@@ -149,15 +156,14 @@ result<void> seat_stream::flush(nanoseconds silence_max, std::span<const std::by
   };
   if (auto ok = send({messages.data(), messages.size()}); !ok) return ok;
   std::string_view rest(reinterpret_cast<const char*>(raw.data()), raw.size());
-  running_digest sent;
   while (!rest.empty()) {
     const std::string_view piece = rest.substr(0, piece_bytes);
     rest.remove_prefix(piece.size());
-    if (digest) sent.add(piece);
+    if (digest != nullptr) digest->add(piece);
     if (auto ok = send(piece); !ok) return ok;
   }
-  if (!digest) return {};
-  const std::uint64_t value = sent.value();
+  if (digest == nullptr) return {};
+  const std::uint64_t value = digest->value();
   return send({reinterpret_cast<const char*>(&value), sizeof value});
 }
 

@@ -23,6 +23,21 @@ namespace penstock::hosts {
   return std::chrono::steady_clock::now();
 }
 
+/// The xxHash3 of bytes that come in pieces.
+class running_digest {
+ public:
+  running_digest();
+  ~running_digest();
+  running_digest(const running_digest&) = delete;
+  running_digest& operator=(const running_digest&) = delete;
+  void add(std::string_view bytes) noexcept;
+  [[nodiscard]] std::uint64_t value() const noexcept;
+
+ private:
+  struct state;
+  std::unique_ptr<state> state_;
+};
+
 class seat_stream {
  public:
   /// `tls` null: not encrypted.
@@ -39,9 +54,9 @@ class seat_stream {
   void put(const Variant& message) {
     if (!protocol::append_frame(leaving_, message)) too_large_ = true;
   }
-  /// Sends what is queued, then `raw`, and with `digest` the xxHash3 of `raw` (8 bytes), which is computed piece by piece while the
-  /// bytes are in the processor's cache. Refuses (errc::io) when the peer takes nothing for `silence_max`.
-  result<void> flush(nanoseconds silence_max, std::span<const std::byte> raw = {}, bool digest = false);
+  /// Sends what is queued, then `raw`, and then the digest of `raw` if it is given. The digest is computed piece by piece, while
+  /// the bytes are in the processor's cache. Refuses (errc::io) when the peer takes nothing for `silence_max`.
+  result<void> flush(nanoseconds silence_max, std::span<const std::byte> raw = {}, running_digest* digest = nullptr);
 
   /// The next complete message that has arrived. Refuses (errc::protocol) anything else.
   template <class Variant>
@@ -53,9 +68,9 @@ class seat_stream {
   /// Waits for the next message.
   template <class Variant>
   result<Variant> wait_for(nanoseconds at_most);
-  /// The raw bytes after a message. Refuses (errc::io) when nothing arrives for `silence_max`.
-  result<void> read_raw(std::span<std::byte> to, nanoseconds silence_max) { return read_raw(to, silence_max, nullptr); }
-  /// The same, with their digest if the peer sends it. Returns how the bytes are damaged; empty: they are not.
+  /// The raw bytes after a message, and adds them to `digest`. Refuses (errc::io) when nothing arrives for `silence_max`.
+  result<void> read_raw(std::span<std::byte> to, nanoseconds silence_max, running_digest* digest = nullptr);
+  /// The same, and with `digest` reads the digest that the peer has sent. Returns how the bytes are damaged; empty: they are not.
   result<std::string> read_checked(std::span<std::byte> to, nanoseconds silence_max, bool digest);
   /// Drops what read_checked() would read.
   result<void> skip_raw(std::uint64_t bytes, nanoseconds silence_max, bool digest = false);
@@ -72,8 +87,6 @@ class seat_stream {
   result<void> receive();
   /// What has arrived of `to`, without waiting; 0: nothing yet.
   result<std::size_t> receive_raw(std::span<std::byte> to);
-  class running_digest;
-  result<void> read_raw(std::span<std::byte> to, nanoseconds silence_max, running_digest* digest);
   result<void> send_all(std::string_view bytes, nanoseconds silence_max);
   [[nodiscard]] std::string_view unread() const { return std::string_view(arrived_).substr(taken_); }
   void take(std::size_t bytes);

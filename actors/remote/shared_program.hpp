@@ -1,4 +1,4 @@
-// What a pool shares with its workers on loader hosts, besides their jobs: code, versions, files, marks (rule H12). Made by
+// What a pool shares with its workers on loader hosts, besides their jobs: code, versions, files, marks (rule H13). Made by
 // actors/jobs, used by the session's seats.
 #pragma once
 

@@ -1,12 +1,16 @@
-// Which workers are late with a sample, from their flight recorders ([loader] hedge). Used by the scheduler actor, on its
+// Which batches a second worker loads too: those of workers that are late with a sample, from their flight recorders ([loader]
+// hedge), and those of workers on other machines for which the stream waits (rule H12). Used by the scheduler actor, on its
 // thread.
 #pragma once
 
 #include "runtime/arena/flight_recorder.hpp"
+#include "runtime/schedule/late_batches.hpp"
 #include "runtime/schedule/late_reads.hpp"
 #include "runtime/schedule/ledger.hpp"
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -15,14 +19,35 @@ namespace penstock::scheduler {
 
 class late_workers {
  public:
-  /// False without them: there are no hedges.
-  bool watch(std::shared_ptr<const arena::flight_recorders> flights) {
+  /// `flights` null: without [loader] hedge. `first_remote`: places from it on are on other machines, if there are any. False:
+  /// nothing is ever late.
+  bool watch(std::shared_ptr<const arena::flight_recorders> flights, std::optional<std::uint32_t> first_remote) {
     flights_ = std::move(flights);
-    return flights_ != nullptr;
+    first_remote_ = first_remote;
+    return flights_ != nullptr || first_remote_;
   }
 
-  void note(const std::vector<std::uint32_t>& sample_us) noexcept { reads_.note(sample_us); }
-  /// `Workers`: a map by number. Only while watching.
+  void leased(const schedule::load_command& load, steady_time now) {
+    if (first_remote_ && !load.hedge) batches_.leased(load.position, now);
+  }
+  /// `position` empty: of no batch.
+  void loaded(std::optional<stream_position> position, const std::vector<std::uint32_t>& sample_us, steady_time now) {
+    reads_.note(sample_us);
+    if (position) batches_.loaded(*position, now);
+  }
+  /// For a seek.
+  void forget() { batches_.forget(); }
+
+  /// `Workers`: a map by number.
+  template <class Workers>
+  void look(const Workers& workers, schedule::ledger& books, steady_time now) {
+    if (flights_) books.hedge(find(workers, books, now));
+    const auto head = first_remote_ ? books.head() : std::nullopt;
+    if (head && head->worker >= *first_remote_ && batches_.is_late(head->position, now)) books.hedge_head();
+  }
+  [[nodiscard]] nanoseconds pause() const noexcept { return std::min(reads_.pause(), batches_.pause()); }
+
+ private:
   template <class Workers>
   [[nodiscard]] std::set<std::uint32_t> find(const Workers& workers, const schedule::ledger& books, steady_time now) const {
     std::vector<schedule::read_under_way> reads;
@@ -33,11 +58,11 @@ class late_workers {
     }
     return reads_.late(reads, now);
   }
-  [[nodiscard]] nanoseconds pause() const noexcept { return reads_.pause(); }
 
- private:
   std::shared_ptr<const arena::flight_recorders> flights_;
+  std::optional<std::uint32_t> first_remote_;
   schedule::late_reads reads_;
+  schedule::late_batches batches_;
 };
 
 }  // namespace penstock::scheduler

@@ -68,6 +68,7 @@ struct carry_out {
     for (const schedule::planned_sample& p : load.samples) message.samples.push_back({p.sample, p.attempt});
     link->send(std::move(message));
     s.times.leased(load, s.source->sequence_of(load.position), now);
+    s.late.leased(load, now);
   }
   void operator()(const schedule::drop_command& drop) {
     if (auto* const link = link_of(drop.lease.holder)) link->send(protocol::drop_batch{drop.lease.slot, drop.lease.generation});
@@ -223,13 +224,11 @@ void take_report(scheduler_state& s, lease_reported& news, steady_time now) {
   const nanoseconds busy(static_cast<std::int64_t>(news.report.busy_ns));
   schedule::load_report report{{news.who, news.report.slot, news.report.generation}, news.report.rows, {}, busy};
   const auto position = s.ledger->position_of(report.lease);
-  for (protocol::wire_row_failure& f : news.report.failures)
-    report.failures.push_back({f.row, std::move(f.reason)});
+  for (protocol::wire_row_failure& f : news.report.failures) report.failures.push_back({f.row, std::move(f.reason)});
   const schedule::arrival how = s.ledger->loaded(report);
   if (how == schedule::arrival::accepted) {
-    if (position)
-      s.times.loaded(*position, busy, nanoseconds(static_cast<std::int64_t>(news.report.reading_ns)), now);
-    s.late.note(news.report.sample_us);
+    if (position) s.times.loaded(*position, busy, nanoseconds(static_cast<std::int64_t>(news.report.reading_ns)), now);
+    s.late.loaded(position, news.report.sample_us, now);
     s.departures.finished_a_batch(news.who);
   }
   if (how == schedule::arrival::impossible) {
@@ -241,7 +240,7 @@ void take_report(scheduler_state& s, lease_reported& news, steady_time now) {
 
 void look_for_late(self_pointer self) {
   scheduler_state& s = self->state;
-  if (s.ledger) s.ledger->hedge(s.late.find(s.workers, *s.ledger, self->clock().now()));
+  if (s.ledger) s.late.look(s.workers, *s.ledger, self->clock().now());
   decide_soon(self);
   self->delayed_send(scheduler_actor(self), s.late.pause(), look_for_late_workers{});
 }
@@ -280,6 +279,7 @@ void seek(scheduler_state& s, const seek_stream& where) {
   s.finished_told = false;
   if (!s.ledger) return;
   s.times.forget();
+  s.late.forget();
   if (where.order) {
     s.source->use(where.order);
     s.book->reshape(where.order->shape());
@@ -300,7 +300,8 @@ auto on(self_pointer self, Change change) {
 scheduler_actor::behavior_type behave(self_pointer self, scheduler_surroundings around) {
   self->state.around = std::move(around);
   self->state.times.record_in(self->state.around.times);
-  if (self->state.late.watch(self->state.around.flights)) self->send(scheduler_actor(self), look_for_late_workers{});
+  if (self->state.late.watch(self->state.around.flights, self->state.around.first_remote_place))
+    self->send(scheduler_actor(self), look_for_late_workers{});
   return {
       [self](const protocol::meet& all) { self->state.others = all.others; },
       on<open_stream>(self, open),

@@ -29,7 +29,9 @@
 #include "runtime/schedule/failure_limit.hpp"
 #include "runtime/schedule/ledger.hpp"
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 
 namespace penstock::actors {
 class actor_system;
@@ -47,6 +49,8 @@ struct scheduler_surroundings {
   bool uploads_pass_gate = false;
   /// [loader] hedge: shows which sample each worker loads, and since when. Null: no hedges.
   std::shared_ptr<const arena::flight_recorders> flights{};
+  /// Places from this one on are on other machines, whose late batches others load too. None: there are no such places.
+  std::optional<std::uint32_t> first_remote_place{};
 };
 
 /// Forwards workers' reports to the scheduler, in bursts.

@@ -19,6 +19,7 @@
 #include "actors/gpu_owner/batch_sink.hpp"
 #include "actors/host/run.hpp"
 #include "actors/remote/host_hub.hpp"
+#include "actors/remote/hosts_setup.hpp"
 #include "actors/scheduler/scheduler.hpp"
 #include "actors/session/group_side.hpp"
 #include "actors/session/owner_inside.hpp"
@@ -84,8 +85,7 @@ class Session::body final : public host::run {
   void spawn_keeper(engine& e);
   void spawn_scheduler(engine& e);
   void spawn_supervisor(engine& e);
-  result<void> make_hub(engine& e, std::shared_ptr<const group::tls_context> tls);
-  [[nodiscard]] result<std::shared_ptr<const group::tls_context>> security_of_hosts() const;
+  void make_hub(engine& e, const hosts::hosts_setup& setup);
   void spawn_session_actor(engine& e);
   void spawn_group(engine& e);
   bool ask_group_to_stop();

@@ -140,13 +140,13 @@ result<void> Session::body::try_start() {
     e->device = std::move(*device);
   }
 
-  auto security = security_of_hosts();
-  if (!security && !trouble) trouble = std::move(security.error());
+  auto hosts = hosts::read_hosts(settings_.loader, workers_ > 0);
+  if (!hosts && !trouble) trouble = std::move(hosts.error());
   if (trouble && !group_) return tl::unexpected(std::move(*trouble));
   const std::uint32_t begun_with = workers_;
   host::on_a_fresh_thread([&] {
     e->create_threads();
-    if (auto made = trouble ? result<void>() : make_hub(*e, std::move(*security)); !made) trouble = std::move(made.error());
+    if (!trouble && *hosts) make_hub(*e, **hosts);
     spawn_actors(*e);
   });
   if (e->hub) {

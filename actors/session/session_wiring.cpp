@@ -76,9 +76,12 @@ void Session::body::spawn_keeper(engine& e) {
 
 void Session::body::spawn_scheduler(engine& e) {
   e.leases = std::make_shared<scheduler::lease_counts>(places_of(settings_.loader));
+  // Twice, if the sample has more than one attempt: with one, the death of either would quarantine it.
+  const bool may_start_twice = has_hosts(settings_.loader) && settings_.quarantine.max_attempts > 1;
   e.scheduler = scheduler::spawn_scheduler(
       *e.system, {e.leases, times_, e.news.get(), group_ ? group_->gate : nullptr, has_keeper(),
-                  settings_.loader.hedge ? e.flights : nullptr});
+                  settings_.loader.hedge ? e.flights : nullptr,
+                  may_start_twice ? std::optional(first_remote_place_of(settings_.loader)) : std::nullopt});
 }
 
 void Session::body::spawn_supervisor(engine& e) {
@@ -123,6 +126,7 @@ void Session::body::restart_owner(engine& e) {
 void Session::body::add_verbs(host::session_controls& controls, run::engine& of_run) {
   auto& e = static_cast<engine&>(of_run);
   controls.times = times_;
+  if (e.hub) controls.drain_host = [hub = e.hub](const std::string& name) { return hub->send_away(name); };
   if (e.keeper) controls.restart_owner = [this, &e] { restart_owner(e); };
   controls.lift_quarantine = [this](std::uint64_t sample, bool for_good) {
     return lift_quarantine(sample, for_good);

@@ -11,6 +11,10 @@ namespace penstock {
 /// At most this many workers on other machines.
 inline constexpr std::uint32_t remote_workers_max = 256;
 
+/// Whether workers on other machines may come.
+[[nodiscard]] inline bool has_hosts(const loader_config& loader) noexcept {
+  return !loader.hosts.listen.empty() || !loader.hosts.connect.empty();
+}
 [[nodiscard]] inline std::uint32_t sacrificial_place_of(const loader_config& loader) noexcept {
   return loader.limits.max;
 }
@@ -18,7 +22,7 @@ inline constexpr std::uint32_t remote_workers_max = 256;
   return sacrificial_place_of(loader) + 1;
 }
 [[nodiscard]] inline std::uint32_t places_of(const loader_config& loader) noexcept {
-  return first_remote_place_of(loader) + (loader.hosts.listen.empty() ? 0 : remote_workers_max);
+  return first_remote_place_of(loader) + (has_hosts(loader) ? remote_workers_max : 0);
 }
 
 }  // namespace penstock

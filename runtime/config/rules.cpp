@@ -4,7 +4,9 @@
 #include "runtime/base/dataset_type.hpp"
 #include "runtime/base/member_choice.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/base/worker_places.hpp"
 #include "runtime/config/key_table.hpp"
+#include "runtime/config/limits.hpp"
 #include "runtime/config/mixture_rules.hpp"
 #include "runtime/config/spelling.hpp"
 
@@ -168,12 +170,13 @@ void check_pool(const loader_config& loader, found_list& found) {
   }
   if (!loader.workers) return;
   if (*loader.workers == 0) {
-    if (!loader.hosts.listen.empty()) return;
+    if (has_hosts(loader)) return;
     found.push_back({.key = "loader.workers",
                      .other = "loader.hosts.listen",
                      .message = "'workers' is 0 in [loader], but no other machine can bring any",
                      .label = "nobody would load samples",
-                     .help = "set 'workers' to 1 or more, or 'listen' in [loader.hosts] to the address where hosts join"});
+                     .help = "set 'workers' to 1 or more, or in [loader.hosts] 'listen' to the address where hosts join, or "
+                             "'connect' to those of hosts that wait to be called"});
   } else if (*loader.workers > limits.max) {
     found.push_back({.key = "loader.workers",
                      .other = "loader.limits.max",
@@ -215,15 +218,31 @@ void check_hedge(const penstock::config& values, config_purpose purpose, found_l
   }
 }
 
+bool is_address(std::string_view text) {
+  std::vector<breach> found;
+  check_text({.kind = limit_kind::listen_address}, text, found);
+  return !text.empty() && text.front() != ':' && found.empty();
+}
+
 void check_hosts(const penstock::config& values, config_purpose purpose, found_list& found) {
-  if (values.loader.hosts.listen.empty()) return;
+  if (!has_hosts(values.loader)) return;
+  const hosts_config& hosts = values.loader.hosts;
+  const std::string name = hosts.listen.empty() ? "connect" : "listen";
+  for (const std::string& one : hosts.connect) {
+    if (is_address(one)) continue;
+    found.push_back({.key = "loader.hosts.connect",
+                     .message = fmt::format("'connect' in [loader.hosts] has '{}', which is no address and port", one),
+                     .label = "must be addresses of hosts",
+                     .help = "write HOST:PORT, as in \"10.0.0.7:7077\""});
+  }
   if (purpose == config_purpose::jobs && !values.loader.env.contains("PENSTOCK_POOL_SETUP")) {
-    found.push_back({.key = "loader.hosts.listen",
-                     .message = "'listen' in [loader.hosts] admits workers on other machines, which do not have the worker "
-                                "program of this pool",
+    found.push_back({.key = "loader.hosts." + name,
+                     .message = fmt::format("'{}' in [loader.hosts] admits workers on other machines, which do not have the worker "
+                                            "program of this pool",
+                                            name),
                      .label = "only for streams of batches, and for pools of Python",
-                     .help = "leave 'listen' out"});
-  } else if (purpose == config_purpose::jobs && values.loader.hosts.insecure) {
+                     .help = fmt::format("leave '{}' out", name)});
+  } else if (purpose == config_purpose::jobs && hosts.insecure) {
     found.push_back({.key = "loader.hosts.insecure",
                      .message = "'insecure' is true in [loader.hosts], but a pool sends code to its hosts",
                      .label = "code travels between those who have the secret only",
@@ -231,12 +250,13 @@ void check_hosts(const penstock::config& values, config_purpose purpose, found_l
   } else if (purpose == config_purpose::jobs) {
     return;
   } else if (values.datasets.empty() && values.dataset.type == dataset_type::custom) {
-    found.push_back({.key = "loader.hosts.listen",
+    found.push_back({.key = "loader.hosts." + name,
                      .other = "dataset.type",
-                     .message = "'listen' in [loader.hosts] admits workers on other machines, which do not have the worker "
-                                "program of a \"custom\" dataset",
+                     .message = fmt::format("'{}' in [loader.hosts] admits workers on other machines, which do not have the worker "
+                                            "program of a \"custom\" dataset",
+                                            name),
                      .label = "only for built-in datasets",
-                     .help = "leave 'listen' out"});
+                     .help = fmt::format("leave '{}' out", name)});
   }
 }
 

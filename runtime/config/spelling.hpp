@@ -176,6 +176,15 @@ constexpr std::string_view spelling(poison_rule value) noexcept {
   return {};
 }
 
+constexpr std::string_view spelling(compress_rule value) noexcept {
+  switch (value) {
+    case compress_rule::none: return "none";
+    case compress_rule::lz4: return "lz4";
+    case compress_rule::zstd: return "zstd";
+  }
+  return {};
+}
+
 constexpr std::string_view spelling(verify_rule value) noexcept {
   switch (value) {
     case verify_rule::automatic: return "auto";

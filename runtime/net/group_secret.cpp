@@ -9,25 +9,28 @@
 
 #include <array>
 #include <cerrno>
-#include <string_view>
 
 namespace penstock::group {
 namespace {
 
-result<group_secret> checked(std::string_view text, const std::string& where) {
+constexpr std::string_view of_the_group = "the group's";
+
+result<group_secret> checked(std::string_view text, std::string_view whose, const std::string& where) {
   const std::size_t last = text.find_last_not_of(" \t\r\n");
   text = text.substr(0, last == std::string_view::npos ? 0 : last + 1);
   if (text.size() < secret_bytes_min || text.size() > secret_bytes_max) {
     return refuse(errc::config,
-                  "the group's secret in {} has {} bytes; it needs {} to {}, best the output of "
+                  "{} secret in {} has {} bytes; it needs {} to {}, best the output of "
                   "'penstock secret'",
-                  where, text.size(), secret_bytes_min, secret_bytes_max);
+                  whose, where, text.size(), secret_bytes_min, secret_bytes_max);
   }
   return group_secret{std::string(text)};
 }
 
-result<group_secret> read_secret(const std::string& file) {
-  const std::string what = fmt::format("reading the group's secret from '{}'", file);
+}  // namespace
+
+result<group_secret> read_secret(const std::string& file, std::string_view whose) {
+  const std::string what = fmt::format("reading {} secret from '{}'", whose, file);
   // Non-blocking: it may be a pipe without a writer.
   const unique_fd from(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat facts {};
@@ -53,15 +56,13 @@ result<group_secret> read_secret(const std::string& file) {
     if (got == 0) break;
     text.append(some.data(), static_cast<std::size_t>(got));
   }
-  return checked(text, "'" + file + "'");
+  return checked(text, whose, "'" + file + "'");
 }
-
-}  // namespace
 
 result<std::optional<group_secret>> find_secret(const std::string& file, const environment& variables) {
   const auto given = file.empty() ? variables("PENSTOCK_GROUP_SECRET") : std::nullopt;
   if (file.empty() && !given) return std::optional<group_secret>();
-  auto secret = file.empty() ? checked(*given, "PENSTOCK_GROUP_SECRET") : read_secret(file);
+  auto secret = file.empty() ? checked(*given, of_the_group, "PENSTOCK_GROUP_SECRET") : read_secret(file, of_the_group);
   if (!secret) return tl::unexpected(std::move(secret.error()));
   return std::optional(std::move(*secret));
 }

@@ -211,15 +211,38 @@ void ledger::hedge(const std::set<std::uint32_t>& late) {
   // Batches further behind are not needed before these workers have finished others.
   const stream_position end = next_upload_ + workers_.all().size();
   for (stream_position p = next_upload_; p < end && in_window(p); ++p) {
-    batch& b = at(p);
+    const batch& b = at(p);
     if (b.state != batch_state::leased || b.second || !late.contains(b.worker) || !may_run_twice(p)) continue;
-    const auto worker = choose_second(p, late);
-    if (!worker) return;
-    const lease_ref lease = take_slot(*worker, p);
-    b.second = place{lease.holder.worker, lease.slot};
-    ++hedges_.started;
-    outbox_.emplace_back(load_command{lease, p, source_.epoch_of(p), b.samples, true});
+    if (!load_twice(p, late)) return;
   }
+}
+
+std::optional<ledger::head_lease> ledger::head() const {
+  if (!in_window(next_upload_)) return std::nullopt;
+  const batch& b = at(next_upload_);
+  if (b.state != batch_state::leased || b.second) return std::nullopt;
+  return head_lease{next_upload_, b.worker};
+}
+
+void ledger::hedge_head() {
+  const auto waits = head();
+  if (!waits || paused_ || gave_up_ || !may_run_twice(waits->position)) return;
+  std::set<std::uint32_t> busy;
+  for (const auto& [index, worker] : workers_.all()) {
+    if (worker.leased > 0) busy.insert(index);
+  }
+  load_twice(waits->position, busy);
+}
+
+bool ledger::load_twice(stream_position position, const std::set<std::uint32_t>& without) {
+  const auto worker = choose_second(position, without);
+  if (!worker) return false;
+  const lease_ref lease = take_slot(*worker, position);
+  batch& b = at(position);
+  b.second = place{lease.holder.worker, lease.slot};
+  ++hedges_.started;
+  outbox_.emplace_back(load_command{lease, position, source_.epoch_of(position), b.samples, true});
+  return true;
 }
 
 /// A suspect runs in one worker at a time, because it may kill both.

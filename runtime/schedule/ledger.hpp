@@ -214,6 +214,14 @@ class ledger {
   /// These workers are late: others load their batches too, if the stream needs them soon. At most one such copy
   /// of a batch, and none of a batch with a sample that is suspected of killing workers.
   void hedge(const std::set<std::uint32_t>& late);
+  /// The batch that the stream needs next, while one worker has it.
+  struct head_lease {
+    stream_position position = 0;
+    std::uint32_t worker = 0;
+  };
+  [[nodiscard]] std::optional<head_lease> head() const;
+  /// The stream has waited too long for it: a worker that has nothing to do loads it too, with the limits of hedge().
+  void hedge_head();
 
   // The device. Unknown upload numbers come from a dead owner: dropped and counted.
 
@@ -329,6 +337,7 @@ class ledger {
   template <class MayLoad>
   bool discard_behind(stream_position head, MayLoad may_load);
   [[nodiscard]] bool may_run_twice(stream_position position) const;
+  bool load_twice(stream_position position, const std::set<std::uint32_t>& without);
   [[nodiscard]] std::optional<std::uint32_t> choose_second(stream_position position,
                                                            const std::set<std::uint32_t>& late);
   bool other_goes_on(stream_position position, std::uint32_t died);

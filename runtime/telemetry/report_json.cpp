@@ -306,8 +306,8 @@ json as_json(const session_status& s) {
   j["quarantined"] = s.quarantined;
   j["failed"] = s.failed;
   j["hedges"] = as_json(s.hedges);
-  if (!s.hosts_join_at.empty()) {
-    j["hosts_join_at"] = s.hosts_join_at;
+  if (!s.hosts_join_at.empty()) j["hosts_join_at"] = s.hosts_join_at;
+  if (!s.jobs || !s.hosts_join_at.empty() || !s.hosts.empty()) {
     j["hosts"] = json::array();
     for (const host_status& h : s.hosts) j["hosts"].push_back(as_json(h));
   }

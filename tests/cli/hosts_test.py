@@ -1,102 +1,14 @@
 """Loader hosts: workers in `penstock host` processes make the same stream as local ones, whatever happens to them."""
 
 import shutil
-import threading
 
-from harness import *
+from host_case import *
 
 SEED = int(os.environ.get("PENSTOCK_TEST_SEED", random.randrange(1 << 32)))
 KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS", 12))
 
-HOSTS = """
-[loader]
-workers = {workers}
-[loader.hosts]
-listen = "127.0.0.1:0"
-{more}
-"""
-INSECURE = "insecure = true\n"
 
-
-class Relay(threading.Thread):
-    """Stands between hosts and a session. `change(number of the connection, bytes)` sees what hosts send."""
-
-    def __init__(self, to, change):
-        super().__init__(daemon=True)
-        host, port = to.rsplit(":", 1)
-        self.to, self.change, self.connections = (host, int(port)), change, 0
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
-        self.start()
-
-    def run(self):
-        while True:
-            try:
-                near, _ = self.listener.accept()
-                far = socket.create_connection(self.to)
-            except OSError:
-                return
-            number, self.connections = self.connections, self.connections + 1
-            for ends, change in (((near, far), lambda some, n=number: self.change(n, some)), ((far, near), lambda some: some)):
-                threading.Thread(target=self.pump, args=(*ends, change), daemon=True).start()
-
-    @staticmethod
-    def pump(source, sink, change):
-        try:
-            while some := source.recv(65536):
-                sink.sendall(change(some))
-        except OSError:
-            pass
-        for end in (source, sink):
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-
-
-class HostsTest(PenstockTest):
-    def config(self, name="h", text=None, workers=0, hosts=INSECURE, **shape):
-        text = synthetic(**shape) if text is None else text
-        return self.write(name + ".toml", text + HOSTS.format(workers=workers, more=hosts))
-
-    def local_digests(self, text=None, **shape):
-        return self.digests(self.write("local.toml", synthetic(**shape) if text is None else text), "--workers", 2)
-
-    def begin(self, config, *arguments):
-        return self.start("run", config, "--digest", "--json", "--quiet", *arguments)
-
-    def status(self, name="h"):
-        code, out, _ = self.penstock("status", "--json", "--session", name)
-        return json.loads(out) if code == EXIT_OK else {}
-
-    def address(self, name="h"):
-        return self.wait_until(lambda: self.status(name).get("hosts_join_at"), "where hosts join")
-
-    def host(self, address, workers=1, name="a", *arguments, secret=("--insecure",)):
-        return self.start("host", "--join", address, "--workers", workers, "--name", name, *secret, *arguments)
-
-    def joined(self, count, name="h"):
-        def seats():
-            status = self.status(name)
-            ready = {w["id"] for w in status.get("workers", []) if w["state"] == "ready"}
-            return sum(len(ready & set(h["workers"])) for h in status.get("hosts", [])) >= count and status
-        return self.wait_until(seats, lambda: "%d remote workers: %s" % (count, self.status(name)))
-
-    def report_of(self, process, expect=EXIT_OK, timeout=100):
-        out, err = process.communicate(timeout=timeout)
-        self.assertEqual(process.returncode, expect, err.decode() + out.decode())
-        report = json.loads(out)
-        self.check_sums(report)
-        return report
-
-    def digests_of(self, report):
-        return [epoch["digest"] for epoch in report["epochs"]]
-
-    def ends(self, host, code, timeout=20):
-        _, err = host.communicate(timeout=timeout)
-        self.assertEqual(host.returncode, code, err.decode())
-        return err.decode()
-
+class HostsTest(HostCase):
     # ---- the stream ------------------------------------------------------------------------------------------
 
     def test_the_digest_is_the_local_one_with_one_and_three_hosts_and_beside_local_workers(self):
@@ -142,6 +54,40 @@ class HostsTest(PenstockTest):
         process.communicate(timeout=30)
         for host in hosts:
             self.ends(host, EXIT_OK)
+
+    def test_hosts_and_their_workers_are_targets(self):
+        process = self.begin(self.config(samples=1600, dataset='wait = "4ms"', epochs=1))
+        address = self.address()
+        alpha, beta = self.host(address, 2, "alpha"), self.host(address, 2, "beta")
+        status = self.joined(4)
+        of_beta = next(h["workers"] for h in status["hosts"] if h["name"] == "beta")
+        for verb in ("status", "describe"):
+            _, out, _ = self.penstock(verb, "host/beta/worker/1", "--json", "--session", "h")
+            self.assertEqual([w["id"] for w in json.loads(out)["workers"]], [of_beta[1]])
+        for missing in ("host/beta/worker/2", "host/gamma/worker/0"):
+            code, _, err = self.penstock("status", missing, "--session", "h")
+            self.assertEqual(code, EXIT_NO_TARGET)
+            self.assertIn("there is no " + missing, err)
+        self.assertEqual(self.penstock("logs", "host/beta/worker/0", "--session", "h")[0], EXIT_OK)
+        self.assertEqual(self.penstock("restart", "host/beta/worker/0", "--session", "h")[0], EXIT_OK)
+        code, _, err = self.penstock("drain", "host/alpha", "--session", "h")
+        self.assertEqual((code, err), (EXIT_OK, "host/alpha: drain requested\n"))
+        self.assertIn("the session asks this host to leave", self.ends(alpha, EXIT_OK))
+        self.assertEqual(self.penstock("drain", "host/alpha", "--session", "h")[0], EXIT_NO_TARGET)
+        report = self.report_of(process)
+        self.assertEqual(self.digests_of(report), self.local_digests(samples=1600, epochs=1))
+        self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
+        self.ends(beta, EXIT_OK)
+
+    def test_compressed_batches_are_the_same(self):
+        shape = dict(samples=200, bytes="700KiB", batch=4, epochs=1)
+        expected = self.local_digests(**shape)
+        for how in ("lz4", "zstd"):
+            with self.subTest(compress=how):
+                process = self.begin(self.config(hosts=INSECURE + 'compress = "%s"\n' % how, **shape))
+                host = self.host(self.address(), 2)
+                self.assertEqual(self.digests_of(self.report_of(process)), expected)
+                self.ends(host, EXIT_OK)
 
     # ---- deaths ----------------------------------------------------------------------------------------------
 
@@ -267,12 +213,6 @@ class HostsTest(PenstockTest):
 
     # ---- who may join ----------------------------------------------------------------------------------------
 
-    def secret(self, name):
-        _, out, _ = self.penstock("secret")
-        path = self.write(name, out)
-        os.chmod(path, 0o600)
-        return path
-
     def test_hosts_with_the_secret_join_and_others_are_refused_with_78(self):
         right, wrong = self.secret("right"), self.secret("wrong")
         process = self.begin(self.config(samples=400, hosts='secret_file = "%s"\nwait = "30s"\n' % right))
@@ -365,6 +305,28 @@ class HostsTest(PenstockTest):
         self.assertTrue(cuts)
         self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
         self.assertEqual(report["quarantine"], [])
+
+    def test_batches_that_a_slow_host_holds_are_loaded_by_others_too(self):
+        pieces = []
+
+        def change(connection, some):
+            if len(some) > 4096:
+                pieces.append(connection)
+            if len(pieces) > 20:
+                time.sleep(60)  # longer than this test, and shorter than lost_after
+            return some
+
+        shape = dict(samples=1600, dataset='wait = "2ms"', epochs=1)
+        process = self.begin(self.config(hosts=INSECURE + 'lost_after = "5m"\n', **shape))
+        address = self.address()
+        slow = self.host(Relay(address, change).address, 1, "slow")
+        self.host(address, 2, "fast")
+        report = self.report_of(process, timeout=40)
+        self.assertGreater(len(pieces), 20)
+        self.assertEqual(self.digests_of(report), self.local_digests(**shape))
+        self.assertGreaterEqual(report["hedges"]["won"], 1)
+        self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
+        slow.kill()
 
     def test_strangers_on_the_port_cost_nothing(self):
         process = self.begin(self.config(samples=400))

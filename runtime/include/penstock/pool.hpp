@@ -177,7 +177,7 @@ class PENSTOCK_API Job {
   std::shared_ptr<jobs::job_record> record_;
 };
 
-/// What workers of loader hosts ([loader.hosts] listen) need, if their program is one that hosts can start (rule H12).
+/// What workers of loader hosts ([loader.hosts] listen) need, if their program is one that hosts can start (rule H13).
 struct hosted_program {
   std::string kind{};                          ///< "Python"; empty: this pool has no workers on hosts
   std::map<std::string, std::string> facts{};  ///< versions that must be the same on both sides

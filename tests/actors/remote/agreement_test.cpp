@@ -25,7 +25,8 @@ TEST_CASE("a path goes through the longest folder that contains it") {
   CHECK(path_on_host("/data/train", {{"/data", "/mnt"}, {"/data/train", "/fast"}}) == "/fast");
   CHECK(path_on_host("/database/train", {}, {{"/data", "/mnt"}}) == "/database/train");
   CHECK(path_on_host("/data/train", {{"/data", "/own"}}, {{"/data", "/mnt"}}) == "/own/train");
-  CHECK(path_on_host("s3://data/train", {{"/data", "/mnt"}}) == "s3://data/train");
+  CHECK(path_on_host("s3://data/train", {}, {{"/data", "/mnt"}}) == "s3://data/train");
+  CHECK(path_on_host("s3://data/train", {}, {{"s3://data", "s3://copy"}}) == "s3://copy/train");
 }
 
 TEST_CASE("with --data a host reads nothing outside of its folders") {
@@ -33,6 +34,21 @@ TEST_CASE("with --data a host reads nothing outside of its folders") {
   CHECK(path_on_host("/data/../etc/passwd", {{"/data", "/mnt"}}).starts_with("refused: "));
   CHECK(path_on_host("/data/x", {{"/home", "/mnt/a"}}, {{"/data", "/mnt/b"}}).starts_with("refused: "));
   CHECK(path_on_host("/data/x", {{"/home", "/mnt/a"}}, {{"/data", "/mnt/a/b"}}) == "/mnt/a/b/x");
+  CHECK(path_on_host("/data/{a,../../etc}/x", {{"/data", "/mnt"}}).starts_with("refused: "));
+  CHECK(path_on_host("/data/{a,b}/x", {{"/data", "/mnt"}}) == "/mnt/{a,b}/x");
+  CHECK(path_on_host("s3://data/train", {{"/data", "/mnt"}}).starts_with("refused: the session reads 's3://data/train'"));
+  CHECK(path_on_host("s3://data/train", {{"s3://data", "s3://data"}}) == "s3://data/train");
+  CHECK(path_on_host("https://data.org/a/../b", {{"https://data.org/a", "https://data.org/a"}}).starts_with("refused: "));
+}
+
+TEST_CASE("with --data the files that a list names are below its folders, too") {
+  const string_map own{{"/data", "/mnt"}, {"s3://data", "s3://data"}};
+  CHECK(check_list("/mnt/list.txt", "# all\r\n\r\na.tar\n/mnt/{000..127}.tar\ns3://data/c.tar", own));
+  for (const char* outside : {"../a.tar", "/etc/passwd", "/mnt/../etc/passwd", "{a,../../b}.tar", "s3://other/a.tar", "/mntx/a.tar"}) {
+    const auto refused = check_list("/mnt/list.txt", std::string("a.tar\n") + outside, own);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message == std::string("line 2 of '/mnt/list.txt' is '") + outside + "', which is not below a folder of --data");
+  }
 }
 
 TEST_CASE("what differs is named with both values") {

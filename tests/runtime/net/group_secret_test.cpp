@@ -76,6 +76,7 @@ TEST_CASE("a secret that is too short, too long or not there is refused, and nev
   }
   CHECK(find_secret("", with_secret(std::string(secret_bytes_min, 'x'))));
   CHECK(find_secret("", with_secret(std::string(secret_bytes_max, 'x'))));
+  CHECK(read_secret("/nowhere/secret", "the hosts'").error().message.starts_with("reading the hosts' secret from '/nowhere/secret'"));
   CHECK(says(find_secret("/nowhere/secret", with_secret(std::nullopt)), "No such file"));
   CHECK(says(find_secret("/tmp", with_secret(std::nullopt)), "not a regular file"));
 }

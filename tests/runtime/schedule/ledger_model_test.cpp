@@ -24,9 +24,9 @@ namespace {
 
 // clang-format off
 enum class act : std::uint8_t { work, deliver, kill, start, copy, acknowledge, kill_owner, leave_out, give_probations_up,
-                                pause, hedge, count };
+                                pause, hedge, hedge_head, count };
 constexpr const char* act_names[] = {"work", "deliver", "kill", "start", "copy", "acknowledge", "kill_owner",
-                                     "leave_out", "give_probations_up", "pause", "hedge"};
+                                     "leave_out", "give_probations_up", "pause", "hedge", "hedge_head"};
 // clang-format on
 
 using step = testing::step<act>;
@@ -54,6 +54,7 @@ constexpr std::uint32_t sacrificial_place = 100;
 struct tries {
   std::uint64_t hedges = 0;
   std::uint64_t won = 0;
+  std::uint64_t heads = 0;
   std::uint64_t repeated_deaths = 0;
 } tried;
 
@@ -114,6 +115,17 @@ class world {
     books_.hedge(late_);
   }
 
+  // A copy of the head goes to a worker that has nothing else to do, not to the one that has it.
+  void hedge_head() {
+    late_.clear();
+    for (const auto& [index, p] : places_) {
+      if (!p.leases.empty()) late_.insert(index);
+    }
+    const std::uint64_t before = books_.hedges().started;
+    books_.hedge_head();
+    tried.heads += books_.hedges().started - before;
+  }
+
   void perform(step s) {
     switch (s.what) {
       case act::work: work(pick_place(s.pick)); break;
@@ -127,6 +139,7 @@ class world {
       case act::give_probations_up: books_.cannot_try_alone("no worker for it"); break;
       case act::pause: books_.set_paused(s.pick % 4 == 0); break;
       case act::hedge: hedge(s.pick); break;
+      case act::hedge_head: hedge_head(); break;
       case act::count: break;
     }
   }
@@ -546,6 +559,7 @@ TEST_CASE("every batch is delivered once, in strict or relaxed order, with the s
   testing::explore(model);
   CHECK(testing::is_tried(tried.hedges, 1000));
   CHECK(testing::is_tried(tried.won, 100));
+  CHECK(testing::is_tried(tried.heads, 100));
   CHECK(testing::is_tried(tried.repeated_deaths, 10));
 }
 

@@ -904,6 +904,30 @@ TEST_CASE("if all slots hold later batches, an idle worker gives up the latest o
   CHECK(uploads[1].position == 1);
 }
 
+TEST_CASE("the batch that the stream waits for goes to a worker that has nothing to do, and to no other") {
+  two_workers w;
+  REQUIRE(w.books.head());
+  CHECK(w.books.head()->position == 0);
+  CHECK(w.books.head()->worker == 0);
+  w.books.hedge_head();  // both have leases
+  CHECK(w.books.hedges().started == 0);
+  w.books.worker_joined(c1, 3);
+  w.books.set_paused(true);
+  static_cast<void>(w.books.advance());
+  w.books.hedge_head();
+  CHECK(w.books.hedges().started == 0);
+  w.books.set_paused(false);
+  w.books.hedge_head();
+  const auto loads = only<load_command>(w.books.advance());
+  REQUIRE_FALSE(loads.empty());
+  CHECK(loads[0].hedge);
+  CHECK(loads[0].position == 0);
+  CHECK(loads[0].lease.holder == c1);
+  CHECK_FALSE(w.books.head());  // two have it
+  w.books.hedge_head();
+  CHECK(w.books.hedges().started == 1);
+}
+
 TEST_CASE("nothing is hedged while the stream is paused, or if every worker is late") {
   two_workers w;
   CHECK_FALSE(w.hedge({0, 1}));

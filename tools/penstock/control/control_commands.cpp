@@ -5,6 +5,7 @@
 #include "tools/penstock/control/session_end.hpp"
 #include "tools/penstock/control/written_files.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
+#include "tools/penstock/host_targets.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
@@ -41,7 +42,13 @@ std::vector<std::uint32_t> workers_to(const std::string& verb, const json& statu
 
 /// restart and drain: one worker, or all of them with one request each; restart also takes the GPU owner's
 /// process.
-int for_workers(const request_options& o, const std::string& verb) {
+int for_workers(request_options o, const std::string& verb) {
+  const auto host = parse_host_target(o.target);
+  if (host && !host->worker && verb == "drain") {
+    return ask_session(o.choice, "penstock.order/1", {{"verb", verb}, {"host", host->host}}, std::nullopt,
+                       [&](const json&) { say(o.target + ": drain requested"); });
+  }
+  if (const int no = name_worker(o.choice, o.target); no != exit_ok) return no;
   const auto meant = parse_target(o.target);
   const meant_group group = group_meant(o.choice);
   if (group.refused != exit_ok) return group.refused;

@@ -46,6 +46,8 @@ hosts::own_program program_of_environment() {
 }
 
 int host(host_options o) {
+  if (o.settings.session.empty() && o.settings.listen.empty())
+    return refuse_with(exit_usage, failure{errc::usage, "a host needs --join, where a session listens, or --listen, where sessions call it", 0}, o.json);
   auto folders = folders_of(o.data);
   if (!folders) return refuse_with(exit_usage, folders.error(), o.json);
   o.settings.data = std::move(*folders);
@@ -58,7 +60,7 @@ int host(host_options o) {
   }
   stop_signals signals;  // before any thread starts
   auto made = hosts::loader_host::open(o.settings);
-  if (!made) return refuse_with(exit_config, made.error(), o.json);
+  if (!made) return refuse_with(made.error().code == errc::io ? exit_failed : exit_config, made.error(), o.json);
   signals.listen([&](int times) { (*made)->leave(times > 1); },
                  "leaving: workers finish their batches (press again to stop at once)");
   const auto done = (*made)->run();
@@ -77,18 +79,23 @@ void add_host_command(verb_table& verbs) {
        verb_group::run,
        "load samples on this machine for a session on another one",
        "Joins a session whose config sets [loader.hosts] listen, and runs workers for it: they read and decode "
-       "samples here, and the session receives finished batches. The stream is the same as without hosts. The "
+       "samples here, and the session receives finished batches. With --listen it waits instead until a session calls it "
+       "([loader.hosts] connect), works for one session at a time, and then waits for the next. The stream is the same as without hosts. The "
        "dataset must be here too, with the same contents; --data says where. Session and hosts need the same "
        "version of penstock and, over a network, the same secret.\n\n"
        "Started as `python -m penstock host`, it also runs the jobs and datasets of Python sessions, over connections with a "
        "secret only.\n\n"
-       "Ends with 0 when the session is over, or after SIGTERM once the workers have finished their batches; with 78 "
-       "when the session refuses this host. Until a session answers, it tries again.",
+       "Ends with 0 when the session that it joined is over, or after SIGTERM once the workers have finished their "
+       "batches; with 78 when that session refuses this host, or no worker can work here. Until a session answers, it tries again.",
        {{"penstock host --join trainer:7077 --secret-file hosts.secret", "a worker for each core"},
         {"penstock host --join trainer:7077 --workers 8 --data /data=/mnt/data --secret-file hosts.secret",
-         "the session's /data is /mnt/data here"}}},
+         "the session's /data is /mnt/data here"},
+        {"penstock host --listen 0.0.0.0:7077 --secret-file hosts.secret", "waits for sessions with connect = [\"loader-1:7077\"]"}}},
       [o] { return host(*o); });
-  verb.add_option("--join", o->settings.session, "where the session listens")->type_name("ADDRESS:PORT")->required();
+  auto* const join = verb.add_option("--join", o->settings.session, "where the session listens")->type_name("ADDRESS:PORT");
+  verb.add_option("--listen", o->settings.listen, "instead: where to wait for sessions that call; port 0: any free one")
+      ->type_name("ADDRESS:PORT")
+      ->excludes(join);
   takes_whole_number_or(verb.add_option("--workers", o->workers, "how many workers; auto: one for each core"), {1, workers_max},
                         "auto")
       ->type_name("N")
@@ -97,9 +104,9 @@ void add_host_command(verb_table& verbs) {
   auto* const secret =
       verb.add_option("--secret-file", o->settings.secret_file, "file with the secret of the session's [loader.hosts] secret_file")
           ->type_name("FILE");
-  verb.add_flag("--insecure", o->settings.insecure, "join without a secret and without encryption")->excludes(secret);
+  verb.add_flag("--insecure", o->settings.insecure, "without a secret and without encryption")->excludes(secret);
   verb.add_option("--data", o->data,
-                  "the session's folder FROM is TO here (may be repeated); with it, the host reads nothing outside of these folders")
+                  "the session's folder FROM is TO here (may be repeated); with it, the host reads nothing outside of these folders or URLs")
       ->type_name("FROM=TO");
   verb.add_flag("--json", o->json, "at the end, one JSON object");
 }

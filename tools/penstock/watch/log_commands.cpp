@@ -4,6 +4,7 @@
 #include "runtime/control/session_record.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
+#include "tools/penstock/host_targets.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"
@@ -115,7 +116,8 @@ int logs_of_group(const log_options& o, const live_group& group, const json& que
   return code;
 }
 
-int logs(const log_options& o) {
+int logs(log_options o) {
+  if (const int no = name_worker(o.choice, o.target); no != exit_ok) return no;
   const auto meant = parse_target(o.target);
   if (!meant || meant->kind == target_kind::scheduler) {
     return no_such_target(

@@ -8,6 +8,7 @@
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/control/slow_stop.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
+#include "tools/penstock/host_targets.hpp"
 #include "tools/penstock/launch/launch_folder.hpp"
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"
@@ -45,7 +46,8 @@ json workers_meant(const json& status, const target& meant) {
   return some;
 }
 
-int status(const request_options& o) {
+int status(request_options o) {
+  if (const int no = name_worker(o.choice, o.target); no != exit_ok) return no;
   const auto meant = parse_target(o.target);
   if (!meant) return no_such_target(o.choice, not_a_target(o.target));
   const meant_group all = group_meant(o.choice);

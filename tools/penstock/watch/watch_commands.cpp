@@ -2,6 +2,7 @@
 #include "runtime/base/counted.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
+#include "tools/penstock/host_targets.hpp"
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
@@ -183,7 +184,8 @@ json last_output(const std::filesystem::path& socket, const std::string& source)
   return lines;
 }
 
-int describe(const describe_options& o) {
+int describe(describe_options o) {
+  if (const int no = name_worker(o.choice, o.target); no != exit_ok) return no;
   const auto meant = parse_target(o.target);
   if (!meant) return no_such_target(o.choice, not_a_target(o.target));
   const meant_group group = group_meant(o.choice);

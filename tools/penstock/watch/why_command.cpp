@@ -2,6 +2,7 @@
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/control/slow_stop.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
+#include "tools/penstock/host_targets.hpp"
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
@@ -53,7 +54,8 @@ int why_of_group(const why_options& o, const live_group& group, const target& me
   return outcomes.code();
 }
 
-int tell_why(const why_options& o) {
+int tell_why(why_options o) {
+  if (const int no = name_worker(o.choice, o.target); no != exit_ok) return no;
   const auto meant = parse_target(o.target);
   if (!meant) return no_such_target(o.choice, not_a_target(o.target));
   const meant_group group = group_meant(o.choice);

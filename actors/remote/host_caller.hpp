@@ -1,0 +1,60 @@
+// Calls one host that listens (`penstock host --listen`): keeps as many connections to it as it has workers. Used by host_hub,
+// on the session's io thread; a side thread connects, because names may take long to look up.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/base/fd.hpp"
+#include "runtime/group/group_address.hpp"
+#include "runtime/process/side_thread.hpp"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace penstock::hosts {
+
+class host_caller : public std::enable_shared_from_this<host_caller> {
+ public:
+  host_caller(boost::asio::io_context& io, group::group_address address, std::function<void(unique_fd)> connected);
+
+  ~host_caller() { stop(); }
+  host_caller(const host_caller&) = delete;
+  host_caller& operator=(const host_caller&) = delete;
+
+  void start();
+  /// The host has said how many workers it offers.
+  void offers(std::uint32_t workers);
+  /// A connection has ended. Calls again after `pause` at the earliest. `why`: it could not be used.
+  void gone(nanoseconds pause, const std::string& why = {});
+  /// The session is over. Does not wait for the thread.
+  void stop();
+
+ private:
+  /// How the thread reaches the io thread, until stop().
+  struct mailbox {
+    std::mutex mutex;
+    boost::asio::io_context* io = nullptr;
+  };
+  void call_more();
+  void call_later(nanoseconds pause);
+  void called(unique_fd socket, const std::string& why);
+  void say(const std::string& why);
+
+  const group::group_address address_;
+  const std::function<void(unique_fd)> connected_;
+  const std::shared_ptr<mailbox> mail_;
+  boost::asio::steady_timer timer_;
+  process::side_thread thread_{"hosts-call"};
+  std::uint32_t wanted_ = 1;
+  std::uint32_t live_ = 0;
+  bool busy_ = false;  // connects, or waits until it may again
+  bool over_ = false;
+  std::string said_;
+};
+
+}  // namespace penstock::hosts

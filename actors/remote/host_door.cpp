@@ -1,0 +1,65 @@
+#include "actors/remote/host_door.hpp"
+
+#include "runtime/base/signals.hpp"
+#include "runtime/net/sockets.hpp"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+
+namespace penstock::hosts {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto call_bytes_within = 5s;
+constexpr int no_descriptor_pause_ms = 100;
+
+}  // namespace
+
+host_door::host_door(unique_fd socket, std::string where)
+    : socket_(std::move(socket)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), where_(std::move(where)) {}
+
+result<std::unique_ptr<host_door>> host_door::listen(const group::group_address& address) {
+  auto socket = group::listen_at(address, call_bytes_within);
+  if (!socket)
+    return refuse(socket.error().code, "listening for sessions at {}: {}", text_of(address), socket.error().message);
+  std::string where = text_of(group::listening_at(socket->get(), address));
+  return std::unique_ptr<host_door>(new host_door(std::move(*socket), std::move(where)));
+}
+
+void host_door::open(std::function<void(accepted_call)> take) {
+  const all_signals_blocked quiet;
+  thread_ = std::thread([this, take = std::move(take)] {
+    ::pthread_setname_np(::pthread_self(), "penstock-door");
+    run(take);
+  });
+}
+
+void host_door::run(const std::function<void(accepted_call)>& take) const {
+  std::array<pollfd, 2> look{pollfd{wake_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}};
+  while (true) {
+    ::poll(look.data(), look.size(), -1);
+    if (look[0].revents != 0) return;
+    unique_fd made(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (made) {
+      std::string from = group::peer_name(made.get());
+      take({std::move(made), std::move(from)});
+    } else {
+      // Perhaps there is no descriptor left: the connection waits.
+      ::poll(look.data(), 1, no_descriptor_pause_ms);
+    }
+  }
+}
+
+void host_door::close() {
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(wake_.get(), &one, sizeof one));
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace penstock::hosts

@@ -1,0 +1,53 @@
+// Where the batches of one remote worker may land: its slots in the session's arena, and which of them wait for which batch
+// (rule H3). Used by remote_seat.
+#pragma once
+
+#include "actors/protocol/messages.hpp"
+#include "actors/remote/seat_messages.hpp"
+#include "runtime/arena/arena.hpp"
+#include "runtime/base/layout.hpp"
+
+#include <penstock/dataset.hpp>
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace penstock::hosts {
+
+class landing_slots {
+ public:
+  /// Maps them. Refuses (errc::system).
+  result<void> assign(const protocol::assign_slots& slots, const std::vector<tensor_spec>& tensors, int arena);
+  void leased(const protocol::load_batch& lease);
+  void landed(std::uint32_t slot) { leases_.erase(slot); }
+  /// Another worker follows.
+  void forget_leases() { leases_.clear(); }
+  /// The worker has ended: nothing may land.
+  void unmap() { slots_.reset(); }
+
+  /// Whether a batch of that many bytes fits a slot at all.
+  [[nodiscard]] bool holds(std::uint64_t bytes) const noexcept { return slots_ && bytes <= layout_.bytes; }
+  [[nodiscard]] std::uint64_t slot_bytes() const noexcept { return layout_.bytes; }
+  /// Why these bytes may not land; empty: they may. `late`: no lease waits for them any more, which is nobody's fault.
+  [[nodiscard]] std::string misfit(const batch_follows& batch, bool& late) const;
+  /// Only if holds() and no misfit().
+  [[nodiscard]] std::span<std::byte> room(const batch_follows& batch) const {
+    return slots_->slot(batch.slot).first(batch.bytes);
+  }
+
+ private:
+  struct lease {
+    std::uint32_t generation = 0;
+    std::size_t samples = 0;
+  };
+
+  std::optional<arena::slots_view> slots_;
+  batch_layout layout_;
+  std::map<std::uint32_t, lease> leases_;  // by slot
+};
+
+}  // namespace penstock::hosts

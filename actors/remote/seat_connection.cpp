@@ -1,0 +1,36 @@
+#include "actors/remote/seat_connection.hpp"
+
+#include "runtime/net/sockets.hpp"
+
+#include <poll.h>
+
+#include <array>
+
+namespace penstock::hosts {
+
+result<unique_fd> connect_to(const group::group_address& at, nanoseconds at_most, int wake) {
+  auto addresses = group::resolve(at);
+  if (!addresses) return tl::unexpected(std::move(addresses.error()));
+  failure last{errc::io, "it has no address", 0};
+  for (const group::socket_address& one : *addresses) {
+    auto socket = group::begin_connect(one);
+    if (!socket) {
+      last = std::move(socket.error());
+      continue;
+    }
+    std::array<pollfd, 2> look{pollfd{socket->get(), POLLOUT, 0}, {wake, POLLIN, 0}};
+    ::poll(look.data(), look.size(), static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(at_most).count()));
+    if (look[1].revents != 0) return refuse(errc::stopped, "it was interrupted");
+    if (look[0].revents == 0) {
+      last.message = "it did not answer";
+      continue;
+    }
+    auto ok = group::finish_connect(socket->get());
+    if (ok) return std::move(*socket);
+    last = std::move(ok.error());
+  }
+  last.code = errc::io;
+  return tl::unexpected(std::move(last));
+}
+
+}  // namespace penstock::hosts

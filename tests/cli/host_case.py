@@ -1,0 +1,114 @@
+"""Sessions with loader hosts, and what may stand between them."""
+
+import re
+import threading
+
+from harness import *
+
+HOSTS = """
+[loader]
+workers = {workers}
+[loader.hosts]
+{listen}
+{more}
+"""
+INSECURE = "insecure = true\n"
+
+
+class Relay(threading.Thread):
+    """Stands between hosts and a session. `change(number of the connection, bytes)` sees what hosts send."""
+
+    def __init__(self, to, change):
+        super().__init__(daemon=True)
+        host, port = to.rsplit(":", 1)
+        self.to, self.change, self.connections = (host, int(port)), change, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+                far = socket.create_connection(self.to)
+            except OSError:
+                return
+            number, self.connections = self.connections, self.connections + 1
+            for ends, change in (((near, far), lambda some, n=number: self.change(n, some)), ((far, near), lambda some: some)):
+                threading.Thread(target=self.pump, args=(*ends, change), daemon=True).start()
+
+    @staticmethod
+    def pump(source, sink, change):
+        try:
+            while some := source.recv(65536):
+                sink.sendall(change(some))
+        except OSError:
+            pass
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
+class HostCase(PenstockTest):
+    def config(self, name="h", text=None, workers=0, hosts=INSECURE, listen='listen = "127.0.0.1:0"', **shape):
+        text = synthetic(**shape) if text is None else text
+        return self.write(name + ".toml", text + HOSTS.format(workers=workers, more=hosts, listen=listen))
+
+    def local_digests(self, text=None, **shape):
+        return self.digests(self.write("local.toml", synthetic(**shape) if text is None else text), "--workers", 2)
+
+    def begin(self, config, *arguments):
+        return self.start("run", config, "--digest", "--json", "--quiet", *arguments)
+
+    def status(self, name="h"):
+        code, out, _ = self.penstock("status", "--json", "--session", name)
+        return json.loads(out) if code == EXIT_OK else {}
+
+    def address(self, name="h"):
+        return self.wait_until(lambda: self.status(name).get("hosts_join_at"), "where hosts join")
+
+    def host(self, address, workers=1, name="a", *arguments, secret=("--insecure",)):
+        return self.start("host", "--join", address, "--workers", workers, "--name", name, *secret, *arguments)
+
+    def listening_host(self, workers=1, name="a", *arguments, secret=("--insecure",), at="127.0.0.1:0"):
+        """The process and its address."""
+        process = self.start("host", "--listen", at, "--workers", workers, "--name", name, *secret, *arguments)
+        return process, self.line_of(process, rb"waiting for a session at (\S+) with")[1].decode()
+
+    def line_of(self, process, pattern):
+        """The next line on its standard error that matches."""
+        lines = []
+        while not (found := re.search(pattern, line := process.stderr.readline())):
+            lines.append(line)
+            self.assertTrue(line, lines)
+        return found
+
+    def joined(self, count, name="h"):
+        def seats():
+            status = self.status(name)
+            ready = {w["id"] for w in status.get("workers", []) if w["state"] == "ready"}
+            return sum(len(ready & set(h["workers"])) for h in status.get("hosts", [])) >= count and status
+        return self.wait_until(seats, lambda: "%d remote workers: %s" % (count, self.status(name)))
+
+    def report_of(self, process, expect=EXIT_OK, timeout=100):
+        out, err = process.communicate(timeout=timeout)
+        self.assertEqual(process.returncode, expect, err.decode() + out.decode())
+        report = json.loads(out)
+        self.check_sums(report)
+        return report
+
+    def digests_of(self, report):
+        return [epoch["digest"] for epoch in report["epochs"]]
+
+    def ends(self, host, code, timeout=20):
+        _, err = host.communicate(timeout=timeout)
+        self.assertEqual(host.returncode, code, err.decode())
+        return err.decode()
+
+    def secret(self, name):
+        _, out, _ = self.penstock("secret")
+        path = self.write(name, out)
+        os.chmod(path, 0o600)
+        return path
