@@ -66,7 +66,7 @@ class Shards:
         self.bytes = sum(map(os.path.getsize, glob.glob(os.path.join(self.out, "*.tar"))))
         self.config = self.out + ".toml"
         with open(self.config, "w") as file:
-            file.write(CONFIG % (self.out, 4))
+            file.write(CONFIG % (self.out, 10))
         self.rates, self.per_core, self.digests = [], [], set()
 
     def run(self):
