@@ -53,12 +53,12 @@ result<void> Pool::body::prepare_hosts() {
 
 void Pool::body::make_hub(engine& e) {
   if (!shared_program_) return;
-  hosts::seat_surroundings seats = hosts::surroundings_of(settings_, *hosts_, PENSTOCK_VERSION);
-  seats.config = protocol::config_as_bytes(config_for_hosts(settings_));
-  seats.program = shared_program_;
-  seats.arena = e.memory->fd();
-  seats.flights = e.flights;
-  e.hub = std::make_shared<hosts::host_hub>(*e.io, hosts_->hub, std::move(seats), host_board_);
+  hosts::connection_deps connections = hosts::surroundings_of(settings_, *hosts_, PENSTOCK_VERSION);
+  connections.config = protocol::config_as_bytes(config_for_hosts(settings_));
+  connections.program = shared_program_;
+  connections.arena = e.memory->fd();
+  connections.flights = e.flights;
+  e.hub = std::make_shared<hosts::host_hub>(*e.io, hosts_->hub, std::move(connections), host_board_);
 }
 
 void Pool::body::publish(std::uint64_t number, int file) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "actors/protocol/messages.hpp"
-#include "actors/remote/seat_messages.hpp"
+#include "actors/remote/host_messages.hpp"
 #include "runtime/base/result.hpp"
 
 #include <penstock/config.hpp>

@@ -1,6 +1,6 @@
 #include "actors/remote/host_caller.hpp"
 
-#include "actors/remote/seat_connection.hpp"
+#include "actors/remote/host_connect.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
 

@@ -1,7 +1,7 @@
 // Where a host waits to be called (`penstock host --listen`): a thread that accepts connections. Used by loader_host.
 #pragma once
 
-#include "actors/remote/host_seat.hpp"
+#include "actors/remote/host_connection.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/group/group_address.hpp"

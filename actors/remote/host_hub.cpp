@@ -56,11 +56,11 @@ void host_board::add_to(session_status& status) const {
 
 // ---- listening ----------------------------------------------------------------------------------------------
 
-host_hub::host_hub(process::io_thread& io, const hub_settings& settings, seat_surroundings around,
+host_hub::host_hub(process::io_thread& io, const hub_settings& settings, connection_deps around,
                    std::shared_ptr<host_board> board)
     : io_(io),
       settings_(settings),
-      around_(std::make_shared<const seat_surroundings>(std::move(around))),
+      around_(std::make_shared<const connection_deps>(std::move(around))),
       board_(std::move(board)),
       socket_(io.context()),
       timer_(io.context()),
@@ -135,40 +135,40 @@ void host_hub::accept_later() {
 
 void host_hub::accepted(unique_fd socket) {
   const auto unknown = [](const auto& one) { return !one.second.known && !one.second.caller; };
-  if (static_cast<std::size_t>(std::ranges::count_if(seats_, unknown)) >= unknown_at_once)
-    std::ranges::find_if(seats_, unknown)->second.seat->close_soon();
+  if (static_cast<std::size_t>(std::ranges::count_if(connections_, unknown)) >= unknown_at_once)
+    std::ranges::find_if(connections_, unknown)->second.connection->close_soon();
   connected(std::move(socket), connected_by::host, nullptr);
 }
 
 void host_hub::connected(unique_fd socket, connected_by who, const std::shared_ptr<host_caller>& caller) {
-  const seat_id id = ++last_seat_;
+  const connection_id id = ++last_connection_;
   std::string address = group::peer_name(socket.get());
-  auto tell = [weak = weak_from_this(), &context = io_.context(), id](seat_news news) {
-    boost::asio::post(context, [weak, id, held = std::make_shared<seat_news>(std::move(news))] {
+  auto tell = [weak = weak_from_this(), &context = io_.context(), id](connection_news news) {
+    boost::asio::post(context, [weak, id, held = std::make_shared<connection_news>(std::move(news))] {
       if (const auto self = weak.lock()) self->hear(id, std::move(*held));
     });
   };
-  entry& made = seats_[id];
+  entry& made = connections_[id];
   made.caller = caller;
-  made.seat = std::make_unique<remote_seat>(std::move(socket), who, std::move(address), around_, std::move(tell));
+  made.connection = std::make_unique<remote_connection>(std::move(socket), who, std::move(address), around_, std::move(tell));
 }
 
-// ---- news of seats ------------------------------------------------------------------------------------------
+// ---- news of connections ------------------------------------------------------------------------------------------
 
 struct host_hub::news_visitor {
   host_hub& hub;
-  seat_id id;
+  connection_id id;
   entry& of;
 
-  void operator()(const seat_known& news) const {
+  void operator()(const host_known& news) const {
     of.known = true;
     if (of.caller) of.caller->offers(news.workers);
   }
-  void operator()(const seat_agreed& news) const {
+  void operator()(const host_agreed& news) const {
     if (hub.all_closed_ || !hub.book_.joined(id, news.card, now()))
-      return of.seat->order(turn_away{fmt::format("the session has no place for more than {}",
+      return of.connection->order(turn_away{fmt::format("the session has no place for more than {}",
                                                   counted(hub.settings_.book.places, "remote worker"))});
-    of.seat->order(give_place{hub.book_.place_of(id)});
+    of.connection->order(give_place{hub.book_.place_of(id)});
     if (!std::exchange(hub.looks_, true)) hub.look_later();
   }
   void operator()(worker_runs& news) const {
@@ -195,21 +195,21 @@ struct host_hub::news_visitor {
   void operator()(const batch_received& news) const { hub.book_.received(id, news.samples, news.bytes, now()); }
   void operator()(const batch_spoilt& news) const { hub.book_.spoilt(id, news.how); }
   void operator()(const ping_answered& news) const { hub.book_.answered(id, news.round_trip); }
-  void operator()(const seat_closed& news) const { hub.closed(id, news); }
+  void operator()(const connection_closed& news) const { hub.closed(id, news); }
 };
 
-void host_hub::hear(seat_id id, seat_news news) {
-  const auto of = seats_.find(id);
-  if (of == seats_.end()) return;
+void host_hub::hear(connection_id id, connection_news news) {
+  const auto of = connections_.find(id);
+  if (of == connections_.end()) return;
   std::visit(news_visitor{*this, id, of->second}, news);
   carry_out();
 }
 
-void host_hub::closed(seat_id id, const seat_closed& news) {
+void host_hub::closed(connection_id id, const connection_closed& news) {
   book_.closed(id, news.why);
   carry_out();  // the supervisor learns why before it learns of the worker's end
-  entry gone = std::move(seats_.at(id));
-  seats_.erase(id);
+  entry gone = std::move(connections_.at(id));
+  connections_.erase(id);
   if (gone.then) {
     gone.then(refuse(errc::system, "its loader host is gone: {}", news.why));
   } else if (gone.who && gone.calls.exited) {
@@ -228,7 +228,7 @@ void host_hub::closed(seat_id id, const seat_closed& news) {
     log::warn("hosts", "a connection that wanted to join as a loader host was refused: {}{}", news.why,
               unknown_ == unknown_logged ? " (more of them are not logged)" : "");
   }
-  if (all_closed_ && seats_.empty()) all_closed_->set_value();
+  if (all_closed_ && connections_.empty()) all_closed_->set_value();
 }
 
 // ---- decisions ----------------------------------------------------------------------------------------------
@@ -242,11 +242,11 @@ struct host_hub::command_visitor {
   void operator()(const vacate_place& order) const {
     actors::tell(hub.supervisor_, supervisor::host_place_left{order.place, order.lost});
   }
-  void operator()(const close_seat& order) const {
-    const auto of = hub.seats_.find(order.seat);
-    if (of == hub.seats_.end()) return;
-    if (order.why.empty()) return of->second.seat->order(say_goodbye{});
-    of->second.seat->close_soon();
+  void operator()(const close_connection& order) const {
+    const auto of = hub.connections_.find(order.connection);
+    if (of == hub.connections_.end()) return;
+    if (order.why.empty()) return of->second.connection->order(say_goodbye{});
+    of->second.connection->close_soon();
   }
   void operator()(const host_came& news) const { log::info("hosts", "loader host {} has joined", text_of_card(news.card)); }
   void operator()(const host_went& news) const {
@@ -270,7 +270,7 @@ void host_hub::look_later() {
 }
 
 void host_hub::look() {
-  for (const auto& [id, one] : seats_) book_.heard(id, one.seat->last_heard());
+  for (const auto& [id, one] : connections_) book_.heard(id, one.connection->last_heard());
   carry_out();
   std::vector<host_status> all;
   for (const host_view& view : book_.hosts(now())) {
@@ -295,7 +295,7 @@ bool host_hub::send_away(const std::string& name) {
     if (printable(shortened(view.card.name, name_max)) != name) continue;
     found = true;
     log::info("hosts", "loader host {} is asked to leave", text_of_card(view.card));
-    for (const std::uint32_t place : view.places) seats_.at(*book_.seat_at(place)).seat->order(ask_to_leave{});
+    for (const std::uint32_t place : view.places) connections_.at(*book_.connection_at(place)).connection->order(ask_to_leave{});
   }
   return found;
 }
@@ -308,18 +308,18 @@ bool host_hub::has(std::uint32_t worker) const {
 
 void host_hub::start(worker_ref who, process::child_callbacks calls,
                      std::function<void(result<supervisor::remote_child>)> then) {
-  const auto seat = book_.seat_at(who.worker);
-  if (!seat) return then(refuse(errc::system, "its loader host is gone"));
-  entry& of = seats_.at(*seat);
+  const auto connection = book_.connection_at(who.worker);
+  if (!connection) return then(refuse(errc::system, "its loader host is gone"));
+  entry& of = connections_.at(*connection);
   of.who = who;
   of.calls = std::move(calls);
   of.then = std::move(then);
-  of.seat->order(start_worker{});
+  of.connection->order(start_worker{});
 }
 
 void host_hub::signal(worker_ref who, int number) {
-  const auto seat = book_.seat_at(who.worker);
-  if (seat && seats_.at(*seat).who == who) seats_.at(*seat).seat->order(signal_worker{number});
+  const auto connection = book_.connection_at(who.worker);
+  if (connection && connections_.at(*connection).who == who) connections_.at(*connection).connection->order(signal_worker{number});
 }
 
 void host_hub::shut_down() {
@@ -332,14 +332,14 @@ void host_hub::shut_down() {
     timer_.cancel();
     accept_timer_.cancel();
     for (const auto& one : callers_) one->stop();
-    for (auto& [id, one] : seats_) one.seat->order(say_goodbye{});
-    if (seats_.empty()) all_closed_->set_value();
+    for (auto& [id, one] : connections_) one.connection->order(say_goodbye{});
+    if (connections_.empty()) all_closed_->set_value();
   });
   closed.wait_for(goodbye_deadline);
-  std::promise<std::map<seat_id, entry>> rest;
+  std::promise<std::map<connection_id, entry>> rest;
   boost::asio::post(io_.context(), [this, &rest] {
     supervisor_ = supervisor::supervisor_actor();
-    rest.set_value(std::exchange(seats_, {}));
+    rest.set_value(std::exchange(connections_, {}));
   });
   rest.get_future().get().clear();
 }

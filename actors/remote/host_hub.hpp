@@ -1,14 +1,14 @@
-// Where the loader hosts of a session join: listens, calls hosts that listen, makes a seat of each connection, and is to worker_processes the place
+// Where the loader hosts of a session join: listens, calls hosts that listen, makes a connection of each connection, and is to worker_processes the place
 // where remote workers start. hosts::host_book decides; this translates. Lives on the session's io thread.
 //
-//   host -- connection --> remote_seat (a thread each) -- news --> host_hub -- host_place_joined, _left --> supervisor
+//   host -- connection --> remote_connection (a thread each) -- news --> host_hub -- host_place_joined, _left --> supervisor
 //                                      <-- orders --                 ^
 //                                                                    +-- start, signal -- worker_processes
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"
 #include "actors/remote/host_caller.hpp"
-#include "actors/remote/remote_seat.hpp"
+#include "actors/remote/remote_connection.hpp"
 #include "actors/supervisor/remote_workers.hpp"
 #include "runtime/group/group_address.hpp"
 #include "runtime/process/io_thread.hpp"
@@ -51,13 +51,13 @@ struct hub_settings {
 
 class host_hub final : public supervisor::remote_workers, public std::enable_shared_from_this<host_hub> {
  public:
-  host_hub(process::io_thread& io, const hub_settings& settings, seat_surroundings around, std::shared_ptr<host_board> board);
+  host_hub(process::io_thread& io, const hub_settings& settings, connection_deps around, std::shared_ptr<host_board> board);
 
   /// Listens and calls from now on. Refuses (errc::io). Call before the first start.
   result<void> open(supervisor::supervisor_actor supervisor);
   /// Asks the hosts of this name to finish what they have begun, and to leave. False: there are none. On the io thread.
   [[nodiscard]] bool send_away(const std::string& name);
-  /// Says goodbye to all hosts and waits for their seats. Not on the io thread.
+  /// Says goodbye to all hosts and waits for their connections. Not on the io thread.
   void shut_down();
 
   [[nodiscard]] bool has(std::uint32_t worker) const override;
@@ -67,7 +67,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
 
  private:
   struct entry {
-    std::unique_ptr<remote_seat> seat;
+    std::unique_ptr<remote_connection> connection;
     std::shared_ptr<host_caller> caller{};  // of the host that was called
     bool known = false;  // has proved the secret
     // The worker behind it, from its start to its end:
@@ -84,8 +84,8 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   void call(const group::group_address& address);
   void connected(unique_fd socket, connected_by who, const std::shared_ptr<host_caller>& caller);
   result<void> listen();
-  void hear(seat_id id, seat_news news);
-  void closed(seat_id id, const seat_closed& news);
+  void hear(connection_id id, connection_news news);
+  void closed(connection_id id, const connection_closed& news);
   void carry_out();
   void look_later();
   void look();
@@ -93,7 +93,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
 
   process::io_thread& io_;
   const hub_settings settings_;
-  const std::shared_ptr<const seat_surroundings> around_;
+  const std::shared_ptr<const connection_deps> around_;
   const std::shared_ptr<host_board> board_;
   supervisor::supervisor_actor supervisor_;
   boost::asio::posix::stream_descriptor socket_;
@@ -101,8 +101,8 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   boost::asio::steady_timer accept_timer_;
   host_book book_;
   std::vector<std::shared_ptr<host_caller>> callers_;
-  std::map<seat_id, entry> seats_;
-  seat_id last_seat_ = 0;
+  std::map<connection_id, entry> connections_;
+  connection_id last_connection_ = 0;
   std::uint64_t unknown_ = 0;  // peers that were turned away
   bool looks_ = false;
   std::optional<std::promise<void>> all_closed_;  // while shut_down() waits

@@ -1,5 +1,5 @@
 // What runs a pool's jobs on a loader host: the host's own program, the code that the session has sent, and files that its
-// jobs need (rule H13). One for all workers of a host. Used by loader_host, host_seat and hosted_worker.
+// jobs need (rule H13). One for all workers of a host. Used by loader_host, host_connection and hosted_worker.
 #pragma once
 
 #include "actors/remote/shared_program.hpp"

@@ -35,7 +35,7 @@ result<void> hosted_jobs::give(const protocol::parcel_label& label, const unique
 
 // ---- jobs ---------------------------------------------------------------------------------------------------
 
-result<protocol::to_worker> hosted_jobs::take(seat_stream& from, const job_follows& job) {
+result<protocol::to_worker> hosted_jobs::take(host_stream& from, const job_follows& job) {
   if (!slots_ || job_) return refuse(errc::protocol, "it sent a job at the wrong time");
   generation_ = generation_ % generation_mask + 1;
   const protocol::run_jobs lease{0, generation_, 1};
@@ -60,7 +60,7 @@ result<protocol::to_worker> hosted_jobs::take(seat_stream& from, const job_follo
   return lease;
 }
 
-result<void> hosted_jobs::ended(seat_stream& to, const protocol::jobs_done& news, bool digests) {
+result<void> hosted_jobs::ended(host_stream& to, const protocol::jobs_done& news, bool digests) {
   if (!job_ || news.slot != 0 || news.generation != generation_ || news.rows != 1)
     return refuse(errc::protocol, "its worker ended a job that it does not have");
   outcome& last = last_.emplace();
@@ -86,13 +86,13 @@ result<void> hosted_jobs::ended(seat_stream& to, const protocol::jobs_done& news
   return send(to);
 }
 
-result<void> hosted_jobs::send(seat_stream& to) const {
+result<void> hosted_jobs::send(host_stream& to) const {
   to.put(from_host(last_->news));
   running_digest digest;
   return to.flush(silence_max_, last_->bytes, last_->digest ? &digest : nullptr);
 }
 
-result<void> hosted_jobs::send_again(seat_stream& to) const {
+result<void> hosted_jobs::send_again(host_stream& to) const {
   return last_ ? send(to) : result<void>();
 }
 
@@ -102,7 +102,7 @@ std::int64_t hosted_jobs::mark() const {
 
 // ---- files --------------------------------------------------------------------------------------------------
 
-result<void> hosted_jobs::answer(seat_stream& to) {
+result<void> hosted_jobs::answer(host_stream& to) {
   std::vector<std::uint64_t> later;
   for (const std::uint64_t number : std::exchange(offered_, {})) {
     const host_files::standing standing = program_->files().look(number, this);
@@ -116,13 +116,13 @@ result<void> hosted_jobs::answer(seat_stream& to) {
     }
     const bool wanted = standing == host_files::standing::to_be_fetched;
     to.put(from_host(file_answer{number, wanted}));
-    if (wanted) later.push_back(number);  // this seat's answer once it has arrived
+    if (wanted) later.push_back(number);  // this connection's answer once it has arrived
   }
   offered_ = std::move(later);
   return {};
 }
 
-result<void> hosted_jobs::take_file(seat_stream& from, const file_follows& news) {
+result<void> hosted_jobs::take_file(host_stream& from, const file_follows& news) {
   if (news.bytes == 0) {
     std::erase(offered_, news.number);
     from.put(from_host(file_answer{news.number, false}));

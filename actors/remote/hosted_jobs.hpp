@@ -1,11 +1,11 @@
 // The jobs of one worker on a loader host: gives them to the worker one at a time, as a pool would, and sends what they return.
-// Used by hosted_worker, on its seat's thread.
+// Used by hosted_worker, on its connection's thread.
 #pragma once
 
 #include "actors/protocol/parcels.hpp"
 #include "actors/protocol/wire.hpp"
 #include "actors/remote/host_program.hpp"
-#include "actors/remote/seat_stream.hpp"
+#include "actors/remote/host_stream.hpp"
 #include "runtime/arena/arena.hpp"
 #include "runtime/arena/job_slot.hpp"
 
@@ -28,15 +28,15 @@ class hosted_jobs {
   void started(unique_fd parcels) { parcels_ = std::move(parcels); }
   void assigned(arena::slots_view slots) { slots_.emplace(std::move(slots)); }
 
-  /// Receives a job's argument. What the worker must hear; refuses as seat_stream does, and (errc::system).
-  result<protocol::to_worker> take(seat_stream& from, const job_follows& job);
+  /// Receives a job's argument. What the worker must hear; refuses as host_stream does, and (errc::system).
+  result<protocol::to_worker> take(host_stream& from, const job_follows& job);
   void offered(const file_offered& news) { offered_.push_back(news.number); }
-  result<void> take_file(seat_stream& from, const file_follows& news);
+  result<void> take_file(host_stream& from, const file_follows& news);
   /// Answers offers: gives the worker what is here.
-  result<void> answer(seat_stream& to);
+  result<void> answer(host_stream& to);
   /// The worker has ended its job.
-  result<void> ended(seat_stream& to, const protocol::jobs_done& news, bool digests);
-  result<void> send_again(seat_stream& to) const;
+  result<void> ended(host_stream& to, const protocol::jobs_done& news, bool digests);
+  result<void> send_again(host_stream& to) const;
 
   [[nodiscard]] bool is_busy() const noexcept { return job_.has_value() || !offered_.empty(); }
   /// What the job in hand has marked; -1: nothing.
@@ -51,7 +51,7 @@ class hosted_jobs {
   };
   [[nodiscard]] arena::job_slot slot() const { return arena::job_slot(slots_->slot(0)); }
   result<void> give(const protocol::parcel_label& label, const unique_fd& file) const;
-  result<void> send(seat_stream& to) const;
+  result<void> send(host_stream& to) const;
 
   const std::shared_ptr<host_program> program_;
   const nanoseconds silence_max_;

@@ -1,7 +1,6 @@
 #include "actors/remote/hosted_worker.hpp"
 
 #include "actors/protocol/config_bytes.hpp"
-#include "actors/protocol/tensors.hpp"
 #include "actors/supervisor/worker_processes.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/text.hpp"
@@ -22,7 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto flight_interval = 50ms;        // while it works
-constexpr auto idle_flight_interval = 250ms;  // remote_seat takes twice as long for silence
+constexpr auto idle_flight_interval = 250ms;  // remote_connection takes twice as long for silence
 constexpr auto measure_every = 1s;
 
 }  // namespace
@@ -39,7 +38,7 @@ struct hosted_worker::shared_part {
   unique_fd link;
   unique_fd parcels;
   std::vector<std::string> lines;
-  std::optional<seat_ended> ended;
+  std::optional<place_ended> ended;
 
   void tell(const unique_fd& wake, const std::function<void()>& change) {
     {
@@ -65,7 +64,7 @@ struct hosted_worker::shared_part {
                              [part, wake](pid_t pid, const process::exit_report& report, const process::output_tail& tail) {
                                part->tell(*wake, [&] {
                                  part->started = pid;
-                                 part->ended = seat_ended{pid, static_cast<std::uint8_t>(report.ending), report.code, tail.text()};
+                                 part->ended = place_ended{pid, static_cast<std::uint8_t>(report.ending), report.code, tail.text()};
                                });
                              });
       };
@@ -111,7 +110,7 @@ void hosted_worker::launch() {
     };
     calls.exited = [part = part.get(), wake = around.wake](const process::exit_report& report, const process::output_tail& tail) {
       part->tell(*wake, [&] {
-        part->ended = seat_ended{report.pid, static_cast<std::uint8_t>(report.ending), report.code, tail.text()};
+        part->ended = place_ended{report.pid, static_cast<std::uint8_t>(report.ending), report.code, tail.text()};
       });
     };
     supervisor::linked_child_request request{.who = "a worker",
@@ -153,87 +152,9 @@ void hosted_worker::signal(int number) {
   boost::asio::post(around_.io->context(), [part = shared_, number] { part->signal(number); });
 }
 
-// ---- from the session ---------------------------------------------------------------------------------------
-
-/// Changes what differs on this machine.
-struct hosted_worker::session_visitor {
-  hosted_worker& w;
-
-  result<void> operator()(protocol::open_dataset& order) const {
-    order.config = w.around_.dataset->config;
-    order.you.worker = 0;  // its flight page
-    return {};
-  }
-  result<void> operator()(protocol::assign_slots& order) const {
-    order.partition = 0;
-    order.partitions = 1;
-    const arena::geometry shape{order.slot_bytes, order.slots, 1};
-    if (w.jobs_) return w.assign(shape);
-    auto layout = lay_out(w.around_.dataset->dataset.description.tensors, order.batch_size);
-    if (!layout) return tl::unexpected(std::move(layout.error()));
-    if (layout->bytes > order.slot_bytes) return refuse(errc::protocol, "a batch does not fit a slot");
-    w.layout_ = std::move(*layout);
-    return w.assign(shape);
-  }
-  result<void> operator()(const protocol::load_batch& order) const {
-    ++w.leases_;
-    w.loaded_.erase(order.slot);
-    return {};
-  }
-  template <class Other>
-  result<void> operator()(const Other&) const {
-    return {};
-  }
-};
-
-result<void> hosted_worker::assign(const arena::geometry& shape) {
-  if (auto ok = memory_.size_and_seal(shape); !ok) return ok;
-  if (auto ok = memory_.reserve(0); !ok) return ok;
-  auto slots = arena::slots_view::map(memory_.fd(), shape, 0);
-  if (!slots) return tl::unexpected(std::move(slots.error()));
-  if (jobs_)
-    jobs_->assigned(std::move(*slots));
-  else
-    slots_.emplace(std::move(*slots));
-  return {};
-}
-
-result<void> hosted_worker::take_job(seat_stream& from, const job_follows& order) {
-  if (!jobs_) return refuse(errc::protocol, "it sent a job to a worker that has a dataset");
-  const auto lease = jobs_->take(from, order);
-  if (!lease) return tl::unexpected(lease.error());
-  std::vector<char> frame;
-  static_cast<void>(protocol::append_frame(frame, *lease));
-  unsent_.append(frame.data(), frame.size());
-  send_to_worker();
-  return {};
-}
-
-result<void> hosted_worker::hear_session(std::string_view frames) {
-  result<void> done;
-  auto ok = from_session_.feed({frames.data(), frames.size()}, [&](protocol::to_worker&& message) {
-    if (done) done = std::visit(session_visitor{*this}, message);
-    std::vector<char> frame;
-    static_cast<void>(protocol::append_frame(frame, message));
-    unsent_.append(frame.data(), frame.size());
-  });
-  send_to_worker();
-  return ok ? done : ok;
-}
-
-void hosted_worker::send_to_worker() {
-  while (link_ && !unsent_.empty()) {
-    const ssize_t sent = ::send(link_.get(), unsent_.data(), unsent_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (sent < 0) return unsent_.clear();  // it is about to end
-    unsent_.erase(0, static_cast<std::size_t>(sent));
-  }
-}
-
 // ---- from the worker ----------------------------------------------------------------------------------------
 
-result<void> hosted_worker::work(seat_stream& to) {
+result<void> hosted_worker::work(host_stream& to) {
   send_to_worker();
   if (auto ok = hear_link(to); !ok) return ok;
   show_flight(to, false);
@@ -243,10 +164,10 @@ result<void> hosted_worker::work(seat_stream& to) {
   return hear_io(to);
 }
 
-result<void> hosted_worker::hear_io(seat_stream& to) {
+result<void> hosted_worker::hear_io(host_stream& to) {
   std::optional<result<pid_t>> started;
   std::vector<std::string> lines;
-  std::optional<seat_ended> ended;
+  std::optional<place_ended> ended;
   {
     const std::lock_guard hold(shared_->mutex);
     started = std::exchange(shared_->started, std::nullopt);
@@ -258,13 +179,13 @@ result<void> hosted_worker::hear_io(seat_stream& to) {
   if (started && !*started) {
     over_ = true;
     if (started->error().code == errc::worker_program) return say_unfit(to, started->error().message);
-    to.put(from_host(seat_not_started{started->error().message}));
+    to.put(from_host(place_not_started{started->error().message}));
     return {};
   }
   if (started) {
     measured_at_ = now() - measure_every;
     pid_ = **started;
-    to.put(from_host(seat_started{pid_}));
+    to.put(from_host(place_started{pid_}));
   }
   for (std::string& line : lines) to.put(from_host(output_line{std::move(line)}));
   if (!ended) return {};
@@ -281,13 +202,13 @@ result<void> hosted_worker::hear_io(seat_stream& to) {
   return {};
 }
 
-result<void> hosted_worker::say_unfit(seat_stream& to, const std::string& why) const {
+result<void> hosted_worker::say_unfit(host_stream& to, const std::string& why) const {
   to.put(from_host(cannot_join{why}));
   static_cast<void>(to.flush(1s));
   return refuse(errc::config, "{}", why);
 }
 
-result<void> hosted_worker::hear_link(seat_stream& to) {
+result<void> hosted_worker::hear_link(host_stream& to) {
   std::array<char, 16 * 1024> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
   while (link_) {
     const ssize_t got = ::recv(link_.get(), some.data(), some.size(), MSG_DONTWAIT);
@@ -303,12 +224,12 @@ result<void> hosted_worker::hear_link(seat_stream& to) {
     });
     if (!done) return done;
     // The session judges its workers: it gets the same.
-    if (!ok) to.put(from_host(from_seat{{some.data(), static_cast<std::size_t>(got)}}));
+    if (!ok) to.put(from_host(from_place{{some.data(), static_cast<std::size_t>(got)}}));
   }
   return {};
 }
 
-result<void> hosted_worker::take(seat_stream& to, protocol::from_worker& message) {
+result<void> hosted_worker::take(host_stream& to, protocol::from_worker& message) {
   std::vector<char> frame;
   static_cast<void>(protocol::append_frame(frame, message));
   std::string bytes(frame.begin(), frame.end());
@@ -317,7 +238,7 @@ result<void> hosted_worker::take(seat_stream& to, protocol::from_worker& message
     return jobs_->ended(to, *done, around_.digests);
   const auto* batch = std::get_if<protocol::batch_loaded>(&message);
   if (batch == nullptr || !slots_ || batch->slot >= slots_->slots() || batch->rows > layout_.rows_max) {
-    to.put(from_host(from_seat{std::move(bytes)}));
+    to.put(from_host(from_place{std::move(bytes)}));
     return {};
   }
   leases_ -= leases_ > 0 ? 1 : 0;
@@ -326,7 +247,7 @@ result<void> hosted_worker::take(seat_stream& to, protocol::from_worker& message
   return send_batch(to, batch->slot, kept);
 }
 
-result<void> hosted_worker::send_batch(seat_stream& to, std::uint32_t slot, const loaded& what) const {
+result<void> hosted_worker::send_batch(host_stream& to, std::uint32_t slot, const loaded& what) const {
   const std::span<const std::byte> bytes = slots_->slot(slot).first(layout_.used_bytes(what.rows));
   const nanoseconds silence_max = around_.dataset->lost_after;
   running_digest digest;
@@ -335,14 +256,14 @@ result<void> hosted_worker::send_batch(seat_stream& to, std::uint32_t slot, cons
   return packer_ ? send_packed(to, *packer_, bytes, silence_max, sum) : to.flush(silence_max, bytes, sum);
 }
 
-result<void> hosted_worker::send_again(seat_stream& to, const hosts::send_again& order) {
+result<void> hosted_worker::send_again(host_stream& to, const hosts::send_again& order) {
   if (jobs_) return jobs_->send_again(to);
   const auto kept = loaded_.find(order.slot);
   if (kept == loaded_.end() || kept->second.generation != order.generation) return {};
   return send_batch(to, order.slot, kept->second);
 }
 
-void hosted_worker::show_flight(seat_stream& to, bool at_any_rate) {
+void hosted_worker::show_flight(host_stream& to, bool at_any_rate) {
   if (pid_ <= 0) return;
   const steady_time time = now();
   if (!at_any_rate && time - shown_at_ < (is_busy() ? flight_interval : idle_flight_interval)) return;

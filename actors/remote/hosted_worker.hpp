@@ -1,11 +1,11 @@
 // One worker process on a loader host: its process and link, its slots, its flight page. The session is on the other side of
-// a seat_stream; for the worker this host is the session. Used by host_seat's thread; the process lives on the io thread.
+// a host_stream; for the worker this host is the session. Used by host_connection's thread; the process lives on the io thread.
 #pragma once
 
 #include "actors/remote/host_program.hpp"
 #include "actors/remote/hosted_jobs.hpp"
 #include "actors/remote/packing.hpp"
-#include "actors/remote/seat_stream.hpp"
+#include "actors/remote/host_stream.hpp"
 #include "actors/supervisor/linked_child.hpp"
 #include "runtime/arena/arena.hpp"
 #include "runtime/arena/flight_recorder.hpp"
@@ -38,7 +38,7 @@ struct worker_surroundings {
   int lifeline = -1;
   std::shared_ptr<const ready_dataset> dataset;
   bool digests = false;
-  std::uint32_t number = 0;               ///< of the seat, on this host
+  std::uint32_t number = 0;               ///< of the connection, on this host
   std::shared_ptr<const unique_fd> wake;  ///< an eventfd: there is something to hear
 };
 
@@ -63,10 +63,10 @@ class hosted_worker {
   result<void> hear_session(std::string_view frames);
   /// Everything that has happened since the last call: reports it, with the bytes of loaded batches. Refuses (errc::config)
   /// where every worker of this host would end in the same way: that must not fail the session.
-  result<void> work(seat_stream& to);
-  result<void> send_again(seat_stream& to, const send_again& order);
+  result<void> work(host_stream& to);
+  result<void> send_again(host_stream& to, const send_again& order);
   /// In a pool.
-  result<void> take_job(seat_stream& from, const job_follows& order);
+  result<void> take_job(host_stream& from, const job_follows& order);
   [[nodiscard]] hosted_jobs* jobs() noexcept { return jobs_.get(); }
   void signal(int number);
 
@@ -83,12 +83,12 @@ class hosted_worker {
   hosted_worker(const worker_surroundings& around, arena::arena memory, arena::flight_recorders flights);
   void launch();
   result<void> assign(const arena::geometry& shape);
-  result<void> hear_io(seat_stream& to);
-  result<void> say_unfit(seat_stream& to, const std::string& why) const;
-  result<void> hear_link(seat_stream& to);
-  result<void> take(seat_stream& to, protocol::from_worker& message);
-  result<void> send_batch(seat_stream& to, std::uint32_t slot, const loaded& what) const;
-  void show_flight(seat_stream& to, bool at_any_rate);
+  result<void> hear_io(host_stream& to);
+  result<void> say_unfit(host_stream& to, const std::string& why) const;
+  result<void> hear_link(host_stream& to);
+  result<void> take(host_stream& to, protocol::from_worker& message);
+  result<void> send_batch(host_stream& to, std::uint32_t slot, const loaded& what) const;
+  void show_flight(host_stream& to, bool at_any_rate);
   void send_to_worker();
 
   const worker_surroundings around_;

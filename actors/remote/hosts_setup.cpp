@@ -9,7 +9,7 @@ result<std::unique_ptr<const hosts_setup>> read_hosts(const loader_config& loade
   if (!has_hosts(loader)) return std::unique_ptr<const hosts_setup>();
   const hosts_config& rules = loader.hosts;
   if (auto packs = packer::open(rules.compress); !packs) return tl::unexpected(std::move(packs.error()));
-  const seat_secret secret{rules.secret_file, rules.insecure, "set [loader.hosts] secret_file, and --secret-file of hosts,"};
+  const hosts_secret secret{rules.secret_file, rules.insecure, "set [loader.hosts] secret_file, and --secret-file of hosts,"};
   auto made = std::make_unique<hosts_setup>();
   made->hub.book = {.first_place = first_remote_place_of(loader), .places = remote_workers_max, .lost_after = rules.lost_after};
   made->hub.wait = rules.wait;
@@ -17,7 +17,7 @@ result<std::unique_ptr<const hosts_setup>> read_hosts(const loader_config& loade
   if (!rules.listen.empty()) {
     auto address = parse_address(rules.listen);
     if (!address) return tl::unexpected(std::move(address.error()));
-    auto tls = tls_of_seats(seat_side::session, connected_by::host, *address, secret);
+    auto tls = tls_of_hosts(connection_side::session, connected_by::host, *address, secret);
     if (!tls) return tl::unexpected(std::move(tls.error()));
     made->hub.address = std::move(*address);
     made->tls = std::move(*tls);
@@ -26,7 +26,7 @@ result<std::unique_ptr<const hosts_setup>> read_hosts(const loader_config& loade
     auto address = parse_address(one);
     if (!address) return tl::unexpected(std::move(address.error()));
     if (!made->tls_of_calls) {
-      auto tls = tls_of_seats(seat_side::session, connected_by::session, *address, secret);
+      auto tls = tls_of_hosts(connection_side::session, connected_by::session, *address, secret);
       if (!tls) return tl::unexpected(std::move(tls.error()));
       made->tls_of_calls = std::move(*tls);
     }
@@ -35,10 +35,10 @@ result<std::unique_ptr<const hosts_setup>> read_hosts(const loader_config& loade
   return made;
 }
 
-seat_surroundings surroundings_of(const config& settings, const hosts_setup& setup, std::string version) {
+connection_deps surroundings_of(const config& settings, const hosts_setup& setup, std::string version) {
   const hosts_config& rules = settings.loader.hosts;
   const bool encrypted = !rules.secret_file.empty();
-  seat_surroundings made;
+  connection_deps made;
   made.session = settings.name;
   made.version = std::move(version);
   made.process = group::number_of_this_process();

@@ -14,10 +14,10 @@ struct hosts_setup {
 };
 
 /// Null: there are no hosts. Reads the file with the secret, so call it where nothing may be kept waiting. Refuses (errc::config)
-/// an address that is none, a secret as tls_of_seats does, and a missing library for `compress`.
+/// an address that is none, a secret as tls_of_hosts does, and a missing library for `compress`.
 result<std::unique_ptr<const hosts_setup>> read_hosts(const loader_config& loader, bool has_local_workers);
 
 /// All but what is loaded, and where it lands. `version`: of penstock.
-[[nodiscard]] seat_surroundings surroundings_of(const config& settings, const hosts_setup& setup, std::string version);
+[[nodiscard]] connection_deps surroundings_of(const config& settings, const hosts_setup& setup, std::string version);
 
 }  // namespace penstock::hosts

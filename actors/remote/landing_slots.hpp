@@ -1,9 +1,9 @@
 // Where the batches of one remote worker may land: its slots in the session's arena, and which of them wait for which batch
-// (rule H3). Used by remote_seat.
+// (rule H3). Used by remote_connection.
 #pragma once
 
 #include "actors/protocol/messages.hpp"
-#include "actors/remote/seat_messages.hpp"
+#include "actors/remote/host_messages.hpp"
 #include "runtime/arena/arena.hpp"
 #include "runtime/base/layout.hpp"
 

@@ -48,13 +48,13 @@ result<bool> lent_jobs::hears(protocol::to_worker& message, int arena) {
 
 // ---- to the host --------------------------------------------------------------------------------------------
 
-result<void> lent_jobs::advance(seat_stream& to) {
+result<void> lent_jobs::advance(host_stream& to) {
   if (!slots_ || job_) return {};
   if (stopping_) {
     if (std::exchange(told_, true)) return {};
     std::vector<char> frame;
     static_cast<void>(protocol::append_frame(frame, protocol::to_worker(protocol::stop_work{})));
-    to.put(to_host(to_seat{{frame.begin(), frame.end()}}));
+    to.put(to_host(to_place{{frame.begin(), frame.end()}}));
     return {};
   }
   if (leases_.empty()) return {};
@@ -66,7 +66,7 @@ result<void> lent_jobs::advance(seat_stream& to) {
   return to.flush(silence_max_, job_->argument);
 }
 
-void lent_jobs::offer_files(seat_stream& to) {
+void lent_jobs::offer_files(host_stream& to) {
   for (const auto& [number, file] : program_->files.all()) {
     if (!offered_.insert(number).second) continue;
     ++unanswered_;
@@ -74,7 +74,7 @@ void lent_jobs::offer_files(seat_stream& to) {
   }
 }
 
-result<void> lent_jobs::answered(seat_stream& to, const file_answer& news) {
+result<void> lent_jobs::answered(host_stream& to, const file_answer& news) {
   if (unanswered_ == 0 || !offered_.contains(news.number)) return refuse(errc::protocol, "it answers what was not asked");
   if (!news.wanted) {
     --unanswered_;
@@ -151,7 +151,7 @@ void lent_jobs::row_over() {
 
 // ---- results ------------------------------------------------------------------------------------------------
 
-result<std::string> lent_jobs::land(seat_stream& from, const job_over& news, bool digests) {
+result<std::string> lent_jobs::land(host_stream& from, const job_over& news, bool digests) {
   const auto how = static_cast<row_state>(news.how);
   if (!job_ || (how != row_state::finished && how != row_state::failed && how != row_state::too_large))
     return refuse(errc::protocol, "it ended a job that it does not have");

@@ -1,6 +1,6 @@
-// The jobs of one remote worker, at the session's end of its seat. To the pool this is the worker: it marks rows of its slots as
+// The jobs of one remote worker, at the session's end of its connection. To the pool this is the worker: it marks rows of its slots as
 // begun and ended (runtime/arena/job_slot). The host gets one job at a time, and never a row that has not begun, so a job whose
-// row is still waiting has not been sent anywhere (rule H13). Used by remote_seat's thread.
+// row is still waiting has not been sent anywhere (rule H13). Used by remote_connection's thread.
 //
 //   resting -- files offered, and answered --> (a row begins) -- job_follows --> in hand -- job_over --> resting
 #pragma once
@@ -8,7 +8,7 @@
 #include "actors/protocol/messages.hpp"
 #include "actors/protocol/wire.hpp"
 #include "actors/remote/received_file.hpp"
-#include "actors/remote/seat_stream.hpp"
+#include "actors/remote/host_stream.hpp"
 #include "actors/remote/shared_program.hpp"
 #include "runtime/arena/arena.hpp"
 #include "runtime/arena/flight_recorder.hpp"
@@ -33,11 +33,11 @@ class lent_jobs {
 
   /// What the pool says to its worker; may change it for the host. False: the host need not hear it. Refuses (errc::system).
   result<bool> hears(protocol::to_worker& message, int arena);
-  /// Sends what the host can do now. Refuses as seat_stream does, and (errc::protocol) a damaged slot.
-  result<void> advance(seat_stream& to);
+  /// Sends what the host can do now. Refuses as host_stream does, and (errc::protocol) a damaged slot.
+  result<void> advance(host_stream& to);
   /// Empty: its result is in place, or nothing could be done. Otherwise what was wrong with the bytes: it is sent again.
-  result<std::string> land(seat_stream& from, const job_over& news, bool digests);
-  result<void> answered(seat_stream& to, const file_answer& news);
+  result<std::string> land(host_stream& from, const job_over& news, bool digests);
+  result<void> answered(host_stream& to, const file_answer& news);
 
   /// A descriptor that becomes readable when a large argument arrives; -1: nothing waits for one.
   [[nodiscard]] int waits_on() const noexcept { return waits_ ? parcels_.get() : -1; }
@@ -59,7 +59,7 @@ class lent_jobs {
   /// False: it is still on its way, or not wanted any more.
   result<bool> fetch_argument(in_hand& job);
   void row_over();
-  void offer_files(seat_stream& to);
+  void offer_files(host_stream& to);
   result<std::span<std::byte>> make_room(std::uint64_t bytes);
   result<void> end(arena::row_state how, std::uint64_t bytes, nanoseconds busy);
   result<void> fail(arena::row_state how, const std::string& why);

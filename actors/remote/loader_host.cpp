@@ -2,7 +2,7 @@
 
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/remote/agreement.hpp"
-#include "actors/remote/seat_security.hpp"
+#include "actors/remote/host_security.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/remote_path.hpp"
@@ -47,7 +47,7 @@ result<std::unique_ptr<loader_host>> loader_host::open(const host_settings& sett
   const bool joins = settings.listen.empty();
   auto address = parse_address(joins ? settings.session : settings.listen);
   if (!address) return tl::unexpected(std::move(address.error()));
-  auto tls = tls_of_seats(seat_side::host, joins ? connected_by::host : connected_by::session, *address,
+  auto tls = tls_of_hosts(connection_side::host, joins ? connected_by::host : connected_by::session, *address,
                           {settings.secret_file, settings.insecure, "give --secret-file, or set [loader.hosts] secret_file,"});
   if (!tls) return tl::unexpected(std::move(tls.error()));
   auto lifeline = process::lifeline::create();
@@ -75,8 +75,8 @@ result<std::unique_ptr<loader_host>> loader_host::open(const host_settings& sett
 
 loader_host::~loader_host() {
   if (door_) door_->close();
-  for (const auto& one : seats_) one->leave(true);
-  seats_.clear();
+  for (const auto& one : connections_) one->leave(true);
+  connections_.clear();
   dataset_.reset();
   // Twice: what is destroyed on the io thread may leave the rest of its end to that thread.
   for (int i = 0; i < 2; ++i) {
@@ -86,7 +86,7 @@ loader_host::~loader_host() {
   }
 }
 
-seat_listener loader_host::listener() {
+connection_listener loader_host::listener() {
   return {[this](const session_offer& offer) { return prepare(offer); },
           [this](const session_calls& call) { return admit(call); },
           [this] { released(); },
@@ -102,14 +102,14 @@ result<void> loader_host::run() {
     log::info("host", "waiting for a session at {} with {}{}", door_->where(), counted(settings_.workers, "worker"),
               facts_.tls ? "" : ", without a secret: whoever reaches that port may use them");
     door_->open([this](accepted_call call) { accept(std::move(call)); });
-    while (!failed_ && !(leaves_ && seats_.empty())) {
+    while (!failed_ && !(leaves_ && connections_.empty())) {
       changed_.wait(hold, [this] {
-        return failed_ || (leaves_ && seats_.empty()) || std::ranges::any_of(seats_, [](const auto& one) { return one->over(); });
+        return failed_ || (leaves_ && connections_.empty()) || std::ranges::any_of(connections_, [](const auto& one) { return one->over(); });
       });
       remove_ended(hold);
     }
   } else {
-    for (std::uint32_t i = 0; i < settings_.workers; ++i) seats_.push_back(std::make_unique<host_seat>(facts_, i, listener()));
+    for (std::uint32_t i = 0; i < settings_.workers; ++i) connections_.push_back(std::make_unique<host_connection>(facts_, i, listener()));
     changed_.wait(hold, [this] { return ended_ == settings_.workers || failed_; });
   }
   if (failed_) return tl::unexpected(*failed_);
@@ -119,7 +119,7 @@ result<void> loader_host::run() {
 void loader_host::leave(bool at_once) {
   const std::lock_guard hold(mutex_);
   leaves_ = true;
-  for (const auto& one : seats_) one->leave(at_once);
+  for (const auto& one : connections_) one->leave(at_once);
   changed_.notify_all();
 }
 
@@ -130,11 +130,11 @@ void loader_host::accept(accepted_call call) {
   const std::lock_guard hold(mutex_);
   if (leaves_) return;
   const auto unknown = [](const auto& one) { return !one->admitted() && !one->over(); };
-  if (std::ranges::count_if(seats_, unknown) >= unknown_calls_at_once) (*std::ranges::find_if(seats_, unknown))->cut();
-  seats_.push_back(std::make_unique<host_seat>(facts_, calls_++, listener(), std::move(call)));
+  if (std::ranges::count_if(connections_, unknown) >= unknown_calls_at_once) (*std::ranges::find_if(connections_, unknown))->cut();
+  connections_.push_back(std::make_unique<host_connection>(facts_, calls_++, listener(), std::move(call)));
 }
 
-/// On a seat's thread. One session at a time.
+/// On a connection's thread. One session at a time.
 std::string loader_host::admit(const session_calls& call) {
   const std::lock_guard hold(mutex_);
   if (leaves_) return fmt::format("{} is leaving", facts_.name);
@@ -151,17 +151,17 @@ void loader_host::released() {
 }
 
 void loader_host::remove_ended(std::unique_lock<std::mutex>& hold) {
-  std::vector<std::unique_ptr<host_seat>> over;
-  for (auto& one : seats_) {
+  std::vector<std::unique_ptr<host_connection>> over;
+  for (auto& one : connections_) {
     if (one->over()) over.push_back(std::move(one));
   }
-  std::erase(seats_, nullptr);
+  std::erase(connections_, nullptr);
   hold.unlock();
   over.clear();  // waits for their threads, which may be calling ended()
   hold.lock();
 }
 
-// ---- calls of seats -----------------------------------------------------------------------------------------
+// ---- calls of connections -----------------------------------------------------------------------------------------
 
 result<std::shared_ptr<const ready_dataset>> loader_host::prepare(const session_offer& offer) {
   const std::lock_guard hold(listing_);
@@ -218,7 +218,7 @@ void loader_host::joined(const std::string& session) {
 void loader_host::sent_away() {
   {
     const std::lock_guard hold(mutex_);
-    if (leaves_) return;  // each seat hears of it
+    if (leaves_) return;  // each connection hears of it
     log::info("host", "the session asks this host to leave: workers finish their batches");
   }
   leave(false);

@@ -1,9 +1,9 @@
-// `penstock host`: the workers that a machine offers to a session, which it joins or which calls it. One seat for each; all
+// `penstock host`: the workers that a machine offers to a session, which it joins or which calls it. One connection for each; all
 // share the listing of the dataset.
 #pragma once
 
 #include "actors/remote/host_door.hpp"
-#include "actors/remote/host_seat.hpp"
+#include "actors/remote/host_connection.hpp"
 #include "runtime/process/lifeline.hpp"
 
 #include <penstock/config.hpp>
@@ -47,7 +47,7 @@ class loader_host {
   explicit loader_host(const host_settings& settings);
   result<std::shared_ptr<const ready_dataset>> prepare(const session_offer& offer);
   result<std::shared_ptr<host_program>> program_for(const session_offer& offer, bool forks);
-  [[nodiscard]] seat_listener listener();
+  [[nodiscard]] connection_listener listener();
   void accept(accepted_call call);
   void remove_ended(std::unique_lock<std::mutex>& hold);
   std::string admit(const session_calls& call);
@@ -76,7 +76,7 @@ class loader_host {
   std::string last_trouble_;
   std::optional<failure> failed_;
   std::unique_ptr<process::io_thread> io_;
-  std::vector<std::unique_ptr<host_seat>> seats_;  // ended before io_
+  std::vector<std::unique_ptr<host_connection>> connections_;  // ended before io_
   std::unique_ptr<host_door> door_;                // null: joins
 };
 

@@ -107,7 +107,7 @@ std::string_view as_text(std::span<const std::byte> bytes) {
 }
 
 /// Reads the size of a part. Refuses (errc::protocol) one above `most`.
-result<std::size_t> size_of_part(seat_stream& from, std::size_t most, nanoseconds silence_max) {
+result<std::size_t> size_of_part(host_stream& from, std::size_t most, nanoseconds silence_max) {
   std::uint32_t size = 0;
   if (auto ok = from.read_raw(std::as_writable_bytes(std::span(&size, 1)), silence_max); !ok)
     return tl::unexpected(std::move(ok.error()));
@@ -126,7 +126,7 @@ result<std::unique_ptr<packer>> packer::open(compress_rule how) {
   return std::unique_ptr<packer>();
 }
 
-result<void> send_packed(seat_stream& to, packer& with, std::span<const std::byte> bytes, nanoseconds silence_max,
+result<void> send_packed(host_stream& to, packer& with, std::span<const std::byte> bytes, nanoseconds silence_max,
                          running_digest* digest) {
   std::vector<std::byte> part(sizeof(std::uint32_t) + packed_at_once);
   while (!bytes.empty()) {
@@ -146,7 +146,7 @@ result<void> send_packed(seat_stream& to, packer& with, std::span<const std::byt
   return to.flush(silence_max, std::as_bytes(std::span(&value, 1)));
 }
 
-result<bool> receive_packed(seat_stream& from, packer& with, std::span<std::byte> room, nanoseconds silence_max,
+result<bool> receive_packed(host_stream& from, packer& with, std::span<std::byte> room, nanoseconds silence_max,
                             running_digest* digest) {
   std::vector<std::byte> part(std::min(room.size(), packed_at_once));
   bool good = true;
@@ -164,7 +164,7 @@ result<bool> receive_packed(seat_stream& from, packer& with, std::span<std::byte
   return good;
 }
 
-result<void> skip_packed(seat_stream& from, std::uint64_t bytes, nanoseconds silence_max) {
+result<void> skip_packed(host_stream& from, std::uint64_t bytes, nanoseconds silence_max) {
   while (bytes > 0) {
     const std::size_t next = std::min<std::uint64_t>(bytes, packed_at_once);
     bytes -= next;

@@ -1,11 +1,11 @@
 // Compressed batches ([loader.hosts] compress): in parts, each compressed alone, so that sender and receiver work at the same
-// time and need little memory. A part that does not become smaller travels as it is. Used by hosted_worker and remote_seat.
+// time and need little memory. A part that does not become smaller travels as it is. Used by hosted_worker and remote_connection.
 //
 // On the wire each part is its size (32 bits) and that many bytes; every part but the last has packed_at_once bytes when
 // unpacked. The libraries are opened at run time.
 #pragma once
 
-#include "actors/remote/seat_stream.hpp"
+#include "actors/remote/host_stream.hpp"
 
 #include <penstock/config.hpp>
 
@@ -35,15 +35,15 @@ class packer {
   packer() = default;
 };
 
-/// Sends the digest of `bytes` afterwards if it is given. Refuses (errc::io) as seat_stream::flush does.
-result<void> send_packed(seat_stream& to, packer& with, std::span<const std::byte> bytes, nanoseconds silence_max,
+/// Sends the digest of `bytes` afterwards if it is given. Refuses (errc::io) as host_stream::flush does.
+result<void> send_packed(host_stream& to, packer& with, std::span<const std::byte> bytes, nanoseconds silence_max,
                          running_digest* digest = nullptr);
 
-/// Fills `room` with what send_packed() sent. False: the bytes are damaged. Refuses (errc::io) as seat_stream::read_raw does,
+/// Fills `room` with what send_packed() sent. False: the bytes are damaged. Refuses (errc::io) as host_stream::read_raw does,
 /// and (errc::protocol) a part larger than it may be.
-result<bool> receive_packed(seat_stream& from, packer& with, std::span<std::byte> room, nanoseconds silence_max,
+result<bool> receive_packed(host_stream& from, packer& with, std::span<std::byte> room, nanoseconds silence_max,
                             running_digest* digest = nullptr);
 /// The same for bytes that nobody wants.
-result<void> skip_packed(seat_stream& from, std::uint64_t bytes, nanoseconds silence_max);
+result<void> skip_packed(host_stream& from, std::uint64_t bytes, nanoseconds silence_max);
 
 }  // namespace penstock::hosts

@@ -1,4 +1,4 @@
-// A sealed memory file whose contents arrive over a connection. Used by both ends of a seat, for arguments, results and files
+// A sealed memory file whose contents arrive over a connection. Used by both ends of a connection, for arguments, results and files
 // that do not fit a slot.
 #pragma once
 

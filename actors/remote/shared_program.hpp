@@ -1,8 +1,8 @@
 // What a pool shares with its workers on loader hosts, besides their jobs: code, versions, files, marks (rule H13). Made by
-// actors/jobs, used by the session's seats.
+// actors/jobs, used by the session's connections.
 #pragma once
 
-#include "actors/remote/seat_messages.hpp"
+#include "actors/remote/host_messages.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/mapping.hpp"
 #include "runtime/base/result.hpp"

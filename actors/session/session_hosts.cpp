@@ -19,12 +19,12 @@ config config_for_hosts(config settings) {
 /// Before the supervisor, which starts workers through it.
 void Session::body::make_hub(engine& e, const hosts::hosts_setup& setup) {
   if (!e.dataset) return;
-  hosts::seat_surroundings seats = hosts::surroundings_of(settings_, setup, PENSTOCK_VERSION);
-  seats.config = protocol::config_as_bytes(config_for_hosts(settings_));
-  seats.dataset = e.dataset->description;
-  seats.arena = e.memory->fd();
-  seats.flights = e.flights;
-  e.hub = std::make_shared<hosts::host_hub>(*e.io, setup.hub, std::move(seats), host_board_);
+  hosts::connection_deps connections = hosts::surroundings_of(settings_, setup, PENSTOCK_VERSION);
+  connections.config = protocol::config_as_bytes(config_for_hosts(settings_));
+  connections.dataset = e.dataset->description;
+  connections.arena = e.memory->fd();
+  connections.flights = e.flights;
+  e.hub = std::make_shared<hosts::host_hub>(*e.io, setup.hub, std::move(connections), host_board_);
 }
 
 }  // namespace penstock

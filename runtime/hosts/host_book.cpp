@@ -17,55 +17,55 @@ constexpr auto rate_window = 10s;
 
 }  // namespace
 
-host_book::host* host_book::host_of(seat_id id) {
-  const auto seat = seats_.find(id);
-  return seat == seats_.end() ? nullptr : &hosts_.at(seat->second.process);
+host_book::host* host_book::host_of(connection_id id) {
+  const auto connection = connections_.find(id);
+  return connection == connections_.end() ? nullptr : &hosts_.at(connection->second.process);
 }
 
-bool host_book::joined(seat_id id, const host_card& card, steady_time now) {
+bool host_book::joined(connection_id id, const host_card& card, steady_time now) {
   std::uint32_t place = settings_.first_place;
   for (const auto& [taken, by] : places_) {
     if (taken != place) break;
     ++place;
   }
-  if (seats_.contains(id) || place >= settings_.first_place + settings_.places) return false;
-  seats_[id] = {card.process, place, now, false};
+  if (connections_.contains(id) || place >= settings_.first_place + settings_.places) return false;
+  connections_[id] = {card.process, place, now, false};
   places_[place] = id;
   const auto [at, is_new] = hosts_.try_emplace(card.process);
   if (is_new) {
     at->second.card = card;
     outbox_.emplace_back(host_came{card});
   }
-  at->second.seats.insert(id);
+  at->second.connections.insert(id);
   outbox_.emplace_back(occupy_place{id, place});
   return true;
 }
 
-void host_book::heard(seat_id id, steady_time when) {
-  const auto seat = seats_.find(id);
-  if (seat != seats_.end()) seat->second.heard = std::max(seat->second.heard, when);
+void host_book::heard(connection_id id, steady_time when) {
+  const auto connection = connections_.find(id);
+  if (connection != connections_.end()) connection->second.heard = std::max(connection->second.heard, when);
 }
 
-void host_book::answered(seat_id id, nanoseconds round_trip) {
+void host_book::answered(connection_id id, nanoseconds round_trip) {
   if (host* of = host_of(id)) of->round_trip = round_trip;
 }
 
-void host_book::leaving(seat_id id) {
-  const auto seat = seats_.find(id);
-  if (seat == seats_.end() || std::exchange(seat->second.leaving, true)) return;
-  outbox_.emplace_back(vacate_place{id, seat->second.place, false});
+void host_book::leaving(connection_id id) {
+  const auto connection = connections_.find(id);
+  if (connection == connections_.end() || std::exchange(connection->second.leaving, true)) return;
+  outbox_.emplace_back(vacate_place{id, connection->second.place, false});
 }
 
-void host_book::emptied(seat_id id) {
-  const auto seat = seats_.find(id);
-  if (seat != seats_.end() && seat->second.leaving) end(id, false, "");
+void host_book::emptied(connection_id id) {
+  const auto connection = connections_.find(id);
+  if (connection != connections_.end() && connection->second.leaving) end(id, false, "");
 }
 
-void host_book::closed(seat_id id, const std::string& why) {
-  if (seats_.contains(id)) end(id, true, why);
+void host_book::closed(connection_id id, const std::string& why) {
+  if (connections_.contains(id)) end(id, true, why);
 }
 
-void host_book::received(seat_id id, std::uint64_t samples, std::uint64_t bytes, steady_time now) {
+void host_book::received(connection_id id, std::uint64_t samples, std::uint64_t bytes, steady_time now) {
   host* of = host_of(id);
   if (of == nullptr) return;
   of->spoilt = 0;
@@ -75,28 +75,28 @@ void host_book::received(seat_id id, std::uint64_t samples, std::uint64_t bytes,
   while (now - of->received.front().when > rate_window) of->received.pop_front();
 }
 
-void host_book::spoilt(seat_id id, const std::string& how) {
+void host_book::spoilt(connection_id id, const std::string& how) {
   host* of = host_of(id);
   if (of == nullptr || ++of->spoilt < settings_.bad_transfers_max) return;
   const std::string why = fmt::format("{} batches in a row arrived damaged; of the last one, {}", of->spoilt, how);
-  const std::set<seat_id> all = of->seats;  // the host ends with its last seat
-  for (const seat_id one : all) lose(one, why);
+  const std::set<connection_id> all = of->connections;  // the host ends with its last connection
+  for (const connection_id one : all) lose(one, why);
 }
 
-void host_book::lose(seat_id id, const std::string& why) {
-  outbox_.emplace_back(close_seat{id, why});
+void host_book::lose(connection_id id, const std::string& why) {
+  outbox_.emplace_back(close_connection{id, why});
   end(id, true, why);
 }
 
-void host_book::end(seat_id id, bool lost, const std::string& why) {
-  const seat gone = seats_.at(id);
-  seats_.erase(id);
+void host_book::end(connection_id id, bool lost, const std::string& why) {
+  const connection gone = connections_.at(id);
+  connections_.erase(id);
   places_.erase(gone.place);
   if (lost) outbox_.emplace_back(vacate_place{id, gone.place, true});
-  if (!lost) outbox_.emplace_back(close_seat{id, ""});
+  if (!lost) outbox_.emplace_back(close_connection{id, ""});
   host& of = hosts_.at(gone.process);
-  of.seats.erase(id);
-  if (!of.seats.empty()) return;
+  of.connections.erase(id);
+  if (!of.connections.empty()) return;
   outbox_.emplace_back(host_went{of.card, gone.leaving ? "" : why});
   hosts_.erase(gone.process);
 }
@@ -104,25 +104,25 @@ void host_book::end(seat_id id, bool lost, const std::string& why) {
 std::vector<book_command> host_book::advance(steady_time now) {
   // Time in which the session did not run says nothing about its hosts.
   if (looked_ && now - *looked_ > settings_.late_look) {
-    for (auto& [id, one] : seats_) one.heard += now - *looked_;
+    for (auto& [id, one] : connections_) one.heard += now - *looked_;
   }
   looked_ = now;
-  std::vector<seat_id> silent;
-  for (const auto& [id, one] : seats_) {
+  std::vector<connection_id> silent;
+  for (const auto& [id, one] : connections_) {
     if (now - one.heard >= settings_.lost_after) silent.push_back(id);
   }
-  for (const seat_id id : silent)
+  for (const connection_id id : silent)
     lose(id, fmt::format("nothing was heard for {}", duration_for_people(settings_.lost_after)));
   return std::exchange(outbox_, {});
 }
 
 steady_time host_book::next_deadline() const {
   steady_time due = never;
-  for (const auto& [id, one] : seats_) due = std::min(due, one.heard + settings_.lost_after);
+  for (const auto& [id, one] : connections_) due = std::min(due, one.heard + settings_.lost_after);
   return due;
 }
 
-std::optional<seat_id> host_book::seat_at(std::uint32_t place) const {
+std::optional<connection_id> host_book::connection_at(std::uint32_t place) const {
   const auto at = places_.find(place);
   return at == places_.end() ? std::nullopt : std::optional(at->second);
 }
@@ -131,9 +131,9 @@ std::vector<host_view> host_book::hosts(steady_time now) const {
   std::vector<host_view> all;
   for (const auto& [process, one] : hosts_) {
     host_view& view = all.emplace_back(host_view{one.card, true, {}, 0, 0, one.round_trip});
-    for (const seat_id id : one.seats) {
-      view.places.push_back(seats_.at(id).place);
-      view.leaving &= seats_.at(id).leaving;
+    for (const connection_id id : one.connections) {
+      view.places.push_back(connections_.at(id).place);
+      view.leaving &= connections_.at(id).leaving;
     }
     std::ranges::sort(view.places);
     for (const amount& part : one.received) {

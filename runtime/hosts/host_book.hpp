@@ -1,9 +1,9 @@
 // The loader hosts of one session (rules H1-H10): who is here, which place each remote worker has, who is silent, lost or
 // leaving. Pure: events and the time come in, commands come out of advance(). Driven by actors/remote/host_hub.
 //
-// A seat is one connection of a host, behind which one worker at a time runs. A host is the seats of one `penstock host`.
+// Behind each connection one worker at a time runs. A host is the connections of one `penstock host`.
 //
-//   joined --> seated -- the host leaves --> leaving -- its worker has ended --> gone
+//   joined --> placed -- the host leaves --> leaving -- its worker has ended --> gone
 //                 |                             |
 //                 +-- closed, silent for lost_after, three bad transfers in a row --> lost
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace penstock::hosts {
 
-using seat_id = std::uint64_t;
+using connection_id = std::uint64_t;
 
 struct book_settings {
   std::uint32_t first_place = 0;
@@ -31,7 +31,7 @@ struct book_settings {
   nanoseconds late_look{1'000'000'000};  ///< time between two looks that are further apart does not count as silence
 };
 
-/// What a seat says about its host.
+/// What a connection says about its host.
 struct host_card {
   std::string name;
   std::string address;
@@ -41,20 +41,20 @@ struct host_card {
 
 // ---- commands ---------------------------------------------------------------------------------------------
 
-/// A process may start behind this seat.
+/// A process may start behind this connection.
 struct occupy_place {
-  seat_id seat = 0;
+  connection_id connection = 0;
   std::uint32_t place = 0;
 };
-/// No process may start behind this seat any more. `lost`: the one that ran is gone as well.
+/// No process may start behind this connection any more. `lost`: the one that ran is gone as well.
 struct vacate_place {
-  seat_id seat = 0;
+  connection_id connection = 0;
   std::uint32_t place = 0;
   bool lost = false;
 };
 /// Close the connection: it is over.
-struct close_seat {
-  seat_id seat = 0;
+struct close_connection {
+  connection_id connection = 0;
   std::string why;
 };
 struct host_came {
@@ -65,7 +65,7 @@ struct host_went {
   std::string why;  ///< of a lost one; empty: it left
 };
 
-using book_command = std::variant<occupy_place, vacate_place, close_seat, host_came, host_went>;
+using book_command = std::variant<occupy_place, vacate_place, close_connection, host_came, host_went>;
 
 struct host_view {
   host_card card;
@@ -81,30 +81,30 @@ class host_book {
   explicit host_book(const book_settings& settings) : settings_(settings) {}
 
   /// False: there is no place for it.
-  [[nodiscard]] bool joined(seat_id seat, const host_card& card, steady_time now);
+  [[nodiscard]] bool joined(connection_id connection, const host_card& card, steady_time now);
   /// `when`: the last time that anything arrived.
-  void heard(seat_id seat, steady_time when);
-  void answered(seat_id seat, nanoseconds round_trip);
+  void heard(connection_id connection, steady_time when);
+  void answered(connection_id connection, nanoseconds round_trip);
   /// The host finishes what it has begun.
-  void leaving(seat_id seat);
+  void leaving(connection_id connection);
   /// Its worker, if there was one, has ended, and none will follow.
-  void emptied(seat_id seat);
-  void closed(seat_id seat, const std::string& why);
-  void received(seat_id seat, std::uint64_t samples, std::uint64_t bytes, steady_time now);
+  void emptied(connection_id connection);
+  void closed(connection_id connection, const std::string& why);
+  void received(connection_id connection, std::uint64_t samples, std::uint64_t bytes, steady_time now);
   /// A batch did not arrive as it should.
-  void spoilt(seat_id seat, const std::string& how);
+  void spoilt(connection_id connection, const std::string& how);
 
   [[nodiscard]] std::vector<book_command> advance(steady_time now);
   /// When to call advance() again at the latest.
   [[nodiscard]] steady_time next_deadline() const;
 
-  [[nodiscard]] std::optional<seat_id> seat_at(std::uint32_t place) const;
-  /// Of a seat that has joined and is not gone.
-  [[nodiscard]] std::uint32_t place_of(seat_id seat) const { return seats_.at(seat).place; }
+  [[nodiscard]] std::optional<connection_id> connection_at(std::uint32_t place) const;
+  /// Of a connection that has joined and is not gone.
+  [[nodiscard]] std::uint32_t place_of(connection_id connection) const { return connections_.at(connection).place; }
   [[nodiscard]] std::vector<host_view> hosts(steady_time now) const;
 
  private:
-  struct seat {
+  struct connection {
     std::uint64_t process = 0;
     std::uint32_t place = 0;
     steady_time heard{};
@@ -117,19 +117,19 @@ class host_book {
   };
   struct host {
     host_card card;
-    std::set<seat_id> seats;
+    std::set<connection_id> connections;
     std::uint32_t spoilt = 0;  // in a row
     nanoseconds round_trip{0};
     std::deque<amount> received;  // in steps of a second, of the last 10 s
   };
 
-  void lose(seat_id id, const std::string& why);
-  void end(seat_id id, bool lost, const std::string& why);
-  [[nodiscard]] host* host_of(seat_id id);
+  void lose(connection_id id, const std::string& why);
+  void end(connection_id id, bool lost, const std::string& why);
+  [[nodiscard]] host* host_of(connection_id id);
 
   book_settings settings_;
-  std::map<seat_id, seat> seats_;
-  std::map<std::uint32_t, seat_id> places_;
+  std::map<connection_id, connection> connections_;
+  std::map<std::uint32_t, connection_id> places_;
   std::map<std::uint64_t, host> hosts_;  // by process
   std::vector<book_command> outbox_;
   std::optional<steady_time> looked_;

@@ -86,11 +86,11 @@ class HostCase(PenstockTest):
         return found
 
     def joined(self, count, name="h"):
-        def seats():
+        def connections():
             status = self.status(name)
             ready = {w["id"] for w in status.get("workers", []) if w["state"] == "ready"}
             return sum(len(ready & set(h["workers"])) for h in status.get("hosts", [])) >= count and status
-        return self.wait_until(seats, lambda: "%d remote workers: %s" % (count, self.status(name)))
+        return self.wait_until(connections, lambda: "%d remote workers: %s" % (count, self.status(name)))
 
     def report_of(self, process, expect=EXIT_OK, timeout=100):
         out, err = process.communicate(timeout=timeout)

@@ -1,6 +1,6 @@
 #include "actors/remote/agreement.hpp"
 
-#include "actors/remote/seat_security.hpp"
+#include "actors/remote/host_security.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

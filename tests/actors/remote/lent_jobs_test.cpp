@@ -1,4 +1,4 @@
-// The session's end of a seat as a pool's worker: a pool on one side, a host by hand on the other.
+// The session's end of a connection as a pool's worker: a pool on one side, a host by hand on the other.
 #include "actors/remote/lent_jobs.hpp"
 
 #include "actors/protocol/parcels.hpp"
@@ -105,7 +105,7 @@ struct pool_and_host {
   arena::arena memory = arena::arena::create().value();
   mapping pages;
   std::shared_ptr<shared_program> program = std::make_shared<shared_program>();
-  seat_stream session, host;
+  host_stream session, host;
   unique_fd parcels;
   std::unique_ptr<lent_jobs> jobs;
   protocol::frame_reader<protocol::from_worker> reader;
@@ -155,7 +155,7 @@ TEST_CASE("a stop waits for the job in hand, and no job begins after it") {
   CHECK_FALSE(of.heard());
   CHECK(of.ends(bytes_of(8, 1)).value().empty());
   of.advance();
-  CHECK(std::holds_alternative<to_seat>(of.heard().value()));
+  CHECK(std::holds_alternative<to_place>(of.heard().value()));
   CHECK(of.sent() == 0);
   CHECK(of.state(0, 1) == row_state::waiting);
 }

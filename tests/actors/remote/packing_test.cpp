@@ -21,8 +21,8 @@ constexpr auto in_time = 10s;
 struct two_streams {
   std::array<int, 2> ends{};
   int made = ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data());
-  seat_stream host{unique_fd(ends[0]), nullptr};
-  seat_stream session{unique_fd(ends[1]), nullptr};
+  host_stream host{unique_fd(ends[0]), nullptr};
+  host_stream session{unique_fd(ends[1]), nullptr};
 };
 
 /// Tokens of a small vocabulary, then bytes that do not become smaller.

@@ -20,7 +20,7 @@ constexpr std::uint32_t places = 12;
 constexpr std::uint64_t processes = 5;
 constexpr nanoseconds lost_after = 2s;
 
-struct seat_seen {
+struct connection_seen {
   std::uint64_t process = 0;
   std::uint32_t place = 0;
   steady_time heard{};
@@ -40,15 +40,15 @@ class model {
       case 2:
       case 3:
       case 4: hear(); break;
-      case 5: with_seat([&](seat_id id, seat_seen& seat) {
+      case 5: with_connection([&](connection_id id, connection_seen& connection) {
         book_.leaving(id);
-        seat.leaving = true;
+        connection.leaving = true;
       }); break;
-      case 6: with_seat([&](seat_id id, seat_seen&) { book_.emptied(id); }); break;
-      case 7: with_seat([&](seat_id id, seat_seen&) {
+      case 6: with_connection([&](connection_id id, connection_seen&) { book_.emptied(id); }); break;
+      case 7: with_connection([&](connection_id id, connection_seen&) {
         if (draw(3) == 0) book_.closed(id, "it was closed");
       }); break;
-      default: with_seat([&](seat_id id, seat_seen&) {
+      default: with_connection([&](connection_id id, connection_seen&) {
         draw(3) == 0 ? book_.spoilt(id, "its digest is wrong") : book_.received(id, 1, 1, now_);
       });
     }
@@ -62,44 +62,44 @@ class model {
   std::uint64_t draw(std::uint64_t below) { return random_() % below; }
 
   template <class Change>
-  void with_seat(Change change) {
-    if (seats_.empty()) return;
-    auto at = seats_.begin();
-    std::advance(at, static_cast<std::ptrdiff_t>(draw(seats_.size())));
+  void with_connection(Change change) {
+    if (connections_.empty()) return;
+    auto at = connections_.begin();
+    std::advance(at, static_cast<std::ptrdiff_t>(draw(connections_.size())));
     change(at->first, at->second);
   }
 
   void join() {
-    const seat_id id = ++last_;
+    const connection_id id = ++last_;
     const std::uint64_t process = 1 + draw(processes);
-    const bool full = seats_.size() == places;
+    const bool full = connections_.size() == places;
     const bool ok = book_.joined(id, {fmt::format("host-{}", process), "", 0, process}, now_);
     REQUIRE(ok == !full);
     ok ? ++joined : ++refused;
-    if (ok) seats_[id] = {process, book_.place_of(id), now_, false, false};
+    if (ok) connections_[id] = {process, book_.place_of(id), now_, false, false};
   }
 
   void hear() {
-    for (auto& [id, seat] : seats_) {
+    for (auto& [id, connection] : connections_) {
       if (draw(8) == 0) continue;
       book_.heard(id, now_);
-      seat.heard = now_;
+      connection.heard = now_;
     }
   }
 
   void carry_out() {
     for (const book_command& one : book_.advance(now_)) {
       if (const auto* order = std::get_if<vacate_place>(&one)) {
-        seat_seen& seat = seats_.at(order->seat);
-        REQUIRE(seat.place == order->place);
-        REQUIRE((order->lost || !seat.vacated));  // once, and once more if it is lost while it leaves
-        seat.vacated = true;
-        if (order->lost) ended(order->seat);
-      } else if (const auto* close = std::get_if<close_seat>(&one)) {
+        connection_seen& connection = connections_.at(order->connection);
+        REQUIRE(connection.place == order->place);
+        REQUIRE((order->lost || !connection.vacated));  // once, and once more if it is lost while it leaves
+        connection.vacated = true;
+        if (order->lost) ended(order->connection);
+      } else if (const auto* close = std::get_if<close_connection>(&one)) {
         if (close->why.empty()) {
-          REQUIRE(seats_.at(close->seat).leaving);
-          REQUIRE(seats_.at(close->seat).vacated);
-          ended(close->seat);
+          REQUIRE(connections_.at(close->connection).leaving);
+          REQUIRE(connections_.at(close->connection).vacated);
+          ended(close->connection);
         }
       } else if (const auto* gone = std::get_if<host_went>(&one)) {
         REQUIRE(hosts_.erase(gone->card.process) == 1);
@@ -110,18 +110,18 @@ class model {
     }
   }
 
-  void ended(seat_id id) { REQUIRE(seats_.erase(id) == 1); }
+  void ended(connection_id id) { REQUIRE(connections_.erase(id) == 1); }
 
   void check() {
     std::set<std::uint32_t> taken;
     std::set<std::uint64_t> alive;
-    for (const auto& [id, seat] : seats_) {
-      REQUIRE(seat.place >= first_place);
-      REQUIRE(seat.place < first_place + places);
-      REQUIRE(taken.insert(seat.place).second);
-      REQUIRE(book_.seat_at(seat.place) == id);
-      REQUIRE(now_ - seat.heard < lost_after);  // the silent ones are gone
-      alive.insert(seat.process);
+    for (const auto& [id, connection] : connections_) {
+      REQUIRE(connection.place >= first_place);
+      REQUIRE(connection.place < first_place + places);
+      REQUIRE(taken.insert(connection.place).second);
+      REQUIRE(book_.connection_at(connection.place) == id);
+      REQUIRE(now_ - connection.heard < lost_after);  // the silent ones are gone
+      alive.insert(connection.process);
     }
     REQUIRE(alive == hosts_);
     std::size_t seen = 0;
@@ -129,21 +129,21 @@ class model {
       REQUIRE(alive.contains(view.card.process));
       seen += view.places.size();
     }
-    REQUIRE(seen == seats_.size());
-    if (!seats_.empty()) REQUIRE(book_.next_deadline() > now_);
+    REQUIRE(seen == connections_.size());
+    if (!connections_.empty()) REQUIRE(book_.next_deadline() > now_);
   }
 
   std::mt19937_64 random_;
   steady_time now_{1h};
   host_book book_{{.first_place = first_place, .places = places, .lost_after = lost_after}};
-  std::map<seat_id, seat_seen> seats_;
+  std::map<connection_id, connection_seen> connections_;
   std::set<std::uint64_t> hosts_;
-  seat_id last_ = 0;
+  connection_id last_ = 0;
 };
 
 }  // namespace
 
-TEST_CASE("in a million random steps every seat has one place, and silent hosts are gone") {
+TEST_CASE("in a million random steps every connection has one place, and silent hosts are gone") {
   const char* const given = std::getenv("PENSTOCK_TEST_SEED");
   const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
   INFO("PENSTOCK_TEST_SEED=" << seed);

@@ -24,7 +24,7 @@ std::vector<Command> all_of(const std::vector<book_command>& commands) {
 
 }  // namespace
 
-TEST_CASE("a host's seats get the lowest free places, and a full session has none") {
+TEST_CASE("a host's connections get the lowest free places, and a full session has none") {
   host_book book({.first_place = 65, .places = 2});
   CHECK(book.joined(1, card_of(7), begin));
   CHECK(book.joined(2, card_of(7), begin));
@@ -35,7 +35,7 @@ TEST_CASE("a host's seats get the lowest free places, and a full session has non
   CHECK(book.hosts(begin).at(0).places == std::vector<std::uint32_t>{65, 66});
   book.closed(1, "it was closed");
   CHECK(book.joined(4, card_of(8), begin));
-  CHECK(book.seat_at(65) == 4);
+  CHECK(book.connection_at(65) == 4);
 }
 
 TEST_CASE("a silent host is lost after lost_after") {
@@ -47,7 +47,7 @@ TEST_CASE("a silent host is lost after lost_after") {
   const auto commands = book.advance(begin + 5s);
   REQUIRE(all_of<vacate_place>(commands).size() == 1);
   CHECK(all_of<vacate_place>(commands)[0].lost);
-  CHECK(all_of<close_seat>(commands).at(0).why == "nothing was heard for 5 s");
+  CHECK(all_of<close_connection>(commands).at(0).why == "nothing was heard for 5 s");
   CHECK(all_of<host_went>(commands).at(0).why == "nothing was heard for 5 s");
   CHECK(book.hosts(begin).empty());
 }
@@ -61,7 +61,7 @@ TEST_CASE("time in which the session did not run is no silence of its hosts") {
   CHECK(all_of<host_went>(book.advance(begin + 65s)).size() == 1);
 }
 
-TEST_CASE("a host that leaves keeps its seat until its worker has ended") {
+TEST_CASE("a host that leaves keeps its connection until its worker has ended") {
   host_book book({.first_place = 65, .places = 4});
   REQUIRE(book.joined(1, card_of(7), begin));
   static_cast<void>(book.advance(begin));
@@ -78,7 +78,7 @@ TEST_CASE("a host that leaves keeps its seat until its worker has ended") {
 
 TEST_CASE("three damaged batches in a row cost the whole host, two do not") {
   host_book book({.first_place = 65, .places = 4});
-  for (const seat_id id : {1, 2}) REQUIRE(book.joined(id, card_of(7), begin));
+  for (const connection_id id : {1, 2}) REQUIRE(book.joined(id, card_of(7), begin));
   REQUIRE(book.joined(3, card_of(8), begin));
   static_cast<void>(book.advance(begin));
   for (int i = 0; i < 4; ++i) {

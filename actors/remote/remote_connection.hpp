@@ -1,8 +1,8 @@
-// The session's end of a seat: a thread that speaks with one connection of a loader host. It receives the bytes of batches
-// into the slots of the seat's place, relays everything else between the host's worker and the session, and mirrors the
+// The session's end of a connection: a thread that speaks with one connection of a loader host. It receives the bytes of batches
+// into the slots of the connection's place, relays everything else between the host's worker and the session, and mirrors the
 // worker's flight page. Orders come from host_hub, which also hears the news, both in order.
 //
-// For the session the seat is a worker: what the worker's link carries passes unchanged through a socket pair, except that
+// For the session the connection is a worker: what the worker's link carries passes unchanged through a socket pair, except that
 // the report of a batch waits until its bytes are complete and right.
 #pragma once
 
@@ -10,8 +10,8 @@
 #include "actors/remote/landing_slots.hpp"
 #include "actors/remote/lent_jobs.hpp"
 #include "actors/remote/packing.hpp"
-#include "actors/remote/seat_security.hpp"
-#include "actors/remote/seat_stream.hpp"
+#include "actors/remote/host_security.hpp"
+#include "actors/remote/host_stream.hpp"
 #include "actors/remote/shared_program.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/exit_report.hpp"
@@ -30,8 +30,8 @@
 
 namespace penstock::hosts {
 
-/// What all seats of a session have in common.
-struct seat_surroundings {
+/// What all connections of a session have in common.
+struct connection_deps {
   std::string session;
   std::string version;  ///< of penstock
   std::string config;   ///< protocol::config_as_bytes
@@ -63,17 +63,17 @@ struct signal_worker {
 struct ask_to_leave {};
 /// The session is over.
 struct say_goodbye {};
-using seat_order = std::variant<give_place, turn_away, start_worker, signal_worker, ask_to_leave, say_goodbye>;
+using connection_order = std::variant<give_place, turn_away, start_worker, signal_worker, ask_to_leave, say_goodbye>;
 
 // ---- news ---------------------------------------------------------------------------------------------------
 
 /// The peer has proved the secret, and is of the same version.
-struct seat_known {
+struct host_known {
   host_card card;
   std::uint32_t workers = 1;  ///< that the host offers
 };
 /// It has the same dataset, and waits for give_place or turn_away.
-struct seat_agreed {
+struct host_agreed {
   host_card card;
 };
 struct worker_runs {
@@ -103,24 +103,24 @@ struct ping_answered {
   nanoseconds round_trip{0};
 };
 /// The last one. `refused`: the session turned the host away.
-struct seat_closed {
+struct connection_closed {
   std::string why;
   bool refused = false;
 };
-using seat_news = std::variant<seat_known, seat_agreed, worker_runs, worker_refused, worker_wrote, worker_over, host_goes,
-                               batch_received, batch_spoilt, ping_answered, seat_closed>;
+using connection_news = std::variant<host_known, host_agreed, worker_runs, worker_refused, worker_wrote, worker_over, host_goes,
+                               batch_received, batch_spoilt, ping_answered, connection_closed>;
 
-class remote_seat {
+class remote_connection {
  public:
-  /// `tell` is called on the seat's thread.
-  remote_seat(unique_fd socket, connected_by who, std::string address, std::shared_ptr<const seat_surroundings> around,
-              std::function<void(seat_news)> tell);
+  /// `tell` is called on the connection's thread.
+  remote_connection(unique_fd socket, connected_by who, std::string address, std::shared_ptr<const connection_deps> around,
+              std::function<void(connection_news)> tell);
   /// Ends the connection, and waits for the thread.
-  ~remote_seat();
-  remote_seat(const remote_seat&) = delete;
-  remote_seat& operator=(const remote_seat&) = delete;
+  ~remote_connection();
+  remote_connection(const remote_connection&) = delete;
+  remote_connection& operator=(const remote_connection&) = delete;
 
-  void order(seat_order what);
+  void order(connection_order what);
   void close_soon() noexcept { stream_.close_soon(); }
   [[nodiscard]] steady_time last_heard() const noexcept { return stream_.last_heard(); }
 
@@ -150,12 +150,12 @@ class remote_seat {
 
   const connected_by who_;
   const std::string address_;
-  const std::shared_ptr<const seat_surroundings> around_;
-  const std::function<void(seat_news)> tell_;
-  seat_stream stream_;
+  const std::shared_ptr<const connection_deps> around_;
+  const std::function<void(connection_news)> tell_;
+  host_stream stream_;
   unique_fd wake_;
   std::mutex mutex_;
-  std::vector<seat_order> orders_;  // guarded by mutex_
+  std::vector<connection_order> orders_;  // guarded by mutex_
 
   // On the thread:
   unique_fd link_;  // the worker's end of its link to the session, while one runs

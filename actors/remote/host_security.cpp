@@ -1,4 +1,4 @@
-#include "actors/remote/seat_security.hpp"
+#include "actors/remote/host_security.hpp"
 
 #include "runtime/base/text.hpp"
 #include "runtime/net/group_secret.hpp"
@@ -30,8 +30,8 @@ result<group::group_address> parse_address(std::string_view text) {
   return group::group_address{group::group_address::kind::tcp, std::string(host), port};
 }
 
-result<std::shared_ptr<const group::tls_context>> tls_of_seats(seat_side side, connected_by who, const group::group_address& at,
-                                                               const seat_secret& secret) {
+result<std::shared_ptr<const group::tls_context>> tls_of_hosts(connection_side side, connected_by who, const group::group_address& at,
+                                                               const hosts_secret& secret) {
   const bool host_connects = who == connected_by::host;
   if (secret.file.empty()) {
     if (secret.insecure) return std::shared_ptr<const group::tls_context>();
@@ -48,7 +48,7 @@ result<std::shared_ptr<const group::tls_context>> tls_of_seats(seat_side side, c
     if (!stretched) return tl::unexpected(std::move(stretched.error()));
     key = std::move(*stretched);
   }
-  const bool connects = host_connects == (side == seat_side::host);
+  const bool connects = host_connects == (side == connection_side::host);
   return group::tls_context::make(connects ? group::tls_role::client : group::tls_role::server,
                                   host_connects ? identity_of_joining : identity_of_called, key);
 }

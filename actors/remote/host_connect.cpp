@@ -1,4 +1,4 @@
-#include "actors/remote/seat_connection.hpp"
+#include "actors/remote/host_connect.hpp"
 
 #include "runtime/net/sockets.hpp"
 

@@ -1,9 +1,9 @@
-// One end of the connection between a session and a seat of a loader host: messages and the raw bytes of batches on a TCP
+// One end of the connection between a session and a connection of a loader host: messages and the raw bytes of batches on a TCP
 // socket, encrypted if there is a secret. Used by one thread at a time, which waits; close_soon() wakes it from any other.
 #pragma once
 
 #include "actors/protocol/wire.hpp"
-#include "actors/remote/seat_messages.hpp"
+#include "actors/remote/host_messages.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
@@ -38,10 +38,10 @@ class running_digest {
   std::unique_ptr<state> state_;
 };
 
-class seat_stream {
+class host_stream {
  public:
   /// `tls` null: not encrypted.
-  seat_stream(unique_fd socket, const std::shared_ptr<const group::tls_context>& tls);
+  host_stream(unique_fd socket, const std::shared_ptr<const group::tls_context>& tls);
 
   /// Proves the secret to each other, if there is one. Refuses (errc::io; errc::config for a wrong secret).
   result<void> secure(nanoseconds at_most);
@@ -104,7 +104,7 @@ class seat_stream {
 // ---- implementation ---------------------------------------------------------------------------------------
 
 template <class Variant>
-result<std::optional<Variant>> seat_stream::next() {
+result<std::optional<Variant>> host_stream::next() {
   protocol::frame_header header;
   const std::string_view bytes = unread();
   if (bytes.size() < sizeof header) return std::optional<Variant>();
@@ -121,7 +121,7 @@ result<std::optional<Variant>> seat_stream::next() {
 }
 
 template <class Variant>
-result<Variant> seat_stream::wait_for(nanoseconds at_most) {
+result<Variant> host_stream::wait_for(nanoseconds at_most) {
   const steady_time until = std::chrono::steady_clock::now() + at_most;
   while (true) {
     auto message = next<Variant>();

@@ -1,12 +1,12 @@
-// A host's end of a seat: a thread that keeps one connection to a session, and runs the worker that the session orders. A
-// host that joins connects, again and again; on one that listens a seat is one connection of a session that has called.
+// A host's end of a connection: a thread that keeps one connection to a session, and runs the worker that the session orders. A
+// host that joins connects, again and again; on one that listens a connection is one connection of a session that has called.
 //
 //   connecting -- hello, dataset --> working -- the connection is lost --> connecting
 //                                       +-- the session is over, or the host leaves and its worker has ended --> (end)
 #pragma once
 
 #include "actors/remote/hosted_worker.hpp"
-#include "actors/remote/seat_stream.hpp"
+#include "actors/remote/host_stream.hpp"
 #include "runtime/group/group_address.hpp"
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace penstock::hosts {
 
-/// What all seats of a host have in common.
+/// What all connections of a host have in common.
 struct host_facts {
   process::io_thread* io = nullptr;
   group::group_address address;             ///< of the session, or where the host listens
@@ -44,9 +44,9 @@ struct session_offer {
   bool operator==(const session_offer&) const = default;
 };
 
-/// What a seat tells its host, on the seat's thread.
-struct seat_listener {
-  /// Lists the dataset of a session, or takes its code, once for all seats. May take minutes.
+/// What a connection tells its host, on the connection's thread.
+struct connection_listener {
+  /// Lists the dataset of a session, or takes its code, once for all connections. May take minutes.
   std::function<result<std::shared_ptr<const ready_dataset>>(const session_offer&)> prepare;
   /// A session has called. Why it must wait; empty: it may have a worker.
   std::function<std::string(const session_calls& call)> admit;
@@ -62,21 +62,21 @@ struct seat_listener {
   std::function<void(std::optional<failure> failed)> ended;
 };
 
-/// What a seat of a host that listens is made of.
+/// What a connection of a host that listens is made of.
 struct accepted_call {
   unique_fd socket;
   std::string from;  ///< its address, for texts
 };
 
-class host_seat {
+class host_connection {
  public:
-  /// `number`: of the host's seats, from 0. `call`: only on a host that listens.
-  host_seat(const host_facts& facts, std::uint32_t number, seat_listener listener,
+  /// `number`: of the host's connections, from 0. `call`: only on a host that listens.
+  host_connection(const host_facts& facts, std::uint32_t number, connection_listener listener,
             std::optional<accepted_call> call = std::nullopt);
   /// Ends it at once, and waits for the thread.
-  ~host_seat();
-  host_seat(const host_seat&) = delete;
-  host_seat& operator=(const host_seat&) = delete;
+  ~host_connection();
+  host_connection(const host_connection&) = delete;
+  host_connection& operator=(const host_connection&) = delete;
 
   /// Its worker finishes its leases first, unless `at_once`.
   void leave(bool at_once);
@@ -99,22 +99,22 @@ class host_seat {
   void sleep(nanoseconds at_most) const;
   result<way> attend();
   result<way> attend_call();
-  result<void> let_in(seat_stream& to);
-  result<void> join(seat_stream& to);
-  result<way> work(seat_stream& to);
-  result<way> turn(seat_stream& to);
-  result<void> hear_session(seat_stream& to);
+  result<void> let_in(host_stream& to);
+  result<void> join(host_stream& to);
+  result<way> work(host_stream& to);
+  result<way> turn(host_stream& to);
+  result<void> hear_session(host_stream& to);
 
   const host_facts facts_;
   const std::uint32_t number_;
-  const seat_listener listener_;
+  const connection_listener listener_;
   const std::shared_ptr<const unique_fd> wake_;
   std::atomic<bool> leaves_ = false;
   std::atomic<bool> at_once_ = false;
   std::atomic<bool> admitted_ = false;
   std::atomic<bool> over_ = false;
   std::mutex mutex_;
-  seat_stream* stream_ = nullptr;  // guarded by mutex_: of a session that has called
+  host_stream* stream_ = nullptr;  // guarded by mutex_: of a session that has called
 
 
   // On the thread:

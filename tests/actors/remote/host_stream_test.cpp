@@ -1,5 +1,5 @@
 // Two ends in one process; whatever else a peer may send.
-#include "actors/remote/seat_stream.hpp"
+#include "actors/remote/host_stream.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <sys/socket.h>
@@ -36,7 +36,7 @@ std::vector<std::byte> pattern(std::size_t bytes) {
 }
 
 /// A batch of 5 MB between messages, in both directions at once.
-void exchange(seat_stream& host, seat_stream& session) {
+void exchange(host_stream& host, host_stream& session) {
   const auto sent = pattern(5'000'000);
   std::vector<std::byte> received(sent.size());
   std::string trouble;
@@ -48,9 +48,9 @@ void exchange(seat_stream& host, seat_stream& session) {
     host.put(from_host(host_leaves{}));
     if (auto ok = host.flush(soon); !ok) trouble = ok.error().message;
     const auto lease = host.wait_for<to_host>(soon);
-    if (!lease || !std::holds_alternative<to_seat>(*lease)) trouble = "no lease";
+    if (!lease || !std::holds_alternative<to_place>(*lease)) trouble = "no lease";
   });
-  session.put(to_host(to_seat{std::string(3'000'000, 'x')}));
+  session.put(to_host(to_place{std::string(3'000'000, 'x')}));
   CHECK(session.flush(soon));
   bool left = false;
   while (!left) {
@@ -71,15 +71,15 @@ void exchange(seat_stream& host, seat_stream& session) {
 
 TEST_CASE("messages and batches arrive whole, also while both sides send") {
   auto [one, two] = two_sockets();
-  seat_stream host(std::move(one), nullptr);
-  seat_stream session(std::move(two), nullptr);
+  host_stream host(std::move(one), nullptr);
+  host_stream session(std::move(two), nullptr);
   exchange(host, session);
 }
 
 TEST_CASE("the same with a secret") {
   auto [one, two] = two_sockets();
-  seat_stream host(std::move(one), tls_of(group::tls_role::client, "a secret of the hosts"));
-  seat_stream session(std::move(two), tls_of(group::tls_role::server, "a secret of the hosts"));
+  host_stream host(std::move(one), tls_of(group::tls_role::client, "a secret of the hosts"));
+  host_stream session(std::move(two), tls_of(group::tls_role::server, "a secret of the hosts"));
   result<void> greeted;
   std::thread other([&] { greeted = host.secure(soon); });
   CHECK(session.secure(soon));
@@ -90,8 +90,8 @@ TEST_CASE("the same with a secret") {
 
 TEST_CASE("with another secret neither side goes on") {
   auto [one, two] = two_sockets();
-  seat_stream host(std::move(one), tls_of(group::tls_role::client, "a secret of the hosts"));
-  seat_stream session(std::move(two), tls_of(group::tls_role::server, "another secret of hosts"));
+  host_stream host(std::move(one), tls_of(group::tls_role::client, "a secret of the hosts"));
+  host_stream session(std::move(two), tls_of(group::tls_role::server, "another secret of hosts"));
   result<void> greeted;
   std::thread other([&] { greeted = host.secure(soon); });
   CHECK_FALSE(session.secure(soon));
@@ -103,7 +103,7 @@ TEST_CASE("with another secret neither side goes on") {
 TEST_CASE("garbage, a message that is too long and silence end a connection") {
   const auto answer_to = [](std::string_view bytes, std::size_t limit) {
     auto [one, two] = two_sockets();
-    seat_stream session(std::move(two), nullptr);
+    host_stream session(std::move(two), nullptr);
     session.limit(limit);
     REQUIRE(::write(one.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
     const auto first = session.wait_for<from_host>(100ms);
@@ -118,7 +118,7 @@ TEST_CASE("garbage, a message that is too long and silence end a connection") {
 
 TEST_CASE("a thread that waits for a batch is woken by the end of its connection") {
   auto [one, two] = two_sockets();
-  seat_stream session(std::move(two), nullptr);
+  host_stream session(std::move(two), nullptr);
   std::vector<std::byte> room(100);
   std::thread other([&] { session.close_soon(); });
   CHECK_FALSE(session.read_raw(room, 60s));

@@ -1,7 +1,7 @@
-#include "actors/remote/host_seat.hpp"
+#include "actors/remote/host_connection.hpp"
 
 #include "actors/protocol/tensors.hpp"
-#include "actors/remote/seat_connection.hpp"
+#include "actors/remote/host_connect.hpp"
 #include "runtime/base/signals.hpp"
 #include "runtime/base/units.hpp"
 
@@ -29,7 +29,7 @@ constexpr auto idle_turn_max = 250ms;
 
 }  // namespace
 
-host_seat::host_seat(const host_facts& facts, std::uint32_t number, seat_listener listener, std::optional<accepted_call> call)
+host_connection::host_connection(const host_facts& facts, std::uint32_t number, connection_listener listener, std::optional<accepted_call> call)
     : facts_(facts),
       number_(number),
       listener_(std::move(listener)),
@@ -39,52 +39,52 @@ host_seat::host_seat(const host_facts& facts, std::uint32_t number, seat_listene
   thread_ = std::thread([this] { run(); });
 }
 
-host_seat::~host_seat() {
+host_connection::~host_connection() {
   leave(true);
   thread_.join();
 }
 
-void host_seat::leave(bool at_once) {
+void host_connection::leave(bool at_once) {
   if (at_once) at_once_ = true;
   leaves_ = true;
   if (!admitted_) cut();
   wake();
 }
 
-void host_seat::cut() {
+void host_connection::cut() {
   const std::lock_guard hold(mutex_);
   if (stream_ != nullptr) stream_->close_soon();
 }
 
-void host_seat::wake() const {
+void host_connection::wake() const {
   const std::uint64_t one = 1;
   static_cast<void>(!::write(wake_->get(), &one, sizeof one));
 }
 
 /// What woke it earlier does not count any more.
-void host_seat::hush() const {
+void host_connection::hush() const {
   std::uint64_t times = 0;
   static_cast<void>(!::read(wake_->get(), &times, sizeof times));
 }
 
-void host_seat::sleep(nanoseconds at_most) const {
+void host_connection::sleep(nanoseconds at_most) const {
   pollfd look{wake_->get(), POLLIN, 0};
   ::poll(&look, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(at_most).count()));
 }
 
-void host_seat::run() {
-  ::pthread_setname_np(::pthread_self(), "penstock-seat");
+void host_connection::run() {
+  ::pthread_setname_np(::pthread_self(), "penstock-remote");
   call_ ? answer() : keep_joining();
 }
 
-void host_seat::end(std::optional<failure> failed) {
+void host_connection::end(std::optional<failure> failed) {
   worker_.reset();
   over_ = true;
   if (admitted_) listener_.released();
   listener_.ended(std::move(failed));
 }
 
-void host_seat::keep_joining() {
+void host_connection::keep_joining() {
   while (!leaves_) {
     const auto way_on = attend();
     worker_.reset();
@@ -104,7 +104,7 @@ void host_seat::keep_joining() {
 }
 
 /// One session, which has called. Only if no worker can work here would the next one fail as well.
-void host_seat::answer() {
+void host_connection::answer() {
   const auto done = attend_call();
   if (done || leaves_) return end(std::nullopt);
   const bool unfit = admitted_ && working_ && done.error().code == errc::config;
@@ -115,14 +115,14 @@ void host_seat::answer() {
 
 // ---- joining ------------------------------------------------------------------------------------------------
 
-result<host_seat::way> host_seat::attend() {
+result<host_connection::way> host_connection::attend() {
   hush();
   if (leaves_) return way::over;
   auto socket = connect_to(facts_.address, connect_deadline, wake_->get());
   if (!socket) {
     return refuse(socket.error().code, "connecting to the session at {}: {}", text_of(facts_.address), socket.error().message);
   }
-  seat_stream to(std::move(*socket), facts_.tls);
+  host_stream to(std::move(*socket), facts_.tls);
   auto ok = to.secure(connect_deadline);
   if (ok) ok = join(to);
   if (!ok) {
@@ -136,9 +136,9 @@ result<host_seat::way> host_seat::attend() {
   return refuse(errc::io, "the connection to the session at {} is lost: {}", text_of(facts_.address), end.error().message);
 }
 
-result<host_seat::way> host_seat::attend_call() {
-  seat_stream to(std::move(call_->socket), facts_.tls);
-  const auto reachable = [this](seat_stream* stream) {
+result<host_connection::way> host_connection::attend_call() {
+  host_stream to(std::move(call_->socket), facts_.tls);
+  const auto reachable = [this](host_stream* stream) {
     const std::lock_guard hold(mutex_);
     stream_ = stream;
   };
@@ -157,7 +157,7 @@ result<host_seat::way> host_seat::attend_call() {
 }
 
 /// Until it is clear that a session has called, and that it may have a worker (rule H8).
-result<void> host_seat::let_in(seat_stream& to) {
+result<void> host_connection::let_in(host_stream& to) {
   if (auto ok = to.secure(connect_deadline); !ok) return ok;
   to.limit(call_bytes_max);
   auto first = to.wait_for<to_host>(connect_deadline);
@@ -175,7 +175,7 @@ result<void> host_seat::let_in(seat_stream& to) {
 }
 
 /// Until the session has given it a place (rule H2).
-result<void> host_seat::join(seat_stream& to) {
+result<void> host_connection::join(host_stream& to) {
   to.put(from_host(host_hello{.penstock = facts_.version,
                               .name = facts_.name,
                               .pid = ::getpid(),
@@ -210,7 +210,7 @@ result<void> host_seat::join(seat_stream& to) {
   auto place = to.wait_for<to_host>(answer_deadline);
   if (!place) return tl::unexpected(std::move(place.error()));
   if (const auto* no = std::get_if<refused>(&*place)) return refuse(errc::config, "it refuses: {}", no->why);
-  if (!std::holds_alternative<seat_given>(*place)) return refuse(errc::io, "it gives no place");
+  if (!std::holds_alternative<place_given>(*place)) return refuse(errc::io, "it gives no place");
   listener_.joined(session->session);
   lost_since_.reset();
   return {};
@@ -218,23 +218,23 @@ result<void> host_seat::join(seat_stream& to) {
 
 // ---- working ------------------------------------------------------------------------------------------------
 
-struct host_seat::session_visitor {
-  host_seat& s;
-  seat_stream& to;
+struct host_connection::session_visitor {
+  host_connection& s;
+  host_stream& to;
 
-  result<void> operator()(const start_seat&) const {
+  result<void> operator()(const start_place&) const {
     auto made = hosted_worker::start({s.facts_.io, s.facts_.lifeline, s.dataset_, s.digests_, s.number_, s.wake_});
     if (made) {
       s.worker_ = std::move(*made);
     } else {
-      to.put(from_host(seat_not_started{made.error().message}));
+      to.put(from_host(place_not_started{made.error().message}));
     }
     return {};
   }
-  result<void> operator()(const to_seat& order) const {
+  result<void> operator()(const to_place& order) const {
     return s.worker_ ? s.worker_->hear_session(order.frame) : result<void>();
   }
-  result<void> operator()(const signal_seat& order) const {
+  result<void> operator()(const signal_place& order) const {
     if (s.worker_) s.worker_->signal(order.number);
     return {};
   }
@@ -271,7 +271,7 @@ struct host_seat::session_visitor {
   }
 };
 
-result<void> host_seat::hear_session(seat_stream& to) {
+result<void> host_connection::hear_session(host_stream& to) {
   if (auto ok = to.read(); !ok) return ok;
   while (true) {
     auto message = to.next<to_host>();
@@ -281,7 +281,7 @@ result<void> host_seat::hear_session(seat_stream& to) {
   }
 }
 
-result<host_seat::way> host_seat::work(seat_stream& to) {
+result<host_connection::way> host_connection::work(host_stream& to) {
   leaving_told_ = session_over_ = false;
   while (true) {
     auto end = turn(to);
@@ -293,7 +293,7 @@ result<host_seat::way> host_seat::work(seat_stream& to) {
 }
 
 /// Waits for whatever comes first.
-result<host_seat::way> host_seat::turn(seat_stream& to) {
+result<host_connection::way> host_connection::turn(host_stream& to) {
   std::array<pollfd, 3> look{pollfd{to.socket(), POLLIN, 0}, {wake_->get(), POLLIN, 0}, {-1, POLLIN, 0}};
   if (worker_) {
     look[2].fd = worker_->link();  // -1 is ignored

@@ -1,4 +1,4 @@
-// The messages between a session and a seat of a loader host (actors/remote/seat_stream.hpp). Raw bytes follow only welcome and
+// The messages between a session and a connection of a loader host (actors/remote/host_stream.hpp). Raw bytes follow only welcome and
 // what is named so: as many as the message says.
 //
 //   host                                          session
@@ -7,18 +7,18 @@
 //     host_hello  ------------------------------->   version of penstock
 //         <------------------------------ welcome    the config, and a pool's code as raw bytes; or refused
 //     dataset_found, program_found --------------->   the host's own listing, or its versions; or cannot_join
-//         <---------------------------- seat_given   or refused
+//         <---------------------------- place_given   or refused
 //     (any number of workers, one at a time)
-//         <---------------------------- start_seat
-//     seat_started, or seat_not_started ---------->
-//     from_seat  <---- frames of the worker's link ---->  to_seat
+//         <---------------------------- start_place
+//     place_started, or place_not_started ---------->
+//     from_place  <---- frames of the worker's link ---->  to_place
 //     batch_follows, raw bytes, digest ---------->   send_again, if they were damaged
 //         <---------------- job_follows, raw bytes   in a pool: one job at a time
 //     job_over, raw bytes, digest --------------->   send_again
 //         <--------------------------- file_offered   a file that jobs need
 //     file_answer ------------------------------->   file_follows, raw bytes, if the host has not got it
-//     flight_seen, output_line ------------------->   signal_seat
-//     seat_ended --------------------------------->
+//     flight_seen, output_line ------------------->   signal_place
+//     place_ended --------------------------------->
 //     host_leaves -------------------------------->   session_over
 //         <---------------------------- please_leave
 //     pong <--------------------------------> ping
@@ -86,28 +86,28 @@ auto inspect(Inspector& f, cannot_join& x) {
   return f(x.why);
 }
 
-struct seat_started {
+struct place_started {
   std::int32_t pid = 0;
 };
 template <class Inspector>
-auto inspect(Inspector& f, seat_started& x) {
+auto inspect(Inspector& f, place_started& x) {
   return f(x.pid);
 }
 
-struct seat_not_started {
+struct place_not_started {
   std::string why;
 };
 template <class Inspector>
-auto inspect(Inspector& f, seat_not_started& x) {
+auto inspect(Inspector& f, place_not_started& x) {
   return f(x.why);
 }
 
 /// Frames of the worker's link, except those of loaded batches.
-struct from_seat {
+struct from_place {
   std::string frame;
 };
 template <class Inspector>
-auto inspect(Inspector& f, from_seat& x) {
+auto inspect(Inspector& f, from_place& x) {
   return f(x.frame);
 }
 
@@ -173,14 +173,14 @@ auto inspect(Inspector& f, output_line& x) {
   return f(x.line);
 }
 
-struct seat_ended {
+struct place_ended {
   std::int32_t pid = 0;
   std::uint8_t how = 0;  ///< process::exit_report::how
   std::int32_t code = 0;
   std::string last_output;
 };
 template <class Inspector>
-auto inspect(Inspector& f, seat_ended& x) {
+auto inspect(Inspector& f, place_ended& x) {
   return f(x.pid, x.how, x.code, x.last_output);
 }
 
@@ -234,33 +234,33 @@ auto inspect(Inspector& f, refused& x) {
   return f(x.why, x.for_good);
 }
 
-struct seat_given {
+struct place_given {
   std::uint32_t place = 0;
 };
 template <class Inspector>
-auto inspect(Inspector& f, seat_given& x) {
+auto inspect(Inspector& f, place_given& x) {
   return f(x.place);
 }
 
-struct start_seat {};
+struct start_place {};
 template <class Inspector>
-auto inspect(Inspector& f, start_seat&) {
+auto inspect(Inspector& f, start_place&) {
   return f();
 }
 
-struct to_seat {
+struct to_place {
   std::string frame;
 };
 template <class Inspector>
-auto inspect(Inspector& f, to_seat& x) {
+auto inspect(Inspector& f, to_place& x) {
   return f(x.frame);
 }
 
-struct signal_seat {
+struct signal_place {
   std::int32_t number = 0;
 };
 template <class Inspector>
-auto inspect(Inspector& f, signal_seat& x) {
+auto inspect(Inspector& f, signal_place& x) {
   return f(x.number);
 }
 
@@ -338,10 +338,10 @@ auto inspect(Inspector& f, please_leave&) {
   return f();
 }
 
-using from_host = std::variant<host_hello, dataset_found, cannot_join, seat_started, seat_not_started, from_seat, batch_follows,
-                               flight_seen, output_line, seat_ended, host_leaves, pong, host_busy, program_found, job_over,
+using from_host = std::variant<host_hello, dataset_found, cannot_join, place_started, place_not_started, from_place, batch_follows,
+                               flight_seen, output_line, place_ended, host_leaves, pong, host_busy, program_found, job_over,
                                file_answer>;
-using to_host = std::variant<welcome, refused, seat_given, start_seat, to_seat, signal_seat, send_again, session_over, ping,
+using to_host = std::variant<welcome, refused, place_given, start_place, to_place, signal_place, send_again, session_over, ping,
                              session_calls, please_leave, job_follows, file_offered, file_follows>;
 
 }  // namespace penstock::hosts

@@ -1,6 +1,5 @@
-#include "actors/remote/remote_seat.hpp"
+#include "actors/remote/remote_connection.hpp"
 
-#include "actors/remote/agreement.hpp"
 #include "runtime/base/signals.hpp"
 
 #include <poll.h>
@@ -18,16 +17,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr nanoseconds handshake_deadline = 5s;
-constexpr nanoseconds listing_deadline = 10min;  // the host lists the dataset
-constexpr std::size_t hello_bytes_max = 4096;
 constexpr auto pings_a_silence = 8;
 constexpr nanoseconds silent_after = 500ms;  // longer than the host needs to show that its worker lives
 
 }  // namespace
 
-remote_seat::remote_seat(unique_fd socket, connected_by who, std::string address,
-                         std::shared_ptr<const seat_surroundings> around, std::function<void(seat_news)> tell)
+remote_connection::remote_connection(unique_fd socket, connected_by who, std::string address,
+                         std::shared_ptr<const connection_deps> around, std::function<void(connection_news)> tell)
     : who_(who),
       address_(std::move(address)),
       around_(std::move(around)),
@@ -38,12 +34,12 @@ remote_seat::remote_seat(unique_fd socket, connected_by who, std::string address
   thread_ = std::thread([this] { run(); });
 }
 
-remote_seat::~remote_seat() {
+remote_connection::~remote_connection() {
   close_soon();
   thread_.join();
 }
 
-void remote_seat::order(seat_order what) {
+void remote_connection::order(connection_order what) {
   {
     const std::lock_guard hold(mutex_);
     orders_.push_back(std::move(what));
@@ -52,69 +48,17 @@ void remote_seat::order(seat_order what) {
   static_cast<void>(!::write(wake_.get(), &one, sizeof one));
 }
 
-void remote_seat::run() {
-  ::pthread_setname_np(::pthread_self(), "penstock-seat");
+void remote_connection::run() {
+  ::pthread_setname_np(::pthread_self(), "penstock-remote");
   auto ok = admit();
   while (ok) ok = work();
-  tell_(seat_closed{ok.error().message, refused_});
-}
-
-// ---- joining ------------------------------------------------------------------------------------------------
-
-result<void> remote_seat::refuse_host(std::string why) {
-  refused_ = true;
-  stream_.put(to_host(refused{why}));
-  static_cast<void>(stream_.flush(handshake_deadline));
-  return refuse(errc::config, "{}", why);
-}
-
-result<void> remote_seat::admit() {
-  if (auto ok = stream_.secure(handshake_deadline); !ok) return ok;
-  stream_.limit(hello_bytes_max);
-  if (who_ == connected_by::session) stream_.put(to_host(session_calls{.session = around_->session, .process = around_->process}));
-  if (auto ok = stream_.flush(handshake_deadline); !ok) return ok;
-  auto first = stream_.wait_for<from_host>(handshake_deadline);
-  if (!first) return tl::unexpected(std::move(first.error()));
-  if (const auto* no = std::get_if<host_busy>(&*first)) return refuse(errc::io, "{}", no->why);
-  const auto* hello = std::get_if<host_hello>(&*first);
-  if (hello == nullptr || hello->magic != host_hello::expected_magic)
-    return refuse(errc::protocol, "it is not a loader host");
-  if (std::string why = difference_of_versions(hello->penstock, hello->version, around_->version); !why.empty())
-    return refuse_host(std::move(why));
-  if (auto packs = packer::open(around_->compress)) packer_ = std::move(*packs);  // the session began with the library
-  const host_card card{hello->name, address_, hello->pid, hello->process};
-  tell_(seat_known{card, hello->workers});
-  stream_.limit(protocol::frame_bytes_max);
-  welcome invitation{around_->session, around_->config, around_->digests};
-  if (around_->program) describe(*around_->program, invitation);
-  stream_.put(to_host(invitation));
-  if (auto ok = stream_.flush(handshake_deadline, code_of(around_->program.get())); !ok) return ok;
-
-  auto answer = stream_.wait_for<from_host>(listing_deadline);
-  if (!answer) return tl::unexpected(std::move(answer.error()));
-  if (const auto* no = std::get_if<cannot_join>(&*answer)) {
-    refused_ = true;
-    return refuse(errc::config, "{}", no->why);
-  }
-  if (std::string why = difference(*answer); !why.empty()) return refuse_host(std::move(why));
-  tell_(seat_agreed{card});
-  return {};
-}
-
-/// Of what the host has found and what the session has; empty: they are equal (rule H2).
-std::string remote_seat::difference(const from_host& found) const {
-  if (around_->program) {
-    const auto* facts = std::get_if<program_found>(&found);
-    return facts == nullptr ? "it does not say which program it has" : difference_of_facts(around_->program->facts, facts->facts);
-  }
-  const auto* dataset = std::get_if<dataset_found>(&found);
-  return dataset == nullptr ? "it does not say which dataset it has" : difference_of_datasets(around_->dataset, dataset->dataset);
+  tell_(connection_closed{ok.error().message, refused_});
 }
 
 // ---- working ------------------------------------------------------------------------------------------------
 
 /// One turn: waits for whatever comes first.
-result<void> remote_seat::work() {
+result<void> remote_connection::work() {
   const int argument = jobs_ ? jobs_->waits_on() : -1;  // -1 is ignored
   std::array<pollfd, 4> look{
       pollfd{stream_.socket(), POLLIN, 0}, {wake_.get(), POLLIN, 0}, {link_.get(), POLLIN, 0}, {argument, POLLIN, 0}};
@@ -137,19 +81,19 @@ result<void> remote_seat::work() {
   return stream_.flush(around_->lost_after);
 }
 
-struct remote_seat::order_visitor {
-  remote_seat& s;
+struct remote_connection::order_visitor {
+  remote_connection& s;
 
   result<void> operator()(const give_place& order) const {
     s.place_ = order.place;
-    return s.say(seat_given{order.place});
+    return s.say(place_given{order.place});
   }
   result<void> operator()(const turn_away& order) const { return s.refuse_host(order.why); }
   result<void> operator()(const start_worker&) const {
     s.starting_ = true;
-    return s.say(start_seat{});
+    return s.say(start_place{});
   }
-  result<void> operator()(const signal_worker& order) const { return s.say(signal_seat{order.number}); }
+  result<void> operator()(const signal_worker& order) const { return s.say(signal_place{order.number}); }
   result<void> operator()(const ask_to_leave&) const { return s.say(please_leave{}); }
   result<void> operator()(const say_goodbye&) const {
     s.stream_.put(to_host(session_over{}));
@@ -158,22 +102,22 @@ struct remote_seat::order_visitor {
   }
 };
 
-result<void> remote_seat::take_orders() {
+result<void> remote_connection::take_orders() {
   std::uint64_t times = 0;
   static_cast<void>(!::read(wake_.get(), &times, sizeof times));
-  std::vector<seat_order> orders;
+  std::vector<connection_order> orders;
   {
     const std::lock_guard hold(mutex_);
     orders.swap(orders_);
   }
-  for (const seat_order& one : orders) {
+  for (const connection_order& one : orders) {
     if (auto ok = std::visit(order_visitor{*this}, one); !ok) return ok;
   }
   return {};
 }
 
 /// While nothing is heard, the session must not take the silence for a worker that hangs: lost_after decides.
-void remote_seat::look_at_clock() {
+void remote_connection::look_at_clock() {
   if (link_ && now() - stream_.last_heard() > silent_after) {
     ++flight_.heartbeats;
     flight_.state = {arena::phase::idle, 0, 0, static_cast<std::uint32_t>(flight_.heartbeats)};
@@ -190,7 +134,7 @@ void remote_seat::look_at_clock() {
 
 // ---- from the session ---------------------------------------------------------------------------------------
 
-result<void> remote_seat::hear_session() {
+result<void> remote_connection::hear_session() {
   std::array<char, 16 * 1024> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
   const ssize_t got = ::recv(link_.get(), some.data(), some.size(), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
@@ -211,13 +155,13 @@ result<void> remote_seat::hear_session() {
     }
     std::vector<char> frame;
     static_cast<void>(protocol::append_frame(frame, message));
-    stream_.put(to_host(to_seat{{frame.begin(), frame.end()}}));
+    stream_.put(to_host(to_place{{frame.begin(), frame.end()}}));
   });
   return ok ? noted : ok;
 }
 
-/// What the seat has to know of what the worker is told.
-result<void> remote_seat::note(const protocol::to_worker& message) {
+/// What the connection has to know of what the worker is told.
+result<void> remote_connection::note(const protocol::to_worker& message) {
   if (around_->program) return {};
   if (const auto* slots = std::get_if<protocol::assign_slots>(&message))
     return landing_.assign(*slots, around_->dataset.tensors, around_->arena);
@@ -227,16 +171,16 @@ result<void> remote_seat::note(const protocol::to_worker& message) {
 
 // ---- from the host ------------------------------------------------------------------------------------------
 
-struct remote_seat::from_host_visitor {
-  remote_seat& s;
+struct remote_connection::from_host_visitor {
+  remote_connection& s;
 
-  result<void> operator()(const seat_started& news) const {
+  result<void> operator()(const place_started& news) const {
     if (!std::exchange(s.starting_, false)) return refuse(errc::protocol, "it started a worker that nobody ordered");
     auto ends = protocol::make_link_pair();
     if (!ends) return tl::unexpected(std::move(ends.error()));
     unique_fd parcels;
     if (s.around_->program) {
-      const auto pass_on = [seat = &s](std::string_view frame) { static_cast<void>(seat->pass_on(frame)); };
+      const auto pass_on = [connection = &s](std::string_view frame) { static_cast<void>(connection->pass_on(frame)); };
       auto made = lent_jobs::make(s.around_->program, s.around_->lost_after, pass_on, parcels);
       if (!made) return tl::unexpected(std::move(made.error()));
       s.jobs_ = std::move(*made);
@@ -249,12 +193,12 @@ struct remote_seat::from_host_visitor {
                         std::make_shared<unique_fd>(std::move(parcels))});
     return {};
   }
-  result<void> operator()(const seat_not_started& news) const {
+  result<void> operator()(const place_not_started& news) const {
     s.starting_ = false;
     s.tell_(worker_refused{{errc::system, news.why, 0}});
     return {};
   }
-  result<void> operator()(const from_seat& news) const { return s.pass_on(news.frame); }
+  result<void> operator()(const from_place& news) const { return s.pass_on(news.frame); }
   result<void> operator()(const batch_follows& news) const { return s.land(news); }
   result<void> operator()(const flight_seen& news) const {
     if (s.link_) s.mirror(news);
@@ -264,7 +208,7 @@ struct remote_seat::from_host_visitor {
     s.tell_(worker_wrote{std::move(news.line)});
     return {};
   }
-  result<void> operator()(seat_ended& news) const {
+  result<void> operator()(place_ended& news) const {
     process::exit_report report;
     report.pid = news.pid;
     report.ending = static_cast<process::exit_report::how>(std::min<std::uint8_t>(news.how, 2));
@@ -295,7 +239,7 @@ struct remote_seat::from_host_visitor {
   }
 };
 
-result<void> remote_seat::hear_host() {
+result<void> remote_connection::hear_host() {
   if (auto ok = stream_.read(); !ok) return ok;
   while (true) {
     auto message = stream_.next<from_host>();
@@ -307,7 +251,7 @@ result<void> remote_seat::hear_host() {
 }
 
 /// To the session's end of the worker's link, whose reader never waits.
-result<void> remote_seat::pass_on(std::string_view frame) {
+result<void> remote_connection::pass_on(std::string_view frame) {
   while (link_ && !frame.empty()) {
     const ssize_t sent = ::send(link_.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
@@ -318,7 +262,7 @@ result<void> remote_seat::pass_on(std::string_view frame) {
 }
 
 /// Receives a batch straight into the slot that its lease reserved (rule H3). Returns why it may not be used.
-result<std::string> remote_seat::receive(const batch_follows& batch, bool& late) {
+result<std::string> remote_connection::receive(const batch_follows& batch, bool& late) {
   if (!landing_.holds(batch.bytes))
     return refuse(errc::protocol, "it announced a batch of {} bytes, but a slot has {}", batch.bytes, landing_.slot_bytes());
   if (batch.packed && !packer_) return refuse(errc::protocol, "it compresses batches, which nobody asked for");
@@ -350,7 +294,7 @@ result<std::string> remote_seat::receive(const batch_follows& batch, bool& late)
   return wrong;
 }
 
-result<void> remote_seat::land(const batch_follows& batch) {
+result<void> remote_connection::land(const batch_follows& batch) {
   bool late = false;
   auto wrong = receive(batch, late);
   if (!wrong) return tl::unexpected(std::move(wrong.error()));
@@ -365,7 +309,7 @@ result<void> remote_seat::land(const batch_follows& batch) {
   return pass_on(batch.report);
 }
 
-result<void> remote_seat::land_job(const job_over& job) {
+result<void> remote_connection::land_job(const job_over& job) {
   if (!jobs_) return refuse(errc::protocol, "it ended a job that it does not have");
   auto wrong = jobs_->land(stream_, job, around_->digests);
   if (!wrong) return tl::unexpected(std::move(wrong.error()));
@@ -376,7 +320,7 @@ result<void> remote_seat::land_job(const job_over& job) {
   return {};
 }
 
-void remote_seat::mirror(const flight_seen& seen) {
+void remote_connection::mirror(const flight_seen& seen) {
   flight_.state = arena::unpack(seen.word);
   flight_.limit = nanoseconds(0);
   flight_.heartbeats = seen.heartbeats;

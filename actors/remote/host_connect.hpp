@@ -1,4 +1,4 @@
-// Connects to the other side of a seat. Used by host_seat (hosts that join) and host_caller (sessions that call).
+// Connects to the other side of a connection. Used by host_connection (hosts that join) and host_caller (sessions that call).
 #pragma once
 
 #include "runtime/base/clock.hpp"

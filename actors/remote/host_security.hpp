@@ -15,11 +15,11 @@ namespace penstock::hosts {
 /// "HOST:PORT", "[v6]:port". Refuses (errc::config).
 result<group::group_address> parse_address(std::string_view text);
 
-enum class seat_side : std::uint8_t { session, host };
+enum class connection_side : std::uint8_t { session, host };
 /// Who connects.
 enum class connected_by : std::uint8_t { host, session };
 
-struct seat_secret {
+struct hosts_secret {
   std::string file;  ///< empty: none
   bool insecure = false;
   std::string_view how;  ///< how to give a secret, for texts: "set [loader.hosts] secret_file"
@@ -28,7 +28,7 @@ struct seat_secret {
 /// Of one side of connections that `who` makes to `at`. Null: no encryption. Refuses (errc::config) what read_secret refuses,
 /// and having no secret unless `insecure`. Blocks while it reads the file, and for a quarter of a second if the secret is a
 /// passphrase.
-result<std::shared_ptr<const group::tls_context>> tls_of_seats(seat_side side, connected_by who, const group::group_address& at,
-                                                               const seat_secret& secret);
+result<std::shared_ptr<const group::tls_context>> tls_of_hosts(connection_side side, connected_by who, const group::group_address& at,
+                                                               const hosts_secret& secret);
 
 }  // namespace penstock::hosts

@@ -1,4 +1,4 @@
-#include "actors/remote/seat_stream.hpp"
+#include "actors/remote/host_stream.hpp"
 
 #include "runtime/base/units.hpp"
 
@@ -17,7 +17,7 @@
 namespace penstock::hosts {
 namespace {
 
-static_assert(POLLIN == 1);  // seat_stream::wait_for
+static_assert(POLLIN == 1);  // host_stream::wait_for
 
 constexpr std::size_t read_bytes = 64 * 1024;
 constexpr std::size_t piece_bytes = 256 * 1024;  // of a batch; stays in the cache between its digest and its system call
@@ -48,17 +48,17 @@ std::uint64_t running_digest::value() const noexcept {
   return XXH3_64bits_digest(&state_->xxh);
 }
 
-seat_stream::seat_stream(unique_fd socket, const std::shared_ptr<const group::tls_context>& tls)
+host_stream::host_stream(unique_fd socket, const std::shared_ptr<const group::tls_context>& tls)
     : socket_(std::move(socket)), tls_(tls ? std::make_unique<group::tls_stream>(tls) : nullptr), heard_ns_(now_ns()) {
   const int yes = 1;
   ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
 }
 
-void seat_stream::close_soon() noexcept {
+void host_stream::close_soon() noexcept {
   ::shutdown(socket_.get(), SHUT_RDWR);
 }
 
-result<void> seat_stream::wait(short events, nanoseconds at_most) const {
+result<void> host_stream::wait(short events, nanoseconds at_most) const {
   pollfd look{socket_.get(), events, 0};
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(at_most).count();
   const int ready = ::poll(&look, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000)));
@@ -67,7 +67,7 @@ result<void> seat_stream::wait(short events, nanoseconds at_most) const {
   return refuse(errc::io, "nothing was heard in time");
 }
 
-result<void> seat_stream::secure(nanoseconds at_most) {
+result<void> host_stream::secure(nanoseconds at_most) {
   if (!tls_) return {};
   const steady_time until = std::chrono::steady_clock::now() + at_most;
   while (true) {
@@ -80,14 +80,14 @@ result<void> seat_stream::secure(nanoseconds at_most) {
   }
 }
 
-void seat_stream::take(std::size_t bytes) {
+void host_stream::take(std::size_t bytes) {
   taken_ += bytes;
   if (taken_ < arrived_.size() && taken_ < read_bytes) return;
   arrived_.erase(0, taken_);
   taken_ = 0;
 }
 
-bool seat_stream::has_message() const {
+bool host_stream::has_message() const {
   protocol::frame_header header;
   const std::string_view bytes = unread();
   if (bytes.size() < sizeof header) return false;
@@ -96,7 +96,7 @@ bool seat_stream::has_message() const {
 }
 
 /// One read, without waiting.
-result<void> seat_stream::receive() {
+result<void> host_stream::receive() {
   std::array<char, read_bytes> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
   const ssize_t got = ::recv(socket_.get(), some.data(), some.size(), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return {};
@@ -117,13 +117,13 @@ result<void> seat_stream::receive() {
   return refuse(known ? errc::config : errc::io, "{}", ok.error().text);
 }
 
-result<void> seat_stream::read() {
+result<void> host_stream::read() {
   if (arrived_.size() - taken_ > unread_max) return refuse(errc::protocol, "it sends more than was asked for");
   return receive();
 }
 
 /// Reads as well while the peer takes nothing: it may do the same.
-result<void> seat_stream::send_all(std::string_view bytes, nanoseconds silence_max) {
+result<void> host_stream::send_all(std::string_view bytes, nanoseconds silence_max) {
   steady_time moved = std::chrono::steady_clock::now();
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -143,7 +143,7 @@ result<void> seat_stream::send_all(std::string_view bytes, nanoseconds silence_m
   return {};
 }
 
-result<void> seat_stream::flush(nanoseconds silence_max, std::span<const std::byte> raw, running_digest* digest) {
+result<void> host_stream::flush(nanoseconds silence_max, std::span<const std::byte> raw, running_digest* digest) {
   if (too_large_) return refuse(errc::protocol, "a message is larger than {} bytes", protocol::frame_bytes_max);
   const std::vector<char> messages = std::exchange(leaving_, {});
   const auto send = [&](std::string_view bytes) -> result<void> {
@@ -167,7 +167,7 @@ result<void> seat_stream::flush(nanoseconds silence_max, std::span<const std::by
   return send({reinterpret_cast<const char*>(&value), sizeof value});
 }
 
-result<std::size_t> seat_stream::receive_raw(std::span<std::byte> to) {
+result<std::size_t> host_stream::receive_raw(std::span<std::byte> to) {
   if (const std::string_view here = unread(); !here.empty()) {
     const std::size_t some = std::min(here.size(), to.size());
     std::memcpy(to.data(), here.data(), some);
@@ -186,7 +186,7 @@ result<std::size_t> seat_stream::receive_raw(std::span<std::byte> to) {
   return static_cast<std::size_t>(got);
 }
 
-result<void> seat_stream::read_raw(std::span<std::byte> to, nanoseconds silence_max, running_digest* digest) {
+result<void> host_stream::read_raw(std::span<std::byte> to, nanoseconds silence_max, running_digest* digest) {
   while (!to.empty()) {
     const auto got = receive_raw(to);
     if (!got) return tl::unexpected(got.error());
@@ -198,7 +198,7 @@ result<void> seat_stream::read_raw(std::span<std::byte> to, nanoseconds silence_
   return {};
 }
 
-result<std::string> seat_stream::read_checked(std::span<std::byte> to, nanoseconds silence_max, bool digest) {
+result<std::string> host_stream::read_checked(std::span<std::byte> to, nanoseconds silence_max, bool digest) {
   running_digest received;
   std::uint64_t sent = 0;
   auto ok = read_raw(to, silence_max, digest ? &received : nullptr);
@@ -208,7 +208,7 @@ result<std::string> seat_stream::read_checked(std::span<std::byte> to, nanosecon
   return fmt::format("their digest is {:016x}, but {:016x} was sent", received.value(), sent);
 }
 
-result<void> seat_stream::skip_raw(std::uint64_t bytes, nanoseconds silence_max, bool digest) {
+result<void> host_stream::skip_raw(std::uint64_t bytes, nanoseconds silence_max, bool digest) {
   if (digest) bytes += sizeof(std::uint64_t);
   std::vector<std::byte> nowhere(std::min<std::uint64_t>(bytes, read_bytes));
   while (bytes > 0) {

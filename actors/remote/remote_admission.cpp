@@ -1,0 +1,66 @@
+// How a host joins: secret, versions, dataset or program (rule H2).
+#include "actors/remote/agreement.hpp"
+#include "actors/remote/remote_connection.hpp"
+
+namespace penstock::hosts {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr nanoseconds handshake_deadline = 5s;
+constexpr nanoseconds listing_deadline = 10min;  // the host lists the dataset
+constexpr std::size_t hello_bytes_max = 4096;
+
+}  // namespace
+
+result<void> remote_connection::refuse_host(std::string why) {
+  refused_ = true;
+  stream_.put(to_host(refused{why}));
+  static_cast<void>(stream_.flush(handshake_deadline));
+  return refuse(errc::config, "{}", why);
+}
+
+result<void> remote_connection::admit() {
+  if (auto ok = stream_.secure(handshake_deadline); !ok) return ok;
+  stream_.limit(hello_bytes_max);
+  if (who_ == connected_by::session) stream_.put(to_host(session_calls{.session = around_->session, .process = around_->process}));
+  if (auto ok = stream_.flush(handshake_deadline); !ok) return ok;
+  auto first = stream_.wait_for<from_host>(handshake_deadline);
+  if (!first) return tl::unexpected(std::move(first.error()));
+  if (const auto* no = std::get_if<host_busy>(&*first)) return refuse(errc::io, "{}", no->why);
+  const auto* hello = std::get_if<host_hello>(&*first);
+  if (hello == nullptr || hello->magic != host_hello::expected_magic)
+    return refuse(errc::protocol, "it is not a loader host");
+  if (std::string why = difference_of_versions(hello->penstock, hello->version, around_->version); !why.empty())
+    return refuse_host(std::move(why));
+  if (auto packs = packer::open(around_->compress)) packer_ = std::move(*packs);  // the session began with the library
+  const host_card card{hello->name, address_, hello->pid, hello->process};
+  tell_(host_known{card, hello->workers});
+  stream_.limit(protocol::frame_bytes_max);
+  welcome invitation{around_->session, around_->config, around_->digests};
+  if (around_->program) describe(*around_->program, invitation);
+  stream_.put(to_host(invitation));
+  if (auto ok = stream_.flush(handshake_deadline, code_of(around_->program.get())); !ok) return ok;
+
+  auto answer = stream_.wait_for<from_host>(listing_deadline);
+  if (!answer) return tl::unexpected(std::move(answer.error()));
+  if (const auto* no = std::get_if<cannot_join>(&*answer)) {
+    refused_ = true;
+    return refuse(errc::config, "{}", no->why);
+  }
+  if (std::string why = difference(*answer); !why.empty()) return refuse_host(std::move(why));
+  tell_(host_agreed{card});
+  return {};
+}
+
+/// Of what the host has found and what the session has; empty: they are equal (rule H2).
+std::string remote_connection::difference(const from_host& found) const {
+  if (around_->program) {
+    const auto* facts = std::get_if<program_found>(&found);
+    return facts == nullptr ? "it does not say which program it has" : difference_of_facts(around_->program->facts, facts->facts);
+  }
+  const auto* dataset = std::get_if<dataset_found>(&found);
+  return dataset == nullptr ? "it does not say which dataset it has" : difference_of_datasets(around_->dataset, dataset->dataset);
+}
+
+}  // namespace penstock::hosts
