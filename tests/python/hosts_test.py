@@ -97,6 +97,21 @@ class HostsTest(LoaderCase):
         self.host(loader.hosts_join_at)
         self.same(list(loader), self.local(dataset, batch_size=None))
 
+    def test_loaders_call_hosts_that_listen_one_after_the_other(self):
+        host = subprocess.Popen([sys.executable, "-m", "penstock", "host", "--listen", "127.0.0.1:0", "--workers", "2", "--secret-file", self.secret],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/")
+        self.hosts.append(host)
+        waits = next(line.decode() for line in host.stderr if b"waiting for a session at " in line)
+        address = waits.split("waiting for a session at ")[1].split()[0]
+        options = dict(batch_size=7, shuffle=True, seed=5)
+        expected = self.local(Drawing(), **options)
+        for _ in range(2):
+            loader = DataLoader(Drawing(), num_workers=0, hosts=[address], hosts_secret_file=self.secret, **options)
+            self.made.append(loader)
+            self.same(list(loader), expected)
+            self.made.pop()
+            del loader
+
     # ---- deaths --------------------------------------------------------------------------------------------------
 
     def test_hosts_and_their_workers_may_be_killed_at_any_time(self):
