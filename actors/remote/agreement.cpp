@@ -5,6 +5,8 @@
 #include "runtime/base/text.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <filesystem>
 
 namespace penstock::hosts {
@@ -24,12 +26,21 @@ std::string mapped(const std::string& path, const string_map& folders) {
   return best == nullptr ? path : best->second + path.substr(best->first.size());
 }
 
-/// Neither "..", also within braces, nor an HTTP server may lead out of the folder again.
+/// Whether a URL, or what the braces of a pattern stand for, may contain "..". Ranges such as {000..127} do not.
+bool may_lead_up(std::string_view path) {
+  const auto is_plain = [&](std::size_t at) { return at < path.size() && std::isalnum(static_cast<unsigned char>(path[at])) != 0; };
+  for (std::size_t at = path.find(".."); at != std::string_view::npos; at = path.find("..", at + 1)) {
+    if (at == 0 || !is_plain(at - 1) || !is_plain(at + 2)) return true;
+  }
+  if (path.find('{') == std::string_view::npos) return false;
+  constexpr std::array joints{"{.", ",.", ".}", ".,", "{,", ",}", ",,", "{}"};  // dots of several parts may meet
+  return std::ranges::any_of(joints, [&](const char* joint) { return path.find(joint) != std::string_view::npos; });
+}
+
 bool is_below_any(const std::string& path, const string_map& own) {
-  const auto below = [&](const auto& one) { return is_below(path, one.second); };
-  if (is_url(path) || path.find('{') != std::string::npos)
-    return path.find("..") == std::string::npos && std::ranges::any_of(own, below);
-  const std::string plain = std::filesystem::path(path).lexically_normal().string();
+  const bool literal = !is_url(path) && path.find('{') == std::string::npos;
+  if (!literal && may_lead_up(path)) return false;
+  const std::string plain = literal ? std::filesystem::path(path).lexically_normal().string() : path;
   return std::ranges::any_of(own, [&](const auto& one) { return is_below(plain, one.second); });
 }
 

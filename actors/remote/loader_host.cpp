@@ -53,13 +53,13 @@ result<std::unique_ptr<loader_host>> loader_host::open(const host_settings& sett
   auto lifeline = process::lifeline::create();
   if (!lifeline) return tl::unexpected(std::move(lifeline.error()));
   auto made = std::unique_ptr<loader_host>(new loader_host(settings));
+  made->lifeline_ = std::move(*lifeline);
+  made->io_ = std::make_unique<process::io_thread>();
   if (!joins) {
     auto door = host_door::listen(*address);
     if (!door) return tl::unexpected(std::move(door.error()));
     made->door_ = std::move(*door);
   }
-  made->lifeline_ = std::move(*lifeline);
-  made->io_ = std::make_unique<process::io_thread>();
   host_facts& facts = made->facts_;
   facts.io = made->io_.get();
   facts.address = std::move(*address);

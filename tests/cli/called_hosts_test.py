@@ -15,12 +15,12 @@ class CalledHostsTest(HostCase):
         return self.ends(host, EXIT_OK)
 
     def test_the_digest_is_the_local_one_with_hosts_that_are_called_and_others_that_join(self):
-        shape = dict(samples=800, dataset='wait = "1ms"')
+        shape = dict(samples=4000, epochs=1)
         secret = self.secret("secret")
         with_secret = dict(secret=("--secret-file", secret))
         called = [self.listening_host(2, "called-%d" % i, **with_secret) for i in range(2)]
         listen = 'listen = "127.0.0.1:0"\nconnect = %s' % json.dumps([address for _, address in called])
-        process = self.begin(self.config(listen=listen, hosts='secret_file = "%s"\n' % secret, **shape))
+        process = self.begin(self.config(listen=listen, hosts='secret_file = "%s"\n' % secret, dataset='wait = "2ms"', **shape))
         joins = self.host(self.address(), 1, "joins", **with_secret)
         status = self.joined(5)
         self.assertEqual(sorted(h["name"] for h in status["hosts"]), ["called-0", "called-1", "joins"])

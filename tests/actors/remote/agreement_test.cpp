@@ -44,7 +44,7 @@ TEST_CASE("with --data a host reads nothing outside of its folders") {
 TEST_CASE("with --data the files that a list names are below its folders, too") {
   const string_map own{{"/data", "/mnt"}, {"s3://data", "s3://data"}};
   CHECK(check_list("/mnt/list.txt", "# all\r\n\r\na.tar\n/mnt/{000..127}.tar\ns3://data/c.tar", own));
-  for (const char* outside : {"../a.tar", "/etc/passwd", "/mnt/../etc/passwd", "{a,../../b}.tar", "s3://other/a.tar", "/mntx/a.tar"}) {
+  for (const char* outside : {"../a.tar", "/etc/passwd", "/mnt/../etc/passwd", "{a,../../b}.tar", "{.,x}./a.tar", ".{,}./a.tar", "s3://other/a.tar", "/mntx/a.tar"}) {
     const auto refused = check_list("/mnt/list.txt", std::string("a.tar\n") + outside, own);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().message == std::string("line 2 of '/mnt/list.txt' is '") + outside + "', which is not below a folder of --data");
