@@ -146,8 +146,16 @@ std::string loader_host::admit(const session_calls& call) {
 }
 
 void loader_host::released() {
-  const std::lock_guard hold(mutex_);
-  if (--taken_ == 0 && !leaves_) log::info("host", "session {} is gone; waiting for the next one", printable(serves_.session));
+  {
+    const std::lock_guard hold(mutex_);
+    if (--taken_ > 0) return;
+    if (!leaves_) log::info("host", "session {} is gone; waiting for the next one", printable(serves_.session));
+  }
+  // The code of a pool ends with it; the listing of a dataset may serve the next session.
+  const std::lock_guard hold(listing_);
+  if (!dataset_ || !dataset_->program) return;
+  dataset_.reset();
+  listed_ = {};
 }
 
 void loader_host::remove_ended(std::unique_lock<std::mutex>& hold) {
