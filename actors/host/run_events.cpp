@@ -78,7 +78,7 @@ event event_of(const death_report& d) {
 event event_of(const owner_death_report& d) {
   std::string text = with_pid("the GPU owner", d.pid) + " " + supervisor::end_text(d);
   if (d.sequence)
-    text += fmt::format(", while working on batch {} of epoch {}", *d.sequence, d.epoch.value_or(0));
+    text += fmt::format(", at batch {} of epoch {}", *d.sequence, d.epoch.value_or(0));
   if (!d.last_words.empty()) text += ": " + last_line(d.last_words);
   event e = event_of(event_kind::device_lost, std::move(text));
   e.owner_death = std::make_shared<const owner_death_report>(d);

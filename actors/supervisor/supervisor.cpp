@@ -215,8 +215,7 @@ void settle_death_of(supervisor_state& s, const scheduler::blame_decision& decis
       s.workers->blame_decided(decision.who, now, decision.blamed.has_value(), samples, w->last_lines);
   s.records.erase(decision.who);
   if (news.unasked) {
-    log::warn("supervisor", "worker {} (pid {}) ended: {}{}", report.worker, report.pid, news.cause,
-              blame_text(report));
+    log::warn("supervisor", "worker {} (pid {}) {}{}", report.worker, report.pid, end_text(report), blame_text(report));
   } else if (news.ignored_stop) {
     const bool hurried = *news.ignored_stop < supervision::hurried_stop;
     log::write(

@@ -17,6 +17,13 @@ std::vector<upload_order> owner_orders::take_unsent() {
   std::vector<upload_order> orders;
   orders.reserve(unsent_.size());
   for (const std::uint64_t upload : std::exchange(unsent_, {})) orders.push_back(outstanding_.at(upload));
+  if (orders.empty()) return orders;
+  last_sent_ = upload_order{};
+  last_sent_->upload = orders.back().upload;
+  last_sent_->position = orders.back().position;
+  last_sent_->epoch = orders.back().epoch;
+  last_sent_->sequence = orders.back().sequence;
+  last_sent_->job = orders.back().job;
   return orders;
 }
 
@@ -45,7 +52,10 @@ owner_orders::loss owner_orders::lose_owner(suspicion_rule rule, std::optional<s
     result.had = *marked;
   } else if (!outstanding_.empty() && std::ranges::find(unsent_, outstanding_.begin()->first) == unsent_.end()) {
     result.had = outstanding_.begin()->second;
+  } else {
+    result.had = last_sent_;
   }
+  last_sent_.reset();
   if (rule != suspicion_rule::none && marked != nullptr) result.suspect = *marked;
   if (rule == suspicion_rule::in_hand_or_oldest && !result.suspect && !outstanding_.empty())
     result.suspect = outstanding_.begin()->second;

@@ -51,7 +51,7 @@ class owner_orders {
 
   struct loss {
     std::uint64_t era = 0;                ///< the new one
-    std::optional<upload_order> had;      ///< the batch that it was working on, or was to deliver next; blamed or not
+    std::optional<upload_order> had;      ///< the batch that it was working on, was to deliver next, or had last; blamed or not
     std::optional<upload_order> suspect;  ///< the batch blamed for the death
     bool proven = false;                  ///< it has killed deaths_that_prove owners
   };
@@ -71,6 +71,7 @@ class owner_orders {
   std::map<std::uint64_t, upload_order> outstanding_;  // sent or not, by upload; bounded by slots and buffers
   std::vector<std::uint64_t> unsent_;                  // subset of outstanding_, in order
   std::set<std::uint64_t> copied_;                     // subset of outstanding_
+  std::optional<upload_order> last_sent_;  // to this process; without its samples
   std::map<stream_position, std::uint32_t> killings_;  // owners killed, until delivery
   std::optional<std::string> snapshot_;
 };

@@ -307,6 +307,10 @@ limit_advice advise_on_limits(const limit_reading& reading, const limit_surround
 /// For somebody whose stream stands still, whatever limited it before.
 std::string way_out_of(const stall_report& stall, const config& settings) {
   if (stall.kind == "operator") return "`penstock resume` ends the pause.";
+  if (stall.kind == "gpu" && stall.text.ends_with("is suspended")) {
+    return fmt::format("`kill -CONT PID` continues it. It is replaced after {} without a heartbeat ([loader.hang] heartbeat_timeout).",
+                       duration_for_people(settings.loader.hang.heartbeat_timeout));
+  }
   if (stall.kind == "gpu") return "`penstock describe gpu` shows what the owner is doing.";
   if (stall.kind == "sample" && stall.worker) {
     return fmt::format("`penstock describe worker/{0}` shows what it is doing. It is killed after {1} with one sample ([loader.hang] "

@@ -101,12 +101,12 @@ struct death_report {
   std::chrono::system_clock::time_point time;  ///< when the session noticed
   double lived_seconds = 0;
   std::uint64_t rss_bytes = 0;  ///< resident memory shortly before the end; 0: never reported
-  std::string wait_channel;     ///< if it hung: "running", "stopped", or the kernel function it waited in
+  std::string wait_channel;     ///< if it hung: "running", "stopped" (suspended), or the kernel function it waited in
   /// Newest first: "/path/of/module+0x1a2b in function", without " in ..." if the module has no symbol there;
   /// empty if not written.
   std::vector<std::string> stack;
   std::string last_output;  ///< the last lines of its output
-  std::string reason{};     ///< if the session killed it for a fault: "no heartbeat for 10 s (stopped)"
+  std::string reason{};     ///< if the session killed it for a fault: "no heartbeat for 10 s (suspended)"
 };
 
 /// The end of a GPU owner's process (placement = "process").
@@ -116,7 +116,7 @@ struct owner_death_report {
   death_cause cause = death_cause::unknown;
   std::optional<std::string> signal;
   std::optional<std::int32_t> code;
-  std::optional<std::uint64_t> epoch;  ///< the suspected batch's
+  std::optional<std::uint64_t> epoch;  ///< of the batch that it was working on, was to deliver next, or had last
   std::optional<std::uint64_t> sequence;
   std::optional<double> ignored_stop_seconds{};  ///< as in death_report
   std::string last_words;                      ///< its reason for giving up, or its last output

@@ -98,6 +98,13 @@ TEST_CASE("an owner that is killed from outside had the batch in its hand, or th
   loss = with_uploads(3).lose_owner(suspicion_rule::none, std::nullopt);
   REQUIRE(loss.had);
   CHECK(loss.had->upload == 1);
+  owner_orders idle = with_uploads(1);
+  REQUIRE_FALSE(idle.copied(1));
+  REQUIRE_FALSE(idle.delivered(1));
+  loss = idle.lose_owner(suspicion_rule::none, std::nullopt);
+  REQUIRE(loss.had);
+  CHECK(loss.had->upload == 1);
+  CHECK_FALSE(idle.lose_owner(suspicion_rule::none, std::nullopt).had);
   CHECK_FALSE(owner_orders().lose_owner(suspicion_rule::none, std::nullopt).had);
   owner_orders unsent;
   unsent.order(upload(1, 0));

@@ -69,6 +69,8 @@ TEST_CASE("while nothing moves it says only what is waited for, and what to do a
   CHECK(advice.sentence == "Nothing has moved for 13 s: waiting for the GPU owner, which has batch 7 of epoch 0 to copy.");
   CHECK(advice.more == std::vector<std::string>{"`penstock describe gpu` shows what the owner is doing."});
   CHECK(advice.what == limit::wire);
+  around.stalled->text = "waiting for the GPU owner (pid 17), whose process is suspended";
+  CHECK(advise(mostly(limit::wire), around, config()).more.front().starts_with("`kill -CONT PID` continues it. It is replaced after 10 s"));
   around.stalled = stall_report{"sample", "waiting for worker/3, which has been loading sample 5", 56, 3};
   REQUIRE(advise(mostly(limit::order), around, config()).more.size() == 1);
   config settings;

@@ -141,7 +141,7 @@ void add_gpu(fields& f, const json& g) {
                                     text_of(d.at("pid"))));
     if (d.value("reason", json()).is_string()) f.add("  reason", text_of(d.at("reason")));
     if (!d.at("seq").is_null())
-      f.add("  working on", fmt::format("batch {} of epoch {}", text_of(d.at("seq")), text_of(d.at("epoch"))));
+      f.add("  at", fmt::format("batch {} of epoch {}", text_of(d.at("seq")), text_of(d.at("epoch"))));
     if (d.at("recovered_seconds").is_number())
       f.add("  replaced after", seconds_for_people(d.at("recovered_seconds")));
     f.quote("  last output", text_of(d.at("last_words")));

@@ -348,8 +348,11 @@ std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t widt
     const std::string lived = duration_for_people(
         nanoseconds(static_cast<std::int64_t>(d.at("lived_seconds").get<double>() * 1e9)));
     if (!d.contains("worker")) {
+      const std::string reason = reason_of_death(d);
+      const json batch = d.value("seq", json());
+      const std::string where = batch.is_null() ? "" : fmt::format("at batch {} of epoch {}", text_of(batch), text_of(d.at("epoch")));
       rows.push_back({at, "gpu", text_of(d.at("pid")), ending_of(d), lived, "-", "-",
-                      reason_of_death(d)});
+                      reason + (reason.empty() || where.empty() ? "" : ", ") + where});
       continue;
     }
     starred |= d.value("sacrificial", false);

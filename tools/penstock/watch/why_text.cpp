@@ -32,7 +32,7 @@ constexpr limit_meaning limit_meanings[] = {
     {"wire", "the next batch was being copied to the device", nullptr},
     {"convert", "the device converted the next batch", nullptr},
     {"consumer", "the consumer did not ask for a batch", "callers submitted no job, or kept all results"},
-    {"start", "no worker was ready, or the device not open", "no worker was ready"},
+    {"start", "no worker was ready, or no GPU owner had the device open", "no worker was ready"},
 };
 
 std::string share_in_words(double share) {
