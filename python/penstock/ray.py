@@ -158,7 +158,8 @@ class LoaderHosts:
         """On a thread of Ray's."""
         if host not in self._hosts:  # it was to leave
             return
-        why = str(future.exception() or future.result() or "")
+        failed = future.exception()
+        why = str(getattr(failed, "cause", failed) if failed else future.result() or "")
         if why:
             self.failures[host.name] = why
             logging.getLogger("penstock").warning("loader host %s has ended: %s", host.name, why)
