@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <string_view>
 
@@ -56,6 +58,14 @@ void prefer_as_oom_victim() noexcept {
   constexpr std::string_view score = "1000";
   const unique_fd file(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
   if (file) static_cast<void>(!::write(file.get(), score.data(), score.size()));
+}
+
+void leave_sigterm_to_the_host() noexcept {
+  if (std::getenv("PENSTOCK_ON_HOST") == nullptr) return;  // NOLINT(concurrency-mt-unsafe): no thread has started
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGTERM, &action, nullptr);
 }
 
 heartbeat::heartbeat() : guard_(protocol::child_fd::lifeline, heartbeat_interval, [this] { beat(); }) {}

@@ -216,6 +216,7 @@ int job_main(const std::map<std::string, job_function>& functions) {
   }
   if (!child::started_by_a_session("a penstock job worker")) return exit_codes::configuration;
   child::prefer_as_oom_victim();
+  child::leave_sigterm_to_the_host();
   process::write_stack_when_dying();
   process::accept_injected_faults();
   child::heartbeat pulse;

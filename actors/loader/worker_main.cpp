@@ -17,6 +17,7 @@ int worker_main(const dataset_factory& make) {
   if (!child::has_session()) return loader::run_by_hand(make);
   if (!child::started_by_a_session("a penstock loader worker")) return exit_codes::configuration;
   child::prefer_as_oom_victim();
+  child::leave_sigterm_to_the_host();
   process::write_stack_when_dying();
   process::accept_injected_faults();
   child::heartbeat pulse;

@@ -116,7 +116,7 @@ void hosted_worker::launch() {
     supervisor::linked_child_request request{.who = "a worker",
                                              .program = "penstock-worker",
                                              .arguments = {},
-                                             .environment = supervisor::worker_environment({}),
+                                             .environment = supervisor::worker_environment({{"PENSTOCK_ON_HOST", "1"}}),
                                              .lifeline = around.lifeline,
                                              .arena = arena_fd->get(),
                                              .flight = flight_fd->get(),

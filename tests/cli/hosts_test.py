@@ -177,6 +177,20 @@ class HostsTest(HostCase):
         self.assertEqual(self.digests_of(report), self.local_digests(samples=800, epochs=1))
         self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
 
+    def test_sigterm_to_the_workers_too_costs_no_sample_an_attempt(self):
+        process = self.begin(self.config(samples=800, dataset='wait = "4ms"', epochs=1))
+        address = self.address()
+        leaving, other = self.host(address, 2, "leaving"), self.host(address, 2, "other")
+        self.joined(4)
+        for pid in (*children_of(leaving.pid), leaving.pid):
+            os.kill(pid, signal.SIGTERM)
+        self.ends(leaving, EXIT_OK)
+        report = self.report_of(process)
+        self.assertEqual(self.digests_of(report), self.local_digests(samples=800, epochs=1))
+        self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
+        self.assertNotIn("signal", {death["cause"] for death in report["workers"]["deaths"]})
+        other.wait()
+
     def test_a_session_without_workers_waits_for_a_host_and_then_fails(self):
         started = time.monotonic()
         code, _, err = self.penstock("run", self.config(hosts=INSECURE + 'wait = "1s"\n'))

@@ -286,6 +286,7 @@ class HostsJobTest(JobFile):
         self.wait_until(lambda: not self.hosts_workers(), self.what_the_job_said, seconds=30)
         report = self.finished_report()
         self.assertEqual((report["totals"]["samples"], report["quarantine"]), (2 * 2000, []))
+        self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
         self.assertEqual([epoch["digest"] for epoch in report["epochs"]], self.digests(os.path.join(self.folder, "photos.toml")))
         self.wait_until(lambda: not self.slurm("squeue", "-h").stdout.strip(), self.what_the_job_said, seconds=60)
 
