@@ -90,6 +90,7 @@ class Pool::body final : public host::run,
   void memory_freed();
   [[nodiscard]] run::engine* running() const override { return engine_.get(); }
   void pause_scheduler(bool paused) override;
+  void add_verbs(host::session_controls& controls, run::engine& of_run) override;
   [[nodiscard]] result<void> check_room(std::uint32_t more_workers) const override;
   void add_to_status(session_status& status) const override {
     status.jobs = statistics();

@@ -61,6 +61,11 @@ void Pool::body::make_hub(engine& e) {
   e.hub = std::make_shared<hosts::host_hub>(*e.io, hosts_->hub, std::move(connections), host_board_);
 }
 
+void Pool::body::add_verbs(host::session_controls& controls, run::engine& of_run) {
+  auto& e = static_cast<engine&>(of_run);
+  if (e.hub) controls.drain_host = [hub = e.hub](const std::string& name) { return hub->send_away(name); };
+}
+
 void Pool::body::publish(std::uint64_t number, int file) {
   if (!shared_program_) throw error({errc::usage, "publishing a file: this pool has no loader hosts", 0});
   value_or_throw(shared_program_->files.publish(number, file));

@@ -25,7 +25,7 @@ namespace penstock::hosts {
 [[nodiscard]] std::string difference_of_facts(const string_map& here, const std::vector<wire_fact>& there);
 
 /// The session's config on the host: every path of data goes through `own` (from `--data`) and the session's path_map, the
-/// longest matching folder first. Refuses (errc::config) a path or URL outside of the folders in `own`, if there are any.
+/// longest matching folder first. `[storage] cache` is left out. Refuses (errc::config) a path or URL outside of the folders in `own`, if there are any.
 result<config> config_on_host(config settings, const string_map& own);
 
 /// The contents of a list of files (dataset/listing/found_files.hpp) at the path `list`. Refuses (errc::config) a line outside of

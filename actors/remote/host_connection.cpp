@@ -23,6 +23,7 @@ using namespace std::chrono_literals;
 constexpr nanoseconds connect_deadline = 5s;
 constexpr nanoseconds answer_deadline = 30s;  // the session may have much to do
 constexpr std::size_t call_bytes_max = 4096;
+constexpr std::uint64_t code_bytes_max = 256U << 20U;  // datasets travel as files
 constexpr auto again_after = 300ms;
 constexpr auto turn_max = 50ms;       // hosted_worker shows its flight page that often
 constexpr auto idle_turn_max = 250ms;
@@ -44,10 +45,31 @@ host_connection::~host_connection() {
   thread_.join();
 }
 
+/// Until it has a place, a connection that leaves ends at once.
+class host_connection::reachable_while {
+ public:
+  reachable_while(host_connection& c, host_stream& stream) : c_(c) {
+    const std::lock_guard hold(c_.mutex_);
+    c_.stream_ = &stream;
+    if (c_.leaves_) stream.close_soon();
+  }
+  ~reachable_while() {
+    const std::lock_guard hold(c_.mutex_);
+    c_.stream_ = nullptr;
+    c_.placed_ = false;
+  }
+  reachable_while(const reachable_while&) = delete;
+  reachable_while& operator=(const reachable_while&) = delete;
+
+ private:
+  host_connection& c_;
+};
+
 void host_connection::leave(bool at_once) {
   if (at_once) at_once_ = true;
+  const std::lock_guard hold(mutex_);
   leaves_ = true;
-  if (!admitted_) cut();
+  if (stream_ != nullptr && !placed_) stream_->close_soon();
   wake();
 }
 
@@ -123,9 +145,11 @@ result<host_connection::way> host_connection::attend() {
     return refuse(socket.error().code, "connecting to the session at {}: {}", text_of(facts_.address), socket.error().message);
   }
   host_stream to(std::move(*socket), facts_.tls);
+  const reachable_while here(*this, to);
   auto ok = to.secure(connect_deadline);
   if (ok) ok = join(to);
   if (!ok) {
+    if (leaves_) return way::over;
     if (ok.error().code != errc::config && ok.error().code != errc::dataset) ok.error().code = errc::io;
     ok.error().message = fmt::format("joining the session at {}: {}", text_of(facts_.address), ok.error().message);
     return tl::unexpected(std::move(ok.error()));
@@ -138,13 +162,8 @@ result<host_connection::way> host_connection::attend() {
 
 result<host_connection::way> host_connection::attend_call() {
   host_stream to(std::move(call_->socket), facts_.tls);
-  const auto reachable = [this](host_stream* stream) {
-    const std::lock_guard hold(mutex_);
-    stream_ = stream;
-  };
-  reachable(&to);
-  auto ok = leaves_ ? refuse(errc::stopped, "this host leaves") : let_in(to);
-  reachable(nullptr);
+  const reachable_while here(*this, to);
+  auto ok = let_in(to);
   if (ok) ok = join(to);
   if (!ok) {
     ok.error().message = fmt::format("a session called from {}: {}", call_->from, ok.error().message);
@@ -184,10 +203,13 @@ result<void> host_connection::join(host_stream& to) {
   if (auto ok = to.flush(connect_deadline); !ok) return ok;
   auto answer = to.wait_for<to_host>(answer_deadline);
   if (!answer) return tl::unexpected(std::move(answer.error()));
-  if (const auto* no = std::get_if<refused>(&*answer)) return refuse(errc::config, "it refuses: {}", no->why);
+  if (const auto* no = std::get_if<refused>(&*answer)) return refuse(no->for_good ? errc::config : errc::io, "it refuses: {}", no->why);
   const auto* session = std::get_if<welcome>(&*answer);
   if (session == nullptr) return refuse(errc::io, "it does not say what to load");
   digests_ = session->digests;
+  const std::uint64_t code_allowed = to.encrypted() && !session->program.empty() ? code_bytes_max : 0;
+  if (session->code_bytes > code_allowed)
+    return refuse(errc::config, "it wants to send {} bytes of code, but at most {} are accepted here", session->code_bytes, code_allowed);
   session_offer offer{session->config, session->program, std::string(session->code_bytes, '\0'), session->marks_bytes, session->nonce,
                       to.encrypted()};
   if (auto ok = to.read_raw(std::as_writable_bytes(std::span(offer.code)), answer_deadline); !ok) return ok;
@@ -209,8 +231,13 @@ result<void> host_connection::join(host_stream& to) {
   if (auto ok = to.flush(connect_deadline); !ok) return ok;
   auto place = to.wait_for<to_host>(answer_deadline);
   if (!place) return tl::unexpected(std::move(place.error()));
-  if (const auto* no = std::get_if<refused>(&*place)) return refuse(errc::config, "it refuses: {}", no->why);
+  if (const auto* no = std::get_if<refused>(&*place)) return refuse(no->for_good ? errc::config : errc::io, "it refuses: {}", no->why);
   if (!std::holds_alternative<place_given>(*place)) return refuse(errc::io, "it gives no place");
+  {
+    const std::lock_guard hold(mutex_);
+    if (leaves_) return refuse(errc::stopped, "this host leaves");
+    placed_ = true;
+  }
   listener_.joined(session->session);
   lost_since_.reset();
   return {};

@@ -89,6 +89,7 @@ class host_connection {
  private:
   enum class way { again, over };
   struct session_visitor;
+  class reachable_while;
 
   void run();
   void keep_joining();
@@ -114,7 +115,8 @@ class host_connection {
   std::atomic<bool> admitted_ = false;
   std::atomic<bool> over_ = false;
   std::mutex mutex_;
-  host_stream* stream_ = nullptr;  // guarded by mutex_: of a session that has called
+  host_stream* stream_ = nullptr;  // guarded by mutex_, as the next one
+  bool placed_ = false;            // the session has given it a place
 
 
   // On the thread:

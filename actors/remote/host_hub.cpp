@@ -36,24 +36,6 @@ std::string text_of_card(const host_card& card) {
 
 }  // namespace
 
-// ---- the board ----------------------------------------------------------------------------------------------
-
-void host_board::listens_at(std::string where) {
-  const std::lock_guard hold(mutex_);
-  where_ = std::move(where);
-}
-
-void host_board::shows(std::vector<host_status> hosts) {
-  const std::lock_guard hold(mutex_);
-  hosts_ = std::move(hosts);
-}
-
-void host_board::add_to(session_status& status) const {
-  const std::lock_guard hold(mutex_);
-  status.hosts_join_at = where_;
-  status.hosts = hosts_;
-}
-
 // ---- listening ----------------------------------------------------------------------------------------------
 
 host_hub::host_hub(process::io_thread& io, const hub_settings& settings, connection_deps around,
@@ -295,12 +277,21 @@ bool host_hub::send_away(const std::string& name) {
     if (printable(shortened(view.card.name, name_max)) != name) continue;
     found = true;
     log::info("hosts", "loader host {} is asked to leave", text_of_card(view.card));
-    for (const std::uint32_t place : view.places) connections_.at(*book_.connection_at(place)).connection->order(ask_to_leave{});
+    for (const std::uint32_t place : view.places) {
+      if (entry* const of = entry_at(place)) of->connection->order(ask_to_leave{});
+    }
   }
   return found;
 }
 
 // ---- for worker_processes -----------------------------------------------------------------------------------
+
+/// Null: nobody, or the hub is shutting down.
+host_hub::entry* host_hub::entry_at(std::uint32_t place) {
+  const auto connection = book_.connection_at(place);
+  const auto found = connection ? connections_.find(*connection) : connections_.end();
+  return found == connections_.end() ? nullptr : &found->second;
+}
 
 bool host_hub::has(std::uint32_t worker) const {
   return worker >= settings_.book.first_place;
@@ -308,18 +299,17 @@ bool host_hub::has(std::uint32_t worker) const {
 
 void host_hub::start(worker_ref who, process::child_callbacks calls,
                      std::function<void(result<supervisor::remote_child>)> then) {
-  const auto connection = book_.connection_at(who.worker);
-  if (!connection) return then(refuse(errc::system, "its loader host is gone"));
-  entry& of = connections_.at(*connection);
-  of.who = who;
-  of.calls = std::move(calls);
-  of.then = std::move(then);
-  of.connection->order(start_worker{});
+  entry* const of = entry_at(who.worker);
+  if (of == nullptr) return then(refuse(errc::system, "its loader host is gone"));
+  of->who = who;
+  of->calls = std::move(calls);
+  of->then = std::move(then);
+  of->connection->order(start_worker{});
 }
 
 void host_hub::signal(worker_ref who, int number) {
-  const auto connection = book_.connection_at(who.worker);
-  if (connection && connections_.at(*connection).who == who) connections_.at(*connection).connection->order(signal_worker{number});
+  entry* const of = entry_at(who.worker);
+  if (of != nullptr && of->who == who) of->connection->order(signal_worker{number});
 }
 
 void host_hub::shut_down() {

@@ -78,6 +78,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   struct news_visitor;
   struct command_visitor;
 
+  [[nodiscard]] entry* entry_at(std::uint32_t place);
   void accept_more();
   void accept_later();
   void accepted(unique_fd socket);

@@ -20,6 +20,8 @@ namespace {
 static_assert(POLLIN == 1);  // host_stream::wait_for
 
 constexpr std::size_t read_bytes = 64 * 1024;
+constexpr std::size_t short_read_bytes = 4096;  // of messages: a thread that is idle otherwise keeps a small stack
+constexpr nanoseconds busy_turn = std::chrono::milliseconds(200);
 constexpr std::size_t piece_bytes = 256 * 1024;  // of a batch; stays in the cache between its digest and its system call
 // Only what a peer sends while it does not read itself; it stops at the leases that fit its slots.
 constexpr std::size_t unread_max = 16U << 20U;
@@ -59,12 +61,17 @@ void host_stream::close_soon() noexcept {
 }
 
 result<void> host_stream::wait(short events, nanoseconds at_most) const {
-  pollfd look{socket_.get(), events, 0};
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(at_most).count();
-  const int ready = ::poll(&look, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000)));
-  if (ready > 0 || (ready < 0 && errno == EINTR)) return {};
-  if (ready < 0) return refuse_os(errc::io, errno, "waiting for the connection");
-  return refuse(errc::io, "nothing was heard in time");
+  const steady_time until = std::chrono::steady_clock::now() + at_most;
+  while (true) {
+    const nanoseconds left = until - std::chrono::steady_clock::now();
+    pollfd look{socket_.get(), events, 0};
+    const auto turn = std::chrono::ceil<std::chrono::milliseconds>(std::clamp<nanoseconds>(left, nanoseconds(0), busy_turn)).count();
+    const int ready = ::poll(&look, 1, static_cast<int>(turn));
+    if (ready > 0 || (ready < 0 && errno == EINTR)) return {};
+    if (ready < 0) return refuse_os(errc::io, errno, "waiting for the connection");
+    while_busy_();
+    if (left <= nanoseconds(0)) return refuse(errc::io, "nothing was heard in time");
+  }
 }
 
 result<void> host_stream::secure(nanoseconds at_most) {
@@ -97,18 +104,31 @@ bool host_stream::has_message() const {
 
 /// One read, without waiting.
 result<void> host_stream::receive() {
-  std::array<char, read_bytes> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
-  const ssize_t got = ::recv(socket_.get(), some.data(), some.size(), MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return {};
+  if (!tls_) {
+    std::array<char, short_read_bytes> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
+    const auto got = receive_into(some);
+    if (!got) return tl::unexpected(got.error());
+    arrived_ += *got;
+    return {};
+  }
+  return receive_encrypted();
+}
+
+/// Empty: nothing has arrived.
+result<std::string_view> host_stream::receive_into(std::span<char> room) {
+  const ssize_t got = ::recv(socket_.get(), room.data(), room.size(), MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return std::string_view();
   if (got < 0) return refuse_os(errc::io, errno, "reading from the connection");
   if (got == 0) return refuse(errc::io, "the connection was closed");
   heard_ns_ = now_ns();
-  const std::string_view bytes(some.data(), static_cast<std::size_t>(got));
-  if (!tls_) {
-    arrived_ += bytes;
-    return {};
-  }
-  const auto ok = tls_->feed(bytes, arrived_);
+  return std::string_view(room.data(), static_cast<std::size_t>(got));
+}
+
+result<void> host_stream::receive_encrypted() {
+  std::array<char, read_bytes> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
+  const auto got = receive_into(some);
+  if (!got) return tl::unexpected(got.error());
+  const auto ok = tls_->feed(*got, arrived_);
   if (ok) return {};
   std::string alert;
   tls_->take(alert);
@@ -125,16 +145,19 @@ result<void> host_stream::read() {
 /// Reads as well while the peer takes nothing: it may do the same.
 result<void> host_stream::send_all(std::string_view bytes, nanoseconds silence_max) {
   steady_time moved = std::chrono::steady_clock::now();
+  bool waited = false;
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent > 0) {
       bytes.remove_prefix(static_cast<std::size_t>(sent));
       moved = std::chrono::steady_clock::now();
+      if (std::exchange(waited, false)) heard_ns_ = now_ns();  // it reads
       continue;
     }
     if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return refuse_os(errc::io, errno, "writing to the connection");
     const nanoseconds left = moved + silence_max - std::chrono::steady_clock::now();
     if (left <= nanoseconds(0)) return refuse(errc::io, "nothing was taken for {}", duration_for_people(silence_max));
+    waited = true;
     const bool may_read = tls_ == nullptr || tls_->established();
     if (auto ok = wait(static_cast<short>(may_read ? POLLOUT | POLLIN : POLLOUT), left); !ok) return ok;
     if (!may_read) continue;
@@ -161,6 +184,7 @@ result<void> host_stream::flush(nanoseconds silence_max, std::span<const std::by
     rest.remove_prefix(piece.size());
     if (digest != nullptr) digest->add(piece);
     if (auto ok = send(piece); !ok) return ok;
+    while_busy_();
   }
   if (digest == nullptr) return {};
   const std::uint64_t value = digest->value();
@@ -178,12 +202,9 @@ result<std::size_t> host_stream::receive_raw(std::span<std::byte> to) {
     if (auto ok = receive(); !ok) return tl::unexpected(std::move(ok.error()));
     return 0;
   }
-  const ssize_t got = ::recv(socket_.get(), to.data(), std::min(to.size(), piece_bytes), MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
-  if (got < 0) return refuse_os(errc::io, errno, "reading from the connection");
-  if (got == 0) return refuse(errc::io, "the connection was closed");
-  heard_ns_ = now_ns();
-  return static_cast<std::size_t>(got);
+  const auto got = receive_into({reinterpret_cast<char*>(to.data()), std::min(to.size(), piece_bytes)});
+  if (!got) return tl::unexpected(got.error());
+  return got->size();
 }
 
 result<void> host_stream::read_raw(std::span<std::byte> to, nanoseconds silence_max, running_digest* digest) {
@@ -192,6 +213,7 @@ result<void> host_stream::read_raw(std::span<std::byte> to, nanoseconds silence_
     if (!got) return tl::unexpected(got.error());
     if (digest != nullptr) digest->add({reinterpret_cast<const char*>(to.data()), *got});
     to = to.subspan(*got);
+    while_busy_();
     if (*got > 0 || !unread().empty()) continue;
     if (auto ok = wait(POLLIN, silence_max); !ok) return ok;
   }

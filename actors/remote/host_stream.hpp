@@ -10,6 +10,7 @@
 #include "runtime/net/tls/tls_stream.hpp"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -46,6 +47,9 @@ class host_stream {
   /// Proves the secret to each other, if there is one. Refuses (errc::io; errc::config for a wrong secret).
   result<void> secure(nanoseconds at_most);
 
+  /// Called on the using thread at least every 200 ms while a call waits or transfers bytes.
+  void while_busy(std::function<void()> call) { while_busy_ = std::move(call); }
+
   /// Before anything else is known of the peer, it may send only short messages.
   void limit(std::size_t message_bytes_max) { message_bytes_max_ = message_bytes_max; }
 
@@ -77,7 +81,7 @@ class host_stream {
 
   [[nodiscard]] int socket() const noexcept { return socket_.get(); }
   [[nodiscard]] bool encrypted() const noexcept { return tls_ != nullptr; }
-  /// From any thread.
+  /// When something last arrived, or the peer last took bytes that it had kept waiting. From any thread.
   [[nodiscard]] steady_time last_heard() const noexcept { return steady_time(nanoseconds(heard_ns_.load())); }
   /// Ends the connection: the thread that waits in a call gets a refusal. From any thread.
   void close_soon() noexcept;
@@ -85,6 +89,8 @@ class host_stream {
  private:
   [[nodiscard]] result<void> wait(short events, nanoseconds at_most) const;
   result<void> receive();
+  result<void> receive_encrypted();
+  result<std::string_view> receive_into(std::span<char> room);
   /// What has arrived of `to`, without waiting; 0: nothing yet.
   result<std::size_t> receive_raw(std::span<std::byte> to);
   result<void> send_all(std::string_view bytes, nanoseconds silence_max);
@@ -93,6 +99,7 @@ class host_stream {
 
   unique_fd socket_;
   std::unique_ptr<group::tls_stream> tls_;
+  std::function<void()> while_busy_ = [] {};
   std::vector<char> leaving_;
   std::string arrived_;
   std::size_t taken_ = 0;  // of arrived_

@@ -151,9 +151,9 @@ void loader_host::released() {
     if (--taken_ > 0) return;
     if (!leaves_) log::info("host", "session {} is gone; waiting for the next one", printable(serves_.session));
   }
-  // The code of a pool ends with it; the listing of a dataset may serve the next session.
-  const std::lock_guard hold(listing_);
-  if (!dataset_ || !dataset_->program) return;
+  // The code of a pool ends with it; the listing of a dataset may serve the next session, which may have come meanwhile.
+  const std::scoped_lock both(listing_, mutex_);
+  if (taken_ > 0 || !dataset_ || !dataset_->program) return;
   dataset_.reset();
   listed_ = {};
 }

@@ -13,9 +13,9 @@ constexpr std::size_t hello_bytes_max = 4096;
 
 }  // namespace
 
-result<void> remote_connection::refuse_host(std::string why) {
-  refused_ = true;
-  stream_.put(to_host(refused{why}));
+result<void> remote_connection::refuse_host(std::string why, bool for_good) {
+  refused_ = for_good;
+  stream_.put(to_host(refused{why, for_good}));
   static_cast<void>(stream_.flush(handshake_deadline));
   return refuse(errc::config, "{}", why);
 }

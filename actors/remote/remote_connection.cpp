@@ -30,6 +30,7 @@ remote_connection::remote_connection(unique_fd socket, connected_by who, std::st
       tell_(std::move(tell)),
       stream_(std::move(socket), who == connected_by::host ? around_->tls : around_->tls_of_calls),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  stream_.while_busy([this] { stand_in(); });
   const all_signals_blocked quiet;
   thread_ = std::thread([this] { run(); });
 }
@@ -88,7 +89,7 @@ struct remote_connection::order_visitor {
     s.place_ = order.place;
     return s.say(place_given{order.place});
   }
-  result<void> operator()(const turn_away& order) const { return s.refuse_host(order.why); }
+  result<void> operator()(const turn_away& order) const { return s.refuse_host(order.why, false); }
   result<void> operator()(const start_worker&) const {
     s.starting_ = true;
     return s.say(start_place{});
@@ -116,20 +117,29 @@ result<void> remote_connection::take_orders() {
   return {};
 }
 
-/// While nothing is heard, the session must not take the silence for a worker that hangs: lost_after decides.
+/// While the host's messages wait behind a transfer, or nothing is heard, the session must not take that for a worker that
+/// hangs: lost_after decides (rule H5).
+void remote_connection::stand_in() {
+  if (!link_ || now() - mirrored_at_ <= silent_after) return;
+  ++flight_.heartbeats;
+  flight_.state = {arena::phase::idle, 0, 0, static_cast<std::uint32_t>(flight_.heartbeats)};
+  show_flight();
+}
+
+void remote_connection::show_flight() {
+  mirrored_at_ = now();
+  around_->flights->mirror(*place_, flight_);
+}
+
 void remote_connection::look_at_clock() {
-  if (link_ && now() - stream_.last_heard() > silent_after) {
-    ++flight_.heartbeats;
-    flight_.state = {arena::phase::idle, 0, 0, static_cast<std::uint32_t>(flight_.heartbeats)};
-    around_->flights->mirror(*place_, flight_);
+  stand_in();
+  if (!place_ || now() - pings_.sent < around_->lost_after / pings_a_silence) return;
+  pings_.sent = now();
+  if (!pings_.measured_from) {
+    ++pings_.number;
+    pings_.measured_from = pings_.sent;
   }
-  if (!place_ || now() - pinged_ < around_->lost_after / pings_a_silence) return;
-  pinged_ = now();
-  if (!measured_from_) {
-    ++pings_;
-    measured_from_ = pinged_;
-  }
-  stream_.put(to_host(ping{pings_}));
+  stream_.put(to_host(ping{pings_.number}));
 }
 
 // ---- from the session ---------------------------------------------------------------------------------------
@@ -189,6 +199,7 @@ struct remote_connection::from_host_visitor {
     s.from_session_ = {};
     s.landing_.forget_leases();
     s.flight_ = {};
+    s.mirrored_at_ = now();
     s.tell_(worker_runs{news.pid, std::make_shared<unique_fd>(std::move(ends->first)),
                         std::make_shared<unique_fd>(std::move(parcels))});
     return {};
@@ -228,8 +239,8 @@ struct remote_connection::from_host_visitor {
     return {};
   }
   result<void> operator()(const pong& news) const {
-    if (news.number != s.pings_ || !s.measured_from_) return {};
-    s.tell_(ping_answered{now() - *std::exchange(s.measured_from_, std::nullopt)});
+    if (news.number != s.pings_.number || !s.pings_.measured_from) return {};
+    s.tell_(ping_answered{now() - *std::exchange(s.pings_.measured_from, std::nullopt)});
     return {};
   }
   result<void> operator()(const cannot_join& news) const { return refuse(errc::io, "{}", news.why); }
@@ -330,7 +341,7 @@ void remote_connection::mirror(const flight_seen& seen) {
   flight_.since = now() - nanoseconds(seen.since_ns);
   flight_.reads_since = seen.reads_since_ns < 0 ? std::nullopt : std::optional(now() - nanoseconds(seen.reads_since_ns));
   if (jobs_) jobs_->translate(flight_, seen.mark);
-  around_->flights->mirror(*place_, flight_);
+  show_flight();
 }
 
 }  // namespace penstock::hosts

@@ -130,7 +130,7 @@ class remote_connection {
 
   void run();
   result<void> admit();
-  result<void> refuse_host(std::string why);
+  result<void> refuse_host(std::string why, bool for_good = true);
   result<void> work();
   result<void> take_orders();
   result<void> say(to_host message) {
@@ -146,6 +146,8 @@ class remote_connection {
   result<void> land_job(const job_over& job);
   [[nodiscard]] std::string difference(const from_host& found) const;
   void mirror(const flight_seen& seen);
+  void stand_in();
+  void show_flight();
   void look_at_clock();
 
   const connected_by who_;
@@ -164,10 +166,13 @@ class remote_connection {
   landing_slots landing_;
   std::unique_ptr<packer> packer_;  // null: batches are not compressed
   std::unique_ptr<lent_jobs> jobs_;  // instead of them, in a pool
-  arena::flight_reading flight_;             // as last mirrored
-  std::uint64_t pings_ = 0;
-  steady_time pinged_{};
-  std::optional<steady_time> measured_from_;  // of ping number pings_, until it is answered
+  arena::flight_reading flight_;  // as last mirrored
+  steady_time mirrored_at_{};
+  struct {
+    std::uint64_t number = 0;
+    steady_time sent{};
+    std::optional<steady_time> measured_from;  // until `number` is answered
+  } pings_;
   bool starting_ = false;
   bool refused_ = false;
   std::thread thread_;

@@ -96,7 +96,7 @@ class Pool(Mapping):
                 own_name = Name(self._config.name, chosen=name is not None or "name" in overrides)
                 if own_name.text != self._config.name:
                     self._config = load_config(file, **{**own, **overrides, "name": own_name.text})
-            self._has_hosts = bool(self._config["loader.hosts.listen"]) or (hosts is not None and not isinstance(hosts, str))
+            self._has_hosts = bool(self._config["loader.hosts.listen"]) or bool(self._config["loader.hosts.connect"])
             self._core = _core.Pool(self._config._core, control_socket, *self._for_hosts(initializer, tuple(initargs)))
         except BaseException:
             setup.close()

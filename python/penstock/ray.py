@@ -14,7 +14,6 @@ import dataclasses
 import json
 import logging
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -24,7 +23,7 @@ import ray
 from ray.util import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from penstock._errors import usage_error, worker_program_error
+from penstock._errors import usage_error
 
 __all__ = ["LoaderHosts"]
 
@@ -221,7 +220,7 @@ class _Host:
     def run(self, options: list[str], secret: Optional[_Secret]) -> Optional[str]:
         """Until it has left, or its session is over. Returns why a session has refused it."""
         with contextlib.ExitStack() as stack:
-            command, fds = [program(), "host", "--json", *options], list[int]()
+            command, fds = [sys.executable, "-m", "penstock", "host", "--json", *options], list[int]()
             if secret is None:
                 command.append("--insecure")
             else:
@@ -244,14 +243,6 @@ class _Host:
         self._leaves.set()
         if self._process is not None:
             self._process.terminate()
-
-
-def program() -> str:
-    within = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "penstock")
-    found = within if os.path.exists(within) else shutil.which("penstock")
-    if found is None:
-        raise worker_program_error(f"there is no program penstock on this machine: neither {within} nor on PATH")
-    return found
 
 
 def message_of(said: bytes) -> str:

@@ -297,6 +297,19 @@ class HostsTest(HostCase):
                 self.assertEqual(causes, [("host", None)] if lost else [])
                 bad.kill()
 
+    def test_a_transfer_that_takes_longer_than_lost_after_is_no_silence(self):
+        shape = dict(samples=24, bytes="2MiB", batch=8, epochs=1)
+        process = self.begin(self.config(hosts=INSECURE + 'lost_after = "1s"\n', **shape))
+
+        def slow(_, some):
+            time.sleep(len(some) / 6e6)
+            return some
+        host = self.host(Relay(self.address(), slow).address, 1, "a")
+        report = self.report_of(process)
+        self.assertEqual(self.digests_of(report), self.local_digests(**shape))
+        self.assertEqual(report["workers"]["deaths"], [])
+        self.ends(host, EXIT_OK)
+
     def test_links_may_be_slow_and_may_be_cut(self):
         print("PENSTOCK_TEST_SEED=%d" % SEED, flush=True)
         draw = random.Random(SEED)

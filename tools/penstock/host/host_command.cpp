@@ -41,8 +41,11 @@ hosts::own_program program_of_environment() {
   const char* const text = std::getenv("PENSTOCK_HOST_PROGRAM");  // NOLINT(concurrency-mt-unsafe): no thread has started
   if (text == nullptr) return {};
   const auto said = nlohmann::json::parse(text, nullptr, false);
-  if (!said.is_object()) return {};
-  return {said.at("kind"), said.at("command"), said.at("environment"), said.at("facts")};
+  try {
+    return {said.at("kind"), said.at("command"), said.at("environment"), said.at("facts")};
+  } catch (const nlohmann::json::exception&) {
+    return {};  // set by someone else
+  }
 }
 
 int host(host_options o) {
