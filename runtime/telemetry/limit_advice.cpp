@@ -235,8 +235,8 @@ struct writer {
               "",
               fmt::format("The GPU owner limits you: its process was suspended (SIGSTOP, a debugger or a freezer) for {} % of the time.",
                           percent(r.owner_frozen)),
-              {fmt::format("`penstock describe gpu` has its pid, and `kill -CONT PID` continues it. It is replaced after {} without a "
-                           "heartbeat ([loader.hang] heartbeat_timeout).",
+              {fmt::format("If it still is, `penstock describe gpu` says so, and `kill -CONT` with its pid continues it. It is replaced after "
+                           "{} without a heartbeat ([loader.hang] heartbeat_timeout).",
                            duration_for_people(settings.loader.hang.heartbeat_timeout))}};
     }
     return {limit::start,

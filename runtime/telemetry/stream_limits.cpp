@@ -83,6 +83,7 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   std::erase_if(settled_, [&](const auto& b) { return b.first < oldest; });
   estimated_.clear();
   waits_from_ = 0;
+  if (looked_ > 0 && now - looked_ > nanoseconds(longest_turn).count()) forget_until(now);
   if (facts.begun == never) return last_ = {};
   note_outage(now, facts);
   measure_workers(now, facts);
@@ -101,11 +102,20 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   return last_ = std::move(found);
 }
 
+/// This process, or its machine, was suspended. What happened meanwhile says nothing about the stream.
+void stream_limits::forget_until(std::int64_t now) {
+  settled_.clear();
+  work_.clear();
+  outages_.clear();
+  looked_ = counted_from_ = now;
+}
+
 stream_limits::bucket& stream_limits::at(std::int64_t ns) {
   return (*into_)[ns / bucket_ns];
 }
 
 void stream_limits::add(limit what, std::int64_t from, std::int64_t to, double weight) {
+  from = std::max(from, counted_from_);
   while (from < to) {
     std::int64_t end = std::min(to, (from / bucket_ns + 1) * bucket_ns);
     // Without an owner nobody can take a batch, whatever holds up the next one.
@@ -122,12 +132,14 @@ void stream_limits::add(limit what, std::int64_t from, std::int64_t to, double w
 
 /// The consumer asked for a batch while it held every buffer.
 void stream_limits::add_held(std::int64_t from, std::int64_t to) {
+  from = std::max(from, counted_from_);
   add(limit::consumer, from, to);
   if (from < to) at(to).held += seconds_of(to - from);
 }
 
 /// `busy`: how long the head's load takes, of which this part is the stall.
 void stream_limits::add_stall(const batch_passage& head, double busy, std::int64_t from, std::int64_t to) {
+  from = std::max(from, counted_from_);
   add(limit::order, from, to);
   bucket& b = at(to);
   b.stalled += seconds_of(std::max<std::int64_t>(to - from, 0));
@@ -466,7 +478,7 @@ double stream_limits::blocked_share() const {
 limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) const {
   limit_reading r;
   const std::int64_t span_ns = nanoseconds(span).count();
-  const std::int64_t first = std::max(now - span_ns, ns_of(facts.begun));
+  const std::int64_t first = std::max({now - span_ns, ns_of(facts.begun), counted_from_});
   r.seconds = std::max(seconds_of(now - first), 1e-3);
   double ready = 0;
   double starting = 0;

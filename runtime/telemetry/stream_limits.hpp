@@ -105,6 +105,9 @@ class stream_limits {
  public:
   static constexpr nanoseconds span = std::chrono::seconds(10);
 
+  /// A look that comes later than this after the one before begins again: this process was suspended.
+  static constexpr nanoseconds longest_turn = std::chrono::seconds(3);
+
   /// Call with times that do not decrease. Once the run is over, the reading stays that of its last 10 s.
   limit_reading look(steady_time now, const limit_facts& facts);
 
@@ -148,6 +151,7 @@ class stream_limits {
     double reading = 0;        // share of reads in its last batch
   };
 
+  void forget_until(std::int64_t now);
   [[nodiscard]] bucket& at(std::int64_t ns);
   void add(limit what, std::int64_t from, std::int64_t to, double weight = 1);
   void add_held(std::int64_t from, std::int64_t to);
@@ -182,6 +186,7 @@ class stream_limits {
   std::int64_t taken_ = 0;     // when the consumer took its last batch; 0: it has none
   std::int64_t released_ = 0;  // when it released that one, if it has
   std::int64_t looked_ = 0;
+  std::int64_t counted_from_ = 0;
   std::int64_t waits_from_ = 0;  // the wait in progress; 0: none
   bool over_ = false;
   limit_reading last_;

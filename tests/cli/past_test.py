@@ -297,6 +297,20 @@ class PastTest(PenstockTest):
         self.assertRegex(self.penstock("status", "--last")[1], r"^died, last seen \d+ s ago: killed, crashed, or the machine stopped")
         self.assertIn("it could not say: killed, crashed, or the machine stopped", self.penstock("sessions", "--ended")[1])
 
+    def test_deaths_just_before_a_session_is_killed_count(self):
+        process = self.live("victim")
+        (path,) = self.records()
+        os.kill(self.workers_of(process)[0], signal.SIGSEGV)
+
+        def is_written():
+            with open(path) as file:
+                return '"death":{' in file.read()
+        self.wait_until(is_written, "the death in the record")
+        process.kill()
+        process.wait()
+        self.assertEqual([s["workers_ended_unexpectedly"] for s in self.answer("sessions", "--ended")["ended"]], [1])
+        self.assertEqual(len(self.answer("deaths", "--last")["deaths"]), 1)
+
     def test_a_run_that_cannot_begin_leaves_the_reason(self):
         config = self.write("gone.toml", '[dataset]\npath = "/nonexistent/photos"\n[gpu]\ndevice = "host"\n')
         self.assertEqual(self.penstock("run", config)[0], EXIT_FAILED)

@@ -251,6 +251,24 @@ TEST_CASE("nothing is attributed before the first demand, while paused, or after
   CHECK(limits.look(f.begun + 4s, f).largest() == std::nullopt);
 }
 
+TEST_CASE("time in which the program was suspended counts for nothing") {
+  pipeline_plan p = quick();
+  p.load = loads(40ms);
+  made_up_pipeline pipeline(p);
+  stream_limits limits;
+  for (nanoseconds t = 0ms; t <= 12s; t += 200ms) limits.look(made_up_pipeline::start() + t, pipeline.facts_at(t));
+  limit_facts f = pipeline.facts_at(12s);
+  f.waits_since = made_up_pipeline::start() + 12s;
+  CHECK(sum_of(limits.look(made_up_pipeline::start() + 72s, f)) == 0);
+  // What it waits for since then does.
+  const limit_reading r = limits.look(made_up_pipeline::start() + 72s + 200ms, f);
+  CHECK(r.seconds < 0.3);
+  CHECK(sum_of(r) <= 1 + 1e-9);
+  // A run that ends right after it keeps the reading from before.
+  f.is_over = true;
+  CHECK(limits.look(made_up_pipeline::start() + 90s, f).seconds < 0.3);
+}
+
 TEST_CASE("the reading of a run that is over stays that of its last 10 s") {
   made_up_pipeline pipeline([] {
     pipeline_plan p = quick();

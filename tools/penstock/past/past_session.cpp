@@ -124,6 +124,10 @@ json past_session::summary() const {
                           "samples_expected", "workers_ended_unexpectedly", "jobs"})
     about[key] = s.value(key, json());
   about["owners_ended_unexpectedly"] = s.value("gpu", json::object()).value("ended_unexpectedly", json());
+  if (died_) {  // its last deaths may be newer than its last status
+    for (const auto& [key, workers] : {std::pair{"workers_ended_unexpectedly", true}, {"owners_ended_unexpectedly", false}})
+      if (about[key].is_number()) about[key] = std::max(about[key].get<std::uint64_t>(), deaths_of(workers));
+  }
   about["killed_at_stop"] = killed_at_stop();
   about["reason"] = reason();
   about["files"] = s.value("files", json::object());
@@ -146,6 +150,13 @@ std::uint64_t past_session::killed_at_stop() const {
   return static_cast<std::uint64_t>(std::ranges::count_if(events_, [](const json& e) {
     const json death = e.value("death", json());
     return death.is_object() && death.value("ignored_stop_seconds", json()).is_number();
+  }));
+}
+
+std::uint64_t past_session::deaths_of(bool workers) const {
+  return static_cast<std::uint64_t>(std::ranges::count_if(events_, [workers](const json& e) {
+    const json death = e.value("death", json());
+    return death.is_object() && death.contains("worker") == workers;
   }));
 }
 

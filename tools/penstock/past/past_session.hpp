@@ -42,6 +42,7 @@ class past_session {
   [[nodiscard]] nlohmann::ordered_json why() const;
   [[nodiscard]] nlohmann::ordered_json deaths() const;
   [[nodiscard]] std::uint64_t killed_at_stop() const;
+  [[nodiscard]] std::uint64_t deaths_of(bool workers) const;
   [[nodiscard]] std::string reason() const;
   [[nodiscard]] nlohmann::ordered_json end_event(std::uint64_t number) const;
   [[nodiscard]] nlohmann::ordered_json events_after(const nlohmann::ordered_json& question) const;
