@@ -111,9 +111,18 @@ class ControlTest(PenstockTest):
         self.assertEqual(code, EXIT_TIMED_OUT, err)
         self.assertRegex(err, r"pid %d\) is suspended \(SIGSTOP\)" % process.pid)
         self.assertLess(took, 5)
-        code, _, err = self.penstock("status")
-        self.assertEqual(code, EXIT_TIMED_OUT, err)
-        self.assertRegex(err, r"pid %d\) is suspended \(SIGSTOP\)" % process.pid)
+
+    def test_questions_to_a_suspended_session_say_so(self):
+        process = self.live()
+        signal_process(process.pid, signal.SIGSTOP)
+        for question in (("status",), ("events",), ("logs", "worker/0")):
+            with self.subTest(question=question):
+                code, _, err = self.penstock(*question)
+                self.assertEqual(code, EXIT_TIMED_OUT, err)
+                self.assertIn("pid {0}) is suspended (SIGSTOP); `kill -CONT {0}` continues it".format(process.pid), err)
+        code, out, _ = self.penstock("why", "--json")
+        self.assertEqual(code, EXIT_TIMED_OUT, out)
+        self.assertIn("is suspended (SIGSTOP)", json.loads(out)["error"]["message"])
 
     def test_a_stop_names_the_files_and_status_and_why_say_what_a_stopping_session_waits_for(self):
         text = synthetic(samples=100, batch=1, epochs=1, dataset='faults = [{sample = 0, kind = "hang"}]', more='[supervisor]\nshutdown = "20s"\n')

@@ -166,20 +166,28 @@ namespace {
 /// A suspended session does not answer, and an order is carried out when it continues: no need to wait for long.
 bool only_reads(const json& question) {
   const json verb = question.value("verb", json());
-  return verb == "status" || verb == "why" || verb == "deaths" || verb == "pipeline";
+  return verb == "status" || verb == "why" || verb == "deaths" || verb == "pipeline" || verb == "logs" || verb == "events";
 }
 
 }  // namespace
 
 session_answer request(const session_choice& choice, const std::filesystem::path& socket, json question,
                        std::optional<std::chrono::milliseconds> deadline) {
+  std::string suspended;
   if (!control::is_record(socket)) {
-    const std::string suspended = if_suspended(control::process_behind(socket));
+    const int pid = control::process_behind(socket);
+    const bool reads = only_reads(question);
+    suspended = if_suspended(pid);
+    if (!suspended.empty() && reads) suspended = fmt::format("the session's process (pid {0}) is suspended (SIGSTOP); `kill -CONT {0}` continues it", pid);
     if (!suspended.empty() && !choice.as_json) say(suspended);
-    if (!suspended.empty() && deadline && only_reads(question)) deadline = std::min(*deadline, look_deadline);
+    if (!suspended.empty() && deadline && reads) deadline = std::min(*deadline, look_deadline);
   }
   auto answer = ask(socket, std::move(question), deadline);
-  if (!answer) return {{}, refuse_unreached(choice, answer.error())};
+  if (!answer) {
+    failure why = std::move(answer.error());
+    if (!suspended.empty() && choice.as_json) why.message += ": " + suspended;
+    return {{}, refuse_unreached(choice, why)};
+  }
   return understand(choice, *answer);
 }
 

@@ -35,14 +35,13 @@ int read_events(const session_choice& choice, const std::filesystem::path& socke
   std::uint64_t after = 0;
   while (true) {
     const bool waiting = follow && after > 0;
-    const auto deadline = waiting ? std::nullopt : std::optional(answer_deadline);
-    const auto got = ask(socket, {{"verb", "events"}, {"after", after}, {"follow", waiting}}, deadline);
-    if (!got && waiting) {
+    const json question{{"verb", "events"}, {"after", after}, {"follow", waiting}};
+    const result<json> got = waiting ? ask(socket, question, std::nullopt) : result<json>(json());
+    if (!got) {
       tell_rest(end, socket, after, each);
       return exit_ok;
     }
-    if (!got) return refuse_unreached(choice, got.error());
-    const session_answer told = understand(choice, *got);
+    const session_answer told = waiting ? understand(choice, *got) : request(choice, socket, question, answer_deadline);
     if (told.refused != exit_ok) return told.refused;
     const json& page = told.result;
     if (const auto lost = page.value("lost", std::uint64_t{0}); lost > 0 && after > 0)
