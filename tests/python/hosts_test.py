@@ -213,7 +213,7 @@ class HostsTest(LoaderCase):
         subprocess.run(["ip", "-n", name, "link", "set", interface, "down"], check=True)
         since = time.monotonic()
         self.same(first + list(batches), expected)
-        self.assertLess(time.monotonic() - since, 30)
+        self.assertLess(time.monotonic() - since, 120)  # no longer wait than Python needs to start on a busy machine
         self.assertEqual(loader.bad_samples, [])
 
     # ---- who may join --------------------------------------------------------------------------------------------
