@@ -120,7 +120,7 @@ class HostsTest(LoaderCase):
         options = dict(batch_size=4, shuffle=True, seed=9)
         length = 60 * KILLS
         expected = self.local(Drawing(length), **options)
-        loader = self.loader(Drawing(length, wait=0.004), pool=RESTARTS, **options)
+        loader = self.loader(Drawing(length, wait=0.02), pool=RESTARTS, **options)
         address = loader.hosts_join_at
         for _ in range(3):
             self.host(address)
