@@ -21,11 +21,11 @@ bool may_hold_up(const worker_status& w) {
 
 }  // namespace
 
-std::map<std::uint32_t, std::string> standing_of(const session_status& status,
+std::map<std::uint32_t, std::string> standing_of(const session_status& status, std::uint32_t first_remote_place,
                                                  const arena::flight_recorders& flights) {
   std::map<std::uint32_t, std::string> places;
   for (const worker_status& w : status.workers) {
-    if (!w.pid || !may_hold_up(w)) continue;
+    if (!w.pid || w.id >= first_remote_place || !may_hold_up(w)) continue;
     places[w.id] = process::wait_channel(*w.pid, flights.read(w.id).thread);
   }
   return places;

@@ -19,8 +19,8 @@
 namespace penstock::host {
 
 /// Where threads that have spent a long time on one sample, or have none, are waiting. Reads a few small files in /proc per
-/// thread; none of these reads blocks on the process.
-[[nodiscard]] std::map<std::uint32_t, std::string> standing_of(const session_status& status,
+/// thread; none of these reads blocks on the process. Workers from `first_remote_place` on run on other machines: not known.
+[[nodiscard]] std::map<std::uint32_t, std::string> standing_of(const session_status& status, std::uint32_t first_remote_place,
                                                                const arena::flight_recorders& flights);
 
 /// Acts on a watch's news: publishes the stall, logs it, and passes a change on as an event. `what`:
