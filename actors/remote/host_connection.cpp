@@ -51,7 +51,7 @@ class host_connection::reachable_while {
   reachable_while(host_connection& c, host_stream& stream) : c_(c) {
     const std::lock_guard hold(c_.mutex_);
     c_.stream_ = &stream;
-    if (c_.leaves_) stream.close_soon();
+    if (c_.leaves_ || c_.cut_) stream.close_soon();
   }
   ~reachable_while() {
     const std::lock_guard hold(c_.mutex_);
@@ -74,6 +74,7 @@ void host_connection::leave(bool at_once) {
 }
 
 void host_connection::cut() {
+  cut_ = true;
   const std::lock_guard hold(mutex_);
   if (stream_ != nullptr) stream_->close_soon();
 }
@@ -83,8 +84,8 @@ void host_connection::wake() const {
   static_cast<void>(!::write(wake_->get(), &one, sizeof one));
 }
 
-/// What woke it earlier does not count any more.
-void host_connection::hush() const {
+/// Forgets earlier calls of wake().
+void host_connection::clear_wake() const {
   std::uint64_t times = 0;
   static_cast<void>(!::read(wake_->get(), &times, sizeof times));
 }
@@ -108,11 +109,11 @@ void host_connection::end(std::optional<failure> failed) {
 
 void host_connection::keep_joining() {
   while (!leaves_) {
-    const auto way_on = attend();
+    const auto next = attend();
     worker_.reset();
-    if (way_on && *way_on == way::over) break;
-    if (way_on || leaves_) continue;
-    const failure& why = way_on.error();
+    if (next && *next == way::over) break;
+    if (next || leaves_) continue;
+    const failure& why = next.error();
     if (why.code == errc::config || why.code == errc::dataset) return end(why);
     if (lost_since_ && dataset_ && now() - *lost_since_ > dataset_->wait)
       return end(failure{errc::io,
@@ -138,7 +139,7 @@ void host_connection::answer() {
 // ---- joining ------------------------------------------------------------------------------------------------
 
 result<host_connection::way> host_connection::attend() {
-  hush();
+  clear_wake();
   if (leaves_) return way::over;
   auto socket = connect_to(facts_.address, connect_deadline, wake_->get());
   if (!socket) {
@@ -328,7 +329,7 @@ result<host_connection::way> host_connection::turn(host_stream& to) {
   }
   const std::chrono::milliseconds at_most = worker_ && worker_->is_busy() ? turn_max : idle_turn_max;
   ::poll(look.data(), look.size(), to.has_message() ? 0 : static_cast<int>(at_most.count()));
-  if (look[1].revents != 0) hush();
+  if (look[1].revents != 0) clear_wake();
   if (look[0].revents != 0 || to.has_message()) {
     if (auto ok = hear_session(to); !ok) return tl::unexpected(std::move(ok.error()));
   }

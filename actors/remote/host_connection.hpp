@@ -85,6 +85,7 @@ class host_connection {
   [[nodiscard]] bool over() const noexcept { return over_; }
   /// Ends the connection.
   void cut();
+  [[nodiscard]] bool was_cut() const noexcept { return cut_; }
 
  private:
   enum class way { again, over };
@@ -96,7 +97,7 @@ class host_connection {
   void answer();
   void end(std::optional<failure> failed);
   void wake() const;
-  void hush() const;
+  void clear_wake() const;
   void sleep(nanoseconds at_most) const;
   result<way> attend();
   result<way> attend_call();
@@ -114,6 +115,7 @@ class host_connection {
   std::atomic<bool> at_once_ = false;
   std::atomic<bool> admitted_ = false;
   std::atomic<bool> over_ = false;
+  std::atomic<bool> cut_ = false;
   std::mutex mutex_;
   host_stream* stream_ = nullptr;  // guarded by mutex_, as the next one
   bool placed_ = false;            // the session has given it a place

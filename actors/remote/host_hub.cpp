@@ -116,9 +116,12 @@ void host_hub::accept_later() {
 }
 
 void host_hub::accepted(unique_fd socket) {
-  const auto unknown = [](const auto& one) { return !one.second.known && !one.second.caller; };
-  if (static_cast<std::size_t>(std::ranges::count_if(connections_, unknown)) >= unknown_at_once)
-    std::ranges::find_if(connections_, unknown)->second.connection->close_soon();
+  const auto unknown = [](const auto& one) { return !one.second.known && !one.second.caller && !one.second.cut; };
+  if (static_cast<std::size_t>(std::ranges::count_if(connections_, unknown)) >= unknown_at_once) {
+    entry& oldest = std::ranges::find_if(connections_, unknown)->second;
+    oldest.cut = true;
+    oldest.connection->close_soon();
+  }
   connected(std::move(socket), connected_by::host, nullptr);
 }
 
@@ -286,7 +289,7 @@ bool host_hub::send_away(const std::string& name) {
 
 // ---- for worker_processes -----------------------------------------------------------------------------------
 
-/// Null: nobody, or the hub is shutting down.
+/// Null: there is none, or the hub is shutting down.
 host_hub::entry* host_hub::entry_at(std::uint32_t place) {
   const auto connection = book_.connection_at(place);
   const auto found = connection ? connections_.find(*connection) : connections_.end();

@@ -1,5 +1,5 @@
-// Where the loader hosts of a session join: listens, calls hosts that listen, makes a connection of each connection, and is to worker_processes the place
-// where remote workers start. hosts::host_book decides; this translates. Lives on the session's io thread.
+// Where the loader hosts of a session join: listens, calls hosts that listen, keeps their connections, and starts remote workers
+// for worker_processes. hosts::host_book decides; this translates. Lives on the session's io thread.
 //
 //   host -- connection --> remote_connection (a thread each) -- news --> host_hub -- host_place_joined, _left --> supervisor
 //                                      <-- orders --                 ^
@@ -70,6 +70,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
     std::unique_ptr<remote_connection> connection;
     std::shared_ptr<host_caller> caller{};  // of the host that was called
     bool known = false;  // has proved the secret
+    bool cut = false;
     // The worker behind it, from its start to its end:
     std::optional<worker_ref> who{};
     process::child_callbacks calls{};

@@ -129,7 +129,7 @@ void loader_host::leave(bool at_once) {
 void loader_host::accept(accepted_call call) {
   const std::lock_guard hold(mutex_);
   if (leaves_) return;
-  const auto unknown = [](const auto& one) { return !one->admitted() && !one->over(); };
+  const auto unknown = [](const auto& one) { return !one->admitted() && !one->over() && !one->was_cut(); };
   if (std::ranges::count_if(connections_, unknown) >= unknown_calls_at_once) (*std::ranges::find_if(connections_, unknown))->cut();
   connections_.push_back(std::make_unique<host_connection>(facts_, calls_++, listener(), std::move(call)));
 }
