@@ -1,5 +1,7 @@
 #include "runtime/dataset/picture/jpeg_check.hpp"
 
+#include "runtime/dataset/picture/jpeg_segments.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -16,10 +18,6 @@ constexpr unsigned entry_bits = 63;
 
 constexpr unsigned dc_bits_max = 11;
 constexpr unsigned ac_bits_max = 10;
-
-unsigned two_bytes(octets from, std::size_t at) noexcept {
-  return static_cast<unsigned>(from[at]) << 8U | from[at + 1];
-}
 
 std::uint16_t entry_of(unsigned bits, unsigned step) noexcept {
   return static_cast<std::uint16_t>(step << entry_shift | bits);
@@ -288,18 +286,8 @@ std::optional<std::size_t> jpeg_checker::plain_bytes(std::span<const std::byte> 
   width_ = height_ = restart_ = 0;
   auto colour = colours::unsaid;
   bool jfif = false;
-  if (file.size() < 4 || file[0] != 0xff || file[1] != 0xd8) return std::nullopt;
-  for (std::size_t at = 2; file.size() - at >= 4;) {
-    if (file[at] != 0xff) return std::nullopt;
-    const unsigned marker = file[at + 1];
-    if (marker == 0xff) {
-      ++at;
-      continue;
-    }
-    const std::size_t length = two_bytes(file, at + 2);
-    if (length < 2 || file.size() - at - 2 < length) return std::nullopt;
-    const octets segment = file.subspan(at + 4, length - 2);
-    at += 2 + length;
+  for (auto next = first_jpeg_segment(file); next; next = jpeg_segment_at(file, next->end)) {
+    const auto [marker, segment, begin, end] = *next;
     bool fine = true;
     switch (marker) {
       case 0xc0: fine = take_frame(segment); break;
@@ -317,7 +305,7 @@ std::optional<std::size_t> jpeg_checker::plain_bytes(std::span<const std::byte> 
         if (colour == colours::other || (colour == colours::unsaid && !jfif && !usual_ids))
           return std::nullopt;
         if (!take_scan(segment)) return std::nullopt;
-        const std::uint8_t* const stop = read_scan(file.data() + at, file.data() + file.size());
+        const std::uint8_t* const stop = read_scan(file.data() + end, file.data() + file.size());
         if (stop == nullptr) return std::nullopt;
         return static_cast<std::size_t>(stop - file.data()) + 2;
       }

@@ -3,21 +3,9 @@
 #include <algorithm>
 
 namespace penstock {
-namespace {
 
-using octets = std::span<const std::uint8_t>;
-
-unsigned two_bytes(octets from, std::size_t at) noexcept {
-  return static_cast<unsigned>(from[at]) << 8U | from[at + 1];
-}
-
-}  // namespace
-
-std::optional<jpeg_segments> jpeg_segments::read(octets file) noexcept {
-  if (file.size() < 4 || file[0] != 0xff || file[1] != 0xd8) return std::nullopt;
-  jpeg_segments found;
-  unsigned components = 0;
-  for (std::size_t at = 2; file.size() - at >= 4;) {
+std::optional<jpeg_segment> jpeg_segment_at(std::span<const std::uint8_t> file, std::size_t at) noexcept {
+  while (at <= file.size() && file.size() - at >= 4) {
     if (file[at] != 0xff) return std::nullopt;
     const unsigned marker = file[at + 1];
     if (marker == 0xff) {
@@ -26,9 +14,22 @@ std::optional<jpeg_segments> jpeg_segments::read(octets file) noexcept {
     }
     const std::size_t length = two_bytes(file, at + 2);
     if (length < 2 || file.size() - at - 2 < length) return std::nullopt;
-    const octets segment = file.subspan(at + 4, length - 2);
-    const range here{at, at + 2 + length};
-    at = here.end;
+    return jpeg_segment{marker, file.subspan(at + 4, length - 2), at, at + 2 + length};
+  }
+  return std::nullopt;
+}
+
+std::optional<jpeg_segment> first_jpeg_segment(std::span<const std::uint8_t> file) noexcept {
+  if (file.size() < 4 || file[0] != 0xff || file[1] != 0xd8) return std::nullopt;
+  return jpeg_segment_at(file, 2);
+}
+
+std::optional<jpeg_segments> jpeg_segments::read(std::span<const std::uint8_t> file) noexcept {
+  jpeg_segments found;
+  unsigned components = 0;
+  for (auto next = first_jpeg_segment(file); next; next = jpeg_segment_at(file, next->end)) {
+    const auto [marker, segment, begin, end] = *next;
+    const range here{begin, end};
     switch (marker) {
       case 0xc0:
       case 0xc1: {

@@ -1,5 +1,5 @@
 // Where the segments of a JPEG's header are, for what reads entropy-coded data by its restart markers. Pure. Used by
-// restart_cut.cpp.
+// restart_cut.cpp, and for their sequence by jpeg_check.cpp.
 #pragma once
 
 #include "runtime/dataset/picture/box.hpp"
@@ -11,6 +11,22 @@
 #include <span>
 
 namespace penstock {
+
+/// One segment of a JPEG's header.
+struct jpeg_segment {
+  unsigned marker = 0;                    ///< its second byte
+  std::span<const std::uint8_t> payload;  ///< after its length
+  std::size_t begin = 0, end = 0;         ///< in the file; it begins with its marker
+};
+/// The segment at `at`, behind fill bytes. Empty: there is none, or it is cut short.
+std::optional<jpeg_segment> jpeg_segment_at(std::span<const std::uint8_t> file, std::size_t at) noexcept;
+/// The one after the start of the image. Empty also if the file does not begin with that.
+std::optional<jpeg_segment> first_jpeg_segment(std::span<const std::uint8_t> file) noexcept;
+
+/// Big-endian, as all numbers of a header.
+[[nodiscard]] inline unsigned two_bytes(std::span<const std::uint8_t> from, std::size_t at) noexcept {
+  return static_cast<unsigned>(from[at]) << 8U | from[at + 1];
+}
 
 struct jpeg_segments {
   /// Positions in the file; a segment begins with its marker.
