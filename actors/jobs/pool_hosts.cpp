@@ -53,12 +53,12 @@ result<void> Pool::body::prepare_hosts() {
 
 void Pool::body::make_hub(engine& e) {
   if (!shared_program_) return;
-  hosts::connection_deps connections = hosts::surroundings_of(settings_, *hosts_, PENSTOCK_VERSION);
-  connections.config = protocol::config_as_bytes(config_for_hosts(settings_));
-  connections.program = shared_program_;
-  connections.arena = e.memory->fd();
-  connections.flights = e.flights;
-  e.hub = std::make_shared<hosts::host_hub>(*e.io, hosts_->hub, std::move(connections), host_board_);
+  hosts::connection_deps deps = hosts::deps_of(settings_, *hosts_, PENSTOCK_VERSION);
+  deps.config = protocol::config_as_bytes(config_for_hosts(settings_));
+  deps.program = shared_program_;
+  deps.arena = e.memory->fd();
+  deps.flights = e.flights;
+  e.hub = std::make_shared<hosts::host_hub>(*e.io, hosts_->hub, std::move(deps), host_board_);
 }
 
 void Pool::body::add_verbs(host::session_controls& controls, run::engine& of_run) {

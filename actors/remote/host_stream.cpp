@@ -166,7 +166,7 @@ result<void> host_stream::send_all(std::string_view bytes, nanoseconds silence_m
   return {};
 }
 
-result<void> host_stream::flush(nanoseconds silence_max, std::span<const std::byte> raw, running_digest* digest) {
+result<void> host_stream::flush(nanoseconds silence_max, std::span<const std::byte> raw, bool digest) {
   if (too_large_) return refuse(errc::protocol, "a message is larger than {} bytes", protocol::frame_bytes_max);
   const std::vector<char> messages = std::exchange(leaving_, {});
   const auto send = [&](std::string_view bytes) -> result<void> {
@@ -179,15 +179,17 @@ result<void> host_stream::flush(nanoseconds silence_max, std::span<const std::by
   };
   if (auto ok = send({messages.data(), messages.size()}); !ok) return ok;
   std::string_view rest(reinterpret_cast<const char*>(raw.data()), raw.size());
+  std::optional<running_digest> sent;
+  if (digest) sent.emplace();
   while (!rest.empty()) {
     const std::string_view piece = rest.substr(0, piece_bytes);
     rest.remove_prefix(piece.size());
-    if (digest != nullptr) digest->add(piece);
+    if (sent) sent->add(piece);
     if (auto ok = send(piece); !ok) return ok;
     while_busy_();
   }
-  if (digest == nullptr) return {};
-  const std::uint64_t value = digest->value();
+  if (!sent) return {};
+  const std::uint64_t value = sent->value();
   return send({reinterpret_cast<const char*>(&value), sizeof value});
 }
 
@@ -222,11 +224,14 @@ result<void> host_stream::read_raw(std::span<std::byte> to, nanoseconds silence_
 
 result<std::string> host_stream::read_checked(std::span<std::byte> to, nanoseconds silence_max, bool digest) {
   running_digest received;
+  if (auto ok = read_raw(to, silence_max, digest ? &received : nullptr); !ok) return tl::unexpected(std::move(ok.error()));
+  return digest ? compare(received, silence_max) : result<std::string>(std::string());
+}
+
+result<std::string> host_stream::compare(const running_digest& received, nanoseconds silence_max) {
   std::uint64_t sent = 0;
-  auto ok = read_raw(to, silence_max, digest ? &received : nullptr);
-  if (ok && digest) ok = read_raw(std::as_writable_bytes(std::span(&sent, 1)), silence_max);
-  if (!ok) return tl::unexpected(std::move(ok.error()));
-  if (!digest || received.value() == sent) return {};
+  if (auto ok = read_raw(std::as_writable_bytes(std::span(&sent, 1)), silence_max); !ok) return tl::unexpected(std::move(ok.error()));
+  if (received.value() == sent) return std::string();
   return fmt::format("their digest is {:016x}, but {:016x} was sent", received.value(), sent);
 }
 

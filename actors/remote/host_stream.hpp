@@ -58,9 +58,9 @@ class host_stream {
   void put(const Variant& message) {
     if (!protocol::append_frame(leaving_, message)) too_large_ = true;
   }
-  /// Sends what is queued, then `raw`, and then the digest of `raw` if it is given. The digest is computed piece by piece, while
-  /// the bytes are in the processor's cache. Refuses (errc::io) when the peer takes nothing for `silence_max`.
-  result<void> flush(nanoseconds silence_max, std::span<const std::byte> raw = {}, running_digest* digest = nullptr);
+  /// Sends what is queued, then `raw`, and with `digest` the digest of `raw`, which is computed piece by piece while the bytes
+  /// are in the processor's cache. Refuses (errc::io) when the peer takes nothing for `silence_max`.
+  result<void> flush(nanoseconds silence_max, std::span<const std::byte> raw = {}, bool digest = false);
 
   /// The next complete message that has arrived. Refuses (errc::protocol) anything else.
   template <class Variant>
@@ -76,6 +76,8 @@ class host_stream {
   result<void> read_raw(std::span<std::byte> to, nanoseconds silence_max, running_digest* digest = nullptr);
   /// The same, and with `digest` reads the digest that the peer has sent. Returns how the bytes are damaged; empty: they are not.
   result<std::string> read_checked(std::span<std::byte> to, nanoseconds silence_max, bool digest);
+  /// Reads the digest that follows bytes. Returns how these differ from what was sent; empty: they do not.
+  result<std::string> compare(const running_digest& received, nanoseconds silence_max);
   /// Drops what read_checked() would read.
   result<void> skip_raw(std::uint64_t bytes, nanoseconds silence_max, bool digest = false);
 

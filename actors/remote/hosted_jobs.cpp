@@ -88,8 +88,7 @@ result<void> hosted_jobs::ended(host_stream& to, const protocol::jobs_done& news
 
 result<void> hosted_jobs::send(host_stream& to) const {
   to.put(from_host(last_->news));
-  running_digest digest;
-  return to.flush(silence_max_, last_->bytes, last_->digest ? &digest : nullptr);
+  return to.flush(silence_max_, last_->bytes, last_->digest);
 }
 
 result<void> hosted_jobs::send_again(host_stream& to) const {

@@ -50,7 +50,7 @@ struct hosted_worker::shared_part {
   }
   /// In a pool: the host's own program, forked by a template if there is one.
   static void run_jobs(const std::shared_ptr<shared_part>& part, supervisor::linked_child_request& request,
-                       const worker_surroundings& around) {
+                       const hosted_worker_deps& around) {
     host_program& program = *around.dataset->program;
     request.program = program.own().command.front();
     request.arguments = {program.own().command.begin() + 1, program.own().command.end()};
@@ -77,7 +77,7 @@ struct hosted_worker::shared_part {
   }
 };
 
-hosted_worker::hosted_worker(const worker_surroundings& around, arena::arena memory, arena::flight_recorders flights)
+hosted_worker::hosted_worker(const hosted_worker_deps& around, arena::arena memory, arena::flight_recorders flights)
     : around_(around),
       memory_(std::move(memory)),
       flights_(std::move(flights)),
@@ -85,7 +85,7 @@ hosted_worker::hosted_worker(const worker_surroundings& around, arena::arena mem
   if (around_.dataset->program) jobs_ = std::make_unique<hosted_jobs>(around_.dataset->program, around_.dataset->lost_after);
 }
 
-result<std::unique_ptr<hosted_worker>> hosted_worker::start(const worker_surroundings& around) {
+result<std::unique_ptr<hosted_worker>> hosted_worker::start(const hosted_worker_deps& around) {
   auto memory = arena::arena::create();
   if (!memory) return tl::unexpected(std::move(memory.error()));
   auto flights = arena::flight_recorders::create(1);
@@ -250,10 +250,8 @@ result<void> hosted_worker::take(host_stream& to, protocol::from_worker& message
 result<void> hosted_worker::send_batch(host_stream& to, std::uint32_t slot, const loaded& what) const {
   const std::span<const std::byte> bytes = slots_->slot(slot).first(layout_.used_bytes(what.rows));
   const nanoseconds silence_max = around_.dataset->lost_after;
-  running_digest digest;
-  running_digest* const sum = around_.digests ? &digest : nullptr;
   to.put(from_host(batch_follows{slot, what.generation, what.rows, bytes.size(), what.report, packer_ != nullptr}));
-  return packer_ ? send_packed(to, *packer_, bytes, silence_max, sum) : to.flush(silence_max, bytes, sum);
+  return packer_ ? send_packed(to, *packer_, bytes, silence_max, around_.digests) : to.flush(silence_max, bytes, around_.digests);
 }
 
 result<void> hosted_worker::send_again(host_stream& to, const hosts::send_again& order) {

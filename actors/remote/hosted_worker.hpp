@@ -33,7 +33,7 @@ struct ready_dataset {
   std::shared_ptr<host_program> program{};  ///< of a pool, which has no dataset
 };
 
-struct worker_surroundings {
+struct hosted_worker_deps {
   process::io_thread* io = nullptr;
   int lifeline = -1;
   std::shared_ptr<const ready_dataset> dataset;
@@ -45,7 +45,7 @@ struct worker_surroundings {
 class hosted_worker {
  public:
   /// Starts the process. Refuses (errc::system, errc::out_of_memory).
-  static result<std::unique_ptr<hosted_worker>> start(const worker_surroundings& around);
+  static result<std::unique_ptr<hosted_worker>> start(const hosted_worker_deps& around);
   /// Kills it if it still runs. Does not wait.
   ~hosted_worker();
   hosted_worker(const hosted_worker&) = delete;
@@ -80,7 +80,7 @@ class hosted_worker {
   };
   struct session_visitor;
 
-  hosted_worker(const worker_surroundings& around, arena::arena memory, arena::flight_recorders flights);
+  hosted_worker(const hosted_worker_deps& around, arena::arena memory, arena::flight_recorders flights);
   void launch();
   result<void> assign(const arena::geometry& shape);
   result<void> hear_io(host_stream& to);
@@ -91,7 +91,7 @@ class hosted_worker {
   void show_flight(host_stream& to, bool at_any_rate);
   void send_to_worker();
 
-  const worker_surroundings around_;
+  const hosted_worker_deps around_;
   arena::arena memory_;
   arena::flight_recorders flights_;
   std::shared_ptr<shared_part> shared_;

@@ -35,7 +35,7 @@ result<std::unique_ptr<const hosts_setup>> read_hosts(const loader_config& loade
   return made;
 }
 
-connection_deps surroundings_of(const config& settings, const hosts_setup& setup, std::string version) {
+connection_deps deps_of(const config& settings, const hosts_setup& setup, std::string version) {
   const hosts_config& rules = settings.loader.hosts;
   const bool encrypted = !rules.secret_file.empty();
   connection_deps made;

@@ -18,6 +18,6 @@ struct hosts_setup {
 result<std::unique_ptr<const hosts_setup>> read_hosts(const loader_config& loader, bool has_local_workers);
 
 /// All but what is loaded, and where it lands. `version`: of penstock.
-[[nodiscard]] connection_deps surroundings_of(const config& settings, const hosts_setup& setup, std::string version);
+[[nodiscard]] connection_deps deps_of(const config& settings, const hosts_setup& setup, std::string version);
 
 }  // namespace penstock::hosts

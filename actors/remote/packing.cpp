@@ -126,13 +126,13 @@ result<std::unique_ptr<packer>> packer::open(compress_rule how) {
   return std::unique_ptr<packer>();
 }
 
-result<void> send_packed(host_stream& to, packer& with, std::span<const std::byte> bytes, nanoseconds silence_max,
-                         running_digest* digest) {
+result<void> send_packed(host_stream& to, packer& with, std::span<const std::byte> bytes, nanoseconds silence_max, bool digest) {
   std::vector<std::byte> part(sizeof(std::uint32_t) + packed_at_once);
+  running_digest sent;
   while (!bytes.empty()) {
     const std::span<const std::byte> next = bytes.first(std::min(bytes.size(), packed_at_once));
     bytes = bytes.subspan(next.size());
-    if (digest != nullptr) digest->add(as_text(next));
+    if (digest) sent.add(as_text(next));
     auto size = static_cast<std::uint32_t>(with.pack(next, std::span(part).subspan(sizeof(std::uint32_t), next.size() - 1)));
     if (size == 0) {
       size = static_cast<std::uint32_t>(next.size());
@@ -141,14 +141,14 @@ result<void> send_packed(host_stream& to, packer& with, std::span<const std::byt
     std::memcpy(part.data(), &size, sizeof size);
     if (auto ok = to.flush(silence_max, std::span(part).first(sizeof size + size)); !ok) return ok;
   }
-  if (digest == nullptr) return to.flush(silence_max);
-  const std::uint64_t value = digest->value();
+  if (!digest) return to.flush(silence_max);
+  const std::uint64_t value = sent.value();
   return to.flush(silence_max, std::as_bytes(std::span(&value, 1)));
 }
 
-result<bool> receive_packed(host_stream& from, packer& with, std::span<std::byte> room, nanoseconds silence_max,
-                            running_digest* digest) {
+result<std::string> receive_packed(host_stream& from, packer& with, std::span<std::byte> room, nanoseconds silence_max, bool digest) {
   std::vector<std::byte> part(std::min(room.size(), packed_at_once));
+  running_digest received;
   bool good = true;
   while (!room.empty()) {
     const std::span<std::byte> next = room.first(std::min(room.size(), packed_at_once));
@@ -159,12 +159,13 @@ result<bool> receive_packed(host_stream& from, packer& with, std::span<std::byte
     const std::span<std::byte> arrives = as_it_is ? next : std::span(part).first(*size);
     if (auto ok = from.read_raw(arrives, silence_max); !ok) return tl::unexpected(std::move(ok.error()));
     if (!as_it_is) good = with.unpack(arrives, next) && good;
-    if (digest != nullptr) digest->add(as_text(next));
+    if (digest) received.add(as_text(next));
   }
-  return good;
+  auto damage = digest ? from.compare(received, silence_max) : result<std::string>(std::string());
+  return damage && !good ? "they cannot be decompressed" : damage;
 }
 
-result<void> skip_packed(host_stream& from, std::uint64_t bytes, nanoseconds silence_max) {
+result<void> skip_packed(host_stream& from, std::uint64_t bytes, nanoseconds silence_max, bool digest) {
   while (bytes > 0) {
     const std::size_t next = std::min<std::uint64_t>(bytes, packed_at_once);
     bytes -= next;
@@ -172,7 +173,7 @@ result<void> skip_packed(host_stream& from, std::uint64_t bytes, nanoseconds sil
     if (!size) return tl::unexpected(size.error());
     if (auto ok = from.skip_raw(*size, silence_max); !ok) return ok;
   }
-  return {};
+  return from.skip_raw(0, silence_max, digest);
 }
 
 }  // namespace penstock::hosts

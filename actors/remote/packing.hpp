@@ -35,15 +35,13 @@ class packer {
   packer() = default;
 };
 
-/// Sends the digest of `bytes` afterwards if it is given. Refuses (errc::io) as host_stream::flush does.
-result<void> send_packed(host_stream& to, packer& with, std::span<const std::byte> bytes, nanoseconds silence_max,
-                         running_digest* digest = nullptr);
+/// With `digest`, the digest of `bytes` follows. Refuses (errc::io) as host_stream::flush does.
+result<void> send_packed(host_stream& to, packer& with, std::span<const std::byte> bytes, nanoseconds silence_max, bool digest);
 
-/// Fills `room` with what send_packed() sent. False: the bytes are damaged. Refuses (errc::io) as host_stream::read_raw does,
-/// and (errc::protocol) a part larger than it may be.
-result<bool> receive_packed(host_stream& from, packer& with, std::span<std::byte> room, nanoseconds silence_max,
-                            running_digest* digest = nullptr);
-/// The same for bytes that nobody wants.
-result<void> skip_packed(host_stream& from, std::uint64_t bytes, nanoseconds silence_max);
+/// Fills `room` with what send_packed() sent. Returns how the bytes are damaged; empty: they are not. Refuses (errc::io) as
+/// host_stream::read_raw does, and (errc::protocol) a part larger than it may be.
+result<std::string> receive_packed(host_stream& from, packer& with, std::span<std::byte> room, nanoseconds silence_max, bool digest);
+/// Drops what receive_packed() would read.
+result<void> skip_packed(host_stream& from, std::uint64_t bytes, nanoseconds silence_max, bool digest);
 
 }  // namespace penstock::hosts

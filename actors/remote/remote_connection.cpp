@@ -185,7 +185,7 @@ struct remote_connection::from_host_visitor {
   remote_connection& s;
 
   result<void> operator()(const place_started& news) const {
-    if (!std::exchange(s.starting_, false)) return refuse(errc::protocol, "it started a worker that nobody ordered");
+    if (!std::exchange(s.starting_, false)) return refuse(errc::protocol, "it started a worker that the session did not order");
     auto ends = protocol::make_link_pair();
     if (!ends) return tl::unexpected(std::move(ends.error()));
     unique_fd parcels;
@@ -276,33 +276,20 @@ result<void> remote_connection::pass_on(std::string_view frame) {
 result<std::string> remote_connection::receive(const batch_follows& batch, bool& late) {
   if (!landing_.holds(batch.bytes))
     return refuse(errc::protocol, "it announced a batch of {} bytes, but a slot has {}", batch.bytes, landing_.slot_bytes());
-  if (batch.packed && !packer_) return refuse(errc::protocol, "it compresses batches, which nobody asked for");
-  std::string wrong = landing_.misfit(batch, late);
-  std::uint64_t announced = 0;
-  const auto trailer = std::as_writable_bytes(std::span(&announced, around_->digests ? 1 : 0));
+  if (batch.packed && !packer_) return refuse(errc::protocol, "it compresses batches, although the session does not");
   const nanoseconds silence_max = around_->lost_after;
-  if (!wrong.empty()) {
-    auto ok = batch.packed ? skip_packed(stream_, batch.bytes, silence_max) : stream_.skip_raw(batch.bytes, silence_max);
-    if (ok) ok = stream_.read_raw(trailer, silence_max);
+  const bool digest = around_->digests;
+  if (std::string wrong = landing_.misfit(batch, late); !wrong.empty()) {
+    auto ok = batch.packed ? skip_packed(stream_, batch.bytes, silence_max, digest)
+                           : stream_.skip_raw(batch.bytes, silence_max, digest);
     if (!ok) return tl::unexpected(std::move(ok.error()));
     return wrong;
   }
-  running_digest digest;
-  running_digest* const sum = around_->digests ? &digest : nullptr;
   const std::span<std::byte> room = landing_.room(batch);
-  bool unpacked = true;
-  if (batch.packed) {
-    const auto good = receive_packed(stream_, *packer_, room, silence_max, sum);
-    if (!good) return tl::unexpected(good.error());
-    unpacked = *good;
-  } else if (auto ok = stream_.read_raw(room, silence_max, sum); !ok) {
-    return tl::unexpected(std::move(ok.error()));
-  }
-  if (auto ok = stream_.read_raw(trailer, silence_max); !ok) return tl::unexpected(std::move(ok.error()));
-  if (!unpacked) return fmt::format("slot {} cannot be decompressed", batch.slot);
-  if (sum != nullptr && digest.value() != announced)
-    wrong = fmt::format("the digest of slot {} is {:016x}, but {:016x} was announced", batch.slot, digest.value(), announced);
-  return wrong;
+  auto damage = batch.packed ? receive_packed(stream_, *packer_, room, silence_max, digest)
+                             : stream_.read_checked(room, silence_max, digest);
+  if (damage && !damage->empty()) return fmt::format("the bytes of slot {} are damaged: {}", batch.slot, *damage);
+  return damage;
 }
 
 result<void> remote_connection::land(const batch_follows& batch) {

@@ -19,12 +19,12 @@ config config_for_hosts(config settings) {
 /// Before the supervisor, which starts workers through it.
 void Session::body::make_hub(engine& e, const hosts::hosts_setup& setup) {
   if (!e.dataset) return;
-  hosts::connection_deps connections = hosts::surroundings_of(settings_, setup, PENSTOCK_VERSION);
-  connections.config = protocol::config_as_bytes(config_for_hosts(settings_));
-  connections.dataset = e.dataset->description;
-  connections.arena = e.memory->fd();
-  connections.flights = e.flights;
-  e.hub = std::make_shared<hosts::host_hub>(*e.io, setup.hub, std::move(connections), host_board_);
+  hosts::connection_deps deps = hosts::deps_of(settings_, setup, PENSTOCK_VERSION);
+  deps.config = protocol::config_as_bytes(config_for_hosts(settings_));
+  deps.dataset = e.dataset->description;
+  deps.arena = e.memory->fd();
+  deps.flights = e.flights;
+  e.hub = std::make_shared<hosts::host_hub>(*e.io, setup.hub, std::move(deps), host_board_);
 }
 
 }  // namespace penstock

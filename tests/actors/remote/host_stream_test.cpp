@@ -43,8 +43,7 @@ void exchange(host_stream& host, host_stream& session) {
   std::thread other([&] {
     for (int i = 0; i < 20; ++i) host.put(from_host(pong{static_cast<std::uint64_t>(i)}));
     host.put(from_host(batch_follows{.slot = 1, .bytes = sent.size(), .report = {}}));
-    running_digest digest;
-    if (auto ok = host.flush(soon, sent, &digest); !ok) trouble = ok.error().message;
+    if (auto ok = host.flush(soon, sent, true); !ok) trouble = ok.error().message;
     host.put(from_host(host_leaves{}));
     if (auto ok = host.flush(soon); !ok) trouble = ok.error().message;
     const auto lease = host.wait_for<to_host>(soon);
