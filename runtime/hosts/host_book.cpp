@@ -29,7 +29,7 @@ bool host_book::joined(connection_id id, const host_card& card, steady_time now)
     ++place;
   }
   if (connections_.contains(id) || place >= settings_.first_place + settings_.places) return false;
-  if (connections_.empty()) looked_ = now;  // nobody had to be looked at
+  if (connections_.empty()) looked_ = now;  // until now there was nothing to look at
   connections_[id] = {card.process, place, now, false};
   places_[place] = id;
   const auto [at, is_new] = hosts_.try_emplace(card.process);

@@ -101,19 +101,19 @@ class CalledHostsTest(HostCase):
         self.assertEqual(self.digests_of(self.report_of(process)), self.local_digests(**shape))
         self.leaves(host)
 
-    def test_strangers_at_the_door_of_a_host_cost_nothing(self):
+    def test_peers_without_the_secret_cost_a_host_nothing(self):
         host, address = self.listening_host(2)
         name, port = address.rsplit(":", 1)
-        strangers = []
+        peers = []
         for i in range(100):
-            stranger = socket.create_connection((name, int(port)))
-            stranger.sendall([b"GET / HTTP/1.1\r\n\r\n", bytes(100), b"\x00\x00\x00\x00\x10\x00\x00\x00" + bytes(8)][i % 3])
-            strangers.append(stranger)
+            peer = socket.create_connection((name, int(port)))
+            peer.sendall([b"GET / HTTP/1.1\r\n\r\n", bytes(100), b"\x00\x00\x00\x00\x10\x00\x00\x00" + bytes(8)][i % 3])
+            peers.append(peer)
         process = self.run_calling(address, samples=400)
         self.assertEqual(self.digests_of(self.report_of(process)), self.local_digests(samples=400))
         self.leaves(host)
-        for stranger in strangers:
-            stranger.close()
+        for peer in peers:
+            peer.close()
 
     def test_a_host_that_cannot_be_reached_is_named_once(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -355,18 +355,18 @@ class HostsTest(HostCase):
         self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
         slow.kill()
 
-    def test_strangers_on_the_port_cost_nothing(self):
+    def test_peers_without_the_secret_cost_a_session_nothing(self):
         process = self.begin(self.config(samples=400))
         host, port = self.address().rsplit(":", 1)
-        strangers = []
+        peers = []
         for i in range(100):
-            stranger = socket.create_connection((host, int(port)))
-            stranger.sendall([b"GET / HTTP/1.1\r\n\r\n", bytes(100), b"\x00\x00\x00\x00\x10\x00\x00\x00" + bytes(8)][i % 3])
-            strangers.append(stranger)
+            peer = socket.create_connection((host, int(port)))
+            peer.sendall([b"GET / HTTP/1.1\r\n\r\n", bytes(100), b"\x00\x00\x00\x00\x10\x00\x00\x00" + bytes(8)][i % 3])
+            peers.append(peer)
         self.host("%s:%s" % (host, port), 2)
         self.assertEqual(self.digests_of(self.report_of(process)), self.local_digests(samples=400))
-        for stranger in strangers:
-            stranger.close()
+        for peer in peers:
+            peer.close()
 
 
 if __name__ == "__main__":

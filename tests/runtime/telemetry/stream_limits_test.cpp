@@ -260,7 +260,7 @@ TEST_CASE("time in which the program was suspended counts for nothing") {
   limit_facts f = pipeline.facts_at(12s);
   f.waits_since = made_up_pipeline::start() + 12s;
   CHECK(sum_of(limits.look(made_up_pipeline::start() + 72s, f)) == 0);
-  // What it waits for since then does.
+  // Waiting after that counts.
   const limit_reading r = limits.look(made_up_pipeline::start() + 72s + 200ms, f);
   CHECK(r.seconds < 0.3);
   CHECK(sum_of(r) <= 1 + 1e-9);
