@@ -3,6 +3,7 @@
 from harness import *
 
 import re
+import shlex
 import shutil
 
 TORCHRUN = shutil.which("torchrun")
@@ -187,6 +188,11 @@ def free_port():
         return one.getsockname()[1]
 
 
+def accepts(port):
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
 class HostFilesTest(LauncherTest):
     """The files of examples/launchers that start loader hosts."""
 
@@ -235,9 +241,12 @@ exec "%s" "$@"
 
     def ends(self, process):
         code = process.wait(timeout=60)
+        self.assertEqual(code, 0, self.said())
+
+    def said(self):
         with open(os.path.join(self.folder, "said"), "a+") as said:
             said.seek(0)
-            self.assertEqual(code, 0, said.read())
+            return said.read()
 
     def check_ssh(self, ssh):
         """Two hosts come by ssh; they leave when the script is killed, and others end with the session."""
@@ -246,7 +255,7 @@ exec "%s" "$@"
         start = lambda *machines: self.script("hosts-ssh.sh", "127.0.0.1:%d" % self.port, self.secret, *machines, SSH=ssh)
         session = self.session()
         killed = start("127.0.0.1", "localhost")
-        self.wait_until(lambda: len(self.hosts()) == 2, "two hosts", seconds=60)
+        self.wait_until(lambda: len(self.hosts()) == 2, lambda: "two hosts: " + self.said(), seconds=60)
         with open(self.secret) as file:
             secret = file.read().strip()
         self.assertEqual([pid for pid in all_pids() if secret in described(pid)], [])
@@ -273,8 +282,13 @@ exec "%s" "$@"
                             % (port, self.folder, self.folder, self.environment["PATH"], self.folder))
         daemon = subprocess.Popen([SSHD, "-D", "-e", "-f", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self._running.append(daemon)
-        self.check_ssh('#!/bin/sh\nexec ssh -p %d -i %s/user_key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR "$@"\n'
-                       % (port, self.folder))
+        ssh = ["ssh", "-p", str(port), "-i", self.folder + "/user_key", "-o", "StrictHostKeyChecking=no",
+               "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "BatchMode=yes"]
+        self.wait_until(lambda: accepts(port) or daemon.poll() is not None, "sshd listens")
+        login = subprocess.run([*ssh, "127.0.0.1", "true"], stderr=subprocess.PIPE, timeout=60)
+        if login.returncode != 0:
+            self.skipTest("this sshd does not let root log in: " + login.stderr.decode())
+        self.check_ssh("#!/bin/sh\nexec %s \"$@\"\n" % shlex.join(ssh))
 
     @unittest.skipUnless(MPIRUN, "there is no mpirun (apt: openmpi-bin)")
     def test_the_script_for_mpirun_starts_a_session_and_its_hosts(self):
