@@ -23,7 +23,7 @@ class AffinityTest(PenstockTest):
     def test_without_a_list_workers_run_wherever_the_program_may(self):
         self.assertEqual(self.cores_of_workers('"none"'), [cores_of(0)] * 2)
 
-    def test_a_core_that_the_program_may_not_use_is_refused_with_those_that_it_may(self):
+    def test_a_core_that_the_program_may_not_use_is_refused_and_the_error_lists_those_that_it_may(self):
         config = self.write("cores.toml", CONFIG.replace("workers = 2", "workers = 2\naffinity = [0, 4000]"))
         code, out, err = self.penstock("run", config, "--quiet")
         self.assertEqual(code, EXIT_CONFIG, out + err)
@@ -34,7 +34,7 @@ class AffinityTest(PenstockTest):
         self.assertIn("not all of these may be used here", out + err)
         self.assertEqual(self.penstock("check-config", config, "--strict")[0], EXIT_CONFIG)
 
-    def test_what_is_neither_a_list_nor_a_known_word_is_refused(self):
+    def test_a_value_that_is_neither_a_list_nor_a_known_word_is_refused(self):
         for affinity, wrong in (("[]", "is empty"), ("3", "write [3]"), ('"near"', "cannot be"), ("[-1]", "out of range"), ('["0"]', "whole number")):
             code, out, err = self.penstock("run", self.write("cores.toml", CONFIG), "--quiet", "--set", "loader.affinity=%s" % affinity)
             self.assertEqual(code, EXIT_CONFIG, (affinity, out + err))

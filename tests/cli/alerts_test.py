@@ -128,7 +128,7 @@ class RulesTest(PenstockTest):
             ({"instance": "node", "session": "photos", "waits_for": "sample", "worker": "2", "sample": "b.jpg"},
              "photos on node has made no progress for 11m 0s: it waits for sample (worker/2: b.jpg)"))
 
-    def test_of_two_sessions_of_one_exporter_only_the_one_that_loses_workers_is_named(self):
+    def test_only_the_one_of_two_sessions_that_loses_workers_is_named(self):
         self.assert_fires("PenstockWorkersDie", {
             'penstock_worker_restarts_total{instance="node",session="old"}': "0x2 0+1x10",
             'penstock_worker_restarts_total{instance="node",session="new"}': "_x6 6 6 6 6 6",
@@ -136,7 +136,7 @@ class RulesTest(PenstockTest):
             ({"instance": "node", "session": "new"}, "new on node has replaced 6 workers in 15 minutes"),
             ({"instance": "node", "session": "old"}, "old on node has replaced 7 workers in 15 minutes"))
 
-    def test_a_session_is_not_named_for_what_an_earlier_one_of_its_name_has_counted(self):
+    def test_counts_of_an_earlier_session_of_the_same_name_raise_no_alert(self):
         for alert, counter in (("PenstockWorkersDie", "penstock_worker_restarts_total{%s}"),
                                ("PenstockOwnerDied", 'penstock_gpu_owner_deaths_total{%s,cause="signal"}'),
                                ("PenstockSamplesFail", "penstock_samples_failed_total{%s}")):
@@ -159,7 +159,7 @@ class RulesTest(PenstockTest):
         self.evaluate(samples, promql_expr_test=[{"expr": query, "eval_time": "10m", "exp_samples": [
             {"labels": labels, "value": value} for labels, value in expected]}])
 
-    def test_a_session_has_not_stopped_because_an_earlier_one_of_its_name_has(self):
+    def test_the_end_of_an_earlier_session_of_the_same_name_is_no_alert(self):
         ended = 'penstock_session_ended_info{instance="node",session="%s",id="%s",outcome="stopped"}'
         self.assert_finds("has it stopped?", {
             ended % ("again", "again-1"): "1x10", 'penstock_session_up{instance="node",session="again"}': "1x10",
@@ -167,7 +167,7 @@ class RulesTest(PenstockTest):
             'penstock_session_up{instance="node",session="gone"}': "1x5 stale", ended % ("gone", "gone-1"): "_x6 1x4"},
             (ended % ("gone", "gone-1"), 1))
 
-    def test_what_limits_is_found_for_each_session_that_is_not_stalled(self):
+    def test_the_limit_of_each_session_that_is_not_stalled_is_found(self):
         share = 'penstock_limit_share{instance="node",session="%s",limit="%s"}'
         stalled = 'penstock_stalled_seconds{instance="node",session="%s",waits_for="%s"}'
         samples = {share % (session, limit): "%gx10" % value for session, limit, value in (
@@ -250,7 +250,7 @@ class AlertsTest(PenstockTest):
         return {(labels["alertname"], labels["instance"], labels.get("waits_for") or labels.get("cause") or labels.get("state") or labels.get("session", ""))
                 for labels in (dict(re.findall(r'(\w+)="([^"]*)"', one)) for one in found)}, done.stdout + done.stderr
 
-    def test_promtool_finds_nothing_in_the_file(self):
+    def test_promtool_finds_no_fault_in_the_file(self):
         done = subprocess.run(["promtool", "check", "rules", ALERTS], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 

@@ -96,7 +96,7 @@ class ArraysTest(PenstockTest):
                     save(self.path("bad.npz"), **arrays)
                     self.assertIn(expected.replace("%s", self.path("bad.npz")), self.refusal(self.config("bad.npz")))
 
-    def test_members_that_are_not_there_are_refused_with_those_that_are(self):
+    def test_missing_members_are_refused_and_the_error_lists_the_existing_ones(self):
         numpy.savez(self.path("pairs.npz"), **self.arrays)
         self.assertIn("has no member 'labels' for the tensor 'y': it has features, label, weight",
                       self.refusal(self.config("pairs.npz", 'members = { y = "labels" }')))
@@ -113,7 +113,7 @@ class ArraysTest(PenstockTest):
             file.write(data)
         return self.config("bad.npz")
 
-    def test_directories_that_lie_are_refused(self):
+    def test_false_directories_of_archives_are_refused(self):
         entry = {"flags": 8, "method": 10, "crc": 16, "stored": 20, "bytes": 24, "header": 42}
         stored, compressed = numpy.savez, numpy.savez_compressed
         for save, at, value, expected in ((stored, "flags", b"\x01\x00", "has an encrypted member 'a.npy'"),
@@ -147,7 +147,7 @@ class ArraysTest(PenstockTest):
             file.write(data)
         self.assertIn("more than half of this machine's", self.refusal(self.config("bad.npz")))
 
-    def test_archives_that_are_cut_off_or_none_at_all_are_refused(self):
+    def test_truncated_archives_and_files_that_are_not_archives_are_refused(self):
         numpy.savez(self.path("whole.npz"), **self.arrays)
         whole = open(self.path("whole.npz"), "rb").read()
         for size in (0, 1, 21, 22, 100, len(whole) - 1, len(whole) - 23, len(whole) // 2):

@@ -72,7 +72,7 @@ class BadPicturesTest(PenstockTest):
         self.assertEqual(process.returncode, 0, err)
         self.assertEqual({f["path"] for f in report["failures"]}, {"class1/00001.jpg"})
 
-    def test_names_may_hold_spaces_newlines_and_bytes_that_are_no_text(self):
+    def test_names_may_hold_spaces_newlines_and_bytes_that_are_not_text(self):
         good = self.good_bytes()
         for name in (b"with space.jpg", b"with\nnewline.jpg", b"caf\xe9.JPG", b"quote\"and'.jpeg"):
             self.bad(name, good)
@@ -81,7 +81,7 @@ class BadPicturesTest(PenstockTest):
         self.assertEqual(report["epochs"][0]["delivered"], 16)
         self.assertEqual(list(failed), ["bad\\xff\\x0a.jpg"])
 
-    def test_folders_that_contain_each_other_by_links_end(self):
+    def test_a_cycle_of_links_between_folders_ends(self):
         os.symlink("..", os.path.join(self.photos, "class0", "up"))
         os.symlink(".", os.path.join(self.photos, "class1", "self"))
         report = self.run_json(self.config)
@@ -96,7 +96,7 @@ class BadPicturesTest(PenstockTest):
             self.assertIn(path, err)
             self.assertIn(reason, err)
 
-    def test_an_exception_in_the_loader_is_a_loader_error_and_never_one_of_cuda(self):
+    def test_an_exception_in_the_loader_is_a_loader_error_and_not_one_of_cuda(self):
         config = self.write("t.toml", synthetic(epochs=1, dataset='faults = [{sample = 5, kind = "throw", times = 0}]'))
         code, out, err = self.penstock("run", config, "--json")
         self.assertEqual(code, 0)
@@ -191,7 +191,7 @@ class BadSurroundingsTest(PenstockTest):
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("/nonexistent/report.json", err)
 
-    def test_a_gpu_that_is_not_there_is_a_clear_error_with_cuda_and_the_host_device_with_auto(self):
+    def test_a_missing_gpu_is_a_clear_error_with_cuda_and_means_the_host_device_with_auto(self):
         config = self.write("s.toml", synthetic(samples=16))
         if os.path.exists("/dev/nvidiactl"):
             self.skipTest("this machine has a GPU")
@@ -200,7 +200,7 @@ class BadSurroundingsTest(PenstockTest):
         self.assertIn("cuda", err.lower())
         self.assertEqual(self.run_json(config, "--device", "auto")["device"]["kind"], "host")
 
-    def test_a_config_with_several_errors_gets_them_all_with_places_and_78(self):
+    def test_all_errors_of_a_config_are_reported_with_their_places_and_exit_code_78(self):
         config = self.write("bad.toml", '[dataset]\ntype = "synthetc"\n[loader]\nwokers = 4\nslots_per_worker = 0\n[sampler]\nbatch_size = "8"\n')
         for verb in ("run", "check-config"):
             code, _, err = self.penstock(verb, config)
@@ -223,7 +223,7 @@ class BadSurroundingsTest(PenstockTest):
         self.assertEqual([(d["key"], d["line"], d["column"], d["length"]) for d in found], [("loader.slot_bytes", line, 14, 8)])
         self.assertEqual(self.penstock("check-config", config, "--set", "loader.slot_bytes=\"1MiB\"")[0], EXIT_OK)
 
-    def test_data_that_is_not_here_is_a_warning_of_check_config_and_an_error_under_strict(self):
+    def test_missing_data_is_a_warning_of_check_config_and_an_error_under_strict(self):
         config = self.write("far.toml", '[dataset]\npath = "nowhere"\n')
         code, _, err = self.penstock("check-config", config)
         self.assertEqual(code, EXIT_OK, err)
@@ -239,7 +239,7 @@ class BadSurroundingsTest(PenstockTest):
         os.mkdir(os.path.join(self.folder, "nowhere"))
         self.assertEqual(self.penstock("check-config", config)[2], config + ": ok\n")
 
-    def test_a_worker_program_that_is_not_here_is_a_warning_of_check_config_and_an_error_of_run_that_names_the_key(self):
+    def test_a_missing_worker_program_is_a_warning_of_check_config_and_an_error_of_run_that_names_the_key(self):
         config = self.write("own.toml", '[dataset]\ntype = "custom"\n[loader]\ncommand = ["./no-such-worker"]\n[gpu]\ndevice = "host"\n')
         missing = "program '%s/no-such-worker': No such file or directory" % self.folder
         code, _, err = self.penstock("check-config", config)
@@ -250,7 +250,7 @@ class BadSurroundingsTest(PenstockTest):
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("[loader] command: " + missing, err)
 
-    def test_wrong_usage_is_2(self):
+    def test_wrong_usage_has_exit_code_2(self):
         for arguments in ([], ["run"], ["run", "a.toml", "--no-such-option"], ["dance"], ["run", "s.toml", "--sink", "npy"]):
             self.write("s.toml", synthetic())
             self.assertEqual(self.penstock(*arguments)[0], EXIT_USAGE, arguments)
@@ -279,7 +279,7 @@ class BadSurroundingsTest(PenstockTest):
         # Leading zeros are no sign of octal.
         self.assertEqual(self.run_json(config, "--batches", "02", "--set", "sampler.batch_size=1")["totals"]["batches"], 2)
 
-    def test_a_config_file_that_is_missing_is_the_same_failure_for_every_verb(self):
+    def test_a_missing_config_file_is_the_same_failure_for_every_verb(self):
         lines = self.write("lines", "one\n")
         for arguments in (["run"], ["check-config"], ["launch"], ["launch", "--gpus", "host:2"], ["map", "--function", "f", "--input", lines],
                           ["preview", "--out", "p.png"], ["doctor"], ["chaos"], ["inspect"]):
@@ -301,7 +301,7 @@ class BadSurroundingsTest(PenstockTest):
         self.assertFalse(os.path.exists(picture))
         self.assertEqual(self.penstock("preview", config, "--out", picture, "--batch", "5")[0], EXIT_OK)
 
-    def test_a_number_of_sample_photographs_that_is_none_is_refused(self):
+    def test_an_invalid_number_of_sample_photographs_is_refused(self):
         program = os.path.join(BIN, "penstock-sample-photos")
         for number in ("abc", "-3", "0", "12x", "99999999999"):
             done = subprocess.run([program, os.path.join(self.folder, "made"), number], capture_output=True, text=True)

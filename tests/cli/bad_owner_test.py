@@ -57,7 +57,7 @@ class BadOwnerTest(PenstockTest):
     def test_an_owner_that_lies_about_batches_is_fenced(self):
         self.fenced("copies-what-it-never-got", "copies-twice", "delivers-what-it-never-got", "delivers-what-it-has-not-copied")
 
-    def test_an_owner_that_closes_its_link_and_lives_is_ended(self):
+    def test_an_owner_that_closes_its_link_and_does_not_exit_is_killed(self):
         self.fenced("closes-its-link-and-lives")
 
     def test_floods_of_an_owner_are_cut_off(self):
@@ -69,7 +69,7 @@ class BadOwnerTest(PenstockTest):
                 death, _ = self.survived(how)
                 self.assertEqual((death["cause"], death["code"]), ("exit", 0))
 
-    def test_the_sink_of_an_owner_that_dies_before_it_has_finished_is_finished_by_another(self):
+    def test_another_owner_finishes_the_sink_of_one_that_died(self):
         for how in ("dies-when-all-is-delivered-76", "dies-when-told-to-go-76"):
             with self.subTest(how):
                 report, err = self.end_of(self.start_with(how), how, EXIT_OK)
@@ -77,7 +77,7 @@ class BadOwnerTest(PenstockTest):
                 self.assertEqual(report["totals"]["batches"], 76)
                 self.assertEqual([d["code"] for d in report["gpu"]["deaths"]], [1])
 
-    def test_an_owner_whose_exit_code_says_that_another_would_do_no_better_is_not_replaced(self):
+    def test_an_owner_is_not_replaced_if_its_exit_code_says_that_a_restart_would_not_help(self):
         for code, words in ((77, "ended with exit code 77; restarting would not help"),
                             (78, "ended with exit code 78; restarting would not help"),
                             (80, "broken hardware"), (82, "ended with exit code 82; restarting would not help")):
@@ -87,7 +87,7 @@ class BadOwnerTest(PenstockTest):
                 self.assertIn(words, report["error"])
                 self.assertEqual((report["gpu"]["restarts"], [d["code"] for d in report["gpu"]["deaths"]]), (0, [code]))
 
-    def test_an_owner_that_is_stopped_is_found_by_its_heartbeat_says_where_it_stood_and_is_replaced(self):
+    def test_a_stopped_owner_is_found_by_its_heartbeat_and_replaced_and_logs_where_it_was(self):
         config = self.write("slow.toml", synthetic(samples=2000, epochs=1, dataset='wait = "3ms"', more='[loader.hang]\nheartbeat_timeout = "1s"\n'))
         process = self.start("run", config, "--workers", 2, "--json", "--quiet", "--digest")
         status = lambda: json.loads(self.penstock("status", "--json")[1] or "{}")
@@ -119,7 +119,7 @@ class BadOwnerTest(PenstockTest):
         self.assertIn("died and took the device program's state with it", report["error"])
         self.assertEqual(report["gpu"]["restarts"], 0)
 
-    def test_an_owner_of_another_version_or_another_program_ends_the_run_by_name(self):
+    def test_an_owner_of_another_version_or_another_program_ends_the_run_and_is_named(self):
         report, _ = self.end_of(self.start_with("another-version"), "another-version", EXIT_FAILED)
         self.assertRegex(report["error"], r"it speaks protocol 999, but this session speaks \d+;")
         report, _ = self.end_of(self.start_with("another-program"), "another-program", EXIT_FAILED)

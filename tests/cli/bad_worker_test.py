@@ -75,7 +75,7 @@ class BadWorkerTest(PenstockTest):
         death, _, _ = self.survived("truncated")
         self.assertEqual((death["cause"], death["code"]), ("exit", 0))
 
-    def test_a_worker_that_closes_its_link_and_lives_is_ended(self):
+    def test_a_worker_that_closes_its_link_and_does_not_exit_is_killed(self):
         self.fenced("closes-its-link-and-lives")
 
     def test_a_worker_that_takes_leases_and_never_begins_is_found_by_the_item_timeout(self):
@@ -87,12 +87,12 @@ class BadWorkerTest(PenstockTest):
         self.assertEqual(code, EXIT_FAILED, how)
         return json.loads(out)["error"]
 
-    def test_a_worker_whose_exit_code_says_that_another_would_do_no_better_ends_the_run(self):
+    def test_a_worker_whose_exit_code_says_that_a_restart_would_not_help_ends_the_run(self):
         for code in (77, 78, 82):
             with self.subTest(code):
                 self.assertIn("ended with exit %d; restarting would not help" % code, self.refused("exits-%d" % code))
 
-    def test_another_version_another_program_and_another_dataset_end_the_run_by_name(self):
+    def test_another_version_another_program_and_another_dataset_end_the_run_and_are_named(self):
         self.assertRegex(self.refused("another-version"), r"it speaks protocol 999, but this session speaks \d+;")
         self.assertIn("it is not a penstock worker program", self.refused("another-program"))
         why = self.refused("another-dataset")

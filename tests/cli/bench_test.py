@@ -21,12 +21,12 @@ class BenchTest(PenstockTest):
             self.assertAlmostEqual(r["ratio"], r["runtime"]["bytes_per_second"] / r["bare"]["bytes_per_second"], places=6)
             self.assertLess(r["cpu"]["owner_idle"], 0.1)
 
-    def test_a_conversion_is_measured_beside_copies(self):
+    def test_a_conversion_is_measured_next_to_copies(self):
         r = self.bench("transform", "--rows", "4", "--size", "32x24", "--dtype", "float32", "--layout", "nhwc")
         self.assertEqual((r["rows"], r["height"], r["width"], r["dtype"]), (4, 32, 24, "float32"))
         self.assertAlmostEqual(r["ratio"], r["convert_bytes_per_second"] / r["copy_bytes_per_second"], places=6)
 
-    def test_what_cannot_be_measured_is_refused_by_name(self):
+    def test_an_impossible_measurement_is_refused_by_name(self):
         for arguments, words in [(("upload", "--fill", "sand"), "--fill 'sand'"), (("upload", "--slot-bytes", "5 fathoms"), "fathoms"),
                                  (("transform", "--size", "224"), "--size '224'"), (("sideways",), "sideways")]:
             code, _, err = self.penstock("bench", *arguments)

@@ -15,7 +15,7 @@ class ChaosTest(PenstockTest):
         self.assertEqual((v["lost"], v["duplicated"], v["out_of_order"], v["stale_accepted"], v["wrongly_quarantined"]), (0,) * 5)
         self.assertTrue(v["ok"] and v["digests_equal"])
 
-    def test_workers_that_are_struck_by_every_kind_of_fault_cost_the_stream_nothing(self):
+    def test_every_kind_of_fault_in_workers_leaves_the_stream_unchanged(self):
         text = synthetic(samples=1500, batch=8, dataset='wait = "3ms"', epochs=1, more=FAST)
         v = self.chaos(text, "--workers", 4, "--faults", 21, "--rate", 8, "--seed", 3, "--set", "gpu.placement=embedded")
         self.check_nothing_is_lost(v)
@@ -28,7 +28,7 @@ class ChaosTest(PenstockTest):
         self.assertGreater(v["detection_seconds"]["n"], 0)
         self.assertGreater(v["recovery_seconds"]["n"], 0)
 
-    def test_an_owner_in_its_own_process_is_struck_too_and_the_stream_stays_the_same(self):
+    def test_faults_of_an_owner_in_its_own_process_leave_the_stream_unchanged(self):
         text = synthetic(samples=1500, batch=8, dataset='wait = "3ms"', epochs=1, more=FAST)
         v = self.chaos(text, "--workers", 4, "--faults", 24, "--rate", 8, "--seed", 5)
         self.check_nothing_is_lost(v)
@@ -55,7 +55,7 @@ class ChaosTest(PenstockTest):
         self.assertGreaterEqual(owner["recovery_seconds"]["n"], 40 - v["rounds"])
         self.assertEqual(v["workers"]["deaths"], 0)
 
-    def test_an_owner_that_is_this_program_cannot_be_killed(self):
+    def test_an_owner_in_the_program_itself_cannot_be_killed(self):
         config = self.write("e.toml", synthetic(more='placement = "embedded"'))
         code, _, err = self.penstock("chaos", config, "--kinds", "kill,owner-kill")
         self.assertEqual(code, EXIT_USAGE)
@@ -78,7 +78,7 @@ class ChaosTest(PenstockTest):
             self.assertEqual(code, EXIT_OK)
             self.assertRegex(out.replace("\\", ""), r"leak,\s+owner-kill")
 
-    def test_faults_that_do_not_exist_are_usage(self):
+    def test_unknown_faults_are_usage_errors(self):
         config = self.write("u.toml", synthetic())
         for options in (["--kinds", "kill,dance"], ["--rate", "0"], ["--kinds", "owner-kill", "--set", 'gpu.placement="embedded"'], ["--seconds", "soon"]):
             self.assertEqual(self.penstock("chaos", config, *options)[0], EXIT_USAGE, options)

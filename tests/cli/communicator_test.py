@@ -335,7 +335,7 @@ communicator = "nccl"
         self.environment.pop("PENSTOCK_NCCL", None)
         self.assertIn("needs a GPU for each rank", self.refused())
 
-    def test_a_session_in_no_group_is_refused_a_communicator_that_no_process_would_make(self):
+    def test_a_session_outside_any_group_is_refused_a_communicator(self):
         self.environment["PENSTOCK_NCCL"] = FAKE_NCCL
         self.assertIn("is in none: start it as one of several ranks", self.refused())
 

@@ -112,7 +112,7 @@ class ControlTest(PenstockTest):
         self.assertRegex(err, r"pid %d\) is suspended \(SIGSTOP\)" % process.pid)
         self.assertLess(took, 5)
 
-    def test_questions_to_a_suspended_session_say_so(self):
+    def test_requests_to_a_suspended_session_say_that_it_is_suspended(self):
         process = self.live()
         signal_process(process.pid, signal.SIGSTOP)
         for question in (("status",), ("events",), ("logs", "worker/0")):
@@ -139,7 +139,7 @@ class ControlTest(PenstockTest):
         self.assertEqual([one["target"] for one in self.status()["stopping"]], ["worker/0"])
         self.assertEqual(self.penstock("stop", "--now", "--wait")[0], EXIT_OK)
 
-    def test_a_run_whose_end_was_waited_for_has_written_its_report_and_its_state(self):
+    def test_a_run_that_was_waited_for_has_written_its_report_and_its_state(self):
         report, state = (os.path.join(self.folder, name) for name in ("report.json", "run.state"))
         written = ("--quiet", "--report", report, "--state", state, "--state-every", "1h", "--json")
         self.start("run", self.write("live.toml", ENDLESS), "--workers", 2, *written)
@@ -179,7 +179,7 @@ class ControlTest(PenstockTest):
             pass
         self.assertEqual(process.wait(timeout=10), EXIT_OK)
 
-    def test_an_operator_s_drain_is_no_unexpected_end(self):
+    def test_an_operator_s_drain_is_not_an_unexpected_end(self):
         process = self.start("run", self.write("drained.toml", ENDLESS), "--workers", 2)
         self.assertEqual(self.penstock("wait", "--timeout", "20s", "--session", "drained")[0], EXIT_OK)
         self.assertEqual(self.penstock("drain", "worker/0")[0], EXIT_OK)
@@ -200,7 +200,7 @@ class ControlTest(PenstockTest):
         code, _, err = self.penstock("wait", "--for=finished", "--timeout", "20s", timeout=30)
         self.assertEqual(code, EXIT_OK, err)
 
-    def test_wait_gives_up_when_its_time_is_over(self):
+    def test_wait_gives_up_at_its_timeout(self):
         self.live()
         code, _, err = self.penstock("wait", "--for=finished", "--timeout", "100ms")
         self.assertEqual(code, EXIT_TIMED_OUT)
@@ -289,13 +289,13 @@ class ControlTest(PenstockTest):
         waiting.communicate(timeout=15)
         self.assertEqual(waiting.returncode, EXIT_NOT_MET)
 
-    def test_without_a_session_verbs_say_so_with_5(self):
+    def test_without_a_session_verbs_say_so_and_exit_with_5(self):
         for verb in (["status"], ["stop"], ["wait"], ["deaths"]):
             code, out, err = self.penstock(*verb, "--json")
             self.assertEqual(code, EXIT_NO_SESSION)
             self.assertIn("error", json.loads(out))
 
-    def test_paused_means_no_new_batches_and_resume_brings_them(self):
+    def test_a_paused_session_delivers_no_new_batches_until_it_is_resumed(self):
         self.live()
         self.assertEqual(self.penstock("pause")[0], EXIT_OK)
         self.assertEqual(self.status()["state"], "paused")
@@ -372,7 +372,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(stat.S_IMODE(folder.st_mode), 0o700)
         self.assertEqual(stat.S_IMODE(os.stat(self.socket("live")).st_mode), 0o600)
 
-    def test_a_second_session_of_the_same_name_gets_another_and_says_so_at_the_level_debug(self):
+    def test_a_second_session_of_the_same_name_gets_another_name_and_logs_that_at_the_level_debug(self):
         first = self.live()
         second = self.start("run", self.write("other/live.toml", ENDLESS), "--workers", 1, "--set", "log.level=debug")
         name = "live-%d" % second.pid

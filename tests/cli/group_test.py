@@ -111,7 +111,7 @@ device = "host"
         self.assertIn("from position 48 of epoch 0 at rank 0", cause)
         self.assertIn("from position 64 of epoch 0 at rank 1", cause)
 
-    def test_a_world_of_another_size_is_named(self):
+    def test_different_world_sizes_are_both_named(self):
         first, second = self.start_rank(0, world=2), self.start_rank(1, world=3)
         reports, begin = [], time.monotonic()
         for process in (first, second):
@@ -148,7 +148,7 @@ device = "host"
         self.assertIn("rank 1 did not arrive within 2s; arrived: rank 0", cause["cause"])
         self.assertIn("rank 2", cause["cause"])
 
-    def test_the_ranks_that_are_waited_for_are_in_the_status_and_in_the_events(self):
+    def test_status_and_events_name_the_missing_ranks(self):
         waiting = self.start_rank(0, world=2)
         status = self.wait_until(lambda: (lambda s: s if (s.get("group") or {}).get("missing") == [1] else None)(
             self.status_of("stamps-rank0")), "the status names rank 1")
@@ -201,7 +201,7 @@ device = "host"
             self.assertEqual((cause["rank"], cause["host"], cause["pid"]), (0, socket.gethostname(), ranks[0].pid))
         self.assertLess(time.monotonic() - begin, 5)
 
-    def test_a_rank_that_fails_at_its_start_ends_all_with_its_own_words(self):
+    def test_a_rank_that_fails_at_its_start_ends_all_ranks_with_its_own_error(self):
         reports = self.run_group(of_rank={1: ["--set", "loader.command=[\"/nowhere/worker\"]"]}, expect=EXIT_FAILED)
         self.assertLess(self.took, ENDS_WITHIN)
         cause = self.first_cause(reports)
@@ -311,7 +311,7 @@ device = "host"
             self.assertEqual(code, EXIT_FAILED, err)
             self.assertEqual(report["group"]["first_cause"]["rank"], 1)
 
-    def test_what_the_launcher_has_not_said_is_named(self):
+    def test_a_variable_that_the_launcher_did_not_set_is_named(self):
         environment = dict(self.environment, RANK="0")
         code, _, err = self.penstock("run", self.file, "--quiet", env=environment)
         self.assertEqual(code, EXIT_CONFIG)

@@ -35,7 +35,7 @@ class HeadroomTest(PenstockTest):
         self.assertTrue(verdict)
         self.assertIn("nothing works on the batches", err)
 
-    def test_the_cached_phase_is_no_stall(self):
+    def test_the_cached_phase_is_not_a_stall(self):
         # Longer than the watch's 5 s.
         code, _, err = self.penstock("headroom", self.write("headroom.toml", synthetic()), "--workers", 1, "--seconds", 14, "--step", "20ms")
         self.assertEqual(code, EXIT_OK, err)

@@ -118,7 +118,7 @@ class HedgeTest(PenstockTest):
         self.assertEqual(len(report["workers"]["deaths"]), 4)  # two of the first attempt
         self.assertEqual([e["digest"] for e in report["epochs"]], self.digests_of(poison % (STALLED - 1, 0)))
 
-    def test_a_run_that_is_paused_and_resumed_while_two_load_a_batch_goes_on(self):
+    def test_a_run_that_is_paused_and_resumed_while_two_load_a_batch_continues(self):
         process = self.begin(self.config(self.STALL % 2 + '\nstall_reads = "2"'))
         self.wait_for_hedge()
         self.assertEqual(self.penstock("pause", "--session", "h")[0], EXIT_OK)
@@ -155,12 +155,12 @@ class HedgeTest(PenstockTest):
                 self.assertEqual(report["quarantine"], [])
                 self.assertEqual([e["digest"] for e in report["epochs"]], self.digests_of(epochs=2))
 
-    def test_a_pool_refuses_it(self):
+    def test_a_pool_refuses_hedging(self):
         code, _, err = self.penstock("check-config", self.write("pool.toml", "[jobs]\n[loader]\nhedge = true\n"))
         self.assertEqual(code, EXIT_CONFIG, err)
         self.assertIn("'hedge' in [loader] starts late batches a second time, but a pool runs jobs", err)
 
-    def test_one_worker_is_a_warning(self):
+    def test_hedging_with_one_worker_is_a_warning(self):
         code, _, err = self.penstock("check-config", self.write("one.toml", synthetic() + "[loader]\nworkers = 1\nhedge = true\n"))
         self.assertEqual(code, EXIT_OK, err)
         self.assertIn("'hedge' in [loader] has no effect with one worker", err)

@@ -73,7 +73,7 @@ class HelpTest(PenstockTest):
             self.assertEqual(text, self.said_by(verb["verb"], "--help"))
             self.assertNotIn("\x1b", text)
 
-    def test_a_word_that_is_nearly_a_verb_or_an_option_is_recognised(self):
+    def test_a_misspelt_verb_or_option_gets_a_suggestion(self):
         code, _, err = self.penstock("statsu")
         self.assertEqual(code, EXIT_USAGE)
         self.assertIn("did you mean 'status'?", err)

@@ -35,7 +35,7 @@ class InspectTest(PenstockTest):
         self.assertIn("class 'empty' has no samples", report["notices"])
         self.assertEqual(report["samples"], 12)
 
-    def test_pictures_that_are_passed_over_are_counted_by_run_and_inspect(self):
+    def test_skipped_pictures_are_counted_by_run_and_inspect(self):
         folder, config = self.photos()
         for name in "a.webp", "b.webp", "c.tiff", "notes.txt":
             self.write(os.path.join(folder, "class0", name), "x")
@@ -59,7 +59,7 @@ class InspectTest(PenstockTest):
         self.assertEqual(report["suspicious"], [{"sample": 2, "path": self.folder + "/poem.txt:3", "reason": "the line has 300 bytes"}])
         self.assertFalse(any(name.endswith(".sock") for _, _, files in os.walk(self.folder) for name in files))
 
-    def test_of_a_large_custom_dataset_evenly_spread_samples_are_loaded(self):
+    def test_evenly_spread_samples_of_a_large_custom_dataset_are_loaded(self):
         report = self.inspect(self.custom("".join("line %d\n" % i for i in range(10000))))
         self.assertEqual(report["samples"], 10000)
         self.assertEqual(report["values"]["samples"], 3334)  # every third
@@ -105,7 +105,7 @@ class InspectTest(PenstockTest):
         for path, sample in failed.items():
             self.assertEqual(inspected[path], sample)
 
-    def test_records_are_counted_and_their_values_looked_at(self):
+    def test_records_are_counted_and_their_values_checked(self):
         import numpy
         data = numpy.arange(40, dtype=numpy.float32).reshape(10, 4) + 1
         data[3] = 0
@@ -125,12 +125,12 @@ class InspectTest(PenstockTest):
         self.assertEqual([s["sample"] for s in report["suspicious"]], [3, 7])
         self.assertEqual(report["values"]["max"], 40)
 
-    def test_synthetic_data_is_looked_at_without_its_faults(self):
+    def test_synthetic_data_is_inspected_without_its_faults(self):
         config = self.write("s.toml", synthetic(samples=64, dataset='faults = [{sample = 5, kind = "segv", times = 0}]'))
         report = self.inspect(config)
         self.assertEqual((report["samples"], report["suspicious"]), (64, []))
 
-    def test_what_cannot_be_inspected_is_refused_with_its_reason(self):
+    def test_a_dataset_that_cannot_be_inspected_is_refused_with_the_reason(self):
         missing = self.write("m.toml", '[dataset]\npath = "missing"\n')
         self.assertIn("does not exist", self.inspect(missing, expect=EXIT_FAILED)["error"]["message"])
         custom = self.write("c.toml", '[dataset]\ntype = "custom"\n[loader]\ncommand = ["my-worker"]\n')

@@ -152,7 +152,7 @@ class LaunchTest(PenstockTest):
         self.assertEqual(process.returncode, EXIT_OK, err)
         self.assertEqual(sum(map(int, out.split())), lines * (lines + 1))
 
-    def test_a_reader_who_waits_stops_the_ranks_and_not_the_end_of_the_group(self):
+    def test_an_output_that_nobody_reads_blocks_the_ranks_but_not_the_end_of_the_group(self):
         process = self.start("launch", "--gpus", "host:2", "--quiet", "--", "yes")
         os.read(process.stdout.fileno(), 1)
         self.wait_until(lambda: len(children_of(process.pid)) == 2, "both ranks run")
@@ -210,7 +210,7 @@ class LaunchTest(PenstockTest):
                          [epoch["digest"] for epoch in report["ranks"][1]["epochs"]])
         self.assertEqual(sorted(os.listdir(os.path.join(self.folder, "out"))), ["rank0", "rank1"])
 
-    def test_a_session_that_fails_at_its_start_ends_all_with_its_own_words(self):
+    def test_a_session_that_fails_at_its_start_ends_all_ranks_with_its_own_error(self):
         config = self.write("worker.toml", '[dataset]\ntype = "synthetic"\nsamples = 100000\nbytes_per_sample = 64\n'
                                            '[loader]\nworkers = 1\ncommand = ["no-such-worker"]\n')
         code, out, err = self.penstock("launch", config, "--gpus", "host:2", "--json", "--quiet")
@@ -219,7 +219,7 @@ class LaunchTest(PenstockTest):
         self.assertIn("no-such-worker", report["error"])
         self.assertIn(report["first_cause"]["rank"], (0, 1))
 
-    def test_sessions_that_cannot_begin_are_the_first_cause_in_their_own_words(self):
+    def test_sessions_that_cannot_begin_are_the_first_cause_with_their_own_error(self):
         config = self.write("bytes.toml", synthetic(64, "64B", 8, 1, more="[loader]\nworkers = 1\n"))
         for options, words in ((["--sink", "plugin:/nowhere.so"], "/nowhere.so"),
                                (["--set", "metrics.listen=127.0.0.1:65535"], "'listen' in [metrics]")):  # rank 1's port is 65536
@@ -248,7 +248,7 @@ class LaunchTest(PenstockTest):
         self.assertEqual(code, expect, err + out)
         return json.loads(out)
 
-    def test_verbs_mean_all_ranks_of_the_only_group_and_of_the_one_that_is_named(self):
+    def test_verbs_apply_to_all_ranks_of_the_only_group_or_of_the_named_one(self):
         process = self.start_sessions(self.slow_stream(samples=4000), ranks=2)
         self.wait_until(lambda: all(self.delivered_by(rank) > 0 for rank in (0, 1)), "both ranks deliver")
         for choice in ([], ["--group", "slow"]):
@@ -294,7 +294,7 @@ class LaunchTest(PenstockTest):
         with open(report) as file:
             self.assertEqual(json.load(file)["outcome"], "stopped")
 
-    def test_who_waits_for_the_end_of_a_group_hears_how_each_rank_ended(self):
+    def test_wait_says_how_each_rank_of_a_group_ended(self):
         self.start_sessions(self.slow_stream(samples=4000), ranks=2)
         self.wait_until(lambda: all(self.delivered_by(rank) > 0 for rank in (0, 1)), "both ranks deliver")
         waiting = self.start("wait", "--group", "slow", "--for=ended", "--json")
@@ -367,7 +367,7 @@ class LaunchTest(PenstockTest):
         self.assertNotIn("error", ranks[0])
         self.assertIn("refused for worker/1: worker/1 is being restarted", ranks[1]["error"])
 
-    def test_a_worker_that_no_rank_has_is_no_target_and_one_that_some_lack_is_refused(self):
+    def test_a_worker_that_no_rank_has_is_not_a_target_and_one_that_some_lack_is_refused(self):
         self.fake_group((), ())
         code, _, err = self.penstock("drain", "worker/5", "--group", "odd")
         self.assertEqual((code, err), (EXIT_NO_TARGET, "rank 0 (odd-rank0): there is no worker/5\nrank 1 (odd-rank1): there is no worker/5\n"))
@@ -449,7 +449,7 @@ class LaunchTest(PenstockTest):
     def digests_by_rank(self, report):
         return [[epoch["digest"] for epoch in rank["epochs"]] for rank in report["ranks"]]
 
-    def test_a_session_that_is_killed_continues_where_it_was_and_the_others_do_not_notice(self):
+    def test_a_killed_session_continues_where_it_was_and_the_others_are_unaffected(self):
         config = self.slow_stream(samples=1000, wait="8ms")
         undisturbed = self.report_of(self.start_sessions(config, "--set", "dataset.wait=0s"))
         process = self.start_sessions(config)
@@ -514,7 +514,7 @@ class LaunchTest(PenstockTest):
             self.assertIn(code, (EXIT_USAGE, EXIT_FAILED), err)
             self.assertIn(words, err)
 
-    def test_the_secret_of_a_group_is_on_no_command_line_and_another_each_time(self):
+    def test_the_secret_of_a_group_is_on_no_command_line_and_is_new_for_each_launch(self):
         secrets = set()
         for _ in range(2):
             _, out = self.launch('echo "$PENSTOCK_GROUP_STARTS $PENSTOCK_GROUP_ADDR $PENSTOCK_GROUP_SECRET"; '

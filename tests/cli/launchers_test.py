@@ -127,7 +127,7 @@ class JobFilesTest(LauncherTest):
     def scripts(self):
         return [os.path.join(self.FOLDER, name) for name in sorted(os.listdir(self.FOLDER)) if not name.endswith(".yaml")]
 
-    def test_scripts_are_what_a_shell_can_read(self):
+    def test_a_shell_can_parse_the_scripts(self):
         self.assertEqual(len(self.scripts()), 8)
         for path in self.scripts():
             self.assertTrue(os.access(path, os.X_OK), path)

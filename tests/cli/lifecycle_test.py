@@ -108,7 +108,7 @@ class LifecycleTest(PenstockTest):
         self.assertLess(time.monotonic() - begin, 4.0)
         self.assertEqual(process.returncode, EXIT_INTERRUPTED)
 
-    def test_a_hang_up_that_is_reported_several_times_is_one_wish_to_stop(self):
+    def test_repeated_sighups_count_as_one_request_to_stop(self):
         # The kernel does so with PR_SET_PDEATHSIG: once as each thread of the parent ends.
         process = self.with_samples_at_hand("1s")
         for _ in range(4):
@@ -169,7 +169,7 @@ class LifecycleTest(PenstockTest):
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("not an executable file", err)
 
-    def test_a_program_that_is_no_worker_ends_the_run_with_its_last_output(self):
+    def test_a_program_that_is_not_a_worker_ends_the_run_with_its_last_output(self):
         program = self.write("worker", "#!/bin/sh\necho I am no worker >&2\nexit 3\n")
         os.chmod(program, 0o755)
         config = self.write("x.toml", synthetic(more='[loader]\ncommand = ["%s"]\n[loader.restart]\nbackoff = { base = "10ms", max = "20ms" }' % program))

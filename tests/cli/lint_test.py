@@ -94,7 +94,7 @@ class LintTest(PenstockTest):
         for page, paragraphs in pages.items():
             self.file("docs/semantics/%s.md" % page, "\n\n".join(["# A page", "About.", "## Section", *paragraphs]) + "\n")
 
-    def test_cited_rules_that_the_book_has_pass(self):
+    def test_citations_of_existing_rules_pass(self):
         self.book(streams=["**S1. Plan.** Pure.", "**S3. Bytes.** As S1 and J1."], jobs=["**J1. A job.** One outcome."])
         self.file("runtime/base/a.hpp", HEADER + "// By rule" + " S1, and rules" + " S1-S3, J1; by the rules" + "\n// S3 and J1. Rules may hold 3 of them.\n")
         self.assertEqual(self.lint(), "")
@@ -112,7 +112,7 @@ class LintTest(PenstockTest):
             "a.py:1: 'rule" + " 21a' does not name a topic's rule (docs/semantics/README.md says how to cite)",
             "a.py:2: 'semantics" + " 4' does not name a topic's rule (docs/semantics/README.md says how to cite)"])
 
-    def test_a_number_that_stands_twice_out_of_order_or_on_another_page_is_a_violation(self):
+    def test_a_rule_number_that_is_repeated_out_of_order_or_on_another_page_is_a_violation(self):
         self.book(streams=["**S2. A.** B.", "**S2. A.** B.", "**S1. A.** B.", "**J3. A.** B."], jobs=["**J1. A.** B."])
         self.assertEqual(self.lint().splitlines(), [
             "docs/semantics/streams.md:9: rule" + " S2 comes after rule" + " S2", "docs/semantics/streams.md:11: rule" + " S1 comes after rule" + " S2",

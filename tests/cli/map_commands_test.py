@@ -24,7 +24,7 @@ class EnvironmentTest(MapTest):
         self.assertEqual(self.answer(CUDA_VISIBLE_DEVICES="0,1", OMP_NUM_THREADS="7", PENSTOCK_GROUP_SECRET="secret"), "0,1 7 none\n")
         self.assertEqual(self.answer(), "none none none\n")
 
-    def test_what_the_config_sets_counts(self):
+    def test_variables_that_the_config_sets_reach_commands(self):
         config = self.write("env.toml", '[jobs]\n[loader.env]\nOMP_NUM_THREADS = "3"\nCUDA_VISIBLE_DEVICES = "2"\n')
         self.assertEqual(self.answer(config, CUDA_VISIBLE_DEVICES="0", OMP_NUM_THREADS="7"), "2 3 none\n")
 
@@ -142,7 +142,7 @@ class OutputTest(MapTest):
         out = self.written("--command", "printf '%s\\n%s' 1 {}", "--tag", items=["a", "b c"])
         self.assertEqual(out, b"a\t1\na\ta\nb c\t1\nb c\tb c\n")
 
-    def test_results_are_files_byte_for_byte_and_whole_also_of_commands_that_are_killed(self):
+    def test_results_are_written_to_files_byte_for_byte_even_those_of_killed_commands(self):
         script = self.script('cat "$1"; echo E >&2; case $1 in /*) ;; *) kill -KILL $$;; esac')
         found, _ = self.map("--command", script + " {}", "--results", self.path("made/results"), "--keep-output", "3B", "--set", "log.level=off",
                             items=[self.path("binary"), "binary"], expect=EXIT_FAILED)
@@ -200,7 +200,7 @@ class EndTest(MapTest):
         self.assertEqual([line["status"] for line in found], ["cancelled", "exception"])
         self.assertEqual(summary["counts"]["ok"], 0)
 
-    def test_mistakes_about_the_end_are_reported(self):
+    def test_mistakes_in_the_option_halt_are_reported(self):
         for wrong in ("soon", "fail=1", "now,fail=0", "now,fail=x", "later,fail=1"):
             self.assertIn("must be never, soon,fail=N or now,fail=N", self.refused("--command", "true", "--halt", wrong))
 

@@ -45,7 +45,7 @@ class JournalTest(MapTest):
         again = [item for item in items if self.ran().count(item) > 1]
         self.assertLessEqual(len(again), 3 * 4, again)  # at most what two workers held, three times
 
-    def test_a_journal_that_was_cut_off_anywhere_costs_the_last_job_alone(self):
+    def test_a_journal_that_was_cut_off_anywhere_costs_only_the_last_job(self):
         self.map("--command", self.command, "--journal", self.journal, items=["a", "b", "c"], workers=1)
         with open(self.journal, "rb") as file:
             whole = file.read()
@@ -56,7 +56,7 @@ class JournalTest(MapTest):
             self.assertEqual([line["result"]["stdout"] for line in found], ["did a\n", "did b\n", "did c\n"])
             self.assertEqual(summary["from_journal"], 2)
 
-    def test_a_changed_line_is_refused_by_its_number_and_new_lines_are_done(self):
+    def test_a_changed_line_is_refused_and_named_by_its_number_and_new_lines_are_done(self):
         self.map("--command", self.command, "--journal", self.journal, items=["a", "b", "c"])
         code, summary = self.go_on("a\nx\nc\n")
         self.assertEqual(code, EXIT_FAILED)
@@ -109,14 +109,14 @@ class JournalTest(MapTest):
         self.assertEqual(process.wait(timeout=20), EXIT_INTERRUPTED)
         self.assertEqual(len(self.lines()), 2)
 
-    def test_other_work_is_refused(self):
+    def test_a_journal_of_other_work_is_refused(self):
         self.map("--command", self.command, "--journal", self.journal, items=["a"])
         said = self.refused("--command", "echo {}", "--journal", self.journal, "--input", self.path("in"), expect=EXIT_FAILED)
         self.assertIn("belongs to other work", said)
         said = self.refused("--command", "echo {}", "--journal", self.write("notes", "of mine\n"), "--input", self.path("in"), expect=EXIT_FAILED)
         self.assertIn("is not a journal", said)
 
-    def test_failed_jobs_are_repeated_when_that_is_asked_for(self):
+    def test_failed_jobs_are_repeated_on_request(self):
         script = self.script('echo "$1" >> ran; test -e repaired || test "$1" != b') + " {}"
         self.map("--command", script, "--journal", self.journal, "--fail-on-exit", items=["a", "b", "c"], expect=EXIT_FAILED)
         self.map("--command", script, "--journal", self.journal, "--fail-on-exit", expect=EXIT_FAILED)

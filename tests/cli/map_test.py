@@ -65,7 +65,7 @@ class CommandTest(MapTest):
                          [item + "\n" for item in items if item != "die"])
         self.assertEqual(summary["counts"]["poisoned"], 1)
 
-    def test_retries_begin_again_what_exited_with_another_code_than_0(self):
+    def test_commands_that_exit_with_another_code_than_0_are_retried(self):
         script = self.script('echo x >> "$1"; test $(wc -l < "$1") -ge "$2"')
         items = [self.path("third time"), self.path("other")]
         found, _ = self.map("--command", "%s {} 3" % script, "--retries", 5, "--fail-on-exit", items=items)
@@ -113,7 +113,7 @@ class CommandTest(MapTest):
             os.unlink(self.path("with-parent"))
             os.unlink(self.path("orphan"))
 
-    def test_what_a_command_leaves_running_when_it_exits_is_not_ended_with_a_later_command(self):
+    def test_processes_left_behind_by_a_finished_command_are_not_killed_with_a_later_command(self):
         script = self.script('if test "$1" = leave; then %s exit 0; fi\nsleep 1000.25' % self.LEAVE)
         found, _ = self.map("--command", script, "--timeout", "3s", "--set", "log.level=off", items=["leave", "wait"], workers=1,
                             expect=EXIT_FAILED)
@@ -257,7 +257,7 @@ class CommandTest(MapTest):
         self.assertIn(b"writing the results", process.stderr.read())
         process.stdout = None
 
-    def test_people_see_what_failed_by_its_line(self):
+    def test_failures_are_shown_with_their_lines(self):
         self.write("in", "0\n4\n")
         code, out, err = self.penstock("map", "--command", "sh -c 'echo reason >&2; exit \"$1\"' sh {}", "--fail-on-exit",
                                        "--input", self.path("in"), "--output", self.path("out.jsonl"))
@@ -268,7 +268,7 @@ class CommandTest(MapTest):
 
 
 class FunctionTest(MapTest):
-    def test_each_line_is_the_function_s_argument_and_what_it_gives_is_the_result(self):
+    def test_each_line_is_the_function_s_argument_and_its_return_value_is_the_result(self):
         items = ["1", "12", '{"a": 12345678901234567890123}', '"text"', "null", "[1,2]"]
         found, _ = self.map(self.config(), "--function", "echo", items=items)
         self.assertEqual([line["result"] for line in found], [json.loads(item) for item in items])
@@ -277,7 +277,7 @@ class FunctionTest(MapTest):
         found, _ = self.map(self.config(), "--function", "double", items=["21", "-4"])
         self.assertEqual([line["result"] for line in found], [42, -8])
 
-    def test_a_result_that_is_no_json_is_a_string(self):
+    def test_a_result_that_is_not_json_is_a_string(self):
         found, _ = self.map(self.config(), "--function", "sleep", items=["1"])
         self.assertEqual(found[0]["result"], "awake")
         found, _ = self.map(self.config(), "--function", "nothing", items=["1"])
@@ -327,14 +327,14 @@ class FunctionTest(MapTest):
         found, _ = self.map(self.config(), "--function", "kill_once", items=["1", "2", "3"])
         self.assertEqual([(line["status"], line["result"], line["attempts"]) for line in found], [("ok", "alive", 2)] * 3)
 
-    def test_a_line_that_is_no_json_ends_the_run_by_its_number_after_those_before_it(self):
+    def test_a_line_that_is_not_json_ends_the_run_after_the_lines_before_it_and_is_named_by_its_number(self):
         found, summary = self.map(self.config(), "--function", "echo", items=["1", "2", "{", "4"], expect=EXIT_FAILED)
         self.assertEqual([line["result"] for line in found], [1, 2])
         self.assertEqual(summary["outcome"], "failed")
         self.assertIn("line 3 of", summary["error"]["message"])
         self.assertIn("is not JSON", summary["error"]["message"])
 
-    def test_bad_lines_are_skipped_by_number_where_that_is_wanted(self):
+    def test_bad_lines_are_skipped_on_request_and_named_by_number(self):
         found, summary = self.map(self.config('[jobs]\nqueue = 4\n'), "--function", "echo", "--on-bad-line", "skip",
                                   "--set", "log.level=warn", items=["1", "", "x", "4"])
         self.assertEqual([(line["index"], line["result"]) for line in found], [(0, 1), (3, 4)])
@@ -342,20 +342,20 @@ class FunctionTest(MapTest):
         self.assertIn("line 2 of", self.err)
         self.assertIn("line 3 of", self.err)
 
-    def test_an_argument_and_a_result_beyond_the_pool_s_memory_cost_their_jobs_alone(self):
+    def test_an_argument_and_a_result_beyond_the_pool_s_memory_fail_only_their_jobs(self):
         config = self.config('[jobs]\nmemory = "1MiB"\n')
         found, _ = self.map(config, "--function", "echo", items=["1", '"%s"' % ("x" * (3 << 20)), "3"], expect=EXIT_FAILED)
         self.assertEqual([line["status"] for line in found], ["ok", "too_large", "ok"])
         found, _ = self.map(config, "--function", "fill", items=["10", str(3 << 20), "10"], expect=EXIT_FAILED)
         self.assertEqual([line["status"] for line in found], ["ok", "too_large", "ok"])
 
-    def test_a_worker_program_that_is_not_there_ends_the_run_with_its_reason_however_few_the_lines(self):
+    def test_a_missing_worker_program_ends_the_run_with_the_reason_however_few_the_lines(self):
         config = self.write("jobs.toml", '[loader]\ncommand = ["./no-such-program"]\n[log]\nlevel = "off"\n')
         _, summary = self.map(config, "--function", "echo", items=["1"], expect=EXIT_FAILED)
         self.assertEqual(summary["outcome"], "failed")
         self.assertIn("no-such-program", summary["error"]["message"])
 
-    def test_a_worker_program_for_no_pool_ends_the_run_with_its_reason(self):
+    def test_a_worker_program_that_is_not_for_a_pool_ends_the_run_with_the_reason(self):
         config = self.write("jobs.toml", "[jobs]\nqueue = 4\n[log]\nlevel = \"off\"\n")
         self.write("in", "1\n" * 10)
         code, out, err = self.penstock("map", config, "--function", "echo", "--input", self.path("in"), "--output", self.path("out.jsonl"),
@@ -368,7 +368,7 @@ class FunctionTest(MapTest):
         return self.config('[gpu]\ndevice = "host"\nplacement = "%s"\n[jobs.programs]\nbroken = "%s"\nodd = "%s"\n'
                            % (placement, self.write("broken.so", "no library"), os.path.join(BIN, "device_programs", "odd_job_program.so")))
 
-    def test_a_device_program_gets_what_the_function_gives_and_gives_the_result(self):
+    def test_a_device_program_gets_the_function_s_result_and_makes_the_job_s_result(self):
         for placement in ("process", "embedded"):
             found, _ = self.map(self.programs(placement), "--function", "fill", "--program", "odd", items=["3", "5"])
             # It returns the sum of the bytes as an 8-byte number.

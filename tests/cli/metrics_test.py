@@ -78,7 +78,7 @@ class MetricsTest(PenstockTest):
         ((seen, _),) = self.find(page, "penstock_session_process_info", session="well")
         self.assertEqual(seen["process"], "running")
 
-    def test_who_died_and_which_samples_fail_are_on_the_page_of_a_running_session(self):
+    def test_deaths_and_failing_samples_are_on_the_page_of_a_running_session(self):
         faults = 'wait = "1ms"\nfaults = [{sample = 40, kind = "throw", times = 0}, {sample = 80, kind = "segv", times = 0}]'
         self.start("run", self.write("bad.toml", synthetic(samples=1000000, epochs=1, dataset=faults).replace(*UNSHUFFLED)), "--quiet", "--workers", 3)
         page = self.wait_until(lambda: (p := self.page()) and self.find(p, "penstock_sample_quarantined_info") and p, "a quarantine", seconds=60)

@@ -145,7 +145,7 @@ class MixtureTest(PenstockTest):
         later = [value for source, value in rows[2] if source == 0]
         self.assertEqual(len(set(first + later[:10])), 50)  # b's epoch did not move a
 
-    def test_each_dataset_may_have_an_order_of_its_own(self):
+    def test_each_dataset_may_have_its_own_order(self):
         self.write("some.txt", "4\n5\n4\n")
         numpy.save(os.path.join(self.folder, "w.npy"), numpy.arange(10) % 2 * 1.0)
         datasets = self.dataset("a", 1, 'sampler = "sequential"') + self.dataset("b", 1, 'sampler = "subset"\nsubset = "some.txt"') \

@@ -37,7 +37,7 @@ class NvtxTest(PenstockTest):
         self.assertLessEqual(WORKER_STAGES, found["penstock-worker"])
         self.assertLessEqual(OWNER_STAGES, found["penstock"])
 
-    def test_naming_stages_brings_no_cuda_into_a_worker(self):
+    def test_naming_stages_loads_no_cuda_into_a_worker(self):
         linked = subprocess.run(["ldd", os.path.join(BIN, "penstock-worker")], capture_output=True, text=True, check=True).stdout
         self.assertNotRegex(linked, "(?i)cuda|nvidia|nvtx")
         config = self.write("s.toml", synthetic(samples=100000, epochs=1, dataset='wait = "1ms"'))

@@ -81,7 +81,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual([e["digest"] for e in report["epochs"]], expected)
         self.check_sums(report)
 
-    def test_the_death_of_an_owner_is_shown_by_status_and_deaths_and_one_that_was_ordered_is_no_surprise(self):
+    def test_the_death_of_an_owner_is_shown_by_status_and_deaths_and_an_ordered_one_is_not_unexpected(self):
         process = self.start("run", self.slow("told"), "--workers", 2, "--json", "--quiet")
         self.wait_until(lambda: self.penstock("wait", "--for=ready", "--session", "told", "--timeout", "5s")[0] == EXIT_OK,
                         "a ready session")
@@ -204,7 +204,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertGreater(tries, 4)
         self.assertIn("the sink did not finish in time", report["error"])
 
-    def test_a_snapshot_that_is_too_large_is_an_error_with_both_sizes_and_no_death_of_owner_after_owner(self):
+    def test_a_snapshot_that_is_too_large_is_an_error_with_both_sizes_and_kills_no_further_owner(self):
         config = self.write("l.toml", synthetic(samples=100, epochs=1))
         report = self.run_json(config, "--sink", "plugin:" + BIN + "/dying_program.so", expect=EXIT_FAILED,
                                env=dict(self.environment, PENSTOCK_TEST_SNAPSHOT_BYTES=str(5 << 20)))
@@ -212,7 +212,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertIn("returned a snapshot of 5.00 MiB; the limit is 1.00 MiB", report["error"])
         self.assertEqual(report["gpu"]["restarts"], 0)
 
-    def test_a_snapshot_of_the_largest_size_travels(self):
+    def test_a_snapshot_of_the_largest_size_is_accepted(self):
         config = self.write("m.toml", synthetic(samples=100, epochs=1))
         count = os.path.join(self.folder, "count")
         report = self.run_json(config, "--sink", "plugin:" + BIN + "/dying_program.so",
@@ -221,7 +221,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual(report["outcome"], "finished")
         self.assertEqual(report["gpu"]["restarts"], 1)
 
-    def test_a_journal_has_every_batch_in_order_and_what_an_owner_was_killed_in_comes_again(self):
+    def test_a_journal_has_every_batch_in_order_and_repeats_the_one_in_which_an_owner_was_killed(self):
         path = os.path.join(self.folder, "journal.jsonl")
         report, _ = self.run_under_kills("journal", 6, "--sink", "journal:" + path)
         with open(path) as file:
@@ -250,14 +250,14 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("journal", err)
 
-    def test_what_is_no_device_program_is_refused_by_name(self):
+    def test_a_library_that_is_not_a_device_program_is_refused_by_name(self):
         config = self.write("s.toml", synthetic())
         for path, reason in (("nowhere.so", "No such file"), (self.write("text.so", "no library"), "device program")):
             code, _, err = self.penstock("run", config, "--sink", "plugin:" + path)
             self.assertEqual(code, EXIT_FAILED)
             self.assertIn(reason, err)
 
-    def test_an_owner_that_cannot_be_found_is_an_error_at_once(self):
+    def test_a_missing_owner_program_is_an_error_at_once(self):
         config = self.write("s.toml", synthetic())
         lonely = os.path.join(self.folder, "bin")
         os.makedirs(lonely)

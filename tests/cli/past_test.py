@@ -264,7 +264,7 @@ class PastTest(PenstockTest):
         jobs.communicate(timeout=30)
         self.assertEqual(last_of("jobs"), ["the pool was asked to stop by `penstock stop --now`", "stopped: it was stopped by `penstock stop --now`"])
 
-    def test_the_last_ranks_of_a_group_are_read_together(self):
+    def test_the_records_of_a_group_s_ranks_are_read_together(self):
         config = self.write("stamps.toml", synthetic(samples=400, epochs=1))
         code, _, err = self.penstock("launch", config, "--gpus", "host:2", "--quiet")
         self.assertEqual(code, EXIT_OK, err)
@@ -276,7 +276,7 @@ class PastTest(PenstockTest):
 
     # ---- after any other end ---------------------------------------------------------------------------------
 
-    def test_a_session_that_is_killed_leaves_what_it_knew_and_is_reported_as_died(self):
+    def test_a_killed_session_leaves_its_last_state_and_is_reported_as_died(self):
         process = self.live("victim")
         self.assertEqual(self.penstock("pause")[0], EXIT_OK)
         self.assertEqual(self.penstock("resume")[0], EXIT_OK)
@@ -336,7 +336,7 @@ class PastTest(PenstockTest):
 
     # ---- bounds ----------------------------------------------------------------------------------------------
 
-    def test_of_one_name_the_last_eight_are_kept(self):
+    def test_the_last_eight_records_of_a_name_are_kept(self):
         short = self.write("short.toml", synthetic(samples=10, epochs=1))
         other = self.write("other.toml", synthetic(samples=10, epochs=1))
         self.run_json(other)
@@ -350,7 +350,7 @@ class PastTest(PenstockTest):
         self.assertEqual(sorted(kept), sorted(pids[-9:]))
         self.assertEqual(len([path for path in self.records() if "/other@" in path]), 1)
 
-    def test_who_follows_the_events_hears_how_it_ended(self):
+    def test_followers_of_the_events_learn_how_the_session_ended(self):
         process = self.live("followed")
         following = self.start("events", "-f", "--json", "--session", "followed", bufsize=0)
         first = following.stdout.readline()

@@ -104,7 +104,7 @@ class PauseTest(PenstockTest):
     def test_a_job_that_is_suspended_as_a_whole_loses_no_rank(self):
         self.check_pauses(self.tree_of, [1.5 * LOST_AFTER, 0.6 * LOST_AFTER, 3 * LOST_AFTER])
 
-    def test_a_launcher_that_alone_is_suspended_loses_no_rank(self):
+    def test_suspending_only_the_launcher_loses_no_rank(self):
         self.check_pauses(lambda process: [process.pid], [1.5 * LOST_AFTER, 0.6 * LOST_AFTER, 2 * LOST_AFTER],
                           samples=4000)  # the ranks continue meanwhile
 
@@ -157,7 +157,7 @@ class PauseTest(PenstockTest):
         self.write("now", "")
         self.check_replaced(process, config, 1, "silent for")
 
-    def test_a_step_of_the_user_that_takes_longer_than_lost_after_is_no_loss(self):
+    def test_a_step_that_takes_longer_than_lost_after_loses_no_rank(self):
         config = self.write("slow.toml", synthetic(RANKS * 2, "64B", 1, 1, dataset='wait = "%gs"' % (1.5 * LOST_AFTER), more="[loader]\nworkers = 1\n"))
         report, _ = self.report_of(self.start_group(config))
         self.assertEqual((report["restarts"], report["first_cause"]), (0, None))

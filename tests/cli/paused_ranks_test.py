@@ -103,13 +103,13 @@ class PausedRanksTest(PenstockTest):
         self.pause(ranks, LONG)
         self.assertEqual(self.check_all_finish(ranks), self.expected())
 
-    def test_all_name_rank_0_that_alone_is_suspended(self):
+    def test_all_ranks_name_rank_0_if_only_it_is_suspended(self):
         self.check_all_name(0, self.begin())
 
-    def test_all_name_another_rank_that_alone_is_suspended(self):
+    def test_all_ranks_name_another_rank_if_only_it_is_suspended(self):
         self.check_all_name(1, self.begin())
 
-    def test_all_name_the_rank_that_is_suspended_at_a_port_too(self):
+    def test_all_ranks_name_the_suspended_one_at_a_port_too(self):
         with socket.create_server(("127.0.0.1", 0)) as one:
             port = one.getsockname()[1]
         for lost in (0, 2):
@@ -117,7 +117,7 @@ class PausedRanksTest(PenstockTest):
                 self.check_all_name(lost, self.begin(PENSTOCK_GROUP_ADDR="127.0.0.1:%d" % port,
                                                      PENSTOCK_GROUP_SECRET="of these ranks and no others"))
 
-    def test_a_pause_of_one_rank_costs_nothing_where_ranks_are_awaited(self):
+    def test_a_pause_of_one_rank_costs_nothing_under_wait(self):
         for lost in (0, 1):
             with self.subTest(lost):
                 ranks = self.begin("--set", "group.on_lost_rank=wait")

@@ -71,7 +71,7 @@ class PixelsTest(PenstockTest):
         pixels = numpy.asarray(image).astype(float)
         return pixels[:, ::-1] if flipped else pixels
 
-    def test_without_augmentation_every_picture_is_pillows_within_a_level_and_a_half(self):
+    def test_without_augmentation_every_picture_differs_from_pillows_by_at_most_a_level_and_a_half(self):
         count = 0
         for path, image, crop, flipped in self.delivered("none"):
             difference = numpy.abs(image.astype(float) - self.reference(path, crop, flipped))
@@ -81,7 +81,7 @@ class PixelsTest(PenstockTest):
             count += 1
         self.assertEqual(count, len(self.paths))
 
-    def test_random_crops_are_pillows_resize_of_the_reported_box(self):
+    def test_random_crops_equal_pillows_resize_of_the_reported_box(self):
         ratios, flips = [], 0
         for path, image, crop, flipped in self.delivered("random-resized-crop", flip=0.5):
             error = ((image.astype(float) - self.reference(path, crop, flipped)) ** 2).mean()
@@ -90,7 +90,7 @@ class PixelsTest(PenstockTest):
         self.assertGreaterEqual(sum(ratios) / len(ratios), 34.0)
         self.assertTrue(5 < flips < len(ratios) - 5)
 
-    def test_a_centre_crop_lies_in_the_middle_with_the_asked_fraction(self):
+    def test_a_centre_crop_lies_in_the_middle_and_has_the_requested_fraction(self):
         for path, image, crop, flipped in self.delivered("centre-crop"):
             width, height = ImageOps.exif_transpose(Image.open(path)).size
             box_h, box_w = (height, height * 128 // 96) if width * 96 >= height * 128 else (width * 96 // 128, width)
@@ -98,7 +98,7 @@ class PixelsTest(PenstockTest):
             self.assertEqual((crop[2], crop[3]), expected, path)
             self.assertEqual((crop[0], crop[1]), ((height - expected[0]) // 2, (width - expected[1]) // 2), path)
 
-    def test_float16_nchw_is_the_formula_of_the_same_uint8_pixels(self):
+    def test_float16_nchw_equals_the_formula_of_the_same_uint8_pixels(self):
         config = self.write("f.toml", CONFIG.format(augment="random-resized-crop", flip=0.5))
         out8, out16 = os.path.join(self.folder, "u8"), os.path.join(self.folder, "f16")
         self.run_json(config, "--sink", "npy", "--out", out8)

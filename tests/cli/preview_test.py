@@ -78,7 +78,7 @@ class PreviewTest(PenstockTest):
         self.check_sheet(self.config(), ("--batch", "2"), 0, 2)
         self.check_sheet(self.config(), ("--batch", "5"), 1, 1)
 
-    def test_a_dataset_without_pictures_is_refused_with_what_it_has(self):
+    def test_a_dataset_without_pictures_is_refused_and_the_error_lists_its_tensors(self):
         code, out, _ = self.penstock("preview", self.write("s.toml", synthetic()), "--out", "x.png", "--json")
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("the tensors data", json.loads(out)["error"]["message"])

@@ -64,7 +64,7 @@ class RelaxedTest(PenstockTest):
         self.assertEqual([digests[epoch] for epoch in (0, 1)], expected)
         self.assertGreater(early, 0)
 
-    def test_a_strict_run_goes_on_from_a_relaxed_state(self):
+    def test_a_strict_run_continues_from_a_relaxed_state(self):
         config = self.config(dataset='faults = [{sample = %d, kind = "slow", seconds = 3, times = 0}]' % self.sample_of_batch(4))
         state, path = os.path.join(self.folder, "r.state"), os.path.join(self.folder, "journal")
         process = self.start("run", config, "--workers", 3, "--state", state, "--sink", "journal:" + path, "--quiet")
@@ -109,7 +109,7 @@ class RelaxedTest(PenstockTest):
         # What an owner was killed in comes again, with the same bytes.
         self.assertEqual(sorted(set(order)), [(e, b) for e in range(2) for b in range(BATCHES)])
 
-    def test_the_ranks_of_a_group_refuse_it(self):
+    def test_the_ranks_of_a_group_refuse_relaxed_order(self):
         code, out, err = self.penstock("launch", self.config(), "--gpus", "host:2")
         self.assertNotEqual(code, EXIT_OK, out)
         self.assertIn('the 2 ranks of a group take their batches step by step', err)
@@ -122,7 +122,7 @@ class RelaxedTest(PenstockTest):
         self.assertEqual(code, EXIT_CONFIG, err)
         self.assertIn("64", err)
 
-    def test_a_communicator_refuses_it(self):
+    def test_a_communicator_refuses_relaxed_order(self):
         config = self.config("c", more='[group]\ncommunicator = "nccl"')
         code, _, err = self.penstock("check-config", config)
         self.assertEqual(code, EXIT_CONFIG, err)

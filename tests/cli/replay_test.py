@@ -49,7 +49,7 @@ class ReplayTest(PenstockTest):
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("batches of this dataset have the tensors data, but no images", err)
 
-    def test_a_replay_needs_to_be_told_what_to_make(self):
+    def test_a_replay_without_an_output_is_a_usage_error(self):
         config = self.photos(4)
         code, _, err = self.penstock("replay", config)
         self.assertEqual(code, EXIT_USAGE)
@@ -83,7 +83,7 @@ class ReplayTest(PenstockTest):
         self.assertEqual(out.count("may have changed: 5\t"), 3)
         self.assertIn("15 of 18 batches as in the journal", err)
 
-    def test_a_picture_that_cannot_be_read_any_more_is_gone(self):
+    def test_a_picture_that_has_become_unreadable_is_reported_as_gone(self):
         config = self.photos()
         journal = self.journal(config)
         photos = sorted(os.path.join(folder, name) for folder, _, names in os.walk(os.path.join(self.folder, "photos")) for name in names)
@@ -93,7 +93,7 @@ class ReplayTest(PenstockTest):
         self.assertEqual([[one["sample"] for one in changed["gone"]] for changed in found["changed"]], [[11]] * 3)
         self.assertEqual(found["suspects"], [])
 
-    def test_another_seed_or_dataset_is_no_match(self):
+    def test_another_seed_or_dataset_is_not_a_match(self):
         config = self.photos()
         journal = self.journal(config)
         self.assertEqual(len(self.verify(config, journal, "--set", "sampler.seed=4", expect=EXIT_FAILED)["changed"]), 18)

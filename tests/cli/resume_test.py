@@ -23,7 +23,7 @@ class ResumeTest(PenstockTest):
         _, different, unreadable = filecmp.cmpfiles(left, right, names, shallow=False)
         self.assertEqual((different, unreadable), ([], []))
 
-    def test_pieces_of_a_stream_with_other_worker_counts_are_the_stream(self):
+    def test_pieces_of_a_stream_with_other_worker_counts_add_up_to_the_stream(self):
         whole = self.piece("whole", "--workers", 2)
         # In the middle of an epoch, at the end of one, and to the end.
         for batches, workers in ((20, 3), (31, 1), (7, 4)):
@@ -48,7 +48,7 @@ class ResumeTest(PenstockTest):
         self.assertIn("few.state' holds the end of the stream: continue it with more --epochs", err)
         self.assertIn("24 samples", self.penstock(*command[:2], "--batches", 3, "--state", os.path.join(self.folder, "new.state"))[2])
 
-    def test_a_long_run_lists_its_last_epochs_alone(self):
+    def test_a_long_run_lists_only_its_last_epochs(self):
         config = self.write("long.toml", synthetic(samples=8, batch=8, epochs=30))
         told = self.penstock("run", config)[2]
         self.assertIn("... 20 epochs before these; --report FILE lists all\nepoch 20: 8 of 8", told)
@@ -134,7 +134,7 @@ class ResumeTest(PenstockTest):
         self.assertEqual(json.loads(self.read("report"))["outcome"], "stopped")
         self.check_no_leftovers()
 
-    def test_a_run_under_nohup_does_not_hear_a_hangup(self):
+    def test_a_run_under_nohup_ignores_a_hangup(self):
         text = synthetic(samples=400, batch=8, epochs=1, dataset='wait = "2ms"')
         process = self.start("run", self.write("slow.toml", text), "--json", "--quiet", "--state", "state",
                              "--state-every", "20ms", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
@@ -144,7 +144,7 @@ class ResumeTest(PenstockTest):
         self.assertEqual(process.returncode, EXIT_OK, err)
         self.assertEqual(json.loads(out)["outcome"], "finished")
 
-    def test_epoch_times_of_a_run_with_a_process_of_its_own_for_the_gpu_add_up(self):
+    def test_epoch_times_of_a_run_with_its_gpu_owner_in_a_separate_process_add_up(self):
         begin = time.monotonic()
         report = self.run_json(self.write("three.toml", synthetic(samples=40, batch=8, epochs=3, dataset='wait = "5ms"')),
                                "--workers", 1, "--set", 'gpu.placement="process"')
@@ -190,7 +190,7 @@ device = "host"
         rest = self.run_json(config, "--state", "state", "--digest", "--set", "image.crop_fraction=0.5", "--workers", 1)
         self.assertEqual(rest["epochs"][0]["digest"], self.run_json(config, "--digest")["epochs"][0]["digest"])
 
-    def test_a_link_beside_the_state_is_not_followed_and_a_device_is_not_replaced(self):
+    def test_a_link_next_to_the_state_is_not_followed_and_a_device_is_not_replaced(self):
         precious = self.write("precious", "mine")
         for name in ("state.tmp", "report.tmp"):
             os.symlink(precious, os.path.join(self.folder, name))

@@ -129,7 +129,7 @@ class SamplerTest(PenstockTest):
         self.assertEqual(json.loads(out)["rows"], 7)
         self.assertEqual(self.files_of(os.path.join(self.folder, "again"), "e0-b000000."), self.files_of(run, "e0-b000000."))
 
-    def test_kind_sequential_is_what_shuffle_false_is(self):
+    def test_kind_sequential_equals_shuffle_false(self):
         self.assertEqual(self.digests(self.config('kind = "sequential"')), self.digests(self.config("shuffle = false")))
         self.assertEqual(self.digests(self.config('kind = "shuffle"')), self.digests(self.config("shuffle = true")))
 

@@ -38,13 +38,13 @@ class SchemaTest(PenstockTest):
     def program_accepts(self, path):
         return self.penstock("check-config", path, cwd=os.path.dirname(path))[0] == EXIT_OK
 
-    def test_good_files_are_good_to_both(self):
+    def test_the_program_and_the_schema_accept_good_files(self):
         files = glob.glob(os.path.join(CORPUS, "good", "*.toml")) + glob.glob(os.path.join(TOP, "examples", "**", "*.toml"), recursive=True)
         self.assertGreater(len(files), 12)
         for path in files:
             self.assertTrue(self.accepts(path), path)
 
-    def test_what_is_in_force_and_what_it_means_is_there_as_json_too(self):
+    def test_effective_values_and_explanations_are_available_as_json(self):
         path = self.write("s.toml", synthetic(samples=17))
         code, out, err = self.penstock("check-config", path, "--print-effective", "--explain", "--json")
         self.assertEqual(code, EXIT_OK, err)
@@ -52,7 +52,7 @@ class SchemaTest(PenstockTest):
         self.assertEqual(tomllib.loads(answer["effective"])["dataset"]["samples"], 17)
         self.assertIn("[loader.hang]", answer["explanation"])
 
-    def test_bad_files_are_bad_to_both_but_for_what_no_schema_can_see(self):
+    def test_both_reject_bad_files_except_for_mistakes_that_no_schema_can_see(self):
         decided = 0
         for path in glob.glob(os.path.join(CORPUS, "bad", "*.toml")):
             with open(path, "rb") as file:
@@ -65,7 +65,7 @@ class SchemaTest(PenstockTest):
             self.assertEqual(accepted, bool(re.search("^# schema: accepts", head, re.M)), path)
         self.assertGreater(decided, 40)
 
-    def test_the_program_and_the_schema_agree_on_files_without_surroundings(self):
+    def test_the_program_and_the_schema_agree_on_files_that_need_nothing_else(self):
         files = [path for path in glob.glob(os.path.join(CORPUS, "*", "*.toml"))]
         decided = 0
         for path in files:

@@ -90,7 +90,7 @@ class OwnFilesTest(NamesTest):
         self.check_files("torchrun")
 
     @unittest.skipUnless(MPIRUN, "there is no mpirun (apt: openmpi-bin)")
-    def test_ranks_of_mpirun_with_the_same_out_fill_a_folder_each(self):
+    def test_ranks_of_mpirun_with_the_same_out_fill_separate_folders(self):
         self.run_ranks("mpirun", 4, self.stream(), "--sink", "npy", "--out", "batches")
         for rank in range(4):
             names = os.listdir(os.path.join(self.folder, "batches", "rank%d" % rank))
@@ -166,7 +166,7 @@ class GroupStateTest(NamesTest):
         self.assertEqual(delivered | set(again), set(range(4000)))
         self.assertLess(len(again), 4000 + 2, "it did not begin from the beginning")
 
-    def test_ranks_that_end_after_so_many_batches_leave_exactly_that_step(self):
+    def test_ranks_with_a_limit_of_batches_leave_the_state_of_exactly_that_step(self):
         config = self.stream(samples=400)
         for turn in range(3):
             self.run_ranks("mpirun", 2, config, "--batches", "2", "--state", "photos.state", "--sink", "journal:turn%d" % turn)

@@ -199,7 +199,7 @@ class JobFilesTest(JobFile):
             with open(os.path.join(self.folder, "reports", "rank%d.json" % rank)) as file:
                 yield json.load(file)
 
-    def test_the_job_file_for_sessions_continues_where_its_time_limit_has_ended_it(self):
+    def test_the_job_file_for_sessions_continues_where_its_time_limit_stopped_it(self):
         self.without_gpus()
         self.photos("100ms")
         # Slurm sends the signal up to a minute early: soon after the job's start.

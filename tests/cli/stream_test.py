@@ -76,7 +76,7 @@ class StreamTest(PenstockTest):
             seen += [int(i) for f in glob.glob(out + "/*.index.npy") for i in numpy.load(f)]
         self.assertEqual(sorted(seen), list(range(400)))
 
-    def test_ranks_are_made_even_as_uneven_says_and_report_which_they_are(self):
+    def test_ranks_are_made_even_as_the_key_uneven_says_and_report_their_rank(self):
         config = self.write("odd.toml", synthetic(samples=101, epochs=2))
         for uneven, expected, padded in (("pad", (34, 34, 34), (0, 0, 1)), ("drop", (33, 33, 33), (0, 0, 0)),
                                          ("allow", (34, 34, 33), (0, 0, 0))):

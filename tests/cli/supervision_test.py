@@ -156,7 +156,7 @@ class SupervisionTest(PenstockTest):
         self.assertEqual([d["cause"] for d in report["workers"]["deaths"]], ["hang"])
         self.check_sums(report)
 
-    def test_the_oom_killer_is_told_apart_from_a_kill_from_outside(self):
+    def test_the_oom_killer_is_distinguished_from_a_kill_from_outside(self):
         from bad_input_test import memory_cgroup
         group = memory_cgroup(self)
         faults = ", ".join('{sample = 17, kind = "leak"}' for _ in range(12))
@@ -168,7 +168,7 @@ class SupervisionTest(PenstockTest):
         # The kernel may kill another one while it takes the memory of the first one back.
         self.assertIn(17, [death["sample"] for death in deaths])
 
-    def test_the_oom_killer_takes_a_worker_though_session_and_owner_map_the_whole_arena(self):
+    def test_the_oom_killer_chooses_a_worker_although_session_and_owner_map_the_whole_arena(self):
         from bad_input_test import memory_cgroup
         group = memory_cgroup(self)
         faults = ", ".join('{sample = 350, kind = "leak"}' for _ in range(12))
@@ -251,7 +251,7 @@ class SupervisionTest(PenstockTest):
         third = self.run_json(config, "--workers", 2, "--set", "dataset.faults=[]")
         self.assertEqual([q["sample"] for q in third["quarantine"]], [90])
 
-    def test_a_quarantine_is_that_of_its_dataset_also_where_the_author_gives_no_fingerprint(self):
+    def test_a_quarantine_belongs_to_its_dataset_even_if_the_author_gives_no_fingerprint(self):
         def run(**options):
             text = '[dataset]\ntype = "custom"\noptions = { nameless = "1", %s }\n[loader]\ncommand = ["%s"]\nworkers = 1\n' \
                    '[quarantine]\nfile = "known.jsonl"\n[sampler]\nepochs = 1\nbatch_size = 4\n[gpu]\ndevice = "host"\n'
@@ -300,7 +300,7 @@ class SupervisionTest(PenstockTest):
             self.assertEqual((code, "sample 1 is not quarantined" in err), (EXIT_NO_TARGET, True), err)
         self.penstock("stop", "--now")
 
-    def test_a_quarantine_file_that_is_not_there_is_an_error_where_it_is_named(self):
+    def test_a_missing_quarantine_file_is_an_error_if_it_was_named(self):
         for act in (["list"], ["release", "3"]):
             code, _, err = self.penstock("quarantine", *act, "--file", "nofile.jsonl")
             self.assertEqual(code, EXIT_FAILED)
@@ -401,7 +401,7 @@ class SupervisionTest(PenstockTest):
             self.assertLess(took, 5, placement)
             self.assertFalse([pid for pid in family if alive(pid)])
 
-    def test_a_worker_that_computes_forever_and_ignores_sigterm_is_ended_and_shows_its_stack(self):
+    def test_a_worker_that_computes_forever_and_ignores_sigterm_is_killed_and_shows_its_stack(self):
         text = synthetic(samples=2, batch=1, dataset='work = "10m"', epochs=1, more=QUICK_HANGS + self.worker_program("trap '' TERM INT HUP"))
         report = self.run_json(self.write("spin.toml", text), "--workers", 2)
         self.assertEqual({d["cause"] for d in report["workers"]["deaths"]}, {"hang"})

@@ -119,7 +119,7 @@ class TokensTest(PenstockTest):
         pieces = {"model": {"type": "WordPiece", "vocab": {"hel": 0, "##lo": 1}}}
         self.assertEqual(self.preview(pieces, words), {" hello<2>"})
 
-    def test_a_file_that_is_no_tokenizer_is_refused_by_name(self):
+    def test_a_file_that_is_not_a_tokenizer_is_refused_by_name(self):
         for text, said in (("{", "is no tokenizer.json"), ('{"model": {"vocab": {}}}', "is no tokenizer.json"), (None, "cannot be opened")):
             path = os.path.join(self.folder, "gone.json") if text is None else self.write("bad.json", text)
             code, _, err = self.penstock("preview", self.config(), "--out", "batch.txt", "--tokenizer", path)

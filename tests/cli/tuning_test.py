@@ -15,7 +15,7 @@ class TuningTest(PenstockTest):
     def status(self):
         return json.loads(self.ok("status", "--json"))
 
-    def test_it_grows_while_the_consumer_waits_and_says_why(self):
+    def test_the_pool_grows_while_the_consumer_waits_and_says_why(self):
         run = self.start("run", self.write("sleepy.toml", SLEEPY), "--quiet", "--set", 'loader.workers="auto"')
         self.ok("wait", "--for=ready", "--timeout", "20s")
         self.assertIn(self.status()["tuning"]["state"], ("searching", "settled"))
@@ -36,7 +36,7 @@ class TuningTest(PenstockTest):
         run.kill()
         self.assertIn(b"2 workers instead of 1: the consumer waited ", run.communicate()[1])
 
-    def test_draining_a_worker_ends_it(self):
+    def test_draining_a_worker_ends_the_tuning(self):
         self.start("run", self.write("sleepy.toml", SLEEPY), "--quiet", "--set", 'loader.workers="auto"')
         self.ok("wait", "--for=ready", "--timeout", "20s")
         self.ok("drain", "worker/0")
@@ -59,7 +59,7 @@ class TuningTest(PenstockTest):
         self.assertEqual(run.returncode, EXIT_OK, err)
         self.assertEqual([epoch["digest"] for epoch in json.loads(out)["epochs"]], expected)
 
-    def test_a_pool_of_jobs_refuses_it(self):
+    def test_a_pool_of_jobs_refuses_tuning(self):
         self.start("map", "--command", "sleep", "--input", self.write("in", "1000.5\n"), "--output", "out.jsonl", "--workers", 1, "--quiet")
         self.wait_until(lambda: self.penstock("status")[0] == EXIT_OK, "the pool")
         code, _, err = self.penstock("scale", "auto")

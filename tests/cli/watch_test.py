@@ -79,7 +79,7 @@ class WatchTest(PenstockTest):
             self.assertEqual(way, ["scheduler", "worker/N", "gpu owner", "copy stream", "conversion", "consumer"])
         return names, flows
 
-    def test_the_trace_is_valid_and_leads_along_every_batch(self):
+    def test_the_trace_is_valid_and_follows_every_batch(self):
         self.live()
         about, events = self.trace()
         names, flows = self.check_trace(events)
@@ -328,7 +328,7 @@ class MetricsTest(PenstockTest):
         lines = [line for line in self.ask()[1].splitlines() if not line.startswith("#")]
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
-    def test_promtool_finds_nothing(self):
+    def test_promtool_finds_no_fault(self):
         self.live()
         answer, text = self.ask()
         self.assertEqual(answer.status, 200)
@@ -338,7 +338,7 @@ class MetricsTest(PenstockTest):
         done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
 
-    def test_counters_follow_what_happens(self):
+    def test_counters_count_deaths_restarts_and_stages(self):
         process = self.live()
         before = self.wait_until(lambda: self.values() if self.values()["penstock_batches_delivered_total"] > 0 else None, "batches")
         signal_process(self.workers_of(process)[0], signal.SIGKILL)

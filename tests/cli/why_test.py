@@ -128,7 +128,7 @@ class WhyTest(PenstockTest):
         self.assertEqual(code, EXIT_NO_TARGET)
         self.assertIn("there is no worker/9", err)
 
-    def test_of_a_paused_session_it_says_only_that(self):
+    def test_for_a_paused_session_it_says_only_that(self):
         self.start("run", self.write("planted.toml", synthetic(samples=ENDLESS, epochs=1, dataset='wait = "2ms"')), "--workers", 1, "--quiet")
         self.assertEqual(self.penstock("wait", "--session", "planted", "--timeout", "30s")[0], EXIT_OK)
         self.assertEqual(self.penstock("pause", "--session", "planted")[0], EXIT_OK)

@@ -93,7 +93,7 @@ SYNTHETIC = '[dataset]\ntype = "synthetic"\nsamples = 64\nbytes_per_sample = "4K
 
 
 class Tree(unittest.TestCase):
-    def test_every_file_needs_the_machine_s_libraries_and_those_of_the_tree_alone(self):
+    def test_every_file_needs_only_libraries_of_the_machine_and_of_the_tree(self):
         seen = 0
         for path in elf_files():
             for line in run("ldd", path)[0].splitlines():
@@ -105,7 +105,7 @@ class Tree(unittest.TestCase):
                 seen += 1
         self.assertGreater(seen, 0)
 
-    def test_paths_in_programs_and_libraries_begin_at_their_own_place(self):
+    def test_search_paths_in_programs_and_libraries_are_relative_to_the_file(self):
         for path in elf_files():
             for line in run("readelf", "-d", path)[0].splitlines():
                 if "RPATH" in line or "RUNPATH" in line:
@@ -124,7 +124,7 @@ class Tree(unittest.TestCase):
                      "share/doc/penstock/LICENSE", "share/doc/penstock/docs/semantics/README.md"):
             self.assertTrue(os.path.exists(in_tree(path)), path)
 
-    def test_the_libraries_export_names_of_penstock_alone(self):
+    def test_the_libraries_export_only_names_of_penstock(self):
         for name in ("lib/libpenstock.so", "lib/libpenstock_worker.so"):
             symbols = run("nm", "-DC", "--defined-only", in_tree(name))[0].splitlines()
             self.assertTrue(any("penstock::" in s for s in symbols))
@@ -196,7 +196,7 @@ class Version(unittest.TestCase):
 
 
 class Workers(unittest.TestCase):
-    def test_a_worker_has_no_cuda_and_no_session_in_it(self):
+    def test_a_worker_contains_neither_cuda_nor_a_session(self):
         for path in [*map(in_tree, WORKER_FILES), in_consumer("counting-worker")]:
             symbols = run("nm", "-C", path)[0] + run("nm", "-DC", path)[0]
             self.assertIn("penstock::worker_main", symbols)
@@ -231,7 +231,7 @@ class Headers(unittest.TestCase):
             rule = run("g++", "-std=c++20", "-M", "-I" + in_tree("include"), source.name)[0]
         return {os.path.realpath(word) for word in rule.replace("\\\n", " ").split()[2:]}
 
-    def test_the_public_headers_need_the_standard_library_alone(self):
+    def test_the_public_headers_need_only_the_standard_library(self):
         standard = self.headers_behind("#include <bits/stdc++.h>\n")
         headers = {name for name in os.listdir(in_tree("include/penstock")) if name.endswith(".hpp")}
         self.assertIn("session.hpp", headers)

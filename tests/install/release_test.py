@@ -117,7 +117,7 @@ class Packing(unittest.TestCase):
             self.assertEqual(archive.extractfile("./opt/program").read(), FILES["./opt/program"])
             self.assertEqual(members[2].linkname, "../opt/program")
 
-    def test_only_what_could_be_run_can_be_run(self):
+    def test_only_executable_files_are_executable_in_the_archive(self):
         packed = self.packed("archive", tar_bytes(["./opt/notes.txt"], 1, 0, 0o640))
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             self.assertEqual([oct(m.mode) for m in archive], ["0o644"])
@@ -228,7 +228,7 @@ class Release(unittest.TestCase):
     def test_the_archive_runs_where_it_is_unpacked(self):
         self.assertIn("penstock ", self.run_bare(os.path.join(self.unpacked(), "bin", "penstock"), "version"))
 
-    def test_programs_and_libraries_need_glibc_alone_and_none_beyond_2_31(self):
+    def test_programs_and_libraries_need_only_glibc_and_none_beyond_2_31(self):
         tree, found = self.unpacked(), 0
         for folder, _, names in os.walk(tree):
             for path in (os.path.join(folder, name) for name in names):

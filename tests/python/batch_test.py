@@ -33,7 +33,7 @@ class BatchTest(PackageTest):
             seen = sorted(hashlib.sha256(b["data"].tobytes()).hexdigest() for b in session.epoch(0))
         self.assertEqual(seen, expected)
 
-    def test_arrays_outlive_batch_session_and_all_that_comes_after(self):
+    def test_arrays_outlive_their_batch_and_their_session(self):
         session = self.session()
         kept = [(batch["data"].numpy(), hashlib.sha256(batch["data"].tobytes()).hexdigest()) for batch in session.epoch(0)]
         session.close()
@@ -58,7 +58,7 @@ class BatchTest(PackageTest):
             self.assertEqual(array.ctypes.data, batch["data"].numpy().ctypes.data)
             self.assertEqual(batch["data"].numpy()[0, 0], array[0, 0])
 
-    def test_dlpack_speaks_both_ages_of_the_protocol(self):
+    def test_dlpack_supports_both_versions_of_the_protocol(self):
         with self.session() as session:
             tensor = session.next()["data"]
         self.assertEqual(tensor.__dlpack_device__(), (1, 0))
@@ -92,7 +92,7 @@ class BatchTest(PackageTest):
                 self.assertEqual(array.tobytes(), tensor.tobytes())
                 self.assertEqual(numpy.asarray(tensor).shape, (8, 3, 5))
 
-    def test_bfloat16_names_the_way_out(self):
+    def test_the_error_for_bfloat16_names_torch(self):
         text = STREAM.replace('bytes_per_sample = "4KiB"', 'shape = [3]\ndtype = "bfloat16"')
         with self.session(text) as session:
             tensor = session.next()["data"]
@@ -111,7 +111,7 @@ class BatchTest(PackageTest):
         self.assertEqual((batch.rows, batch.index, batch.epoch, batch.device), (8, 0, 0, "cpu"))
         self.assertIn("8 rows", repr(batch))
 
-    def test_without_numpy_there_are_buffers_and_a_sentence(self):
+    def test_without_numpy_there_are_buffers_and_an_error_that_says_what_to_install(self):
         self.ran("""
             import sys
             sys.modules["numpy"] = None

@@ -53,7 +53,7 @@ class BeginningTest(PackageTest):
         self.said(second, "begins")
         self.said(self.worker(2), "begins")  # at once: a worker is ready
 
-    def test_as_many_begin_as_may(self):
+    def test_as_many_workers_begin_as_are_allowed(self):
         self.said(self.worker(1, 2), "begins")
         self.said(self.worker(0, 2), "begins")
         self.waits(self.worker(2, 2))

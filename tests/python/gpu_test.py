@@ -68,7 +68,7 @@ class GpuTest(PackageTest):
         self.assertEqual(digest_of(batch["data"].torch()), expected[0])
         self.assertEqual(digest_of(view), expected[0])
 
-    def test_a_view_that_is_kept_beside_its_batch_is_right_after_the_end_of_its_session(self):
+    def test_a_view_that_is_kept_with_its_batch_is_right_after_the_end_of_its_session(self):
         expected = self.expected(0)
         with self.session() as session:
             batch = session.next()
@@ -109,7 +109,7 @@ class GpuTest(PackageTest):
         with self.session() as session:
             session.next()
 
-    def test_a_buffer_is_written_again_only_behind_every_stream_that_used_it(self):
+    def test_a_buffer_is_written_again_only_after_every_stream_that_used_it(self):
         streams = [torch.cuda.Stream() for _ in range(3)]
         with self.session() as session:
             for epoch in (0, 1):

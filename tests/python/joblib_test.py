@@ -47,7 +47,7 @@ class JoblibTest(PackageTest):
         with joblib.parallel_backend("penstock", n_jobs=2):
             self.assertEqual(joblib.Parallel()(joblib.delayed(inner)(x) for x in range(3)), [0, 2, 4])
 
-    def test_threads_in_workers_are_as_joblib_says(self):
+    def test_workers_have_the_number_of_threads_that_joblib_sets(self):
         def threads():
             return os.environ["OMP_NUM_THREADS"]
         with joblib.parallel_backend("penstock", n_jobs=2, inner_max_num_threads=3):
@@ -71,7 +71,7 @@ class JoblibTest(PackageTest):
         self.assertIsInstance(caught.exception.__cause__, TypeError)
         self.no_children_left()
 
-    def test_workers_say_nothing_of_their_own(self):
+    def test_workers_print_nothing_of_their_own(self):
         process = self.program("""
             import joblib, penstock.joblib
             with joblib.parallel_backend("penstock", n_jobs=2):
@@ -85,7 +85,7 @@ class JoblibTest(PackageTest):
             with self.assertRaises(penstock.job_poisoned_error):
                 joblib.Parallel()(joblib.delayed(leave)(x) for x in range(10))
 
-    def test_an_initializer_that_raises_is_named_as_the_caller_knows_it(self):
+    def test_an_initializer_that_raises_is_named_as_in_the_caller_s_code(self):
         options = {"initializer": fail, "initargs": (7,), "loader": {"restart": {"intensity": {"max": 1}}}}
         with joblib.parallel_backend("penstock", n_jobs=2, **options):
             with self.assertRaisesRegex(penstock.error, r"^the initializer fail \(.*joblib_test.py:\d+\) raised ValueError: of job 7\. "):

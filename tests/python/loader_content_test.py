@@ -190,7 +190,7 @@ class RoomTest(LoaderCase):
     def views(self, *tensors):
         return [memoryview(b"pickle"), *[memoryview(tensor.numpy()).cast("B") for tensor in tensors]]
 
-    def test_own_parts_are_added_behind_the_tensors_and_change_none(self):
+    def test_parts_in_memory_of_their_own_are_added_behind_the_tensors_and_change_none(self):
         room = self.room()
         first, second = room.tensor(torch.int64, (10,)), room.tensor(torch.uint8, (3, 5))
         first.fill_(7)
@@ -207,7 +207,7 @@ class RoomTest(LoaderCase):
             with self.assertRaisesRegex(_tensors.PartOutsideRangeError, "part 0 is out of the range of its tensor: %d bytes at offset %d" % (end - begin, begin)):
                 room.finished([whole[begin:end]])
 
-    def test_what_does_not_fit_is_said_before_anything_is_written(self):
+    def test_a_batch_that_does_not_fit_is_refused_before_anything_is_written(self):
         room = self.room(1024)
         tensor = room.tensor(torch.uint8, (640,))
         tensor.fill_(5)

@@ -39,7 +39,7 @@ class LoaderCopiesTest(LoaderCase):
             again = self.made_again(DataLoader(Squares(12), batch_size=3))
         self.assertEqual(len(list(again)), 4)
 
-    def test_a_copy_of_a_loader_has_a_position_of_its_own(self):
+    def test_a_copy_of_a_loader_has_its_own_position(self):
         loader = DataLoader(Squares(12), batch_size=3, shuffle=True, seed=4)
         epochs = [[batch["index"].tolist() for batch in loader] for _ in range(2)]
         again = DataLoader(Squares(12), batch_size=3, shuffle=True, seed=4)

@@ -136,7 +136,7 @@ class LoaderDeathsTest(LoaderCase):
         self.assertEqual(len(caught.exception.causes), 3)
         self.assertEqual([batch.tolist() for batch in loader], [[8, 9, 10, 11], [12, 13, 14, 15]])
 
-    def test_a_sample_that_always_hangs_is_torchs_timeout_and_is_named(self):
+    def test_a_sample_that_always_hangs_raises_torchs_timeout_and_is_named(self):
         def give(index):
             if index == 1:
                 hang()

@@ -36,7 +36,7 @@ class LoaderGpuTest(LoaderCase):
     def test_batches_that_fit_no_slot_are_right_too(self):
         self.right(*self.kept(lambda index: {"value": torch.full((100000,), float(index)), "name": "n%d" % index}, 80, slot_bytes="1MiB"))
 
-    def test_a_crash_changes_nothing_of_what_is_kept(self):
+    def test_a_crash_changes_no_kept_batch(self):
         mark = os.path.join(self.folder, "crashed")
 
         def give(index):
@@ -47,7 +47,7 @@ class LoaderGpuTest(LoaderCase):
         self.right(*self.kept(give, 800))
         self.assertTrue(os.path.exists(mark))
 
-    def test_a_stream_of_its_own_may_use_a_batch_when_it_is_given(self):
+    def test_another_stream_may_use_a_batch_as_soon_as_it_is_given(self):
         loader = DataLoader(Values(lambda index: torch.full((100000,), float(index)), 400), batch_size=8, num_workers=2, device="cuda")
         stream, sums = torch.cuda.Stream(), []
         for batch in loader:

@@ -26,7 +26,7 @@ class LoaderIterableTest(LoaderCase):
             theirs = list(torch.utils.data.DataLoader(Shards(10), num_workers=workers, multiprocessing_context="fork", **options))
             self.same(mine, theirs)
 
-    def test_a_worker_that_dies_in_an_iterable_dataset_costs_and_repeats_nothing(self):
+    def test_a_worker_that_dies_in_an_iterable_dataset_loses_and_repeats_nothing(self):
         mark = os.path.join(self.folder, "mark")
 
         def die(shard, value):

@@ -99,7 +99,7 @@ class LoaderMistakesTest(LoaderCase):
         thread.join()
         self.assertEqual(list(iterator), [1, 2, 3])
 
-    def test_loaders_without_a_name_have_one_of_their_own(self):
+    def test_loaders_without_a_name_get_their_own(self):
         process = self.program("""
             from penstock.torch import DataLoader
             def name_of(loader):

@@ -60,7 +60,7 @@ class LoaderStateTest(LoaderCase):
                         again.load_state_dict(other.state_dict())  # at the epoch's end
                         self.assertEqual([flat(again), flat(again)], epochs[1:])
 
-    def test_a_state_is_small_and_of_another_dataset_is_refused(self):
+    def test_a_state_is_small_and_one_of_another_dataset_is_refused(self):
         import pickle
         loader = SharingLoader(Squares(1_000_000), batch_size=4, num_workers=1, shuffle=True)
         next(iter(loader))
@@ -184,7 +184,7 @@ class LoaderStateTest(LoaderCase):
             "single": {"shuffle": True, "batch_size": None},
         }
 
-    def test_what_was_given_before_a_state_and_what_comes_after_it_are_the_epoch(self):
+    def test_batches_before_and_after_a_state_are_together_the_epoch(self):
         def give(index):
             return torch.tensor([index, int(random.random() * 1e9)])
 
@@ -230,7 +230,7 @@ class LoaderStateTest(LoaderCase):
                 loader.load_state_dict(state)  # and in the loader that gave it
                 self.assertEqual([index for index, _ in rows(loader)], [index for index, _ in rest], where)
 
-    def test_what_an_iterable_dataset_gave_before_a_state_and_what_comes_after_it_are_the_epoch(self):
+    def test_batches_of_an_iterable_dataset_before_and_after_a_state_are_together_the_epoch(self):
         def numbers(batches):
             return [value for values, _ in batches for value in values]
         draw = random.Random(19)

@@ -141,7 +141,7 @@ class LoaderTest(LoaderCase):
         with self.assertRaisesRegex(TypeError, "pool is 4: a loader has its own workers; pass a dict of their options"):
             DataLoader(Squares(), pool=4)
 
-    def test_without_workers_it_loads_here(self):
+    def test_without_workers_samples_are_loaded_in_the_program(self):
         self.assertEqual(list(DataLoader(Values(pid_of_worker, 2), batch_size=None)), [os.getpid()] * 2)
 
     def test_out_of_order_a_slow_batch_holds_nothing_up_and_none_is_lost(self):
@@ -166,7 +166,7 @@ class LoaderTest(LoaderCase):
         batches += [batch.tolist() for batch in iterator]
         self.assertEqual(sorted(batches), [[index, index + 1] for index in range(0, 24, 2)])
 
-    def test_batches_are_pinned_as_torch_does_it_also_those_of_ones_own_class(self):
+    def test_batches_are_pinned_as_torch_does_it_even_those_of_the_user_s_own_class(self):
         class Pinnable:
             def __init__(self, samples):
                 self.samples = samples
@@ -229,7 +229,7 @@ class LoaderTest(LoaderCase):
                 self.assertEqual(batch[:, -1].tolist(), [4 * place + row for row in range(4)])
                 batch.zero_()
 
-    def test_large_memory_of_a_dataset_is_there_once(self):
+    def test_large_memory_of_a_dataset_exists_once(self):
         class Large(torch.utils.data.Dataset):
             def __init__(self):
                 self.tensor = torch.zeros(64 << 20, dtype=torch.uint8)

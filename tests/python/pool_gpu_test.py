@@ -153,7 +153,7 @@ class PoolGpuTest(PackageTest):
             for key in here: same(there[key], here[key])
             """)
 
-    def test_with_torch_whoever_wants_bytes_gets_them_and_arrays_stay_tensors(self):
+    def test_with_torch_objects_that_need_bytes_get_them_and_arrays_stay_tensors(self):
         self.with_torch("""
             with penstock.Pool(1, gpu=True, control_socket=False, **{"gpu.device": device}) as pool:
                 holder, array = pool.submit(held, gpu=lambda value: value).result(60)

@@ -99,7 +99,7 @@ class PoolTest(PackageTest):
             self.assertIn("in odd_one", str(raised.exception.__cause__))
             self.assertEqual(pool.report()["jobs"]["submitted"], 1)
 
-    def test_of_a_chunk_only_the_input_fails_that_kills_its_workers_or_is_too_large(self):
+    def test_only_the_input_of_a_chunk_that_kills_workers_or_is_too_large_fails(self):
         with self.pool(jobs={"memory": "2MiB"}, loader={"slot_bytes": "1MiB"}) as pool:
             for bad, error in ((7, penstock.job_poisoned_error), (9, penstock.job_too_large_error)):
                 values = pool.map(odd_one, [1, 2, bad, 4], chunksize=4)
@@ -243,7 +243,7 @@ class PoolTest(PackageTest):
             self.assertFalse(running.running())
             self.assertEqual(waiting[0].result(20), "done")
 
-    def test_what_the_initializer_assigns_to_globals_of_main_each_job_sees(self):
+    def test_jobs_see_globals_of_main_set_by_the_initializer(self):
         out = self.ran("""
             import penstock
 
@@ -278,7 +278,7 @@ class PoolTest(PackageTest):
             with self.assertRaisesRegex(TypeError, "a penstock.Pool cannot be pickled"):
                 pool.submit(len, pool)
 
-    def test_the_initializer_runs_once_in_each_worker_also_in_a_replacement(self):
+    def test_the_initializer_runs_once_in_each_worker_and_in_each_replacement(self):
         def begin(value):
             import builtins
             builtins.begun_with = getattr(builtins, "begun_with", 0) + value
@@ -297,7 +297,7 @@ class PoolTest(PackageTest):
             known = {worker["id"]: worker["pid"] for worker in pool.status()["workers"]}
             self.assertEqual(told, {number: known[number] for number in told})
 
-    def test_after_shutdown_nothing_is_taken_and_what_was_there_is_done(self):
+    def test_after_shutdown_new_jobs_are_refused_and_submitted_ones_finish(self):
         pool = self.pool()
         futures = [pool.submit(square, x) for x in range(50)]
         pool.shutdown()
@@ -459,7 +459,7 @@ class PoolTest(PackageTest):
             print(pool.submit(abs, 1).exception(40))
             """, self.folder))
 
-    def test_an_initializer_that_raises_at_first_only_costs_no_job(self):
+    def test_an_initializer_that_raises_only_at_first_costs_no_job(self):
         tried = os.path.join(self.folder, "tried")
 
         def begin():
@@ -470,7 +470,7 @@ class PoolTest(PackageTest):
             self.assertEqual(pool.submit(square, 3).result(30), 9)
             self.assertEqual(pool.report()["workers"]["restarts"], 1)
 
-    def test_pools_without_a_name_have_one_of_their_own(self):
+    def test_pools_without_a_name_get_their_own(self):
         process = self.program("""
             import penstock
             def name_of(pool):
@@ -538,7 +538,7 @@ class PoolTest(PackageTest):
         self.assertEqual(len(workers), 2)
         self.wait_until(lambda: not any(alive(int(pid)) for pid in workers), "the end of all workers", seconds=3)
 
-    def test_jobs_that_are_there_are_done_before_the_interpreter_ends(self):
+    def test_submitted_jobs_finish_before_the_interpreter_ends(self):
         mark = os.path.join(self.folder, "mark")
         self.ran("""
             import sys, time, penstock

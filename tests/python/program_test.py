@@ -205,7 +205,7 @@ class ProgramTest(PackageTest):
         self.assertEqual(told.splitlines()[0], "job_poisoned_error")
         self.assertIn('  File "/tmp/ipykernel_17/2044.py", line 17, in crash\n    traceback.print_stack()  # the line that crashes\n', told)
 
-    def test_a_function_that_comes_back_leaves_the_lines_of_the_program_alone(self):
+    def test_a_returned_function_leaves_the_source_lines_of_the_program_unchanged(self):
         told = self.ran(NOTEBOOK + """
             before = list(linecache.getlines("/tmp/ipykernel_17/2044.py"))
             with penstock.Pool(1, control_socket=False) as pool:

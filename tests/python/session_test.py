@@ -82,7 +82,7 @@ class SessionTest(PackageTest):
             seen = [sample for batch in session.epoch(0) for sample in batch.samples]
         self.assertEqual(sorted(seen), list(range(400)))
 
-    def test_the_state_of_one_session_is_where_another_continues(self):
+    def test_a_session_continues_from_the_state_of_another(self):
         with self.session() as whole:
             expected = [batch.samples for batch in whole]
         with self.session() as first:
@@ -241,7 +241,7 @@ class SessionTest(PackageTest):
             with self.assertRaisesRegex(penstock.usage_error, "out of date"):
                 next(first)
 
-    def test_overrides_are_those_of_set_in_pythons_types(self):
+    def test_overrides_mean_what_set_means_and_take_python_types(self):
         config = penstock.load_config(self.write("stream.toml", STREAM), loader={"workers": 3, "env": {"A": "b"}},
                                       **{"sampler.batch_size": 16})
         self.assertEqual((config["loader.workers"], config["sampler"]["batch_size"]), (3, 16))

@@ -152,7 +152,7 @@ class TemplateTest(unittest.TestCase):
             replaced(pool, pid)
             self.assertEqual({pool.submit(facts).result(60)[0]}, children(), "the worker is executed")
 
-    def test_a_module_that_starts_a_thread_makes_its_workers_be_executed(self):
+    def test_workers_are_executed_instead_of_forked_if_a_module_starts_a_thread(self):
         with tempfile.TemporaryDirectory() as folder:
             with open(os.path.join(folder, "starts_a_thread.py"), "w") as module:
                 module.write("import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\ndef begin(): pass\n")

@@ -110,7 +110,7 @@ class WheelTest(unittest.TestCase):
             self.assertTrue(os.access(os.path.join(site, "libexec", "penstock", program), os.X_OK), program)
         self.assertTrue(os.path.exists(os.path.join(site, "py.typed")))
 
-    def test_the_command_answers_for_itself(self):
+    def test_the_command_prints_its_version_and_refuses_unknown_verbs(self):
         self.assertIn("0.1", self.run_in([self.bin("penstock"), "version"]))
         done = subprocess.run([self.bin("penstock"), "no-such-verb"], env=self.environment, capture_output=True)
         self.assertEqual(done.returncode, 2)

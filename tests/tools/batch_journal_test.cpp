@@ -35,7 +35,8 @@ TEST_CASE("an empty journal has no batches") {
   CHECK(read_journal("")->batches.empty());
 }
 
-TEST_CASE("wherever an owner is killed in a line, the line is no batch and the next owner is understood") {
+TEST_CASE(
+    "wherever an owner's death cuts a line, that line is not a batch and the next owner's lines are read") {
   for (std::size_t cut = 1; cut + 1 < first_batch.size(); ++cut) {
     const auto got =
         read_journal(first_owner + first_batch.substr(0, cut) + "\n" + second_owner + next_batch);

@@ -62,7 +62,7 @@ TEST_CASE("two sessions of one name are told apart, and one that does not answer
   CHECK(has_line(page, "penstock_session_up{session=\"silent\"} 0"));
 }
 
-TEST_CASE("of a session that does not answer the page has what is seen from outside") {
+TEST_CASE("for a session that does not answer, the page has what is visible from outside") {
   cli::merged_pages all;
   all.add("silent", "", {17, true, 1764158400.5, "silent@1-17"});
   all.add("other", "", {});

@@ -205,7 +205,7 @@ TEST_CASE("a rank says which one of which launch it was") {
   CHECK(cli::past_session({of_rank}, "").rank() == control::rank_note{"launch-7", "photos", 1});
 }
 
-TEST_CASE("torn, unknown and senseless lines are skipped") {
+TEST_CASE("torn, unknown and nonsensical lines are skipped") {
   const cli::past_session past({header, R"({"event": {"number")", "[]", "{}", R"({"status": 7})",
                                 R"({"new_kind": {"x": 1}})", event_line(1, event_kind::paused)},
                                "");
@@ -234,7 +234,7 @@ TEST_CASE("the last event says how the session ended, and why") {
   CHECK(last_of(killed, 0).at("text") == "died: killed, crashed, or the machine stopped: it could not say");
 }
 
-TEST_CASE("on a narrow terminal the list of ended sessions cuts nothing of a reason") {
+TEST_CASE("on a narrow terminal the list of ended sessions shortens no reason") {
   const std::string why = "opening the dataset '/data/photos/of/a/long/summer': no such file; correct [dataset] path in the config";
   json one = cli::past_session({header, status_line(7, run_outcome::failed), ended}, "").summary();
   one["id"] = "photos@20261124T183344.123-4711";
@@ -245,7 +245,7 @@ TEST_CASE("on a narrow terminal the list of ended sessions cuts nothing of a rea
   CHECK(text.find("photos@20261124T183344.123-4711  failed   11-24 02:13:07") != std::string::npos);
 }
 
-TEST_CASE("of a session that could not record its end the list says when it was last seen") {
+TEST_CASE("for a session that could not record its end, the list says when it was last seen") {
   json one = cli::past_session({header, status_line(7, run_outcome::running)}, "2026-11-24T02:13:07.000000Z").summary();
   one["id"] = "photos@20261124T183344.123-4711";
   CHECK(cli::ended_for_people(json::array({one}), 80).find("died     last seen 11-24 02:13:07") != std::string::npos);

@@ -38,7 +38,7 @@ TEST_CASE(
   CHECK(progress_line(s, s, 1, 200, false).find("stalled for 8 s") != std::string::npos);
 }
 
-TEST_CASE("on 80 columns a line does without its details, but not without what went wrong") {
+TEST_CASE("on 80 columns a line leaves out its details, but never what went wrong") {
   penstock::session_status s;
   s.state = "degraded";
   s.samples_expected = 100'000;

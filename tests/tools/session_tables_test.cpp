@@ -230,7 +230,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a run whose bad samples were left out is done to 100 %") {
+TEST_CASE("a run whose bad samples were left out reaches 100 %") {
   session_status s = status_with(std::nullopt);
   s.samples_expected = s.samples_done = 100;
   s.samples_delivered = 90;

@@ -30,7 +30,7 @@ std::vector<cli::awaited_end> awaited(const session_status& s) {
 
 }  // namespace
 
-TEST_CASE("a worker that is in a sample is named with it, any other with its pid") {
+TEST_CASE("a worker that is loading a sample is named with it, any other with its pid") {
   session_status s = stopping();
   REQUIRE(awaited(s).size() == 1);
   CHECK(awaited(s)[0].words ==
@@ -56,7 +56,7 @@ TEST_CASE("after the workers the owner's process is named, then the group, then 
   CHECK(awaited(s)[0].words.starts_with("its program (pid 4711)"));
 }
 
-TEST_CASE("status and why say what a stopping session waits for, and nothing of one that runs") {
+TEST_CASE("status and why say what a stopping session waits for, and say nothing about a running one") {
   session_status s = stopping();
   const auto told = cli::stopping_for(telemetry::as_json(s));
   REQUIRE(told.size() == 1);

@@ -106,7 +106,7 @@ TEST_CASE("a promised batch that a second owner delivers again is delivered twic
   CHECK(found.lost + found.out_of_order + found.stale == 0);
 }
 
-TEST_CASE("what is promised after it came again does not make it a second time") {
+TEST_CASE("a batch that is promised only after it came again was not delivered twice") {
   CHECK(stream_check(good()).check(with_two_owners(3, 1), {{1, 1}, {5, 3}, {8, 6}}).none());
 }
 

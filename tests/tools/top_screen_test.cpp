@@ -74,7 +74,7 @@ TEST_CASE("the rate is that of the last seconds, with the mean of ten next to it
   CHECK(has(screen, "(mean of 10 s: 220)"));
 }
 
-TEST_CASE("the worker that the device waits for is the first one, and no other of a like number") {
+TEST_CASE("the worker that the device waits for comes first, not one with a similar number") {
   const json now = look(0, 0, 40, 3);
   CHECK(workers_of(top_screen({now, now, now}, "", {100, 60}, 0, false)).front() == "worker/3");
   const json other = look(0, 0, 40, 33);

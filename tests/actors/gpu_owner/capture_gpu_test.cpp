@@ -224,7 +224,8 @@ TEST_CASE(
   cudaStreamDestroy(mine);
 }
 
-TEST_CASE("a session that starts during a capture on another thread opens its device and the capture holds") {
+TEST_CASE(
+    "a session that starts during a capture on another thread opens its device, and the capture survives") {
   captured_step step(cudaStreamNonBlocking);
   good(cudaStreamBeginCapture(step.stream, cudaStreamCaptureModeGlobal));
   std::thread([&] {

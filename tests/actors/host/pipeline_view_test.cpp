@@ -11,7 +11,7 @@ using namespace penstock;
 using namespace penstock::testing;
 using namespace std::chrono_literals;
 
-TEST_CASE("top and a stall name the same one") {
+TEST_CASE("top and a stall report name the same one") {
   supervision::progress_facts f = asking();
   SECTION("a worker") {
     f.under_way = {batch_at(2, batch_stage::leased)};

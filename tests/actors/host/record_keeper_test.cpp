@@ -118,7 +118,7 @@ TEST_CASE("quarantined samples are in the record, and nothing about them before 
   CHECK(all.back().at("of") == "samples");
 }
 
-TEST_CASE("a sample that is released again is not in the last list of the record") {
+TEST_CASE("a sample that was released is not in the record's last list") {
   made_up s;
   s.quarantined = 1;
   host::record_keeper keeper(s.source());

@@ -15,7 +15,7 @@ TEST_CASE("workers that may still be starting do not count as too few") {
   CHECK(host::supervisor_settings_of(c, 2).rules.pool.min_ready_within == 5min);
 }
 
-TEST_CASE("workers on listed cores are as many as these, and are tuned within them") {
+TEST_CASE("listed cores limit the number of workers, and what tuning counts as CPU time") {
   config settings;
   const double everything = host::cpu_of(settings);
   settings.loader.affinity.cores = {0};

@@ -113,7 +113,7 @@ TEST_CASE("a command reads nothing, inherits no descriptor, and finds no signal 
   }
 }
 
-TEST_CASE("of a flood of output the beginning and the total size are kept") {
+TEST_CASE("the beginning and the total size of a flood of output are kept") {
   commands pool;
   const auto flood = pool.outcome_of({"head", "-c", "5000000", "/dev/zero"});
   CHECK(flood.exit_code == 0);

@@ -666,7 +666,7 @@ TEST_CASE("a job that had begun when the pool was stopped counts that attempt") 
   CHECK(waiting.why()->attempts == 0);
 }
 
-TEST_CASE("pausing holds new jobs back and resuming lets them go") {
+TEST_CASE("pausing holds back new jobs, and resuming releases them") {
   Pool pool(odd_jobs(1), quietly());
   CHECK(pool.submit("double", "1").get().text() == "2");
   pool.pause();

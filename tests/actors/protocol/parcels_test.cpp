@@ -108,7 +108,7 @@ TEST_CASE("a parcel arrives with its label and its contents, in order and in bot
   CHECK(text_in(**receive_parcel(ends.session.get())) == "result");
 }
 
-TEST_CASE("the absence of a parcel is no error, with or without waiting") {
+TEST_CASE("the absence of a parcel is not an error, with or without waiting") {
   const pair_of_ends ends;
   CHECK(receive_parcel(ends.worker.get()).value() == std::nullopt);
   const auto begin = std::chrono::steady_clock::now();

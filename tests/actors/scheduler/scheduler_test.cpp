@@ -137,7 +137,7 @@ TEST_CASE("a worker's death is decided, and its leases go to another worker") {
   CHECK(again[0].samples.at(1).attempt == 2);
 }
 
-TEST_CASE("a batch that is lost with its host is charged from the third loss on") {
+TEST_CASE("a sample that was running when its host was lost is blamed from the third loss on") {
   stage s;
   std::vector<bool> blamed;
   std::vector<std::uint32_t> attempts;
@@ -319,7 +319,7 @@ TEST_CASE("a late sample's batch goes to a second worker, urgently, and the firs
   CHECK(s.supervisor.all<supervisor::fence_worker>().empty());
 }
 
-TEST_CASE("without [loader] hedge nobody looks at flight recorders") {
+TEST_CASE("without [loader] hedge the scheduler reads no flight recorder") {
   stage s;
   told_worker worker;
   s.say(scheduler::worker_joined{first, 2, schedule::worker_kind::loader, worker.link});

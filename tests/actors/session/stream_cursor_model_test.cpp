@@ -243,7 +243,7 @@ TEST_CASE("whatever order a consumer iterates in, each range gets each of its ba
   CHECK(testing::is_tried(ends_in_all, 1'000));
 }
 
-TEST_CASE("the model of a cursor finds a session that does not do as it decides") {
+TEST_CASE("the model of a cursor finds a session that ignores its decisions") {
   for (const bug planted : {bug::keeps_the_seek_number, bug::ends_early, bug::forgets_next,
                             bug::keeps_the_plan, bug::forgets_the_end, bug::skips_a_batch}) {
     CAPTURE(static_cast<int>(planted));

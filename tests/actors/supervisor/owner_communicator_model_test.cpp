@@ -379,7 +379,7 @@ TEST_CASE("no loss, late answer or repeated order makes a step count early, twic
   CHECK(testing::is_tried(overdue_in_all, 100));
 }
 
-TEST_CASE("the model of a communicator finds a keeper that does not do as it is ordered") {
+TEST_CASE("the model of a communicator finds a keeper that ignores its orders") {
   for (const bug planted :
        {bug::loses_a_snapshot, bug::forgets_to_replace, bug::loses_an_answer, bug::sends_twice})
     CHECK(testing::finds_a_mistake(the_model, world_settings{true, planted}));

@@ -110,7 +110,7 @@ TEST_CASE("a process that had a communicator is replaced before another one is m
   CHECK(sends(rank.one.ready(), communicate::act::make));
 }
 
-TEST_CASE("a process that was started with an earlier snapshot than the agreed one is replaced") {
+TEST_CASE("a process started with a snapshot older than the agreed one is replaced") {
   in_use rank;
   static_cast<void>(rank.one.delivered(16, news_with("at 16")));
   static_cast<void>(rank.one.ended(false));
@@ -200,7 +200,7 @@ TEST_CASE("a process that does not answer an abort is replaced after three times
   CHECK_FALSE(rank.is_replaced_by(now, begin_of_time + 62s));
 }
 
-TEST_CASE("time in which the keeper did not run is no part of the time that an abort may take") {
+TEST_CASE("time in which the keeper did not run does not count towards abort_timeout") {
   in_use rank;
   static_cast<void>(rank.one.ordered(order(communicate::act::abort, 1), begin_of_time));
   steady_time now = begin_of_time + 60s;  // frozen until then, with the process

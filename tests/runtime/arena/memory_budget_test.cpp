@@ -57,7 +57,7 @@ TEST_CASE("every memory cgroup above us is a limit, reclaimable cache not counte
   CHECK(limits[2].available == 2 * GiB);  // the slice
 }
 
-TEST_CASE("a v1 memory controller is read too, and its no-limit number is none") {
+TEST_CASE("a v1 memory controller is read too, and its number for no limit sets none") {
   const fake_root root;
   root.write("proc/self/cgroup", "4:memory:/a\n3:cpuset:/\n0::/\n");
   root.write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1048576\n");

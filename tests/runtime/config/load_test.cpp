@@ -44,7 +44,7 @@ TEST_CASE("numbers and booleans may come out of references") {
   CHECK(good->values.loader.workers == 6);
 }
 
-TEST_CASE("names that other loaders use are answered with what they are here, or why they do not exist") {
+TEST_CASE("names from other loaders are answered with their name here, or with why there is none") {
   const std::string complaints = complaints_of(load_text(
       synthetic +
       "[loader]\nprefetch_factor = 2\npin_memory = true\ncollate_fn = \"f\"\n[gpu]\ndtype = \"fp16\"\n"));
@@ -60,7 +60,8 @@ TEST_CASE("names that other loaders use are answered with what they are here, or
 }
 
 TEST_CASE(
-    "every name of other loaders leads to a key that exists and is no key of that table or of one above it") {
+    "every name of other loaders leads to an existing key and is not itself a key of that table or one "
+    "above") {
   for (const foreign_name& one : foreign_names()) {
     INFO(one.name);
     CHECK((one.key.empty() ? !one.note.empty() : key_table::get().find(one.key) != nullptr));
@@ -315,7 +316,7 @@ TEST_CASE("a chain of includes that doubles at each step ends in one diagnostic,
   CHECK(result.error().diagnostics[0].message == "more than 256 includes");
 }
 
-TEST_CASE("a circle of includes through a symbolic link is a circle") {
+TEST_CASE("a cycle of includes through a symbolic link is found") {
   const temporary_folder folder;
   folder.write("a.toml", "include = [\"link.toml\"]\n");
   std::filesystem::create_symlink("a.toml", folder.path() / "link.toml");
@@ -403,7 +404,7 @@ TEST_CASE("of very many mistakes the first five hundred are shown, even if they 
   CHECK(result.error().diagnostics.back().where.source_line.size() < 3000);
 }
 
-TEST_CASE("a name or a value of half a megabyte makes no message long") {
+TEST_CASE("a name or a value of half a megabyte does not make a message long") {
   const std::string much(500'000, 'x');
   for (const std::string& text :
        {much + " = 1\n", "name = \"" + much + "\"\n", "name = \"${" + much + "}\"\n",

@@ -74,7 +74,7 @@ TEST_CASE("the last of several --set wins") {
   CHECK(with_set({"sampler.seed=1", "sampler.seed=2"})->values.sampler.seed == 2);
 }
 
-TEST_CASE("an overridden value that needs a missing variable does no harm, one that is wrong does") {
+TEST_CASE("an overridden value may need a missing variable, but an invalid one is still an error") {
   CHECK(load_text("[dataset]\npath = \"${env:UNSET}\"\n", {}, {"dataset.path=/x"})->values.dataset.path ==
         "/x");
   CHECK_FALSE(load_text("[dataset]\npath = \"${nonsense}\"\n", {}, {"dataset.path=/x"}).has_value());

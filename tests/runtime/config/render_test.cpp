@@ -128,7 +128,7 @@ error: 'workers' in [loader] must be a whole number or "auto"
 )");
 }
 
-TEST_CASE("of a long line the part around the caret is shown") {
+TEST_CASE("the part of a long line around the caret is shown") {
   const std::string text = "dataset = { type = \"synthetic\", shape = [" + std::string(300, ' ') + "0" +
                            std::string(300, ' ') + "] }\n";
   const std::string lines = shown(text);
@@ -146,7 +146,7 @@ TEST_CASE("nothing from a file reaches the terminal as a control character") {
   CHECK(text.find('\x1b') == std::string::npos);
 }
 
-TEST_CASE("colours are there when they are asked for") {
+TEST_CASE("colours are used only on request") {
   const loading result = load_text("wokers = 1\n[dataset]\ntype = \"synthetic\"\n");
   const std::string coloured = render(result.error().diagnostics, colour::on);
   CHECK(coloured.find("\x1b[1;31merror\x1b[0m") != std::string::npos);

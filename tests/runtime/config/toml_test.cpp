@@ -52,7 +52,7 @@ TEST_CASE("every key of a text is found with its path") {
                   "07:32:00 # h\n") == paths{"a", "c", "e", "g"});
 }
 
-TEST_CASE("a text that is not TOML is scanned up to where it is not") {
+TEST_CASE("a text is scanned up to where it stops being TOML") {
   const toml_keys found = scan_keys("a = 1\nb c\nd = 2\n");
   CHECK_FALSE(found.complete);
   CHECK(found.keys.size() == 1);

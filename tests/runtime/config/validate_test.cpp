@@ -35,7 +35,7 @@ using keys = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("a sound config has no complaint") {
+TEST_CASE("a valid config gets no diagnostic") {
   CHECK(validate(sound()).empty());
   CHECK(keys_after([](auto& c) { c.sampler.rank = std::nullopt; }).empty());
   CHECK(keys_after([](auto& c) { c.gpu.placement = placement_rule::process; }).empty());

@@ -97,7 +97,7 @@ TEST_CASE("a line that a crash cut off spoils neither reading nor the next line"
   CHECK(list.notices.front().find("bad.jsonl:2:") != std::string::npos);
 }
 
-TEST_CASE("lines that are no entries are skipped and named") {
+TEST_CASE("lines that are not entries are skipped and named") {
   const folder place;
   append_text(place.file(), "hello\n[1]\n{}\n{\"schema\":\"penstock.quarantine/1\",\"sample\":-1}\n\n");
   const auto list = read_quarantine(place.file()).value();

@@ -108,7 +108,7 @@ TEST_CASE("records are listed from the newest to the oldest, whatever their name
   CHECK(order == "abc");
 }
 
-TEST_CASE("of each name only the newest records stay, and of all together") {
+TEST_CASE("only the newest records of each name stay, and only the newest of all") {
   const runtime_folder here;
   for (std::size_t i = 0; i < records_kept_of_a_name + 3; ++i) leave("photos", start + i * 1s);
   leave("other", start);
@@ -129,7 +129,7 @@ TEST_CASE("large records make room for newer ones") {
   CHECK(find_records().back().session == "s1");
 }
 
-TEST_CASE("the record of a live session is never removed, and what a killed rewrite left is") {
+TEST_CASE("the record of a live session is never removed; the leftovers of a killed rewrite are") {
   const runtime_folder here;
   const session_record live = made("photos", start - 1h);
   for (std::size_t i = 0; i < records_kept + 5; ++i) leave("s" + std::to_string(i), start);
@@ -139,7 +139,7 @@ TEST_CASE("the record of a live session is never removed, and what a killed rewr
   CHECK_FALSE(std::filesystem::exists(live.path().native() + ".new"));
 }
 
-TEST_CASE("files that are no records are left alone") {
+TEST_CASE("files that are not records are left alone") {
   const runtime_folder here;
   leave("photos", start);
   std::ofstream(socket_folder() / "photos.sock") << "";

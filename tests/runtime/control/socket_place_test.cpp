@@ -16,7 +16,7 @@ using namespace penstock;
 using namespace penstock::control;
 using penstock::testing::runtime_folder;
 
-TEST_CASE("no session takes over the live socket of another one, however many of one name a process has") {
+TEST_CASE("no session takes over another's live socket, however many of one name a process has") {
   const runtime_folder here;
   std::vector<bound_socket> sessions;
   std::set<std::string> names;

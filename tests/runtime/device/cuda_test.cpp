@@ -106,7 +106,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a buffer is not written again before the consumer's stream has come to its release") {
+TEST_CASE("a buffer is not written again before the consumer's stream has reached its release") {
   plain_stage s(1 << 20, 2, 1);
   driver drive(*s.device);
   std::memset(s.memory.span().data(), 11, 1 << 20);
@@ -135,7 +135,7 @@ TEST_CASE("a buffer is not written again before the consumer's stream has come t
   cudaStreamDestroy(mine);
 }
 
-TEST_CASE("a buffer is not written again before each of several streams has come to its release") {
+TEST_CASE("a buffer is not written again before each of several streams has reached its release") {
   plain_stage s(1 << 20, 2, 1);
   driver drive(*s.device);
   std::memset(s.memory.span().data(), 11, 1 << 20);
@@ -237,7 +237,7 @@ TEST_CASE("a caller on one GPU that takes batches from another stays where it wa
   drive.until(2);
 }
 
-TEST_CASE("device memory that does not suffice is refused with requested and free, and the device stays usable") {
+TEST_CASE("a lack of device memory is reported with the requested and the free size, and the device stays usable") {
   plain_stage s(1 << 20, 1, 1);
   const auto no = s.device->allocate(plain_plan(1U << 31U), 1024);
   REQUIRE_FALSE(no);
@@ -250,7 +250,7 @@ TEST_CASE("device memory that does not suffice is refused with requested and fre
   CHECK(drive.until(2).size() == 2);
 }
 
-TEST_CASE("memory that cannot be registered is copied all the same, only slower") {
+TEST_CASE("memory that cannot be registered is still copied, only slower") {
   plain_stage s(1 << 20, 2, 1);
   std::memset(s.memory.span().data() + s.slot_bytes, 33, 1 << 20);
   // Registered already, by the first partition.
@@ -289,7 +289,7 @@ TEST_CASE("a GPU is found by the beginning of its UUID") {
   second->close();
 }
 
-TEST_CASE("uploads beside a consumer's kernel of equal length take little longer than one of them") {
+TEST_CASE("uploads next to a consumer's kernel of equal length take little longer than either alone") {
   constexpr std::uint32_t slots = 8;
   constexpr std::uint32_t buffers = 4;
   constexpr int rounds = 40;

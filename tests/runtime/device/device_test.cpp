@@ -33,7 +33,7 @@ T element(const std::vector<std::byte>& bytes, std::size_t index) {
 
 }  // namespace
 
-TEST_CASE("every element of a converted batch is the formula's, mirrored where its flag says so") {
+TEST_CASE("every element of a converted batch equals the formula's, mirrored where its flag says so") {
   const auto layout = GENERATE(image_layout::nchw, image_layout::nhwc);
   const auto type = GENERATE(dtype::uint8, dtype::float16, dtype::bfloat16, dtype::float32);
   constexpr std::uint32_t rows = 3;
@@ -138,7 +138,8 @@ TEST_CASE("results of jobs of any size reach their buffers from wherever they li
   device->close();
 }
 
-TEST_CASE("device memory for a program is refused when there is not so much, and the device stays usable") {
+TEST_CASE(
+    "a program that asks for more device memory than there is gets an error, and the device stays usable") {
   const auto device = make_tested_device();
   REQUIRE(device->open());
   REQUIRE(device->enter_programs());

@@ -90,7 +90,8 @@ bool nvjpeg_is_there() {
 }  // namespace
 
 TEST_CASE(
-    "the GPU's JPEGs are near the CPU's, and rows of workers stay as they are, in parts of a batch too") {
+    "the GPU's JPEGs are close to the CPU's, and rows filled by workers stay as they are, in any part of a "
+    "batch") {
   if (!nvjpeg_is_there()) return;
   for (const std::uint32_t rows : {5U, 64U, 150U}) {
     const photographs given(rows);
@@ -134,7 +135,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a header that is not true is refused by name, and the device stays usable") {
+TEST_CASE("a false header is refused by name, and the device stays usable") {
   if (!nvjpeg_is_there()) return;
   photographs given(4);
   for (int i = 0; i < 2; ++i) {

@@ -34,7 +34,7 @@ bool becomes_ready(const nccl_communicator& one) {
 
 }  // namespace
 
-TEST_CASE("a library that is not there is refused, and the text says how to name one") {
+TEST_CASE("a missing library is an error that says how to name one") {
   const named_library none("/nowhere/libnccl.so.2");
   const auto opened = nccl_library::open();
   REQUIRE_FALSE(opened);

@@ -23,7 +23,7 @@ struct named_library {
 
 }  // namespace
 
-TEST_CASE("without nvJPEG the text says where it was looked for, and what to do") {
+TEST_CASE("without nvJPEG the error says where penstock looked for it, and what to do") {
   const named_library none("/nowhere/libnvjpeg.so.13");
   const auto opened = nvjpeg_library::open();
   REQUIRE_FALSE(opened);

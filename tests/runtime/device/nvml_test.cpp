@@ -106,7 +106,7 @@ TEST_CASE("the watch reports nothing where there is no NVML") {
   CHECK_FALSE(told);
 }
 
-TEST_CASE("a watch that is given up while the driver hangs is not waited for") {
+TEST_CASE("nothing waits for a watch that was abandoned while the driver hangs") {
   std::array<int, 2> hangs{};
   REQUIRE(::pipe(hangs.data()) == 0);
   ::setenv("FAKE_NVML", "hang", 1);

@@ -101,7 +101,7 @@ TEST_CASE("bfloat16 is the upper half of a float, rounded to even") {
   CHECK((to_bfloat16(std::numeric_limits<float>::quiet_NaN()) & 0x7fffU) > 0x7f80U);
 }
 
-TEST_CASE("a batch of variable size has the first number of its longest row, never more than the maximum") {
+TEST_CASE("a batch of variable size takes its first dimension from its longest row, up to the maximum") {
   const auto layout = lay_out(
       std::vector<tensor_spec>{
           {"tokens", dtype::uint16, {10, 2}, tensor_role::data, length_rule::batch_maximum},

@@ -49,7 +49,7 @@ TEST_CASE("ranks that disagree all fail within five seconds and name both ranks 
     g.run(5s);
     CHECK(g.all_failed_with("protocol is 8 at rank 0 (host0, pid 1000), but 9 at rank 1"));
   }
-  SECTION("in the GPU that is theirs") {
+  SECTION("in the use of one GPU by both") {
     g.cards[0].card.device = g.cards[1].card.device = "GPU-1";
     g.start_all();
     g.run(5s);
@@ -65,7 +65,7 @@ TEST_CASE("ranks that disagree all fail within five seconds and name both ranks 
     CHECK(g.all_failed_with("the dataset is abc from position 0 of epoch 0 at rank 0"));
     CHECK(g.all_failed_with("xyz from position 0 of epoch 0 at rank 1"));
   }
-  SECTION("in the place where they begin") {
+  SECTION("in the position at which they begin") {
     g.start_all();
     g.run();
     g.members[0]->described({"abc", 0, 0});
@@ -271,7 +271,7 @@ TEST_CASE("a new coordinator lets no new process run while its predecessor may s
   g.cut.clear();
   g.kill(0);
   g.replace(0);
-  SECTION("where the launcher does not count") {
+  SECTION("where the launcher does not count processes") {
     g.cards[1].card.process = 77;
     g.start(1);
     while (cut_off->may_hand_out(g.now)) {
@@ -283,7 +283,7 @@ TEST_CASE("a new coordinator lets no new process run while its predecessor may s
     g.run(3s);
     CHECK(g.handing_out() == ranks{0, 1, 2});
   }
-  SECTION("but at once where it has ended the one before") {
+  SECTION("but at once where the launcher has ended the previous process") {
     g.replace(1);
     g.run(2s);
     g.members[0]->described({"abc", 0, 0});
@@ -404,7 +404,7 @@ TEST_CASE("a lapsed permission returns at once if a launcher never has two proce
   CHECK(g.handing_out() == ranks{0, 1});
 }
 
-TEST_CASE("a process leaves its place before the process that the group knows better gets it back") {
+TEST_CASE("a process gives up its place before a newer process of the same rank gets it") {
   small_group g(3, true);
   g.begin();
   g.run();

@@ -183,7 +183,7 @@ TEST_CASE("the reader of messages handles any bytes") {
   }
 }
 
-TEST_CASE("sizes, enumerators and truth values are not trusted") {
+TEST_CASE("sizes, enumerators and booleans are not trusted") {
   const std::string whole = as_bytes(group_order{});
   const auto with_byte = [&](std::size_t at, char value) {
     std::string bytes = whole;
@@ -284,7 +284,7 @@ TEST_CASE("frames are the same however a connection's bytes are split") {
   }
 }
 
-TEST_CASE("a frame that is announced too large is refused before its bytes come") {
+TEST_CASE("a frame whose announced size is too large is refused before its bytes arrive") {
   frame_cutter cutter(hello_bytes_max);
   cutter.feed(std::string("\xff\xff\xff\x7f\x00", 5));
   const auto refused = cutter.next();

@@ -117,7 +117,7 @@ TEST_CASE("a batch script of Slurm has a rank, but is not known to run in each")
   CHECK_FALSE(place(script).runs_in_each_rank);
 }
 
-TEST_CASE("mpirun and mpiexec inside a Slurm allocation are believed, not the allocation") {
+TEST_CASE("inside a Slurm allocation the variables of mpirun and mpiexec count, not Slurm's") {
   const variables script{
       {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "0"}, {"SLURM_JOB_ID", "1"}};
   CHECK(place(with(script, openmpi)).rank == 3);
@@ -126,7 +126,8 @@ TEST_CASE("mpirun and mpiexec inside a Slurm allocation are believed, not the al
   CHECK(place(with(slurm, {{"PMI_RANK", "6"}, {"PMI_SIZE", "7"}})).launcher == "srun");
 }
 
-TEST_CASE("without a launcher there is no place, and one that is needed names what was looked for") {
+TEST_CASE(
+    "without a launcher there is no rank, and the error where one is needed lists the variables searched") {
   CHECK_FALSE(*place_in(of({})));
   const std::string why = refusal({});
   for (const char* name : {"RANK (torchrun)", "OMPI_COMM_WORLD_RANK (mpirun)", "PMI_RANK",
@@ -135,7 +136,7 @@ TEST_CASE("without a launcher there is no place, and one that is needed names wh
   }
 }
 
-TEST_CASE("a variable that is missing or makes no sense is named, with the launchers that set it") {
+TEST_CASE("a missing or nonsensical variable is named, with the launchers that set it") {
   CHECK(refusal({{"RANK", "1"}}) == "RANK is set, but WORLD_SIZE is not: torchrun sets both");
   CHECK(refusal({{"JOB_COMPLETION_INDEX", "1"}}).find("in the pod's template") != std::string::npos);
   CHECK(refusal({{"SLURM_PROCID", "x"}, {"SLURM_NTASKS", "2"}}) ==

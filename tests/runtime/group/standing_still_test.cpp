@@ -88,12 +88,12 @@ TEST_CASE("a suspended rank names itself if the group has closed its link meanwh
   g.now += 1h;
   auto& rank = *g.members[1];
   std::optional<group_cause> expected = silent_rank_0;
-  SECTION("and no other rank where the link is only silent") {}
-  SECTION("as the others do") {
+  SECTION("or if the link is only silent") {}
+  SECTION("with the cause that the other ranks name") {
     rank.link_lost("the connection was closed", true);
     expected = group_cause{1, "host1", 1001, "nothing heard from it for 10s"};
   }
-  SECTION("but not if it was answered since") {
+  SECTION("but not if it has been answered since") {
     g.run(1s);
     rank.link_lost("the connection was closed", true);
   }
@@ -112,10 +112,10 @@ TEST_CASE("a suspended rank 0 names itself for ranks that have gone without a me
   g.now += 1h;
   g.cut = {1, 2};
   group_cause expected = silent_rank_0;
-  SECTION("because it was not heard") {
+  SECTION("because they did not hear it and left") {
     for (const std::uint32_t r : {1U, 2U}) g.book->link_closed(g.cards[r].card.process);
   }
-  SECTION("but not if they are silent themselves") {
+  SECTION("but not if they are only silent") {
     expected = group_cause{1, "host1", 1001, "nothing heard from it for 10s"};
   }
   g.run(12s);
@@ -140,7 +140,7 @@ TEST_CASE("a process that a debugger holds is not lost") {
   CHECK(g.handing_out() == ranks{0, 1});
 }
 
-TEST_CASE("a rank that cannot join names the reason that it knows") {
+TEST_CASE("a rank that cannot join reports the cause that it knows") {
   small_group g(2);
   g.book.reset();
   const auto cause_of = [&](std::uint32_t rank) {

@@ -50,7 +50,7 @@ TEST_CASE("lines of several places come in the order in which they were written"
   CHECK(texts(book.read({"worker/1", false, {}, {}})) == strings{"a", "c"});
 }
 
-TEST_CASE("of a flood the last 64 KiB are kept, and followers learn how much was dropped") {
+TEST_CASE("the last 64 KiB of a flood are kept, and followers learn how much was dropped") {
   log_book book;
   book.begin("worker/0", 1);
   book.wrote("worker/0", 1, "begin", {}, 0);
@@ -80,7 +80,7 @@ TEST_CASE("followers see the last output of a process and the first of its succe
   CHECK(book.read({"worker/0", false, {}, news.seen}).lines.empty());
 }
 
-TEST_CASE("more lines a second than a person can read are not passed on, but counted") {
+TEST_CASE("lines beyond what a person can read in a second are counted, not passed on") {
   log_book book;
   book.begin("worker/0", 1);
   steady_time now{};

@@ -227,10 +227,10 @@ TEST_CASE("what a child started dies with it") {
   CHECK(group_is_gone(started->pid));
 }
 
-TEST_CASE("a child that may use one core only gets time to leave before it is reaped") {
+TEST_CASE("a child limited to one core, and no other, gets time to exit before it is reaped") {
   cpu_set_t ours;
   REQUIRE(::sched_getaffinity(0, sizeof ours, &ours) == 0);
-  if (CPU_COUNT(&ours) == 1) SKIP("this test may use one core only itself");
+  if (CPU_COUNT(&ours) == 1) SKIP("this test itself is limited to one core");
   auto started = spawn(shell("sleep 60"));
   REQUIRE(started);
   CHECK(time_to_leave(*started) == std::chrono::milliseconds(0));

@@ -80,7 +80,7 @@ TEST_CASE("no memory node is reported where it is not certain") {
   CHECK_FALSE(here.node_of("cuda:0"));
 }
 
-TEST_CASE("as many workers as there are cores near the GPU run there") {
+TEST_CASE("workers run near the GPU until each core there has one") {
   const auto plan = plan_cores({}, eight, gpu_place{1, {4, 5, 6, 7}}).value();
   CHECK(plan.node == 1);
   CHECK(plan.of(0) == std::vector<int>{4, 5, 6, 7});
@@ -89,7 +89,7 @@ TEST_CASE("as many workers as there are cores near the GPU run there") {
   CHECK(plan.of_owner() == std::vector<int>{4, 5, 6, 7});
 }
 
-TEST_CASE("cores near the GPU are a restriction only where others may be used too") {
+TEST_CASE("workers are restricted to cores near the GPU only if other cores are allowed too") {
   CHECK(plan_cores({}, {4, 5}, gpu_place{1, {4, 5, 6, 7}}).value().of(0).empty());
   CHECK(plan_cores({}, {3, 4, 5}, gpu_place{1, {4, 5, 6, 7}}).value().of(0) == std::vector<int>{4, 5});
   CHECK(plan_cores({}, {0, 1}, gpu_place{1, {4, 5, 6, 7}}).value().of(0).empty());
@@ -99,7 +99,7 @@ TEST_CASE("cores near the GPU are a restriction only where others may be used to
   CHECK_FALSE(off.node);
 }
 
-TEST_CASE("listed cores are those of all workers, and have to be allowed") {
+TEST_CASE("all workers run on the listed cores, which have to be allowed") {
   const auto plan = plan_cores({core_rule::near_gpu, {5, 2}}, eight, gpu_place{1, {4, 5, 6, 7}}).value();
   CHECK(plan.of(0) == std::vector<int>{5, 2});
   CHECK(plan.of(100) == std::vector<int>{5, 2});

@@ -98,12 +98,12 @@ class GroupPausesTest(RanksTest):
                 time.sleep(LOST_AFTER / 10)
         self.check_all_finished(ranks)
 
-    def test_rank_0_alone_is_suspended_and_all_name_it(self):
+    def test_all_ranks_name_rank_0_if_only_it_is_suspended(self):
         ranks = self.begin()
         self.stop(ranks[0])
         self.check_all_name(0, ranks)
 
-    def test_another_rank_alone_is_suspended_and_all_name_it(self):
+    def test_all_ranks_name_another_rank_if_only_it_is_suspended(self):
         ranks = self.begin()
         self.stop(ranks[2])
         self.check_all_name(2, ranks)
@@ -116,7 +116,7 @@ class GroupPausesTest(RanksTest):
             self.go_on(one)
         self.check_all_finished(ranks)
 
-    def test_where_ranks_are_awaited_a_long_pause_of_one_costs_nothing(self):
+    def test_under_wait_a_long_pause_of_one_rank_costs_nothing(self):
         for lost in (0, 2):
             with self.subTest(lost):
                 ranks = self.begin("--wait")

@@ -133,7 +133,7 @@ class GroupProgramTest(RanksTest):
         out, err = self.end(process, 0)
 
     @unittest.skipUnless(os.path.exists(PENSTOCK), "the command is not built here")
-    def test_four_programs_under_launch(self):
+    def test_four_programs_run_under_launch(self):
         process = self.start(PENSTOCK, "launch", "--gpus", "host:4", "--json", "--", PROGRAM, 100)
         out, err = self.end(process, 0)
         lines = [line[line.index("{"):] for line in (out + err).splitlines() if '"digest"' in line]
@@ -154,7 +154,7 @@ class GroupProgramTest(RanksTest):
             self.assertIn("pid %d): its process has ended" % cause["pid"], line)
 
     @unittest.skipUnless(MPIRUN, "there is no mpirun")
-    def test_two_programs_under_mpirun(self):
+    def test_two_programs_run_under_mpirun(self):
         self.environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_plm="isolated",
                                 OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_orte_tmpdir_base=self.folder,
                                 TMPDIR=self.folder)

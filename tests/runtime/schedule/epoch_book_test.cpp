@@ -218,7 +218,7 @@ TEST_CASE("an epoch left early and restarted is counted from zero, as is a state
   CHECK(book.state().delivered == 4);
 }
 
-TEST_CASE("an epoch's time goes from the demand for its first batch to the delivery of its last") {
+TEST_CASE("an epoch's time runs from the demand for its first batch to the delivery of its last") {
   epoch_book book = fresh(2, 8);
   const auto at = [](stream_position p, std::optional<steady_time> demanded, steady_time taken) {
     return delivered_batch{p, 4, 0, 0, std::nullopt, demanded, taken};
@@ -321,14 +321,14 @@ TEST_CASE("a state of the first version resumes, digests and all") {
 }
 
 TEST_CASE(
-    "the empty state that the first version saved before its stream was open is refused with a sentence") {
+    "the empty state that the first version saved before its stream was open is refused with an explanation") {
   const auto no = parse_state(of_the_first_version({}, {}));
   REQUIRE_FALSE(no);
   CHECK(no.error().code == errc::state_mismatch);
   CHECK(no.error().message.find("before its stream was open") != std::string::npos);
 }
 
-TEST_CASE("a state that was cut, changed or never was one is refused") {
+TEST_CASE("a truncated or changed state, or bytes that never were one, are refused") {
   const auto bytes = serialise(half_way());
   for (std::size_t length = 0; length < bytes.size(); ++length) {
     CHECK_FALSE(parse_state(std::span(bytes).first(length)));

@@ -127,7 +127,7 @@ TEST_CASE("states other than those of all ranks at one step make no group's stat
   CHECK(refusal(states).find("world_size was 2 and is 1") != std::string::npos);
 }
 
-TEST_CASE("ranks that were resumed from a group's state and have delivered nothing give it again") {
+TEST_CASE("ranks resumed from a group's state that have delivered nothing return the same state") {
   const stream_state group = *group_state(of_ranks(3));
   CHECK(*group_state(std::vector{group, group}) == group);
   // One of the two has already opened its stream and returns its own state.

@@ -70,7 +70,7 @@ TEST_CASE("a suspect runs on another worker, even if it has to wait for that one
   CHECK(jobs_of(again) == jobs{2});
 }
 
-TEST_CASE("a suspect that no other worker can run in time runs where it has killed") {
+TEST_CASE("a suspect that no other worker can run in time runs in the place where it killed") {
   small_pool p;
   p.book.worker_joined(b1, 2);
   p.submit();
@@ -92,7 +92,7 @@ TEST_CASE("a suspect that no other worker can run in time runs where it has kill
   CHECK(again.rows[0].attempt == 2);
 }
 
-TEST_CASE("a suspect that waits for another worker starts where it has killed when its time is up") {
+TEST_CASE("a suspect that has waited too long for another worker starts in the place where it killed") {
   small_pool p;
   p.book.worker_joined(b1, 1);
   p.submit();
@@ -106,7 +106,7 @@ TEST_CASE("a suspect that waits for another worker starts where it has killed wh
   CHECK(p.lease().lease.holder == a2);
 }
 
-TEST_CASE("where there is no other worker a suspect runs in the next incarnation") {
+TEST_CASE("without another worker a suspect runs in the next incarnation") {
   small_pool p;
   p.book.worker_joined(a1, 1);
   p.submit();
@@ -117,7 +117,7 @@ TEST_CASE("where there is no other worker a suspect runs in the next incarnation
 }
 
 TEST_CASE(
-    "a suspect is leased ahead where every worker has work, and never moved to the one that died of it") {
+    "a suspect is leased ahead if every worker has work, and is never moved to the worker that died of it") {
   small_pool p;
   p.book.worker_joined(b1, 2);
   p.submit();
@@ -201,7 +201,7 @@ TEST_CASE("jobs that cannot be tried alone are poisoned with the reason; a proba
   CHECK(settled(p.go()).how == job_end::result);
 }
 
-TEST_CASE("where one attempt is allowed the first death poisons") {
+TEST_CASE("with one attempt allowed, the first death poisons the job") {
   small_pool p({.max_attempts = 1, .slot_bytes = 4096});
   p.book.worker_joined(a1, 1);
   p.submit();

@@ -267,7 +267,7 @@ TEST_CASE("a worker without a free slot has one emptied, once, and the next one 
   CHECK(p.lease().lease.slot == orders[1].lease.slot);
 }
 
-TEST_CASE("no slot is emptied whose results are freed in time") {
+TEST_CASE("a slot whose results are freed in time is not emptied") {
   small_pool p;
   p.book.worker_joined(a1, 1);
   p.submit();
@@ -284,7 +284,7 @@ TEST_CASE("no slot is emptied whose results are freed in time") {
   CHECK_FALSE(p.book.next_look());
 }
 
-TEST_CASE("kept results survive their worker, and their slots are not its successor's until they are gone") {
+TEST_CASE("kept results survive their worker; its successor gets their slots only when they are gone") {
   small_pool p;
   p.book.worker_joined(a1, 1);
   p.submit();
@@ -377,7 +377,7 @@ TEST_CASE(
   CHECK(only<refresh_worker>(said)[0].who == a1);
 }
 
-TEST_CASE("no process is replaced for a fresh job before it is its turn") {
+TEST_CASE("no process is replaced for a fresh job before that job's turn") {
   small_pool p;
   p.book.worker_joined(a1, 1);
   p.submit();
@@ -407,7 +407,7 @@ TEST_CASE("a reservation ends with the fresh job that it was for") {
 
 // ---- places -----------------------------------------------------------------------------------------------
 
-TEST_CASE("a job with a place waits for its worker, busy or not yet there, and is not moved from it") {
+TEST_CASE("a job with a place waits for its worker, busy or not yet started, and is not moved away") {
   small_pool p;
   p.teach(10us);
   p.book.worker_joined(a1, 2);

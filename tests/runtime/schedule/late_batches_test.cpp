@@ -48,7 +48,7 @@ TEST_CASE("the wait counts from the latest lease") {
   CHECK(batches.is_late(next_batch, first_lease + 13s));
 }
 
-TEST_CASE("fast batches are late only after the shortest limit, and those without a lease never") {
+TEST_CASE("fast batches are late only after the minimum limit; batches without a lease are never late") {
   late_batches batches = after_batches_of(1ms);
   CHECK_FALSE(batches.is_late(next_batch, first_lease));
   CHECK_FALSE(batches.is_late(next_batch, first_lease + 24h));

@@ -33,7 +33,7 @@ std::uint64_t seed_of_today() {
 
 }  // namespace
 
-TEST_CASE("nobody is late before enough samples are known") {
+TEST_CASE("no sample is late before enough samples are known") {
   late_reads reads;
   note_times(reads, 1000, late_reads::peers_min - 1);
   CHECK_FALSE(reads.limit());
@@ -51,13 +51,13 @@ TEST_CASE("a sample is late when it takes twice as long as the 99.9th percentile
   CHECK(reads.late(two, reads_begin + 330ms) == std::set<std::uint32_t>{1, 2});
 }
 
-TEST_CASE("short samples are late only after the shortest limit") {
+TEST_CASE("short samples are late only after the minimum limit") {
   late_reads reads;
   note_times(reads, 5, 2000);
   CHECK(reads.limit() == late_reads::limit_min);
 }
 
-TEST_CASE("stalls that are more frequent than one in 1000 do not hide themselves") {
+TEST_CASE("stalls in 2 of 1000 samples do not raise the limit beyond their own length") {
   late_reads reads;
   for (int i = 0; i < 20; ++i) {
     note_times(reads, 80'000, 998);
@@ -67,7 +67,7 @@ TEST_CASE("stalls that are more frequent than one in 1000 do not hide themselves
   CHECK(*reads.limit() < 400ms);
 }
 
-TEST_CASE("a dataset of which every twentieth sample takes 20 times as long has no late ones among them") {
+TEST_CASE("if every twentieth sample takes 20 times as long, those samples are not late") {
   late_reads reads;
   for (int i = 0; i < 200; ++i) {
     note_times(reads, 10'000, 95);

@@ -221,7 +221,7 @@ TEST_CASE("after an owner's death, batches that passed a late one are uploaded a
   CHECK(uploads_without(books, {}) == std::vector<stream_position>{3, 4});
 }
 
-TEST_CASE("a worker may hold more leases as well if its last one ends with a sample to replace") {
+TEST_CASE("a worker may also hold more leases if its last one ends with a sample to replace") {
   const small_plan plan(64, 1);
   ledger books({3, 8, bad_sample_rule::replace}, plan, {0, 64});
   books.worker_joined(a1, 16);
@@ -523,7 +523,7 @@ TEST_CASE("with replace another sample takes the row of a failed one") {
   CHECK(done->replaced == 1);
 }
 
-TEST_CASE("with fail the first failed sample ends the run by name") {
+TEST_CASE("with fail the first failed sample ends the run and is named") {
   const small_plan plan(3, 3);
   ledger books({3, 8, bad_sample_rule::fail}, plan, {0, 1});
   books.worker_joined(a1, 1);
@@ -651,7 +651,7 @@ TEST_CASE("after a seek old leases and copies are ignored, and their slots serve
   CHECK_FALSE(books.acknowledged(1));
 }
 
-TEST_CASE("a batch that kills owners is delivered with 0 rows, whatever becomes of bad samples") {
+TEST_CASE("a batch that kills owners is delivered with 0 rows, whatever the rule for bad samples") {
   for (const bad_sample_rule rule :
        {bad_sample_rule::skip, bad_sample_rule::replace, bad_sample_rule::fail}) {
     CAPTURE(static_cast<int>(rule));
@@ -809,7 +809,7 @@ TEST_CASE("the first worker to finish wins, and the other one's report is ignore
   }
 }
 
-TEST_CASE("if one of two workers of a batch dies, the other one goes on, and nothing is leased again") {
+TEST_CASE("if one of two workers of a batch dies, the other one continues, and nothing is leased again") {
   for (const bool second_dies : {true, false}) {
     two_workers w;
     const auto copy = w.hedge({0});
@@ -826,7 +826,7 @@ TEST_CASE("if one of two workers of a batch dies, the other one goes on, and not
   }
 }
 
-TEST_CASE("two workers that die of one sample, which both had, are one attempt, and the next one runs elsewhere") {
+TEST_CASE("two workers that die of a sample that both had count as one attempt; the next one runs elsewhere") {
   two_workers w;
   const auto copy = w.hedge({0});
   REQUIRE(copy);
@@ -853,7 +853,7 @@ TEST_CASE("two workers that die of one sample, which both had, are one attempt, 
   FAIL("the batch was not leased again");
 }
 
-TEST_CASE("two workers that die of different samples of a batch are attempts of both") {
+TEST_CASE("two workers that die of different samples of a batch count as an attempt of each sample") {
   two_workers w;
   const auto copy = w.hedge({0});
   REQUIRE(copy);
@@ -886,7 +886,7 @@ TEST_CASE("a batch that is being loaded twice is given up by both when a sample 
   CHECK(again[0].samples == std::vector<planned_sample>{{1, 1}});
 }
 
-TEST_CASE("if all slots hold later batches, an idle worker gives up the latest one for the batch that they wait for") {
+TEST_CASE("if all slots hold later batches, an idle worker drops its latest for the batch that the stream waits for") {
   two_workers w({}, 2);
   for (const stream_position p : {1, 3}) REQUIRE(w.books.loaded(success(w.loads.at(p))) == arrival::accepted);
   CHECK(w.books.leases_of(1) == 0);
@@ -904,7 +904,7 @@ TEST_CASE("if all slots hold later batches, an idle worker gives up the latest o
   CHECK(uploads[1].position == 1);
 }
 
-TEST_CASE("the batch that the stream waits for goes to a worker that has nothing to do, and to no other") {
+TEST_CASE("the batch that the stream waits for goes only to an idle worker") {
   two_workers w;
   REQUIRE(w.books.head());
   CHECK(w.books.head()->position == 0);

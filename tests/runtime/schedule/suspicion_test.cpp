@@ -54,7 +54,7 @@ TEST_CASE("one attempt before the last the sample is isolated and waits for its 
   CHECK(s.anybody_isolated());
 }
 
-TEST_CASE("where one attempt is allowed the first death quarantines without a probation") {
+TEST_CASE("with one attempt allowed, the first death quarantines the sample without a probation") {
   suspicion s(1);
   const auto lost = s.blame_death(tom, batch, false, 0, "hang");
   REQUIRE(lost);

@@ -239,7 +239,7 @@ TEST_CASE("jobs that wait while none runs wait for what the pool lacks") {
     CHECK(find_blocker(f).text ==
           "worker/0, which is ready but has no lease: callers may keep results in all of its slots");
   }
-  SECTION("callers that keep results, also if no job waits because they wait to submit one") {
+  SECTION("callers that keep results, even if no job waits because they wait to submit one") {
     f.status.jobs->waiting = 0;
     CHECK_FALSE(is_owed(f));
     f.status.jobs->callers_wait = true;
@@ -253,7 +253,7 @@ TEST_CASE("jobs that wait while none runs wait for what the pool lacks") {
           "callers to free results: 7.00 MiB of 8.00 MiB ([jobs] memory) are kept, and the next job has no "
           "room");
   }
-  SECTION("a job that runs, for as long as it takes") {
+  SECTION("a running job, for as long as it takes") {
     f.status.jobs->running = 1;
     CHECK_FALSE(is_owed(f));
     CHECK(find_blocker(f).text == "1 running job");

@@ -70,7 +70,7 @@ TEST_CASE("a worker with heartbeats but a stuck sample is found within 1.3 timeo
   CHECK(findings[0].kind == hang::item);
 }
 
-TEST_CASE("many samples, each within its time, are no hang") {
+TEST_CASE("many samples, each within its time, are not a hang") {
   watcher w(1);
   w.signs[0].busy = true;
   for (int i = 0; i < 20; ++i) {
@@ -166,7 +166,7 @@ TEST_CASE("when over half of four or more miss together, the decision is delayed
   CHECK(w.pass(500ms, false).size() == 4);
 }
 
-TEST_CASE("four that stop together miss together, though their last heartbeats are not of one moment") {
+TEST_CASE("four that stop together are late together, even if their last heartbeats differ slightly") {
   watcher w(4);
   for (const std::size_t beating : {3, 2, 1, 0}) {  // each stops a look after the one before
     CHECK(w.pass(62ms, false).empty());
@@ -176,7 +176,7 @@ TEST_CASE("four that stop together miss together, though their last heartbeats a
   CHECK(w.pass(500ms, false).size() == 4);
 }
 
-TEST_CASE("of four that stopped together, one that recovers after the others has half a timeout to do so") {
+TEST_CASE("if four stop together and three recover, the fourth has half a timeout to recover too") {
   watcher w(4);
   CHECK(w.pass(1500ms, false).empty());
   const auto beat_but_the_last = [&] {
@@ -190,7 +190,8 @@ TEST_CASE("of four that stopped together, one that recovers after the others has
   CHECK(found[0].worker == 3);
 }
 
-TEST_CASE("children that had half a timeout more are found, though over half are late together again") {
+TEST_CASE(
+    "children that already had half a timeout more are found, even if over half are late together again") {
   watcher w(4);
   const auto pass_while_it_beats = [&](std::size_t one, nanoseconds time) {
     std::vector<hang_finding> found;

@@ -90,7 +90,7 @@ TEST_CASE("after a lost context the oldest unfinished batch is suspected, otherw
   CHECK_FALSE(owner_orders().lose_owner(suspicion_rule::in_hand_or_oldest, std::nullopt).suspect);
 }
 
-TEST_CASE("an owner that is killed from outside had the batch in its hand, or the next one, and is not blamed on it") {
+TEST_CASE("an owner killed from outside is not blamed on a batch, but its batch, or the next one, is recorded") {
   auto loss = with_uploads(3).lose_owner(suspicion_rule::none, 2);
   REQUIRE(loss.had);
   CHECK(loss.had->upload == 2);

@@ -284,7 +284,7 @@ TEST_CASE(
   s.owner.close(s.now, true, 8s);
   s.look();
   CHECK(s.all<stop_owner_process>().at(0).whole);
-  SECTION("it goes") {
+  SECTION("it exits") {
     s.die(exited(0));
     CHECK(s.all<owner_closed>().size() == 1);
     CHECK(s.all<owner_died>().empty());
@@ -298,7 +298,7 @@ TEST_CASE(
     s.die(exited(0));
     CHECK(s.all<owner_closed>().size() == 1);
   }
-  SECTION("it does not exit: it is killed, and the run fails by name") {
+  SECTION("it does not exit: it is killed, and the run fails naming it") {
     s.pass(8s);
     CHECK(s.signals() == std::vector{SIGKILL});
     s.die(signalled(SIGKILL));
@@ -315,7 +315,7 @@ TEST_CASE(
     CHECK(s.all<owner_failed>().at(0).reason.message.starts_with("the sink did not finish in time"));
     CHECK(s.all<owner_closed>().size() == 1);
   }
-  SECTION("an operator loses patience") {
+  SECTION("an operator stops it at once") {
     s.owner.close(s.now, false, 0s);
     s.look();
     CHECK(s.signals() == std::vector{SIGKILL});

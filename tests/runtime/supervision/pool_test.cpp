@@ -67,7 +67,7 @@ TEST_CASE("nothing is started before the first demand, then exactly the wanted n
   CHECK(children.alive() == 4);
 }
 
-TEST_CASE("a worker that worked is replaced at once by its next incarnation") {
+TEST_CASE("a worker that made progress is replaced at once by its next incarnation") {
   world w(with_workers(2));
   w.start_all();
   w.kill({1, 1}, fruitful_crash);
@@ -76,7 +76,7 @@ TEST_CASE("a worker that worked is replaced at once by its next incarnation") {
 }
 
 TEST_CASE(
-    "the restarts of all places add up to those of the pool, and the sacrificial worker's starts are none") {
+    "the restarts of all places add up to the pool's; starts of the sacrificial worker do not count") {
   world w(with_workers(2));
   w.start_all();
   w.kill({1, 1}, fruitful_crash);
@@ -93,7 +93,7 @@ TEST_CASE(
   CHECK(w.children.restarts() == 1);
 }
 
-TEST_CASE("reports of a gone incarnation change nothing") {
+TEST_CASE("reports of a dead incarnation change nothing") {
   world w(with_workers(1));
   w.start_all();
   w.kill({0, 1}, fruitful_crash);
@@ -103,7 +103,7 @@ TEST_CASE("reports of a gone incarnation change nothing") {
   CHECK(w.state(0) == child_state::ready);
 }
 
-TEST_CASE("a place whose workers die fruitlessly too often fails, and the pool continues degraded") {
+TEST_CASE("a place whose workers die too often without progress fails, and the pool continues degraded") {
   world w(with_workers(2));
   w.start_all();
   for (std::uint32_t i = 1; i <= 6; ++i) {
@@ -159,7 +159,7 @@ TEST_CASE("fewer ready workers than the minimum for its time end the run") {
   CHECK(w.failed()->message == "1 of at least 2 loader workers were ready for 60 s");
 }
 
-TEST_CASE("a minimum above the number of workers is all of them, and grows with them") {
+TEST_CASE("a minimum above the number of workers means all of them, and grows with them") {
   auto settings = with_workers(1);
   settings.min_ready = 2;
   world w(settings);

@@ -42,7 +42,7 @@ TEST_CASE("a stall that ends because nothing is due any more is not reported as 
   CHECK_FALSE(watch.stalled());
 }
 
-TEST_CASE("a finished sample and a batch that passes a stage are movement; a restart is none") {
+TEST_CASE("a finished sample and a batch that passes a stage are movement; a restart is not") {
   progress_facts f = asking();
   f.under_way = {batch_at(0, batch_stage::leased)};
   progress_watch watch;
@@ -71,7 +71,7 @@ TEST_CASE("no progress is required while no batch is owed") {
   progress_facts f = asking();
   f.consumer_waits = false;
   SECTION("before the first demand") {}
-  SECTION("all that was prepared is with the consumer") {
+  SECTION("the consumer has everything that was prepared") {
     f.under_way = {batch_at(0, batch_stage::taken), batch_at(1, batch_stage::taken)};
   }
   SECTION("the session is paused and its consumer asks for nothing") {
@@ -138,7 +138,7 @@ TEST_CASE("a pool stalls when jobs wait for 5 s and none runs or ends") {
   CHECK(watch.look(start + 68s, f) == news::moves_again);
 }
 
-TEST_CASE("a start is no stall until it takes longer than usual, and each part of it has its own time") {
+TEST_CASE("a start is not a stall until it takes longer than usual, and each part of it has its own limit") {
   progress_watch watch;
   progress_facts f = asking();
   f.worker_start_deadline = 30s;
@@ -159,7 +159,7 @@ TEST_CASE("a start is no stall until it takes longer than usual, and each part o
     CHECK(watch.look(start + 44s, f) == news::stalled);
     CHECK(watch.stalled()->text == "waiting for worker/0, which is starting");
   }
-  SECTION("a worker that comes gives the others as much time again") {
+  SECTION("when a worker becomes ready, the limit for the others restarts") {
     f.status.gpu_state = "ready";
     watch.look(start + 29s, f);
     f.status.workers[1].state = "ready";

@@ -63,7 +63,7 @@ TEST_CASE("deaths that are blamed on a sample do not count against the worker") 
 }
 
 TEST_CASE(
-    "fruitless deaths wait longer and longer, up to the limit, with jitter between half and the whole") {
+    "after deaths without progress the backoff grows to its limit, with jitter between half and the whole") {
   restart_settings settings;
   settings.intensity_max = 1000;
   restart_policy policy(settings, 42);
@@ -90,18 +90,18 @@ TEST_CASE("the jitter is the same for the same seed and different for another") 
   CHECK(differs);
 }
 
-TEST_CASE("more counted deaths than the intensity within its period give the place up") {
+TEST_CASE("a place is given up after more counted deaths within the period than the intensity allows") {
   auto policy = policy_of(restart_type::permanent);
   for (int i = 0; i < 5; ++i) CHECK(policy.child_died(start + i * 10s, crash).act == act::restart);
   CHECK(policy.child_died(start + 50s, crash).act == act::fail);
 }
 
-TEST_CASE("counted deaths that are far enough apart never give the place up") {
+TEST_CASE("a place is never given up for counted deaths that are far enough apart") {
   auto policy = policy_of(restart_type::permanent);
   for (int i = 0; i < 100; ++i) CHECK(policy.child_died(start + i * 13s, crash).act == act::restart);
 }
 
-TEST_CASE("a fruitful death resets the backoff") {
+TEST_CASE("a death after progress resets the backoff") {
   auto policy = policy_of(restart_type::permanent);
   policy.child_died(start, crash);
   policy.child_died(start, crash);
@@ -116,7 +116,7 @@ TEST_CASE("a worker that lived long starts with a clean history") {
   CHECK(policy.child_died(start + 60s, crash).act == act::restart);
 }
 
-TEST_CASE("what an operator does never counts and clears the history") {
+TEST_CASE("an operator's orders never count, and clear the history") {
   auto policy = policy_of(restart_type::permanent);
   for (int i = 0; i < 5; ++i) policy.child_died(start, crash);
   CHECK(policy.child_died(start, operated).at == start);
@@ -124,7 +124,7 @@ TEST_CASE("what an operator does never counts and clears the history") {
   CHECK(policy.child_died(start, crash).act == act::fail);
 }
 
-TEST_CASE("a kill from outside never gives the place up, and waits longer each time") {
+TEST_CASE("a place is never given up for kills from outside, but waits longer after each") {
   auto policy = policy_of(restart_type::permanent);
   CHECK(policy.child_died(start, shot_from_outside).at == start);
   nanoseconds whole = 200ms;

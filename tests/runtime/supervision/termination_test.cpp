@@ -128,7 +128,8 @@ TEST_CASE("a child that closes its link and ends within the grace period ended b
   }
 }
 
-TEST_CASE("a child that the OOM killer took died of that, although its exit took longer than the grace") {
+TEST_CASE(
+    "a child killed by the OOM killer has that cause, even if its exit took longer than the grace period") {
   steady_time now = begin;
   termination t({}, now);
   SECTION("it ended in time") {
@@ -152,7 +153,7 @@ TEST_CASE("a child that the OOM killer took died of that, although its exit took
     t.oom_killed(signalled(SIGKILL));
     CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::protocol);
   }
-  SECTION("nor of one that was killed because it hung") {
+  SECTION("nor the death of one that was killed because it hung") {
     t.hang(now, death_cause::hang, "sample 7 for 30 s");
     CHECK(signals_until(t, now, begin + 2s) == std::vector{SIGABRT, SIGCONT, SIGKILL});
     t.link_closed(now);
@@ -247,7 +248,7 @@ TEST_CASE("a worker that hangs while finishing before its stop died of the hang"
   CHECK(t.cause() == death_cause::hang);
 }
 
-TEST_CASE("a SIGKILL that was not sent here is known as one from outside") {
+TEST_CASE("a SIGKILL that we did not send counts as one from outside") {
   termination t({}, begin);
   CHECK(t.killed_from_outside(signalled(SIGKILL)));
   CHECK_FALSE(t.killed_from_outside(signalled(SIGSEGV)));

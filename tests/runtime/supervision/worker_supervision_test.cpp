@@ -347,7 +347,7 @@ TEST_CASE("closing stops every worker, kills those that stay, starts none and is
   CHECK(s.all<start_worker>().size() == 2);
 }
 
-TEST_CASE("a worker that stops in time when the session closes is no news") {
+TEST_CASE("a worker that stops in time when the session closes is not worth an event") {
   stage s;
   s.be_ready();
   s.workers.close(s.now, 10s);

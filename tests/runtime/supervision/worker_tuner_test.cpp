@@ -82,20 +82,20 @@ TEST_CASE("the tuner leaves the training program the cores that it uses") {
   CHECK(two.tuner.workers() == 1);
 }
 
-TEST_CASE("half a core gets one worker, also if it waits for the quota all the time") {
+TEST_CASE("half a core gets one worker, even if it waits for the quota all the time") {
   auto s = photos(1, {.cores = 0.5, .own_cores = 0.05, .demand = 0.3}, {1, 64, 0.5});
   s.run_for(5min);
   CHECK(s.tuner.workers() == 1);
   CHECK(s.steps.empty());
 }
 
-TEST_CASE("workers that wait for storage may be more than the cores") {
+TEST_CASE("there may be more workers than cores if they wait for storage") {
   auto s = photos(4, {.cores = 4, .demand = 0.1}, {1, 64, 4});
   s.run_for(20s);
   CHECK(s.tuner.workers() > 16);
 }
 
-TEST_CASE("fewer workers remain where more load no faster") {
+TEST_CASE("the tuner keeps few workers where more would load no faster") {
   auto s = photos(16, {.loads = saturates_at(photographs, 5)});
   s.run_for(60s);
   CHECK(s.tuner.workers() >= 5);
@@ -121,7 +121,7 @@ TEST_CASE("a step for which there is no memory is not tried again") {
   CHECK(s.tuner.workers() <= 4);
 }
 
-TEST_CASE("a stream that does not flow changes nothing") {
+TEST_CASE("the tuner changes nothing while it gets no readings") {
   worker_tuner tuner({1, 64, 16}, 4);
   steady_time now(1000s);
   for (int i = 0; i < 1000; ++i) CHECK_FALSE(tuner.look(now += 200ms, {}));

@@ -54,7 +54,7 @@ TEST_CASE("a full journal forgets the oldest events and says how many a reader h
   CHECK(found.last == 10);
 }
 
-TEST_CASE("a callback hears every event once, in order, also those of before it") {
+TEST_CASE("a callback gets every event once, in order, including those from before it was set") {
   auto journal = std::make_shared<event_journal>();
   note_many(*journal, 100);
   std::vector<std::uint64_t> heard;
@@ -88,7 +88,7 @@ TEST_CASE("a blocked callback delays nothing, and learns afterwards how many eve
   CHECK(heard[2].dropped == 0);
 }
 
-TEST_CASE("what a callback throws is logged, and the next event comes") {
+TEST_CASE("an exception of a callback is logged, and the next event follows") {
   std::string logged;
   log::set_sink([&](log::level, std::string_view, std::string_view line) { logged += line; });
   auto journal = std::make_shared<event_journal>();
@@ -104,7 +104,7 @@ TEST_CASE("what a callback throws is logged, and the next event comes") {
   CHECK(logged.find("my own fault") != std::string::npos);
 }
 
-TEST_CASE("no call follows stop(), and a short patience drops the waiting events") {
+TEST_CASE("no call follows stop(), and a short timeout drops the waiting events") {
   auto journal = std::make_shared<event_journal>();
   std::promise<void> entered;
   std::promise<void> go_on;
@@ -161,7 +161,7 @@ TEST_CASE("an event as JSON has all fields, null where it has nothing to say") {
   CHECK(j["death"]["signal"] == "SIGSEGV");
 }
 
-TEST_CASE("an event is read back as it was noted, all of it") {
+TEST_CASE("an event is read back complete and unchanged") {
   event e;
   e.time = std::chrono::system_clock::time_point(1'700'000'000'123'456us);
   e.kind = event_kind::worker_died;

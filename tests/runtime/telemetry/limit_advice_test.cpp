@@ -54,14 +54,14 @@ TEST_CASE("decoding is a matter of workers while cores are free, and of less wor
   CHECK(contains(advise(crowded, many, settings).sentence, "more workers would not help on 16 cores"));
 }
 
-TEST_CASE("a start that waits for cores is told so") {
+TEST_CASE("the advice for a start that waits for cores says so") {
   limit_reading r = mostly(limit::start);
   CHECK(advise(r, on_cores(2), {}).more.size() == 1);
   r.start_core_wait = 0.5;
   CHECK(contains(advise(r, on_cores(2), {}).more.back(), "Workers had no core for 50 % of the time"));
 }
 
-TEST_CASE("while nothing moves it says only what is waited for, and what to do about that") {
+TEST_CASE("during a stall the advice says only what the stream waits for, and what to do about it") {
   limit_surroundings around = on_cores(16);
   around.hedges = {7, 5};
   around.stalled = stall_report{"gpu", "waiting for the GPU owner, which has batch 7 of epoch 0 to copy", 13.2, std::nullopt};
@@ -115,7 +115,7 @@ TEST_CASE("the advice about a late batch fits the order of the stream") {
   CHECK(contains(advise(stalled, on_cores(16), settings).more.front(), "item_timeout"));
 }
 
-TEST_CASE("hedges are counted for whoever asks what limits the stream") {
+TEST_CASE("the advice counts the hedges") {
   limit_surroundings around = on_cores(16);
   CHECK(advise(mostly(limit::wire), around, {}).more.size() == 1);
   around.hedges = {7, 5};
@@ -181,7 +181,7 @@ TEST_CASE("every limit has a sentence, in a session and in a pool, and only keys
   }
 }
 
-TEST_CASE("status has the seven shares and the verdict, and why its schema") {
+TEST_CASE("status has the seven shares and the sentence, and why has its schema") {
   const limit_reading r = mostly(limit::wire);
   const limit_advice advice = advise(r, on_cores(16), {});
   const auto limits = as_json(limits_of(r, advice));

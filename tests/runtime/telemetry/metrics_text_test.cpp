@@ -60,7 +60,7 @@ TEST_CASE("the share of the workers' time in which they had no core is a gauge")
   CHECK(has_line(metrics_text(facts, "1"), "penstock_worker_core_wait_share 0.5"));
 }
 
-TEST_CASE("the sacrificial worker is no stopped worker while it is not needed") {
+TEST_CASE("the sacrificial worker does not count as stopped while it is not needed") {
   telemetry::metrics_facts facts;
   facts.stages.resize(stage_spans().size());
   facts.status.workers.resize(2);
@@ -73,7 +73,7 @@ TEST_CASE("the sacrificial worker is no stopped worker while it is not needed") 
   CHECK(page.find("worker=\"64\"") == std::string::npos);
 }
 
-TEST_CASE("who died last, of which sample and when are series, and a worker that was asked to stop is not among them") {
+TEST_CASE("the last death's process, sample and time are series; a worker that was asked to stop is not among them") {
   telemetry::metrics_facts facts;
   facts.stages.resize(stage_spans().size());
   CHECK(metrics_text(facts, "1").find("penstock_last_death_info{") == std::string::npos);
@@ -107,7 +107,7 @@ TEST_CASE("the last death in a pool names its job") {
   CHECK(metrics_text(facts, "1").find(R"(cause="oom",reason="",signal="",code="",job="7",work="resize"} 1)") != std::string::npos);
 }
 
-TEST_CASE("the last death of the GPU owner says over which batch, and its last line") {
+TEST_CASE("the last death of the GPU owner has its batch and its last line of output") {
   telemetry::metrics_facts facts;
   facts.stages.resize(stage_spans().size());
   owner_death_report d;

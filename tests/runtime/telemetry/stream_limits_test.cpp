@@ -63,7 +63,7 @@ TEST_CASE("workers that read most of the time mean that storage is the limit") {
   CHECK(r.of(limit::decode) < 0.25);
 }
 
-TEST_CASE("a custom dataset's reads show in what its thread does not run") {
+TEST_CASE("time in which a custom dataset's thread does not run counts as reading") {
   pipeline_plan p = quick();
   p.load = loads(40ms, 32ms);
   made_up_pipeline pipeline(p);
@@ -117,7 +117,7 @@ TEST_CASE("a consumer that takes batches in bursts is the limit, although the sl
   }
 }
 
-TEST_CASE("the time of a suspended or replaced owner is no batch's") {
+TEST_CASE("the time of a suspended or replaced owner counts for no batch") {
   for (const bool frozen : {false, true}) {
     pipeline_plan p = quick();
     p.owner_is_elsewhere = true;
@@ -148,7 +148,7 @@ TEST_CASE("one sample that stalls while the others' batches are ready means that
   CHECK(r.stall->seconds > 2);
 }
 
-TEST_CASE("a stall in progress counts before it is over, as the same") {
+TEST_CASE("a stall in progress counts in the same way before it is over") {
   pipeline_plan p = quick();
   p.load = [](std::uint32_t, std::uint64_t batch) { return made_up_load{batch == 50 ? 60s : 10ms, 0ns}; };
   const limit_reading r = after_12_s(p);
@@ -214,7 +214,7 @@ TEST_CASE("until workers are ready the start is the limit, and it leaves the win
   CHECK(later.largest() == limit::consumer);
 }
 
-TEST_CASE("buffers that the consumer holds while it asks are its own limit") {
+TEST_CASE("a consumer that asks for a batch while it holds all buffers is the limit") {
   pipeline_plan p = quick();
   p.consume = always(10ms);
   made_up_pipeline pipeline(p);
@@ -251,7 +251,7 @@ TEST_CASE("nothing is attributed before the first demand, while paused, or after
   CHECK(limits.look(f.begun + 4s, f).largest() == std::nullopt);
 }
 
-TEST_CASE("time in which the program was suspended counts for nothing") {
+TEST_CASE("time in which the program was suspended does not count") {
   pipeline_plan p = quick();
   p.load = loads(40ms);
   made_up_pipeline pipeline(p);
@@ -269,7 +269,7 @@ TEST_CASE("time in which the program was suspended counts for nothing") {
   CHECK(limits.look(made_up_pipeline::start() + 90s, f).seconds < 0.3);
 }
 
-TEST_CASE("the reading of a run that is over stays that of its last 10 s") {
+TEST_CASE("the reading of a finished run stays that of its last 10 s") {
   made_up_pipeline pipeline([] {
     pipeline_plan p = quick();
     p.consume = always(10ms);
@@ -288,7 +288,7 @@ TEST_CASE("the reading of a run that is over stays that of its last 10 s") {
   CHECK(limits.look(made_up_pipeline::start() + 60s, f).of(limit::consumer) != first.of(limit::consumer));
 }
 
-TEST_CASE("a run that is stopped while it is stuck keeps what it had waited for") {
+TEST_CASE("a run that is stopped while it is stuck keeps the limit that it had") {
   pipeline_plan p = quick();
   p.load = [](std::uint32_t, std::uint64_t batch) { return made_up_load{batch == 50 ? 60s : 10ms, 0ns}; };
   made_up_pipeline pipeline(p);
@@ -351,7 +351,7 @@ TEST_CASE("a worker that dies after hours of work leaves the shares and figures 
   for (const double share : r.share) CHECK(share >= 0);
 }
 
-TEST_CASE("batches from before a seek are not ready behind a stalled head") {
+TEST_CASE("batches from before a seek do not count as ready behind a stalled head") {
   limit_facts f;
   f.begun = made_up_pipeline::start();
   f.workers = {{0, 1, true, false, true, false, {}, {}}, {1, 1, true, false, true, false, {}, {}}};

@@ -14,7 +14,7 @@ std::vector<named_session> sessions(std::initializer_list<const char*> names) {
 
 }  // namespace
 
-TEST_CASE("a rank is named after its group; other names are no ranks") {
+TEST_CASE("a rank is named after its group; other names are not ranks") {
   const auto rank = parse_rank_name("a-rank1-rank12");
   REQUIRE(rank);
   CHECK(rank->group == "a-rank1");

@@ -22,7 +22,7 @@ TEST_CASE("commands lack the variables that the caller lacks") {
   CHECK(give_callers_environment({}, {}, settings) == strings{"CUDA_VISIBLE_DEVICES"});
 }
 
-TEST_CASE("what the config sets counts for commands too") {
+TEST_CASE("variables that the config sets reach commands too") {
   config_file::loaded_config loaded;
   loaded.sources["loader.env.OMP_NUM_THREADS"] = {provenance_kind::file, "jobs.toml", 3};
   loaded.sources["gpu.exclusive"] = {provenance_kind::file, "jobs.toml", 4};

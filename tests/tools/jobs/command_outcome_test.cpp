@@ -44,7 +44,7 @@ TEST_CASE("people see the last line that a failed command wrote to stderr") {
   CHECK(outcome_of(exited(1), exit_rule::must_be_0).text == "the command exited with 1");
 }
 
-TEST_CASE("what was not kept is counted") {
+TEST_CASE("bytes that were not kept are counted") {
   protocol::command_outcome done = exited(0, "kept", "whole");
   done.out.written = 1000;
   const json result = json::parse(outcome_of(done, exit_rule::any_is_ok).result);

@@ -54,7 +54,7 @@ TEST_CASE("a backslash escapes the next character") {
   CHECK(split(R"(a\ b \' \| \\ {})", "i") == words{"a b", "'", "|", "\\", "i"});
 }
 
-TEST_CASE("the item is replaced in quotes too; braces that are meant are escaped") {
+TEST_CASE("the item is replaced in quotes too; literal braces are escaped") {
   CHECK(split(R"(a '{}' "{}" '-{}-')", "i") == words{"a", "i", "i", "-i-"});
   CHECK(split(R"(awk \{} {''} '{'} {})", "i") == words{"awk", "{}", "{}", "{}", "i"});
   CHECK(split("a { } {x} {}", "i") == words{"a", "{", "}", "{x}", "i"});

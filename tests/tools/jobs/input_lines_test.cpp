@@ -63,7 +63,7 @@ TEST_CASE("lines are numbered from 1, and an input without lines has none") {
   CHECK(texts_of(split("\n", 1)) == texts{""});
 }
 
-TEST_CASE("a byte order mark before the first line is no part of it") {
+TEST_CASE("a byte order mark before the first line is not part of it") {
   for (std::size_t piece = 1; piece <= 8; ++piece)
     CHECK(texts_of(split("\xEF\xBB\xBF"
                          "1\n\xEF\xBB\xBF"
@@ -87,7 +87,7 @@ TEST_CASE("the hash of a line depends on all of its bytes and on nothing else") 
   CHECK(split("one life\n", 3, 4)[0].hash != whole[0].hash);
 }
 
-TEST_CASE("of a line that is too long only a beginning is kept, and the next one is whole") {
+TEST_CASE("only the beginning of an overlong line is kept, and the next line is whole") {
   const auto lines = split(std::string(1 << 20, 'x') + "\nabcd\nabcde\n", 4096, 4);
   REQUIRE(lines.size() == 3);
   CHECK(lines[0].too_long());
@@ -98,7 +98,7 @@ TEST_CASE("of a line that is too long only a beginning is kept, and the next one
   CHECK(lines[2].too_long());
 }
 
-TEST_CASE("a line that has come through a pipe is there before the next one is written") {
+TEST_CASE("a line from a pipe is available before the next one is written") {
   const pipe_pair pipe;
   const auto source = line_source::open("/proc/self/fd/" + std::to_string(pipe.out.get()), 100);
   REQUIRE(source);
@@ -120,7 +120,7 @@ TEST_CASE("an interruption ends the wait for a line") {
   CHECK_FALSE((*source)->next()->has_value());
 }
 
-TEST_CASE("what cannot be read is refused by name") {
+TEST_CASE("an unreadable input is refused by name") {
   CHECK(line_source::open("/nowhere/items", 10).error().message.find("'/nowhere/items'") !=
         std::string::npos);
   CHECK(line_source::open("/tmp", 10).error().message.find("is a folder") != std::string::npos);

@@ -51,7 +51,7 @@ TEST_CASE("facts that a job lacks are null in the job log") {
   CHECK(line.at("signal").is_null());
 }
 
-TEST_CASE("a job log that cannot be written says so by its name") {
+TEST_CASE("the error about a job log that cannot be written names it") {
   CHECK(job_log::open("/no/such/folder/log").error().message.find("'/no/such/folder/log'") !=
         std::string::npos);
   const auto full = job_log::open("/dev/full");

@@ -26,7 +26,7 @@ TEST_CASE("any other result becomes a JSON string") {
   CHECK(json::parse(json_of_bytes("{\"torn\":")) == "{\"torn\":");
 }
 
-TEST_CASE("a line of the output has every field, whatever became of the job") {
+TEST_CASE("a line of the output has every field, however the job ended") {
   job_outcome good;
   good.attempts = 2;
   good.result = "[1]";
@@ -60,7 +60,7 @@ TEST_CASE("an exception keeps its type and traceback, and people see type and te
   CHECK(outcome.text == "ValueError: not a number");
 }
 
-TEST_CASE("only what another try may change is tried again") {
+TEST_CASE("only outcomes that another try may change are retried") {
   const auto again = [](job_status status) {
     job_failure why;
     why.status = status;

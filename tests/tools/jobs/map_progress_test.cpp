@@ -25,7 +25,7 @@ TEST_CASE("progress is measured in bytes of the input, speed in jobs of the last
   CHECK(map_progress_line(after(0, 0), after(0, 0), 0, 200, false) == "  0 %  0 jobs  0 jobs/s  0 workers");
 }
 
-TEST_CASE("where the input's size is not known there is no share and no time left") {
+TEST_CASE("if the input's size is unknown, no share and no time left are shown") {
   map_status now = after(1, 500);
   now.input_bytes.reset();
   CHECK(map_progress_line(now, after(0, 0), 1, 200, true) == "1 job  1 job/s  0 workers");

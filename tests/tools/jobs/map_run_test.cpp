@@ -312,7 +312,7 @@ TEST_CASE("a result is written while the input has not ended") {
   runner.join();
 }
 
-TEST_CASE("a line that is no JSON ends the run by its number; the jobs before it are finished") {
+TEST_CASE("a line that is not JSON ends the run and is named by its number; the jobs before it finish") {
   bench b;
   b.input("1\n[2]\n{three}\n4\n");
   b.journal();
@@ -331,7 +331,7 @@ TEST_CASE("a line that is no JSON ends the run by its number; the jobs before it
   CHECK(b.column("result") == strings{"1", "[2]", "3", "4"});
 }
 
-TEST_CASE("bad lines are skipped by number where that is wanted, and leave a gap in the indices") {
+TEST_CASE("bad lines are skipped on request, are named by number, and leave a gap in the indices") {
   bench b;
   b.input("1\nx\n\n4\n");
   map_rules rules;
@@ -346,7 +346,7 @@ TEST_CASE("bad lines are skipped by number where that is wanted, and leave a gap
   CHECK(b.told[1].find("line 3 ") == 0);
 }
 
-TEST_CASE("of thousands of bad lines a few are reported, and all are counted") {
+TEST_CASE("a few of thousands of bad lines are reported, and all are counted") {
   bench b;
   std::string text;
   for (int i = 0; i < 2000; ++i) text += "x\n";
@@ -469,7 +469,7 @@ TEST_CASE("a job cancelled by a stop is in the output, but runs again in the nex
   CHECK(b.column("status") == strings{"ok", "ok"});
 }
 
-TEST_CASE("a line that has changed since it was journaled is refused by its number") {
+TEST_CASE("a line that has changed since it was journaled is refused and named by its number") {
   bench b;
   b.input("a\nb\nc\n");
   b.journal();
@@ -496,7 +496,7 @@ TEST_CASE("a shortened input is reported, since the output lacks journaled jobs"
   CHECK(b.column("index") == strings{"0"});
 }
 
-TEST_CASE("failed jobs are run again if that is asked for, and only they") {
+TEST_CASE("only failed jobs run again, and only on request") {
   bench b;
   const auto only_b_fails = [](const auto& line, const auto& settled) -> result<void> {
     settled(*line.text == "b" ? no(job_status::poisoned) : ok(*line.text));
@@ -586,7 +586,7 @@ TEST_CASE("the output has the input of each job, as JSON where lines are JSON") 
 }
 
 TEST_CASE(
-    "the output of commands is written as it is where that is wanted, and what they wrote to stderr is "
+    "on request the output of commands is written as it is, and what they wrote to stderr is "
     "passed on") {
   bench b;
   b.input("a\nb\nc\n");

@@ -304,7 +304,7 @@ TEST_CASE("a silent session is aborted like every child, and restarts") {
   CHECK(only<start_rank>(g.go()).size() == 1);
 }
 
-TEST_CASE("a line without a new beat is no sign of life") {
+TEST_CASE("a line without a new beat is not a sign of life") {
   group g(one_by_one(1));
   g.begin();
   g.hear(0, 1);

@@ -36,7 +36,7 @@ std::string value_of(const std::vector<std::string>& environment, const std::str
 
 }  // namespace
 
-TEST_CASE("the GPUs are all, a list of numbers, or host with a number of ranks") {
+TEST_CASE("the option for GPUs is all, a list of numbers, or host with a number of ranks") {
   CHECK(parse_gpu_choice("all")->which == gpu_choice::kind::all);
   CHECK(parse_gpu_choice("0,2,3")->ordinals == std::vector<std::uint32_t>{0, 2, 3});
   CHECK(parse_gpu_choice("host:4")->host_ranks == 4);

@@ -53,7 +53,7 @@ TEST_CASE("a rank's messages arrive unchanged") {
     CHECK(parse_progress(line_of(rank_progress{.group = word}))->group == word);
 }
 
-TEST_CASE("a line that is no message of a rank is refused") {
+TEST_CASE("a line that is not a rank's message is refused") {
   for (const char* line : {"", "x", "[]", "{\"state\":1}", "{\"state\":\"abc\"}", "{\"state\":\"zz\"}",
                            "{\"epochs\":1}", "{\"epochs\":[{}]}"})
     CHECK_FALSE(parse_progress(line));
