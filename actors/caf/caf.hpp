@@ -1,5 +1,5 @@
 // All that penstock uses of CAF, for CAF 0.17 and CAF 1: typed handles, actors with a state, messages that stay
-// in the process, and the system whose threads run the actors. Nothing else includes CAF's headers, but for the
+// in the process, and the system whose threads run the actors. Nothing else includes CAF's headers, except the
 // tests' own scheduler (tests/actors/support). Only CAF's public interface is used.
 #pragma once
 

@@ -30,8 +30,8 @@ namespace penstock::child {
 /// nothing without /proc.
 void prefer_as_oom_victim() noexcept;
 
-/// For workers on a loader host: SIGTERM, which schedulers of clusters send to all processes of a job at once, is for the host
-/// alone. It lets its workers finish what they have begun (rule H9). Programs that they start get the usual disposition.
+/// For workers on a loader host: ignores SIGTERM, which cluster schedulers send to all processes of a job at once. Only the
+/// host reacts to it, and lets its workers finish their work (rule H9). Programs that they start get the usual disposition.
 void leave_sigterm_to_the_host() noexcept;
 
 /// Writes heartbeats to the flight recorder from the lifeline's thread. The session's first message names the

@@ -1,5 +1,5 @@
 // Tunes the number of workers of a session whose [loader] workers is "auto": gathers what supervision/worker_tuner needs to know and
-// keeps its steps for `status`. A number that an operator or the program gives switches it off until it is switched on again. Thread-safe.
+// keeps its steps for `status`. Tuning is off after an operator or the program has set a number, until it is switched on again. Thread-safe.
 #pragma once
 
 #include "actors/host/worker_look.hpp"
@@ -21,13 +21,13 @@ namespace penstock::host {
 
 class tuning {
  public:
-  /// `workers`: those wanted at the start. Off, and it stays off, in a pool of jobs.
+  /// `workers`: the number at the start. In a pool of jobs tuning is off and stays off.
   tuning(const config& settings, bool of_jobs, std::uint32_t workers);
 
-  /// Looks at the run, and takes the step that is due through `take`, which may refuse it.
+  /// Looks at the run. If a step is due, takes it through `take`, which may refuse it.
   void look(const supervision::progress_facts& run, double waited_seconds, const std::vector<worker_look>& workers, steady_time now,
             const std::function<result<void>(const supervision::tuner_step&)>& take);
-  /// Somebody chose the number of workers: "6 workers were requested".
+  /// `why` says who chose the number of workers: "6 workers were requested".
   void switch_off(std::string why);
   /// Begins a new search. False: this is a pool of jobs.
   [[nodiscard]] bool switch_on(std::uint32_t workers);

@@ -10,7 +10,7 @@
 namespace penstock {
 namespace {
 
-/// What a host must know; the rest, which may have secrets, stays here.
+/// The settings that a host needs. Leaves out all others, which may contain secrets.
 config config_for_hosts(const config& settings) {
   config told;
   told.name = settings.name;

@@ -50,7 +50,7 @@ void Pool::body::start() {
   if (auto ok = try_start(); !ok) {
     board_.ended(run_outcome::failed, ok.error(), now());
     tell(host::event_of(event_kind::run_failed, ok.error().message));
-    stop_readers();  // they ask this object, which is about to go
+    stop_readers();  // they query this object, which is about to be destroyed
     throw error(ok.error());
   }
 }

@@ -27,7 +27,7 @@ struct lease_context {
   std::uint64_t seed = 0;
   worker_ref me;
   const std::atomic<bool>& stopping;  ///< set by another thread: return after the current sample
-  /// With [loader] hedge: whether nobody needs the lease any more. Then samples are timed, too.
+  /// With [loader] hedge: whether the lease is no longer needed. If set, samples are timed as well.
   std::function<bool(const protocol::load_batch&)> dropped{};
 };
 

@@ -196,7 +196,7 @@ void expected_leases::announce(const protocol::load_batch& lease) {
   try {
     dataset_->expect(samples);
   } catch (...) {
-    // load() meets the same trouble, and its sample is named.
+    // load() will fail in the same way, and the error then names its sample.
   }
 }
 

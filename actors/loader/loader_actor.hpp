@@ -48,12 +48,12 @@ namespace penstock::loader {
 
 using loader_actor = heard::actor;
 
-/// Tells the dataset of leases before their turn, from the io thread, and keeps the urgent ones, which the actor takes
-/// before those in its mailbox.
+/// Announces leases to the dataset ahead of time, on the io thread. Keeps urgent leases, which the actor takes before
+/// those in its mailbox.
 class expected_leases {
  public:
   void announce(const protocol::load_batch& lease);
-  /// Follow it with a wake_up.
+  /// Send a wake_up afterwards.
   void add_urgent(protocol::load_batch lease);
   void drop(const protocol::drop_batch& lease);
   // From the actor.
@@ -61,13 +61,13 @@ class expected_leases {
   [[nodiscard]] std::optional<protocol::load_batch> take_urgent();
   /// Its result is no longer needed.
   [[nodiscard]] bool is_dropped(const protocol::load_batch& lease);
-  /// Null: nobody is to be told. The dataset may be destroyed after that.
+  /// Null: announces leases to no dataset from now on; the previous one may then be destroyed.
   void set_dataset(Dataset* dataset);
 
  private:
-  std::mutex mutex_;  ///< of `dataset_`, also while it is told
+  std::mutex mutex_;  ///< guards `dataset_`, also during its expect()
   Dataset* dataset_ = nullptr;
-  std::mutex orders_;  ///< of the rest: the actor takes it for each sample, and must not wait for Dataset::expect
+  std::mutex orders_;  ///< guards the rest: the actor locks it for each sample, and must not wait for Dataset::expect
   std::deque<protocol::load_batch> urgent_;
   std::map<std::uint32_t, std::uint32_t> dropped_;  // the last generation of each slot
 };

@@ -31,9 +31,9 @@ inline constexpr int link = 3;      ///< socket to the session
 inline constexpr int lifeline = 4;  ///< end of file when the session ends
 inline constexpr int arena = 5;     ///< memfd of the slots; sized and sealed before it is used
 inline constexpr int flight = 6;    ///< memfd of the flight recorders
-/// Memory file of the dataset's listing; absent for datasets without one. Of a mixture: that of its first dataset;
-/// those of the others have the next numbers. Of an image folder of which the device decodes, the next one is that of
-/// checked_files.
+/// Memory file of the dataset's listing; absent for datasets without one. A mixture has that of its first dataset here,
+/// and those of the others under the next numbers. If the device decodes files of an image folder, the next number is
+/// the memory of checked_files.
 inline constexpr int index = 7;
 inline constexpr int indexes_max = 256;
 inline constexpr int parcels =
@@ -199,7 +199,7 @@ auto inspect(Inspector& f, load_batch& x) {
   return f(x.slot, x.generation, x.epoch, x.samples, x.urgent);
 }
 
-/// Another worker has loaded the batch of this lease: report it at once, with any rows. It may be over already.
+/// Another worker has loaded the batch of this lease: report it at once, with any rows. The lease may have ended already.
 struct drop_batch {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;

@@ -1,6 +1,6 @@
-// Which batches a second worker loads too: those of workers that are late with a sample, from their flight recorders ([loader]
-// hedge), and those of workers on other machines for which the stream waits (rule H12). Used by the scheduler actor, on its
-// thread.
+// Finds the batches that a second worker should load too: those of workers that are late with a sample, according to their
+// flight recorders ([loader] hedge), and those that the stream awaits from workers on other machines (rule H12). Used by the
+// scheduler actor, on its thread.
 #pragma once
 
 #include "runtime/arena/flight_recorder.hpp"
@@ -19,8 +19,8 @@ namespace penstock::scheduler {
 
 class late_workers {
  public:
-  /// `flights` null: without [loader] hedge. `first_remote`: places from it on are on other machines, if there are any. False:
-  /// nothing is ever late.
+  /// `flights`: null without [loader] hedge. `first_remote`: the first place on another machine, if there is one. Returns
+  /// false if no batch will ever count as late.
   bool watch(std::shared_ptr<const arena::flight_recorders> flights, std::optional<std::uint32_t> first_remote) {
     flights_ = std::move(flights);
     first_remote_ = first_remote;
@@ -30,7 +30,7 @@ class late_workers {
   void leased(const schedule::load_command& load, steady_time now) {
     if (first_remote_ && !load.hedge) batches_.leased(load.position, now);
   }
-  /// `position` empty: of no batch.
+  /// `position`: empty if the report belongs to no batch.
   void loaded(std::optional<stream_position> position, const std::vector<std::uint32_t>& sample_us, steady_time now) {
     reads_.note(sample_us);
     if (position) batches_.loaded(*position, now);
@@ -38,7 +38,7 @@ class late_workers {
   /// For a seek.
   void forget() { batches_.forget(); }
 
-  /// `Workers`: a map by number.
+  /// `Workers`: a map from the worker's number.
   template <class Workers>
   void look(const Workers& workers, schedule::ledger& books, steady_time now) {
     if (flights_) books.hedge(find(workers, books, now));

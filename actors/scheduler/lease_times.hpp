@@ -17,7 +17,7 @@ class lease_times {
   void record_in(std::shared_ptr<batch_times> times) { times_ = std::move(times); }
 
   void leased(const schedule::load_command& load, std::uint64_t sequence, steady_time now) {
-    // A hedge is another lease of a batch that has its times.
+    // A hedge is a second lease of its batch: the times of the first one stay.
     if (!times_ || load.hedge) return;
     const auto& lease = load.lease;
     times_->lease({0,

@@ -40,7 +40,7 @@ class planned_source final : public schedule::batch_source {
     return sample_for_people(sample, name == names_.end() ? std::string_view() : name->second);
   }
   void name(std::uint64_t sample, std::string name) { names_[sample] = std::move(name); }
-  /// Without reason, attempts and causes.
+  /// Leaves reason, attempts and causes empty.
   [[nodiscard]] lost_sample lost(stream_position position, std::uint64_t sample) const {
     const auto name = names_.find(sample);
     return {epoch_of(position),

@@ -4,7 +4,7 @@
 namespace penstock {
 namespace {
 
-/// What hosts need not know stays here.
+/// Removes the settings that hosts do not need.
 config config_for_hosts(config settings) {
   settings.loader.command = loader_config().command;
   settings.loader.env.clear();

@@ -76,7 +76,7 @@ void Session::body::spawn_keeper(engine& e) {
 
 void Session::body::spawn_scheduler(engine& e) {
   e.leases = std::make_shared<scheduler::lease_counts>(places_of(settings_.loader));
-  // Twice, if the sample has more than one attempt: with one, the death of either would quarantine it.
+  // Two workers may load a batch only if samples have more than one attempt: otherwise the death of either would quarantine.
   const bool may_start_twice = has_hosts(settings_.loader) && settings_.quarantine.max_attempts > 1;
   e.scheduler = scheduler::spawn_scheduler(
       *e.system, {e.leases, times_, e.news.get(), group_ ? group_->gate : nullptr, has_keeper(),

@@ -142,7 +142,7 @@ def error_of(status: str, kind: bytes, text: bytes, told: bytes, causes: list[st
         try:
             original = pickle.loads(base64.b64decode(pickled))
         except Exception:
-            original = None  # its class is not there, or it was cut
+            original = None  # its class cannot be imported here, or the pickle was cut
         if isinstance(original, BaseException):
             original.__cause__ = remote_traceback(traceback)
             return original

@@ -11,13 +11,13 @@ from typing import Any, Callable
 
 __all__ = ["Initializer", "PROGRAM", "loads"]
 
-PROGRAM = ("__main__", "__mp_main__")  # modules that no worker can import; the second one of a process that multiprocessing has spawned
+PROGRAM = ("__main__", "__mp_main__")  # modules that no worker can import; the second is that of a process spawned by multiprocessing
 _UNSET = object()
 _assigned: dict[str, Any] = {}
 
 
 class Initializer:
-    """A pickled (initializer, arguments). It can be unpickled in one process and called in those that are forked from it."""
+    """A pickled (initializer, arguments). One process can unpickle it, and its forked children can then call it."""
 
     def __init__(self, pickled: bytes) -> None:
         self._pickled = pickled

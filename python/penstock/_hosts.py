@@ -1,5 +1,5 @@
 """Workers on loader hosts (`penstock host`): what a program and its hosts must have in common, and how a host starts workers with its
-own Python. Used by _pool.py in the program, by _command.py on hosts, and by workers, which ask whether they run on a host."""
+own Python. Used by _pool.py in the program, by _command.py on hosts, and by workers, to find out whether they run on a host."""
 
 import os
 import sys
@@ -13,12 +13,12 @@ __all__ = ["COMMAND", "KIND", "Hosts", "facts", "on_host", "own_program", "path_
 KIND = "Python"
 COMMAND = (sys.executable, "-P", "-m", "penstock.worker")
 ON_HOST = "PENSTOCK_ON_HOST"  # environment variable of workers
-MARKS = "PENSTOCK_HOST_MARKS"  # the same: a file (_loading.Marks)
+MARKS = "PENSTOCK_HOST_MARKS"  # environment variable of workers: a file (_loading.Marks)
 Hosts = Union[str, Sequence[str]]
 
 
 def facts(packages: Sequence[str]) -> dict[str, str]:
-    """The versions of Python and of those of the packages that are installed."""
+    """The versions of Python and of the installed packages among these."""
     import importlib.metadata  # not in workers
     import platform
 
@@ -44,7 +44,7 @@ def settings_of(hosts: Optional[Hosts], secret_file: Any) -> dict[str, Any]:
 
 
 def variables_of_workers() -> dict[str, str]:
-    """What the environment of every worker has, on hosts and beside the program."""
+    """Variables in the environment of every worker, on hosts and on the program's machine."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     known = os.environ.get("PYTHONPATH")
     threads = {f"{variable}_NUM_THREADS": "1" for variable in ("OMP", "OPENBLAS", "MKL")}
@@ -52,7 +52,7 @@ def variables_of_workers() -> dict[str, str]:
 
 
 def own_program() -> dict[str, Any]:
-    """On a host: what the command `penstock host` starts as workers (tools/penstock/host)."""
+    """On a host: the program that `penstock host` starts for workers (tools/penstock/host)."""
     environment = {**variables_of_workers(), ON_HOST: "1"}
     return {"kind": KIND, "command": COMMAND, "environment": environment, "facts": facts(["torch"])}
 

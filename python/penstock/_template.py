@@ -1,7 +1,7 @@
 """A template: a process that has imported what workers need, and forks them as the session orders. Used by worker.py and _loading.py.
 
-A template that must not be forked is recognised here; the session then executes its workers instead, and logs the reason. A fork
-copies one thread and shares files: a second thread's locks would stay locked, and two processes would read through one file
+Detects a template that must not be forked; the session then executes its workers instead, and logs the reason. A fork copies
+only one thread and shares open files: a second thread's locks would stay locked, and two processes would share one file
 position.
 """
 
@@ -36,7 +36,7 @@ def fork_workers(socket: int, initializer: "Initializer", failed: Callable[[Any,
         nonlocal ready
         with imports:
             try:
-                if not ready:  # finding out what it opens takes longer than a fork
+                if not ready:  # only once: checking what it opens takes longer than a fork
                     without_files(initializer.unpickle, initializer.drop)
                     ready = True
                 prepare = getattr(initializer.function, "before_fork", None)
@@ -46,7 +46,7 @@ def fork_workers(socket: int, initializer: "Initializer", failed: Callable[[Any,
                 failed(initializer.function, raised)
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        gc.freeze()  # a collection in a worker would copy the pages of everything that it looks at
+        gc.freeze()  # a collection in a worker would copy every page that it visits
         return _why_not(imports, usual)
 
     gc.disable()
@@ -56,14 +56,14 @@ def fork_workers(socket: int, initializer: "Initializer", failed: Callable[[Any,
     os.environ[NUMBER] = str(number)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        numpy.random.seed()  # Python's own generator is seeded again by its hook for forks
+        numpy.random.seed()  # Python reseeds its own generator after a fork
 
 
 def without_files(make: Callable[[], Optional[T]], drop: Optional[Callable[[], None]] = None) -> Optional[T]:
-    """What `make` returns; None if it opened files, sockets or shared memory, which processes must not share.
+    """The result of `make`; None if it opened files, sockets or shared memory, which processes must not share.
 
     Args:
-        drop: forgets what `make` made. Without it, None is also returned if `make` raises.
+        drop: discards the result of `make`. Without it, None is also returned if `make` raises.
     """
     before = _open_files(), _shared_mappings()
     try:
@@ -103,7 +103,7 @@ def _threads() -> int:
 
 
 def _open_files() -> set[tuple[str, str]]:
-    """Number and name of each."""
+    """The number and the name of each open descriptor."""
     found = set()
     for number in os.listdir("/proc/self/fd"):
         try:
@@ -114,7 +114,7 @@ def _open_files() -> set[tuple[str, str]]:
 
 
 def _shared_mappings() -> set[str]:
-    """Those that can be written."""
+    """Shared mappings that can be written."""
     with open("/proc/self/maps") as maps:
         lines = [line.split(maxsplit=5) for line in maps]
     return {fields[0] for fields in lines if fields[1][1] == "w" and fields[1][3] == "s"}

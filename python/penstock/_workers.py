@@ -13,7 +13,7 @@ from penstock._pool import Pool
 
 __all__ = ["Workers"]
 
-LOOK_EVERY = 0.5  # seconds, for hosts that have come or gone
+LOOK_EVERY = 0.5  # seconds between checks for hosts that have joined or left
 COPIED_BELOW = 1 << 16  # smaller batches are copied out of their slots
 
 

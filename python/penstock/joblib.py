@@ -60,7 +60,7 @@ class PenstockBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         workers = self.effective_n_jobs(n_jobs)
         if workers == 1:
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
-        # What else Parallel says is for backends that write files.
+        # Parallel's other arguments are for backends that write files.
         options = {name: value for name, value in {**self._given, **given}.items() if name in OPTIONS}
         options["initializer"] = _Beginning(options.get("initializer"))
         # Threads of OpenMP and BLAS as for joblib's own backends: inner_max_num_threads, the caller's variables, or a share.

@@ -5,7 +5,7 @@
     with LoaderHosts(hosts=4, cpus_per_host=16, join="trainer:7077", secret_file="hosts.secret"):
         ...                             # the session that listens there, in this program or another one
 
-Each host is a Ray actor in a placement group. Ray starts a lost one again, on another machine if need be, and its autoscaler adds machines
+Each host is a Ray actor in a placement group. Ray restarts a lost host, on another machine if necessary, and its autoscaler adds machines
 if there are too few. All machines need this package.
 """
 
@@ -27,10 +27,10 @@ from penstock._errors import usage_error
 
 __all__ = ["LoaderHosts"]
 
-AGAIN_AFTER = 1.0  # seconds, between two processes of a host
-MISTAKES = (2, 78)  # exit codes of `penstock host`: starting it again would not help
+AGAIN_AFTER = 1.0  # seconds between two processes of a host
+MISTAKES = (2, 78)  # exit codes of `penstock host` after which a restart would not help
 
-# Executes a program that gets SIGTERM when the process that started it is gone: Ray kills actors with SIGKILL.
+# Executes a program that gets SIGTERM when its parent dies, because Ray kills actors with SIGKILL.
 TIED = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, int(signal.SIGTERM), 0, 0, 0)
@@ -40,24 +40,24 @@ if os.getppid() == int(sys.argv[1]):
 
 
 class LoaderHosts:
-    """Loader hosts on a Ray cluster, until stop() or the end of the `with` block.
+    """Runs loader hosts on a Ray cluster, until stop() or the end of the `with` block.
 
-    The constructor does not wait: hosts join the session when Ray has placed them and the session listens. A host ends with its session.
+    The constructor does not wait: hosts join the session once Ray has placed them and the session listens. A host ends with its session.
 
     Args:
         hosts: how many.
-        cpus_per_host: CPUs that each reserves in Ray.
+        cpus_per_host: CPUs that each host reserves in Ray.
         join: where the session listens, as seen from the hosts: "ADDRESS:PORT".
         secret_file: file with the session's secret. It is read here; Ray's own connections carry its contents to the hosts.
         insecure: join without a secret and without encryption.
-        workers: for each host; by default one for each of its CPUs.
-        data: where folders of the session are on the hosts: {"/data": "/mnt/data"}. They then read nothing else.
-        resources: what else each host reserves, such as {"cpu_machine": 1}: chooses machines.
+        workers: the number of workers on each host; by default one per CPU.
+        data: where the session's folders are on the hosts: {"/data": "/mnt/data"}. Hosts then read no other folders.
+        resources: other resources that each host reserves, for choosing machines: {"cpu_machine": 1}.
         name: hosts are called NAME-0, NAME-1, ...
-        drain: hosts that are to leave have that many seconds to finish their batches. More than [loader.hosts] drain of the session.
+        drain: how many seconds a leaving host has to finish its batches. Must exceed the session's [loader.hosts] drain.
 
     Attributes:
-        failures: why hosts have ended that should not have, by name. The log has it too.
+        failures: why hosts have ended unexpectedly, by name. Also in the log.
     """
 
     def __init__(
@@ -86,18 +86,18 @@ class LoaderHosts:
         self._name, self._drain = name, drain
         self._groups: list[tuple[Any, int]] = []  # with the number of their bundles
         self._hosts: list[_Placed] = []
-        self._placed = 0  # in all
+        self._placed = 0  # running total
         self.failures: dict[str, str] = {}
         self.scale(hosts)
 
     @property
     def names(self) -> list[str]:
-        """Of the hosts that run or wait for a machine."""
+        """The names of the hosts that are running or waiting for a machine."""
         return [host.name for host in self._running()]
 
     def scale(self, hosts: int) -> None:
-        """Makes it that many. Further hosts are a placement group of their own. Those that leave finish their batches first, and this waits
-        for them; Ray has their CPUs back when all hosts of their placement group have left."""
+        """Changes the number of hosts. Additional hosts get their own placement group. Surplus hosts finish their batches first, and this
+        call waits for them. Ray gets their CPUs back when all hosts of their placement group have left."""
         if hosts < 0:
             raise usage_error(f"scale({hosts}): there cannot be fewer than 0 hosts")
         stay = self._running()[:hosts]
@@ -112,7 +112,7 @@ class LoaderHosts:
             self._place(group, bundle)
 
     def stop(self) -> None:
-        """All hosts finish their batches and leave; Ray has their CPUs back."""
+        """All hosts finish their batches and leave; Ray gets their CPUs back."""
         if ray.is_initialized():
             self.scale(0)
 
@@ -134,7 +134,7 @@ class LoaderHosts:
     def _place(self, group: Any, bundle: int) -> None:
         name, self._placed = f"{self._name}-{self._placed}", self._placed + 1
         others = {what: amount for what, amount in self._bundle.items() if what != "CPU"}
-        # Calls are repeated in the process that replaces a lost one.
+        # If the actor's process is lost, Ray repeats its calls in a new one.
         actor = (
             ray.remote(_Host)
             .options(
@@ -147,15 +147,15 @@ class LoaderHosts:
             )
             .remote()
         )
-        # With the call, not with the actor: what an actor is made from is stored in the cluster.
+        # Pass the secret with the call: Ray stores the arguments of an actor's constructor in the cluster.
         done = actor.run.remote([*self._options, "--name", name], self._secret)
         host = _Placed(name, group, bundle, actor, done)
         self._hosts.append(host)
         done.future().add_done_callback(lambda future: self._ended(host, future))
 
     def _ended(self, host: "_Placed", future: Any) -> None:
-        """On a thread of Ray's."""
-        if host not in self._hosts:  # it was to leave
+        """Runs on one of Ray's threads."""
+        if host not in self._hosts:  # it was asked to leave
             return
         failed = future.exception()
         why = str(getattr(failed, "cause", failed) if failed else future.result() or "")
@@ -165,7 +165,7 @@ class LoaderHosts:
 
     def _remove(self, leaving: "list[_Placed]") -> None:
         self._hosts = [host for host in self._hosts if host not in leaving]
-        placed = [host for host in leaving if placement_group_table(host.group)["state"] == "CREATED"]  # others have not begun
+        placed = [host for host in leaving if placement_group_table(host.group)["state"] == "CREATED"]  # the others have not started
         calls = [call for host in placed for call in (host.actor.leave.remote(), host.done)]
         if calls:
             ray.wait(calls, num_returns=len(calls), timeout=self._drain)
@@ -184,11 +184,11 @@ class _Placed:
     group: Any
     bundle: int
     actor: Any
-    done: Any  # of the call of run()
+    done: Any  # the result of run()
 
 
 class _Secret:
-    """Has a pickle, but nothing that prints it."""
+    """A secret that can be pickled, but is never printed."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -200,7 +200,7 @@ class _Secret:
 
     @contextlib.contextmanager
     def as_file(self) -> Iterator[int]:
-        """A file that has no name and that only its owner may read."""
+        """The secret in an unnamed file that only its owner may read."""
         fd = os.memfd_create("penstock-secret")
         try:
             os.fchmod(fd, 0o600)
@@ -218,7 +218,7 @@ class _Host:
         self._process: Optional["subprocess.Popen[bytes]"] = None
 
     def run(self, options: list[str], secret: Optional[_Secret]) -> Optional[str]:
-        """Until it has left, or its session is over. Returns why a session has refused it."""
+        """Runs until the host has left or its session is over. If the session refused the host, returns the reason."""
         with contextlib.ExitStack() as stack:
             command, fds = [sys.executable, "-m", "penstock", "host", "--json", *options], list[int]()
             if secret is None:

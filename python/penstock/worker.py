@@ -102,7 +102,7 @@ def _line_of_failed_initializer(initializer: Any, raised: BaseException) -> str:
         where = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
         name = getattr(function, "__qualname__", type(function).__qualname__)
         line = f"the initializer {name}{where} raised {what}"
-    line = "".join(each if each.isprintable() else " " if each.isspace() else repr(each)[1:-1] for each in line)  # as a log has it
+    line = "".join(each if each.isprintable() else " " if each.isspace() else repr(each)[1:-1] for each in line)  # one line, as for a log
     return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 3] + "..."
 
 
@@ -217,7 +217,7 @@ def _pickled_error(raised: BaseException, taken: int) -> bytes:
     try:
         raised.__traceback__ = None
         pickled = base64.b64encode(_by_value.dumps(raised))
-        pickle.loads(base64.b64decode(pickled))  # some can be pickled, and not be made again
+        pickle.loads(base64.b64decode(pickled))  # some exceptions can be pickled but not unpickled
     except Exception:
         return b""
     if taken + len(pickled) > LONGEST_PICKLED_ERROR:

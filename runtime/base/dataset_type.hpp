@@ -44,7 +44,7 @@ constexpr dataset_type_facts facts_of(dataset_type type) noexcept {
   return {};
 }
 
-/// Of a mixture: of its first dataset. All have the same tensors.
+/// For a mixture, the type of its first dataset. All have the same tensors.
 inline dataset_type type_of(const config& settings) noexcept {
   return settings.datasets.empty() ? settings.dataset.type : settings.datasets.front().dataset.type;
 }

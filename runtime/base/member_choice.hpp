@@ -26,15 +26,15 @@ struct member_choice {
   std::vector<std::string> extensions;  ///< in lower case; the first that a sample has is taken
 };
 
-/// By the last part of an extension: "seg.png" is a picture.
+/// Decided by the last part of the extension: "seg.png" is a picture.
 member_kind kind_of_extension(std::string_view extension) noexcept;
 
-/// One entry: extensions with ';' between them, blanks around them ignored, a leading dot too. Refuses
-/// (errc::config), with what to do instead as a second line, an entry without an extension, one of several kinds, and
-/// a name that is not letters, digits and '_' or that the dataset needs itself.
+/// Parses one entry: extensions separated by ';', ignoring blanks around them and a leading dot. Refuses (errc::config)
+/// an entry without an extension, one with extensions of different kinds, and a tensor name that is reserved or not made
+/// of letters, digits and '_'. The message's second line says what to do instead.
 result<member_choice> parse_member_choice(std::string_view tensor, std::string_view extensions);
 
-/// All entries in the order of their names; without any, image and label. Refuses as parse_member_choice.
+/// All entries in the order of their names; image and label if there are none. Refuses like parse_member_choice.
 result<std::vector<member_choice>> member_choices(const string_map& members);
 
 }  // namespace penstock

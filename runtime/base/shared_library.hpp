@@ -1,4 +1,4 @@
-// A library that is opened at run time, so that neither builds nor machines need it that do not use it. Used for
+// A library that is opened at run time, so that builds and machines that do not use it do not need it. Used for
 // OpenSSL, libcurl, NCCL, nvJPEG and the GPU's driver.
 #pragma once
 
@@ -10,12 +10,12 @@ class shared_library {
  public:
   enum class symbols {
     as_found,
-    own_first,  ///< its own functions before others of the program with the same names
+    own_first,  ///< prefers its own functions to others of the program with the same names
   };
 
   /// `file`: a path, or a name that the dynamic loader looks up. It stays loaded.
   explicit shared_library(const std::string& file, symbols which = symbols::as_found);
-  /// One that could not be opened.
+  /// Stands for a library that could not be opened.
   static shared_library missing(std::string trouble);
 
   [[nodiscard]] explicit operator bool() const noexcept { return handle_ != nullptr; }

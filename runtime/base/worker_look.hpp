@@ -7,7 +7,7 @@
 
 namespace penstock {
 
-/// Times are running totals of its working thread, samples of its incarnation.
+/// Times are running totals of the worker's working thread; samples are those of this incarnation.
 struct worker_look {
   std::uint32_t id = 0;
   std::uint32_t incarnation = 0;

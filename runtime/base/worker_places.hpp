@@ -8,10 +8,10 @@
 
 namespace penstock {
 
-/// At most this many workers on other machines.
+/// The most workers on other machines.
 inline constexpr std::uint32_t remote_workers_max = 256;
 
-/// Whether workers on other machines may come.
+/// Whether workers on other machines may join.
 [[nodiscard]] inline bool has_hosts(const loader_config& loader) noexcept {
   return !loader.hosts.listen.empty() || !loader.hosts.connect.empty();
 }

@@ -8,7 +8,7 @@
 
 namespace penstock {
 
-/// [loader] hedge needs one more, which only a second copy of a late batch uses. A flight mark has room for 1024.
+/// [loader] hedge needs one more slot, used only for second copies of late batches. A flight mark has room for 1024.
 [[nodiscard]] inline std::uint32_t slots_of_a_worker(const loader_config& loader) noexcept {
   return std::min(loader.slots_per_worker + (loader.hedge ? 1U : 0U), 1024U);
 }

@@ -21,8 +21,8 @@ bool is_broken(const applied& made, const std::string& path) {
   return false;
 }
 
-/// [[datasets]] has a mistake, so the values have none of its datasets: it looks as if [dataset] had to say where the
-/// data is.
+/// Whether a mistake in [[datasets]] has left the config without its datasets. Rules would then ask for [dataset], which
+/// is not missing.
 bool lacks_mixture(const applied& made) {
   return made.broken.contains("datasets");
 }

@@ -108,7 +108,7 @@ class key_table {
 
 inline constexpr std::string_view faults_table = "dataset.faults[]";
 inline constexpr std::string_view datasets_table = "datasets[]";
-/// Where the keys are that a table of this array has. Faults have the same keys in [dataset] and [[datasets]].
+/// The path of the keys in a table of this array. Faults have the same keys in [dataset] and [[datasets]].
 [[nodiscard]] inline std::string_view elements_of(const key_info& key) noexcept {
   return key.name == "faults" ? faults_table : datasets_table;
 }

@@ -1,4 +1,4 @@
-// What decodes JPEGs in a session: [image] decoder on this machine. Used by sessions and by doctor.
+// Chooses what decodes JPEGs in a session: interprets [image] decoder on this machine. Used by sessions and by doctor.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -15,8 +15,8 @@ struct decoder_choice {
   std::string notice;   ///< for the log: why `by` is not what the config says
 };
 
-/// The host device decodes nothing, and neither do datasets other than image folders. Without nvJPEG, "hybrid" leaves
-/// all to the workers, and "gpu" is refused (errc::device_unavailable). Needs no GPU and makes no context.
+/// On the host device, and for datasets other than image folders, workers decode. Without nvJPEG, "hybrid" leaves all to
+/// the workers, and "gpu" is refused (errc::device_unavailable). Needs no GPU and makes no context.
 result<decoder_choice> choose_decoder(const config& settings);
 
 }  // namespace penstock::device

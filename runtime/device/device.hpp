@@ -42,7 +42,7 @@ enum class stage : std::uint8_t {
 struct progress {
   std::uint64_t upload = 0;
   stage reached = stage::copied;
-  /// With `copied`, of a device that converts straight from the slot: when it began to convert. Until then it copied.
+  /// Set with `copied` by a device that converts straight from the slot: when copying ended and conversion began.
   std::optional<steady_time> converts_since = {};
 };
 

@@ -34,7 +34,7 @@ void for_each_row(const convert_step& step, const std::byte* slot, std::byte* bu
   }
 }
 
-/// All results of a conversion step: 256 inputs for each channel. Bit for bit what the kernel computes.
+/// A table of all results of a conversion step, for 256 inputs per channel. Bit for bit what the kernel computes.
 template <class T>
 class conversion_table {
  public:
@@ -77,7 +77,7 @@ void convert_rows(const convert_step& step, const std::byte* slot, std::byte* bu
                [&](const image_row& row) { convert_row(step, table, row); });
 }
 
-/// Lines of pixels: in the other direction, or by channel, from the pixel `begin` on.
+/// Mirrors a line of pixels or splits it by channel, from pixel `begin` on.
 struct plain_lines {
   static void mirror(const std::uint8_t* from, std::uint32_t width, std::uint32_t channels, std::uint8_t* to,
                      std::uint32_t begin = 0) {
@@ -91,7 +91,7 @@ struct plain_lines {
   }
 };
 
-/// uint8 to uint8: nothing is computed.
+/// uint8 to uint8: moves bytes without computing anything.
 template <class Lines>
 void move_rows(const convert_step& step, const std::byte* slot, std::byte* buffer, std::uint32_t rows) {
   const std::uint32_t channels = step.channels;
@@ -119,7 +119,7 @@ void move_rows(const convert_step& step, const std::byte* slot, std::byte* buffe
 
 #if defined(__x86_64__)
 
-/// For each channel, which bytes of three times sixteen are its own.
+/// For each channel, the positions of its bytes in three vectors of sixteen.
 constexpr auto split_masks = [] {
   std::array<std::array<std::array<std::int8_t, 16>, 3>, 3> masks{};
   for (std::size_t channel = 0; channel < 3; ++channel) {
@@ -144,7 +144,7 @@ struct avx2_lines {
                                            std::uint32_t channels, std::uint8_t* to) {
     std::uint32_t x = 0;
     if (channels == 3) {
-      // Five pixels and the byte before them. What a store writes behind its pixels, the next one replaces.
+      // Five pixels and the byte before them. The next store overwrites the extra byte behind these pixels.
       const __m128i reversed = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0);
       for (; width - x >= 6; x += 5) {
         const __m128i five = load_16(from + std::size_t{width - x - 5} * 3 - 1);
@@ -228,7 +228,7 @@ void convert_rows_avx2(const convert_step& step, const std::byte* slot, std::byt
   const std::uint32_t channels = step.channels;
   const std::size_t line_bytes = std::size_t{w} * channels;
   const bool planar = step.layout == image_layout::nchw && channels != 1;
-  // A factor for each element of a line as it is written.
+  // One factor for each element of a line, in the order of the output.
   std::vector<float> scale(line_bytes);
   std::vector<float> shift(line_bytes);
   for (std::size_t i = 0; i < line_bytes; ++i) {
@@ -261,7 +261,7 @@ void convert_rows_avx2(const convert_step& step, const std::byte* slot, std::byt
 
 void convert_avx2(const convert_step& step, const std::byte* slot, std::byte* buffer, std::uint32_t rows) {
   if (step.type == dtype::uint8) return move_rows<avx2_lines>(step, slot, buffer, rows);
-  // With finite factors no result is a NaN, which the vector instructions would round in another way.
+  // With finite factors no result is a NaN, which the vector instructions would round differently.
   const auto finite = [](float factor) { return std::isfinite(factor); };
   if (!std::all_of(step.scale.begin(), step.scale.end(), finite) ||
       !std::all_of(step.shift.begin(), step.shift.end(), finite)) {

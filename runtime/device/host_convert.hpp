@@ -1,5 +1,5 @@
 // A conversion step on the host: rows of uint8 pixels to the image's element type and layout, mirrored where the batch says
-// so. Once in plain C++ and once for AVX2, with the same bits. Used by the host device; a test compares the two.
+// so. In plain C++ and for AVX2, with identical results. Used by the host device; a test compares the two.
 #pragma once
 
 #include "runtime/device/transfer_plan.hpp"
@@ -15,7 +15,7 @@ using host_conversion = void (*)(const convert_step& step, const std::byte* slot
 
 void convert_portably(const convert_step& step, const std::byte* slot, std::byte* buffer, std::uint32_t rows);
 
-/// The fastest that this processor supports.
+/// The fastest conversion that this processor supports.
 host_conversion best_conversion() noexcept;
 
 }  // namespace penstock::device

@@ -235,7 +235,7 @@ class host_device final : public device {
     if (waker_) waker_();
   }
 
-  /// Returns when the copy was over and the conversion began.
+  /// Returns the time at which the copy ended and the conversion began.
   steady_time transfer(const queued_job& next) {
     std::byte* buffer = buffers_[next.job.buffer].data();
     const std::uint64_t bytes = plan_.read_bytes(next.job.rows, next.job.extents);

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 constexpr std::array names{"libnvjpeg.so.13", "libnvjpeg.so.12"};
 constexpr int oldest_major = 12;
 
-/// Where pip puts NVIDIA's libraries, in the environment that is active.
+/// Where pip puts NVIDIA's libraries in the active environment.
 std::vector<fs::path> folders_of_python() {
   std::vector<fs::path> folders;
   for (const char* const variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {

@@ -1,5 +1,5 @@
-// nvJPEG, the decoder of CUDA's toolkit, opened at run time: nothing of it is needed to build penstock, or to run it
-// without [image] decoder. Used by the CUDA device, by sessions and by doctor.
+// nvJPEG, the decoder of CUDA's toolkit, opened at run time: neither building penstock nor running it without [image]
+// decoder needs it. Used by the CUDA device, by sessions and by doctor.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -15,7 +15,7 @@ struct nvjpegJpegState;
 
 namespace penstock::device {
 
-/// What we use of nvjpeg.h: values and layouts that NVIDIA keeps within a major version.
+/// The parts of nvjpeg.h that we use: values and layouts that NVIDIA keeps within a major version.
 namespace nvjpeg_abi {
 inline constexpr int success = 0;
 inline constexpr int allocator_failure = 5;
@@ -38,8 +38,8 @@ struct device_allocator {
 
 class nvjpeg_library {
  public:
-  /// The file that PENSTOCK_NVJPEG names; else what the dynamic loader finds, what the Python environment around us
-  /// has, and CUDA's own folder. Refuses (errc::device_unavailable) if there is none, or only one older than 12.
+  /// Opens the file that PENSTOCK_NVJPEG names. Without it, searches the dynamic loader's paths, the active Python
+  /// environment and CUDA's own folder. Refuses (errc::device_unavailable) if there is none, or only one older than 12.
   static result<std::shared_ptr<const nvjpeg_library>> open();
 
   [[nodiscard]] std::string path() const { return library_.path(); }

@@ -9,12 +9,12 @@
 namespace penstock::device {
 namespace {
 
-// Codes of one length: the number of a value in its table is its code.
+// All codes have the same length: a value's code is its index in the table.
 constexpr unsigned dc_code_bits = 4;  // of categories 0 to 7
 constexpr unsigned ac_code_bits =
     5;  // of the end of a block, and of 0 to 3 zeros before a number of 1 to 4 bits
 constexpr unsigned number_bits_max = 4;
-constexpr int step = 8;  // of quantisation; a DC coefficient is then a block's mean, from 128
+constexpr int step = 8;  // of quantisation: a DC coefficient is then a block's mean minus 128
 
 void append(std::vector<unsigned char>& to, std::initializer_list<unsigned> bytes) {
   for (const unsigned byte : bytes) to.push_back(static_cast<unsigned char>(byte));
@@ -60,7 +60,7 @@ class coded_data {
     }
   }
 
-  /// The generator of MINSTD: no library may change these bytes.
+  /// MINSTD, implemented here so that no library can change these bytes.
   unsigned draw(unsigned below) {
     random_ = random_ * 48271 % 2147483647;
     return static_cast<unsigned>(random_ >> 8U) % below;

@@ -62,7 +62,7 @@ struct convert_step {
   std::optional<std::uint64_t> flip_flags;
 };
 
-/// Pictures that the device decodes into the rows of the image tensor in its raw copy of the slot (encoded_picture).
+/// Encoded pictures, which the device decodes into the rows of the image tensor, in its raw copy of the slot.
 struct decode_step {
   std::uint64_t from = 0;       ///< offset of the encoded rows in the slot
   std::uint64_t row_bytes = 0;  ///< of one of them
@@ -82,7 +82,7 @@ struct transfer_plan {
   bool staged = false;             ///< the raw slot is also copied to the device, for the kernel to read
 
   [[nodiscard]] std::uint64_t staging_bytes() const noexcept {
-    if (decode) return decode->from;  // encoded pictures are read from the slot, and stand behind all else
+    if (decode) return decode->from;  // encoded pictures are last in the slot, and are read from there
     return staged ? slot.bytes : 0;
   }
 

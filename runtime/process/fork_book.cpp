@@ -90,7 +90,7 @@ fork_book::ending fork_book::ended() {
   const bool was_ready = at_ == stage::ready;
   at_ = stage::absent;
   ending result;
-  // It takes one order after the other: the oldest that it has is the one that it was at.
+  // The template handles orders one by one: it was working on the oldest that it had.
   bool at_one = was_ready;
   for (order& one : std::exchange(orders_, {})) {
     const bool lost = was_ready ? one.sent && std::exchange(at_one, false) : true;

@@ -6,8 +6,9 @@
 //      ^                  |               |      |
 //      +---- it ends -----+---------------+      forks a worker for each order
 //
-// If it ends while it prepares, that counts for every worker that waits, since each would have done the same; after that
-// only for the one that it was to fork. The others wait for the next template. Its workers live on.
+// If it ends while it prepares, that counts as the end of every waiting worker, since each would have ended in the same
+// way. If it ends later, it counts only for the worker that it was about to fork; the others wait for the next template.
+// Workers that it has forked keep running.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -28,20 +29,20 @@ class fork_book {
 
   // ---- workers ------------------------------------------------------------------------------------------
 
-  /// A worker waits. Not when declined.
+  /// A worker waits for a template. Do not call when declined.
   number add(std::uint32_t worker);
 
   struct given_up {
     number order = 0;
     bool kill = false;  ///< kill the template, even before it runs: it hangs, or no worker needs it
   };
-  /// Empty: this worker does not wait.
+  /// Empty: this worker is not waiting.
   std::optional<given_up> give_up(std::uint32_t worker);
 
   // ---- what to do now -----------------------------------------------------------------------------------
 
   [[nodiscard]] bool must_execute(steady_time now) const noexcept;
-  /// When to ask again; never: not before something else happens.
+  /// When to ask again; never: only after another event.
   [[nodiscard]] steady_time executes_at() const noexcept;
   /// The oldest order that the template has not been sent.
   [[nodiscard]] std::optional<number> to_send() const noexcept;
@@ -50,9 +51,9 @@ class fork_book {
 
   void sent(number order) noexcept;
   void executing() noexcept { at_ = stage::executing; }
-  /// False: no worker waits for it any more, so kill it.
+  /// False: no worker waits for the template any more, so kill it.
   [[nodiscard]] bool executed() noexcept;
-  /// It could not be executed. Returns the orders, which are over.
+  /// The template could not be executed. Returns the orders, which have ended.
   std::vector<number> not_executed();
   void ready() noexcept;
 
@@ -62,16 +63,16 @@ class fork_book {
     repeated   ///< the order was answered before: template and worker both answer
   };
   [[nodiscard]] meaning answered(number order);
-  /// Returns the orders, whose workers are to be executed.
+  /// Returns the orders whose workers must now be executed.
   std::vector<number> declined();
 
   /// The template has ended and all its answers are known.
   struct ending {
     std::vector<number> lost;  ///< ended as well
-    bool counts = true;        ///< as the template's own end, not only as that of workers
+    bool counts = true;        ///< the end counts for the template itself, not only for workers
   };
   ending ended();
-  /// Call after an end: when the next template may be executed.
+  /// Call after an end: sets when the next template may be executed.
   void execute_from(steady_time when) noexcept { next_ = when; }
 
  private:
@@ -79,7 +80,7 @@ class fork_book {
     number id = 0;
     std::uint32_t worker = 0;
     bool sent = false;
-    bool given_up = false;  // but sent: an answer may come
+    bool given_up = false;  // after it was sent: an answer may still arrive
   };
 
   [[nodiscard]] bool anybody_waits() const noexcept;
@@ -88,7 +89,7 @@ class fork_book {
   stage at_ = stage::absent;
   number last_ = 0;
   steady_time next_{};     // when the next may be executed
-  bool replace_ = false;   // its end counted: the next is executed before it is needed
+  bool replace_ = false;   // its end counted: execute the next one before a worker needs it
   bool unneeded_ = false;  // it was killed because no worker waited for it
 };
 

@@ -20,8 +20,8 @@ namespace penstock::process {
 
 inline constexpr std::size_t fork_descriptors_max = 8;
 
-/// The number under which a template finds its socket; the lower ones are those of its workers. The same
-/// number as text is in the variable that tells the program that it is a template.
+/// The descriptor number of a template's socket; its workers use the lower numbers. The environment variable that
+/// makes a program a template contains this number as text.
 inline constexpr int template_socket = 8;
 inline constexpr auto template_variable = "PENSTOCK_TEMPLATE";
 
@@ -36,7 +36,7 @@ struct fork_order {
   cpu_set_t cores{};
 };
 
-/// Template to session. A fork is answered twice, by the template and by the worker: one of them may be killed first.
+/// Template to session. Both the template and the worker answer a fork, because either may be killed first.
 struct fork_answer {
   enum class kind : std::uint32_t { ready, declined, forked, refused };
   kind what = kind::ready;

@@ -32,7 +32,7 @@ std::uint64_t own_rss_bytes();
 std::string wait_channel(pid_t pid, pid_t thread = 0);
 inline constexpr std::string_view suspended_channel = "stopped";  // the word in reports since the first version
 
-/// Running totals of a thread. Their sum falls behind the time that has passed while the thread waits for something else.
+/// Running totals of a thread. While the thread waits for something other than a core, neither of them grows.
 struct thread_times {
   std::chrono::nanoseconds cpu{0};
   std::chrono::nanoseconds core_wait{0};  ///< it could run, but had no core; 0 where the kernel does not count that

@@ -55,13 +55,13 @@ std::optional<std::size_t> number_of(std::string_view text) {
   return number;
 }
 
-/// CUDA numbers GPUs by speed first. Equal ones are in the order of their addresses.
+/// Whether all GPUs are of one model. CUDA numbers GPUs by speed, and equal ones by address.
 bool numbers_follow_addresses(const std::vector<known_gpu>& gpus) {
   return std::ranges::all_of(gpus, [&](const known_gpu& g) { return g.model == gpus.front().model; });
 }
 
-/// The GPUs that one entry of a list may mean: a number, the beginning of a UUID, or something unknown, which may be any.
-/// "-1" means none.
+/// The GPUs that an entry of a list may mean. An entry is a number, the beginning of a UUID, or something unknown, which
+/// may mean any GPU; "-1" means none.
 std::vector<known_gpu> named(std::string_view entry, const std::vector<known_gpu>& gpus) {
   std::vector<known_gpu> found;
   if (const auto number = number_of(entry); number && numbers_follow_addresses(gpus)) {
@@ -74,7 +74,7 @@ std::vector<known_gpu> named(std::string_view entry, const std::vector<known_gpu
   return found;
 }
 
-/// What CUDA lists in this process, each entry with all the GPUs that it may be.
+/// The devices that CUDA lists in this process: for each, all GPUs that it may be.
 std::vector<std::vector<known_gpu>> visible_gpus(const char* visible, const std::vector<known_gpu>& gpus) {
   std::vector<std::vector<known_gpu>> list;
   if (visible == nullptr) {

@@ -21,8 +21,8 @@ struct gpu_place {
   bool operator==(const gpu_place&) const = default;
 };
 
-/// Where the GPU is that `device` ([gpu] device) names, from files of the driver and the kernel below `root`: without a call
-/// into CUDA. `visible` is CUDA_VISIBLE_DEVICES, null if it is not set. Empty: there is no GPU, the kernel knows of one
+/// Finds the GPU that `device` ([gpu] device) names, in files of the driver and the kernel below `root`, without calling
+/// CUDA. `visible` is CUDA_VISIBLE_DEVICES, null if it is not set. Empty: there is no GPU, the kernel knows of one
 /// memory node only, or several GPUs that may be meant are on different nodes.
 [[nodiscard]] std::optional<gpu_place> find_gpu_place(const std::string& device, const char* visible,
                                                       const std::filesystem::path& root = "/");

@@ -22,11 +22,11 @@ std::string text_of(const exit_report& end) {
                                                 : fmt::format("signal {}", end.code);
 }
 
-/// Reaps the children that a template forked and that were killed, like the template, before the session learned of them: they
-/// are still in its group.
+/// Reaps children that a template had forked but not announced when it was killed, and that were killed with it. They are still
+/// in its group.
 void reap_unknown(pid_t group) {
   siginfo_t dead{};
-  // A process with the group's number would be another template's or worker's, which has got the number again.
+  // Stop at a process whose pid is the group's number: the number was reused for another template or worker.
   while (::waitid(P_PGID, static_cast<id_t>(group), &dead, WEXITED | WNOHANG | WNOWAIT) == 0 &&
          dead.si_pid > 0 && dead.si_pid != group)
     ::waitid(P_PID, static_cast<id_t>(std::exchange(dead.si_pid, 0)), &dead, WEXITED | WNOHANG);
@@ -90,7 +90,7 @@ void worker_template::give_up(std::uint32_t worker) {
   const auto given_up = book_.give_up(worker);
   if (!given_up) return;
   refuse({given_up->order}, {errc::system, "the start was given up while its template was " + text_, 0});
-  // A template that does not answer hangs; one that still prepares is of no more use, or hangs as well.
+  // A template that does not answer hangs; one that is still preparing is no longer needed, or hangs as well.
   if (!given_up->kill) return;
   if (control_) control_->give_up();
   if (process_) process_->signal(SIGKILL);
@@ -104,7 +104,7 @@ void worker_template::refuse(const std::vector<fork_book::number>& orders, const
   for (const fork_book::number order : orders) take(order).then(tl::unexpected(why));
 }
 
-/// Does what is to be done now.
+/// Carries out what is due now.
 void worker_template::look() {
   if (book_.at() == fork_book::stage::ready) return send_waiting();
   const steady_time when = book_.executes_at();
@@ -124,7 +124,7 @@ void worker_template::send_waiting() {
     what.bound = one.request.cores.empty() ? 0 : 1;
     what.cores = set_of(one.request.cores);
     const auto sent = send_order(socket_.native_handle(), what, one.descriptors);
-    if (!sent || !*sent) break;  // full: after the next answer; gone: its end follows
+    if (!sent || !*sent) break;  // full: retried after the next answer; gone: its end follows
     book_.sent(*order);
   }
 }
@@ -148,7 +148,7 @@ void worker_template::execute() {
   spawn_request request = program_;
   request.fds = {
       {write.get(), STDOUT_FILENO}, {write.get(), STDERR_FILENO}, {ends->second.get(), template_socket}};
-  // Nothing that it opens may get a number that its workers need.
+  // Occupy the descriptor numbers that its workers need, so that nothing it opens gets one of them.
   for (int taken = STDERR_FILENO + 1; taken < template_socket; ++taken)
     request.fds.push_back({null.get(), taken});
   control_ =
@@ -254,7 +254,7 @@ void worker_template::execute_workers() {
 }
 
 void worker_template::ended(const exit_report& report, const output_tail& tail) {
-  hear_the_rest();  // what was answered before its end counts
+  hear_the_rest();  // answers sent before its end count
   const auto gone = std::move(process_);
   reap_unknown(gone->pid());
   boost::system::error_code ignored;

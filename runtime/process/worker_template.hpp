@@ -24,12 +24,12 @@ class worker_template {
  public:
   struct callbacks {
     std::function<void(std::string_view line)> output;
-    /// What the starts wait for; empty: not for the template.
+    /// Reports what the starts wait for; empty: they do not wait for the template.
     std::function<void(std::string)> waits;
     /// The template has ended before it forked this worker.
     std::function<void(std::uint32_t worker, pid_t, const exit_report&, const output_tail&)> ended_for;
     std::function<void()> ready;
-    /// It has ended. Returns when the next may be executed; empty: workers are executed from now on.
+    /// The template has ended. Returns when the next one may be executed; empty: workers are executed from now on.
     std::function<std::optional<steady_time>()> ended;
   };
 
@@ -40,11 +40,11 @@ class worker_template {
   worker_template(const worker_template&) = delete;
   worker_template& operator=(const worker_template&) = delete;
 
-  /// As spawner::start: of the request, only the descriptors count for a forked worker. `then` is not called for a
-  /// worker whose end was reported by `ended_for`.
+  /// Like spawner::start, but a forked worker uses only the descriptors of the request. `then` is not called for a
+  /// worker whose end `ended_for` has reported.
   std::shared_ptr<start_control> start(std::uint32_t worker, spawn_request request, spawner::done then);
-  /// Gives up a start that waits: it is refused. When none is left, a template that is not ready, or has not
-  /// answered, is killed.
+  /// Gives up a waiting start, which is then refused. When no start is left, kills a template that is not ready or
+  /// has not answered.
   void give_up(std::uint32_t worker);
 
  private:

@@ -1,5 +1,5 @@
-// Which batches of a stream have been delivered. In strict order that is all before one position. With
-// [scheduler] order = "relaxed" (rule S38), some of the next `window_max` batches may be delivered too: early.
+// Which batches of a stream have been delivered. In strict order: all before one position. With [scheduler]
+// order = "relaxed" (rule S38), some of the next `window_max` batches may have been delivered early.
 #pragma once
 
 #include "runtime/base/check.hpp"
@@ -24,7 +24,7 @@ class delivery_front {
   [[nodiscard]] stream_position head() const noexcept { return head_; }
   /// Bit i stands for the batch at head() + 1 + i.
   [[nodiscard]] std::uint64_t early() const noexcept { return early_; }
-  /// How many batches behind the head have been delivered.
+  /// How many batches after the head have been delivered.
   [[nodiscard]] std::uint32_t count_early() const noexcept {
     return static_cast<std::uint32_t>(std::popcount(early_));
   }

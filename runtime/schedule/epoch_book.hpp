@@ -58,8 +58,8 @@ struct epoch_account {
   bool complete = false;
   std::uint64_t early_batches = 0;  ///< delivered by this process before an earlier one of the plan
   std::uint64_t most_early = 0;     ///< the most places by which one was ahead of the first undelivered one
-  /// Over all its batches so far, in the order of the plan. Empty unless every batch had a digest, while an
-  /// earlier one of the plan is missing, and if a group of another layout delivered some.
+  /// Over all its batches so far, in the order of the plan. Empty if a batch had no digest, while an earlier batch
+  /// of the plan is missing, and if a group of another layout delivered some.
   std::optional<std::string> digest;
   nanoseconds took{0};  ///< from the request for this process's first batch to the delivery of its last one
 };
@@ -72,7 +72,7 @@ struct stream_state {
   /// position in this epoch's order where its division among the ranks begins
   std::uint64_t start = 0;
   std::uint64_t next_batch = 0;  ///< counted from there
-  std::uint64_t early = 0;       ///< what is delivered of the batches behind it: delivery_front::early
+  std::uint64_t early = 0;       ///< which later batches are delivered: delivery_front::early
   /// of the early batches, in the order of the plan; empty without digests
   std::vector<std::uint64_t> early_digests;
   std::uint64_t delivered = 0;  // of the open epoch, early batches included

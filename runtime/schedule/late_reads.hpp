@@ -30,14 +30,14 @@ class late_reads {
   [[nodiscard]] std::set<std::uint32_t> late(std::span<const read_under_way> now_read, steady_time now) const;
   /// When to look again.
   [[nodiscard]] nanoseconds pause() const noexcept;
-  /// At most this share of the samples that count took longer than the result, which is at most an eighth too large.
+  /// At most this share of the counted samples took longer than the result, which is at most an eighth too large.
   [[nodiscard]] nanoseconds longer_than_all_but(double share) const noexcept;
 
   static constexpr std::uint64_t peers_min = 128;
   static constexpr nanoseconds limit_min = std::chrono::milliseconds(50);
 
  private:
-  // Eight to an octave. When enough samples are in them all counts are halved, so that old ones fade.
+  // Eight buckets per octave. When they hold enough samples, all counts are halved, so that old ones fade.
   std::array<std::uint32_t, 256> counts_{};
   std::uint64_t total_ = 0;
 };

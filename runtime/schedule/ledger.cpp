@@ -158,8 +158,8 @@ void ledger::make_room_for_head() {
   if (discard_behind(head, may_load)) try_lease(head, urgency::stream_waits);
 }
 
-/// Frees a slot of these workers: that of the latest batch behind `head`. False if an upload will free one, or
-/// there is none.
+/// Frees the slot of the latest batch behind `head` that one of these workers holds. False if an upload will free
+/// one anyway, or if there is none.
 template <class MayLoad>
 bool ledger::discard_behind(stream_position head, MayLoad may_load) {
   std::optional<stream_position> highest;
@@ -208,7 +208,7 @@ void ledger::upload(stream_position position) {
 
 void ledger::hedge(const std::set<std::uint32_t>& late) {
   if (late.empty() || paused_ || gave_up_) return;
-  // Batches further behind are not needed before these workers have finished others.
+  // By the time the stream needs later batches, these workers will have finished others.
   const stream_position end = next_upload_ + workers_.all().size();
   for (stream_position p = next_upload_; p < end && in_window(p); ++p) {
     const batch& b = at(p);
@@ -253,7 +253,7 @@ bool ledger::may_run_twice(stream_position position) const {
   });
 }
 
-/// The stream cannot go on without its head: for that, a worker that has nothing else to do gives up a later batch.
+/// The stream cannot continue without its head: an idle worker drops a later batch to make room for it.
 std::optional<std::uint32_t> ledger::choose_second(stream_position position,
                                                    const std::set<std::uint32_t>& late) {
   const batch& b = at(position);
@@ -265,7 +265,7 @@ std::optional<std::uint32_t> ledger::choose_second(stream_position position,
   return choose_worker(b, urgency::stream_waits, late);
 }
 
-/// Whether a second worker has the batch of one that died.
+/// Whether a second worker is still loading the batch of one that died.
 bool ledger::other_goes_on(stream_position position, std::uint32_t died) {
   batch& b = at(position);
   if (!b.second) return false;
@@ -474,7 +474,7 @@ void ledger::blame_death(blame& to, std::uint32_t worker, const std::string& cau
   auto lost = suspicion_.blame_death(who, to.position, to.alone, worker, cause);
   if (b != nullptr && b->state == batch_state::leased) {
     b->died_of = to.sample;
-    if (lost) {  // the other worker would deliver it
+    if (lost) {  // the other worker would deliver the quarantined sample
       no_longer_needed({b->worker, b->slot});
       back_to_waiting(to.position);
     }

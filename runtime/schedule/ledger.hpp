@@ -70,11 +70,11 @@ class batch_source {
   [[nodiscard]] virtual std::string describe(std::uint64_t sample) const;
 };
 
-/// Positions [first, end) of the stream, but for those that an earlier run delivered.
+/// Positions [first, end) of the stream, except those that an earlier run delivered.
 struct stream_range {
   stream_position first = 0;
   stream_position end = 0;
-  std::uint64_t early = 0;  ///< what it delivered behind `first`: delivery_front::early
+  std::uint64_t early = 0;  ///< what that run delivered after `first`: delivery_front::early
 };
 
 struct ledger_settings {
@@ -87,10 +87,10 @@ struct ledger_settings {
   /// Leases of new batches that a worker may always hold. More where storage is slow to answer: a worker starts to read
   /// a batch when it gets the lease.
   std::uint32_t leases_ahead = 2;
-  /// Workers whose batches take this long hold one lease of a new batch at a time. Many times what a report and the next
-  /// lease take on a busy machine. nanoseconds::max(): never.
+  /// Workers whose batches take this long hold one lease of a new batch at a time. The default is many times what a
+  /// report and the next lease take on a busy machine. nanoseconds::max(): no limit.
   nanoseconds slow_batch = std::chrono::milliseconds(50);
-  /// Slots of each worker that only hedges use, and the first batch of the stream if it lost its lease.
+  /// Slots of each worker reserved for hedges, and for the stream's first batch if it lost its lease.
   std::uint32_t spare_slots = 0;
 };
 
@@ -108,10 +108,10 @@ struct load_command {
   stream_position position = 0;
   std::uint64_t epoch = 0;
   std::vector<planned_sample> samples;
-  bool hedge = false;  ///< another worker has it too, and is late
+  bool hedge = false;  ///< another worker, which is late, has the batch too
 };
 
-/// Sent to the lease's holder: it need not finish, because another worker did.
+/// Sent to the lease's holder: it need not finish, because another worker has.
 struct drop_command {
   lease_ref lease;
 };
@@ -177,7 +177,7 @@ struct blame {
   std::uint64_t sample = 0;
   std::uint32_t attempt = 1;
   bool alone = false;     ///< it ran in the sacrificial worker: this death quarantines it
-  bool repeated = false;  ///< a second worker had it, whose death on it was counted: this one is not
+  bool repeated = false;  ///< a second worker had the batch, and its death was counted already: this one is not
 };
 
 /// The counts of one batch, returned when it is acknowledged.
@@ -211,8 +211,8 @@ class ledger {
   /// A worker finished a lease.
   [[nodiscard]] arrival loaded(const load_report& report);
 
-  /// These workers are late: others load their batches too, if the stream needs them soon. At most one such copy
-  /// of a batch, and none of a batch with a sample that is suspected of killing workers.
+  /// These workers are late: others load their batches too, if the stream needs them soon. Each batch gets at most
+  /// one copy; a batch with a sample that is suspected of killing workers gets none.
   void hedge(const std::set<std::uint32_t>& late);
   /// The batch that the stream needs next, while one worker has it.
   struct head_lease {
@@ -220,7 +220,7 @@ class ledger {
     std::uint32_t worker = 0;
   };
   [[nodiscard]] std::optional<head_lease> head() const;
-  /// The stream has waited too long for it: a worker that has nothing to do loads it too, with the limits of hedge().
+  /// The stream has waited too long for that batch: an idle worker loads it too, within the limits of hedge().
   void hedge_head();
 
   // The device. Unknown upload numbers come from a dead owner: dropped and counted.
@@ -286,7 +286,7 @@ class ledger {
     std::uint32_t slot = 0;
     std::vector<std::uint32_t> avoid;  // workers that died of samples in it
     bool lost = false;                 // a worker died while it held this batch
-    // While it is leased: where it is loaded a second time, and the sample that one of the two workers died of.
+    // Only while it is leased: its second lease, and the sample that one of the two workers died of.
     std::optional<place> second;
     std::optional<std::uint64_t> died_of;
   };

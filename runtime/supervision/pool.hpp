@@ -54,7 +54,7 @@ struct pool_settings {
   /// also the time in which the sacrificial worker must become ready
   nanoseconds min_ready_within{60'000'000'000};
   std::uint32_t restarts_per_second_max = 50;
-  /// Number of the extra place. Local loaders have smaller ones, workers of other machines larger ones.
+  /// Number of the extra place. Local loaders have smaller numbers, workers on other machines larger ones.
   std::uint32_t sacrificial_place = 64;
   /// How long to wait for a loader host while no worker is left. None: no host can join.
   std::optional<nanoseconds> host_wait{};

@@ -77,7 +77,7 @@ struct decide_blame {
   worker_ref who;
   std::string cause;           ///< in words
   bool blames_sample = false;  ///< its current sample is suspected
-  bool host_lost = false;      ///< it is gone because its loader host is
+  bool host_lost = false;      ///< it is gone because its loader host is gone
 };
 /// It exceeded its memory limit, and is replaced when its batch is done.
 struct memory_exceeded {
@@ -130,7 +130,7 @@ class worker_supervision {
 
   // From loader hosts.
   void host_joined(std::uint32_t worker, steady_time now) { pool_.host_joined(worker, now); }
-  /// `lost`: its process, if it has one, has ended with the host. Otherwise the host waits until it has finished its leases.
+  /// `lost`: the worker's process, if any, has ended with the host. Otherwise the host waits until the worker's leases are done.
   void host_left(std::uint32_t worker, bool lost);
 
   // From the process. Events of another incarnation, or of one that has ended, are dropped.

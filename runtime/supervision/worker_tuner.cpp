@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 constexpr double looks_apart_max = 2;  // seconds; if more have passed, this process was stopped
 constexpr auto settles_for = 500ms;
 constexpr auto takes_within = 2s;
-constexpr auto ready_within = 30s;  // later it measures with the workers that are there
+constexpr auto ready_within = 30s;  // after that it measures with the workers that are ready
 constexpr double first_search_max = 20;
 constexpr double last_trial_at = 17;
 // Seconds of one measurement.
@@ -29,18 +29,18 @@ constexpr double samples_a_worker = 8;  // a measurement with fewer is too rough
 // Shares of the consumer's time.
 constexpr double waits_little = 0.03;
 constexpr double waits_matter = 0.05;
-constexpr double waits_much = 0.25;  // a few more workers would not do
-constexpr double fed_at_first = 4.5;  // seconds without waits before it shrinks
+constexpr double waits_much = 0.25;  // a few more workers would not be enough
+constexpr double fed_at_first = 4.5;  // seconds without waits before the tuner shrinks the pool
 constexpr double fed_later = 10;
 constexpr std::size_t needs_kept = 3;
 constexpr double room = 1.15;  // workers for each busy one
 constexpr double worth_shrinking = 0.9;
 
-constexpr double busy_enough = 0.7;  // of their time: more workers may help
+constexpr double busy_enough = 0.7;  // share of the workers' time from which more workers may help
 constexpr double busy_fully = 0.8;
 constexpr double idle_enough = 0.25;  // cores
 constexpr double cores_are_short = 0.15;
-constexpr double demand_min = 0.05;  // cores that a worker needs at least
+constexpr double demand_min = 0.05;  // the least cores that a worker counts as needing
 constexpr double half_a_core = 0.5;
 constexpr double own_changes = 0.6;  // cores
 
@@ -149,7 +149,7 @@ std::optional<tuner_step> worker_tuner::decide(steady_time now, const measuremen
   fed_ = 0;
   needs_.clear();
   if (m.waits() < waits_matter) {
-    rates_.clear();  // they are not what the workers can load
+    rates_.clear();  // these rates do not show how fast the workers can load
     return searching_ ? end_search(now, m) : std::nullopt;
   }
   const std::uint32_t fit = most(m);
@@ -163,14 +163,14 @@ std::optional<tuner_step> worker_tuner::decide(steady_time now, const measuremen
   return search(now, m);
 }
 
-/// The consumer does not wait: what it keeps busy is what it needs.
+/// The consumer does not wait, so it needs as many workers as it keeps busy.
 std::optional<tuner_step> worker_tuner::feed_consumer(steady_time now, const measurement& m) {
   fed_ += m.seconds;
-  // What they are doing is sampled; their CPU time is exact, but lacks reads.
+  // The workers' activity is sampled. Their CPU time is exact, but does not include reads.
   needs_.push_back(std::max(m.busy, m.cpu + m.core_wait) / m.seconds);
   if (needs_.size() > needs_kept) needs_.pop_front();
   if (fed_ < (searching_ ? fed_at_first : fed_later)) return std::nullopt;
-  // At first, workers were busy with loading ahead.
+  // In the first measurements workers were also busy loading ahead.
   const double need = searching_ ? (needs_[needs_.size() > 1 ? needs_.size() - 2 : 0] + needs_.back()) / 2 : *std::ranges::max_element(needs_);
   const bool is_first = first_;
   rates_.clear();
@@ -204,7 +204,7 @@ std::optional<tuner_step> worker_tuner::search(steady_time now, const measuremen
   }
   const auto [known, is_new] = rates_.try_emplace(wanted_, rate);
   if (!is_new) known->second = (known->second + rate) / 2;
-  // Later, a trial leaves one more change to go back.
+  // After the first search, a trial must leave one change for going back.
   const bool may_try = first_ ? flowed_ < last_trial_at : recent_changes(now) + 2 <= changes_a_minute;
   auto trial = next_trial(now, m);
   if (trial && may_try) return change(now, trial->to, std::move(trial->why));
@@ -214,10 +214,10 @@ std::optional<tuner_step> worker_tuner::search(steady_time now, const measuremen
   return step;
 }
 
-/// It waits since there are fewer.
+/// The consumer has been waiting since the pool shrank.
 std::optional<tuner_step> worker_tuner::grow_again(steady_time now, const measurement& m) {
   if (floor_.shrunk_at == never || m.busy_share() < busy_enough || m.waits() > waits_much) return std::nullopt;
-  // A search may still have to go back.
+  // A search must leave one change for going back.
   if (!first_ && recent_changes(now) + (searching_ ? 2 : 1) > changes_a_minute) return std::nullopt;
   const bool was_lately = now - std::exchange(floor_.shrunk_at, never) < first_patience;
   if (!was_lately || recent_changes(now) >= changes_a_minute) return std::nullopt;
@@ -284,7 +284,7 @@ std::optional<tuner_step> worker_tuner::next_trial(steady_time now, const measur
                     now};
 }
 
-/// On the side of the best number where the rate may have its bend.
+/// A number next to the best one, on the side where the rate may level off.
 std::optional<std::uint32_t> worker_tuner::trial_between() const {
   const auto at = rates_.find(best());
   const std::uint32_t top = at->first;
@@ -301,7 +301,7 @@ std::optional<std::uint32_t> worker_tuner::trial_between() const {
   return gap_above > gap_below ? top + gap_above / 2 : top - gap_below / 2;
 }
 
-/// No fewer were tried than the best number.
+/// A number below the best one, if the best one is the smallest tried.
 std::optional<std::uint32_t> worker_tuner::trial_below(const measurement& m) const {
   const std::uint32_t top = best();
   if (top != rates_.begin()->first) return std::nullopt;
@@ -320,7 +320,7 @@ std::uint32_t worker_tuner::best() const {
 
 // ---- cores ------------------------------------------------------------------------------------------------
 
-/// Whole cores, and only a clear change counts.
+/// Updates the cores that this program needs, in whole cores, and only on a clear change.
 void worker_tuner::note_own_need(const measurement& m) {
   const double own = m.own_cpu / m.seconds;
   if (std::abs(own - reserved_) > own_changes) reserved_ = std::round(own);
@@ -331,7 +331,7 @@ double worker_tuner::idle_cores(const measurement& m) const {
   return std::max(limits_.cores - std::max(reserved_, m.own_cpu / m.seconds) - m.cpu / m.seconds, 0.0);
 }
 
-/// Workers that fit on the cores: they never take what this program needs.
+/// The most workers that fit on the cores that this program does not need.
 std::uint32_t worker_tuner::most(const measurement& m) const {
   const double cores = limits_.cores < 1 ? 0 : std::max(limits_.cores - reserved_, 0.0);
   const double fit = std::floor(cores / std::max(m.demand(), demand_min) + 0.1);

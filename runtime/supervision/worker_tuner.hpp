@@ -5,10 +5,10 @@
 //
 //   the consumer waits, workers are busy and cores are idle    try twice as many, as long as they load faster
 //   more workers load no faster, or slower                     try numbers in between; take the smallest that loads as fast as the best
-//   the consumer does not wait                                 as many as it keeps busy, and 15 % more
-//   this program needs cores itself                            leave it that many
+//   the consumer does not wait                                 use as many as it keeps busy, and 15 % more
+//   this program needs cores itself                            leave it those cores
 //
-// A search may take 20 s at first. After that there are at most three changes a minute, and a change of the pace starts a new search.
+// A search may take 20 s at first. After that there are at most three changes a minute, and a change of the consumer's pace starts a new search.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -34,7 +34,7 @@ struct tuner_facts {
   double waited_seconds = 0;    ///< of the consumer; a running total
   std::uint64_t delivered = 0;  ///< samples; a running total
   nanoseconds own_cpu{0};       ///< CPU time of this process; a running total
-  bool flows = false;           ///< false: no demand yet, the device is not ready, paused, or over
+  bool flows = false;           ///< false: no demand yet, the device is not ready, or the stream is paused or over
 };
 
 struct tuner_step {
@@ -52,12 +52,12 @@ class worker_tuner {
 
   /// The number to change to, if it should change now. Call with times that do not decrease.
   std::optional<tuner_step> look(steady_time now, const tuner_facts& facts);
-  /// The step that look() returned last cannot be taken. It asks for no more workers than before it from now on.
+  /// The step that look() returned last cannot be taken. From now on the tuner asks for no more workers than before that step.
   void refused(const tuner_step& step, const std::string& why);
 
   [[nodiscard]] std::uint32_t workers() const noexcept { return wanted_; }
   [[nodiscard]] bool searches() const noexcept { return searching_; }
-  /// Why it is this number now, as a sentence.
+  /// Why the number of workers is what it is, as a sentence.
   [[nodiscard]] const std::string& sentence() const noexcept { return sentence_; }
 
  private:
@@ -114,7 +114,7 @@ class worker_tuner {
   tuner_facts last_;
   std::optional<steady_time> looked_;
   steady_time took_{};  // when the consumer last took a batch
-  std::optional<steady_time> lacking_since_;  // fewer or more workers are ready than wanted
+  std::optional<steady_time> lacking_since_;  // since when fewer or more workers are ready than wanted
   steady_time measures_from_{};
   measurement sum_;
   rate_table rates_;
@@ -125,13 +125,13 @@ class worker_tuner {
   std::deque<double> needs_;  // workers kept busy, in the last measurements of a consumer that does not wait
   double reserved_ = 0;       // cores that this program needs itself
   std::deque<steady_time> changes_;  // after the first search, within the last minute
-  // What makes it wait longer and longer before it tries again what did not help.
+  // Makes the tuner wait longer each time before it repeats a trial that did not help.
   struct patience {
     steady_time until{};
     nanoseconds wait{0};
   };
   struct lower_bound {
-    std::uint32_t workers = 0;  // fewer were too few
+    std::uint32_t workers = 0;  // fewer than this were too few
     steady_time shrunk_at = never;
     patience valid;
   } floor_;

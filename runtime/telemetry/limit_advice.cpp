@@ -30,7 +30,7 @@ struct writer {
   [[nodiscard]] std::string waited() const {
     return around.of_jobs ? "" : fmt::format("; the consumer waited {} % of the time", percent(r.waited()));
   }
-  /// More workers cannot run at the same time.
+  /// Whether there is no core for another worker.
   [[nodiscard]] bool cores_are_used() const {
     return around.workers >= around.cores || r.core_wait > cores_are_short;
   }
@@ -228,7 +228,7 @@ struct writer {
             {}};
   }
 
-  /// Most of `start` is time in which there was no owner to take a batch.
+  /// For a `start` that is mostly time without an owner to take batches.
   limit_advice owner_away() const {
     if (r.owner_frozen >= r.owner_down) {
       return {limit::start,
@@ -304,7 +304,7 @@ limit_advice advise_on_limits(const limit_reading& reading, const limit_surround
   return {};
 }
 
-/// For somebody whose stream stands still, whatever limited it before.
+/// Advice for a stalled stream, whatever limited it before.
 std::string way_out_of(const stall_report& stall, const config& settings) {
   if (stall.kind == "operator") return "`penstock resume` ends the pause.";
   if (stall.kind == "gpu" && stall.text.ends_with("is suspended")) {
@@ -331,7 +331,7 @@ std::string way_out_of(const stall_report& stall, const config& settings) {
 
 limit_advice advise(const limit_reading& reading, const limit_surroundings& around, const config& settings) {
   limit_advice advice = advise_on_limits(reading, around, settings);
-  // What limited the stream before is no advice for one that stands still.
+  // What limited the stream before the stall does not help now.
   if (around.stalled) {
     advice.sentence = fmt::format("Nothing has moved for {:.0f} s: {}.", around.stalled->seconds, around.stalled->text);
     advice.more = {way_out_of(*around.stalled, settings)};

@@ -31,7 +31,7 @@ struct limit_advice {
   std::optional<limit> what;      ///< empty: nothing limits it, or nothing was measured
   std::string key;                ///< config key to change first: "loader.workers"; empty: none of penstock's
   std::string sentence;           ///< one sentence
-  std::vector<std::string> more;  ///< further lines: figures and alternatives
+  std::vector<std::string> more;  ///< more lines, with figures and alternatives
 };
 [[nodiscard]] limit_advice advise(const limit_reading& reading, const limit_surroundings& around,
                                   const config& settings);

@@ -48,12 +48,12 @@ double unix_seconds(std::chrono::system_clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
-/// The last line, which says most.
+/// The last line, which is the most informative.
 std::string reason_in(const std::string& words) {
   return shortened(printable(words.substr(words.rfind('\n') + 1)), reason_bytes);
 }
 
-/// Null: no worker has died, but for those that were asked to stop.
+/// The last death. Null: there is none, not counting workers that were asked to stop.
 template <class Death>
 const Death* last_death(const std::vector<Death>& deaths) {
   const auto counts = [](const Death& d) { return d.cause != death_cause::stopped && d.cause != death_cause::cancelled &&
@@ -101,7 +101,7 @@ void add_last_owner_death(metrics_page& p, const metrics_facts& f) {
   if (d != nullptr) p.value(unix_seconds(d->time));
 }
 
-/// The newest of each, because every name is a time series.
+/// Names only the newest samples of each kind, because every name is a time series.
 void add_bad_samples(metrics_page& p, const run_report& r) {
   std::set<std::uint64_t> named;
   const auto is_news = [&named](std::uint64_t sample) {

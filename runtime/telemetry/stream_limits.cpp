@@ -9,11 +9,11 @@ namespace {
 
 constexpr std::int64_t bucket_ns = 100'000'000;
 constexpr std::size_t loads_kept = 15;   // of each worker
-constexpr std::int64_t kept_ns = 2 * nanoseconds(stream_limits::span).count();  // as long as a wait may be settled
+constexpr std::int64_t kept_ns = 2 * nanoseconds(stream_limits::span).count();  // how long a wait may take to be settled
 constexpr std::size_t known_max = 8192;  // passages; far more than any stream has under way
 
-// A head is stalled if it takes this many times as long as its worker's usual batch, and longer than noise does. The time up to
-// `usual_part` times the usual is not its fault.
+// A head is stalled if it takes this many times as long as its worker's usual batch, and longer than noise. Time up to
+// `usual_part` times the usual does not count as stalled.
 constexpr double stalled_from = 4;
 constexpr double stalled_seconds = 0.02;
 constexpr double usual_part = 1.5;
@@ -23,7 +23,7 @@ constexpr double slow_from = 2.5;
 constexpr double busy_enough = 0.85;
 constexpr double measured_enough = 1;  // worker seconds
 
-constexpr double noise = 0.05;              // shares below this limit nothing
+constexpr double noise = 0.05;              // smaller shares do not count as a limit
 constexpr double waits_that_matter = 0.15;  // of the consumer
 constexpr double mostly = 0.5;
 
@@ -76,7 +76,7 @@ std::optional<limit> limit_reading::largest() const noexcept {
 }
 
 limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
-  // The first look after the end settles the last batches.
+  // The first look after the end still settles the last batches.
   if (std::exchange(over_, facts.is_over) && over_) return last_;
   const std::int64_t now = ns_of(when);
   const std::int64_t oldest = (now - nanoseconds(span).count()) / bucket_ns;
@@ -97,7 +97,7 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   }
   looked_ = now;
   limit_reading found = read(now, facts);
-  // A run that is stopped while it is stuck has waited for a batch that never comes, which nothing settles.
+  // A run that is stopped while it is stuck has waited for a batch that never arrives, so that wait is never settled.
   if (facts.is_over && !found.largest()) return last_;
   return last_ = std::move(found);
 }
@@ -137,7 +137,7 @@ void stream_limits::add_held(std::int64_t from, std::int64_t to) {
   if (from < to) at(to).held += seconds_of(to - from);
 }
 
-/// `busy`: how long the head's load takes, of which this part is the stall.
+/// `busy`: how long the head takes to load; `from` to `to` is the stalled part of that.
 void stream_limits::add_stall(const batch_passage& head, double busy, std::int64_t from, std::int64_t to) {
   from = std::max(from, counted_from_);
   add(limit::order, from, to);
@@ -194,9 +194,9 @@ void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) 
   if (work.ready > 0 && !without_owner) work_.push_back(work);
 }
 
-/// Takes the news of batches, and settles the waits that are over.
+/// Records the progress of batches, and settles finished waits.
 void stream_limits::remember(const limit_facts& facts) {
-  // Under way or gone: after a seek, or when a worker died.
+  // These are reported again unless they are gone, after a seek or the death of a worker.
   std::erase_if(known_, [](const auto& one) { return stamp(one.second, batch_stage::taken) == 0; });
   std::vector<const batch_passage*> taken;
   for (batch_passage b : facts.passages) {
@@ -213,7 +213,7 @@ void stream_limits::remember(const limit_facts& facts) {
   std::ranges::sort(taken, {}, [](const batch_passage* b) { return stamp(*b, batch_stage::taken); });
   for (const batch_passage* b : taken) settle(*b, facts);
   if (!taken.empty()) {
-    // The last ones taken tell what was behind a head. One that was taken at a later position is from before a seek.
+    // Keep the last ones taken: they show which batches were behind a head. Those at a later position are from before a seek.
     const std::size_t kept = 4 * facts.slots_per_worker * std::max<std::size_t>(facts.workers.size(), 1);
     const stream_position last = taken.back()->position;
     std::erase_if(known_, [&](const auto& one) {
@@ -223,7 +223,7 @@ void stream_limits::remember(const limit_facts& facts) {
   while (known_.size() > known_max) known_.erase(known_.begin());
 }
 
-/// The consumer has taken this batch: says what it waited for.
+/// The consumer has taken this batch: attributes its wait.
 void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   const std::int64_t to = stamp(b, batch_stage::taken);
   const std::int64_t earliest = std::max({taken_, ns_of(facts.begun), to - 2 * nanoseconds(span).count()});
@@ -271,7 +271,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   released_ = stamp(b, batch_stage::released);
 }
 
-/// The consumer waited while the head's worker loaded it.
+/// The consumer waited while the worker loaded the head.
 void stream_limits::settle_load(const batch_passage& b, std::int64_t from, std::int64_t to,
                                 const limit_facts& facts) {
   const std::int64_t begun = stamp(b, batch_stage::begun);
@@ -305,7 +305,7 @@ void stream_limits::add_work(double reading, std::int64_t from, std::int64_t to,
   add(limit::decode, from, to, 1 - reading);
 }
 
-/// What the time since the last batch was spent on.
+/// Attributes the time since the last batch.
 void stream_limits::estimate(std::int64_t now, const limit_facts& facts) {
   if (facts.is_over) return;
   const std::int64_t idle_since = taken_ == 0 ? ns_of(facts.begun) : taken_;
@@ -373,7 +373,7 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
   add_work(reading, from, now, facts);
 }
 
-/// A pool: what its time was spent on since the previous look.
+/// For a pool: attributes the time since the previous look.
 void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
   if (looked_ == 0 || facts.is_paused || facts.is_over) return;
   const limited_jobs& jobs = *facts.jobs;
@@ -438,8 +438,8 @@ bool stream_limits::nothing_was_behind(const batch_passage& b) const {
   return next != known_.end() && stamp(next->second, batch_stage::leased) >= stamp(b, batch_stage::copied);
 }
 
-/// Of the workers' time while the consumer waited, if that is more than noise. Workers also idle when all slots are full
-/// because the consumer asks for nothing, which holds up no batch.
+/// The idle share of the workers' time while the consumer waited, if that is more than noise. Workers also idle when all
+/// slots are full because the consumer asks for nothing, but that delays no batch.
 double stream_limits::idle_share() const {
   double ready = 0;
   double busy = 0;
@@ -452,7 +452,7 @@ double stream_limits::idle_share() const {
   return 1 - busy / ready;
 }
 
-/// In which no worker worked because the consumer asked for nothing.
+/// Seconds in which no worker worked because the consumer asked for nothing.
 double stream_limits::spare_seconds(std::int64_t first) const {
   double seconds = 0;
   for (const work_seen& w : work_) {
@@ -462,7 +462,7 @@ double stream_limits::spare_seconds(std::int64_t first) const {
   return seconds;
 }
 
-/// Of the time in which workers worked: neither running nor waiting for a core.
+/// The share of their working time in which workers neither ran nor waited for a core.
 double stream_limits::blocked_share() const {
   double busy = 0;
   double runs = 0;
@@ -485,7 +485,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   double stalled = 0;
   for (const auto* all : {&settled_, &estimated_}) {
     for (const auto& [time, b] : *all) {
-      // The oldest bucket is only partly inside.
+      // The oldest bucket is only partly within the window.
       const double inside =
           std::clamp(seconds_of((time + 1) * bucket_ns - (now - span_ns)) / seconds_of(bucket_ns), 0.0, 1.0);
       for (std::size_t i = 0; i < limit_count; ++i) r.share[i] += b.seconds[i] * inside;

@@ -52,7 +52,7 @@ struct limit_facts {
   bool owner_is_elsewhere = false;  ///< its timestamps arrive when a batch is delivered
   bool is_paused = false;
   bool is_over = false;
-  bool blocked_is_storage = false;  ///< a custom dataset: its reads are not timed, but when its thread is blocked it reads
+  bool blocked_is_storage = false;  ///< a custom dataset: its reads are not timed, so time in which its thread is blocked counts as reading
   std::optional<limited_jobs> jobs;
 };
 
@@ -105,7 +105,7 @@ class stream_limits {
  public:
   static constexpr nanoseconds span = std::chrono::seconds(10);
 
-  /// A look that comes later than this after the one before begins again: this process was suspended.
+  /// If two looks are further apart than this, the process was suspended: the later look starts over.
   static constexpr nanoseconds longest_turn = std::chrono::seconds(3);
 
   /// Call with times that do not decrease. Once the run is over, the reading stays that of its last 10 s.
@@ -176,10 +176,10 @@ class stream_limits {
   [[nodiscard]] double blocked_share() const;
   [[nodiscard]] limit_reading read(std::int64_t now, const limit_facts& facts) const;
 
-  std::map<std::int64_t, bucket> settled_;         // by time; of waits that are over, and of the workers
-  std::map<std::int64_t, bucket> estimated_;       // of the wait in progress: made again at each look
+  std::map<std::int64_t, bucket> settled_;         // by time; for finished waits, and for the workers
+  std::map<std::int64_t, bucket> estimated_;       // for the wait in progress: rebuilt at each look
   std::map<std::int64_t, bucket>* into_ = &settled_;
-  std::map<stream_position, batch_passage> known_;  // not taken yet, and the last ones taken
+  std::map<stream_position, batch_passage> known_;  // batches not taken yet, and the last ones taken
   std::map<std::uint32_t, worker_memory> workers_;
   std::deque<work_seen> work_;
   std::deque<outage> outages_;  // of the owner
@@ -190,7 +190,7 @@ class stream_limits {
   std::int64_t waits_from_ = 0;  // the wait in progress; 0: none
   bool over_ = false;
   limit_reading last_;
-  double wire_part_ = 1;  // of copying and converting the last batch: for an owner in another process
+  double wire_part_ = 1;  // copying's share of copying and converting the last batch: for an owner in another process
 };
 
 }  // namespace penstock::telemetry

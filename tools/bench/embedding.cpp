@@ -4,7 +4,7 @@
 //
 //   penstock-bench-embedding first-lease [REPETITIONS]    4 workers of a dataset that only stamps the time
 //   penstock-bench-embedding destruction [REPETITIONS]    8 workers, running
-//   penstock-bench-embedding ballast MIB [REPETITIONS]    8 workers beside so much touched memory
+//   penstock-bench-embedding ballast MIB [REPETITIONS]    8 workers, next to that much touched memory
 //   penstock-bench-embedding state BATCHES                of an epoch's state with digests
 #include "runtime/process/child_end.hpp"
 #include "runtime/process/process_facts.hpp"

@@ -22,8 +22,8 @@ struct host_target {
 /// The session's name of the worker that `target` means, "worker/65"; empty: there is none. Pure.
 [[nodiscard]] std::string worker_of_host(const host_target& target, const nlohmann::ordered_json& status);
 
-/// Replaces "host/NAME/worker/3" in `target` by the session's own name of that worker, and leaves everything else alone.
-/// Returns an exit code other than exit_ok if there is no such worker, and has said so.
+/// Replaces "host/NAME/worker/3" in `target` by the session's own name of that worker; leaves other targets unchanged.
+/// If there is no such worker, prints that and returns an exit code other than exit_ok.
 [[nodiscard]] int name_worker(const session_choice& choice, std::string& target);
 
 }  // namespace penstock::cli

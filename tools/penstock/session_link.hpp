@@ -72,7 +72,7 @@ struct session_answer {
 [[nodiscard]] result<nlohmann::ordered_json> ask(const std::filesystem::path& session,
                                                  nlohmann::ordered_json question,
                                                  std::optional<std::chrono::milliseconds> deadline);
-/// "the session's process (pid 17) is suspended (SIGSTOP); after `kill -CONT 17` it carries out this request". Empty: it runs, or cannot be seen from here.
+/// "the session's process (pid 17) is suspended (SIGSTOP); after `kill -CONT 17` it carries out this request". Empty: it is running, or cannot be examined from here.
 [[nodiscard]] std::string if_suspended(int pid);
 /// Sends a request and waits for the answer. Says so at once if the session's process is suspended.
 [[nodiscard]] session_answer request(const session_choice& choice, const std::filesystem::path& socket,

@@ -64,7 +64,7 @@ struct worker_ended {
   std::optional<schedule::flight_mark> mark;
   std::string sample_name;  ///< from the flight recorder
   std::string cause;        ///< "SIGSEGV", "exit 3", "hang"
-  bool host_lost = false;   ///< with its loader host: charged to a sample only if its batch keeps losing hosts
+  bool host_lost = false;   ///< with its loader host: blamed on a sample only if its batch keeps losing hosts
 };
 
 /// The process survives SIGKILL. No reply; worker_ended follows if it ever exits.

@@ -87,7 +87,7 @@ struct scale_pool {
 struct host_place_joined {
   std::uint32_t worker = 0;
 };
-/// It offers none any more. `lost`: its process has ended with it; otherwise the host waits for it.
+/// The host no longer offers one. `lost`: the place's process has ended with the host; otherwise the host waits for it.
 struct host_place_left {
   std::uint32_t worker = 0;
   bool lost = false;

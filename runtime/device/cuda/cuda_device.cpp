@@ -165,7 +165,7 @@ class cuda_device final : public device {
       end_of(std::move(g));
       in_flight_.pop_front();
     }
-    // Last: what the decoder knows of a batch, it knows once the batch's events are over.
+    // Last: the decoder's result for a batch is known only after the batch's events.
     if (auto no = jpegs_ ? jpegs_->failed() : std::nullopt) {
       if (no->status != cudaSuccess) return tl::unexpected(failure_from(no->status, no->what));
       return tl::unexpected(failure{no->code, std::move(no->what), 0});

@@ -21,7 +21,7 @@ constexpr std::uint64_t lane_bytes = 80 * MiB;
 static_assert(lane_bytes >= std::uint64_t{3} * encoded_pixels_max);
 static_assert(resize_pictures_max <= jpeg_engine::pictures_max);
 
-/// A worker wrote the header: nothing in it may make us read or write outside of our memory.
+/// The header comes from a worker: whatever it says, we must not read or write outside of our memory.
 bool is_sane(const encoded_picture& p) {
   return p.bytes <= encoded_file_bytes_max && p.width > 0 && p.height > 0 && p.width <= encoded_side_max &&
          p.height <= encoded_side_max && std::uint64_t{p.width} * p.height <= encoded_pixels_max &&
@@ -186,7 +186,7 @@ std::optional<jpeg_decoder::trouble> jpeg_decoder::carry_out(const order& what) 
   return cuda(cudaEventRecord(what.ready, stream_), "recording an event, or in earlier work");
 }
 
-/// All tensors but the encoded one; of the image, the rows that workers have decoded.
+/// Copies all tensors but the encoded one, and the image's rows that workers have decoded.
 cudaError_t jpeg_decoder::copy_rows(const order& what, const std::vector<encoded_picture>& headers) {
   const decode_step& step = *plan_.decode;
   const auto copy = [&](std::uint64_t from, std::uint64_t bytes) {
@@ -217,7 +217,7 @@ std::optional<jpeg_decoder::trouble> jpeg_decoder::decode(const order& what,
       std::ranges::count_if(headers, [](const encoded_picture& p) { return p.bytes != 0; }));
   decoded_ += all;
   left_to_workers_ += what.rows - all;
-  // Parts of about one size: the last one is not done in a moment.
+  // Parts of about the same size, so that the last one is not tiny.
   const std::uint32_t parts = (all + resize_pictures_max - 1) / resize_pictures_max;
   const std::uint32_t most = parts > 0 ? (all + parts - 1) / parts : 0;
   std::vector<std::uint32_t> rows;
@@ -246,7 +246,7 @@ std::optional<jpeg_decoder::trouble> jpeg_decoder::decode_part(const order& what
   resize.width = step.width;
   resize.pictures = static_cast<std::uint32_t>(rows.size());
   const std::size_t in = std::exchange(next_lane_, (next_lane_ + 1) % lanes_.size());
-  // Two parts ago: usually over.
+  // The lane was used two parts ago, so this wait is usually short.
   if (const auto status = cudaEventSynchronize(lanes_[in].resized); status != cudaSuccess)
     return trouble{status, errc::device_unavailable, "waiting for the resizing of pictures, or in earlier work"};
   std::uint8_t* to = lanes_[in].pixels;

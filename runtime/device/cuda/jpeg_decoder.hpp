@@ -1,5 +1,5 @@
-// Decodes the encoded pictures of batches on the GPU, with nvJPEG. Has a thread of its own, because nvJPEG's calls last
-// about as long as the decoding itself, which must not hold up the owner. Used by the CUDA device.
+// Decodes the encoded pictures of batches on the GPU, with nvJPEG. Has its own thread, because nvJPEG's calls take about
+// as long as the decoding itself and would block the owner. Used by the CUDA device.
 //
 // One batch after the other, on one stream: small tensors and decoded rows are copied from the slot; pictures are
 // decoded from the slot, in parts, to the pixels of one of two lanes, and resized from there into their rows; then
@@ -35,24 +35,24 @@ class jpeg_decoder {
     std::byte* staging = nullptr;
     std::byte* data = nullptr;
     std::uint32_t rows = 0;
-    std::vector<cudaEvent_t> released{};  // what must be over before the buffer is written
+    std::vector<cudaEvent_t> released{};  // events that must be complete before the buffer is written
     cudaEvent_t copied = nullptr;         // recorded when the slot is no longer read
     cudaEvent_t ready = nullptr;
   };
 
   /// On the owner's thread, with the GPU selected. Refuses what jpeg_engine::start and the device refuse;
-  /// errc::device_out_of_memory names what was asked for.
+  /// errc::device_out_of_memory names the requested size.
   static result<std::unique_ptr<jpeg_decoder>> open(const cuda_context& context, const transfer_plan& plan);
   ~jpeg_decoder();
   jpeg_decoder(const jpeg_decoder&) = delete;
   jpeg_decoder& operator=(const jpeg_decoder&) = delete;
 
-  /// Returns the order's number: its events mean something once begun() has reached it.
+  /// Returns the order's number. Its events are recorded once begun() has reached that number.
   std::uint64_t push(order what);
   [[nodiscard]] std::uint64_t begun() const noexcept { return begun_.load(std::memory_order_acquire); }
 
-  /// While it lives, no order is carried out, and the one that was has ended: page-locking memory holds up nvJPEG's
-  /// calls for hundreds of milliseconds.
+  /// During its lifetime no order is carried out; the constructor waits for the one in progress. For page-locking memory,
+  /// which delays nvJPEG's calls by hundreds of milliseconds.
   class pause {
    public:
     explicit pause(jpeg_decoder& of);
@@ -69,14 +69,14 @@ class jpeg_decoder {
     errc code = errc::device_unavailable;
     std::string what;
   };
-  /// The first error. Later orders are not carried out. To be asked after the events of an order: only then is it known
-  /// whether its pictures have the right decoder's pixels.
+  /// The first error; later orders are not carried out. Call after the events of an order are complete: only then is it
+  /// known whether the right decoder made its pixels.
   [[nodiscard]] std::optional<trouble> failed() const;
-  /// Ends the thread. False: it does not end, and with everything that it uses must stay.
+  /// Ends the thread. False: it did not end in time, so everything that it uses must be kept.
   [[nodiscard]] bool close(nanoseconds at_most) noexcept;
 
  private:
-  // Used in turn: a part is decoded while the one before is resized.
+  // Lanes take turns: one part is decoded while the previous one is resized.
   struct lane {
     std::uint8_t* pixels = nullptr;
     cudaEvent_t resized = nullptr;

@@ -15,7 +15,7 @@ namespace {
 // Attempts to make nvJPEG use the GPU's engines.
 constexpr int starts_max = 5;
 
-// What the thread's last failed allocation for nvJPEG asked for.
+// Size of this thread's last failed allocation for nvJPEG.
 thread_local std::uint64_t asked_in_vain = 0;
 
 int take(void** memory, std::size_t bytes) {
@@ -136,7 +136,7 @@ failure jpeg_engine::refused(int status, std::string_view doing) const {
           0};
 }
 
-/// Now, while nothing else happens on the device, and until the engines are used.
+/// Starts nvJPEG, again if it does not use the engines. Call while nothing else runs on the device.
 result<void> jpeg_engine::try_starts() {
   for (int start = 1; start <= starts_max; ++start) {
     auto started = try_start();
@@ -156,12 +156,12 @@ result<void> jpeg_engine::try_starts() {
       library_->version_text(), library_->path(), starts_max);
 }
 
-/// False: nvJPEG says that it uses the engines, but does not.
+/// False: nvJPEG claims to use the engines, but does not.
 result<bool> jpeg_engine::try_start() {
   nvjpeg_abi::device_allocator allocator{take, give_back};
   int status = library_->create(nvjpeg_abi::backend_hardware, &allocator, nullptr, 0, &handle_);
   has_engines_ = status == nvjpeg_abi::success;
-  // GPUs without an engine for JPEG decode in kernels. What else keeps nvJPEG from starting is no reason for that.
+  // GPUs without a JPEG engine decode in kernels. Any other error of nvJPEG is reported.
   if (status == nvjpeg_abi::architecture_mismatch || status == nvjpeg_abi::not_implemented)
     status = library_->create(nvjpeg_abi::backend_gpu_hybrid, &allocator, nullptr, 0, &handle_);
   cudaGetLastError();
@@ -195,7 +195,7 @@ int jpeg_engine::call(state& in, std::span<const unsigned char* const> files,
   return status;
 }
 
-/// Decodes the reference picture; `expected_` and `pixels` get what becomes of it.
+/// Decodes the reference picture; stores its pixels in `expected_` and `pixels`.
 result<void> jpeg_engine::try_out(state& in, std::vector<std::uint8_t>& pixels) {
   pixels.resize(reference_pixel_bytes);
   const unsigned char* const file = reference_.data();
@@ -214,7 +214,7 @@ result<void> jpeg_engine::try_out(state& in, std::vector<std::uint8_t>& pixels) 
                 cudaGetErrorString(status));
 }
 
-/// The pixels of the decoder to which nvJPEG changes when it does not use the engines.
+/// The reference picture's pixels from nvJPEG's CPU decoder, which it falls back to without the engines.
 result<std::vector<std::uint8_t>> jpeg_engine::reference_of_cpu() {
   nvjpeg_abi::device_allocator allocator{take, give_back};
   nvjpegHandle* handle = nullptr;

@@ -1,8 +1,8 @@
-// nvJPEG on this GPU, one part of a batch at a time, with proof that it uses the GPU's engines. Used by the JPEG decoder.
+// Runs nvJPEG on this GPU, one part of a batch at a time, and checks that it uses the GPU's engines. Used by the JPEG decoder.
 //
-// nvJPEG may silently decode on the CPU although the engines were requested, at a twentieth of the speed and with other
-// pixels. So a known picture (reference_jpeg.hpp) is decoded at the start, and must not get the CPU's pixels. It is decoded
-// again at the end of each part: a batch counts as ready only if the pixels are those of the start.
+// nvJPEG may silently decode on the CPU although the engines were requested, at a twentieth of the speed and with different
+// pixels. So a known picture (reference_jpeg.hpp) is decoded at the start, and its pixels must differ from the CPU's. It is
+// decoded again at the end of each part: a batch counts as ready only if these pixels equal those from the start.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -22,7 +22,7 @@
 
 namespace penstock::device {
 
-/// Device memory. Refuses (errc::device_out_of_memory) with what was asked for, what is free and what to lower.
+/// Allocates device memory. Refuses (errc::device_out_of_memory), naming requested and free bytes and which key to lower.
 result<std::uint8_t*> take_for_jpegs(std::uint64_t bytes);
 
 class jpeg_engine {
@@ -37,18 +37,18 @@ class jpeg_engine {
     std::size_t pitch = 0;
   };
 
-  /// All work goes to `stream`, which must outlive this. Refuses what nvJPEG refuses, and an nvJPEG that does not use the
+  /// Queues all work on `stream`, which must outlive this object. Refuses with nvJPEG's error, and if nvJPEG does not use
   /// engines that the GPU has.
   static result<std::unique_ptr<jpeg_engine>> start(cudaStream_t stream);
   ~jpeg_engine();
   jpeg_engine(const jpeg_engine&) = delete;
   jpeg_engine& operator=(const jpeg_engine&) = delete;
 
-  /// Lasts about as long as the decoding. Pixels are written during the call, not in the order of the stream: neither a lane
-  /// nor the pixels of a part may be used again before what was queued behind the part is over.
+  /// Takes about as long as the decoding. Pixels are written during the call, not in the order of the stream: reuse a lane,
+  /// or the pixels of a part, only when the work queued behind the part is complete.
   result<void> decode(std::size_t lane, std::span<const picture> part);
 
-  /// Whether every part so far had the right decoder; of a part, known once an event behind it is over.
+  /// Whether the right decoder made every part so far. Includes a part only when an event behind it is complete.
   [[nodiscard]] bool has_kept_decoder() const noexcept;
   [[nodiscard]] std::string version() const { return library_->version_text(); }
   [[nodiscard]] nanoseconds longest_call() const noexcept { return longest_call_; }
@@ -56,7 +56,7 @@ class jpeg_engine {
  private:
   struct state {
     nvjpegJpegState* of_nvjpeg = nullptr;
-    int pictures = 0;                   // for how many it is prepared
+    int pictures = 0;                   // the number of pictures that it is prepared for
     std::uint8_t* reference = nullptr;  // pixels of the reference picture, on the device
   };
 
@@ -78,7 +78,7 @@ class jpeg_engine {
   std::array<state, lanes> states_{};
   std::vector<unsigned char> reference_;
   std::uint8_t* expected_ = nullptr;  // the reference picture's pixels, on the device
-  std::uint32_t* differ_ = nullptr;   // page-locked: 1 once they were others
+  std::uint32_t* differ_ = nullptr;   // page-locked; 1 once the reference picture had other pixels
   nanoseconds longest_call_{};
 };
 

@@ -1,4 +1,4 @@
-// The kernels behind a decoder: the resize, and the comparison of the reference picture. Used by the JPEG decoder of the
+// The kernels that follow a decoder: the resize, and the comparison of the reference picture. Used by the JPEG decoder of the
 // CUDA device.
 #pragma once
 
@@ -8,11 +8,11 @@
 
 namespace penstock::device {
 
-/// All pictures of the batch, each to its row.
+/// Resizes all pictures of the batch, each into its row.
 cudaError_t launch_resize(const resize_batch& batch, cudaStream_t stream);
 
 /// Sets `*differ` (page-locked host memory) to 1 if not all bytes are equal; never to 0. Visible to the host once a later
-/// event of the stream is over.
+/// event of the stream is complete.
 cudaError_t launch_compare(const std::uint8_t* pixels, const std::uint8_t* expected, std::uint32_t bytes,
                            std::uint32_t* differ, cudaStream_t stream);
 

@@ -1,4 +1,4 @@
-// The resize after decoding on the device: which source pixels and weights a pixel of the result has. Compiled by nvcc
+// The resize after decoding on the device: the source pixels and weights of each pixel of the result. Compiled by nvcc
 // into the kernel (resize.cu) and by the host compiler into the tests. Plain C++17, no CUDA header.
 #pragma once
 
@@ -21,7 +21,7 @@ struct resize_picture {
   std::uint32_t row = 0;  // of the batch
 };
 
-// What one launch resizes; it fits the arguments of a kernel, so that nothing has to be copied for it.
+// The most pictures of one launch: their descriptions fit the arguments of a kernel, so nothing has to be copied first.
 constexpr unsigned resize_pictures_max = 64;
 struct resize_batch {
   std::uint8_t* to = nullptr;  // rows of height * width * 3 bytes
@@ -32,7 +32,7 @@ struct resize_batch {
 };
 static_assert(sizeof(resize_batch) <= 4096);
 
-/// Source pixels from `first`, `count` of them. The weight of pixel k is 1 - |offset + k| / support: Pillow's triangle,
+/// `count` source pixels from `first` on. The weight of pixel k is 1 - |offset + k| / support: Pillow's triangle,
 /// as wide as the reduction, which may extend beyond the box but not beyond the picture (axis_weights has the same).
 struct resize_axis {
   std::uint32_t first;

@@ -95,7 +95,7 @@ PENSTOCK_API int job_main(const std::map<std::string, job_function>& functions);
 /// the job. The caller closes the descriptor. Throws error (errc::usage) if there is no such file.
 PENSTOCK_API int session_file(std::uint64_t number);
 
-/// What a language runtime has to do around a fork.
+/// The hooks of a language runtime that must act around a fork.
 struct fork_hooks {
   std::function<std::string()> unsafe;  ///< before each fork: why this process must not fork; empty: it may
   std::function<void()> before, in_parent, in_child;

@@ -1,4 +1,4 @@
-// headroom: how fast the program around a session could go if data were free, beside the real feed.
+// headroom: compares how fast the program around a session could run if data were free with the real feed.
 #include "actors/gpu_owner/batch_sink.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/base/counted.hpp"
@@ -36,7 +36,7 @@ struct headroom_options {
   bool as_json = false;
 };
 
-/// What works on the batches: a sink, and a step of a given length.
+/// The program that works on the batches: a sink, and a step of a given length.
 class program_around {
  public:
   program_around(const headroom_options& o, const config& settings, nanoseconds step)

@@ -79,7 +79,7 @@ std::optional<config_file::diagnostic> cores_not_here(const config_file::loaded_
 
 namespace {
 
-/// What can be told without contacting a server.
+/// Checks that need no contact with a server.
 std::optional<config_file::diagnostic> store_not_usable(const dataset_config& dataset, const std::string& key,
                                                         const std::string& table,
                                                         const config_file::loaded_config& loaded,

@@ -25,7 +25,7 @@ std::string words_about(const std::string& name, const json& worker) {
                      printable(sample.get<std::string>()), duration_for_people(time), killed_later);
 }
 
-/// A process of its own that has been started and has not ended.
+/// Whether the owner has its own process, which has been started and has not ended.
 bool has_owner(const json& gpu) {
   const std::string state = gpu.value("state", "");
   return gpu.value("placement", "") == "process" && gpu.value("pid", json()).is_number() && state != "stopped" &&

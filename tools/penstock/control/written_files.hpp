@@ -27,7 +27,7 @@ class written_files {
   [[nodiscard]] std::string announced() const;
 
  private:
-  /// Without those that nothing had to be written to.
+  /// The files, without those for which there was nothing to write.
   [[nodiscard]] std::map<std::string, std::string> expected() const;
   [[nodiscard]] bool is_written(const std::string& kind, const std::string& path) const;
 

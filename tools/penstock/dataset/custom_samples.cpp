@@ -14,8 +14,8 @@
 namespace penstock::inspect {
 namespace {
 
-/// Loads every `step`th sample, in order, with the bytes that the worker wrote. No bad sample ends the
-/// session.
+/// Loads every `step`th sample, in order, with the bytes that the worker wrote. A bad sample does not
+/// end the session.
 config settings_for(config settings, std::uint32_t step) {
   settings.metrics.listen.clear();
   settings.sampler.shuffle = false;

@@ -5,7 +5,7 @@
 
 namespace penstock::cli {
 
-/// Who tells the notices about a dataset: this process on stderr, or its session in the log.
+/// Who prints the notices about a dataset: this process on stderr, or its session in the log.
 enum class notices_told { here, by_session };
 
 /// Prepares a dataset of tar shards, with a progress bar on stderr while their index is built, for the caller's next

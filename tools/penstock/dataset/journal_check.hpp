@@ -1,4 +1,4 @@
-// Compares the batches of a journal with the same batches of today: which differ, and because of which samples. Pure.
+// Compares the batches of a journal with the same batches as they load today: which differ, and because of which samples. Pure.
 // Used by `penstock replay --verify`.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace penstock::cli {
 
-/// A batch as it is today.
+/// A batch as it loads today.
 struct batch_today {
   std::vector<std::uint64_t> samples;
   std::uint64_t digest = 0;
@@ -24,9 +24,9 @@ struct changed_batch {
   std::uint64_t sequence = 0;
   std::uint64_t was = 0;
   std::uint64_t is = 0;
-  std::vector<std::uint64_t> samples;  ///< of its rows today, if they are those of the journal; else empty
+  std::vector<std::uint64_t> samples;  ///< of its rows today, if they equal the journal's; else empty
   std::vector<std::uint64_t> gone;     ///< in the journal's batch, not in today's
-  std::vector<std::uint64_t> come;     ///< the other way round
+  std::vector<std::uint64_t> come;     ///< in today's batch, not in the journal's
 };
 
 class journal_check {
@@ -39,11 +39,11 @@ class journal_check {
   /// Batches whose lines in the journal have different digests.
   [[nodiscard]] const std::vector<delivered_batch>& contradictory() const noexcept { return contradictory_; }
 
-  /// Batch `which` of batches() as it is today.
+  /// Takes batch `which` of batches() as it loads today.
   void take(std::size_t which, const batch_today& today);
 
   [[nodiscard]] const std::vector<changed_batch>& changed() const noexcept { return changed_; }
-  /// Samples of changed batches that are in no batch whose bytes are equal: what changed is among them, unless a
+  /// Samples that occur in changed batches and in no unchanged one. The changed samples are among them, unless a
   /// change shows in only some epochs.
   [[nodiscard]] std::set<std::uint64_t> suspects() const;
 

@@ -31,13 +31,13 @@ struct place_options {
 };
 void add_place_options(CLI::App& verb, place_options& o);
 
-/// Calls `act` with the settings for the rank that was asked for, after warnings and a progress bar for people.
+/// Calls `act` with the settings for the requested rank, after printing warnings and a progress bar.
 int with_settings(const place_options& o, const std::function<int(const config&)>& act);
 
 struct planned_batch {
   std::vector<std::uint64_t> samples;
   std::vector<std::string> names;
-  schedule::stream_state before;  ///< of the stream that has delivered everything before this batch
+  schedule::stream_state before;  ///< the stream's state when everything before this batch is delivered
 };
 
 class planned_stream {

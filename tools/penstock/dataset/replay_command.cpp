@@ -43,7 +43,7 @@ result<std::optional<schedule::stream_state>> state_in(const std::string& path) 
   return std::optional(std::move(*state));
 }
 
-/// The run's own loading of some batches in a row, which this program takes itself.
+/// Loads consecutive batches as the run did, and hands them to this program.
 class replayed_stream {
  public:
   /// Throws error, as its members do.
@@ -143,7 +143,7 @@ result<planned_batch> batch_of_journal(const planned_stream& stream, const deliv
                 one.sequence, one.epoch, found.error().message);
 }
 
-/// Loads all batches of the journal, those that follow each other in one session.
+/// Loads all batches of the journal, with one session for each run of consecutive batches.
 result<void> compare(journal_check& check, const config& settings, const planned_stream& stream) {
   const auto& batches = check.batches();
   for (std::size_t at = 0; at < batches.size();) {

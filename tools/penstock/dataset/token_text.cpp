@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t tokenizer_bytes_max = 256 * MiB;
 constexpr std::string_view space_block = "\xe2\x96\x81";  // U+2581, SentencePiece's space
 
-/// The next character of UTF-8 text, which loses it. Bytes that are none stand for themselves.
+/// Removes the next character from UTF-8 text and returns it. Invalid bytes stand for themselves.
 std::uint32_t take_character(std::string_view& text) noexcept {
   const auto first = static_cast<unsigned char>(text.front());
   const std::size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;

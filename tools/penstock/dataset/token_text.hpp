@@ -14,12 +14,12 @@ namespace penstock::cli {
 
 class vocabulary {
  public:
-  /// Refuses (errc::io, errc::config), naming the file, one that cannot be read, is no JSON, or has no vocabulary.
+  /// Refuses (errc::io, errc::config) a file that cannot be read, is not JSON, or has no vocabulary, and names it.
   static result<vocabulary> read(const std::string& path);
 
-  /// What the ids stand for, one after the other, as UTF-8. The tokenizer's own rules for spaces and clean-up are not
-  /// applied, apart from how it writes bytes and spaces: what it would decode may differ in spaces. "<1234>" for an id that it
-  /// does not have.
+  /// The entries of the ids, one after the other, as UTF-8. Undoes how the tokenizer writes bytes and spaces, but does not apply
+  /// its rules for spaces and clean-up: the text may differ in spaces from what the tokenizer would decode. An unknown id
+  /// becomes "<1234>".
   [[nodiscard]] std::string text_of(std::span<const std::int64_t> ids) const;
 
  private:

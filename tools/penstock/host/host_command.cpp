@@ -36,7 +36,7 @@ result<string_map> folders_of(const std::vector<std::string>& data) {
   return folders;
 }
 
-/// The Python environment that this command belongs to describes the worker program that it can run (python/penstock/_command.py).
+/// The worker program of the Python environment that this command belongs to, as that environment describes it (python/penstock/_command.py).
 hosts::own_program program_of_environment() {
   const char* const text = std::getenv("PENSTOCK_HOST_PROGRAM");  // NOLINT(concurrency-mt-unsafe): no thread has started
   if (text == nullptr) return {};

@@ -51,7 +51,7 @@ metric_labels operator+(metric_labels some, metric_labels more) {
   return some;
 }
 
-/// The last death of each session, as "worker" or "gpu", with the labels.
+/// Adds the last death of each session, as "worker" or "gpu", with its labels.
 void add_deaths(metrics_page& p, const std::vector<json>& sessions) {
   const auto each = [&](const auto& tell) {
     for (const json& s : sessions) {
@@ -109,7 +109,7 @@ void add_quarantine(metrics_page& p, const std::vector<json>& sessions) {
   }
 }
 
-/// Those of its record, which may have lost the oldest.
+/// Adds the failures in each session's record, which may have lost the oldest.
 void add_failures(metrics_page& p, const std::vector<json>& sessions) {
   p.begin("penstock_session_ended_sample_failed_info", "gauge",
           "1; a sample that a session that has ended could not load, and why; the last 16 of each.");
@@ -144,7 +144,7 @@ void merged_pages::add_line(const std::string& name, std::string_view line, metr
   const std::size_t end = line.find_first_of("{ ");
   if (current == nullptr || end == std::string_view::npos) return;
   const std::string label = "session=\"" + telemetry::escaped(printable(name)) + '"';
-  // Its own label is the name in the config; several sessions may have that.
+  // The page's own label is the name in the config, which several sessions may share.
   if (line.starts_with(info)) {
     const std::size_t id = std::min(line.rfind(",id=\""), line.rfind('}'));
     current->lines += fmt::format("{}{{{}{}\n", line.substr(0, end), label, line.substr(id));

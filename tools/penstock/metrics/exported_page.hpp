@@ -1,5 +1,5 @@
-// One page of metrics for all sessions of a user: those that run, from their own pages, and those that have ended, from their
-// records. Pure. Used by `penstock metrics`.
+// One page of metrics for all sessions of a user: running ones from their own pages, ended ones from their records.
+// Pure. Used by `penstock metrics`.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,12 +15,12 @@ namespace penstock::cli {
 /// What can be known of a running session from outside, whether it answers or not.
 struct seen_from_outside {
   int pid = 0;                       ///< 0: unknown
-  bool suspended = false;            ///< its process is: SIGSTOP, or a debugger
+  bool suspended = false;            ///< its process is stopped, by SIGSTOP or a debugger
   std::optional<double> last_seen{};  ///< when it wrote to its record, in Unix time
   std::string id{};                  ///< of its record; empty: it has none
 };
 
-/// Merges the pages of running sessions: each metric stands once, and its lines have the label `session`.
+/// Merges the pages of running sessions: each metric appears once, and its lines have the label `session`.
 class merged_pages {
  public:
   /// `name`: for `penstock --session`. An empty page: the session does not answer.
@@ -29,7 +29,7 @@ class merged_pages {
 
  private:
   struct metric {
-    std::string first_of;  // the first session that has it
+    std::string first_of;  // the first session that has the metric
     std::string head;      // HELP and TYPE
     std::string lines;
   };

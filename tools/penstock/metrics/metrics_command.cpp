@@ -41,7 +41,7 @@ struct metrics_options {
   bool as_json = false;
 };
 
-/// Null if there is none but those that were asked to stop.
+/// The last death; null if there is none, not counting processes that were asked to stop.
 json last_of(const json& deaths) {
   for (auto d = deaths.rbegin(); d != deaths.rend(); ++d) {
     if (const json cause = d->value("cause", json()); cause != "stopped" && cause != "cancelled") return *d;

@@ -39,7 +39,7 @@ class ordered_pictures {
     for (unsigned i = 0; i < threads; ++i)
       threads_.emplace_back([this](const std::stop_token& stopped) { work(stopped); });
   }
-  /// Stops all of them before the first is joined.
+  /// Requests all threads to stop before it joins the first.
   ~ordered_pictures() {
     for (std::jthread& thread : threads_) thread.request_stop();
   }
@@ -77,7 +77,7 @@ class ordered_pictures {
   std::uint64_t next_to_take_;
   const std::uint64_t window_;
   std::map<std::uint64_t, result<packed_picture>> done_;
-  std::vector<std::jthread> threads_;  // last: they use all of the above, and end before it does
+  std::vector<std::jthread> threads_;  // last, so that they end before the members that they use
 };
 
 /// A shard that is being written, under another name until it is complete.
@@ -87,7 +87,7 @@ class open_shard {
     open_shard shard;
     shard.folder_ = folder;
     shard.name_ = shard_name(number);
-    // Of a run that was killed, if it is there.
+    // Overwrites what a killed run may have left.
     shard.file_.reset(
         ::open(shard.part().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
     if (!shard.file_) return shard.failed("creating", errno);
@@ -102,7 +102,7 @@ class open_shard {
     return pending_.size() < flushed_at ? result<void>() : flush();
   }
 
-  /// Puts it on disk and gives it its name.
+  /// Writes the shard to disk and gives it its final name.
   result<packed_shard> finish() {
     append_tar_end(pending_);
     if (auto ok = flush(); !ok) return tl::unexpected(std::move(ok.error()));
@@ -139,7 +139,7 @@ class open_shard {
   std::uint64_t samples_ = 0;
 };
 
-/// Members of a sample, and the end of the archive after them.
+/// The shard's size with the members of this sample and the end of the archive.
 std::uint64_t bytes_with(const open_shard& shard, std::string_view path, const packed_picture& picture) {
   constexpr std::uint64_t archive_end = 1024;
   return shard.bytes() + tar_member_bytes(path, picture.contents.size()) + tar_member_bytes(path, 20) +
@@ -155,7 +155,7 @@ result<void> write_shards(const listing& list, const std::string& out, unsigned 
   ordered_pictures pictures(list, state, threads);
   std::optional<open_shard> shard;
   std::vector<unpacked_sample> failed;
-  // A shard with all that failed since the one before it.
+  // Records the shard, with the pictures that have failed since the previous one.
   const auto finish = [&](std::uint64_t next_sample) -> result<void> {
     if (shard) {
       auto done = shard->finish();

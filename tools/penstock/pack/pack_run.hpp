@@ -1,5 +1,5 @@
 // Writes the shards of `penstock pack`: threads read and encode pictures, one writes them in order. A shard gets its
-// name when it is complete and on disk, then the state says so: whatever kills the process, the next run continues
+// name when it is complete and on disk; then the state records it. Whatever kills the process, the next run continues
 // after the last complete shard, and the shards are the same.
 #pragma once
 
@@ -19,8 +19,8 @@ struct pack_progress {
   std::atomic<std::uint64_t> bytes{0};    ///< written
 };
 
-/// Writes what `state` says is missing to the folder `out`, and updates state with every shard. Pictures that cannot be
-/// read are left out and listed. Refuses (errc::io) what the system refuses; state is then that of the last shard.
+/// Writes the shards that `state` lacks to the folder `out`, and updates the state with every shard. Pictures that cannot
+/// be read are left out and listed. Fails (errc::io) with the system's error; the state is then that of the last shard.
 result<void> write_shards(const listing& list, const std::string& out, unsigned threads, pack_state& state,
                           pack_progress& progress);
 

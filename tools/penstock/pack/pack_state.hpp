@@ -1,5 +1,5 @@
-// What `penstock pack` has written so far: pack.json next to the shards. From it an interrupted run continues after
-// the last complete shard, and it is the report. Pure but for reading and writing the file.
+// What `penstock pack` has written so far: pack.json next to the shards. It lets an interrupted run continue after the
+// last complete shard, and is also the report. Pure, except for reading and writing the file.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -13,7 +13,7 @@
 
 namespace penstock::pack {
 
-/// Everything that decides the bytes of the shards.
+/// All settings that determine the bytes of the shards.
 struct pack_settings {
   std::string fingerprint;  ///< of the image folder's list of files
   std::uint64_t shard_size = 0;
@@ -23,10 +23,10 @@ struct pack_settings {
   bool operator==(const pack_settings&) const = default;
 };
 
-/// What restart markers made of pictures; all 0 without them.
+/// The effect of adding restart markers; all 0 without them.
 struct marker_counts {
   std::uint64_t unchanged = 0;         ///< pictures without markers: PNGs, and JPEGs that cannot have them
-  std::uint64_t were_progressive = 0;  ///< JPEGs that are sequential now
+  std::uint64_t were_progressive = 0;  ///< JPEGs that were converted to sequential
   std::uint64_t bytes_before = 0;      ///< of all pictures
   std::uint64_t bytes_after = 0;
   void add(const marker_counts& other) noexcept;
@@ -48,7 +48,7 @@ struct pack_state {
   pack_settings settings;
   std::string folder;
   std::uint64_t samples_all = 0;  ///< in the image folder
-  std::uint64_t next_sample = 0;  ///< those before it are in a complete shard, or failed
+  std::uint64_t next_sample = 0;  ///< earlier samples are in a complete shard, or have failed
   std::vector<packed_shard> shards;
   std::vector<unpacked_sample> failed;
   marker_counts markers;  ///< of all shards
@@ -58,11 +58,11 @@ struct pack_state {
 /// "shard-000012.tar"
 std::string shard_name(std::size_t number);
 
-/// The object that is kept and that --json prints, "penstock.pack/1".
+/// The object that is stored and that --json prints, "penstock.pack/1".
 nlohmann::ordered_json as_json(const pack_state& state);
 
-/// The state in this folder; none if it holds neither a state nor shards. Refuses (errc::usage) a folder with shards
-/// but without a state, one of other settings, and one whose shards are missing or have another size.
+/// The state in this folder; none if it contains neither a state nor shards. Refuses (errc::usage) a folder that has shards
+/// but no state, that was written with other settings, or whose shards are missing or have another size.
 result<std::optional<pack_state>> read_state(const std::string& folder, const pack_settings& settings);
 
 /// Replaces the state in this folder.

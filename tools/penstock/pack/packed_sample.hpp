@@ -24,7 +24,7 @@ class picture_packer {
  public:
   picture_packer(std::string folder, const pack_settings& settings);
 
-  /// Refuses what cannot be read, and, where it is encoded again or gets restart markers, what cannot be decoded.
+  /// Refuses a picture that cannot be read, or that must be decoded (to reduce it or add restart markers) and cannot be.
   result<packed_picture> pack(std::string_view name);
 
  private:
@@ -38,7 +38,7 @@ class picture_packer {
 };
 
 /// Keys of one shard: the picture's path without its extension, with '_' for dots in its last part, and a number
-/// behind it if another picture has that key.
+/// appended if another picture has that key.
 class shard_keys {
  public:
   std::string key_for(std::string_view path);

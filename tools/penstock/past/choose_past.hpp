@@ -25,23 +25,23 @@ void add_past_choice(CLI::App& verb, session_choice& into);
 /// record.
 [[nodiscard]] std::optional<live_group> past_group(const std::string& name);
 
-/// If no session is live: the command that reads the last one, and how that one ended; `status`, if the verb cannot read records.
-/// Empty if there is none.
+/// If no session is live: the command that reads the last one (`status` if this verb cannot read records), and how that session
+/// ended. Empty if there is none.
 [[nodiscard]] std::string next_for_past(const session_choice& choice);
 
 /// How the session of this record ended, with the reason of any outcome. Empty: it cannot be read.
 [[nodiscard]] std::string end_with_reason(const std::filesystem::path& record);
 
-/// "'photos' failed 8 h ago: the dataset is gone", of the last one of this name that has ended; of any, if the name is empty. Empty:
+/// "'photos' failed 8 h ago: the dataset is gone": how the last session of this name ended, or of any name if this one is empty. Empty:
 /// none has left a record.
 [[nodiscard]] std::string last_end_in_words(const std::string& session);
 
-/// The summary (past_session::summary()) and "id" of the last session of this name that has ended; of any, if the name is
+/// The summary (past_session::summary()) and "id" of the last ended session of this name, or of any name if this one is
 /// empty. `session` may be an ID.
 [[nodiscard]] std::optional<nlohmann::ordered_json> last_ended(const std::string& session);
 
-/// The record of the session that listened here, once it has ended: waits until it is complete. `pid`: of its process; 0: unknown,
-/// then the last one of that name. Empty: it left none.
+/// The record of the session that listened here and has ended; waits until the record is complete. `pid`: of its process; if 0
+/// (unknown), takes the last session of that name. Empty: it left none.
 [[nodiscard]] std::optional<std::filesystem::path> record_of(const std::filesystem::path& socket, int pid);
 
 [[nodiscard]] bool has_ended_sessions();

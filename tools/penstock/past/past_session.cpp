@@ -145,7 +145,7 @@ json past_session::started() const {
   return header_.value("started", json());
 }
 
-/// Workers and owners that were asked to stop and did not in time: no unexpected ends, but deaths.
+/// Workers and owners that did not stop in time when asked: not unexpected ends, but still deaths.
 std::uint64_t past_session::killed_at_stop() const {
   return static_cast<std::uint64_t>(std::ranges::count_if(events_, [](const json& e) {
     const json death = e.value("death", json());

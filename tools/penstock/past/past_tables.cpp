@@ -19,7 +19,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-/// Its end is unknown: `ended` is the time of the last thing that it recorded.
+/// Whether its end is unknown; `ended` is then the time of its last entry.
 bool has_died(const json& summary) {
   return summary.at("outcome") == "died";
 }
@@ -57,7 +57,7 @@ std::string end_in_words(const json& summary) {
 
 std::string ended_for_people(const json& ended, std::size_t width) {
   std::vector<std::vector<std::string>> rows;
-  std::vector<std::string> below;  // as long as it needs to be: nothing of a reason is cut
+  std::vector<std::string> below;  // at full length: reasons are never cut
   for (const json& s : ended) {
     rows.push_back({text_of(s.at("id")), text_of(s.at("outcome")),
                     (has_died(s) ? "last seen " : "") + without_year(utc_for_people(s.at("ended"))), deaths_in(s)});

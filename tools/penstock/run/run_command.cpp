@@ -144,7 +144,7 @@ int refuse_start(const run_options& o, const config& settings, exit_code code, c
   return refuse_with(code, why, o.json);
 }
 
-/// Joins the group only to say so: the other ranks must not wait for this one.
+/// Joins the group only to report the refusal, so that the other ranks do not wait for this one.
 int refuse_start_of_rank(const run_options& o, const config& settings, exit_code code, const failure& why,
                          stop_signals& signals, launcher_link& launcher) {
   try {
@@ -225,7 +225,8 @@ int run(run_options o) {
   // The other ranks have ended: this one delivers the rest alone.
   if (begin->alone) settings.group.communicator = communicator_kind::none;
   if (launcher.there())
-    settings.loader.start = start_rule::lazy;  // signs of life first, then the dataset's listing
+    settings.loader.start =
+        start_rule::lazy;  // the launcher needs signs of life before the dataset is listed
   try {
     session_options options;
     // Its report comes after the session's end, and a launcher's after that.

@@ -153,7 +153,7 @@ std::string progress_for_people(const json& s) {
   const auto number = [&](const char* key) { return s.value(key, json()); };
   if (number("progress").is_number())
     parts.push_back(fmt::format("{:.0f} %", std::floor(number("progress").get<double>() * 100)));
-  // A rate of the last 10 s says nothing of a stream that stands still.
+  // A rate of the last 10 s says nothing about a stalled stream.
   const bool moves = !number("stalled").is_object();
   if (moves && number("rate").is_number())
     parts.push_back(counted(static_cast<std::uint64_t>(std::llround(number("rate").get<double>())),
@@ -201,13 +201,13 @@ std::string state_of_stream(const json& s) {
   return text_of(s.at("state")) + (s.value("stalled", json()).is_object() ? ", stalled" : "");
 }
 
-/// A live session whose stream is over; empty: it is not.
+/// For a live session whose stream is over; otherwise empty.
 std::string held_for_people(const json& s) {
   if (s.value("outcome", "running") != "finished" || s.at("state") == "ended") return "";
   return fmt::format("finished: everything is delivered; the program (pid {}) holds the session until it closes it", text_of(s.at("pid")));
 }
 
-/// How the number of workers is tuned; empty: it is not.
+/// How the number of workers is tuned; empty if it is not.
 std::string tuning_for_people(const json& s) {
   const json tuning = s.value("tuning", json());
   if (!tuning.is_object() || tuning.at("state") == "off" || s.at("state") == "ended") return "";

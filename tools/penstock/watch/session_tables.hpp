@@ -46,7 +46,7 @@ namespace penstock::cli {
 [[nodiscard]] std::string worker_cell(const nlohmann::ordered_json& one);
 inline constexpr const char* star_explained =
     "* the sacrificial worker: it loads alone what may have killed other workers";
-/// Whether this is the sacrificial worker while nothing must be tried alone: its row would tell nothing.
+/// Whether this is the sacrificial worker while no sample must be tried alone: its row would be meaningless.
 [[nodiscard]] bool is_not_needed(const nlohmann::ordered_json& worker);
 /// "8 s, waiting for worker/3, which ...": how long the stream has stalled; empty while it moves.
 [[nodiscard]] std::string stall_for_people(const nlohmann::ordered_json& status);

@@ -36,12 +36,12 @@ struct events_options {
   std::string since;
 };
 
-/// Of a run with short epochs these would be nearly all lines.
+/// In a run with short epochs nearly all lines would be such events.
 bool is_routine(const json& e) {
   return e.at("kind") == "epoch_done";
 }
 
-/// Which events are shown to people: all that matter, and what was left out.
+/// Selects the events shown to people: all that matter, and a count of those left out.
 class shown_events {
  public:
   shown_events(const events_options& o, std::string since) : everything_(o.all || o.choice.as_json), since_(std::move(since)) {}

@@ -133,7 +133,7 @@ std::string why_for_people(const json& why, std::size_t width, const std::string
     text += "  " + broken_at_words(with_choice(line.get<std::string>(), choice), columns == 0 ? 0 : columns - 2, 2);
   const json stall = why.value("stalled", json());
   const bool over = why.at("state") == "ended";
-  if (stall.is_object() && !over) return text;  // the shares are of the time before
+  if (stall.is_object() && !over) return text;  // the shares are those of the time before the stall
   if (stall.is_object() && over)
     text += broken_at_words("It was stalled at its end: " + stall.at("text").get<std::string>() + ".", columns, 0);
   text += "\n" + table_of_shares(why, width) + "\n" + figures_of_workers(why, columns);
