@@ -14,7 +14,7 @@ from harness import *
 
 ALERTS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "docs", "alerts.yml")
 
-SECONDS = 38  # of the stall: 30 until it is an alert, and some more for what the rates need
+SECONDS = 38  # length of the stall: 30 until the alert fires, and some more for the rates
 TICK = 1.0    # between two scrapes
 
 STALLS = synthetic(samples=1000000, epochs=1, dataset='faults = [{sample = 40, kind = "hang", times = 0}]',
@@ -25,7 +25,7 @@ WELL = synthetic(samples=1000000, epochs=1)
 
 
 class Recorder(threading.Thread):
-    """Scrapes a session once a tick: its series, value by value; "stale" where its page did not have them, as Prometheus has it."""
+    """Scrapes a session once a tick: its series, value by value; "stale" where its page lacks one, as Prometheus does."""
 
     def __init__(self, port):
         super().__init__(daemon=True)
@@ -61,7 +61,7 @@ class Recorder(threading.Thread):
 
 
 class Export:
-    """What `penstock metrics` says of ended sessions, at one tick."""
+    """The series of `penstock metrics` about ended sessions, at one tick."""
 
     def __init__(self, page, ticks):
         self.ticks = ticks

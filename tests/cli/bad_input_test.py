@@ -276,7 +276,7 @@ class BadSurroundingsTest(PenstockTest):
             code, _, err = self.penstock(*arguments)
             self.assertEqual(code, EXIT_USAGE, (arguments, err))
             self.assertIn(said, err)
-        # Leading zeros are no sign of octal.
+        # Leading zeros do not mean octal.
         self.assertEqual(self.run_json(config, "--batches", "02", "--set", "sampler.batch_size=1")["totals"]["batches"], 2)
 
     def test_a_missing_config_file_is_the_same_failure_for_every_verb(self):

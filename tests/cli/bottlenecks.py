@@ -9,7 +9,7 @@ ENDLESS = 1000000  # samples, or epochs
 
 
 class Bottleneck:
-    """`config`: a function of the test, which may write files. `slow_worker`: this one runs a tenth of the time."""
+    """`config`: a function of the test, which may write files. `slow_worker`: this worker runs only a tenth of the time."""
 
     def __init__(self, limit, keys, what, config, workers=2, options=(), environment=None, slow_worker=None, seconds=9):
         self.limit, self.keys, self.what = limit, keys, what

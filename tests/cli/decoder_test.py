@@ -1,4 +1,4 @@
-"""[image] decoder on a machine without a GPU: the workers decode everything. What a GPU gives: tools/bench/jpeg_decoders.py."""
+"""[image] decoder on a machine without a GPU: the workers decode everything. tools/bench/jpeg_decoders.py covers machines with a GPU."""
 
 from harness import *
 

@@ -150,7 +150,7 @@ class PenstockTest(unittest.TestCase):
             result = condition()
             if result:
                 return result
-            # Asking takes a third of a core at most: what is waited for needs the cores, too.
+            # Polling takes at most a third of a core: the awaited process needs the cores, too.
             time.sleep(min(max(0.005, 2 * (time.monotonic() - asked)), 0.1))
         self.fail("not within %g s: %s" % (seconds, what() if callable(what) else what))
 
@@ -163,7 +163,7 @@ class PenstockTest(unittest.TestCase):
         return ["--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:%d" % port, "--rdzv_id", "test-%d" % port]
 
     def need_torchrun(self):
-        """Skips where torch cannot make the store by which torchrun's processes meet: Debian 13's is built without what it asks for."""
+        """Skips where torch cannot make the store by which torchrun's processes meet: Debian 13's build lacks a part that it needs."""
         if importlib.util.find_spec("torch") is None:
             self.skipTest("torch is not installed")
         tried = subprocess.run([sys.executable, "-c", "from torch.distributed import TCPStore; TCPStore('127.0.0.1', 0, 1, True)"],

@@ -1,4 +1,4 @@
-"""penstock headroom: the rate of a program with the real feed, beside its rate if data were free."""
+"""penstock headroom: the rate of a program with the real feed, compared with its rate if data were free."""
 
 from harness import *
 

@@ -1,4 +1,4 @@
-"""[loader] hedge: a batch whose worker is late is loaded by a second one too; the stream stays what it is without."""
+"""[loader] hedge: a batch whose worker is late is loaded by a second one too; the stream is the same as without hedging."""
 
 from harness import *
 
@@ -38,7 +38,7 @@ class HedgeTest(PenstockTest):
                           CONFIG % (folder, samples, options, epochs, program, "true" if hedge else "false", more))
 
     def digests_of(self, options="", epochs=1, more=""):
-        """Those of a run without stalls and hedges."""
+        """The digests of a run without stalls and hedges."""
         return self.digests(self.config(options, hedge=False, epochs=epochs, more=more), "--workers", 3)
 
     STALL = 'stall_every = "%d"\nstall = "%%s"' % STALLED

@@ -332,7 +332,7 @@ exec "%s" "$@"
         for theirs, ours in local.items():
             words = ["2" if word == "16" else word.replace(theirs, ours) for word in words]
         process = subprocess.Popen([os.path.join(self.folder, "bin", "penstock"), *words], env=self.environment, cwd=self.folder,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # they say little
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # they print little
         self._running.append(process)
         return process
 

@@ -109,7 +109,7 @@ class LifecycleTest(PenstockTest):
         self.assertEqual(process.returncode, EXIT_INTERRUPTED)
 
     def test_repeated_sighups_count_as_one_request_to_stop(self):
-        # The kernel does so with PR_SET_PDEATHSIG: once as each thread of the parent ends.
+        # With PR_SET_PDEATHSIG the kernel sends one whenever a thread of the parent ends.
         process = self.with_samples_at_hand("1s")
         for _ in range(4):
             process.send_signal(signal.SIGHUP)

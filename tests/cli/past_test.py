@@ -68,7 +68,7 @@ class PastTest(PenstockTest):
         self.assertEqual(self.answer("describe", "worker/%d" % death["worker"], "--last")["workers"][0]["last_death"]["sample"], 17)
 
     def test_why_says_what_limited_the_last_seconds_of_an_ended_session(self):
-        # The workers may take longer to stop than a reading lasts: it stays that of the stream's last 10 s.
+        # The workers may take longer to stop than a reading covers: it stays that of the stream's last 10 s.
         self.run_json(self.write("busy.toml", synthetic(samples=1000, epochs=1, dataset='work = "2ms"')), "--workers", 1)
         why = self.answer("why", "--last")
         self.assertEqual((why["schema"], why["session"], why["state"], why["outcome"]), ("penstock.why/1", "busy", "ended", "finished"))

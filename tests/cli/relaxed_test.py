@@ -1,8 +1,8 @@
-"""[scheduler] order = "relaxed": batches that pass a late one, the digest of strict order, states, deaths, and what refuses it."""
+"""[scheduler] order = "relaxed": batches that pass a late one, the digest of strict order, states, deaths, and the features that refuse it."""
 
 from harness import *
 
-BATCHES = 50  # of an epoch
+BATCHES = 50  # in an epoch
 
 
 class RelaxedTest(PenstockTest):
@@ -106,7 +106,7 @@ class RelaxedTest(PenstockTest):
         self.assertEqual(report["workers"]["restarts"], 4)  # both samples kill a worker once an epoch
         order, digests = self.journal(path)
         self.assertEqual(len(digests), 2 * BATCHES)
-        # What an owner was killed in comes again, with the same bytes.
+        # The batch in which an owner was killed comes again, with the same bytes.
         self.assertEqual(sorted(set(order)), [(e, b) for e in range(2) for b in range(BATCHES)])
 
     def test_the_ranks_of_a_group_refuse_relaxed_order(self):

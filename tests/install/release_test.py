@@ -34,7 +34,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 CONFIG = os.path.join(HERE, "bare.toml")
 FIRST_BATCH = os.path.join(HERE, "first_batch.py")
 
-# All that a program or library of a release may need of the machine.
+# All libraries of the machine that a program or library of a release may need.
 OF_THE_MACHINE = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}
 
 
@@ -172,7 +172,7 @@ def artefact(pattern):
 
 
 def interpreters():
-    """Those that a wheel of the release is for, by wheel."""
+    """The interpreters for which each wheel of the release is made."""
     for wheel in sorted(glob.glob(os.path.join(RELEASE, "*.whl"))):
         minor = re.search(r"-cp3(\d+)-", wheel).group(1)
         for candidate in ["python3." + minor, *glob.glob(os.path.expanduser("~/.pyenv/versions/3.%s.*/bin/python3" % minor))]:

@@ -200,7 +200,7 @@ class LoaderStateTest(LoaderCase):
         for how in self.samplers(None):
             for owner in ("generator", "seed", "program"):
                 workers, persistent, last = draw.choice((0, 1, 2)), draw.random() < 0.7, draw.randrange(3)
-                if owner == "program":  # the usual one, where an iterator that goes on draws less than a new one
+                if owner == "program":  # the usual one, for which a continued iterator draws fewer numbers than a new one
                     workers, persistent, last = draw.choice((1, 2)), True, draw.choice((1, 2))
                 where = (how, owner, workers, persistent, last)
                 torch.manual_seed(9)

@@ -200,7 +200,7 @@ class LoaderTest(LoaderCase):
 
     def test_nested_tensors_travel_to_workers_and_back(self):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that they are a prototype
+            warnings.simplefilter("ignore")  # about being a prototype
             data = [torch.nested.nested_tensor([torch.arange(3.0) + index, torch.arange(2.0)]) for index in range(4)]
             batches = list(DataLoader(data, batch_size=2, num_workers=1, collate_fn=list))
         for index, tensor in enumerate(tensor for batch in batches for tensor in batch):
@@ -249,7 +249,7 @@ class LoaderTest(LoaderCase):
         for size, own, total in DataLoader(Large(), batch_size=None, num_workers=2):
             self.assertGreater(size, 128 << 10)  # kilobytes
             self.assertLess(size, 129 << 10)  # `part` does not own its memory
-            self.assertLess(own, 1 << 10)  # but for the pages that were written to
+            self.assertLess(own, 1 << 10)  # except for the pages that were written
             self.assertEqual(total, 1)
 
 

@@ -55,7 +55,7 @@ def recurse_in_turn(turn):
 
 
 def odd_one(x):
-    """5 raises, 7 kills its worker, 9 gives too much."""
+    """5 raises, 7 kills its worker, 9 returns too much."""
     if x == 5:
         raise KeyError("five")
     if x == 7:

@@ -1,4 +1,4 @@
-"""Workers that a template forks: they are like executed ones, and what must not be forked is executed."""
+"""Workers that a template forks: they are like executed ones, and where a fork is unsafe, workers are executed."""
 
 import contextlib
 import os

@@ -35,8 +35,8 @@ EXCLUDED = {
     "TestDataLoader2_EventLoop.*": "about torch.utils.data.communication, another class",
 }
 
-# Those that use a GPU where there is one.
-EXCLUDED_WITH_A_GPU = {"*.test_multiprocessing_contexts": "wants workers that use CUDA: GPUs are hidden from them"}
+# Tests that use a GPU where there is one.
+EXCLUDED_WITH_A_GPU = {"*.test_multiprocessing_contexts": "needs workers that use CUDA: GPUs are hidden from them"}
 
 REPLACE = """
 import penstock.torch

@@ -186,7 +186,7 @@ import PIL.Image
 import timm
 import timm.data
 
-torch.utils.data.DataLoader = DataLoader  # of which timm makes its loaders
+torch.utils.data.DataLoader = DataLoader  # from which timm makes its loaders
 
 class Photos(torch.utils.data.Dataset):
     transform = None

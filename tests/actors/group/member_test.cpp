@@ -122,7 +122,7 @@ TEST_CASE_METHOD(running_rank,
 TEST_CASE_METHOD(running_rank,
                  "a right that lapses and is extended between two steps of the member wakes the scheduler") {
   CHECK(rank.hand_out());
-  CHECK_FALSE(rank.hand_out(10s));  // the scheduler looks later than the member, which never sees the lapse
+  CHECK_FALSE(rank.hand_out(10s));  // it lapses between two steps of the member, which never notices
   const int before = rank.news.moves;
   rank.answer(group_phase::running, true);
   CHECK(rank.hand_out());

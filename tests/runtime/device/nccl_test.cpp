@@ -20,7 +20,7 @@ struct named_library {
   ~named_library() { ::unsetenv("PENSTOCK_NCCL"); }
 };
 
-/// Asks until it is made; false if that takes too long.
+/// Polls until it is made; false if that takes too long.
 bool becomes_ready(const nccl_communicator& one) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (std::chrono::steady_clock::now() < end) {

@@ -1,4 +1,4 @@
-// Loading nvJPEG at run time, and what a session's decoder is where it cannot be loaded.
+// Loading nvJPEG at run time, and which decoder a session chooses where it cannot be loaded.
 #include "runtime/device/nvjpeg.hpp"
 
 #include "runtime/device/decoder_choice.hpp"

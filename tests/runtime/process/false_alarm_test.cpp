@@ -1,4 +1,4 @@
-// What Asio says of one descriptor when it means another one, and what it must not cost.
+// Asio may report an event of one descriptor for another; no child may be taken for dead because of that.
 #include "runtime/process/child_process.hpp"
 #include "runtime/process/spawn.hpp"
 

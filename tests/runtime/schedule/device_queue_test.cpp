@@ -133,7 +133,7 @@ using script = penstock::testing::script_of<act>;
 
 struct world_settings {
   bool forgets_the_dead =
-      false;  // a planted mistake of the world: what a dead owner had counts as being read still
+      false;  // a planted mistake of the world: a dead owner's jobs still count as being read
 };
 
 class world {

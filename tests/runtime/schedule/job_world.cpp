@@ -296,7 +296,7 @@ void job_world::die(std::uint32_t number, bool blames) {
   p.next_row = 0;
 }
 
-/// The expected fate of a job whose worker is dead.
+/// The expected outcome of a job whose worker is dead.
 void job_world::lose(cell& c, std::uint32_t number, bool was_running, bool blamed) {
   job_state& job = at(c.job);
   job.running = false;

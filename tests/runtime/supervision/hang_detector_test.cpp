@@ -168,7 +168,7 @@ TEST_CASE("when over half of four or more miss together, the decision is delayed
 
 TEST_CASE("four that stop together are late together, even if their last heartbeats differ slightly") {
   watcher w(4);
-  for (const std::size_t beating : {3, 2, 1, 0}) {  // each stops a look after the one before
+  for (const std::size_t beating : {3, 2, 1, 0}) {  // each stops one poll after the previous one
     CHECK(w.pass(62ms, false).empty());
     for (std::size_t i = 0; i < beating; ++i) ++w.signs[i].heartbeats;
   }

@@ -21,7 +21,7 @@ auto loads(nanoseconds busy, nanoseconds reading = 0ns) {
   return [=](std::uint32_t, std::uint64_t) { return made_up_load{busy, reading}; };
 }
 
-/// Everything takes 2 ms, and the consumer nothing.
+/// Every stage takes 2 ms, and the consumer takes no time.
 pipeline_plan quick() {
   pipeline_plan p;
   p.load = loads(2ms);
@@ -181,7 +181,7 @@ TEST_CASE("a worker that others keep from its core is not slower than its peers 
     CHECK(r.largest() == limit::decode);
     REQUIRE(r.slow);
     CHECK(r.slow->worker == 2);
-    CHECK((r.slow->core_wait > 0.8) == (starved > 0.8));  // of twelve times as long, half explains nothing
+    CHECK((r.slow->core_wait > 0.8) == (starved > 0.8));  // half of the time does not explain a load twelve times as long
   }
 }
 
@@ -284,7 +284,7 @@ TEST_CASE("the reading of a finished run stays that of its last 10 s") {
   const limit_reading later = limits.look(made_up_pipeline::start() + 40s, f);
   CHECK(later.largest() == limit::consumer);
   CHECK(later.share == first.share);
-  f.is_over = false;  // a seek: it goes on
+  f.is_over = false;  // a seek: the run continues
   CHECK(limits.look(made_up_pipeline::start() + 60s, f).of(limit::consumer) != first.of(limit::consumer));
 }
 

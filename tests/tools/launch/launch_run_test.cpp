@@ -58,7 +58,7 @@ TEST_CASE(
     before.release();
     io.spawner().start({"/no/such/program", {}, {}, {}, {}},
                        [&](result<process::unclaimed_child>) { posted.set_value(); });
-    posted.get_future().wait();  // and so is what the rank's start has to report
+    posted.get_future().wait();  // and so is the report of the rank's start
     siginfo_t ended{};
     ::waitid(P_ALL, 0, &ended, WEXITED | WNOWAIT);
   };

@@ -89,7 +89,7 @@ class Browser:
                     return
                 self.evaluate("new Promise(resolve => setTimeout(resolve, 50))")
             except ProtocolError:
-                pass  # the page has just been left, and its scripts' world with it
+                pass  # the page was just left, and its scripts are gone
             if time.monotonic() > deadline:
                 raise AssertionError(f"not within {seconds} s: {script}; {self.troubles()}")
 

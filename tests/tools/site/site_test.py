@@ -60,7 +60,7 @@ class SiteTest(unittest.TestCase):
             python = file.read()
         for name in ("penstock.Session", "penstock.Pool", "penstock.config_error", "penstock.torch.DataLoader"):
             self.assertIn(f">{name}<", python)
-        for method in ("load_state_dict", "map_unordered", "retry_quarantined"):  # also those that a class has from a private one
+        for method in ("load_state_dict", "map_unordered", "retry_quarantined"):  # including those inherited from a private class
             self.assertIn(f'<span class="n">{method}</span>', python)
         with open(self.page("reference/cpp/session.html")) as file:
             cpp = file.read()
