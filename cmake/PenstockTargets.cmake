@@ -37,7 +37,7 @@ add_library(penstock_build_options INTERFACE)
 target_include_directories(penstock_build_options INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/runtime/include")
 target_compile_options(penstock_build_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wnon-virtual-dtor -Wimplicit-fallthrough>
-  # A name of one source is no shadow of another's that is compiled with it.
+  # A name of one source does not shadow that of another source that is compiled with it.
   $<$<COMPILE_LANGUAGE:CXX>:$<IF:$<BOOL:${PENSTOCK_UNITY}>,-Wno-subobject-linkage,-Wshadow>>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${penstock_werror}>>:-Werror>
   # The same bits on every machine: no contraction of a * b + c behind our back.

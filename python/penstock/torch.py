@@ -249,7 +249,7 @@ def _check_hosts(hosts: Any, secret_file: Any, dataset: Any) -> None:
         return
     if secret_file is None:
         raise config_error(
-            "hosts get the dataset's code, which travels only between those who have the same secret: pass hosts_secret_file, a file made by "
+            "hosts get the dataset's code, which is sent only over connections with a secret: pass hosts_secret_file, a file made by "
             "`penstock secret`, to the loader, and --secret-file to its hosts"
         )
     if isinstance(dataset, torch.utils.data.IterableDataset):

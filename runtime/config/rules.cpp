@@ -173,8 +173,8 @@ void check_pool(const loader_config& loader, found_list& found) {
     if (has_hosts(loader)) return;
     found.push_back({.key = "loader.workers",
                      .other = "loader.hosts.listen",
-                     .message = "'workers' is 0 in [loader], but no other machine can bring any",
-                     .label = "nobody would load samples",
+                     .message = "'workers' is 0 in [loader], but no other machine can provide any",
+                     .label = "no worker would load samples",
                      .help = "set 'workers' to 1 or more, or in [loader.hosts] 'listen' to the address where hosts join, or "
                              "'connect' to those of hosts that wait to be called"});
   } else if (*loader.workers > limits.max) {
@@ -231,7 +231,7 @@ void check_hosts(const penstock::config& values, config_purpose purpose, found_l
   for (const std::string& one : hosts.connect) {
     if (is_address(one)) continue;
     found.push_back({.key = "loader.hosts.connect",
-                     .message = fmt::format("'connect' in [loader.hosts] has '{}', which is no address and port", one),
+                     .message = fmt::format("'connect' in [loader.hosts] has '{}', which is not an address and port", one),
                      .label = "must be addresses of hosts",
                      .help = "write HOST:PORT, as in \"10.0.0.7:7077\""});
   }
@@ -245,7 +245,7 @@ void check_hosts(const penstock::config& values, config_purpose purpose, found_l
   } else if (purpose == config_purpose::jobs && hosts.insecure) {
     found.push_back({.key = "loader.hosts.insecure",
                      .message = "'insecure' is true in [loader.hosts], but a pool sends code to its hosts",
-                     .label = "code travels between those who have the secret only",
+                     .label = "code is sent only over connections with a secret",
                      .help = "set 'secret_file' in [loader.hosts] instead"});
   } else if (purpose == config_purpose::jobs) {
     return;

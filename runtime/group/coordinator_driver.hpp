@@ -29,7 +29,7 @@ struct coordinator_news {
     rank_lost,
     meets,        ///< ranks can connect
     cannot_meet,  ///< the address cannot be taken yet
-    refused,      ///< a peer that is no member
+    refused,      ///< a peer that is not a member
   };
   kind what = kind::rank_arrived;
   std::string text{};

@@ -117,7 +117,7 @@ class group_book {
   void gone(std::uint64_t process, const std::string& why, steady_time now);
   /// Its link is closed; it may connect again.
   void link_closed(std::uint64_t process);
-  /// A debugger has stopped this process: its silence is no sign of a loss.
+  /// A debugger has stopped this process: its silence does not mean a loss.
   void held(std::uint64_t process, steady_time now);
   /// A peer was refused, perhaps a missing rank: the error for a rank that does not arrive mentions it.
   void refused(std::string who) { refused_last_ = std::move(who); }
@@ -147,7 +147,7 @@ class group_book {
     std::uint32_t incarnation = 0;        // 0: not counted yet
     bool present = false;
     bool ended =
-        false;  // its process is certainly gone, or will never be admitted: late messages are no sign of life
+        false;  // its process is certainly gone, or will never be admitted: late messages do not mean that it lives
     bool cleared = false;           // its dataset equals the group's
     bool knows_end = false;         // it arrived after the group's end, and has heard how the group ended
     bool earlier_may_live = false;  // it was replaced after the group's end, and may ask how the group ended

@@ -85,7 +85,7 @@ class member_book {
   void heard(const group_order& order, steady_time now);
   /// The coordinator's process has ended. A broken connection is not enough to call this.
   void coordinator_gone(const std::string& why);
-  /// A debugger has stopped the coordinator's process: its silence is no sign of a loss.
+  /// A debugger has stopped the coordinator's process: its silence does not mean a loss.
   void coordinator_held(steady_time now);
 
   void link_made();

@@ -4,7 +4,7 @@
 // thread.
 //
 //   securing (TLS; skipped without a secret) --> greeting (hello in both directions) --> open --> closed
-//       each may end in closed: the peer is no member, or too slow
+//       each may end in closed: the peer is not a member, or too slow
 #pragma once
 
 #include "runtime/base/fd.hpp"

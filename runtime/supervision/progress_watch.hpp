@@ -2,7 +2,7 @@
 // silently is the worst kind of failure, so this reports the cause after 5 s without progress. Pure: facts
 // and the time come in, a stall comes out. Driven by actors/session/progress_ticker, once a second.
 //
-// A start takes longer on a busy machine: until start_patience() has passed, waiting for a start is no stall.
+// A start takes longer on a busy machine: until start_patience() has passed, waiting for a start is not a stall.
 // The time restarts when the owner or a worker's place becomes ready for the first time.
 //
 // Progress means that a worker finishes a sample, a batch passes a stage or a job ends. Starts, deaths,

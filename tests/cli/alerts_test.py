@@ -1,5 +1,5 @@
-"""The alerts of docs/alerts.yml, evaluated by promtool: on series written here, and on the metrics of real sessions, of which one
-stalls, one has processes and samples that fail, and one is well."""
+"""The alerts of docs/alerts.yml, evaluated by promtool: on series written here, and on the metrics of real sessions: one
+stalls, one has failing processes and samples, and one is healthy."""
 
 import http.client
 import re
@@ -226,7 +226,7 @@ class AlertsTest(PenstockTest):
         self.assertEqual(self.penstock("wait", "--for=ended", "--session", "killed")[0], EXIT_OK)
         code, page, err = self.penstock("metrics")
         self.assertEqual(code, EXIT_OK, err)
-        # In the time of promtool's tests, which begins at 0.
+        # promtool's tests begin at time 0.
         old = '{session="old",id="old"'
         return Export(page + 'penstock_session_ended_info%s,outcome="failed"} 1\n'
                       "penstock_session_ended_timestamp_seconds%s} -4000\n" % (old, old), ticks)

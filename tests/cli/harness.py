@@ -225,7 +225,7 @@ def descendants_of(ancestor):
 def signal_process(pid, number):
     """os.kill for one process. For it, 0 and negative numbers mean groups: 0 is the one of ctest and the shell that started it."""
     if not pid or pid <= 1:
-        raise ValueError("pid %r is no process of a test's" % (pid,))
+        raise ValueError("pid %r is not a process of a test" % (pid,))
     os.kill(pid, number)
 
 

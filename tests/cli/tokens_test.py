@@ -120,7 +120,7 @@ class TokensTest(PenstockTest):
         self.assertEqual(self.preview(pieces, words), {" hello<2>"})
 
     def test_a_file_that_is_not_a_tokenizer_is_refused_by_name(self):
-        for text, said in (("{", "is no tokenizer.json"), ('{"model": {"vocab": {}}}', "is no tokenizer.json"), (None, "cannot be opened")):
+        for text, said in (("{", "is not a tokenizer.json"), ('{"model": {"vocab": {}}}', "is not a tokenizer.json"), (None, "cannot be opened")):
             path = os.path.join(self.folder, "gone.json") if text is None else self.write("bad.json", text)
             code, _, err = self.penstock("preview", self.config(), "--out", "batch.txt", "--tokenizer", path)
             self.assertEqual(code, EXIT_FAILED, err)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What workers on loader hosts deliver, compared with local workers and with bare sockets: hosts.py BIN [--photos FOLDER] [PART...]
+"""Compares workers on loader hosts with local workers and with bare sockets: hosts.py BIN [--photos FOLDER] [PART...]
 
-    photos    photographs a second from one host of N cores against N local workers, and from two hosts of N/2 cores against one
+    photos    photographs a second: one host of N cores against N local workers, and two hosts of N/2 cores against one
     bytes     large batches over the loopback interface, without a secret and with TLS, against as many bare connections
     idle      processor time and memory of a paused session for each remote worker
-    many      100 hosts of one worker: how soon they are ready, and how evenly they share the work
+    many      100 hosts of one worker: how soon they are ready, and whether they share the work evenly
 
-All hosts run on this machine. Under "photos", `taskset` gives each host its own cores, and the session those that are left. Prints a
+All hosts run on this machine. Under "photos", `taskset` gives each host its own cores, and leaves the others to the session. Prints a
 line for each run, and at the end one JSON object. Rates leave out the time to the first batch.
 """
 

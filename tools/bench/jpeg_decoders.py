@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The decoders of [image] decoder beside each other: jpeg_decoders.py FOLDER [BIN] [--workers N] [--seconds S]
+"""Compares the decoders of [image] decoder: jpeg_decoders.py FOLDER [BIN] [--workers N] [--seconds S]
 
 Prints a Markdown table: photographs a second after the first third of the epochs, and processor time of all processes for
 each, with
-random-resized-crop 224 to float16; then how far pixels are from Pillow's, whole pictures and crops; then whether digests
+random-resized-crop 224 to float16; then how much pixels differ from Pillow's, in whole pictures and crops; then whether digests
 are equal with other numbers of workers and slots. FOLDER has a folder for each class; BIN holds the programs,
 build/release/bin by default. If nvjpeg-alone is among them, nvJPEG without penstock is measured first. Needs a GPU; nvJPEG for all rows but the first; numpy and Pillow for pixels.
 """

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Token files beside memcpy: tokens.py [BIN]
+"""Compares token files with memcpy: tokens.py [BIN]
 
 Prints a Markdown table. 10 GB of uint16 in one sparse file, sequences of 4096, batches of 32, 2 workers, the host device: sequences a second,
-beside threads that copy as many bytes as a sequence's tensors have (int32 tokens and targets: 32 KiB) with memcpy from random places of a
-mapping of the same file, as many as there are workers, in turn in the same run. Then the processor time of a sequence: of such a memcpy, of the
-workers alone, and of all processes, of which the host device's copy is a part. It hardly depends on what else the machine does. Then 10^12
+compared with as many threads as workers, which copy as many bytes as a sequence's tensors have (int32 tokens and targets: 32 KiB) with
+memcpy from random places of a mapping of the same file, in turn in the same run. Then the processor time for a sequence: of such a memcpy, of the
+workers alone, and of all processes, with the host device's copy. It hardly depends on what else the machine does. Then 10^12
 tokens in 10 000 sparse files: time to the first batch, and private memory of a worker. BIN is the folder of the programs, build/release/bin by default. Needs a C compiler (cc).
 """
 

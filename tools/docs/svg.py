@@ -64,7 +64,7 @@ def bars(title, unit, rows, note=""):
 
 
 def curves(title, note, unit, series, seconds, mark=None):
-    """Rates over time. series: (label, colour, [(second, value)], what stands at its end); mark: (second, text)."""
+    """Rates over time. series: (label, colour, [(second, value)], the text at its end); mark: (second, text)."""
     width, height, left, right, top, bottom = 860, 420, 64, 250, 60, 62
     drawing = Drawing(width, height, title)
     drawing.text(16, 30, title, 17, font_weight="600")

@@ -40,7 +40,7 @@ std::string nearest_option(const CLI::App& verb, const std::vector<std::string>&
     for (const std::string& name : o->get_lnames()) known.push_back("--" + name);
   }
   for (const std::string& a : arguments) {
-    if (a == "--") break;  // the rest are no options
+    if (a == "--") break;  // the rest are not options
     if (!a.starts_with("--")) continue;
     const std::string name = a.substr(0, a.find('='));
     if (std::ranges::find(known, name) != known.end()) continue;

@@ -3,7 +3,7 @@
 // scheduler when the GPU owner is another process. It counts the batches handed out, so that a freeze and a
 // hand-over never disagree about a batch.
 //
-// It also remembers that it has answered `wait`. The member's view of changes is no substitute: a right may lapse, turn
+// It also remembers that it has answered `wait`. The member's view of changes is not enough: a right may lapse, turn
 // away the scheduler and be extended between two steps of the member.
 #pragma once
 

@@ -104,7 +104,7 @@ std::optional<jpeg_decoder::trouble> jpeg_decoder::failed() const {
   return trouble{
       cudaSuccess, errc::device_unavailable,
       fmt::format(
-          "nvJPEG {} changed its decoder during the stream: the pixels of a known JPEG are not those that "
+          "nvJPEG {} changed its decoder during the stream: a known JPEG no longer has the pixels that "
           "it had at the start; set [image] decoder = \"cpu\" if that happens again",
           engine_->version())};
 }

@@ -35,7 +35,7 @@ std::string out_of_memory() {
   std::size_t total = 0;
   cudaMemGetInfo(&free, &total);
   return fmt::format(
-      "allocating memory for decoding JPEGs on the GPU (asked {}, free {} of {}); lower [gpu] buffers or "
+      "allocating memory for decoding JPEGs on the GPU (requested {}, free {} of {}); lower [gpu] buffers or "
       "[sampler] batch_size, or set [image] decoder = \"cpu\"",
       bytes_for_people(asked_in_vain), bytes_for_people(free), bytes_for_people(total));
 }
@@ -149,11 +149,10 @@ result<void> jpeg_engine::try_starts() {
     }
     stop();
   }
-  return refuse(
-      errc::device_unavailable,
-      "nvJPEG {} ({}) decodes on the CPU, although the GPU has engines for JPEG: {} starts; use another "
-      "version of it, or set [image] decoder = \"cpu\"",
-      library_->version_text(), library_->path(), starts_max);
+  return refuse(errc::device_unavailable,
+                "nvJPEG {} ({}) decoded on the CPU in all of {} starts, although the GPU has engines for "
+                "JPEG; use another version, or set [image] decoder = \"cpu\"",
+                library_->version_text(), library_->path(), starts_max);
 }
 
 /// False: nvJPEG claims to use the engines, but does not.

@@ -80,7 +80,7 @@ inline job_failure failure_of(Job job) {
 /// Kills one process. 0 and negative numbers mean groups: kill(0) would end ctest and the shell that started
 /// it.
 inline void kill_process(std::int32_t pid) {
-  if (pid <= 1) throw std::invalid_argument("pid " + std::to_string(pid) + " is no process of a test's");
+  if (pid <= 1) throw std::invalid_argument("pid " + std::to_string(pid) + " is not a process of a test");
   if (::kill(pid, SIGKILL) != 0)
     throw std::system_error(errno, std::generic_category(), "killing " + std::to_string(pid));
 }

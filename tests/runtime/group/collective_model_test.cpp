@@ -115,7 +115,7 @@ class world {
   void take(rank& r, const shared_collective_result& result) {
     if (!r.member.heard(result)) return;
     ++tally_.done;
-    // If no process with the old result is left, a different result is no contradiction.
+    // If no process with the old result is left, a different result does not contradict it.
     for (const rank& other : ranks_) {
       const shared_collective_result& theirs = other.member.result();
       if (theirs && theirs->number == result->number && *theirs != *result)

@@ -157,7 +157,7 @@ inline group::group_order numbered_order(std::uint64_t number) {
   return o;
 }
 
-/// A connection of a peer that is no member.
+/// A connection of a peer that is not a member.
 inline unique_fd connect_raw(const group::link_settings& to) {
   unique_fd made = group::begin_connect(*group::address_without_asking(to.address)).value();
   return made;

@@ -78,8 +78,8 @@ inline std::uint64_t seed_of_this_run() {
   return fixed != nullptr ? std::strtoull(fixed, nullptr, 10) : std::random_device{}();
 }
 
-/// Steps that a model test does: a million, and a quarter of that under sanitizers, which look at other mistakes than the
-/// model does, and make each step dear. PENSTOCK_TEST_STEPS has another number.
+/// The number of steps of a model test: a million, or a quarter of that under sanitizers, which look for other
+/// mistakes and make each step expensive. PENSTOCK_TEST_STEPS overrides it.
 inline std::uint64_t steps_of_this_run() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr std::uint64_t usual = 250'000;

@@ -488,7 +488,7 @@ TEST_CASE("a stopped place shows why it is empty, and a restart fills it") {
   CHECK(why(0) == vacancy::none);
 }
 
-TEST_CASE("draining the rest of a pool with failed places is no failure; losing it is one") {
+TEST_CASE("draining the rest of a pool with failed places is not a failure; losing it is") {
   world w(with_workers(2));
   w.start_all();
   for (std::uint32_t i = 1; i <= 6; ++i) {

@@ -78,7 +78,7 @@ class made_up_pipeline {
     b.samples = plan_.samples;
     b.incarnation = 1;
     const batch_passage* before = batches_.empty() ? nullptr : &batches_.back();
-    // The worker with a free slot first; of several, the one that is done first.
+    // Prefer a worker with a free slot; of several, the one that finishes first.
     std::int64_t leased = std::numeric_limits<std::int64_t>::max();
     for (const auto& slots : slots_) leased = std::min(leased, std::ranges::min(slots));
     if (before != nullptr) leased = std::max(leased, before->at[0]);

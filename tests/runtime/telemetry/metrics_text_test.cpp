@@ -132,7 +132,7 @@ TEST_CASE("the last 16 samples that are quarantined or failed are named once eac
   facts.stages.resize(stage_spans().size());
   for (std::uint64_t i = 0; i < 20; ++i) {
     facts.totals.quarantine.push_back({i, std::nullopt, 3, {"SIGSEGV", "hang"}, false, i == 19});
-    facts.totals.failures.push_back({i % 18, "cats/" + std::to_string(i % 18), "it is no picture"});
+    facts.totals.failures.push_back({i % 18, "cats/" + std::to_string(i % 18), "it is not a picture"});
   }
   const std::string page = metrics_text(facts, "1");
   const auto count = [&page](const std::string& name) {
@@ -144,5 +144,5 @@ TEST_CASE("the last 16 samples that are quarantined or failed are named once eac
   CHECK(count("penstock_sample_failed_info") == telemetry::samples_named_max);
   CHECK(has_line(page, R"(penstock_sample_quarantined_info{sample="sample 18",index="18",causes="SIGSEGV, hang"} 1)"));
   CHECK_FALSE(has_line(page, R"(penstock_sample_quarantined_info{sample="sample 19",index="19",causes="SIGSEGV, hang"} 1)"));
-  CHECK(has_line(page, R"(penstock_sample_failed_info{sample="cats/1",index="1",reason="it is no picture"} 1)"));
+  CHECK(has_line(page, R"(penstock_sample_failed_info{sample="cats/1",index="1",reason="it is not a picture"} 1)"));
 }

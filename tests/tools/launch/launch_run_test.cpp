@@ -51,8 +51,8 @@ TEST_CASE(
   io.spawner().start({before.path(), {}, {}, {}, {}}, [](result<process::unclaimed_child>) {});
   boost::asio::steady_timer before_the_look(io.context());
 
-  // The launcher looks for strays 500 ms after its first look. On its thread the end of the rank, behind which its start is
-  // queued, comes just before that.
+  // The launcher looks for strays 500 ms after its first look. The rank's end is handled on
+  // that thread just before, and its start is queued behind it.
   const auto let_it_end = [&] {
     std::promise<void> posted;
     before.release();

@@ -82,7 +82,7 @@ result<vocabulary> vocabulary::read(const std::string& path) {
   if (!bytes) return about(bytes.error());
   const auto root = nlohmann::json::parse(reinterpret_cast<const char*>(bytes->data()),
                                           reinterpret_cast<const char*>(bytes->data() + bytes->size()), nullptr, false);
-  const auto none = [&] { return about({errc::config, "is no tokenizer.json: it has no model with a vocab", 0}); };
+  const auto none = [&] { return about({errc::config, "is not a tokenizer.json: it has no model with a vocab", 0}); };
   if (!root.is_object() || !root.contains("model") || !root["model"].is_object() || !root["model"].contains("vocab")) return none();
   vocabulary made;
   const nlohmann::json& model = root["model"];

@@ -17,7 +17,7 @@ struct rank_name {
   std::string group;
   std::uint32_t rank = 0;
 };
-/// Empty for a session that is no rank.
+/// Empty for a session that is not a rank.
 [[nodiscard]] std::optional<rank_name> parse_rank_name(std::string_view session);
 
 struct named_session {

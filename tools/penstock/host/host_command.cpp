@@ -86,8 +86,8 @@ void add_host_command(verb_table& verbs) {
        "([loader.hosts] connect), works for one session at a time, and then waits for the next. The stream is the same as without hosts. The "
        "dataset must be here too, with the same contents; --data says where. Session and hosts need the same "
        "version of penstock and, over a network, the same secret.\n\n"
-       "Started as `python -m penstock host`, it also runs the jobs and datasets of Python sessions, over connections with a "
-       "secret only.\n\n"
+       "Started as `python -m penstock host`, it also runs the jobs and datasets of Python sessions, but only over "
+       "connections with a secret.\n\n"
        "Ends with 0 when the session that it joined is over, or after SIGTERM once the workers have finished their "
        "batches; with 78 when that session refuses this host, or no worker can work here. Until a session answers, it tries again.",
        {{"penstock host --join trainer:7077 --secret-file hosts.secret", "a worker for each core"},
@@ -96,7 +96,7 @@ void add_host_command(verb_table& verbs) {
         {"penstock host --listen 0.0.0.0:7077 --secret-file hosts.secret", "waits for sessions with connect = [\"loader-1:7077\"]"}}},
       [o] { return host(*o); });
   auto* const join = verb.add_option("--join", o->settings.session, "where the session listens")->type_name("ADDRESS:PORT");
-  verb.add_option("--listen", o->settings.listen, "instead: where to wait for sessions that call; port 0: any free one")
+  verb.add_option("--listen", o->settings.listen, "instead of --join: where to wait for sessions that call; port 0: any free port")
       ->type_name("ADDRESS:PORT")
       ->excludes(join);
   takes_whole_number_or(verb.add_option("--workers", o->workers, "how many workers; auto: one for each core"), {1, workers_max},
@@ -107,11 +107,11 @@ void add_host_command(verb_table& verbs) {
   auto* const secret =
       verb.add_option("--secret-file", o->settings.secret_file, "file with the secret of the session's [loader.hosts] secret_file")
           ->type_name("FILE");
-  verb.add_flag("--insecure", o->settings.insecure, "without a secret and without encryption")->excludes(secret);
+  verb.add_flag("--insecure", o->settings.insecure, "join or wait without a secret and without encryption")->excludes(secret);
   verb.add_option("--data", o->data,
-                  "the session's folder FROM is TO here (may be repeated); with it, the host reads nothing outside of these folders or URLs")
+                  "the session's folder FROM is TO here (may be repeated); with it, the host reads nothing outside these folders or URLs")
       ->type_name("FROM=TO");
-  verb.add_flag("--json", o->json, "at the end, one JSON object");
+  verb.add_flag("--json", o->json, "print one JSON object at the end");
 }
 
 }  // namespace penstock::cli

@@ -124,7 +124,7 @@ class launch_book {
   void exited(std::uint32_t rank, const process::exit_report& end, steady_time now,
               oom_killer oom = oom_killer::did_not);
   /// A line of this rank: how many batches its process has delivered, and how many beats its session has
-  /// shown. A line with the same number of beats as before is no sign of life.
+  /// shown. A line with the same number of beats as before does not mean that it lives.
   void heard(std::uint32_t rank, std::uint64_t batches, std::uint64_t beats, steady_time now);
   /// The state of all running ranks; `start`: what the current start waits for. Call about once per tick().
   void look(steady_time now, const std::vector<rank_sign>& signs, const std::string& start);

@@ -49,7 +49,7 @@ bool is_still_there(const fs::path& path, const unique_fd& folder) {
          by_path.st_ino == by_fd.st_ino && by_path.st_dev == by_fd.st_dev;
 }
 
-/// The lock of a folder whose launcher is gone; empty if the folder is in use, or is no launcher folder of
+/// The lock of a folder whose launcher is gone; empty if the folder is in use, or is not a launcher folder of
 /// this user.
 unique_fd lock_of_left(const fs::path& path) {
   const std::string name = path.filename().string();
@@ -91,7 +91,7 @@ result<void> launch_folder::make() {
     std::string path = (parent / (prefix() + std::string(unique))).string();
     if (::mkdtemp(path.data()) == nullptr) return refuse_os(errc::io, errno, what);
     unique_fd lock = opened(path);
-    // A file system without locks is no reason to refuse: there, no process can mistake the folder for an
+    // A file system without locks is accepted: there, no process can mistake the folder for an
     // abandoned one.
     if (!lock || try_to_lock(lock) == EWOULDBLOCK || !is_still_there(path, lock)) {
       ::rmdir(path.c_str());
