@@ -235,7 +235,7 @@ def run_rounds(o, there):
 
 
 def table_of(found):
-    lines = ["| what | unit | penstock | beside | | ratio | bar |", "| --- | --- | --- | --- | --- | --- | --- |"]
+    lines = ["| what | unit | penstock | compared with | | ratio | bar |", "| --- | --- | --- | --- | --- | --- | --- |"]
     for row, by_pool in found.items():
         ours = by_pool["penstock"]
         for pool, theirs in sorted(by_pool.items()):

@@ -107,7 +107,7 @@ def main():
         print()
         for decoder in ("cpu", "gpu"):
             for augment in ("none", "random-resized-crop"):
-                print("%s, %s, beside Pillow: mean %.2f levels, at most %.2f; PSNR mean %.1f dB, at least %.1f dB"
+                print("%s, %s, compared with Pillow: mean %.2f levels, at most %.2f; PSNR mean %.1f dB, at least %.1f dB"
                       % (decoder, augment, *b.pixels('decoder = "%s"' % decoder, augment)), flush=True)
         digests = {}
         for decoder in ("cpu", "gpu", "hybrid"):

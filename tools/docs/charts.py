@@ -10,10 +10,10 @@ import svg
 # name: (title, unit, [(label, pattern whose first group is the figure, colour)], note)
 BARS = {
     "chart-photographs.svg": ("Photographs decoded, cropped and delivered", "images/s, 2 cores, no GPU", [
-        ("penstock, 1 worker", r"images/s, 1 worker, beside Pillow in 1 process \| 1.5 x \| (\d+) /", svg.BLUE),
-        ("Pillow, 1 process", r"images/s, 1 worker, beside Pillow in 1 process \| 1.5 x \| \d+ / (\d+)", svg.GREY),
-        ("penstock, 2 workers", r"images/s, 2 workers, beside Pillow in 2 processes \| 1.5 x \| (\d+) /", svg.BLUE),
-        ("Pillow, 2 processes", r"images/s, 2 workers, beside Pillow in 2 processes \| 1.5 x \| \d+ / (\d+)", svg.GREY),
+        ("penstock, 1 worker", r"images/s, 1 worker, compared with Pillow in 1 process \| 1.5 x \| (\d+) /", svg.BLUE),
+        ("Pillow, 1 process", r"images/s, 1 worker, compared with Pillow in 1 process \| 1.5 x \| \d+ / (\d+)", svg.GREY),
+        ("penstock, 2 workers", r"images/s, 2 workers, compared with Pillow in 2 processes \| 1.5 x \| (\d+) /", svg.BLUE),
+        ("Pillow, 2 processes", r"images/s, 2 workers, compared with Pillow in 2 processes \| 1.5 x \| \d+ / (\d+)", svg.GREY),
     ], "500 x 375 JPEGs to 224 x 224 crops, batches of 32, medians of 5 rounds."),
     "chart-upload.svg": ("Batches from memory to one H200", "GB/s", [
         ("bare copies of pinned memory", r"bench upload 19.27 MB, memcpy, 8 workers \| [\d.]+ of ([\d.]+) GB/s", svg.GREY),
