@@ -7,7 +7,7 @@
 //   mpirun -n 4 08_train_ranks FOLDER
 //
 // To keep the example short, gradients are computed on the CPU. If the ranks have GPUs, NCCL's all-reduce
-// adds the gradients there, as a real model needs. Without GPUs (or with CUDA_VISIBLE_DEVICES= ) they travel
+// adds the gradients there, as a real model needs. Without GPUs (or with CUDA_VISIBLE_DEVICES= ) they pass
 // through Group::all_gather, which is made for control messages: it suits models of a few thousand weights.
 #include "08_sums.hpp"
 

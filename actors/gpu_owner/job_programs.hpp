@@ -21,7 +21,7 @@ class JobProgram;
 
 namespace penstock::gpu_owner {
 
-/// Limits a program's own result, which travels in one message. job_program.hpp documents the limit.
+/// Limits a program's own result, which is sent in one message. job_program.hpp documents the limit.
 inline constexpr std::uint64_t program_result_bytes_max = 1U << 20U;
 
 /// Used from one thread. The device must be open when run() is called.

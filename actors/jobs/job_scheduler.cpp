@@ -83,7 +83,7 @@ std::optional<schedule::blame> settle(scheduler_state& s, worker_ref who, bool b
 
 constexpr std::uint32_t host_losses_charged_from = 3;
 
-/// Whether the end is blamed on the job in hand. The loss of a host is blamed on no job, unless the job keeps losing
+/// Whether the end is blamed on the current job. The loss of a host is blamed on no job, unless the job keeps losing
 /// hosts (rule H4).
 bool charges(scheduler_state& s, const scheduler::worker_ended& ended) {
   if (!ended.host_lost || !ended.mark) return ended.mark.has_value();

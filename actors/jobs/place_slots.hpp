@@ -67,7 +67,7 @@ class place_slots {
     place_->deliveries = std::vector<std::atomic<std::uint32_t>>(shape.slots);
   }
 
-  /// Whether an argument travels in its own memfd: in the slot, it would leave less than a quarter of the
+  /// Whether an argument is sent in its own memfd: in the slot, it would leave less than a quarter of the
   /// space.
   [[nodiscard]] static bool travels_alone(std::uint64_t argument_bytes, std::uint64_t slot_bytes);
 

@@ -1,5 +1,5 @@
-// Every message that crosses a process boundary: small plain structs without floats. Sample bytes never travel
-// here; they stay in the arena. Only the results of device programs travel in messages, at most 1 MiB each.
+// Every message that crosses a process boundary: small plain structs without floats. Sample bytes are never
+// sent here; they stay in the arena. Only the results of device programs are sent in messages, at most 1 MiB each.
 // docs/ARCHITECTURE.md lists who sends what to whom.
 #pragma once
 

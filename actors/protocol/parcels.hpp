@@ -1,4 +1,4 @@
-// Arguments and results of jobs that do not fit their slot: each travels in a sealed memory file, passed as a
+// Arguments and results of jobs that do not fit their slot: each is sent in a sealed memory file, passed as a
 // descriptor over a second socket pair (child_fd::parcels). SOCK_SEQPACKET keeps message boundaries, so a
 // parcel arrives complete or not at all, in the order of sending. Used by actors/jobs and actors/job_worker.
 //

@@ -15,7 +15,7 @@ class host_losses {
  public:
   static constexpr std::uint32_t charged_from = 3;
 
-  /// The mark to blame for a worker's end. None if its host was lost, and the batch in hand has lost fewer than
+  /// The mark to blame for a worker's end. None if its host was lost, and its current batch has lost fewer than
   /// `charged_from` hosts.
   [[nodiscard]] std::optional<schedule::flight_mark> charged(const schedule::ledger& ledger, const worker_ended& end) {
     if (!end.host_lost || !end.mark) return end.mark;

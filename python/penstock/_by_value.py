@@ -19,7 +19,7 @@ import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore
 
 __all__ = ["Pickler", "dumps"]
 
-LONGEST = 100_000  # characters: at most this much source travels with one function
+LONGEST = 100_000  # characters: at most this much source is sent with one function
 
 
 def _reduce_code(code: types.CodeType) -> Any:

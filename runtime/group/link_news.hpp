@@ -1,4 +1,4 @@
-// What the links of a group (runtime/net) report to its drivers: which links there are, and which peers were turned away.
+// What the links of a group (runtime/net) report to its drivers: which links there are, and which peers were rejected.
 #pragma once
 
 #include <cstdint>

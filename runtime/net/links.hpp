@@ -132,7 +132,7 @@ class member_link {
     std::function<void(std::string bytes)> attachment{};
     std::function<void()> connected{};
     /// The connection ended or is silent, or none could be made; another attempt follows. Called when a
-    /// connection ends or falls silent, and when the reason for having none changes.
+    /// connection ends or is silent, and when the reason for having none changes.
     std::function<void(const link_trouble&)> disconnected{};
     /// Follows disconnected(): the coordinator's process, on this host, has certainly ended.
     std::function<void()> coordinator_ended{};

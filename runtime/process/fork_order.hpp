@@ -1,5 +1,5 @@
 // The messages between a session and a template: the process that has imported what workers need, and forks
-// them. One SOCK_SEQPACKET socket; a worker's descriptors travel with its order, its pidfd with the answer.
+// them. One SOCK_SEQPACKET socket; the order carries a worker's descriptors, the answer its pidfd.
 // Used by worker_template and actors/job_worker (fork_on_order).
 #pragma once
 

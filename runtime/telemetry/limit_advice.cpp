@@ -16,7 +16,7 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr double cores_are_short = 0.15;  // share of a worker's time
-constexpr double few_samples = 8;         // a batch this small costs more to hand on than to load
+constexpr double few_samples = 8;         // a batch this small costs more to pass on than to load
 
 int percent(double share) {
   return static_cast<int>(std::lround(share * 100));
@@ -120,7 +120,7 @@ struct writer {
       return {limit::order,
               "loader.slots_per_worker",
               fmt::format("Order limits you: jobs wait although workers idle {} % of the time; more slots ([loader] "
-                          "slots_per_worker, now {}) let workers hold the next job, and larger jobs cost less to hand on.",
+                          "slots_per_worker, now {}) let workers hold the next job, and larger jobs cost less to pass on.",
                           percent(1 - r.busy), settings.loader.slots_per_worker),
               {}};
     }
@@ -143,7 +143,7 @@ struct writer {
     if (r.samples_a_batch > 0 && r.samples_a_batch <= few_samples && r.batches_per_second > 500) {
       return {limit::order,
               "sampler.batch_size",
-              fmt::format("Order limits you: {:.0f} batches a second of {:.0f} samples each cost more to hand on than to "
+              fmt::format("Order limits you: {:.0f} batches a second of {:.0f} samples each cost more to pass on than to "
                           "load{}; use larger batches ([sampler] batch_size, now {}).",
                           r.batches_per_second, r.samples_a_batch, waited(), settings.sampler.batch_size),
               {}};

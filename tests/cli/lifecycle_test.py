@@ -95,7 +95,7 @@ class LifecycleTest(PenstockTest):
     def with_samples_at_hand(self, wait):
         """A run whose two workers each load a sample for that long."""
         process = self.running(text=synthetic(samples=100, dataset='wait = "%s"' % wait, epochs=1), workers=2)
-        self.wait_until(lambda: [w["current_sample"] is None for w in self.status()["workers"]] == [False, False], "samples at hand")
+        self.wait_until(lambda: [w["current_sample"] is None for w in self.status()["workers"]] == [False, False], "a current sample for each worker")
         return process
 
     def test_a_second_ctrl_c_does_not_wait_for_a_long_sample(self):

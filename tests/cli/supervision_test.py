@@ -373,7 +373,7 @@ class SupervisionTest(PenstockTest):
         text = synthetic(samples=4000, dataset='wait = "60s"', epochs=1)
         process = self.start("run", self.write("st.toml", text), "--workers", 3, "--json", "--quiet")
         self.wait_until(lambda: len(self.workers_of(process)) == 3, "workers")
-        self.wait_until(lambda: [w["current_sample"] is None for w in self.status_of("st")["workers"]] == 3 * [False], "samples at hand")
+        self.wait_until(lambda: [w["current_sample"] is None for w in self.status_of("st")["workers"]] == 3 * [False], "a current sample for each worker")
         family = descendants_of(process.pid)
         signal_process(self.workers_of(process)[0], signal.SIGSTOP)
         begin = time.monotonic()

@@ -136,7 +136,7 @@ class WatchTest(PenstockTest):
     def test_describe_shows_a_workers_sample_and_its_last_death(self):
         process = self.live(text=synthetic(samples=100000, dataset='wait = "50ms"'))
         self.kill_a_worker(process)
-        self.wait_until(lambda: all(w["current_sample"] for w in self.answer("describe", "workers")["workers"]), "samples at hand")
+        self.wait_until(lambda: all(w["current_sample"] for w in self.answer("describe", "workers")["workers"]), "a current sample for each worker")
         hurt = next(w for w in self.answer("describe", "workers")["workers"] if w["last_death"])
         code, out, err = self.penstock("describe", "worker/%d" % hurt["id"])
         self.assertEqual(code, EXIT_OK, err)

@@ -166,7 +166,7 @@ class LoaderMistakesTest(LoaderCase):
 
     def test_the_attribute_that_cannot_be_pickled_is_named_however_deep_it_is(self):
         data = Values()
-        data.first = multiprocessing.Value("i", lock=False)  # these travel
+        data.first = multiprocessing.Value("i", lock=False)  # these can be pickled
         data.lock = threading.Lock()
         lock = threading.Lock()
 

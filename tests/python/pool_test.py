@@ -211,7 +211,7 @@ class PoolTest(PackageTest):
             with self.assertRaises(MemoryError):
                 pool.submit(eat_all_memory).result(20)
             with self.assertRaisesRegex(Exception, "pickle"):
-                pool.submit(threading.Lock).result(20)  # a result that cannot travel
+                pool.submit(threading.Lock).result(20)  # a result that cannot be pickled
             self.assertEqual(pool.report()["workers"]["restarts"], 0)
 
     def test_an_argument_that_cannot_be_pickled_is_refused_at_once(self):

@@ -19,7 +19,7 @@ SEED = int(os.environ.get("PENSTOCK_TEST_SEED", random.randrange(1 << 32)))
 HOSTS = int(os.environ.get("PENSTOCK_TEST_HOSTS", 2))
 KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS", 3))
 BETWEEN = float(os.environ.get("PENSTOCK_TEST_SECONDS_BETWEEN_KILLS", 1))
-CPUS = 8.0  # as Ray is told
+CPUS = 8.0  # the number that Ray gets
 PATIENCE = 120  # seconds: a busy machine takes long to start an actor's process
 
 LISTENING = """

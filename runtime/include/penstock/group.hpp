@@ -11,7 +11,7 @@
 //   group.barrier(30s);
 //
 // All ranks make the same collective operations - barrier() and all_gather() - in the same order. They are
-// for control: agreeing on a number, or letting rank 0 write a file first. They travel through rank 0, over
+// for control: agreeing on a number, or letting rank 0 write a file first. They pass through rank 0, over
 // the group's control links. Gradients of real models belong to NCCL: with settings.communicator =
 // communicator_kind::nccl the group has a communicator of all ranks' GPUs.
 #pragma once

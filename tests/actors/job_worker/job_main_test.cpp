@@ -86,7 +86,7 @@ TEST_CASE("a pool's worker lists its functions, runs them, and exits when asked 
   CHECK(pool.end_of_process().exited_with(exit_codes::finished));
 }
 
-TEST_CASE("arguments and results that do not fit a slot travel in memory files") {
+TEST_CASE("arguments and results that do not fit a slot are sent in memory files") {
   fake_pool pool(odd, 64 * 1024);
   pool.introduce();
   const std::string large(3'000'000, 'l');

@@ -14,7 +14,7 @@ using namespace penstock::testing;
 using arena::row_state;
 using outcome = job_worker::job_runner::outcome;
 
-TEST_CASE("a result that does not fit its slot travels in a memory file and is reported at once") {
+TEST_CASE("a result that does not fit its slot is sent in a memory file and reported at once") {
   one_worker w({{"big",
                  [](JobCall& call) {
                    const auto room = call.result(100'000);

@@ -51,7 +51,7 @@ template <class Condition>
 void await(Condition holds) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!holds()) {
-    if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("waited 20 s in vain");
+    if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("not met within 20 s");
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }

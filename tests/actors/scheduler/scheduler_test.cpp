@@ -185,7 +185,7 @@ TEST_CASE("a draining worker finishes its leases, then gets stop_work, and the s
     s.report(first, leases.at(1));
     CHECK(worker.all<protocol::stop_work>().size() == 1);
   }
-  SECTION("only the batch at hand") {
+  SECTION("only the current batch") {
     s.say(scheduler::worker_drains{first, true});
     CHECK(worker.all<protocol::stop_work>().empty());
     s.report(first, leases.at(0));

@@ -20,8 +20,8 @@ BAR = 0.95
 EXCLUDED = {
     "FailingInitializer.test_initializer": "demands that the executor breaks; pool_test has ours: the pool fails with the initializer's words",
     "test_killed_child": "demands that the executor breaks; pool_test has ours: the job is done by another worker",
-    "test_processes_terminate": "a multiprocessing.Semaphore travels only to children that multiprocessing starts",
-    "test_saturation": "a multiprocessing.Semaphore travels only to children that multiprocessing starts",
+    "test_processes_terminate": "a multiprocessing.Semaphore can be sent only to children that multiprocessing starts",
+    "test_saturation": "a multiprocessing.Semaphore can be sent only to children that multiprocessing starts",
     "test_del_shutdown": "uses private attributes (_executor_manager_thread, _call_queue)",
     "test_shutdown_no_wait": "uses private attributes (_executor_manager_thread, _call_queue)",
     "test_shutdown_deadlock_pickle": "uses a private attribute (_executor_manager_thread), and submit() pickles at once",

@@ -17,7 +17,7 @@ BAR = 0.90
 
 # Why a test does not apply to our backend, by patterns of test names.
 EXCLUDED = {
-    "test_auto_memmap|test_memmapping_leaks": "is about files that loky and multiprocessing map large arrays from; ours travel in slots",
+    "test_auto_memmap|test_memmapping_leaks": "is about files that loky and multiprocessing map large arrays from; ours are in slots",
     "test_initializer_reused|test_loky_reuse_workers": "is about loky's executor, which outlives a Parallel call; a pool ends with it",
     "test_multiple_generator_call_separated_gc.*loky": "demands that the end of one call breaks another one, whose executor loky shares; each of ours has its own",
     "test_nested_parallel_warnings.*loky.*True": "demands that nested calls are refused with a warning; ours run",

@@ -164,7 +164,7 @@ class world {
   void leave(const device_departure& gone, bool answered) {
     job& j = jobs_.at(gone.job);
     demand(j.at != slot::free, "a job left twice");
-    demand(answered || j.at != slot::read, "a slot that a living owner reads was let go");
+    demand(answered || j.at != slot::read, "a slot that a living owner reads was released");
     demand(gone.wanted == !j.cancelled, "wanted is wrong");
     j.at = slot::free;
     if (gone.wanted) settle(j, gone);

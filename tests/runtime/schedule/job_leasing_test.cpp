@@ -11,7 +11,7 @@ using jobs = std::vector<job_id>;
 
 // ---- bundles ----------------------------------------------------------------------------------------------
 
-TEST_CASE("while a function's duration is unknown, each of its jobs travels alone") {
+TEST_CASE("while a function's duration is unknown, each of its jobs is sent alone") {
   small_pool p;
   p.submit_many(5);
   p.book.worker_joined(a1, 4);
@@ -23,7 +23,7 @@ TEST_CASE("while a function's duration is unknown, each of its jobs travels alon
   CHECK(p.book.rows_of(0) == 2);
 }
 
-TEST_CASE("short jobs travel in bundles of at most the target amount of work") {
+TEST_CASE("short jobs are sent in bundles of at most the target amount of work") {
   small_pool p;
   p.teach(300us);
   p.book.worker_joined(a1, 1);

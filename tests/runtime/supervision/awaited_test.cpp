@@ -105,7 +105,7 @@ TEST_CASE("a slow sink is the consumer wherever the owner lives") {
   }
 }
 
-TEST_CASE("a stream that owes no batch waits for the consumer's next demand, or has ended") {
+TEST_CASE("a stream without a requested batch waits for the consumer's next request, or has ended") {
   progress_facts f = asking();
   f.consumer_waits = false;
   f.under_way = {batch_at(0, batch_stage::taken)};
