@@ -243,7 +243,7 @@ def room_for(samples: list[Any]) -> int:
             return sum(leaves(each) for each in value.values()) + 64 * len(value)
         if isinstance(value, collections.abc.Sequence):
             return sum(map(leaves, value)) + 64 * len(value)
-        size = getattr(value, "nbytes", 8)  # of an array; else a number
+        size = getattr(value, "nbytes", 8)  # an array's size, or 8 for a number
         return _aligned(size * count) if isinstance(size, int) else 0
 
     return leaves(samples[0]) + 4096 if samples else 0

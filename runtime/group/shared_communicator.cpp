@@ -5,8 +5,8 @@
 namespace penstock::group {
 namespace {
 
-/// Two coordinators never use the same number: an order of the earlier one may still be in flight. The upper halves differ
-/// (the generation). If a second group began next to an unreachable one, 16 bits of the process differ.
+/// Two coordinators never use the same number: an order of the earlier one may still be in flight. The upper half is
+/// the generation. If a group began again while its first instance is unreachable, the 16 bits of the process differ.
 std::uint64_t first_of(std::uint64_t generation, std::uint64_t process) {
   return (generation << 32U) + ((process & 0xFFFFU) << 16U) + 1;
 }

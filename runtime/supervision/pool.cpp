@@ -333,7 +333,7 @@ void pool::detect_mass_death(steady_time now) {
   choose_canary();
 }
 
-/// Whenever places wait for a canary, there is one and it may start.
+/// If places wait for a canary, makes sure that there is one and that it may start.
 void pool::choose_canary() {
   const auto can_try = [](const place& p) {
     return p.wanted && (p.state == child_state::stopped || p.state == child_state::backoff ||

@@ -213,7 +213,7 @@ struct writer {
     if (r.in_bursts()) {
       return {limit::consumer, "",
               fmt::format("The consumer limits you: it takes its batches in bursts. It worked on them {} % of the time, and the workers "
-                          "stood idle for {} %, because every slot was full; it waited {} %, because a burst empties the slots faster "
+                          "were idle for {} %, because every slot was full; it waited {} %, because a burst empties the slots faster "
                           "than they are filled.",
                           percent(r.of(limit::consumer)), percent(r.spare), percent(r.waited())),
               {"Faster loading would gain nothing for most of the time. A consumer that takes its batches evenly does not wait.",

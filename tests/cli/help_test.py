@@ -42,7 +42,7 @@ class HelpTest(PenstockTest):
                     if words[:1] != ["penstock"]:
                         continue
                     known = {n for o in verbs[words[1]]["options"] for n in o["names"].split(",")}
-                    own = words[2:words.index("--")] if "--" in words else words[2:]  # the rest is not ours
+                    own = words[2:words.index("--")] if "--" in words else words[2:]  # the rest is another program's
                     for word in own:
                         if word.startswith("-"):
                             self.assertIn(word.split("=")[0], known, example)

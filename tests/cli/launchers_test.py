@@ -30,7 +30,7 @@ class RealLaunchersTest(LauncherTest):
                                                    more="[loader]\nworkers = 1\n"))
 
     def launch(self, launcher, config, *options):
-        """Each rank's report is in report.RANK, by the launcher's own variable."""
+        """Each rank writes report.RANK, where the launcher's own variable gives RANK."""
         rank = {"mpirun": "OMPI_COMM_WORLD_RANK", "torchrun": "RANK"}[launcher]
         script = ('exec "$0" run "$@" --digest --quiet --set sampler.rank=auto --set gpu.device=host '
                   '--report "$PENSTOCK_TEST_FOLDER/report.$%s"' % rank)

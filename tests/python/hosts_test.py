@@ -1,4 +1,4 @@
-"""Loader hosts for Python: datasets and jobs on workers of `python -m penstock host` processes give what local workers give."""
+"""Loader hosts for Python: datasets and jobs on the workers of `python -m penstock host` give the same results as on local workers."""
 
 import json
 import random

@@ -71,7 +71,7 @@ if __name__ == "__main__":
         print(open(os.path.join(sys.argv[2], "rank%d" % rank)).read().strip())
 """
 
-# Compiled as a notebook compiles a cell: no file system has its file, linecache has its lines.
+# Compiled as a notebook compiles a cell: its file does not exist, but linecache has its lines.
 CELL = """
 import os, traceback, warnings
 # an empty line follows

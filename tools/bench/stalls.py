@@ -66,7 +66,7 @@ def main():
     parser.add_argument("bin")
     parser.add_argument("--batches", type=int, default=500)
     parser.add_argument("--batch-size", type=int, default=8)
-    parser.add_argument("--slots", type=int, default=3, help="of each worker (slots_per_worker)")
+    parser.add_argument("--slots", type=int, default=3, help="slots of each worker (slots_per_worker)")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--only", choices=("stalls", "steps", "tails"))
     options = parser.parse_args()

@@ -53,7 +53,7 @@ def fault_of(path, page, tag, name, link, pages):
         return f"{link} is an absolute path"
     target = os.path.realpath(os.path.join(os.path.dirname(path), unquote(parts.path))) if parts.path else path
     if not os.path.isfile(target):
-        return f"{link} leads nowhere"
+        return f"{link} is missing"
     anchor = unquote(parts.fragment)
     if anchor and not anchor.startswith("__") and target in pages and anchor not in pages[target].anchors:
         return f"{link}: there is no #{anchor} on that page"
@@ -65,5 +65,5 @@ def check_markdown(top, name):
     with open(os.path.join(top, name), encoding="utf-8") as file:
         text = re.sub(r"^```.*?^```", "", file.read(), flags=re.M | re.S)
     targets = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match(r"[a-z]+:", link)]
-    return [f"{name}: {target} leads nowhere" for target in targets
+    return [f"{name}: {target} is missing" for target in targets
             if target and not os.path.exists(os.path.join(top, os.path.dirname(name), target))]

@@ -107,7 +107,7 @@ def replace_in_programs(folder):
     """The same in the programs that the tests start, which inherit no path."""
     from test.support import script_helper
 
-    # At the program's own import: functions for the interpreter's exit run in the reverse order of registering.
+    # When the program itself imports it: functions for the interpreter's exit run in the reverse order of registration.
     begin = LATER % (
         [folder, os.path.dirname(os.path.abspath(__file__)), *os.environ.get("PYTHONPATH", "").split(os.pathsep)],)
     start = script_helper.assert_python_ok

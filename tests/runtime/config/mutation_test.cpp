@@ -144,7 +144,7 @@ TEST_CASE("a changed character is refused, harmless, or a legitimate change of a
     // known key at this place, because unknown keys are refused.
     if (const key_place* const hit = key_hit(keys, change); hit != nullptr && !comment_or_line) {
       const toml_keys after = keys_of(change.text);
-      // One character later if a space took the place of its first one: in a table with arbitrary keys.
+      // In a table with arbitrary keys, a space in place of the key's first character leaves a shorter key.
       bool still_a_key = false;
       for (const key_place& key : after.keys)
         still_a_key = still_a_key || key.begin == hit->begin || key.begin == hit->begin + 1;

@@ -55,7 +55,7 @@ script random_script(random_choice& choose) {
   return made;
 }
 
-/// Only work and suspended processes.
+/// A script of work and suspended processes only.
 script random_script_of_pauses(random_choice& choose) {
   script made = random_script(choose);
   const std::uint32_t calm = 5 + choose.below(60);

@@ -142,7 +142,7 @@ TEST_CASE("a consumer that takes batches in bursts is named, not the slots that 
   const limit_advice advice = advise(r, on_cores(2), {});
   CHECK(advice.what == limit::consumer);
   CHECK(advice.key.empty());
-  CHECK(contains(advice.sentence, "takes its batches in bursts. It worked on them 80 % of the time, and the workers stood idle for 60 %"));
+  CHECK(contains(advice.sentence, "takes its batches in bursts. It worked on them 80 % of the time, and the workers were idle for 60 %"));
   CHECK(contains(advice.more.back(), "slots_per_worker"));
 }
 

@@ -64,7 +64,7 @@ TEST_CASE("two launches of one file are two groups, whatever their sessions are 
 TEST_CASE("without a name a verb means the group only if nothing else is live") {
   CHECK(only_group(sessions({"a-rank0", "a-rank1"})));
   CHECK_FALSE(only_group(sessions({})));
-  CHECK_FALSE(only_group(sessions({"a-rank0"})));  // one session, with all that its own verbs show
+  CHECK_FALSE(only_group(sessions({"a-rank0"})));  // one rank alone: the verbs show its session
   CHECK_FALSE(only_group(sessions({"a-rank0", "a-rank1", "other"})));
   CHECK_FALSE(only_group(sessions({"a-rank0", "b-rank0"})));
 }

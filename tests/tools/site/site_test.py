@@ -71,7 +71,7 @@ class SiteTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as other:
             with open(os.path.join(other, "a.html"), "w") as file:
                 file.write('<p id="here"><a href="#here"></a><a href="b.html"></a><a href="#gone"></a><script src="https://example.org/x.js"></script>')
-            self.assertEqual(links.check(other), ["a.html: b.html leads nowhere", "a.html: #gone: there is no #gone on that page",
+            self.assertEqual(links.check(other), ["a.html: b.html is missing", "a.html: #gone: there is no #gone on that page",
                                                   "a.html: loads https://example.org/x.js from another host"])
 
     def test_a_code_block_that_is_shown_as_text_is_found(self):

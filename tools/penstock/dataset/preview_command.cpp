@@ -188,7 +188,7 @@ void add_preview_command(verb_table& verbs) {
       ->capture_default_str();
   verb.add_option("--out", o->out, "the output file")->type_name("PNG")->required();
   verb.add_option("--tokenizer", o->tokenizer,
-                  "tokenizer.json of Hugging Face: text instead of token ids (entries of its vocabulary, without its clean-up)")
+                  "show text instead of token ids: the vocabulary's entries of this tokenizer.json of Hugging Face, unchanged")
       ->type_name("FILE");
   verb.add_flag("--json", o->as_json, "print the picture's contents as JSON");
 }

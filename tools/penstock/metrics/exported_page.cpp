@@ -187,7 +187,7 @@ std::string merged_pages::text() && {
 std::string page_of_ended(const std::vector<json>& sessions) {
   metrics_page p;
   p.begin("penstock_session_ended_info", "gauge",
-          "1 for each session of this user that has ended lately; the labels say how. The id is one for `penstock --session`.");
+          "1 for each session of this user that ended recently; the labels say how. `penstock --session` takes the id.");
   for (const json& s : sessions)
     p.value(labels_of(s) + metric_labels{{"outcome", label_in(s, "outcome")},
                                          {"reason", shortened(label_in(s, "reason"), reason_bytes)},

@@ -1,4 +1,4 @@
-// metrics: the metrics of all sessions of this user, running or ended lately, as one page for Prometheus.
+// metrics: the metrics of all sessions of this user, running or recently ended, as one page for Prometheus.
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/control/control_client.hpp"
@@ -208,7 +208,7 @@ void add_metrics_command(verb_table& verbs) {
       [o] { return metrics(*o); });
   CLI::Option* const listen = verb.add_option("--listen", o->listen, "serve the page over HTTP until a signal");
   listen->type_name("ADDRESS:PORT");
-  verb.add_option("--out", o->out, "write the page to a file, which is replaced at once")->type_name("FILE")->excludes(listen);
+  verb.add_option("--out", o->out, "write the page to a file, which is always complete")->type_name("FILE")->excludes(listen);
   verb.add_option("--since", o->since, "how long sessions stay on the page after their end")
       ->type_name("TIME")
       ->capture_default_str();

@@ -18,7 +18,7 @@ namespace penstock::cli {
 [[nodiscard]] std::string deaths_in(const nlohmann::ordered_json& session);
 /// "2026-11-24 18:33:44.123", for a UTC time from an answer.
 [[nodiscard]] std::string utc_for_people(const nlohmann::ordered_json& time);
-/// "11-24 18:33:44", of what utc_for_people() returns.
+/// What utc_for_people() returns, without the year: "11-24 18:33:44".
 [[nodiscard]] std::string without_year(const std::string& time);
 /// "ready", "backoff 1.5 s", "stopped (..)": the state of a worker in status.
 [[nodiscard]] std::string state_of(const nlohmann::ordered_json& worker);
