@@ -114,7 +114,7 @@ class Pool::body final : public host::run,
   const std::shared_ptr<jobs::release_queue> released_ = std::make_shared<jobs::release_queue>();
   jobs::callback_thread callbacks_;
 
-  // Of hosts. Written by prepare_hosts(), before the engine exists.
+  // For loader hosts. prepare_hosts() writes these before the engine exists.
   hosted_program hosted_;
   std::shared_ptr<hosts::shared_program> shared_program_;  // null: no hosts
   std::unique_ptr<const hosts::hosts_setup> hosts_;

@@ -16,8 +16,8 @@
 
 namespace penstock::protocol {
 
-/// In place of the slot, this labels a parcel that is a file published by the pool's program, not an argument or result; `row`
-/// is its number. Only on loader hosts.
+/// Replaces the slot in the label of a parcel that is not an argument or result but a file that the pool's program has
+/// published; `row` is its number. Only on loader hosts.
 inline constexpr std::uint32_t shared_file_slot = 0xffff'ffff;
 
 /// Identifies the argument or result.

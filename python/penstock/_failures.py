@@ -12,7 +12,7 @@ __all__ = ["Failures", "FailuresOfShards"]
 
 
 class Failures:
-    """Of a dataset with an index.
+    """The failures of a dataset with an index.
 
     Args:
         bad: the loader's samples that are left out.

@@ -34,7 +34,7 @@ SLOW_SAMPLE = 50e-6  # seconds: slower samples are named in status
 
 
 class Seeding(NamedTuple):
-    """Of the global generators in a worker."""
+    """How the global generators in a worker are seeded."""
 
     base: int
     each_sample: bool  # before each sample, not only when the worker starts

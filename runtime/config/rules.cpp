@@ -198,7 +198,7 @@ void check_hedge(const penstock::config& values, config_purpose purpose, found_l
   if (purpose == config_purpose::jobs) {
     found.push_back({.key = "loader.hedge",
                      .message = "'hedge' in [loader] starts late batches a second time, but a pool runs jobs, which "
-                                "may have effects",
+                                "may have side effects",
                      .label = "only for streams of batches",
                      .help = "leave 'hedge' out; [jobs] timeout ends a job that takes too long"});
   } else if (values.quarantine.max_attempts == 1) {

@@ -33,9 +33,9 @@ struct worker_cores {
   std::optional<int> node{};  ///< where slots are allocated, if there is room
   bool listed = false;        ///< all workers run on `cores`; otherwise as many as there are cores
 
-  /// Of the worker in a place; empty: all cores that this process may use.
+  /// The cores of the worker in a place; empty: all that this process may use.
   [[nodiscard]] std::vector<int> of(std::uint32_t place) const;
-  /// Of the process with the GPU; empty: all cores that this process may use.
+  /// The cores of the process with the GPU; empty: all that this process may use.
   [[nodiscard]] std::vector<int> of_owner() const { return listed ? std::vector<int>() : cores; }
 };
 

@@ -8,8 +8,7 @@ namespace {
 
 // Longer reported run times are cut to this: a worker's number is untrusted, and sums must not overflow.
 constexpr nanoseconds busy_max = std::chrono::hours(1);
-// Of the difference between the largest recent result and a smaller one, one part in this many is forgotten
-// each time.
+// Each smaller result reduces the largest recent one by one part in this many of the difference.
 constexpr std::uint64_t forgotten = 16;
 // The expected result of a function that has not returned one yet.
 constexpr std::uint64_t first_guess = 1U << 20U;

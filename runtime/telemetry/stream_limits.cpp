@@ -405,7 +405,7 @@ std::optional<double> stream_limits::typical_of(std::uint32_t worker) const {
   return all.empty() ? std::nullopt : std::optional(median(std::move(all)));
 }
 
-/// A worker's time for a sample over that of its peers.
+/// A worker's time for a sample, divided by that of its peers.
 std::optional<double> stream_limits::slowness_of(std::uint32_t worker) const {
   const auto own = workers_.find(worker);
   if (own == workers_.end() || own->second.loads.size() < 3) return std::nullopt;

@@ -66,7 +66,7 @@ struct limit_reading {
   double busy = 0;            ///< share of the workers' time in which they worked
   double cpu = 0;             ///< cores used by a worker's thread
   double core_wait = 0;       ///< share of a worker's time in which it had no core
-  double start_core_wait = 0;  ///< the same of starting workers
+  double start_core_wait = 0;  ///< the same for starting workers
   double batches_per_second = 0;
   double samples_a_batch = 0;
   double held = 0;  ///< share of the time in which the consumer asked, but held every device buffer (in a pool: all memory)
@@ -80,7 +80,7 @@ struct limit_reading {
   std::optional<stalled_head> stall;  ///< the longest one, if most of `order` is stalls
   struct slow_worker {
     std::uint32_t worker = 0;
-    double factor = 1;     ///< its time for a sample over that of its peers
+    double factor = 1;     ///< its time for a sample, divided by that of its peers
     double core_wait = 0;  ///< share of its time in which it had no core, if that is why
   };
   std::optional<slow_worker> slow;

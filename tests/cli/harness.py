@@ -131,7 +131,7 @@ class PenstockTest(unittest.TestCase):
     # ---- processes -------------------------------------------------------------------------------------------
 
     def rank_pids(self, process):
-        """Of the sessions that `penstock launch` runs now, by rank."""
+        """The pids of the sessions that `penstock launch` runs now, by rank."""
         found = {}
         for pid in children_of(process.pid):
             try:

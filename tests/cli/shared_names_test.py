@@ -27,7 +27,7 @@ class NamesTest(PenstockTest):
                                                    more="[loader]\nworkers = 1\n" + more))
 
     def start_ranks(self, launcher, ranks, *options):
-        """`penstock run` with the same words in each rank."""
+        """Starts `penstock run` with the same arguments in each rank."""
         command = {"mpirun": [MPIRUN, "-n", str(ranks)],
                    # torch 1.13's default, no redirection, fails under Python 3.11: the enum has no 0.
                    "torchrun": [TORCHRUN, *(self.torchrun_alone() if launcher == "torchrun" else ()), "--nproc_per_node", str(ranks),

@@ -120,7 +120,7 @@ class SlurmTest(RealSlurm):
         return process
 
     def sessions(self):
-        """Of this test: their control sockets are in its folder."""
+        """The pids of this test's sessions, whose control sockets are in its folder."""
         code, out, _ = self.penstock("sessions", "--json")
         live = json.loads(out)["sessions"] if code == EXIT_OK else []
         return [session["pid"] for session in live if session["samples_delivered"]]

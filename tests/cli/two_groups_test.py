@@ -5,13 +5,13 @@ import resource
 from harness import *
 
 ROUNDS = 3
-# Kernel time of ending the groups over that of their start and work: about 2 (0.04 to 0.09 s over 0.02 to 0.05 s). A single thread
+# Kernel time of ending the groups, divided by that of their start and work: about 2 (0.04 to 0.09 s over 0.02 to 0.05 s). A single thread
 # that busy-waits used 6.4 s.
 MUCH_MORE = 40
 
 
 def kernel_seconds(pids):
-    """Of these processes, and of those that they have reaped."""
+    """The kernel time of these processes, and of those that they have reaped."""
     ticks = 0
     for pid in pids:
         try:

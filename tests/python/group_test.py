@@ -318,7 +318,7 @@ class GroupTest(PackageTest):
                 except penstock.usage_error as why:
                     print(why)
             penstock.Group("a").barrier()
-            again = penstock.Group("a")  # the one before is garbage
+            again = penstock.Group("a")  # the previous one is garbage
             again.barrier()
             try:
                 again.all_gather(bytes(65537))

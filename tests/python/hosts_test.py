@@ -20,7 +20,7 @@ SCALE = 3.0  # a global of the program
 
 
 class Drawing(torch.utils.data.Dataset):
-    """Of the program itself. Draws from every generator, and says which process has loaded a sample."""
+    """A dataset of the program itself, which draws from every generator and says which process has loaded a sample."""
 
     def __init__(self, length=60, wait=0.0, poison=()):
         self.length, self.wait, self.poison = length, wait, poison

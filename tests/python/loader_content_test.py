@@ -58,7 +58,7 @@ class LoaderContentTest(LoaderCase):
         return equal(batch, other)
 
     def same_batches(self, mine, theirs, where=""):
-        """Of two loaders."""
+        """Two loaders give the same batches. Returns how many."""
         count = 0
         for count, (batch, other) in enumerate(itertools.zip_longest(mine, theirs), 1):
             self.assertTrue(self.equal(batch, other), "batch %d differs; %s" % (count - 1, where))

@@ -34,7 +34,7 @@ class SharingLoader(DataLoader):
 
     @classmethod
     def pids(cls):
-        """Of their workers, and of the templates that fork these."""
+        """The pids of their workers, and of the templates that fork these."""
         workers = {each["pid"] for workers in cls._of_all.values() for each in workers.pool.status()["workers"]}
         templates = {pid for pid in children_of(os.getpid()) if is_template(pid)}
         return workers | templates if len(templates) <= len(cls._of_all) else workers

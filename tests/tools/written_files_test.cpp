@@ -29,7 +29,7 @@ TEST_CASE("files that exist were written, but a report only if it is new") {
   std::ofstream(path("report")) << "y";
   CHECK(files.as_json().at("files").contains("report"));
   CHECK(files.announced() == "journal: " + path("journal") + "\nreport: " + path("report") + "\nstate: " + path("state") + "\n");
-  // Of a session that ended, and has written only its report: the state is an earlier one's.
+  // A session has ended after writing only its report: the state is an earlier session's.
   cli::written_files past(std::chrono::system_clock::now() - std::chrono::minutes(1));
   past.are({{"files", {{"report", path("report")}, {"state", path("state")}}}});
   CHECK(past.as_json() == nlohmann::ordered_json{{"files", {{"report", path("report")}}}, {"not_written", {{"state", path("state")}}}});

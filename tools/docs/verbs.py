@@ -17,7 +17,7 @@ SCHEMAS = {
     "penstock.record": ("the first line of the record that a session leaves", "../operating.md#after-the-end"),
     "penstock.dry-run": ("`run --dry-run --json`", "verbs.md#penstock-run"),
     "penstock.order": ("what a verb that changes a session has ordered", "../operating.md#for-programs"),
-    "penstock.group-order": ("the same of a group", "../operating.md#for-programs"),
+    "penstock.group-order": ("the same for a group", "../operating.md#for-programs"),
     "penstock.quarantine-list": ("`quarantine list --json`", "../operating.md"),
     "penstock.log": ("a line of `logs --json`", "../operating.md"),
     "penstock.top": ("a line of `top --json`", "../operating.md"),

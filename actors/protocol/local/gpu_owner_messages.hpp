@@ -58,10 +58,10 @@ struct communicate {
   std::uint64_t agreed = 0;  ///< also for `make`: where all ranks continue
 };
 
-/// From itself, while there is a communicator.
+/// A message to itself while there is a communicator: check it.
 struct look_at_communicator {};
 
-/// From itself, while uploads are in flight: check for progress.
+/// A message to itself while uploads are in flight: check for progress.
 struct look_at_device {};
 
 /// An owner in another process closes in two steps: first its process, then its keeper.

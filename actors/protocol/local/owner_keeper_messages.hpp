@@ -35,9 +35,9 @@ struct owner_exited {
 };
 /// An operator's order; never counted.
 struct restart_owner {};
-/// From itself: poll.
+/// A message to itself: poll.
 struct keeper_tick {};
-/// From itself: a restart or a kill is due.
+/// A message to itself: a restart or a kill is due.
 struct wake_keeper {};
 
 }  // namespace penstock::supervisor

@@ -152,10 +152,10 @@ struct tell_accounts {
   bool epochs = true;  ///< false: only the state, whose cost does not grow with the run
 };
 
-/// From itself: ask the ledger once the mailbox is empty.
+/// A message to itself: ask the ledger once the mailbox is empty.
 struct decide {};
 
-/// From itself, with [loader] hedge.
+/// A message to itself, with [loader] hedge.
 struct look_for_late_workers {};
 
 /// The answers of the group's gate may have changed.

@@ -99,11 +99,11 @@ struct restart_worker {
 struct drain_worker {
   std::uint32_t worker = 0;
 };
-/// From itself: poll all workers.
+/// A message to itself: poll all workers.
 struct tick {
   std::uint64_t number = 0;  ///< of the latest scheduled tick; others are ignored
 };
-/// From itself: a restart or a kill is due.
+/// A message to itself: a restart or a kill is due.
 struct wake {};
 
 }  // namespace penstock::supervisor

@@ -70,7 +70,7 @@ TEST_CASE("a file next to its socket says which rank a session is, as long as it
   CHECK(found[0].rank == rank_note{"launch-1", "photos", 0});
   CHECK(found[1].name == "photos-rank0-18");
   CHECK(found[1].rank == second);
-  // Of a killed session: replaced by one that is not a rank, or removed.
+  // A killed session's note is replaced by a session that is not a rank, or removed.
   other->listener.reset();
   const auto next = bind_session_socket("photos-rank0-18", 19);
   REQUIRE(next);

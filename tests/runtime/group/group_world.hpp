@@ -71,7 +71,7 @@ class group_world {
     bool cut_up = false;          // no message reaches the coordinator
     bool cut_down = false;        // no message arrives from there
     std::uint64_t let_in_by = 0;  // the last coordinator that counted it
-    // Of a coordinator: the newest of the groups that earlier coordinators had, by the reports that it has heard.
+    // For a coordinator: the newest group of earlier coordinators, according to the reports that it has received.
     std::uint64_t known_generation = 0;
     std::uint64_t known_group = 0;
     steady_time up_since{};    // its oldest report in transit was sent then, or later

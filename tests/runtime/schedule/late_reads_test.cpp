@@ -111,7 +111,7 @@ TEST_CASE("the percentiles follow those of all samples within an eighth, whateve
     REQUIRE(reads.pause() <= 250ms);
     if (!reads.limit()) continue;
     REQUIRE(*reads.limit() >= late_reads::limit_min);
-    // Of many reads, those that began before the limit are late, and no others.
+    // The reads that began before the limit are late, and no others.
     std::vector<read_under_way> now_read;
     for (std::uint32_t w = 0; w < 64; ++w)
       now_read.push_back({w, reads_begin + nanoseconds(static_cast<std::int64_t>(random() % (3 * reads.limit()->count())))});

@@ -137,7 +137,7 @@ class made_up_pipeline {
   telemetry::stream_limits limits_;
   std::vector<batch_passage> batches_;
   std::vector<std::vector<std::int64_t>> slots_;  // when each is free
-  std::vector<std::int64_t> free_at_;             // each worker
+  std::vector<std::int64_t> free_at_;             // for each worker
   std::map<std::uint32_t, std::int64_t> cpu_of_forgotten_;
   std::size_t forgotten_ = 0;
   std::int64_t engine_ = 0;

@@ -20,7 +20,7 @@ struct awaited_end {
 
 /// The same as [{"target": "worker/0", "text": ...}]; null, unless the session is stopping.
 [[nodiscard]] nlohmann::ordered_json stopping_for(const nlohmann::ordered_json& status);
-/// Of that list: a line for each, "waiting for worker/0 ..".
+/// That list as text, a line for each: "waiting for worker/0 ..".
 [[nodiscard]] std::string stopping_in_words(const nlohmann::ordered_json& stopping, std::size_t width);
 
 }  // namespace penstock::cli

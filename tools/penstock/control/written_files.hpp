@@ -13,7 +13,7 @@ class written_files {
  public:
   /// Construct before the request that ends the session: its report is newer.
   written_files() = default;
-  /// Of a session that has ended: each of its files is newer than its start.
+  /// For a session that has ended: each of its files is newer than its start.
   explicit written_files(std::chrono::system_clock::time_point started) : since_(started), all_are_new_(true) {}
 
   /// Takes the files in the session's answer: {"files": {"report": "/data/report.json"}}.

@@ -18,7 +18,7 @@ struct meant_group {
   int refused = exit_ok;            ///< an exit code; the reason has been printed
 };
 [[nodiscard]] meant_group group_meant(const session_choice& choice);
-/// Whether a rank of a group that --group may mean is alive.
+/// Whether a rank is alive in any group that `--group NAME` could mean.
 [[nodiscard]] bool group_is_there(const std::string& name);
 /// The current state of the same group: ranks return with other sockets, and new ones appear. Empty if no
 /// rank is alive.

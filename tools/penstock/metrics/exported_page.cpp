@@ -87,7 +87,7 @@ void add_deaths(metrics_page& p, const std::vector<json>& sessions) {
   });
 }
 
-/// Of pools.
+/// The metrics of ended pools.
 void add_jobs(metrics_page& p, const std::vector<json>& sessions) {
   p.begin("penstock_session_ended_jobs", "gauge", "Jobs of a pool that has ended, by outcome.");
   for (const json& s : sessions) {

@@ -171,7 +171,7 @@ void add_pack_command(verb_table& verbs) {
        "A shard gets its name when it is complete. After an interruption, run the same command again: it "
        "continues after the last complete shard, and the result is the same. The report is in pack.json. "
        "Exit code 1 means that some pictures could not be read and were left out.",
-       {{"penstock pack photos --out shards", "shards of 1 GiB, files as they are"},
+       {{"penstock pack photos --out shards", "shards of 1 GiB, with unchanged files"},
         {"penstock pack photos --out small --resize 256 --quality 90 --shard-size 256MiB",
          "reduced to 256 pixels on the shorter side"},
         {"penstock pack photos --out shards --restart-markers", "for training with random crops"},

@@ -14,7 +14,7 @@ namespace penstock::cli {
 [[nodiscard]] std::string text_of(const nlohmann::ordered_json& value);
 /// Why the session killed the process, or the last line of a GPU owner's output; empty if neither is known.
 [[nodiscard]] std::string reason_of_death(const nlohmann::ordered_json& death);
-/// Of an entry of `sessions`: how many workers and GPU owners ended unexpectedly, or had to be killed at a stop; "-" if that is unknown.
+/// How many workers and GPU owners of an entry of `sessions` ended unexpectedly, or had to be killed at a stop; "-" if unknown.
 [[nodiscard]] std::string deaths_in(const nlohmann::ordered_json& session);
 /// "2026-11-24 18:33:44.123", for a UTC time from an answer.
 [[nodiscard]] std::string utc_for_people(const nlohmann::ordered_json& time);
