@@ -166,7 +166,7 @@ class actor_system {
 
 // ---- sending ----------------------------------------------------------------------------------------------
 
-/// From any thread. A null handle gets nothing.
+/// Sends from any thread. A null handle gets nothing.
 template <class Handle, class Message>
 void tell(const Handle& to, Message&& message) {
 #if PENSTOCK_CAF_1

@@ -199,7 +199,7 @@ std::string name_of(const upload_order& upload) {
   return fmt::format("batch {} of epoch {}", upload.sequence, upload.epoch);
 }
 
-/// Without a notification from the device: collect what is finished, and check whether nothing has moved for too long.
+/// Collects what is finished without a notification from the device, and checks whether nothing has moved for too long.
 /// Time in which this thread did not run (the process was stopped, the machine slept) proves nothing about the device.
 void look(self_pointer self) {
   owner_state& s = self->state;

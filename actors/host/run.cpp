@@ -221,7 +221,7 @@ session_status run::status() const {
   return e != nullptr ? look_closer(std::move(known), *e->flights, now()) : known;
 }
 
-/// On the io thread, which must not wait for mutex_: e outlives its sockets.
+/// Called on the io thread, which must not wait for mutex_: e outlives its sockets.
 session_status run::status_of(const engine& e) const {
   return look_closer(told_status(), *e.flights, now());
 }

@@ -152,7 +152,7 @@ class run : public supervisor::supervisor_news {
   /// Null: a pool.
   [[nodiscard]] virtual const batch_times* times() const { return nullptr; }
 
-  /// Without what only the flight recorders tell.
+  /// The status without what only the flight recorders contain.
   [[nodiscard]] session_status told_status() const;
   [[nodiscard]] session_status status_of(const engine& e) const;
   [[nodiscard]] supervision::progress_facts progress_of(const engine& e) const;

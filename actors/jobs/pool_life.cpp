@@ -275,7 +275,7 @@ void Pool::body::tell_closed() {
                    : host::event_of(event_kind::run_stopped, "it was stopped by " + who));
 }
 
-/// From the outside in: the workers, the device, the actors.
+/// Ends, in this order, the workers, the device and the actors.
 void Pool::body::end_actors(engine& e) {
   if (e.hub) e.hub->shut_down();
   e.processes->shut_down();

@@ -52,7 +52,7 @@ class Origin:
 
 
 def context_of(kind: type, options: dict[str, Any], original: Any) -> Context:
-    """For callers that read a loader's multiprocessing context."""
+    """The context that callers get when they read a loader's multiprocessing context."""
     adapter = getattr(sys.modules.get("accelerate.data_loader"), "DataLoaderAdapter", None)
     if adapter is not None and not hasattr(adapter.__init__, "penstock"):
         adapter.__init__ = _adapting(adapter.__init__)

@@ -85,7 +85,7 @@ class Failures:
 
 
 class FailuresOfShards(Failures):
-    """For an iterable dataset: its samples have no index and cannot be left out."""
+    """The failures of an iterable dataset, whose samples have no index and cannot be left out."""
 
     def _sample_at(self, planned: Planned, place: int, epoch: int) -> tuple[str, Any]:
         at = planned.first * (len(planned.index) if self._collated else 1) + place

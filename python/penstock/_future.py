@@ -76,7 +76,7 @@ class Future(concurrent.futures.Future[T]):
                 self.set_running_or_notify_cancel()
 
     def _ended(self, outcome: tuple[Any, ...]) -> None:
-        """On the pool's callback thread."""
+        """Runs on the pool's callback thread."""
         self._job = None
         pool, self._pool = self._pool, None
         if outcome[0] != "device":

@@ -52,7 +52,7 @@ def variables_of_workers() -> dict[str, str]:
 
 
 def own_program() -> dict[str, Any]:
-    """On a host: the program that `penstock host` starts for workers (tools/penstock/host)."""
+    """The program that `penstock host` starts for workers (tools/penstock/host). Called on hosts."""
     environment = {**variables_of_workers(), ON_HOST: "1"}
     return {"kind": KIND, "command": COMMAND, "environment": environment, "facts": facts(["torch"])}
 

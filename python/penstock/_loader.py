@@ -78,7 +78,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
 
     @property
     def _workers(self) -> "list[_processes.WorkerProcess]":
-        """As in torch's iterators."""
+        """The worker processes, as in torch's iterators."""
         return _processes.processes_of(self._pool.pool)
 
     # ---- what the subclasses say ----------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         self._jobs[planned] = self._pool.submit(batch, self._timeout if self._timeout > 0 else None, worker)
 
     def _shutdown_workers(self) -> None:
-        """As in torch's iterators, but the loader keeps the processes."""
+        """Ends the pass, as in torch's iterators, but the loader keeps the processes."""
         for job in self._jobs.values():
             job.cancel_if_waiting()
         self._jobs.clear()
@@ -229,7 +229,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
 
 
 class MapPass(Pass):
-    """Over a dataset with an index."""
+    """A pass over a dataset with an index."""
 
     def _begun(self, loader: Any) -> BatchBook:
         rest = _progress.skipped(loader, self._progress)
@@ -242,7 +242,7 @@ class MapPass(Pass):
 
 
 class IterablePass(Pass):
-    """Over an iterable dataset: worker k loads shard k, and a replacement continues from the dataset's own state, if it has one."""
+    """A pass over an iterable dataset: worker k loads shard k, and a replacement continues from the dataset's state, if it has one."""
 
     def __init__(self, loader: Any) -> None:
         self._states = _shards.ShardStates.made() if _shards.has_state(loader.dataset) else None

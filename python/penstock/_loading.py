@@ -135,7 +135,7 @@ class _Stage:
             self.failed = self.raised()
 
     def show(self) -> None:
-        """For torch.utils.data.get_worker_info()."""
+        """Makes this visible to torch.utils.data.get_worker_info()."""
         torch_loader._utils.worker._worker_info = self._info
 
     def raised(self) -> Any:
@@ -243,7 +243,7 @@ def prepare(marks: str) -> None:
 
 
 def unpickle_early(number: int, path: str) -> None:
-    """In a template: makes an order that its workers will need. If that fails, the workers make the order themselves."""
+    """Makes, in a template, an order that its workers will need. If that fails, the workers make the order themselves."""
     if number in _early:
         return
     _early.clear()

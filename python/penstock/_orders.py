@@ -76,7 +76,7 @@ def _over(file: int, living: set[int], number: int, jobs: dict[Planned, _core.Jo
 
 
 def _with_sharding(iterator: Any, worker_init_fn: Any) -> Any:
-    """As torch does for datapipes."""
+    """Applies sharding as torch does for datapipes."""
     sharding = getattr(torch_loader, "_sharding_worker_init_fn", None)
     pipes = tuple(getattr(torch.utils.data, name) for name in ("IterDataPipe", "MapDataPipe") if hasattr(torch.utils.data, name))
     if sharding is None or not pipes or not isinstance(iterator._dataset, pipes):

@@ -43,7 +43,7 @@ def pickled_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _is_simple(value: Any) -> bool:
-    """Also a chunk of inputs, and the function that is called with them."""
+    """True also for a chunk of inputs, and for the function that is called with them."""
     kind = type(value)
     if kind in _SIMPLE:
         return True

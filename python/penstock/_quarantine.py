@@ -36,7 +36,7 @@ class BadSamples:
         self._listed.append({"index": index, "epoch": epoch, "position": position, **why})
 
     def killed(self, index: Any, epoch: int, position: int, causes: list[str]) -> None:
-        """From now on, leaves out this sample, which killed its workers or took too long."""
+        """Leaves out this sample from now on: it killed its workers or took too long."""
         self.quarantine.add(index, causes)
         self.note(index, epoch, position, {"causes": causes})
 

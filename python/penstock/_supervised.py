@@ -34,7 +34,7 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
 
     @property
     def multiprocessing_context(self) -> Any:
-        """As in torch. Also carries what a library needs when it makes a loader from the attributes of this one."""
+        """The context, as in torch. It also carries what a library needs when it makes a loader from the attributes of this one."""
         given = _context_of_torch.fget(self)
         if self._loads_here:
             return given
@@ -63,7 +63,7 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles: without what belongs to this process, and with its own position."""
+        """The state for copies and pickles: without what belongs to this process, and with its own position."""
         own = {"_position": copy.copy(self._position), "_membership": copy.copy(self._membership)}
         return {**self.__dict__, **own, "_workers": None, "_iterator": None, "_quarantine": None}
 

@@ -191,7 +191,7 @@ def _shown(raised: BaseException) -> str:
 
 
 def _name_of_function(function: Any) -> str:
-    """For messages."""
+    """The name of a function in messages."""
     while hasattr(function, "func") and hasattr(function, "keywords"):  # functools.partial, which is not loaded here
         function = function.func
     name = getattr(function, "__qualname__", None)

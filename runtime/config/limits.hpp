@@ -46,7 +46,7 @@ enum class limit_kind : std::uint8_t {
 
 struct value_limits {
   limit_kind kind = limit_kind::any;
-  /// In bytes, nanoseconds or as it is; exact below 2^53.
+  /// The limits in bytes or nanoseconds, or as plain numbers; exact below 2^53.
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
 };

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<std::string_view, 3> tables{"dataset", "image", "sampler"};
 
-/// In other tables.
+/// Keys of other tables.
 constexpr std::array<std::string_view, 8> more_keys{
     "loader.on_bad_sample", "gpu.layout",         "gpu.dtype",       "gpu.mean", "gpu.std",
     "group.communicator",   "group.on_lost_rank", "group.lost_after"};

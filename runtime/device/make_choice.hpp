@@ -14,7 +14,7 @@ struct cuda_choice {
   std::optional<std::string> uuid;  ///< "GPU-..."; an unambiguous prefix is enough
 };
 
-/// Without `cuda`: the host device.
+/// The host device if there is no `cuda`.
 struct device_choice {
   std::optional<cuda_choice> cuda;
 };

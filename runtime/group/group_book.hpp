@@ -177,7 +177,7 @@ class group_book {
   void learn(const group_view& known);
   void learn_communicator(std::uint64_t number);
   [[nodiscard]] bool fits(const member_report& report, steady_time now);
-  /// Without a reason: it must wait.
+  /// An empty reason means that it must wait.
   void refuse(const member_report& report, std::string why);
   void lose(place& s, const std::string& why, steady_time now);
   void fail(const member_report& whose, std::string cause);

@@ -182,7 +182,7 @@ group_cause member_book::of_rank_0(std::string cause) const {
   return {0, rank_0_.host, rank_0_.pid, std::move(cause)};
 }
 
-/// With the reason, if this rank knows it.
+/// The cause, with the reason if this rank knows it.
 group_cause member_book::unreachable() const {
   const std::string within = duration_as_config(settings_.join_timeout);
   const std::string& why = no_address_.empty() ? no_link_ : no_address_;

@@ -171,7 +171,7 @@ class member_book {
   std::optional<steady_time> heard_at_;
   nanoseconds stood_still_answered_{0};  // when the last answered report was sent
   steady_time may_until_{};              // until when it may hand out; real time
-  /// From the newest order.
+  /// What the newest order says.
   struct {
     std::uint64_t number = 0;  // of the present coordinator's orders
     communicator_order communicator;

@@ -36,7 +36,7 @@ std::string field(std::string_view text, std::string_view name) {
   return std::string(text.substr(begin, text.find_last_not_of(" \t") + 1 - begin));
 }
 
-/// In the order of their addresses.
+/// The GPUs in the order of their addresses.
 std::vector<known_gpu> gpus_below(const std::filesystem::path& root) {
   std::vector<known_gpu> found;
   std::error_code status;

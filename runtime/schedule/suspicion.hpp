@@ -94,7 +94,7 @@ class suspicion {
 
   [[nodiscard]] bool is_quarantined(std::uint64_t sample) const { return quarantined_.contains(sample); }
   [[nodiscard]] const std::set<std::uint64_t>& quarantined() const noexcept { return quarantined_; }
-  /// From an earlier run.
+  /// An earlier run has quarantined the sample.
   void quarantine_known(std::uint64_t sample) { quarantined_.insert(sample); }
   /// An operator releases it: drops its deaths, so it may be loaded again.
   void release(std::uint64_t sample);

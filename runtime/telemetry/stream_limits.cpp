@@ -155,7 +155,7 @@ void stream_limits::note_outage(std::int64_t now, const limit_facts& facts) {
   (down ? at(now).owner_down : at(now).owner_frozen) += seconds_of(now - looked_);
 }
 
-/// Also of a pool.
+/// Also measures the workers of a pool.
 void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) {
   bucket& b = at(now);
   const double passed = looked_ > 0 ? seconds_of(now - looked_) : 0;

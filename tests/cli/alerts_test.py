@@ -84,7 +84,7 @@ class RulesTest(PenstockTest):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def assert_fires(self, alert, samples, *expected):
-        """After 10 minutes. `expected`: labels and summary of each."""
+        """Checks which alerts fire after 10 minutes. `expected`: labels and summary of each."""
         self.evaluate(samples, alert_rule_test=[{
             "eval_time": "10m", "alertname": alert,
             "exp_alerts": [{"exp_labels": labels, "exp_annotations": {"summary": summary}} for labels, summary in expected]}])
@@ -152,7 +152,7 @@ class RulesTest(PenstockTest):
     # ---- the queries of docs/metrics.md ----------------------------------------------------------------------
 
     def assert_finds(self, question, samples, *expected):
-        """After 10 minutes. `expected`: series with their values."""
+        """Checks what a query finds after 10 minutes. `expected`: series with their values."""
         with open(os.path.join(os.path.dirname(ALERTS), "metrics.md")) as file:
             (row,) = [line for line in file if line.startswith("| %s |" % question)]
         query = re.search(r"`([^`]*)`", row)[1]

@@ -116,7 +116,7 @@ abort_timeout = "2s"
         return None
 
     def kill(self, process, pid):
-        """Also returns how long the others took to continue."""
+        """Kills a process, and prints how long the others took to continue."""
         at = max(self.steps_of(1 % RANKS)[0])
         begin = time.monotonic()
         signal_process(pid, signal.SIGKILL)

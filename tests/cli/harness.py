@@ -230,7 +230,7 @@ def signal_process(pid, number):
 
 
 def described(pid):
-    """For messages about processes that should not be there."""
+    """Describes a process, for messages about processes that should not be there."""
     def read(name):
         try:
             with open("/proc/%d/%s" % (pid, name)) as file:

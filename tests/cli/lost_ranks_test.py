@@ -60,7 +60,7 @@ class LostRanksTest(PenstockTest):
         """Kills ranks until the group has ended or there were enough kills; returns their number and the times until recovery."""
         done, back = 0, []
         while done < kills and process.poll() is None:
-            time.sleep(random_of.uniform(0, PAUSE))  # the moment is what is tested: also before a rank has joined
+            time.sleep(random_of.uniform(0, PAUSE))  # a random moment, perhaps before a rank has joined
             pids = self.rank_pids(process)
             if not pids:
                 continue
@@ -111,7 +111,7 @@ class LostRanksTest(PenstockTest):
             signal_process(pid, signal.SIGKILL)
 
     def seen(self):
-        """By rank: what its sink got, in order, since the last call."""
+        """What the sink of each rank got, in order, since the last call."""
         found = []
         for rank in range(RANKS):
             path = os.path.join(self.folder, "seen-rank%d" % rank)

@@ -27,7 +27,7 @@ class MapTest(PenstockTest):
         return found
 
     def map(self, *arguments, items=None, expect=EXIT_OK, workers=2, timeout=60):
-        """With the items as input and out.jsonl as output; returns the output's lines and the summary."""
+        """Runs `penstock map` with the items as input and out.jsonl as output. Returns the output's lines and the summary."""
         if items is not None:
             self.write("in", "".join(item + "\n" for item in items))
         code, out, err = self.penstock("map", *arguments, "--input", self.path("in"), "--output", self.path("out.jsonl"),

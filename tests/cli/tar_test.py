@@ -100,7 +100,7 @@ class TarTest(PenstockTest):
         self.assertEqual(len([name for name in os.listdir(self.shards) if name.endswith(".index")]), 1)
 
     def write_with_tarfile(self, samples):
-        """As webdataset.TarWriter lays it out: members of a sample in the order of its keys, GNU format."""
+        """Writes a shard as webdataset.TarWriter does: members of a sample in the order of its keys, GNU format."""
         with tarfile.open(os.path.join(self.shards, "x.tar"), "w", format=tarfile.GNU_FORMAT) as archive:
             for sample in samples:
                 for extension, contents in sample.items():

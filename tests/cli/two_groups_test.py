@@ -24,7 +24,7 @@ def kernel_seconds(pids):
 
 
 def list_threads(pid):
-    """As `ps -L` does: the kernel then has /proc entries for them, which it must remove when the process is reaped."""
+    """Lists the threads as `ps -L` does: the kernel then has /proc entries for them, which it must remove when the process is reaped."""
     try:
         for thread in os.listdir("/proc/%d/task" % pid):
             with open("/proc/%d/task/%s/stat" % (pid, thread)) as file:

@@ -18,7 +18,7 @@ class WatchTest(PenstockTest):
     has_terminal = False
 
     def tearDown(self):
-        if self.has_terminal:  # before its socket goes with the folder
+        if self.has_terminal:  # before its socket is removed with the folder
             self.tmux("kill-server")
         super().tearDown()
 

@@ -189,7 +189,7 @@ class Release(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
     def run_bare(self, *command, path="", timeout=120):
-        """With nothing but `path` on PATH; returns the output."""
+        """Runs a command with nothing but `path` on PATH. Returns the output."""
         settings = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "SSL_"))}
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=timeout,
                               env={"PATH": path, "HOME": self.folder, "XDG_RUNTIME_DIR": self.folder, "LC_ALL": "C.UTF-8", **settings})

@@ -13,7 +13,7 @@ SEED = int(os.environ.get("PENSTOCK_TEST_SEED", random.SystemRandom().randrange(
 
 
 class Progress:
-    """As _progress.Progress."""
+    """Stands in for _progress.Progress."""
 
     def __init__(self, saved=None):
         self.samples, self.batches, self.shards = saved or (0, 0, None)

@@ -148,7 +148,7 @@ class GroupTest(PackageTest):
         return process
 
     def start_ranks(self, ranks, text, *arguments):
-        """As torchrun does."""
+        """Starts ranks as torchrun does."""
         script = self.script(text)
         return [self.begin(sys.executable, "-B", script, *arguments, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank),
                            LOCAL_WORLD_SIZE=str(ranks), TORCHELASTIC_RUN_ID="test-%d" % os.getpid(), MASTER_ADDR="127.0.0.1",

@@ -14,7 +14,7 @@ OPTIONS = {"on_bad_sample": "skip", "seed": 4, "seeding": "worker", "name": "ima
 
 class LoaderCopiesTest(LoaderCase):
     def made_again(self, loader):
-        """As Lightning does: a new one from the public attributes that differ from the defaults."""
+        """Makes a loader again as Lightning does, from the public attributes that differ from the defaults."""
         attributes = {name: value for name, value in vars(loader).items() if name[0] != "_"}
         attributes["multiprocessing_context"] = loader.multiprocessing_context
         parameters = inspect.signature(type(loader).__init__).parameters

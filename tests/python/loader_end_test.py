@@ -8,7 +8,7 @@ from package import children_of
 
 
 def anonymous_memory_of(pid):
-    """In kilobytes."""
+    """The anonymous memory of a process in kilobytes."""
     with open("/proc/%d/status" % pid) as file:
         return next(int(line.split()[1]) for line in file if line.startswith("RssAnon:"))
 

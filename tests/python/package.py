@@ -64,7 +64,7 @@ class PackageTest(PenstockTest):
         return out
 
     def ran_again_if_it_hangs(self, text):
-        """For programs that fork while other threads run: a lock that one of them holds then is never released in the child."""
+        """Runs a program again if it hangs. For programs that fork while other threads run: a lock that one of them holds then is never released in the child."""
         for limit in (60, 100):
             process = subprocess.Popen([sys.executable, "-B", "-c", textwrap.dedent(text)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                        text=True, env=self.environment, cwd=self.folder, start_new_session=True)

@@ -46,7 +46,7 @@ def fail(kind, *args):
 
 
 def recurse(turn=True):
-    """With a traceback whose lines differ, so that it is printed whole."""
+    """Fails with a traceback whose lines differ, so that it is printed whole."""
     return recurse_in_turn(turn)
 
 

@@ -22,7 +22,7 @@ NUMPY_TYPES = ("u1", "i2", "i4", "i8", "f2", "f4", "f8", "?", "c8")
 
 
 def seed_of_run():
-    """From PENSTOCK_TEST_SEED, or drawn; print it with each failure."""
+    """The seed from PENSTOCK_TEST_SEED, or a random one. Print it with each failure."""
     return int(os.environ.get("PENSTOCK_TEST_SEED", random.SystemRandom().randrange(1 << 30)))
 
 

@@ -49,7 +49,7 @@ void stay_on(int core) {
   ::sched_setaffinity(0, sizeof set, &set);
 }
 
-/// At the beginning of a slot. std::atomic::wait would wait within one process.
+/// The beginning of a slot. Does not use std::atomic::wait, which waits within one process.
 struct turn {
   std::atomic<std::uint32_t> full{0};
 

@@ -112,7 +112,7 @@ def processor_times(config):
 
 
 def sequences_a_second(config):
-    """Without the start: the difference of a long and a short run."""
+    """The rate without the start: from the difference between a long and a short run."""
     times = []
     for batches in (BATCHES // 6, BATCHES):
         begin = time.monotonic()
@@ -122,7 +122,7 @@ def sequences_a_second(config):
 
 
 def copies_a_second(library):
-    """With the microseconds of processor time that one takes."""
+    """The rate, and the microseconds of processor time for one copy."""
     count = BATCHES * BATCH // WORKERS
     threads = [threading.Thread(target=library.copy, args=(ctypes.c_uint64(count), ctypes.c_uint64(seed), ctypes.c_uint64(4 * BATCH))) for seed in range(WORKERS)]
     begin, used = time.monotonic(), time.process_time()

@@ -158,7 +158,7 @@ def compare(name, kinds, seconds, warm, rounds=2):
 
 
 def starts(workers, rounds):
-    """From the loader's construction to the first batch, each kind in turn; medians."""
+    """Median times from the loader's construction to the first batch, each kind in turn."""
     seconds = {}
     for _ in range(rounds):
         for kind, loader, options in (("torch, spawn", torch.utils.data.DataLoader, {"multiprocessing_context": "spawn"}),

@@ -42,7 +42,7 @@ def set_up(interface, address):
 
 
 def become_host(host, channel):
-    """In the child: its own network, whose packets go to the relay."""
+    """Gives this child process its own network, whose packets go to the relay."""
     libc = ctypes.CDLL(None, use_errno=True)
     wanted = CLONE_NEWNET if os.geteuid() == 0 else CLONE_NEWNET | CLONE_NEWUSER
     if libc.unshare(wanted) != 0:

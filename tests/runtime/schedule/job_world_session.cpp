@@ -328,7 +328,7 @@ void job_world::check_rest() const {
   }
 }
 
-/// And the book agrees.
+/// Whether the place is idle, also according to the book.
 bool job_world::idle(std::uint32_t number, const place& p) const {
   return p.leases.empty() && books_.rows_of(number) == 0 && !has_untold_news(number);
 }

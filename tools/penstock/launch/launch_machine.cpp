@@ -17,7 +17,7 @@
 namespace penstock::cli {
 namespace {
 
-/// From the kernel's description of the PCI device.
+/// The cores near a PCI device, as the kernel describes it.
 std::vector<int> cores_near(std::string pci) {
   std::ranges::transform(pci, pci.begin(), [](unsigned char c) { return std::tolower(c); });
   return process::parse_core_list(machine::text_of("/sys/bus/pci/devices/" + pci + "/local_cpulist"));

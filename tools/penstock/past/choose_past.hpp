@@ -14,7 +14,7 @@ namespace penstock::cli {
 /// Adds --last, and IDs of ended sessions for --session, to verbs that only read.
 void add_past_choice(CLI::App& verb, session_choice& into);
 [[nodiscard]] bool means_past(const session_choice& choice);
-/// The record of that session; for a refusal, which this prints, the exit code.
+/// The record of that session, or an exit code after printing why there is none.
 [[nodiscard]] chosen_socket choose_past(const session_choice& choice);
 
 /// " --last", " --session NAME" or " --socket PATH", as given: completes commands that are printed after reading a

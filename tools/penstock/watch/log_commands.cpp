@@ -37,7 +37,7 @@ struct log_style {
   std::optional<std::uint32_t> rank{};  // in a group
 };
 
-/// By source: the process whose line was printed last.
+/// For each source, the process whose line was printed last.
 using last_processes = std::map<std::string, std::uint64_t>;
 
 /// Marks where a new process begins in a place that an earlier one wrote from.
