@@ -173,7 +173,7 @@ result<void> Session::body::try_start() {
 }
 
 /// From any thread. Fails the run: stops the workers and gives the consumer the reason. Only the first
-/// failure counts: this reports it to the group, which may fail in turn before the consumer hears of it.
+/// failure counts: this reports it to the group, which may then fail, before the consumer learns of it.
 void Session::body::fail(const failure& why) {
   if (!board_.ended(run_outcome::failed, why, now())) return;
   tell(host::event_of(event_kind::run_failed, why.message));

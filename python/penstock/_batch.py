@@ -248,7 +248,7 @@ class Batch:
         for tensor in self._tensors.values():
             if tensor._kept is None:
                 tensor._kept = tensor.torch().clone()
-        self._lease.release()  # behind the copies: .torch() has recorded their stream
+        self._lease.release()  # reused only after the copies: .torch() has recorded their stream
 
     def __getitem__(self, name: str) -> Tensor:
         try:

@@ -43,7 +43,7 @@ TwisterState = ctypes.c_uint32 * 625  # the place of the next word, then the wor
 
 
 def _state_address(generator: random.Random) -> Optional[int]:
-    """The address where CPython keeps a generator's state: behind the object's header. None if this interpreter keeps it elsewhere."""
+    """The address where CPython keeps a generator's state: after the object's header. None if this interpreter keeps it elsewhere."""
     head = object.__basicsize__
     if (sys.implementation.name != "cpython" or type(generator) is not random.Random
             or _random.Random.__basicsize__ < head + ctypes.sizeof(TwisterState)):

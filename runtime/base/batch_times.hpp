@@ -43,7 +43,7 @@ struct batch_passage {
   std::uint32_t samples = 0;
   std::array<std::int64_t, batch_stages> at{};  ///< steady clock, nanoseconds; 0: not (yet) known
   std::int64_t demanded = 0;    ///< when the consumer asked for it, on the same clock; 0: not (yet) known
-  std::int64_t reading_ns = 0;  ///< of its load: spent waiting for storage
+  std::int64_t reading_ns = 0;  ///< the part of its load spent waiting for storage
 
   [[nodiscard]] std::int64_t time_of(batch_stage s) const noexcept { return at[static_cast<std::size_t>(s)]; }
   /// The last stage with a timestamp.

@@ -144,7 +144,7 @@ struct avx2_lines {
                                            std::uint32_t channels, std::uint8_t* to) {
     std::uint32_t x = 0;
     if (channels == 3) {
-      // Five pixels and the byte before them. The next store overwrites the extra byte behind these pixels.
+      // Five pixels and the byte before them. The next store overwrites the extra byte after these pixels.
       const __m128i reversed = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0);
       for (; width - x >= 6; x += 5) {
         const __m128i five = load_16(from + std::size_t{width - x - 5} * 3 - 1);

@@ -158,7 +158,7 @@ void ledger::make_room_for_head() {
   if (discard_behind(head, may_load)) try_lease(head, urgency::stream_waits);
 }
 
-/// Frees the slot of the latest batch behind `head` that one of these workers holds. False if an upload will free
+/// Frees the slot of the latest batch after `head` that one of these workers holds. False if an upload will free
 /// one anyway, or if there is none.
 template <class MayLoad>
 bool ledger::discard_behind(stream_position head, MayLoad may_load) {

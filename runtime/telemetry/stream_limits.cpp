@@ -213,7 +213,7 @@ void stream_limits::remember(const limit_facts& facts) {
   std::ranges::sort(taken, {}, [](const batch_passage* b) { return stamp(*b, batch_stage::taken); });
   for (const batch_passage* b : taken) settle(*b, facts);
   if (!taken.empty()) {
-    // Keep the last ones taken: they show which batches were behind a head. Those at a later position are from before a seek.
+    // Keep the last ones taken: they show which batches followed a head. Those at a later position are from before a seek.
     const std::size_t kept = 4 * facts.slots_per_worker * std::max<std::size_t>(facts.workers.size(), 1);
     const stream_position last = taken.back()->position;
     std::erase_if(known_, [&](const auto& one) {

@@ -82,7 +82,7 @@ std::string deflated(const std::string& contents) {
   return made;
 }
 
-/// As numpy.savez, or numpy.savez_compressed, writes it.
+/// An archive as numpy.savez or numpy.savez_compressed writes it.
 std::string archive(bool compressed) {
   std::string file;
   std::string directory;

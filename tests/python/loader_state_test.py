@@ -129,7 +129,7 @@ class LoaderStateTest(LoaderCase):
             self.assertEqual([shard["state"] for shard in state["shards"]["states"]], [{"next": None}] * max(1, workers))
             other = SharingLoader(dataset, **options)
             other.load_state_dict(state)
-            self.assertEqual(len(plain(other)), batches)  # nothing is left of the saved epoch: the next one, whole
+            self.assertEqual(len(plain(other)), batches)  # nothing is left of the saved epoch, so this is the whole next one
             self.assertEqual(list(iterator), [])
 
     def test_a_batch_that_was_an_error_is_not_loaded_again_after_resuming(self):
@@ -227,7 +227,7 @@ class LoaderStateTest(LoaderCase):
                     self.assertEqual([index for index, _ in comes], [index for index, _ in rest], where)
                     self.assertTrue(torch.equal(program, torch.default_generator.get_state()), "the program's generator was touched")
                     self.assertEqual(len(rows(other)), len(rows(before)) + len(rest))  # the next epoch is a whole one
-                loader.load_state_dict(state)  # and in the loader that gave it
+                loader.load_state_dict(state)  # also in the loader whose state it is
                 self.assertEqual([index for index, _ in rows(loader)], [index for index, _ in rest], where)
 
     def test_batches_of_an_iterable_dataset_before_and_after_a_state_are_together_the_epoch(self):
@@ -266,7 +266,7 @@ class LoaderStateTest(LoaderCase):
                             self.assertEqual(comes, rest, where)
                         self.assertEqual(numbers(comes), numbers(rest), where)
                         self.assertEqual(sorted(numbers(plain(other))), sorted(numbers(earlier[0])), where)  # the next one is whole
-                    loader.load_state_dict(state)  # and in the loader that gave it
+                    loader.load_state_dict(state)  # also in the loader whose state it is
                     self.assertEqual(numbers(plain(loader)), numbers(rest), where)
 
     def test_a_state_after_an_iterable_datasets_last_batch_resumes_with_the_next_epoch(self):

@@ -314,7 +314,7 @@ def cpu_seconds():
 
 
 def on_the_device(job):
-    """A function that takes a batch as its pipeline gives it, to the device, normalised."""
+    """A function that moves a batch of its pipeline to the device and normalises it."""
     if job["device"] == "host" or job["what"] == "tiny":
         return lambda batch: batch
     import torch

@@ -142,7 +142,7 @@ def told(**facts):
 
 
 def compare(name, kinds, seconds, warm, rounds=2):
-    """Each kind of loader in turn, twice; the better figure counts."""
+    """Measures each kind of loader twice, in turn; the better figure counts."""
     best = {}
     for _ in range(rounds):
         for kind, make in kinds.items():

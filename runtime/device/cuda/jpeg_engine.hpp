@@ -45,10 +45,10 @@ class jpeg_engine {
   jpeg_engine& operator=(const jpeg_engine&) = delete;
 
   /// Takes about as long as the decoding. Pixels are written during the call, not in the order of the stream: reuse a lane,
-  /// or the pixels of a part, only when the work queued behind the part is complete.
+  /// or the pixels of a part, only when the work queued after the part is complete.
   result<void> decode(std::size_t lane, std::span<const picture> part);
 
-  /// Whether the right decoder made every part so far. Includes a part only when an event behind it is complete.
+  /// Whether the right decoder made every part so far. Includes a part only when an event after it is complete.
   [[nodiscard]] bool has_kept_decoder() const noexcept;
   [[nodiscard]] std::string version() const { return library_->version_text(); }
   [[nodiscard]] nanoseconds longest_call() const noexcept { return longest_call_; }

@@ -40,7 +40,7 @@ enum class tensor_role : std::uint8_t {
   image,  ///< uint8 [height, width, channels]: the device converts, normalises and flips it (see [gpu])
   record,  ///< facts about the sample for sinks ("crop", "flip"): not part of the batch on the device or of its
            ///< digest
-  encoded,  ///< of built-in datasets only: a file that the device decodes into the row of the image tensor
+  encoded,  ///< only in built-in datasets: a file that the device decodes into the row of the image tensor
 };
 
 /// Whether samples may have fewer entries along their first axis than the shape says. The unused rest is

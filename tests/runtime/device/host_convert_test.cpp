@@ -19,7 +19,7 @@ std::size_t bytes_of(dtype type) {
   return type == dtype::uint8 ? 1 : type == dtype::float32 ? 4 : 2;
 }
 
-/// Element by element, as the plan says it; `guard` bytes behind the result stay as they were.
+/// Element by element, as the plan says it; `guard` bytes after the result stay as they were.
 constexpr std::size_t guard = 64;
 
 std::vector<std::byte> expected(const convert_step& step, const std::vector<std::byte>& slot,

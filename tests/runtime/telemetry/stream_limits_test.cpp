@@ -264,7 +264,7 @@ TEST_CASE("time in which the program was suspended does not count") {
   const limit_reading r = limits.look(made_up_pipeline::start() + 72s + 200ms, f);
   CHECK(r.seconds < 0.3);
   CHECK(sum_of(r) <= 1 + 1e-9);
-  // A run that ends right after it keeps the reading from before.
+  // A run that ends right after that wait keeps the earlier reading.
   f.is_over = true;
   CHECK(limits.look(made_up_pipeline::start() + 90s, f).seconds < 0.3);
 }

@@ -32,7 +32,7 @@ class sample_names {
 
 struct batch_picture {
   rgb_picture sheet;
-  nlohmann::ordered_json facts;  ///< epoch, seq, and of each sample its index, label, class and path
+  nlohmann::ordered_json facts;  ///< epoch, seq, and the index, label, class and path of each sample
 };
 
 /// Reads the tensor `image` back and undoes its normalisation. `device`: its name, for the title. Refuses a batch

@@ -19,7 +19,7 @@ struct packed_picture {
 };
 
 /// Reads pictures of one folder, reduces and encodes them again, and gives them restart markers, if the settings say so.
-/// One thread each.
+/// Each thread needs its own.
 class picture_packer {
  public:
   picture_packer(std::string folder, const pack_settings& settings);
