@@ -53,7 +53,7 @@ def loader_of(split: str, args: argparse.Namespace, rank: int, world_size: int, 
         device=device if device.type == "cuda" else None,  # batches arrive on the GPU
         on_bad_sample="replace",  # every rank keeps the same number of batches
         seed=1,  # crops and flips depend on this, the epoch and the image alone
-        group=world_size > 1,  # ranks that differ are named at the start, and a lost one in the others' next batch
+        group=world_size > 1,  # names ranks that differ at the start, and a lost rank at the others' next batch
         name=split,
     )
 

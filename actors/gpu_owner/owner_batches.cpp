@@ -14,7 +14,7 @@ namespace {
 constexpr nanoseconds looked_at_every = std::chrono::milliseconds(20);
 constexpr nanoseconds idle_after = std::chrono::milliseconds(20);
 
-// A slow sink's deliveries are known to the session this much later at most, or with the next one.
+// The session learns of a slow sink's deliveries at most this much later, or with the next one.
 constexpr nanoseconds acknowledged_within = std::chrono::milliseconds(500);
 
 }  // namespace

@@ -59,7 +59,7 @@ class owner_batches {
   surroundings around_;
   std::unique_ptr<batch_sink> sink_;
   std::vector<protocol::wire_delivery> taken_;
-  steady_time acknowledged_{};  // when the session heard of deliveries last
+  steady_time acknowledged_{};  // when deliveries were last reported to the session
   bool skipped_ = false;  // the sink did not get the batches in taken_: no snapshot is due
 };
 

@@ -95,7 +95,7 @@ class run : public supervisor::supervisor_news {
     /// The lifeline, the arena, and this number of flight recorders.
     /// `memory_node`: where slots are allocated, if there is room.
     result<void> create_shared(std::uint32_t recorders, std::optional<int> memory_node);
-    /// The actor system and the io thread. On a fresh thread.
+    /// Creates the actor system and the io thread. Call on a fresh thread.
     void create_threads();
   };
 
@@ -110,7 +110,7 @@ class run : public supervisor::supervisor_news {
   void tell_of_worker(event_kind kind, std::uint32_t worker, const std::string& text);
   /// The control socket, the metrics port and the watch for stalls.
   void open_sockets(engine& e);
-  /// On any thread but the io thread.
+  /// Call on any thread but the io thread.
   void close_sockets(engine& e);
   /// Stops the readers of the journal; all events have been noted.
   void stop_readers();

@@ -11,7 +11,7 @@
 
 namespace penstock::job_worker {
 
-/// The command in one line, for texts.
+/// The command in one line, for messages.
 [[nodiscard]] std::string shown(const protocol::command_job& job);
 
 /// `base` with the changes of a job: "NAME=value" sets a variable, "NAME" removes it.

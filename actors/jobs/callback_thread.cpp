@@ -17,7 +17,7 @@ namespace penstock::jobs {
 struct callback_thread::work {
   explicit work(std::function<void(const std::function<void()>&)> f) : around(std::move(f)) {}
 
-  static constexpr std::size_t burst_max = 64;  // so that an interpreter's lock is given back often
+  static constexpr std::size_t burst_max = 64;  // so that an interpreter's lock is released often
   const std::function<void(const std::function<void()>&)> around;
   std::mutex mutex;
   std::condition_variable changed;

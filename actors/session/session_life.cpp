@@ -50,7 +50,7 @@ std::function<void(const index_progress&)> indexing_logged() {
       };
 }
 
-/// Checked, and with the rank of its launcher if it joins a group.
+/// The checked settings, with the launcher's rank if the session joins a group.
 config accepted(config settings, const session_options& options) {
   if (options.join_group)
     settings = value_or_throw(

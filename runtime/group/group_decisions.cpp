@@ -46,7 +46,7 @@ std::vector<group_command> group_book::advance(steady_time real_now) {
 void group_book::find_silent(steady_time now) {
   for (place& s : places_) {
     if (s.other && now - s.other->heard > settings_.lost_after) s.other.reset();
-    // Learned, after this process had reported, from a rank that heard an earlier coordinator.
+    // May have grown after this process reported, by the report of a rank that an earlier coordinator had informed.
     std::uint32_t& known = view_.incarnations[rank_of(s)];
     if (s.present && s.incarnation != 0 && s.incarnation < known) {
       if (s.latest->card.process == settings_.process) {  // no process of rank 0 is newer than this one
@@ -60,7 +60,7 @@ void group_book::find_silent(steady_time now) {
     if (!s.present || now - s.heard <= settings_.lost_after) continue;
     const std::string why =
         fmt::format("nothing heard from it for {}", duration_as_config(settings_.lost_after));
-    // The reason that the other ranks give, which could not hear this process.
+    // The reason given by the other ranks, which could not hear this process.
     if (missed_by(s) && !settings_.waits_for_lost && places_.front().latest)
       fail(*places_.front().latest, why);
     lose(s, why, now);

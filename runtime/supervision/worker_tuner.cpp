@@ -40,7 +40,7 @@ constexpr double busy_enough = 0.7;  // share of the workers' time from which mo
 constexpr double busy_fully = 0.8;
 constexpr double idle_enough = 0.25;  // cores
 constexpr double cores_are_short = 0.15;
-constexpr double demand_min = 0.05;  // the least cores that a worker counts as needing
+constexpr double demand_min = 0.05;  // the fewest cores that a worker counts as needing
 constexpr double half_a_core = 0.5;
 constexpr double own_changes = 0.6;  // cores
 

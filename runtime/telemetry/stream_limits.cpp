@@ -392,7 +392,7 @@ void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
   add(idle, looked_, now, 1 - busy);
 }
 
-/// Seconds that a worker usually needs for a sample; of its peers, if it has loaded nothing yet.
+/// Seconds that a worker usually needs for a sample; its peers' time if it has loaded nothing yet.
 std::optional<double> stream_limits::typical_of(std::uint32_t worker) const {
   const auto own = workers_.find(worker);
   if (own != workers_.end() && own->second.loads.size() >= 3) return own->second.usual;

@@ -162,7 +162,7 @@ class CommunicatorTest(Training):
         undisturbed = self.finish(self.launch(self.config(epochs), *options), epochs * 24)[0]
         self.forget_steps()
         process = self.launch(self.config(epochs), *options)
-        self.wait_for_step(process, epochs * 6)  # their launcher knows steps that all have
+        self.wait_for_step(process, epochs * 6)  # their launcher knows steps that all ranks have
         for pid in self.rank_pids(process).values():
             signal_process(pid, signal.SIGKILL)
         out, err = process.communicate(timeout=150)

@@ -53,7 +53,7 @@ struct epoch_report {
   /// places by which one was ahead of the first undelivered one.
   std::uint64_t early_batches = 0;
   std::uint64_t most_early = 0;
-  /// Only if digests were requested. In the order of the plan, so that a relaxed epoch has the strict one's.
+  /// Only if digests were requested. Over the batches in plan order, so relaxed and strict epochs have the same one.
   std::optional<std::string> digest;
   double seconds = 0;                 ///< from the request for its first batch to the delivery of its last
 };
@@ -274,7 +274,7 @@ struct host_status {
   std::int32_t pid = 0;                ///< there
   std::string state;                   ///< joining, ready, draining
   std::vector<std::uint32_t> workers;  ///< ids of its workers here
-  double samples_per_second = 0;       ///< of the last 10 s, as the next one
+  double samples_per_second = 0;       ///< of the last 10 s, like the next one
   double bytes_per_second = 0;
   double round_trip_seconds = 0;
 };

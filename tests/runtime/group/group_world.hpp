@@ -142,7 +142,7 @@ class group_world {
   std::map<std::string, std::set<std::uint32_t>> made_by_;  // communicators, by id
   steady_time exchanged_{};                                 // when all messages were last delivered
   steady_time decided_at_ = never;                          // a coordinator knew how the group ended
-  steady_time told_at_ = never;                             // a rank that ended reported how the group did
+  steady_time told_at_ = never;                             // a rank that ended reported how the group ended
   group::group_outcome told_ = group::group_outcome::none;
   // If no reachable process knew of a group, the next coordinator begins another one.
   std::map<std::uint64_t, std::uint64_t> group_of_;  // by the coordinator's token
@@ -155,7 +155,7 @@ class group_world {
   steady_time paused_at_{};         // all ranks
   std::set<std::uint32_t> paused_;  // ranks suspended for so long that silence counts as a loss
   bool may_fail_ = false;           // another event happened that a group need not survive
-  bool may_differ_ = false;         // and that keeps ranks from learning the same end
+  bool may_differ_ = false;         // an event happened that keeps ranks from learning the same end
 };
 
 }  // namespace penstock::testing

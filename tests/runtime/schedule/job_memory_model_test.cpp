@@ -248,7 +248,7 @@ class memory_world {
 
   // The session.
 
-  /// As the job scheduler does; if all that has happened is that too little was freed, nothing may begin.
+  /// Decides as the job scheduler does. If the only event is that too little was freed, nothing may begin.
   void decide() {
     const bool woken = std::exchange(woken_, false);
     const bool too_early = std::exchange(sleeps_, false) && !woken;

@@ -354,7 +354,7 @@ void job_world::check_idle(std::uint32_t number, const place& p) const {
   for (const job_state& job : jobs_) {
     if (!job.waiting || job.settled || is_isolated(job) != alone) continue;
     const bool elsewhere = job.request.place && *job.request.place != number && !alone && !job.request.fresh;
-    // Its patience begins when it is submitted or its worker leaves, whichever is later, and a worker that is back is waited for.
+    // Its patience begins when it is submitted or its worker leaves, whichever is later, and the job waits for a worker that is back.
     if (elsewhere && (!job.may_leave || books_.next_look() || takes_work(*job.request.place))) continue;
     must(has_free_slot(number) || books_.next_look(),
          "a worker stands still behind results that could be copied");

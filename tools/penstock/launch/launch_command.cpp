@@ -87,7 +87,7 @@ result<void> add_meeting_place(launch_names& names) {
   return {};
 }
 
-/// Sessions restart one by one, where they were.
+/// Sessions restart one by one, at their last positions.
 result<void> make_resumable(launch_work& work, const launch_options& o) {
   work.resumable = true;
   if (!o.report.empty()) work.files["report"] = whole_path(o.report);
@@ -175,7 +175,7 @@ tl::expected<config_file::loaded_config, config_file::rejection> load_as_rank(co
   return load(source);
 }
 
-/// Reports an unreadable file as everywhere else, whatever GPUs there are.
+/// Reports an unreadable file as other verbs do, whatever GPUs there are.
 std::optional<config_file::rejection> trouble_with_file(const launch_options& o) {
   if (!o.is_file()) return std::nullopt;
   auto loaded = load_as_rank(o, 1);

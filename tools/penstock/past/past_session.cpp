@@ -160,7 +160,7 @@ std::uint64_t past_session::deaths_of(bool workers) const {
   }));
 }
 
-/// How it ended, in words: those of its last event about that.
+/// How it ended, in the words of the last event about that.
 std::string past_session::reason() const {
   if (died_) return "killed, crashed, or the machine stopped: it could not say";
   for (auto e = events_.rbegin(); e != events_.rend(); ++e) {

@@ -59,7 +59,7 @@ run_files files_of_rank(run_files given, const group::launcher_place& place) {
 }
 
 std::string whole_path(const std::string& path) {
-  std::error_code unknown;  // of the current folder: then as it was given
+  std::error_code unknown;  // set if the current folder is unknown: then as it was given
   const auto whole = std::filesystem::absolute(path, unknown);
   return unknown ? path : whole.string();
 }
