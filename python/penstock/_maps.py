@@ -99,5 +99,5 @@ class Mapping(concurrent.futures.Executor):
 
     @property
     def _max_workers(self) -> int:
-        """The number of workers, under the name that ProcessPoolExecutor has for it: dask asks for it."""
+        """The number of workers, under the name that it has in ProcessPoolExecutor and that dask reads."""
         raise NotImplementedError

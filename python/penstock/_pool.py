@@ -205,7 +205,7 @@ class Pool(Mapping):
 
     @property
     def _max_workers(self) -> int:
-        """The number of workers, under the name that ProcessPoolExecutor has for it: dask asks for it."""
+        """The number of workers, under the name that it has in ProcessPoolExecutor and that dask reads."""
         return int(self.report()["workers"]["configured"])
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

@@ -56,7 +56,7 @@ def memcheck(b):
     if not b.device_tests or not tool:
         raise Skip("no compute-sanitizer, or no tests")
     output = b.run("memcheck", [tool, "--tool", "memcheck", "--error-exitcode", "9", b.device_tests,
-                                "~after an illegal access*", "~uploads beside*", "~device memory that does not suffice*",
+                                "~after an illegal access*", "~uploads next to*", "~a lack of device memory*",
                                 "~memory that cannot be registered*", "~a buffer is not written*"], 150,
                    environment=b.test_environment, check=False)
     summary = re.findall(r"ERROR SUMMARY: (.*)", output + b.said)

@@ -145,7 +145,7 @@ void group_world::kill(process& p, bool loses_words) {
   std::erase_if(alive_, [&](const auto& one) { return one.get() == &p; });
 }
 
-/// A rank that has delivered everything waits for the others, or ends.
+/// Kills a process that has delivered everything, and waits for the others or ends.
 void group_world::kill_whole(std::uint32_t pick) {
   std::vector<process*> whole;
   for (auto& p : alive_) {

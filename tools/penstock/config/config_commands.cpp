@@ -75,7 +75,7 @@ void add_config_commands(verb_table& verbs) {
   check.add_flag("--print-effective", o->effective, "print every value and where it comes from, as TOML");
   check.add_flag("--explain", o->explain, "print which actor each table configures, and what each key does");
   check.add_flag("--strict", o->source.strict, "treat warnings as errors");
-  check.add_flag("--json", o->json, "print diagnostics as JSON; other requested output is a string in it");
+  check.add_flag("--json", o->json, "print diagnostics as JSON, with other requested output as a string");
 
   const auto as_json = std::make_shared<bool>(false);
   verbs
