@@ -84,7 +84,7 @@ struct writer {
           "loader.workers",
           fmt::format(
               "Decoding limits you: worker/{} needs {:.1f} times as long for a sample as its peers{}; "
-              "`penstock restart worker/{}` replaces it, more slots ([loader] slots_per_worker) or workers "
+              "`penstock restart worker/{}` replaces it; more slots ([loader] slots_per_worker) or workers "
               "([loader] workers) partly hide it.",
               r.slow->worker, r.slow->factor, waited(), r.slow->worker),
           {why_others_wait(),
