@@ -26,7 +26,7 @@ class BenchTest(PenstockTest):
         self.assertEqual((r["rows"], r["height"], r["width"], r["dtype"]), (4, 32, 24, "float32"))
         self.assertAlmostEqual(r["ratio"], r["convert_bytes_per_second"] / r["copy_bytes_per_second"], places=6)
 
-    def test_an_impossible_measurement_is_refused_by_name(self):
+    def test_an_impossible_measurement_is_refused_and_named(self):
         for arguments, words in [(("upload", "--fill", "sand"), "--fill 'sand'"), (("upload", "--slot-bytes", "5 fathoms"), "fathoms"),
                                  (("transform", "--size", "224"), "--size '224'"), (("sideways",), "sideways")]:
             code, _, err = self.penstock("bench", *arguments)

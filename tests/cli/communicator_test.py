@@ -331,7 +331,7 @@ communicator = "nccl"
         self.assertEqual(code, EXIT_CONFIG, err)
         return err
 
-    def test_without_a_gpu_a_communicator_is_refused_with_a_sentence(self):
+    def test_without_a_gpu_a_communicator_is_refused_with_an_explanation(self):
         self.environment.pop("PENSTOCK_NCCL", None)
         self.assertIn("needs a GPU for each rank", self.refused())
 

@@ -36,7 +36,7 @@ class DecoderTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertIn('[image] decoder = "gpu": the host device decodes no JPEGs: the workers decode all of them', err)
 
-    def test_a_share_outside_0_to_1_and_a_mixture_are_refused_by_name(self):
+    def test_a_share_outside_0_to_1_and_a_mixture_are_refused_and_named(self):
         code, out, err = self.penstock("run", self.config('decoder = "hybrid"\ngpu_share = 1.5'))
         self.assertEqual(code, EXIT_CONFIG, err)
         self.assertIn("gpu_share", err)

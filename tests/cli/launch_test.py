@@ -566,7 +566,7 @@ class LaunchTest(PenstockTest):
         self.assertEqual((code, out), (EXIT_CONFIG, ""), err)
         self.assertEqual(err.count("error: "), 1, err)
 
-    def test_bad_input_is_refused_with_a_sentence(self):
+    def test_bad_input_is_refused_with_an_explanation(self):
         for arguments, words in [(["--gpus", "host:0", "--", "true"], "1 to 1024"),
                                  (["--gpus", "two", "--", "true"], "GPU numbers"),
                                  (["--gpus", "0,0", "--", "true"], "twice"),

@@ -190,7 +190,7 @@ class TokensTest(ObjectsTest):
         self.digests(config("s3://bucket/data"), "--workers", 2)
         self.assertLess(server.count(), 400)  # neighbours of a batch share requests: they are expected
 
-    def test_mistakes_with_token_files_are_refused_by_name(self):
+    def test_mistakes_with_token_files_are_refused_and_named(self):
         server = self.serve()
         self.flat(files=2)
         self.assertIn("no token files (*.bin, *.npy) in 's3://bucket/empty'", self.refused(self.config("s3://bucket/empty/")))
@@ -210,7 +210,7 @@ class TokensTest(ObjectsTest):
         server.fault = lambda request: (lambda handler: handler.error(403, "AccessDenied")) if ".idx" in request[0] else None
         self.assertIn("'s3://bucket/data/p-000.idx' answers HTTP 403 AccessDenied", self.refused(self.config("s3://bucket/data/p-{000,001}.bin")))
 
-    def test_an_object_that_changes_under_the_reader_fails_its_sequences_by_name(self):
+    def test_the_sequences_of_an_object_that_changes_under_the_reader_fail_and_are_named(self):
         server = self.serve()
         self.flat()
         done = []
@@ -297,7 +297,7 @@ class ArraysTest(ObjectsTest):
             self.same_stream(self.config, ["s3://bucket/data/" + name, server.address + "/bucket/data/" + name], local=os.path.join(self.data, name))
         self.same_stream(self.config, ["s3://bucket/data", "s3://bucket/data/"], more='members = { features = "x.npy", label = "y.npy" }')
 
-    def test_mistakes_with_arrays_are_refused_by_name(self):
+    def test_mistakes_with_arrays_are_refused_and_named(self):
         server = self.serve()
         self.arrays(files=2)
         self.assertIn("no arrays (*.npy) in 's3://bucket/empty'", self.refused(self.config("s3://bucket/empty")))
@@ -312,7 +312,7 @@ class ArraysTest(ObjectsTest):
         server.ranges = False
         self.assertIn("does not support range requests", self.refused(self.config("s3://bucket/data/a-{000,001}.npy")))
 
-    def test_an_array_that_changes_under_the_reader_fails_its_samples_by_name(self):
+    def test_the_samples_of_an_array_that_changes_under_the_reader_fail_and_are_named(self):
         server = self.serve()
         self.arrays(files=1)
         path = os.path.join(self.data, "a-000.npy")
@@ -406,7 +406,7 @@ class PicturesTest(ObjectsTest):
         here = self.penstock("inspect", self.config(self.data), "--json")[1]
         self.assertEqual(json.loads(out)["pictures"], json.loads(here)["pictures"])
 
-    def test_mistakes_with_pictures_are_refused_by_name(self):
+    def test_mistakes_with_pictures_are_refused_and_named(self):
         server = self.serve()
         self.photos()
         self.assertIn("no pictures in 's3://bucket/empty'", self.refused(self.config("s3://bucket/empty")))
@@ -444,7 +444,7 @@ class PicturesTest(ObjectsTest):
             self.assertEqual([epoch["digest"] for epoch in report["epochs"]], expected)
             self.assertGreater(len(damaged), 4)
 
-    def test_a_picture_that_always_arrives_damaged_fails_by_name(self):
+    def test_a_picture_that_always_arrives_damaged_fails_and_is_named(self):
         server = self.serve()
         self.photos()
         server.states_sums = True

@@ -250,7 +250,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("journal", err)
 
-    def test_a_library_that_is_not_a_device_program_is_refused_by_name(self):
+    def test_a_library_that_is_not_a_device_program_is_refused_and_named(self):
         config = self.write("s.toml", synthetic())
         for path, reason in (("nowhere.so", "No such file"), (self.write("text.so", "no library"), "device program")):
             code, _, err = self.penstock("run", config, "--sink", "plugin:" + path)

@@ -161,7 +161,7 @@ class ResumeTest(PenstockTest):
         for epoch in one_batch["epochs"]:
             self.assertGreater(epoch["seconds"], 0.0)
 
-    def test_another_image_size_augmentation_or_type_is_refused_by_name(self):
+    def test_another_image_size_augmentation_or_type_is_refused_and_named(self):
         photos = os.path.join(self.folder, "photos")
         make_photos(photos, 24)
         text = """[dataset]

@@ -152,7 +152,7 @@ class StorageTest(StoreTest):
         self.assertIn("building it again", err)
         self.assertGreater(server.count("t-001.tar"), before)
 
-    def test_an_object_that_changes_under_the_reader_fails_its_samples_by_name(self):
+    def test_the_samples_of_an_object_that_changes_under_the_reader_fail_and_are_named(self):
         server = self.serve()
         config = self.config("s3://bucket/shards")
         self.run_json(config)
@@ -191,7 +191,7 @@ class StorageTest(StoreTest):
 
     # ---- what is refused --------------------------------------------------------------------------------------------
 
-    def test_what_cannot_pass_by_itself_is_refused_at_once_and_by_name(self):
+    def test_what_cannot_pass_by_itself_is_refused_at_once_and_named(self):
         server = self.serve()
         self.assertIn("'s3://bucket/none.tar' answers HTTP 404 NoSuchKey: there is no such object", self.refused("s3://bucket/none.tar"))
         self.assertLessEqual(server.count("none.tar"), 2)  # once with a progress bar, once by the session

@@ -84,7 +84,7 @@ class TokensTest(PenstockTest):
         for sample, (tokens, _) in self.delivered(self.config(path=os.path.basename(listed))).items():
             numpy.testing.assert_array_equal(tokens, order[sample * 64:sample * 64 + 64])
 
-    def test_arrays_of_another_shape_or_type_are_refused_by_name(self):
+    def test_arrays_of_another_shape_or_type_are_refused_and_named(self):
         for array, said in ((numpy.zeros((4, 5), numpy.uint16), "2 axes"), (numpy.zeros(5, numpy.float32), "float32")):
             path = os.path.join(self.folder, "tokens.npy")
             numpy.save(path, array)
@@ -119,7 +119,7 @@ class TokensTest(PenstockTest):
         pieces = {"model": {"type": "WordPiece", "vocab": {"hel": 0, "##lo": 1}}}
         self.assertEqual(self.preview(pieces, words), {" hello<2>"})
 
-    def test_a_file_that_is_not_a_tokenizer_is_refused_by_name(self):
+    def test_a_file_that_is_not_a_tokenizer_is_refused_and_named(self):
         for text, said in (("{", "is not a tokenizer.json"), ('{"model": {"vocab": {}}}', "is not a tokenizer.json"), (None, "cannot be opened")):
             path = os.path.join(self.folder, "gone.json") if text is None else self.write("bad.json", text)
             code, _, err = self.penstock("preview", self.config(), "--out", "batch.txt", "--tokenizer", path)

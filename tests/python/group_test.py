@@ -301,7 +301,7 @@ class GroupTest(PackageTest):
         self.assertEqual(code, 1, out + err)
         self.assertRegex(err, r"group_failed_error: rank 1 \(.*\): KeyboardInterrupt")
 
-    def test_without_a_gpu_a_communicator_is_refused_with_a_sentence(self):
+    def test_without_a_gpu_a_communicator_is_refused_with_an_explanation(self):
         self.environment.pop("PENSTOCK_NCCL", None)
         self.environment["CUDA_VISIBLE_DEVICES"] = ""
         code, _, err = self.ended(self.start_ranks(1, COMMUNICATES)[0])

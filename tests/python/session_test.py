@@ -92,7 +92,7 @@ class SessionTest(PackageTest):
         with self.session(state=state, loader={"workers": 3}) as second:
             self.assertEqual(begin + [batch.samples for batch in second], expected)
 
-    def test_a_state_of_another_stream_is_refused_by_name(self):
+    def test_a_state_of_another_stream_is_refused_and_the_difference_is_named(self):
         with self.session() as first:
             first.next()
             state = first.state()

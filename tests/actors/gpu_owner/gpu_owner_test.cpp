@@ -169,7 +169,7 @@ TEST_CASE("while the consumer keeps all buffers, uploads wait and keep their slo
   s.release(third.buffer);
 }
 
-TEST_CASE("a batch that does not lie in the arena is refused by name") {
+TEST_CASE("a batch that does not lie in the arena is refused and named") {
   stage s(2);
   s.begin();
   std::string expected;

@@ -93,7 +93,7 @@ TEST_CASE("a tensor that the host can read is read in place, with its type check
   CHECK_THROWS_AS(batch->tensor("number").host_as<float>(), error);
 }
 
-TEST_CASE("a crash and an exit in user code are blamed on the sample by name, and it is quarantined") {
+TEST_CASE("a crash and an exit in user code are blamed on the sample, which is named and quarantined") {
   for (const char* const fault : {"segv", "exit"}) {
     const run_report r = run(odd({{fault, "13"}}));
     REQUIRE(r.quarantine.size() == 1);
@@ -126,7 +126,7 @@ TEST_CASE("a program whose setup fails only in the sacrificial worker loses the 
   }
 }
 
-TEST_CASE("a hang in user code is blamed on the sample by name") {
+TEST_CASE("a hang in user code is blamed on the sample, which is named") {
   config c = odd({{"hang", "13"}});
   c.loader.hang.item_timeout = 200ms;
   const run_report r = run(c);

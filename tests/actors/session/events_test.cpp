@@ -111,7 +111,7 @@ TEST_CASE("a death is reported with its sample, then the replacement") {
   CHECK(replacements[0].pid != deaths[0].pid);
 }
 
-TEST_CASE("a failed and a quarantined sample are each reported once, by name") {
+TEST_CASE("a failed and a quarantined sample are each reported once, with their names") {
   config c = small(2);
   c.sampler.epochs = 1;
   c.dataset.faults = {{5, fault_kind::raise, 0, 1.0}, {6, fault_kind::abort, 0, 1.0}};

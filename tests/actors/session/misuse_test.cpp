@@ -90,7 +90,7 @@ TEST_CASE("a moved-from Session reports that, and its destructor does nothing") 
   CHECK(b.next()->sequence() == 1);
 }
 
-TEST_CASE("of two iterations of a session only the newer one continues") {
+TEST_CASE("only the newer of two iterations of a session continues") {
   Session session(small(), quietly());
   Session::Epoch first = session.epoch(0);
   REQUIRE(first.next());
@@ -112,7 +112,7 @@ TEST_CASE("a range is iterated once, and an iterator ends at its end") {
   CHECK(thrown_by([&] { static_cast<void>(*it); }).code == errc::usage);
 }
 
-TEST_CASE("of two threads in next() one is refused") {
+TEST_CASE("one of two threads in next() is refused") {
   config c = small();
   c.gpu.buffers = 1;
   Session session(c, quietly());

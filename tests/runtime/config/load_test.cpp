@@ -386,7 +386,7 @@ TEST_CASE("texts made to exhaust the stack or the clock are refused at once") {
   CHECK_FALSE(load_text(headers).has_value());
 }
 
-TEST_CASE("of very many mistakes the first five hundred are shown, even if they are in one very long line") {
+TEST_CASE("the first five hundred of very many mistakes are shown, even if they are in one very long line") {
   std::string lines;
   std::string one_line = "x = { a0 = 1";
   for (int i = 0; i < 20'000; ++i) {

@@ -32,7 +32,7 @@ TEST_CASE("without nvJPEG the error says where penstock looked for it, and what 
     CHECK(opened.error().message.find(part) != std::string::npos);
 }
 
-TEST_CASE("a library that is not nvJPEG is refused by name") {
+TEST_CASE("a library that is not nvJPEG is refused and named") {
   const named_library other(FAKE_NVML_LIBRARY);
   const auto opened = nvjpeg_library::open();
   REQUIRE_FALSE(opened);

@@ -214,7 +214,7 @@ TEST_CASE("sizes, enumerators and booleans are not trusted") {
   CHECK_FALSE(decode_report(with_value(settings_bytes_max - 12), world));
 }
 
-TEST_CASE("texts are shortened, and any other overlong field is refused by name") {
+TEST_CASE("texts are shortened, and any other overlong field is refused and named") {
   member_report report = full_report();
   report.failed = group_cause{2, "node7", 4711, std::string(100'000, 'f')};
   report.view.cause->cause = std::string(100'000, 'c');

@@ -157,7 +157,7 @@ class TroubledLibraryTest(CommunicatorRanks):
 
 @unittest.skipIf(GPUS, "there are GPUs here")
 class WithoutGpuTest(CommunicatorRanks):
-    def test_without_a_gpu_a_communicator_is_refused_with_a_sentence(self):
+    def test_without_a_gpu_a_communicator_is_refused_with_an_explanation(self):
         del self.environment["PENSTOCK_NCCL"]
         self.environment["CUDA_VISIBLE_DEVICES"] = ""
         _, err = self.end(self.start_rank(0, 1, STEPS), 3)

@@ -202,7 +202,7 @@ TEST_CASE("a child leads its own process group") {
   CHECK(std::stoi(text) == report.pid);
 }
 
-TEST_CASE("a program that is missing or not executable is refused by name") {
+TEST_CASE("a program that is missing or not executable is refused and named") {
   auto missing = spawn({"/nonexistent/worker", {}, {}, {}});
   REQUIRE_FALSE(missing);
   CHECK(missing.error().code == errc::worker_program);

@@ -106,7 +106,7 @@ TEST_CASE("a written file is complete and replaces the previous one") {
   CHECK(std::distance(fs::directory_iterator(place.path), fs::directory_iterator()) == 1);
 }
 
-TEST_CASE("an unwritable path is refused by name and leaves no file behind") {
+TEST_CASE("an unwritable path is refused and named, and no file is left behind") {
   const folder place;
   std::vector<std::uint8_t> bytes(1 << 20);
   const tensor_view tensor{"x", dtype::uint8, {bytes.size()}, bytes.data()};

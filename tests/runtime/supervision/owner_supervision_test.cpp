@@ -206,7 +206,7 @@ TEST_CASE("an owner start that does not return is cancelled, and the error names
   }
 }
 
-TEST_CASE("a batch that two owners crashed on fails the run, or is left out, by name") {
+TEST_CASE("a batch that two owners crashed on fails the run or is left out, and is named") {
   for (const poison_rule rule : {poison_rule::fail, poison_rule::skip}) {
     owner_settings settings = usual();
     settings.on_poison = rule;

@@ -6,7 +6,7 @@ using namespace penstock;
 using namespace penstock::supervision;
 using namespace std::chrono_literals;
 
-TEST_CASE("of 25 s, workers get 10 and the owner 12; the last 3 are for killing") {
+TEST_CASE("workers get 10 of 25 s, and the owner 12; the last 3 are for killing") {
   const shutdown_shares shares = shares_of(25s);
   CHECK(shares.items == 10s);
   CHECK(shares.owner == 12s);

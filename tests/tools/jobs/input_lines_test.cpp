@@ -120,7 +120,7 @@ TEST_CASE("an interruption ends the wait for a line") {
   CHECK_FALSE((*source)->next()->has_value());
 }
 
-TEST_CASE("an unreadable input is refused by name") {
+TEST_CASE("an unreadable input is refused and named") {
   CHECK(line_source::open("/nowhere/items", 10).error().message.find("'/nowhere/items'") !=
         std::string::npos);
   CHECK(line_source::open("/tmp", 10).error().message.find("is a folder") != std::string::npos);
