@@ -286,6 +286,14 @@ class ArraysTest(ObjectsTest):
         self.same_stream(lambda path, **of: self.config(path, type="raw", more=more, **of),
                          ["s3://bucket/data/", server.address + "/bucket/data/{0..2}.raw"])
 
+    def test_inspect_lists_a_prefix_once(self):
+        server = self.serve()
+        self.arrays()
+        code, out, err = self.penstock("inspect", self.config("s3://bucket/data"), "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertEqual(sum(one["samples"] for one in json.loads(out)["files"]), 30 + 31 + 32 + 33)
+        self.assertEqual(server.count("list-type"), 1)
+
     def test_members_of_archives_and_folders_give_the_stream_of_the_same_files_on_disk(self):
         server = self.serve()
         arrays = {"x": self.random.random((77, 400), dtype=numpy.float32), "y": self.random.integers(0, 9, 77)}
