@@ -406,6 +406,17 @@ class PicturesTest(ObjectsTest):
         self.run_json(config, "--digest", "--batches", 5, "--state", "state", "--workers", 1)
         self.assertEqual(self.run_json(local, "--digest", "--state", "state", "--workers", 2)["epochs"][-1]["digest"], whole[-1])
 
+    def test_a_prefix_of_a_million_keys_is_listed_in_pages(self):
+        server = self.serve()
+        server.made_up = ["data/c%d/%06d.jpg" % (number // 100000, number) for number in range(10**6)]
+        config = self.config("s3://bucket/data")
+        code, out, err = self.penstock("plan", config, "--epoch", 0, "--batch", 10**6 // 8 - 1, "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertLessEqual(server.count("list-type"), 1000 + 1)
+        batch = json.loads(out)
+        self.assertEqual(batch["names"], ["c%d/%06d.jpg" % (sample // 100000, sample) for sample in batch["samples"]])
+        self.assertEqual(len(batch["names"]), 8)
+
     def test_inspect_looks_at_objects(self):
         self.serve()
         self.photos()
