@@ -32,12 +32,6 @@ std::uint32_t microseconds_since(steady_time then) {
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(passed.count(), 0, UINT32_MAX));
 }
 
-/// Records in the flight recorder the sample to blame if the process dies during collate().
-struct flight_spot {
-  std::uint32_t row = 0;
-  std::string name;
-};
-
 /// collate() threw: the batch's rows have unknown contents.
 void fail_all(const protocol::load_batch& lease, const Dataset& dataset, const std::string& reason,
               protocol::batch_loaded& report) {
@@ -69,7 +63,7 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
   protocol::batch_loaded report{lease.slot, lease.generation, 0, {}, 0, 0};
   const std::span<std::byte> slot = context_.slots.slot(lease.slot);
   std::vector<std::uint64_t> survivors;
-  flight_spot last;
+  std::uint32_t last = 0;  // blamed if the process dies during collate()
   for (std::uint32_t i = 0; i < lease.samples.size(); ++i) {
     if (context_.stopping.load(std::memory_order_relaxed)) return std::nullopt;
     if (context_.dropped && context_.dropped(lease)) {
@@ -77,10 +71,10 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
       return protocol::batch_loaded{lease.slot, lease.generation, 0, {}, 0, 0};
     }
     const protocol::wire_sample& sample = lease.samples[i];
-    const std::string name = context_.dataset.name_of(sample.index);
+    std::string name = context_.dataset.name_of(sample.index);
     context_.flight.publish({arena::phase::loading, lease.slot, i, lease.generation}, name);
     // Rows are compacted: the next sample overwrites the row of a failed one.
-    const auto started = std::chrono::steady_clock::now();
+    const auto started = context_.dropped ? std::chrono::steady_clock::now() : steady_time();
     std::string reason = load_row(sample, lease.epoch, slot, report.rows);
     if (context_.dropped) report.sample_us.push_back(microseconds_since(started));
     context_.flight.publish(arena::phase::checking);
@@ -88,14 +82,15 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
     if (reason.empty()) {
       ++report.rows;
       survivors.push_back(sample.index);
-      last = {i, name};
+      last = i;
     } else {
-      report.failures.push_back({i, name, std::move(reason)});
+      report.failures.push_back({i, std::move(name), std::move(reason)});
     }
     context_.flight.sample_done();
   }
   if (report.rows > 0) {
-    context_.flight.publish({arena::phase::collating, lease.slot, last.row, lease.generation}, last.name);
+    context_.flight.publish({arena::phase::collating, lease.slot, last, lease.generation},
+                            context_.dataset.name_of(survivors.back()));
     std::string reason = collate(lease.epoch, slot, survivors);
     if (cuda_.newly_found()) reason = child::cuda_text(context_.me.worker, reason);
     if (reason.empty()) {
@@ -113,26 +108,24 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
 
 std::string lease_runner::load_row(const protocol::wire_sample& sample, std::uint64_t epoch,
                                    std::span<std::byte> slot, std::uint32_t row) {
-  std::vector<std::span<std::byte>> tensors;
-  std::vector<sample_length> lengths;
-  tensors.reserve(context_.layout.described);
+  tensors_.clear();
   for (std::size_t t = 0; t < context_.layout.described; ++t) {
     const tensor_place& place = context_.layout.tensors[t];
-    tensors.push_back(slot.subspan(place.offset + place.row_bytes * row, place.row_bytes));
+    tensors_.push_back(slot.subspan(place.offset + place.row_bytes * row, place.row_bytes));
   }
   for (std::size_t tries = 0;; ++tries) {
     random_source random(context_.seed, epoch, sample.index);
-    lengths.clear();
+    lengths_.clear();
     for (std::size_t t = 0; t < context_.layout.described; ++t) {
       const tensor_place& place = context_.layout.tensors[t];
       const std::uint64_t max = place.lengths ? place.spec.shape.front() : 0;
-      lengths.push_back({max, max});
+      lengths_.push_back({max, max});
     }
     try {
       const stage_range range("load");
       context_.dataset.load({sample.index, epoch, sample.attempt, random},
-                            sample_slot(tensors, lengths, context_.specs));
-      finish_lengths(slot, row, lengths);
+                            sample_slot(tensors_, lengths_, context_.specs));
+      finish_lengths(slot, row, lengths_);
       return {};
     } catch (const transient_error& e) {
       if (tries < storage_pauses.size()) {

@@ -14,6 +14,8 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <span>
+#include <vector>
 
 namespace penstock::loader {
 
@@ -57,6 +59,8 @@ class lease_runner {
   lease_context context_;
   std::function<void(std::chrono::milliseconds)> pause_;
   child::cuda_watch cuda_;
+  std::vector<std::span<std::byte>> tensors_;  ///< of the row being loaded
+  std::vector<sample_length> lengths_;         ///< likewise
 };
 
 }  // namespace penstock::loader

@@ -265,13 +265,6 @@ std::vector<int> prepared_dataset::descriptors() const {
   return all;
 }
 
-result<prepared_dataset> prepare_dataset(const config& settings,
-                                         const std::function<void(const index_progress&)>& told,
-                                         decoder_rule by) {
-  if (settings.datasets.empty()) return prepare_one(settings, told, by);
-  return prepare_mixture(settings, [&](const config& part) { return prepare_one(part, told, by); });
-}
-
 namespace {
 
 result<unique_fd> copy_of(const unique_fd& fd) {
@@ -331,6 +324,14 @@ kept_stream& the_kept_stream() {
 
 void keep_prepared(const config& settings, const prepared_dataset& prepared, decoder_rule by) {
   if (auto copy = copy_of(prepared)) the_kept_stream().keep(settings, std::move(*copy), by);
+}
+
+result<prepared_dataset> prepare_dataset(const config& settings,
+                                         const std::function<void(const index_progress&)>& told,
+                                         decoder_rule by) {
+  if (auto kept = the_kept_stream().take(settings, by)) return std::move(*kept);
+  if (settings.datasets.empty()) return prepare_one(settings, told, by);
+  return prepare_mixture(settings, [&](const config& part) { return prepare_one(part, told, by); });
 }
 
 result<prepared_dataset> prepare_stream(const config& settings,

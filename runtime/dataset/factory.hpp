@@ -53,8 +53,8 @@ result<prepared_dataset> prepare_stream(const config& settings,
                                         const std::function<void(const index_progress&)>& told = {},
                                         decoder_rule by = decoder_rule::cpu);
 
-/// For a program that has prepared a stream before its session does: the next prepare_stream of this process with the same
-/// dataset and decoder takes a copy of this instead of listing the files again.
+/// For a program that has prepared a stream before its session does: the next prepare_stream or prepare_dataset of this process
+/// with the same dataset and decoder takes a copy of this instead of listing the files again.
 void keep_prepared(const config& settings, const prepared_dataset& prepared, decoder_rule by = decoder_rule::cpu);
 
 /// For a worker: the dataset of [dataset] on the index that the session handed over (-1 for synthetic). Does

@@ -30,6 +30,7 @@ class ObjectServer:
         self.tags_are_sums = False  # ETags are MD5s of the contents
         self.states_sums = False  # Content-MD5 of the whole file
         self.damaged = lambda path, number: False  # whether a bit of this answer's body is flipped
+        self.made_up = None  # sorted keys that a bucket lists instead of its files
         self.requests = []  # (path, headers)
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", port), _Handler)
@@ -158,16 +159,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         owner = self.server.owner
         bucket = os.path.join(owner.folder, path.strip("/"))
         prefix = query.get("prefix", "")
-        keys = sorted(os.path.relpath(os.path.join(root, name), bucket) for root, _, names in os.walk(bucket) for name in names)
-        keys = [key for key in keys if key.startswith(prefix) and not ("delimiter" in query and "/" in key[len(prefix):])]
         first = int(query.get("continuation-token", "0"))
+        if owner.made_up:
+            keys = owner.made_up
+        else:
+            keys = sorted(os.path.relpath(os.path.join(root, name), bucket) for root, _, names in os.walk(bucket) for name in names)
+            keys = [key for key in keys if key.startswith(prefix) and not ("delimiter" in query and "/" in key[len(prefix):])]
         rest = keys[first:first + owner.page]
         more = first + owner.page < len(keys)
         text = "<?xml version='1.0'?><ListBucketResult><IsTruncated>%s</IsTruncated>" % ("true" if more else "false")
         for key in rest:
             file = os.path.join(bucket, key)
-            text += "<Contents><Key>%s</Key><ETag>%s</ETag><Size>%d</Size></Contents>" % (
-                escape(key), escape(owner.tag_of(file), {'"': "&quot;"}), os.path.getsize(file))
+            tag, size = ('"made-up"', 1000) if owner.made_up else (owner.tag_of(file), os.path.getsize(file))
+            text += "<Contents><Key>%s</Key><ETag>%s</ETag><Size>%d</Size></Contents>" % (escape(key), escape(tag, {'"': "&quot;"}), size)
         if more:
             text += "<NextContinuationToken>%d</NextContinuationToken>" % (first + owner.page)
         self.answer(200, body=(text + "</ListBucketResult>").encode())

@@ -286,6 +286,14 @@ class ArraysTest(ObjectsTest):
         self.same_stream(lambda path, **of: self.config(path, type="raw", more=more, **of),
                          ["s3://bucket/data/", server.address + "/bucket/data/{0..2}.raw"])
 
+    def test_inspect_lists_a_prefix_once(self):
+        server = self.serve()
+        self.arrays()
+        code, out, err = self.penstock("inspect", self.config("s3://bucket/data"), "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertEqual(sum(one["samples"] for one in json.loads(out)["files"]), 30 + 31 + 32 + 33)
+        self.assertEqual(server.count("list-type"), 1)
+
     def test_members_of_archives_and_folders_give_the_stream_of_the_same_files_on_disk(self):
         server = self.serve()
         arrays = {"x": self.random.random((77, 400), dtype=numpy.float32), "y": self.random.integers(0, 9, 77)}
@@ -397,6 +405,17 @@ class PicturesTest(ObjectsTest):
         self.assertEqual(self.digests(config, "--workers", 3), whole)
         self.run_json(config, "--digest", "--batches", 5, "--state", "state", "--workers", 1)
         self.assertEqual(self.run_json(local, "--digest", "--state", "state", "--workers", 2)["epochs"][-1]["digest"], whole[-1])
+
+    def test_a_prefix_of_a_million_keys_is_listed_in_pages(self):
+        server = self.serve()
+        server.made_up = ["data/c%d/%06d.jpg" % (number // 100000, number) for number in range(10**6)]
+        config = self.config("s3://bucket/data")
+        code, out, err = self.penstock("plan", config, "--epoch", 0, "--batch", 10**6 // 8 - 1, "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertLessEqual(server.count("list-type"), 1000 + 1)
+        batch = json.loads(out)
+        self.assertEqual(batch["names"], ["c%d/%06d.jpg" % (sample // 100000, sample) for sample in batch["samples"]])
+        self.assertEqual(len(batch["names"]), 8)
 
     def test_inspect_looks_at_objects(self):
         self.serve()

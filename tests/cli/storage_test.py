@@ -67,11 +67,11 @@ class StorageTest(StoreTest):
         signed = ["Authorization" in headers for _, headers in server.requests]
         self.assertTrue(any(signed) and not all(signed))  # those of s3:// are, those of http:// are not
 
-    def test_a_prefix_is_listed_once_by_run_plan_replay_and_preview(self):
+    def test_a_prefix_is_listed_once_by_run_plan_replay_preview_and_inspect(self):
         server = self.serve()
         config = self.config("s3://bucket/shards")
         for built in (False, True):
-            for verb in (("run", config), ("plan", config), ("replay", config, "--batch", 1, "--out", "batch%d" % built), ("preview", config, "--out", "p.png")):
+            for verb in (("run", config), ("plan", config), ("replay", config, "--batch", 1, "--out", "batch%d" % built), ("preview", config, "--out", "p.png"), ("inspect", config)):
                 if not built:
                     shutil.rmtree(os.path.join(self.folder, "cache-home"), ignore_errors=True)
                 before = server.count("list-type=2")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares token files with memcpy: tokens.py [BIN]
 
-Prints a Markdown table. 10 GB of uint16 in one sparse file, sequences of 4096, batches of 32, 2 workers, the host device: sequences a second,
+Prints a Markdown table. 10 GB of uint16 in one sparse file, sequences of 4096, batches of 32, 2 workers with 8 slots, the host device: sequences a second,
 compared with as many threads as workers, which copy as many bytes as a sequence's tensors have (int32 tokens and targets: 32 KiB) with
 memcpy from random places of a mapping of the same file, in turn in the same run. Then the processor time for a sequence: of such a memcpy, of the
 workers alone, and of all processes, with the host device's copy. It hardly depends on what else the machine does. Then 10^12
@@ -33,6 +33,7 @@ batch_size = %d
 epochs = 100
 [loader]
 workers = %d
+slots_per_worker = 8
 [gpu]
 device = "host"
 """

@@ -127,19 +127,22 @@ unsigned cores() noexcept {
   return ::sched_getaffinity(0, sizeof usable, &usable) == 0 ? static_cast<unsigned>(CPU_COUNT(&usable)) : 1U;
 }
 
-/// Large shards are read in parts where there are fewer shards than cores.
+/// Reading headers far apart waits for the storage more than it computes: some threads more than cores.
+unsigned threads_wanted() noexcept {
+  constexpr unsigned threads_max = 32;
+  return std::clamp(2U * cores(), 4U, threads_max);
+}
+
+/// Large shards are read in parts where there are fewer shards than threads.
 unsigned parts_of(std::size_t shards, const std::string& path) noexcept {
   constexpr std::uint64_t part_min = 64 * MiB;
   struct ::stat facts {};
-  if (shards >= cores() || ::stat(path.c_str(), &facts) != 0) return 1;
-  return static_cast<unsigned>(std::clamp<std::uint64_t>(static_cast<std::uint64_t>(facts.st_size) / part_min, 1, cores() / shards));
+  if (shards >= threads_wanted() || ::stat(path.c_str(), &facts) != 0) return 1;
+  return static_cast<unsigned>(std::clamp<std::uint64_t>(static_cast<std::uint64_t>(facts.st_size) / part_min, 1, threads_wanted() / shards));
 }
 
 unsigned threads_for(std::size_t shards) noexcept {
-  // Reading headers far apart waits for the storage more than it computes: some threads more than cores.
-  constexpr unsigned threads_max = 32;
-  const unsigned wanted = std::clamp(2U * cores(), 4U, threads_max);
-  return static_cast<unsigned>(std::min<std::size_t>(wanted, shards));
+  return static_cast<unsigned>(std::min<std::size_t>(threads_wanted(), shards));
 }
 
 class parallel_reading {

@@ -18,6 +18,7 @@ namespace penstock {
 namespace {
 
 constexpr std::uint32_t samples_max = std::numeric_limits<std::uint32_t>::max() - 1;
+constexpr std::uint32_t offset_max = std::numeric_limits<std::uint32_t>::max();
 
 /// An entry of the table of keys: the upper half of the hash, and the sample counted from 1.
 std::uint64_t entry_of(std::uint64_t hash, std::uint64_t sample) noexcept {
@@ -155,26 +156,28 @@ struct read_part {
   std::optional<part_of_shard> part;
   bool sound = false;
 
-  void read(const std::string& path, const shard_index& shard, std::uint64_t from, std::uint64_t end, std::atomic<std::uint64_t>& progress) {
+  void read(const std::string& path, const shard_index& shard, std::uint64_t from, std::uint64_t end, const shard_grouping& first,
+            std::atomic<std::uint64_t>& progress) {
     file = std::make_unique<local_file>(path, shard.bytes, shard.modified_ns);
     begin = find_header(*file, from, end);
     if (begin == end) return;
     part.emplace(*file, sizes_of_file, tar_parser(shard.bytes, begin), progress);
+    part->grouping.number_extensions_as(first);
     sound = part->read(end).has_value();
   }
 };
 
 /// A part counts if the archive has a member where it begins. What is then missing, or was damaged, is read in order.
-result<part_of_shard> join(part_of_shard whole, std::span<const read_part> later, const readable& file) {
+result<part_of_shard> join(part_of_shard whole, std::span<read_part> later, const readable& file) {
   const auto position = [&] {
     const auto next = whole.parser.wanted();
     return next ? next->at : file.bytes();
   };
-  for (const read_part& one : later) {
+  for (read_part& one : later) {
     if (!one.sound || position() > one.begin) continue;
     if (auto ok = whole.read(one.begin); !ok) return tl::unexpected(std::move(ok.error()));
     if (position() != one.begin || !whole.parser.is_between_members()) continue;
-    whole.grouping.append(one.part->grouping);
+    whole.grouping.append(std::move(one.part->grouping));
     whole.parser = one.part->parser;
   }
   if (auto ok = whole.read(file.bytes() + 1); !ok) return tl::unexpected(std::move(ok.error()));
@@ -184,14 +187,17 @@ result<part_of_shard> join(part_of_shard whole, std::span<const read_part> later
 result<part_of_shard> read_in_parts(local_file& file, const std::string& path, unsigned count, const shard_index& shard,
                                     std::atomic<std::uint64_t>& progress) {
   const auto boundary = [&](unsigned i) { return i == count ? shard.bytes : shard.bytes / count * i / tar_block * tar_block; };
+  constexpr std::uint64_t usual_members = 64 * KiB;
   std::vector<read_part> later(count - 1);
   part_of_shard first(file, sizes_of_file, tar_parser(shard.bytes), progress);
-  result<void> done;
+  result<void> done = first.read(std::min(usual_members, boundary(1)));  // most have all extensions there
+  if (!done) return tl::unexpected(std::move(done.error()));
+  const shard_grouping beginning = first.grouping;
   {
     std::vector<std::jthread> threads;
     const all_signals_blocked in_the_new_threads;
     for (unsigned i = 1; i < count; ++i)
-      threads.emplace_back([&, i] { later[i - 1].read(path, shard, boundary(i), boundary(i + 1), progress); });
+      threads.emplace_back([&, i] { later[i - 1].read(path, shard, boundary(i), boundary(i + 1), beginning, progress); });
     done = first.read(boundary(1));
   }
   if (!done) return tl::unexpected(std::move(done.error()));
@@ -234,32 +240,131 @@ result<shard_index> with_name(result<shard_index> shard, const std::string& name
 void shard_grouping::add(const tar_member& member) {
   if (member.kind == tar_kind::folder) return;
   const member_name parts = split_member_name(member.name);
-  if (parts.key.empty() || keys_.size() >= samples_max) return;
+  if (parts.key.empty()) return;
   const std::uint32_t extension = extension_of(parts.extension);
   const auto kind = static_cast<std::uint32_t>(kind_in_index(member.kind));
-  members_.push_back({member.header_at, member.size, sample_of(parts.key), extension << 2U | kind});
   ++extensions_[extension].members;
   extensions_[extension].longest = std::max(extensions_[extension].longest, member.size);
+  add(parts.key, {member.header_at, member.size, 0, extension << 2U | kind});
 }
 
-void shard_grouping::append(const shard_grouping& behind) {
-  if (keys_.size() + behind.keys_.size() >= samples_max) return keys_.resize(samples_max);  // finish() refuses it
-  std::vector<std::uint32_t> samples;
-  samples.reserve(behind.keys_.size());
-  for (const found_key& key : behind.keys_) samples.push_back(sample_of(behind.text_of(key)));
+void shard_grouping::number_extensions_as(const shard_grouping& other) {
+  for (const shard_extension& one : other.extensions_) extension_of(one.text);
+}
+
+void shard_grouping::add(std::string_view key, found_member member) {
+  if (in_order_ && key < key_) leave_order();
+  if (!in_order_) {
+    if (keys_.size() >= samples_max) return;  // finish() refuses it
+    member.sample = sample_of(key);
+    members_.push_back(member);
+    return;
+  }
+  if (key != key_) {
+    close_sample();
+    key_ = key;
+  }
+  newest_.push_back(member);
+}
+
+/// Writes the newest sample: the next member has another key.
+void shard_grouping::close_sample() {
+  if (newest_.empty()) return;
+  append_sample(key_, newest_);
+  newest_.clear();
+}
+
+void shard_grouping::append_sample(std::string_view key, std::span<const found_member> members) {
+  added_ += members.size();
+  offsets_.push_back(static_cast<std::uint32_t>(std::min<std::size_t>(records_.size(), offset_max)));  // finish() refuses more
+  append_number(records_, key.size());
+  records_ += key;
+  append_number(records_, members.size());
+  std::uint64_t block = 0;
+  for (const found_member& member : members) {
+    append_number(records_, member.extension_and_kind);
+    append_number(records_, member.header_at / tar_block - block);
+    append_number(records_, member.size);
+    block = member.header_at / tar_block + 1 + blocks_of(member.size);
+  }
+}
+
+template <class Use>
+std::string_view shard_grouping::read_record(std::string_view record, const Use& use) {
+  const auto number = [&] { return take_number(record).value_or(0); };
+  const std::string_view key = record.substr(0, number());
+  record.remove_prefix(key.size());
+  std::uint64_t block = 0;
+  for (std::uint64_t left = number(); left > 0; --left) {
+    const auto extension_and_kind = static_cast<std::uint32_t>(number());
+    block += number();
+    const std::uint64_t size = number();
+    use(key, found_member{block * tar_block, size, 0, extension_and_kind});
+    block += 1 + blocks_of(size);
+  }
+  return record;
+}
+
+template <class Use>
+void shard_grouping::for_each_member(const Use& use) const {
+  for (std::string_view left = records_; !left.empty();) left = read_record(left, use);
+  for (const found_member& member : newest_) use(key_, member);
+  for (const found_member& member : members_) use(text_of(keys_[member.sample]), member);
+}
+
+/// A key does not ascend.
+void shard_grouping::leave_order() {
+  const shard_grouping ordered = std::exchange(*this, {});
+  in_order_ = false;
+  extensions_ = ordered.extensions_;
+  extension_numbers_ = ordered.extension_numbers_;
+  ordered.for_each_member([this](std::string_view key, const found_member& member) { add(key, member); });
+}
+
+std::string_view shard_grouping::first_key() const noexcept {
+  std::string_view first = records_;
+  const auto bytes = take_number(first);
+  return bytes ? first.substr(0, *bytes) : std::string_view(key_);
+}
+
+/// `behind`: in order, with this one's numbers of extensions and no key below the newest one.
+void shard_grouping::append_in_order(shard_grouping& behind) {
+  std::string_view records = behind.records_;
+  std::span<const std::uint32_t> offsets = behind.offsets_;
+  if (!records.empty() && behind.first_key() == key_) {
+    records = read_record(records, [this](std::string_view, const found_member& member) { newest_.push_back(member); });
+    offsets = offsets.subspan(1);
+  }
+  if (behind.key_ == key_) {
+    newest_.insert(newest_.end(), behind.newest_.begin(), behind.newest_.end());
+    return;
+  }
+  close_sample();
+  const std::uint64_t skipped = behind.records_.size() - records.size();
+  const std::uint64_t base = records_.size() - skipped;
+  for (const std::uint32_t offset : offsets)
+    offsets_.push_back(static_cast<std::uint32_t>(std::min<std::uint64_t>(base + offset, offset_max)));
+  records_ += records;
+  added_ += behind.added_;
+  key_ = std::move(behind.key_);
+  newest_ = std::move(behind.newest_);
+}
+
+void shard_grouping::append(shard_grouping behind) {
   std::vector<std::uint32_t> extensions;
+  bool same_numbers = true;
   for (const shard_extension& one : behind.extensions_) {
     extensions.push_back(extension_of(one.text));
+    same_numbers = same_numbers && extensions.back() + 1 == extensions.size();
     shard_extension& own = extensions_[extensions.back()];
     own.members += one.members;
     own.longest = std::max(own.longest, one.longest);
   }
-  members_.reserve(members_.size() + behind.members_.size());
-  for (found_member member : behind.members_) {
-    member.sample = samples[member.sample];
+  if (in_order_ && behind.in_order_ && same_numbers && key_ <= behind.first_key()) return append_in_order(behind);
+  behind.for_each_member([&](std::string_view key, found_member member) {
     member.extension_and_kind = extensions[member.extension_and_kind >> 2U] << 2U | (member.extension_and_kind & 3U);
-    members_.push_back(member);
-  }
+    add(key, member);
+  });
 }
 
 std::uint32_t shard_grouping::extension_of(std::string_view extension) {
@@ -282,10 +387,8 @@ std::uint32_t shard_grouping::extension_of(std::string_view extension) {
 }
 
 void shard_grouping::grow_table() {
-  if (table_.empty())
-    for (found_key& key : keys_) key.hash = std::hash<std::string_view>{}(text_of(key));
-  table_.assign(std::max<std::size_t>(64, 4 * keys_.size()), 0);
   // A power of two: 64, then doubled whenever half full.
+  table_.assign(std::max<std::size_t>(64, 4 * keys_.size()), 0);
   for (std::size_t i = 0; i < keys_.size(); ++i) {
     std::size_t at = keys_[i].hash & (table_.size() - 1);
     while (table_[at] != 0) at = (at + 1) & (table_.size() - 1);
@@ -298,8 +401,6 @@ std::uint32_t shard_grouping::sample_of(std::string_view key) {
     const std::uint32_t last = members_.back().sample;
     if (text_of(keys_[last]) == key) return last;
   }
-  // Most archives are sorted. As long as keys ascend, a new one needs no search in a table that is larger than the caches.
-  if (table_.empty() && (keys_.empty() || text_of(keys_.back()) < key)) return add_key(key, 0);
   if (2 * keys_.size() >= table_.size()) grow_table();
   const std::uint64_t hash = std::hash<std::string_view>{}(key);
   std::size_t at = hash & (table_.size() - 1);
@@ -309,42 +410,25 @@ std::uint32_t shard_grouping::sample_of(std::string_view key) {
     if (table_[at] == entry_of(hash, sample) && text_of(keys_[sample]) == key) return sample;
   }
   table_[at] = entry_of(hash, keys_.size());
-  return add_key(key, hash);
-}
-
-std::uint32_t shard_grouping::add_key(std::string_view key, std::uint64_t hash) {
   keys_.push_back({hash, pool_.size(), static_cast<std::uint32_t>(key.size())});
   pool_ += key;
   return static_cast<std::uint32_t>(keys_.size() - 1);
 }
 
 result<void> shard_grouping::finish(shard_index& to) {
-  if (keys_.size() >= samples_max) return refuse(errc::dataset, "has more than {} samples", samples_max - 1);
-  const auto by_sample = [](const found_member& a, const found_member& b) { return a.sample < b.sample; };
-  if (!std::ranges::is_sorted(members_, by_sample)) std::ranges::stable_sort(members_, by_sample);
-  to.offsets.reserve(keys_.size());
-  to.records.reserve(pool_.size() + 8 * members_.size() + 8 * keys_.size());
-  auto next = members_.begin();
-  for (std::size_t sample = 0; sample < keys_.size(); ++sample) {
-    if (to.records.size() > std::numeric_limits<std::uint32_t>::max())
-      return refuse(errc::dataset,
-                    "has so many keys and members that their index needs more than 4 GiB: split it");
-    to.offsets.push_back(static_cast<std::uint32_t>(to.records.size()));
-    const std::string_view key = text_of(keys_[sample]);
-    append_number(to.records, key.size());
-    to.records += key;
-    const auto end =
-        std::find_if(next, members_.end(), [&](const found_member& m) { return m.sample != sample; });
-    append_number(to.records, static_cast<std::uint64_t>(end - next));
-    std::uint64_t block = 0;
-    for (; next != end; ++next) {
-      append_number(to.records, next->extension_and_kind);
-      append_number(to.records, next->header_at / tar_block - block);
-      append_number(to.records, next->size);
-      block = next->header_at / tar_block + 1 + blocks_of(next->size);
-    }
+  close_sample();
+  if (!std::ranges::is_sorted(members_, {}, &found_member::sample)) std::ranges::stable_sort(members_, {}, &found_member::sample);
+  for (auto next = members_.begin(); next != members_.end();) {
+    const auto end = std::find_if(next, members_.end(), [&](const found_member& m) { return m.sample != next->sample; });
+    append_sample(text_of(keys_[next->sample]), {next, end});
+    next = end;
   }
-  to.members = members_.size();
+  if (offsets_.size() >= samples_max) return refuse(errc::dataset, "has more than {} samples", samples_max - 1);
+  if (!offsets_.empty() && offsets_.back() == offset_max)
+    return refuse(errc::dataset, "has so many keys and members that their index needs more than 4 GiB: split it");
+  to.offsets = std::move(offsets_);
+  to.records = std::move(records_);
+  to.members = added_;
   to.extensions = std::move(extensions_);
   return {};
 }

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -36,12 +37,15 @@ struct shard_index {
 };
 
 /// Groups members by key. Pure. Members of a key need not be neighbours; samples are in the order of their first
-/// member. Members that belong to no sample are left out, and so are folders.
+/// member. Members that belong to no sample are left out, and so are folders. As long as keys ascend, as in most archives,
+/// samples become records at once; the first key that does not turns them into members again, with a table of keys.
 class shard_grouping {
  public:
   void add(const tar_member& member);
+  /// Numbers extensions as `other` does. Call it first. Parts of a shard that number them alike are appended sooner.
+  void number_extensions_as(const shard_grouping& other);
   /// The members of another part of the shard, behind those that were added.
-  void append(const shard_grouping& behind);
+  void append(shard_grouping behind);
   /// Fills offsets, records, extensions and members of `to`. Refuses (errc::dataset) more than 2^32 - 2 samples, or 4 GiB
   /// of records. Call it once.
   result<void> finish(shard_index& to);
@@ -54,12 +58,22 @@ class shard_grouping {
     std::uint32_t extension_and_kind;
   };
   struct found_key {
-    std::uint64_t hash;  ///< once there is a table
+    std::uint64_t hash;
     std::uint64_t at;
     std::uint32_t size;
   };
+  void add(std::string_view key, found_member member);
+  void close_sample();
+  void append_sample(std::string_view key, std::span<const found_member> members);
+  void append_in_order(shard_grouping& behind);
+  void leave_order();
+  /// use(key, member) for each member in a record of `records_`, in order. Returns what follows the record.
+  template <class Use>
+  static std::string_view read_record(std::string_view record, const Use& use);
+  template <class Use>
+  void for_each_member(const Use& use) const;
+  [[nodiscard]] std::string_view first_key() const noexcept;
   std::uint32_t sample_of(std::string_view key);
-  std::uint32_t add_key(std::string_view key, std::uint64_t hash);
   std::uint32_t extension_of(std::string_view extension);
   void grow_table();
   [[nodiscard]] std::string_view text_of(const found_key& key) const noexcept {
@@ -72,10 +86,17 @@ class shard_grouping {
       return std::hash<std::string_view>{}(text);
     }
   };
+  std::uint64_t added_ = 0;
+  bool in_order_ = true;
+  // As in shard_index. While keys ascend, all samples but the newest, which may get more members.
+  std::string records_;
+  std::vector<std::uint32_t> offsets_;
+  std::string key_;                  // of the newest sample
+  std::vector<found_member> newest_; // its members
+  // Then:
   std::string pool_;
-  std::vector<found_key> keys_;       // one per sample
-  // open addressing: see entry_of in shard_index.cpp; 0: free. Empty while keys ascend
-  std::vector<std::uint64_t> table_;
+  std::vector<found_key> keys_;  // one per sample
+  std::vector<std::uint64_t> table_;  // open addressing: see entry_of in shard_index.cpp; 0: free
   std::vector<found_member> members_;
   std::vector<shard_extension> extensions_;
   std::unordered_map<std::string, std::uint32_t, text_hash, std::equal_to<>>

@@ -5,8 +5,13 @@
 #include "runtime/base/units.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cstring>
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 namespace penstock {
 namespace {
@@ -39,41 +44,63 @@ std::string_view string_of(block_view block, field f) noexcept {
   return text.substr(0, text.find('\0'));
 }
 
-/// Octal digits between blanks and NULs, or GNU's base-256: the first bit set, then big-endian.
-std::optional<std::uint64_t> number_of(block_view block, field f) noexcept {
+/// The number that eight octal digits make; nothing if one is none.
+std::optional<std::uint64_t> eight_octal_digits(const char* at) noexcept {
+  static_assert(std::endian::native == std::endian::little);  // the first digit is the lowest byte
+  std::uint64_t digits = 0;
+  std::memcpy(&digits, at, sizeof digits);
+  digits ^= 0x3030303030303030U;
+  if ((digits & 0xf8f8f8f8f8f8f8f8U) != 0) return std::nullopt;
+  digits = ((digits << 3U) + (digits >> 8U)) & 0x003f003f003f003fU;
+  digits = ((digits << 6U) + (digits >> 16U)) & 0x00000fff00000fffU;
+  return ((digits << 12U) + (digits >> 32U)) & 0xffffffU;
+}
+
+/// Octal digits between blanks and NULs, or GNU's base-256: the first bit set, then big-endian. False if it is neither. (An
+/// optional would be returned through memory, which takes longer than the rest.)
+bool read_number(block_view block, field f, std::uint64_t& value) noexcept {
+  value = 0;
   std::string_view text = text_of(block, f);
   const auto first = static_cast<unsigned char>(text.front());
   if ((first & 0x80U) != 0) {
-    std::uint64_t value = first & 0x7fU;
-    if ((value & 0x40U) != 0) return std::nullopt;  // negative
+    value = first & 0x7fU;
+    if ((value & 0x40U) != 0) return false;  // negative
     for (const char c : text.substr(1)) {
-      if (value >> 55U != 0) return std::nullopt;
+      if (value >> 55U != 0) return false;
       value = value << 8U | static_cast<unsigned char>(c);
     }
-    return value;
+    return true;
   }
   const auto is_padding = [](char c) { return c == ' ' || c == '\0'; };
   const char* at = text.data();
   const char* const end = at + text.size();
   while (at != end && is_padding(*at)) ++at;
-  std::uint64_t value = 0;
+  for (; end - at >= 8; at += 8) {
+    const auto eight = eight_octal_digits(at);
+    if (!eight) break;
+    value = value << 24U | *eight;
+  }
   for (; at != end && *at >= '0' && *at <= '7'; ++at) value = value << 3U | static_cast<std::uint64_t>(*at - '0');
-  if (!std::all_of(at, end, is_padding)) return std::nullopt;
-  return value;
+  return std::all_of(at, end, is_padding);
 }
 
-/// The sum of all bytes with the checksum's own counted as blanks. Half of the time that indexing takes, so eight bytes
-/// at a time: each of four sums of 16 bits takes 128 bytes.
+std::int64_t sum_of(block_view block) noexcept {
+#ifdef __SSE2__
+  // Eight times as fast as one byte at a time, which would be half of the time that indexing takes.
+  __m128i sums = _mm_setzero_si128();
+  for (std::size_t at = 0; at < tar_block; at += sizeof sums)
+    sums = _mm_add_epi64(sums, _mm_sad_epu8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block.data() + at)), _mm_setzero_si128()));
+  return _mm_cvtsi128_si64(_mm_add_epi64(sums, _mm_srli_si128(sums, 8)));
+#else
+  std::int64_t sum = 0;
+  for (const std::byte one : block.first(tar_block)) sum += std::to_integer<int>(one);
+  return sum;
+#endif
+}
+
+/// The sum of all bytes with the checksum's own counted as blanks.
 std::int64_t checksum_of(block_view block) noexcept {
-  constexpr std::uint64_t every_other_byte = 0x00ff00ff00ff00ffU;
-  std::uint64_t sums = 0;
-  for (std::size_t at = 0; at < tar_block; at += sizeof sums) {
-    std::uint64_t eight = 0;
-    std::memcpy(&eight, block.data() + at, sizeof eight);
-    sums += (eight & every_other_byte) + (eight >> 8U & every_other_byte);
-  }
-  std::int64_t sum = 8 * ' ';
-  for (; sums != 0; sums >>= 16U) sum += static_cast<std::int64_t>(sums & 0xffffU);
+  std::int64_t sum = sum_of(block) + 8 * ' ';
   for (const std::byte own : block.subspan(checksum_field.at, checksum_field.bytes))
     sum -= std::to_integer<int>(own);
   return sum;
@@ -116,8 +143,8 @@ bool has_contents(char type) noexcept {
 
 bool looks_like_header(std::span<const std::byte> block) noexcept {
   if (block.size() < tar_block || !text_of(block, magic_field).starts_with("ustar")) return false;
-  const auto stated = number_of(block, checksum_field);
-  return stated && static_cast<std::int64_t>(*stated) == checksum_of(block);
+  std::uint64_t stated = 0;
+  return read_number(block, checksum_field, stated) && static_cast<std::int64_t>(stated) == checksum_of(block);
 }
 
 bool tar_parser::is_between_members() const noexcept {
@@ -154,6 +181,19 @@ void tar_parser::go_to(std::uint64_t at) noexcept {
   state_ = at >= archive_bytes_ ? state::ended : state::header;
 }
 
+/// Inlined, because a member on its way through memory takes longer than the rest.
+[[gnu::always_inline]] inline result<std::optional<tar_member>> tar_parser::finish_member(tar_member member, std::uint64_t data_at) {
+  member.data_at = data_at;
+  const std::uint64_t left = archive_bytes_ - std::min(archive_bytes_, data_at);
+  if (member.size > left) {
+    at_ = member.header_at;
+    return wrong(fmt::format("it has {} bytes, but the archive ends after {} of them: it was cut short", member.size, left));
+  }
+  // The contents lie within the archive, so this sum cannot overflow.
+  go_to(data_at + round_up(member.size, tar_block));
+  return member;
+}
+
 result<std::optional<tar_member>> tar_parser::take(std::span<const std::byte> bytes) {
   const auto range = wanted();
   PENSTOCK_CHECK(range && bytes.size() == range->bytes, "{} bytes", bytes.size());
@@ -161,7 +201,10 @@ result<std::optional<tar_member>> tar_parser::take(std::span<const std::byte> by
   if (state_ == state::sparse_map) {
     const std::uint64_t next = at_ + tar_block;
     const bool continues = bytes[sparse_map_continues_at] != std::byte{0};
-    if (!continues) return finish_member(next);
+    if (!continues) {
+      unfinished_.name = name_;  // the parser may have been copied
+      return finish_member(unfinished_, next);
+    }
     if (archive_bytes_ - next < tar_block)
       return wrong("the archive ends inside the map of a sparse file: it was cut short");
     at_ = next;
@@ -209,16 +252,15 @@ result<std::optional<tar_member>> tar_parser::take_header(std::span<const std::b
     state_ = state::marked_end;
     return std::nullopt;
   }
-  const auto stated = number_of(block, checksum_field);
+  std::uint64_t stated = 0;
+  const bool is_number = read_number(block, checksum_field, stated);
   const std::int64_t sum = checksum_of(block);
-  if (!stated || (static_cast<std::int64_t>(*stated) != sum &&
-                  static_cast<std::int64_t>(*stated) != historic_checksum_of(block))) {
+  if (!is_number || (static_cast<std::int64_t>(stated) != sum && static_cast<std::int64_t>(stated) != historic_checksum_of(block))) {
     return wrong(
-        stated ? fmt::format("the header says that its checksum is {}, but its bytes add up to {}: damaged, "
-                             "or not the header of a tar member",
-                             *stated, sum)
-               : std::string("the header's checksum is not a number: damaged, or not the header of a tar "
-                             "member"));
+        is_number ? fmt::format("the header says that its checksum is {}, but its bytes add up to {}: damaged, "
+                                "or not the header of a tar member",
+                                stated, sum)
+                  : std::string("the header's checksum is not a number: damaged, or not the header of a tar member"));
   }
   const char type = static_cast<char>(block[type_at]);
   const std::string_view magic = text_of(block, magic_field);
@@ -227,54 +269,41 @@ result<std::optional<tar_member>> tar_parser::take_header(std::span<const std::b
     if (!prefix.empty()) (name_ += prefix) += '/';
   }
   name_ += string_of(block, name_field);
-  auto size = number_of(block, size_field);
-  if (!size) return wrong("the header's size is not a number");
+  std::uint64_t size = 0;
+  if (!read_number(block, size_field, size)) return wrong("the header's size is not a number");
 
   result<void> text;
   switch (type) {
-    case 'L': text = expect_text(state::long_name, *size); break;
-    case 'K': text = expect_text(state::skipped_text, *size); break;
+    case 'L': text = expect_text(state::long_name, size); break;
+    case 'K': text = expect_text(state::skipped_text, size); break;
     case 'x':
     case 'X':
     case 'g':
       text_is_global_ = type == 'g';
-      text = expect_text(state::pax, *size);
+      text = expect_text(state::pax, size);
       break;
     default: {
       if (global_.size && !next_.size) next_.size = global_.size;
       if (global_.name && !next_.name) next_.name = global_.name;
-      if (next_.size) size = next_.size;
+      if (next_.size) size = *next_.size;
       if (next_.name) name_ = std::move(*next_.name);
       next_.name.reset();
-      member_ = {name_, kind_of(type, name_), at_, at_ + tar_block, has_contents(type) ? *size : 0};
-      if (next_.sparse && member_.kind == tar_kind::file) member_.kind = tar_kind::sparse;
+      tar_member member{name_, kind_of(type, name_), at_, at_ + tar_block, has_contents(type) ? size : 0};
+      if (next_.sparse && member.kind == tar_kind::file) member.kind = tar_kind::sparse;
       next_ = {};
       if (type == 'S' && block[sparse_continues_at] != std::byte{0}) {
-        if (archive_bytes_ - member_.data_at < tar_block)
+        if (archive_bytes_ - member.data_at < tar_block)
           return wrong("the archive ends inside the map of a sparse file: it was cut short");
-        at_ = member_.data_at;
+        at_ = member.data_at;
+        unfinished_ = member;
         state_ = state::sparse_map;
         return std::nullopt;
       }
-      return finish_member(member_.data_at);
+      return finish_member(member, member.data_at);
     }
   }
   if (!text) return tl::unexpected(text.error());
   return std::nullopt;
-}
-
-result<std::optional<tar_member>> tar_parser::finish_member(std::uint64_t data_at) {
-  member_.data_at = data_at;
-  const std::uint64_t left = archive_bytes_ - std::min(archive_bytes_, data_at);
-  if (member_.size > left) {
-    at_ = member_.header_at;
-    return wrong(fmt::format("it has {} bytes, but the archive ends after {} of them: it was cut short",
-                             member_.size, left));
-  }
-  // The contents lie within the archive, so this sum cannot overflow.
-  go_to(data_at + round_up(member_.size, tar_block));
-  member_.name = name_;
-  return member_;
 }
 
 /// Records "LENGTH KEY=VALUE\n", where LENGTH counts the whole record.

@@ -75,7 +75,7 @@ class tar_parser {
   };
 
   result<std::optional<tar_member>> take_header(std::span<const std::byte> block);
-  result<std::optional<tar_member>> finish_member(std::uint64_t next_at);
+  result<std::optional<tar_member>> finish_member(tar_member member, std::uint64_t data_at);
   result<void> take_pax(std::string_view text, attributes& to);
   result<void> expect_text(state what, std::uint64_t size);
   void go_to(std::uint64_t at) noexcept;
@@ -89,7 +89,7 @@ class tar_parser {
   attributes global_;
   attributes next_;  ///< from extension headers, for the member that follows them
   std::string name_;
-  tar_member member_;
+  tar_member unfinished_;  ///< of which the map of holes is being read; its name is name_
 };
 
 }  // namespace penstock

@@ -87,7 +87,11 @@ std::span<const Token> tokens_dataset::read(std::uint64_t first, std::size_t cou
   parts_.clear();
   for_each_part(first, count, [&](const part& one, byte_range range) {
     const auto into = std::span(raw_).subspan(one.at * sizeof(Token), range.bytes);
-    if (auto ok = files_.file(index_, one.file)->read(range.at, into); !ok) fail(one.file, ok.error());
+    if (!opened_ || read_file_ != one.file) {
+      opened_ = files_.file(index_, one.file);
+      read_file_ = one.file;
+    }
+    if (auto ok = opened_->read(range.at, into); !ok) fail(one.file, ok.error());
     parts_.push_back(one);
   });
   return {reinterpret_cast<const Token*>(raw_.data()), count};

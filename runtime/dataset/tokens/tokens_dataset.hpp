@@ -89,6 +89,8 @@ class tokens_dataset final : public Dataset {
   dataset_config settings_;
   std::uint64_t ids_end_;  ///< ids are below it
   open_token_files files_;
+  std::uint64_t read_file_ = 0;       ///< the file that was read last
+  std::shared_ptr<readable> opened_;  ///< it; null: none was
   std::vector<std::byte> raw_;        ///< of the read in progress
   std::vector<part> parts_;           ///< likewise
   std::vector<std::uint64_t> begins_; ///< of documents, while masking

@@ -5,11 +5,11 @@
 
 namespace penstock::cli {
 
-/// Who prints the notices about a dataset: this process on stderr, or its session in the log.
-enum class notices_told { here, by_session };
+/// Who prints the notices about a dataset: this process on stderr, or the caller, which gets the prepared dataset.
+enum class notices_told { here, by_caller };
 
 /// Prepares a dataset of tar shards, with a progress bar on stderr while their index is built, for the caller's next
-/// prepare_stream. Does nothing for other datasets; leaves errors for that step to report.
+/// prepare_stream or prepare_dataset. Does nothing for other datasets; leaves errors for that step to report.
 void index_with_bar(const config& settings, notices_told notices = notices_told::here);
 
 }  // namespace penstock::cli

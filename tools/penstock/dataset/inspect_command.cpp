@@ -138,7 +138,9 @@ int look_at_mixture(const inspect_options& o, const config& settings, const insp
   json all{{"schema", "penstock.inspect/1"}, {"type", "mixture"}, {"datasets", json::array()}};
   for (std::size_t i = 0; i < settings.datasets.size(); ++i) {
     const mixed_dataset_config& one = settings.datasets[i];
-    auto found = inspect::look_at(settings_of_part(settings, i), process::usable_cores(), told);
+    const config part = settings_of_part(settings, i);
+    if (!o.json) index_with_bar(part, notices_told::by_caller);
+    auto found = inspect::look_at(part, process::usable_cores(), told);
     if (!found) {
       found.error().message = fmt::format("the dataset '{}': {}", one.name, found.error().message);
       return refuse_with(exit_failed, found.error(), o.json);
@@ -163,11 +165,11 @@ int look(const inspect_options& o) {
   const auto told = [&](std::uint64_t done, std::uint64_t all) {
     if (shows_progress) say_raw(fmt::format("\r{} of {}{}", done, all, done == all ? "\r\x1b[K" : ""));
   };
-  if (!o.json) index_with_bar(loaded->values);
   if (!loaded->values.datasets.empty()) {
     if (!o.json) tell_warnings(*loaded);
     return look_at_mixture(o, loaded->values, told);
   }
+  if (!o.json) index_with_bar(loaded->values, notices_told::by_caller);
   const auto found = inspect::look_at(loaded->values, process::usable_cores(), told);
   if (!found) return refuse_with(exit_failed, found.error(), o.json);
   if (o.json) {

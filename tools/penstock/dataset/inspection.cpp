@@ -6,6 +6,7 @@
 #include "runtime/dataset/factory.hpp"
 #include "runtime/dataset/file_reader.hpp"
 #include "runtime/dataset/listing/found_files.hpp"
+#include "runtime/dataset/listing/index.hpp"
 #include "runtime/dataset/picture/probe.hpp"
 #include "runtime/dataset/store_settings.hpp"
 #include "tools/penstock/dataset/custom_samples.hpp"
@@ -180,17 +181,10 @@ void add_classes(inspection& to, const listing& list) {
 
 // ---- records
 
-result<void> add_values(inspection& to, const config& settings, const progress& told) {
-  // Injected faults would kill this process.
-  config harmless = settings;
-  harmless.dataset.faults.clear();
-  harmless.dataset.work = harmless.dataset.wait = {};
-  auto prepared = prepare_dataset(harmless);
-  if (!prepared) return tl::unexpected(std::move(prepared.error()));
-  auto dataset = make_dataset(harmless, prepared->index.get());
+result<void> add_values(inspection& to, const config& settings, int index_fd, const progress& told) {
+  auto dataset = make_dataset(settings, index_fd);
   if (!dataset) return tl::unexpected(std::move(dataset.error()));
   const dataset_description d = (*dataset)->describe();
-  if (to.notices.empty()) to.notices = std::move(prepared->notices);
   to.samples = d.samples;
   to.fingerprint = d.fingerprint;
   const tensor_spec& data = d.tensors.front();
@@ -247,7 +241,14 @@ result<inspection> look_at(const config& settings, unsigned threads, const progr
   }
   if (settings.dataset.type == dataset_type::synthetic || settings.dataset.type == dataset_type::tokens ||
       has_several_arrays(settings.dataset)) {
-    if (auto ok = add_values(all, settings, told); !ok) return tl::unexpected(std::move(ok.error()));
+    // Injected faults would kill this process.
+    config harmless = settings;
+    harmless.dataset.faults.clear();
+    harmless.dataset.work = harmless.dataset.wait = {};
+    auto prepared = prepare_dataset(harmless);
+    if (!prepared) return tl::unexpected(std::move(prepared.error()));
+    all.notices = std::move(prepared->notices);
+    if (auto ok = add_values(all, harmless, prepared->index.get(), told); !ok) return tl::unexpected(std::move(ok.error()));
     return all;
   }
   if (settings.dataset.type == dataset_type::tar) {
@@ -271,7 +272,9 @@ result<inspection> look_at(const config& settings, unsigned threads, const progr
     return all;
   }
   add_record_files(all, *list);
-  if (auto ok = add_values(all, settings, told); !ok) return tl::unexpected(std::move(ok.error()));
+  const auto index = seal_index(*list);
+  if (!index) return tl::unexpected(index.error());
+  if (auto ok = add_values(all, settings, index->get(), told); !ok) return tl::unexpected(std::move(ok.error()));
   return all;
 }
 

@@ -133,7 +133,7 @@ int preview_batch(const preview_options& o) {
   auto loaded = load(o.source);
   if (!loaded) return tell_rejection(loaded.error(), o.as_json);
   if (!o.as_json) tell_warnings(*loaded);
-  if (!o.as_json) index_with_bar(loaded->values, notices_told::by_session);
+  if (!o.as_json) index_with_bar(loaded->values, notices_told::by_caller);
   std::optional<vocabulary> known;
   if (!o.tokenizer.empty()) {
     if (!is_of_tokens(loaded->values))

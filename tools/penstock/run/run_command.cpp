@@ -208,7 +208,7 @@ int run(run_options o) {
     return refuse_start(o, settings, exit_config, ok.error());
   // Before signals are handled, so that a signal ends it. A rank of a launcher must show that it lives meanwhile: its
   // session builds the index.
-  if (!*joins && !place && !o.quiet && !o.json) index_with_bar(settings, notices_told::by_session);
+  if (!*joins && !place && !o.quiet && !o.json) index_with_bar(settings, notices_told::by_caller);
   stop_signals signals;
   launcher_link launcher;
   const auto refuse_here = [&](exit_code code, const failure& why) {
