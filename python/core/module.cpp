@@ -69,10 +69,10 @@ class session_handle {
   session_handle& operator=(const session_handle&) = delete;
 
   [[nodiscard]] const std::shared_ptr<session_core>& core() const { return core_; }
-  void close() {
+  void close(const std::string& by = {}) {
     if (!core_->closed()) {
       const nb::gil_scoped_release others_run;
-      core_->close();
+      core_->close(by);
     }
     if (hook_) hook_->off = true;
     if (hook_) hook_->callable.reset();
@@ -144,13 +144,13 @@ void bind_sessions(nb::module_& m) {
            })
       .def(
           "stop",
-          [core](const session_handle& s, std::optional<double> seconds) {
+          [core](const session_handle& s, std::optional<double> seconds, const std::string& by) {
             const auto at_most = as_time(seconds);
             const nb::gil_scoped_release others_run;
-            core(s).stop(at_most);
+            core(s).stop(at_most, by);
           },
-          nb::arg("seconds").none())
-      .def("close", &session_handle::close)
+          nb::arg("seconds").none(), nb::arg("by") = "")
+      .def("close", &session_handle::close, nb::arg("by") = "")
       .def_prop_ro("closed", [core](const session_handle& s) { return core(s).closed(); })
       .def_prop_ro("lent", [core](const session_handle& s) { return core(s).lent(); })
       .def_prop_ro("buffers", [core](const session_handle& s) { return core(s).settings().gpu.buffers; })

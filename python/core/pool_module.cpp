@@ -225,12 +225,12 @@ class pool_handle {
     const nb::gil_scoped_release others_run;
     pool_->close();
   }
-  void stop(std::optional<double> seconds) {
+  void stop(std::optional<double> seconds, const std::string& by) {
     std::optional<std::chrono::milliseconds> at_most;
     if (const auto time = as_nanoseconds(seconds))
       at_most = std::chrono::duration_cast<std::chrono::milliseconds>(*time);
     const nb::gil_scoped_release others_run;
-    pool_->stop(at_most);
+    pool_->stop(at_most, by);
   }
   [[nodiscard]] Pool& pool() { return *pool_; }
 
@@ -276,7 +276,7 @@ void bind_pools(nb::module_& m) {
            nb::arg("idempotent").none(), nb::arg("fresh").none(), nb::arg("when_done").none(),
            nb::arg("worker").none() = nb::none(), nb::arg("on_device") = false)
       .def("finish", &pool_handle::finish)
-      .def("stop", &pool_handle::stop, nb::arg("seconds").none())
+      .def("stop", &pool_handle::stop, nb::arg("seconds").none(), nb::arg("by") = "")
       .def("close", &pool_handle::close)
       .def(
           "scale", [](pool_handle& p, std::uint32_t workers) { p.pool().scale(workers); },

@@ -234,14 +234,14 @@ std::uint32_t session_core::lent() const {
   return lent_;
 }
 
-void session_core::stop(std::optional<std::chrono::milliseconds> at_most) noexcept {
+void session_core::stop(std::optional<std::chrono::milliseconds> at_most, const std::string& by) noexcept {
   stopped_ = true;
-  session_->stop(at_most);
+  session_->stop(at_most, by);
 }
 
-void session_core::close() noexcept {
+void session_core::close(const std::string& by) noexcept {
   if (closing_.exchange(true)) return;
-  if (!stopped_) session_->stop(end_of_closed);  // wakes a thread that waits for a batch
+  if (!stopped_) session_->stop(end_of_closed, by);  // wakes a thread that waits for a batch
   std::vector<std::weak_ptr<lease>> leases;
   {
     const std::lock_guard hold(mutex_);

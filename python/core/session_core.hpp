@@ -53,9 +53,10 @@ class session_core : public std::enable_shared_from_this<session_core> {
   std::shared_ptr<lease> next_of(epoch& of);
 
   /// Session::stop(). `at_most` also limits the shutdown in a later close().
-  void stop(std::optional<std::chrono::milliseconds> at_most) noexcept;
-  /// Ends everything; memory used by views is freed with the last view.
-  void close() noexcept;
+  void stop(std::optional<std::chrono::milliseconds> at_most, const std::string& by) noexcept;
+  /// Ends everything; memory used by views is freed with the last view. `by`: who stops a stream that is not over; empty: the
+  /// program.
+  void close(const std::string& by = {}) noexcept;
   [[nodiscard]] bool closed() const noexcept { return closing_; }
   [[nodiscard]] Session& session() noexcept { return *session_; }
   [[nodiscard]] const config& settings() const noexcept { return settings_; }

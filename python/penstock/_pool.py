@@ -15,6 +15,7 @@ from penstock._future import Future
 from penstock._maps import Mapping
 from penstock._names import Name
 from penstock._pool_end import PoolLife, end_with_the_interpreter
+from penstock._reasons import by_exception, by_the_programs_end
 from penstock._setup import Setup, code_of
 from penstock.worker import SETUP
 
@@ -228,9 +229,15 @@ class Pool(Mapping):
         """Ends everything within half a second. Unfinished jobs raise job_cancelled_error."""
         self._life.abort()
 
+    def __exit__(self, kind: Any, value: Optional[BaseException], traceback: Any) -> bool:
+        self._life.ends_by(by_exception(value))
+        self.shutdown()
+        return False
+
     def _at_exit(self) -> None:
         """As with the standard library's executors, submitted jobs finish before the interpreter exits."""
         if self._life.owner == os.getpid():  # a forked child's copy has nothing to end
+            self._life.ends_by(by_the_programs_end())
             self.shutdown()
 
     def scale(self, workers: int) -> None:

@@ -26,6 +26,7 @@ class PoolLife:
         self._halves = 0  # jobs with gpu= that have not ended
         self._shut = False
         self._aborted = False
+        self.why = ""  # it ends early: by what, for the record
         self.owner = os.getpid()
         self.futures: set[Future[Any]] = set()  # that have not ended
         # Not at the interpreter's exit: queued jobs still run then, perhaps on workers that have not started yet.
@@ -44,6 +45,12 @@ class PoolLife:
             self._entering -= 1
             if self._shut:
                 self._news.notify_all()
+
+    def ends_by(self, why: str) -> None:
+        """What ends the pool early, for its record; empty: nothing does."""
+        with self._lock:
+            if not self._shut:
+                self.why = why
 
     def half_done(self) -> None:
         """The gpu= half of a job has ended."""
@@ -72,10 +79,12 @@ class PoolLife:
         with self._lock:
             self._shut = self._aborted = True
             self._news.notify_all()
-        self._core.stop(0.5)
+        self._core.stop(0.5, self.why)
         self._close()
 
     def _close(self) -> None:
+        if self.why:
+            self._core.stop(0.5, self.why)
         self._core.close()
         if self._name is not None:
             self._name.give_back()

@@ -14,6 +14,7 @@ from penstock._arguments import check_seconds, whole_number
 from penstock._batch import Batch, batch_of, keep_all
 from penstock._config import Config, Path, load_config
 from penstock._errors import state_mismatch_error, usage_error
+from penstock._reasons import by_exception, by_the_programs_end
 from penstock._session_parts import Controlled, Ranked
 
 if TYPE_CHECKING:
@@ -166,20 +167,24 @@ class Session(Controlled, Ranked):
 
     # ---- control --------------------------------------------------------------------------------------------------
 
-    def stop(self, seconds: Optional[float] = None) -> None:
+    def stop(self, seconds: Optional[float] = None, *, by: str = "") -> None:
         """Ends the stream: next() returns None, workers finish their sample and exit. Does not wait.
 
         Args:
             seconds: the maximum time, after which everything still running is killed; default: [supervisor] shutdown.
+            by: who stops it, for the session's events and record: "it was stopped by early stopping". Default: "the program".
         """
-        self._core.stop(check_seconds(seconds, "seconds"))
+        self._core.stop(check_seconds(seconds, "seconds"), by)
 
     def close(self) -> None:
         """Ends everything within half a second (after stop(): within the time given to it). Batches that are still held
         stay valid. Also at the end of a `with` block, when the session is garbage-collected, and at the interpreter's exit."""
+        self._close("")
+
+    def _close(self, by: str) -> None:
         if not self._core.closed:
             keep_all(list(self._lent))
-        self._core.close()
+        self._core.close(by)
         if self._group is not None:
             self._group.close()
 
@@ -200,7 +205,7 @@ class Session(Controlled, Ranked):
             from penstock._groups import in_words
 
             self._group.fail(in_words(value))
-        self.close()
+        self._close(by_exception(value))
 
     # ---- queries --------------------------------------------------------------------------------------------
 
@@ -268,5 +273,5 @@ _LIVING: "weakref.WeakSet[Session]" = weakref.WeakSet()
 @atexit.register
 def _close_all() -> None:
     for session in list(_LIVING):
-        session._core.close()
+        session._core.close(by_the_programs_end())
     _core.leave_the_rest_to_the_exit()

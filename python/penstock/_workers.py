@@ -10,6 +10,7 @@ from penstock import _beginning, _core, _loading, _mistakes, _tensors
 from penstock._device import pool_options
 from penstock._errors import workers_exhausted_error
 from penstock._pool import Pool
+from penstock._reasons import by_the_programs_end
 
 __all__ = ["Workers"]
 
@@ -28,6 +29,7 @@ class _LoaderPool(Pool):
         return _beginning.prepare_on_host, (), self._marks
 
     def _at_exit(self) -> None:
+        self._life.ends_by(by_the_programs_end())
         self.abort()
 
 

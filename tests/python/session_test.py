@@ -170,6 +170,72 @@ class SessionTest(PackageTest):
         self.assertEqual([e["text"] for e in events if e["kind"] in ("stopping", "run_stopped")],
                          ["the session was asked to stop by the program", "it was stopped by the program"])
 
+    def ends_of(self, events):
+        return [e["text"] for e in events if e["kind"] in ("stopping", "run_stopped")]
+
+    def test_stop_may_say_who_asked(self):
+        events = []
+        with self.session(on_event=events.append) as session:
+            session.next()
+            session.stop(1, by="early stopping")
+        self.assertEqual(self.ends_of(events), ["the session was asked to stop by early stopping", "it was stopped by early stopping"])
+
+    def test_an_exception_that_leaves_the_with_block_is_the_reason_of_the_end(self):
+        class Diverged(Exception):
+            pass
+
+        events = []
+        with self.assertRaises(Diverged):
+            with self.session(SLOW, on_event=events.append) as session:
+                session.next()
+                raise Diverged("the loss is NaN" + " and so on" * 1000 + "\nline 2")
+        asked, stopped = self.ends_of(events)
+        self.assertIn("by an exception in the program: " , asked)
+        self.assertRegex(stopped, r"^it was stopped by an exception in the program: \S*Diverged: the loss is NaN and so on .*\.\.\.$")
+        self.assertLess(len(stopped), 400)
+        for harmless in (SystemExit(0), SystemExit()):
+            events = []
+            with self.assertRaises(SystemExit):
+                with self.session(SLOW, on_event=events.append) as session:
+                    session.next()
+                    raise harmless
+            self.assertEqual(self.ends_of(events)[-1], "it was stopped by the program")
+        events = []
+        with self.assertRaises(KeyboardInterrupt):
+            with self.session(SLOW, on_event=events.append) as session:
+                session.next()
+                raise KeyboardInterrupt
+        self.assertEqual(self.ends_of(events)[-1], "it was stopped by an exception in the program: KeyboardInterrupt")
+
+    def test_an_exception_that_ends_the_program_is_in_the_record_of_what_it_ended(self):
+        self.ran("""
+            import sys, penstock
+            session = penstock.Session(sys.argv[1], loader={"workers": 1}, name="raised")
+            session.next()
+            pool = penstock.Pool(1, name="jobs")
+            pool.submit(abs, -1).result()
+            raise ValueError("the loss is NaN")
+            """, self.write("stream.toml", SLOW), expect=1)
+        for name in ("raised", "jobs"):
+            lines = self.penstock("events", "--last", "--session", name)[1].splitlines()
+            self.assertIn("it was stopped by an exception in the program: ValueError: the loss is NaN", lines[-1])
+
+    def test_a_pool_that_is_left_by_an_exception_says_so_in_its_record(self):
+        self.ran("""
+            import penstock
+            try:
+                with penstock.Pool(1, name="jobs") as pool:
+                    pool.submit(abs, -1)
+                    raise KeyError("five")
+            except KeyError:
+                pass
+            with penstock.Pool(1, name="well") as pool:
+                pool.submit(abs, -1)
+            """)
+        last = lambda name: self.penstock("events", "--last", "--session", name)[1].splitlines()[-1]
+        self.assertIn("stopped: it was stopped by an exception in the program: KeyError: 'five'", last("jobs"))
+        self.assertIn("finished: the pool was closed", last("well"))
+
     def test_pause_resume_and_scale_reach_the_workers(self):
         events = []
         with self.session(SLOW, on_event=events.append) as session:

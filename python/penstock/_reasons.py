@@ -1,0 +1,32 @@
+"""Why a program ends a session or a pool, in words for its record. Used by _session.py, _pool.py and _workers.py."""
+
+import sys
+from typing import Optional
+
+__all__ = ["by_exception", "by_the_programs_end"]
+
+_TEXT_MAX = 200  # characters of the exception's own text: it may be long, and the record stays readable
+
+
+def by_exception(why: Optional[BaseException]) -> str:
+    """`an exception in the program: ValueError: the loss is NaN`; empty: there is none, or it says that all is well."""
+    if why is None or isinstance(why, GeneratorExit) or (isinstance(why, SystemExit) and not why.code):
+        return ""
+    try:
+        lines = str(why).strip().splitlines()
+    except Exception:  # a __str__ that fails
+        lines = []
+    kind = type(why)
+    name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    text = lines[0] if lines else ""
+    if len(text) > _TEXT_MAX:
+        text = text[: _TEXT_MAX - 3] + "..."
+    return f"an exception in the program: {name}" + (f": {text}" if text else "")
+
+
+def by_the_programs_end() -> str:
+    """At the interpreter's exit: the same for the exception that ended the program."""
+    if hasattr(sys, "ps1"):
+        return ""  # an interactive program goes on after an exception
+    why = getattr(sys, "last_value", None)
+    return by_exception(why if isinstance(why, BaseException) else None)
