@@ -250,9 +250,8 @@ exec "%s" "$@"
 
     def check_ssh(self, ssh):
         """Two hosts come by ssh; they leave when the script is killed, and others end with the session."""
-        ssh = self.write("bin/ssh-of-this-test", ssh)
-        os.chmod(ssh, 0o755)
-        start = lambda *machines: self.script("hosts-ssh.sh", "127.0.0.1:%d" % self.port, self.secret, *machines, SSH=ssh)
+        self.fake_ssh(ssh)
+        start = lambda *machines: self.script("hosts-ssh.sh", "127.0.0.1:%d" % self.port, self.secret, *machines)
         session = self.session()
         killed = start("127.0.0.1", "localhost")
         self.wait_until(lambda: len(self.hosts()) == 2, lambda: "two hosts: " + self.said(), seconds=60)
@@ -267,8 +266,56 @@ exec "%s" "$@"
         self.finished(session)
         self.ends(last)
 
+    HERE = '#!/bin/bash\nexec sh -c "${@: -1}"\n'  # what ssh does, on this machine
+
+    def fake_ssh(self, text):
+        os.chmod(self.write("bin/ssh", text), 0o755)
+
     def test_the_script_for_ssh_starts_hosts_that_leave_when_it_ends(self):
-        self.check_ssh('#!/bin/bash\nexec sh -c "${@: -1}"\n')  # what ssh does, on this machine
+        self.check_ssh(self.HERE)
+
+    def by_ssh(self, *arguments, secret=True):
+        secret = ("--secret-file", self.secret) if secret else ()
+        return self.start("host", "--on", "one", "--join", "127.0.0.1:%d" % self.port, *secret, *arguments)
+
+    def test_hosts_by_ssh_leave_at_sigterm_and_the_session_goes_on(self):
+        self.fake_ssh(self.HERE)
+        session = self.session()
+        hosts = self.by_ssh("--on", "two", "--workers", "2", "--json")
+        self.wait_until(lambda: sorted(len(host["workers"]) for host in self.hosts()) == [2, 2], lambda: self.hosts(), seconds=60)
+        last = self.by_ssh("--workers", "1")
+        self.wait_until(lambda: len(self.hosts()) == 3, "a third one", seconds=60)
+        hosts.terminate()
+        out, err = hosts.communicate(timeout=60)
+        self.assertEqual(hosts.returncode, EXIT_OK, err.decode())
+        self.assertEqual(json.loads(out), {"schema": "penstock.host/1", "outcome": "left", "exit": 0})
+        self.finished(session)
+        self.assertEqual(last.wait(timeout=60), EXIT_OK)
+
+    def test_what_a_host_by_ssh_is_told_arrives_as_it_was_written(self):
+        self.fake_ssh(self.HERE)
+        told = os.path.join(self.folder, "told")
+        os.chmod(self.write("bin/other", '#!/bin/sh\nfor word; do printf "%%s\\n" "$word"; done >"%s"\ncat /proc/self/fd/4 >>"%s"\n' % (told, told)), 0o755)
+        done = self.by_ssh("--command", "env A=b other", "--data", "/it's $HOME=/a b", "--name", 'n"1')
+        self.assertEqual(done.wait(timeout=60), EXIT_OK)
+        with open(told) as file, open(self.secret) as secret:
+            words = ["host", "--join", "127.0.0.1:%d" % self.port, "--workers", "auto", "--name", 'n"1', "--data", "/it's $HOME=/a b",
+                     "--secret-file", "/proc/self/fd/4"]
+            self.assertEqual(file.read().splitlines(), words + [secret.read().strip()])
+
+    def test_hosts_by_ssh_that_cannot_start_are_named(self):
+        self.fake_ssh("#!/bin/sh\necho 'no route to it' >&2\nexit 255\n")
+        code, _, err = self.penstock("host", "--on", "me@far", "--join", "a:1", "--secret-file", self.secret)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("no route to it", err)
+        self.assertIn("me@far: ssh failed; try `ssh -o BatchMode=yes me@far true`", err)
+        self.fake_ssh("#!/bin/sh\nexit 78\n")
+        code, _, err = self.penstock("host", "--on", "me@far", "--join", "a:1", "--secret-file", self.secret)
+        self.assertEqual(code, EXIT_CONFIG)
+        self.assertIn("me@far: the host ended with exit 78", err)
+        self.assertEqual(self.penstock("host", "--on", "far", "--join", "a:1")[0], EXIT_CONFIG)
+        self.assertEqual(self.penstock("host", "--on", "far", "--listen", "a:1")[0], EXIT_USAGE)
+        self.assertEqual(self.penstock("host", "--command", "x", "--join", "a:1")[0], EXIT_USAGE)
 
     @unittest.skipUnless(SSHD and os.geteuid() == 0, "there is no sshd (apt: openssh-server), or we are not root")
     def test_the_script_for_ssh_starts_hosts_with_a_real_sshd(self):
@@ -282,7 +329,7 @@ exec "%s" "$@"
                             % (port, self.folder, self.folder, self.environment["PATH"], self.folder))
         daemon = subprocess.Popen([SSHD, "-D", "-e", "-f", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self._running.append(daemon)
-        ssh = ["ssh", "-p", str(port), "-i", self.folder + "/user_key", "-o", "StrictHostKeyChecking=no",
+        ssh = [shutil.which("ssh"), "-p", str(port), "-i", self.folder + "/user_key", "-o", "StrictHostKeyChecking=no",
                "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "BatchMode=yes"]
         self.wait_until(lambda: accepts(port) or daemon.poll() is not None, "sshd listens")
         login = subprocess.run([*ssh, "127.0.0.1", "true"], stderr=subprocess.PIPE, timeout=60)

@@ -1,7 +1,9 @@
 // host: offers this machine's cores to a session on another machine, as loader workers.
 #include "actors/remote/loader_host.hpp"
+#include "runtime/net/group_secret.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "tools/penstock/commands.hpp"
+#include "tools/penstock/host/hosts_by_ssh.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/stop_signals.hpp"
@@ -22,6 +24,8 @@ struct host_options {
   hosts::host_settings settings;
   std::string workers = "auto";
   std::vector<std::string> data;
+  std::vector<std::string> on;
+  std::string command_there = "penstock";
   bool json = false;
 };
 
@@ -48,11 +52,41 @@ hosts::own_program program_of_environment() {
   }
 }
 
+/// The same command there, without what is said about this machine.
+std::vector<std::string> arguments_there(const host_options& o) {
+  std::vector<std::string> all{"--join", o.settings.session, "--workers", o.workers};
+  if (!o.settings.name.empty()) all.insert(all.end(), {"--name", o.settings.name});
+  for (const std::string& one : o.data) all.insert(all.end(), {"--data", one});
+  if (o.settings.insecure) all.emplace_back("--insecure");
+  return all;
+}
+
+int hosts_elsewhere(const host_options& o) {
+  std::string secret;
+  if (!o.settings.secret_file.empty()) {
+    auto found = group::read_secret(o.settings.secret_file, "the hosts'");
+    if (!found) return refuse_with(exit_config, found.error(), o.json);
+    secret = std::move(found->bytes);
+  } else if (!o.settings.insecure) {
+    return refuse_with(exit_config, failure{errc::config, "hosts join over the network: give --secret-file, or allow anyone with --insecure", 0},
+                       o.json);
+  }
+  stop_signals signals;  // before any thread starts
+  auto made = hosts_by_ssh::start({o.on, o.command_there, arguments_there(o), std::move(secret)});
+  if (!made) return refuse_with(made.error().code == errc::config ? exit_config : exit_failed, made.error(), o.json);
+  signals.listen([&](int times) { (*made)->leave(times > 1); }, "leaving: hosts finish their batches (press again to stop at once)");
+  const int code = (*made)->run();
+  signals.ignore();
+  if (o.json) print_json("penstock.host/1", {{"outcome", signals.received() != 0 ? "left" : "session_over"}, {"exit", code}});
+  return code;
+}
+
 int host(host_options o) {
   if (o.settings.session.empty() && o.settings.listen.empty())
     return refuse_with(exit_usage, failure{errc::usage, "a host needs --join, where a session listens, or --listen, where sessions call it", 0}, o.json);
   auto folders = folders_of(o.data);
   if (!folders) return refuse_with(exit_usage, folders.error(), o.json);
+  if (!o.on.empty()) return hosts_elsewhere(o);
   o.settings.data = std::move(*folders);
   o.settings.version = PENSTOCK_VERSION;
   o.settings.program = program_of_environment();
@@ -88,17 +122,28 @@ void add_host_command(verb_table& verbs) {
        "version of penstock and, over a network, the same secret.\n\n"
        "Started as `python -m penstock host`, it also runs the jobs and datasets of Python sessions, but only over "
        "connections with a secret.\n\n"
+       "With --on it starts hosts on other machines by ssh, where penstock must be on the PATH of a plain command. ssh must log in without "
+       "a password. The hosts leave when this command ends.\n\n"
        "Ends with 0 when the session that it joined is over, or after SIGTERM once the workers have finished their "
        "batches; with 78 when that session refuses this host, or no worker can work here. Until a session answers, it tries again.",
        {{"penstock host --join trainer:7077 --secret-file hosts.secret", "a worker for each core"},
         {"penstock host --join trainer:7077 --workers 8 --data /data=/mnt/data --secret-file hosts.secret",
          "the session's /data is /mnt/data here"},
-        {"penstock host --listen 0.0.0.0:7077 --secret-file hosts.secret", "waits for sessions with connect = [\"loader-1:7077\"]"}}},
+        {"penstock host --listen 0.0.0.0:7077 --secret-file hosts.secret", "waits for sessions with connect = [\"loader-1:7077\"]"},
+        {"penstock host --on user@one --on user@two --join trainer:7077 --secret-file hosts.secret", "starts two hosts by ssh"}}},
       [o] { return host(*o); });
   auto* const join = verb.add_option("--join", o->settings.session, "where the session listens")->type_name("ADDRESS:PORT");
-  verb.add_option("--listen", o->settings.listen, "instead of --join: where to wait for sessions that call; port 0: any free port")
-      ->type_name("ADDRESS:PORT")
-      ->excludes(join);
+  auto* const listen = verb.add_option("--listen", o->settings.listen, "instead of --join: where to wait for sessions that call; port 0: any free port")
+                           ->type_name("ADDRESS:PORT")
+                           ->excludes(join);
+  auto* const on = verb.add_option("--on", o->on, "start the host there by ssh instead of here (may be repeated)")
+                       ->type_name("[USER@]MACHINE")
+                       ->needs(join)
+                       ->excludes(listen);
+  verb.add_option("--command", o->command_there, "with --on: how penstock is started there, such as \"venv/bin/python -m penstock\"")
+      ->type_name("COMMAND")
+      ->capture_default_str()
+      ->needs(on);
   takes_whole_number_or(verb.add_option("--workers", o->workers, "how many workers; auto: one for each core"), {1, workers_max},
                         "auto")
       ->type_name("N")

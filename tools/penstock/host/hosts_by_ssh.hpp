@@ -1,0 +1,51 @@
+// `penstock host --on MACHINE`: starts `penstock host --join` on other machines by ssh. The secret and the end travel through ssh's input:
+// hosts leave when it closes, whether this command has ended them, has been killed, or the connection broke. Used by host_command.
+#pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/result.hpp"
+#include "runtime/process/spawn.hpp"
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace penstock::cli {
+
+class hosts_by_ssh {
+ public:
+  /// `arguments`: of `command` there, after "host". `secret`: what --secret-file contains there; empty: none.
+  struct settings {
+    std::vector<std::string> machines;
+    std::string command;
+    std::vector<std::string> arguments;
+    std::string secret;
+  };
+  /// Call on a thread that lives until run() has returned. Refuses (errc::worker_program) where there is no ssh, and (errc::system).
+  static result<std::unique_ptr<hosts_by_ssh>> start(const settings& what);
+  ~hosts_by_ssh();
+  hosts_by_ssh(const hosts_by_ssh&) = delete;
+  hosts_by_ssh& operator=(const hosts_by_ssh&) = delete;
+
+  /// Waits until all hosts have ended, and says how those ended that failed. 0, or the first exit code that is another.
+  int run();
+  /// From any thread. Workers finish their leases first, unless `at_once`.
+  void leave(bool at_once);
+
+ private:
+  struct machine {
+    std::string name;
+    process::child ssh;
+    unique_fd input;
+    bool over = false;
+  };
+  hosts_by_ssh() = default;
+  result<void> add(const std::string& program, const settings& what, const std::string& name);
+  int ended(machine& of);
+
+  std::mutex mutex_;  // guards what leave() changes: input, over
+  std::vector<machine> machines_;
+};
+
+}  // namespace penstock::cli
