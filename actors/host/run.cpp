@@ -363,8 +363,11 @@ void run::tune(const supervision::progress_facts& facts, const std::vector<worke
 limits_told run::limits() const {
   const session_status status = board_.status();
   const telemetry::limit_reading reading = board_.limits();
-  const telemetry::limit_surroundings around{cores_, workers_.load(), status.worker_restarts, kind_.of_jobs, status.gpu.kind == "host",
-                                             board_.is_pinned(), status.stalled, status.hedges};
+  telemetry::limit_surroundings around = surroundings_of(status, reading);
+  around.cores = cores_;
+  around.workers = workers_.load();
+  around.of_jobs = kind_.of_jobs;
+  around.pinned = board_.is_pinned();
   return {reading, telemetry::advise(reading, around, settings_)};
 }
 
