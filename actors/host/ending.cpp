@@ -90,9 +90,12 @@ void ending::group_actor_gone() {
 
 void ending::wait_for_group() {
   std::unique_lock hold(mutex_);
-  const steady_time begun = std::chrono::steady_clock::now();
-  const auto too_long = [&] { return limited_ && std::chrono::steady_clock::now() - begun >= in_all_; };
-  while (group_actors_ > 0 && !too_long()) changed_.wait_for(hold, looked_at_every);
+  patient_deadline waited(nanoseconds(0), looked_at_every);
+  waited.restart(std::chrono::steady_clock::now());
+  while (group_actors_ > 0 && !(limited_ && waited.counted() >= in_all_)) {
+    changed_.wait_for(hold, looked_at_every);
+    static_cast<void>(waited.is_over(std::chrono::steady_clock::now()));
+  }
 }
 
 void ending::wait_for_pool() {

@@ -1,5 +1,8 @@
 #include "actors/host/limit_meter.hpp"
 
+#include "actors/supervisor/death_record.hpp"
+
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -8,7 +11,29 @@ namespace {
 
 constexpr std::size_t passages_per_look = 4096;  // all that batch_times keeps
 
+const worker_status* worker_of(const session_status& status, std::uint32_t id) {
+  const auto found = std::ranges::find(status.workers, id, &worker_status::id);
+  return found == status.workers.end() ? nullptr : &*found;
+}
+
 }  // namespace
+
+telemetry::limit_surroundings surroundings_of(const session_status& status, const telemetry::limit_reading& reading) {
+  telemetry::limit_surroundings around;
+  around.restarts = status.worker_restarts;
+  around.on_host = status.gpu.kind == "host";
+  around.hedges = status.hedges;
+  around.owner_pid = status.gpu_pid;
+  around.stalled = status.stalled;
+  if (const auto& stall = status.stalled) {
+    const worker_status* const w = stall->worker ? worker_of(status, *stall->worker) : nullptr;
+    if (w != nullptr) around.stalled_pid = w->pid;
+    if (stall->kind == "gpu") around.stalled_pid = status.gpu_pid;
+  }
+  const worker_status* const dead = reading.lost ? worker_of(status, reading.lost->worker) : nullptr;
+  if (dead != nullptr && dead->last_death) around.lost_worker_end = supervisor::end_text(*dead->last_death);
+  return around;
+}
 
 telemetry::limit_reading limit_meter::look(supervision::progress_facts run, const batch_times* times,
                                            const std::vector<worker_look>& workers,

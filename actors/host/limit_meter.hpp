@@ -4,11 +4,17 @@
 #include "actors/host/worker_look.hpp"
 #include "runtime/base/batch_times.hpp"
 #include "runtime/supervision/awaited.hpp"
+#include "runtime/telemetry/limit_advice.hpp"
 #include "runtime/telemetry/stream_limits.hpp"
+
+#include <penstock/report.hpp>
 
 #include <cstdint>
 
 namespace penstock::host {
+
+/// What the advice needs to know of a run, except its cores, its workers, its kind and its memory.
+[[nodiscard]] telemetry::limit_surroundings surroundings_of(const session_status& status, const telemetry::limit_reading& reading);
 
 class limit_meter {
  public:

@@ -50,7 +50,10 @@ void announce(supervision::progress_watch::news what_changed, const std::optiona
 }
 
 progress_ticker::progress_ticker(process::io_thread& io, gather facts, tell news)
-    : facts_(std::move(facts)), tell_(std::move(news)), ticker_(io, look_every, [this] { look(); }) {}
+    : facts_(std::move(facts)),
+      tell_(std::move(news)),
+      clock_(std::chrono::steady_clock::now(), look_every),
+      ticker_(io, look_every, [this] { look(); }) {}
 
 void progress_ticker::look() {
   const double stood = watch_.stalled() ? watch_.stalled()->seconds : 0;
@@ -58,7 +61,7 @@ void progress_ticker::look() {
   const supervision::progress_facts facts = facts_();
   const auto& jobs = facts.status.jobs;
   meter_.add(now, jobs ? jobs->ok + jobs->failed : facts.status.samples_delivered);
-  const auto news = watch_.look(now, facts);
+  const auto news = watch_.look(clock_.look(now), facts);
   tell_(news, watch_.stalled(), stood, meter_.per_second());
 }
 

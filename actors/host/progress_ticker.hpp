@@ -4,6 +4,7 @@
 
 #include "actors/host/board.hpp"
 #include "runtime/arena/flight_recorder.hpp"
+#include "runtime/base/running_clock.hpp"
 #include "runtime/process/ticker.hpp"
 #include "runtime/supervision/progress_watch.hpp"
 #include "runtime/telemetry/rate_meter.hpp"
@@ -45,6 +46,7 @@ class progress_ticker {
 
   gather facts_;
   tell tell_;
+  running_clock clock_;  // no progress is expected while this process is suspended
   supervision::progress_watch watch_;
   telemetry::rate_meter meter_;
   process::ticker ticker_;  // last: its callback uses the other members

@@ -3,6 +3,7 @@
 #include "actors/caf/caf.hpp"
 #include "actors/host/fresh_thread.hpp"
 #include "actors/host/pipeline_view.hpp"
+#include "actors/host/standstill_meter.hpp"
 #include "actors/host/worker_rules.hpp"
 #include "actors/protocol/log_level.hpp"
 #include "runtime/base/counted.hpp"
@@ -338,11 +339,17 @@ void run::measure_limits(engine& e) {
   const config& s = settings_;
   const auto meter = std::make_shared<limit_meter>(s.loader.slots_per_worker,
                                                    !kind_.of_jobs && s.dataset.type == dataset_type::custom);
-  e.limits = std::make_unique<process::ticker>(*e.io, limit_meter::look_every, [this, meter, &e] {
+  const auto standstill = std::make_shared<standstill_meter>(limit_meter::look_every);
+  e.limits = std::make_unique<process::ticker>(*e.io, limit_meter::look_every, [this, meter, standstill, &e] {
+    if (auto stood = standstill->look()) {
+      log::warn("session", "{}", stood->text);
+      tell(std::move(*stood));
+    }
     supervision::progress_facts facts = progress_of(e);
     const std::vector<worker_look> workers = look_at_workers(facts.status, *e.flights, settings_.loader.limits.max);
     tune(facts, workers);
     board_.limited(meter->look(std::move(facts), times(), workers, board_.waits_since(), board_.begun_at(), now()));
+    standstill->rests();
   });
 }
 
@@ -363,8 +370,11 @@ void run::tune(const supervision::progress_facts& facts, const std::vector<worke
 limits_told run::limits() const {
   const session_status status = board_.status();
   const telemetry::limit_reading reading = board_.limits();
-  const telemetry::limit_surroundings around{cores_, workers_.load(), status.worker_restarts, kind_.of_jobs, status.gpu.kind == "host",
-                                             board_.is_pinned(), status.stalled, status.hedges};
+  telemetry::limit_surroundings around = surroundings_of(status, reading);
+  around.cores = cores_;
+  around.workers = workers_.load();
+  around.of_jobs = kind_.of_jobs;
+  around.pinned = board_.is_pinned();
   return {reading, telemetry::advise(reading, around, settings_)};
 }
 

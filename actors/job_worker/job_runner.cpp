@@ -1,6 +1,7 @@
 #include "actors/job_worker/job_runner.hpp"
 
 #include "actors/job_worker/thrown.hpp"
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/write_all.hpp"
 
@@ -202,8 +203,9 @@ result<job_runner::step> job_runner::run_row(current_lease& lease, std::uint32_t
 result<job_runner::step> job_runner::fetch_argument(current_lease& lease, std::uint32_t row,
                                                     const arena::job_reading& job, mapping& elsewhere,
                                                     std::span<const std::byte>& argument) {
-  const steady_time until = clock::now() + parcel_deadline;
-  while (clock::now() < until) {
+  patient_deadline until(parcel_deadline, parcel_slice);
+  until.restart(clock::now());
+  while (!until.is_over(clock::now())) {
     const auto came = arguments_.take(lease.order(), row, parcel_slice);
     // Not a protocol violation by the session: a job has closed the socket or read from it.
     if (!came) return refuse(errc::system, "the argument of job {}: {}", job.job, came.error().message);

@@ -229,10 +229,9 @@ class Pool(Mapping):
         """Ends everything within half a second. Unfinished jobs raise job_cancelled_error."""
         self._life.abort()
 
-    def __exit__(self, kind: Any, value: Optional[BaseException], traceback: Any) -> bool:
+    def __exit__(self, kind: Any, value: Optional[BaseException], traceback: Any) -> None:
         self._life.ends_by(by_exception(value))
         self.shutdown()
-        return False
 
     def _at_exit(self) -> None:
         """As with the standard library's executors, submitted jobs finish before the interpreter exits."""

@@ -29,6 +29,7 @@ const char* name_of(event_kind kind) noexcept {
     case event_kind::run_stopped: return "run_stopped";
     case event_kind::stalled: return "stalled";
     case event_kind::progress_again: return "progress_again";
+    case event_kind::suspended: return "suspended";
     case event_kind::group_joining: return "group_joining";
     case event_kind::group_joined: return "group_joined";
     case event_kind::group_running: return "group_running";

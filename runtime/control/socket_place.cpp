@@ -2,6 +2,7 @@
 
 #include "runtime/base/text.hpp"
 #include "runtime/base/write_all.hpp"
+#include "runtime/control/session_record.hpp"
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
@@ -195,8 +196,27 @@ result<unique_fd> connect_to(const fs::path& socket) {
   return made;
 }
 
+namespace {
+
+/// A suspended session accepts no connection, so that its backlog is full at some time. Its record has the pid, too.
+pid_t process_in_record(const fs::path& socket) {
+  const std::string name = socket.stem().string();
+  for (const found_record& r : find_records()) {
+    if (!r.live || r.path.parent_path() != socket.parent_path()) continue;
+    const std::string pid = r.id.substr(r.id.rfind('-') + 1);
+    const std::string renamed = r.session + "-" + pid;  // the socket of a session whose name was in use
+    const bool is_its = name == r.session ? !fs::exists(socket.parent_path() / (renamed + std::string(suffix)))
+                                          : name == renamed || name.starts_with(renamed + "-");
+    if (is_its) return static_cast<pid_t>(std::atol(pid.c_str()));
+  }
+  return 0;
+}
+
+}  // namespace
+
 pid_t process_behind(const fs::path& socket) {
   const auto connected = connect_to(socket);
+  if (!connected && connected.error().code == errc::timed_out) return process_in_record(socket);
   ucred peer{};
   socklen_t bytes = sizeof peer;
   return connected && ::getsockopt(connected->get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 ? peer.pid : 0;

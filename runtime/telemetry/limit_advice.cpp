@@ -235,8 +235,9 @@ struct writer {
               "",
               fmt::format("The GPU owner limits you: its process was suspended (SIGSTOP, a debugger or a freezer) for {} % of the time.",
                           percent(r.owner_frozen)),
-              {fmt::format("If it still is, `penstock describe gpu` says so, and `kill -CONT` with its pid continues it. It is replaced after "
+              {fmt::format("If it still is, `penstock describe gpu` says so, and `kill -CONT {}` continues it. It is replaced after "
                            "{} without a heartbeat ([loader.hang] heartbeat_timeout).",
+                           around.owner_pid ? std::to_string(*around.owner_pid) : "PID",
                            duration_for_people(settings.loader.hang.heartbeat_timeout))}};
     }
     return {limit::start,
@@ -246,7 +247,18 @@ struct writer {
             {"A new owner opens the device and registers the slots before it takes a batch."}};
   }
 
+  /// Most of `start` is time in which no worker held the next batch, because the one that did had died.
+  limit_advice worker_died() const {
+    const std::string end = around.lost_worker_end.empty() ? "died" : around.lost_worker_end;
+    return {limit::start,
+            "",
+            fmt::format("The death of worker/{} limits you: it {}; for {} % of the time the stream waited for what it had held.",
+                        r.lost->worker, end, percent(r.lost->share)),
+            {fmt::format("Another process loads its batch again. `penstock deaths` and `penstock describe worker/{}` say more.", r.lost->worker)}};
+  }
+
   limit_advice start() const {
+    if (!around.of_jobs && r.lost && 2 * r.lost->share > r.of(limit::start)) return worker_died();
     if (2 * (r.owner_frozen + r.owner_down) > r.of(limit::start)) return owner_away();
     const std::uint64_t recycles = settings.loader.limits.recycle_after_samples;
     if (around.restarts > 0 && recycles > 0) {
@@ -305,11 +317,13 @@ limit_advice advise_on_limits(const limit_reading& reading, const limit_surround
 }
 
 /// Advice for a stalled stream, whatever limited it before.
-std::string way_out_of(const stall_report& stall, const config& settings) {
+std::string way_out_of(const limit_surroundings& around, const config& settings) {
+  const stall_report& stall = *around.stalled;
+  const std::string pid = around.stalled_pid ? std::to_string(*around.stalled_pid) : "PID";
   if (stall.kind == "operator") return "`penstock resume` ends the pause.";
   if (stall.kind == "gpu" && stall.text.ends_with("is suspended")) {
-    return fmt::format("`kill -CONT PID` continues it. It is replaced after {} without a heartbeat ([loader.hang] heartbeat_timeout).",
-                       duration_for_people(settings.loader.hang.heartbeat_timeout));
+    return fmt::format("`kill -CONT {}` continues it. It is replaced after {} without a heartbeat ([loader.hang] heartbeat_timeout).",
+                       pid, duration_for_people(settings.loader.hang.heartbeat_timeout));
   }
   if (stall.kind == "gpu") return "`penstock describe gpu` shows what the owner is doing.";
   if (stall.kind == "sample" && stall.worker) {
@@ -318,6 +332,11 @@ std::string way_out_of(const stall_report& stall, const config& settings) {
                        "worker/{0} --now` kills it at once.",
                        *stall.worker, duration_for_people(settings.loader.hang.item_timeout),
                        duration_for_people(settings.loader.hang.heartbeat_timeout));
+  }
+  if (stall.worker && stall.text.ends_with("is suspended")) {
+    return fmt::format("`kill -CONT {}` continues it. It is killed and replaced after {} without a heartbeat ([loader.hang] "
+                       "heartbeat_timeout).",
+                       pid, duration_for_people(settings.loader.hang.heartbeat_timeout));
   }
   if (stall.worker) {
     return fmt::format("`penstock describe worker/{}` shows its state. A worker is killed and replaced after {} without a heartbeat, for "
@@ -334,7 +353,7 @@ limit_advice advise(const limit_reading& reading, const limit_surroundings& arou
   // What limited the stream before the stall does not help now.
   if (around.stalled) {
     advice.sentence = fmt::format("Nothing has moved for {:.0f} s: {}.", around.stalled->seconds, around.stalled->text);
-    advice.more = {way_out_of(*around.stalled, settings)};
+    advice.more = {way_out_of(around, settings)};
   } else if (around.hedges.started > 0) {
     advice.more.push_back(fmt::format("So far a second worker was given {} too ([loader] hedge), and was faster in {}.",
                                       counted(around.hedges.started, "late batch", "late batches"), around.hedges.won));

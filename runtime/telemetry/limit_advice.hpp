@@ -25,6 +25,10 @@ struct limit_surroundings {
   bool pinned = true;    ///< the device reads the slots by DMA
   std::optional<stall_report> stalled{};  ///< nothing moves now
   hedge_counts hedges{};                  ///< so far
+  std::optional<std::int32_t> stalled_pid{};  ///< the process that the stream waits for
+  std::optional<std::int32_t> owner_pid{};    ///< the GPU owner's process
+  /// How the last process of limit_reading::lost's worker ended: "ended: SIGSEGV"; empty: unknown.
+  std::string lost_worker_end{};
 };
 
 struct limit_advice {

@@ -45,6 +45,16 @@ std::int64_t stamp(const batch_passage& b, batch_stage s) {
   return b.time_of(s);
 }
 
+/// Calls act(when, seconds) for the part of this time in each bucket.
+template <class Act>
+void spread(std::int64_t from, std::int64_t to, Act act) {
+  while (from < to) {
+    const std::int64_t end = std::min(to, (from / bucket_ns + 1) * bucket_ns);
+    act(from, seconds_of(end - from));
+    from = end;
+  }
+}
+
 double seconds_a_sample(const batch_passage& b) {
   const std::int64_t busy = stamp(b, batch_stage::loaded) - stamp(b, batch_stage::begun);
   return seconds_of(busy) / std::max<std::uint32_t>(b.samples, 1);
@@ -107,6 +117,7 @@ void stream_limits::forget_until(std::int64_t now) {
   settled_.clear();
   work_.clear();
   outages_.clear();
+  lost_.clear();
   looked_ = counted_from_ = now;
 }
 
@@ -132,18 +143,35 @@ void stream_limits::add(limit what, std::int64_t from, std::int64_t to, double w
 
 /// The consumer asked for a batch while it held every buffer.
 void stream_limits::add_held(std::int64_t from, std::int64_t to) {
-  from = std::max(from, counted_from_);
   add(limit::consumer, from, to);
-  if (from < to) at(to).held += seconds_of(to - from);
+  spread(std::max(from, counted_from_), to, [this](std::int64_t when, double seconds) { at(when).held += seconds; });
 }
 
 /// `busy`: how long the head takes to load; `from` to `to` is the stalled part of that.
 void stream_limits::add_stall(const batch_passage& head, double busy, std::int64_t from, std::int64_t to) {
-  from = std::max(from, counted_from_);
   add(limit::order, from, to);
+  spread(std::max(from, counted_from_), to, [this](std::int64_t when, double seconds) { at(when).stalled += seconds; });
   bucket& b = at(to);
-  b.stalled += seconds_of(std::max<std::int64_t>(to - from, 0));
   if (!b.stall || b.stall->seconds < busy) b.stall = {head.worker, busy};
+}
+
+/// The stream waited for a batch that died with its worker, until it was leased again.
+void stream_limits::add_lost(std::uint32_t worker, std::int64_t from, std::int64_t to) {
+  add(limit::start, from, to);
+  spread(std::max(from, counted_from_), to, [&](std::int64_t when, double seconds) { at(when).lost[worker] += seconds; });
+}
+
+/// Remembers who held a batch that is now leased to another process because that worker has died. (A late batch may have
+/// two workers: both live.)
+void stream_limits::note_lost(const limit_facts& facts) {
+  for (const batch_passage& b : facts.passages) {
+    const auto known = known_.find(b.position);
+    if (known == known_.end() || stamp(b, batch_stage::leased) <= stamp(known->second, batch_stage::leased)) continue;
+    const batch_passage& before = known->second;
+    const auto w = std::ranges::find(facts.workers, before.worker, &worker_look::id);
+    const bool lives = w != facts.workers.end() && w->incarnation == before.incarnation && !w->starts;
+    if (!lives) lost_.try_emplace(b.position, earlier_lease{before.worker, stamp(before, batch_stage::leased)});
+  }
 }
 
 /// The time since the last look, if the owner of a stream that has begun could not work in it.
@@ -196,6 +224,7 @@ void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) 
 
 /// Records the progress of batches, and settles finished waits.
 void stream_limits::remember(const limit_facts& facts) {
+  note_lost(facts);
   // These are reported again unless they are gone, after a seek or the death of a worker.
   std::erase_if(known_, [](const auto& one) { return stamp(one.second, batch_stage::taken) == 0; });
   std::vector<const batch_passage*> taken;
@@ -221,6 +250,7 @@ void stream_limits::remember(const limit_facts& facts) {
     });
   }
   while (known_.size() > known_max) known_.erase(known_.begin());
+  while (lost_.size() > known_max) lost_.erase(lost_.begin());  // of batches that a seek has dropped
 }
 
 /// The consumer has taken this batch: attributes its wait.
@@ -247,7 +277,14 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   const std::int64_t submitted = std::max(stamp(b, batch_stage::submitted), ordered);
   const std::int64_t copied = std::max(stamp(b, batch_stage::copied), submitted);
   const std::int64_t converted = std::max(stamp(b, batch_stage::ready), copied);
-  part(from, leased, is(limit::start));
+  if (const auto lost = lost_.find(b.position); lost != lost_.end()) {
+    const std::int64_t held = std::min(lost->second.leased, leased);
+    part(from, held, is(limit::start));
+    part(held, leased, [&](std::int64_t first, std::int64_t last) { add_lost(lost->second.worker, first, last); });
+    lost_.erase(lost);
+  } else {
+    part(from, leased, is(limit::start));
+  }
   part(leased, begun, is(limit::order));
   part(begun, loaded, [&](std::int64_t first, std::int64_t last) { settle_load(b, first, last, facts); });
   part(loaded, ordered, is(limit::order));
@@ -352,9 +389,15 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
                                   const limit_facts& facts) {
   const auto w = std::ranges::find(facts.workers, head.worker, &worker_look::id);
   if (w == facts.workers.end() || !w->ready || w->incarnation != head.incarnation)
-    return add(limit::start, from, now);
+    return add_lost(head.worker, from, now);
   std::int64_t begun = stamp(head, batch_stage::leased);
-  add(limit::start, from, std::min(begun, now));  // until it was leased
+  if (const auto lost = lost_.find(head.position); lost != lost_.end()) {
+    const std::int64_t held = std::min(lost->second.leased, begun);
+    add(limit::start, from, std::min(held, now));
+    add_lost(lost->second.worker, std::max(from, held), std::min(begun, now));
+  } else {
+    add(limit::start, from, std::min(begun, now));  // until it was leased
+  }
   for (const auto& [position, b] : known_) {
     if (b.worker == head.worker && position != head.position)
       begun = std::max(begun, stamp(b, batch_stage::loaded));
@@ -483,6 +526,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   double ready = 0;
   double starting = 0;
   double stalled = 0;
+  std::map<std::uint32_t, double> lost;
   for (const auto* all : {&settled_, &estimated_}) {
     for (const auto& [time, b] : *all) {
       // The oldest bucket is only partly within the window.
@@ -500,12 +544,17 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
       r.held += b.held * inside;
       r.owner_frozen += b.owner_frozen * inside;
       r.owner_down += b.owner_down * inside;
-      stalled += b.stalled;
+      stalled += b.stalled * inside;
       if (b.stall && (!r.stall || r.stall->seconds < b.stall->seconds)) r.stall = b.stall;
       if (b.slow) r.slow = b.slow;
+      for (const auto& [worker, seconds] : b.lost) lost[worker] += seconds * inside;
     }
   }
   if (2 * stalled < r.of(limit::order)) r.stall.reset();
+  for (const auto& [worker, seconds] : lost) {
+    const double share = std::min(seconds / r.seconds, 1.0);
+    if (!r.lost || r.lost->share < share) r.lost = {worker, share};
+  }
   for (double& share : r.share) share /= r.seconds;
   for (double* share : {&r.held, &r.owner_frozen, &r.owner_down}) *share = std::min(*share / r.seconds, 1.0);
   r.spare = facts.jobs ? 0 : std::min(spare_seconds(first) / r.seconds, 1.0);

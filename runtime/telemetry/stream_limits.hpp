@@ -84,6 +84,11 @@ struct limit_reading {
     double core_wait = 0;  ///< share of its time in which it had no core, if that is why
   };
   std::optional<slow_worker> slow;
+  struct lost_batch {
+    std::uint32_t worker = 0;
+    double share = 0;  ///< of the time: the stream waited for batches that this worker had held when it died
+  };
+  std::optional<lost_batch> lost;  ///< of the worker that cost the most time
   struct worker_load {
     std::uint32_t worker = 0;
     double seconds_a_sample = 0;  ///< median of its last batches
@@ -128,6 +133,7 @@ class stream_limits {
     double stalled = 0;
     std::optional<limit_reading::stalled_head> stall;
     std::optional<limit_reading::slow_worker> slow;
+    std::map<std::uint32_t, double> lost;  // seconds by worker
   };
   /// The workers' time between two looks.
   struct work_seen {
@@ -156,6 +162,8 @@ class stream_limits {
   void add(limit what, std::int64_t from, std::int64_t to, double weight = 1);
   void add_held(std::int64_t from, std::int64_t to);
   void add_stall(const batch_passage& head, double busy, std::int64_t from, std::int64_t to);
+  void add_lost(std::uint32_t worker, std::int64_t from, std::int64_t to);
+  void note_lost(const limit_facts& facts);
   void note_outage(std::int64_t now, const limit_facts& facts);
   void measure_workers(std::int64_t now, const limit_facts& facts);
   void remember(const limit_facts& facts);
@@ -180,6 +188,11 @@ class stream_limits {
   std::map<std::int64_t, bucket> estimated_;       // for the wait in progress: rebuilt at each look
   std::map<std::int64_t, bucket>* into_ = &settled_;
   std::map<stream_position, batch_passage> known_;  // batches not taken yet, and the last ones taken
+  struct earlier_lease {
+    std::uint32_t worker = 0;
+    std::int64_t leased = 0;
+  };
+  std::map<stream_position, earlier_lease> lost_;  // batches that another worker loads, because their first one died
   std::map<std::uint32_t, worker_memory> workers_;
   std::deque<work_seen> work_;
   std::deque<outage> outages_;  // of the owner

@@ -145,9 +145,13 @@ class RulesTest(PenstockTest):
 
     def test_a_session_that_has_not_answered_for_a_minute_is_an_alert(self):
         up = 'penstock_session_up{instance="node",session="%s"}'
-        self.assert_fires("PenstockNoAnswer", {up % "frozen": "1x5 0x4", up % "busy": "1 0 1 0 1 0 1 0 1 0 1", up % "well": "1x10",
+        process = 'penstock_session_process_info{instance="node",session="%s",id="%s@1",pid="17",process="%s"}'
+        there = {process % (name, name, "suspended" if name == "frozen" else "running"): "1x10" for name in ("frozen", "busy", "well", "just")}
+        self.assert_fires("PenstockNoAnswer", {**there, process % ("gone", "gone", "suspended"): "1x5 stale",
+                                               up % "frozen": "1x5 0x4", up % "busy": "1 0 1 0 1 0 1 0 1 0 1", up % "well": "1x10",
                                                up % "just": "1x9 0", up % "gone": "0x5 stale"},
-                          ({"instance": "node", "session": "frozen"}, "frozen on node runs, but does not answer"))
+                          ({"instance": "node", "session": "frozen", "id": "frozen@1", "pid": "17", "process": "suspended"},
+                           "frozen on node does not answer: its process (pid 17) is suspended"))
 
     # ---- the queries of docs/metrics.md ----------------------------------------------------------------------
 

@@ -94,7 +94,8 @@ class ControlTest(PenstockTest):
         process = self.live()
         signal_process(process.pid, signal.SIGSTOP)
         one = json.loads(self.penstock("sessions", "--json")[1])["sessions"][0]
-        self.assertEqual((one["state"], one["pid"]), (None, process.pid))
+        self.assertEqual((one["state"], one["pid"], one["suspended"]), (None, process.pid, True))
+        self.assertRegex(self.penstock("sessions")[1], r"(?m)^live +suspended +%d " % process.pid)
         stop = subprocess.Popen([PENSTOCK, "stop", "--wait"], stderr=subprocess.PIPE, env=self.environment, cwd=self.folder)
         self._running.append(stop)
         said = stop.stderr.readline().decode()
@@ -115,7 +116,7 @@ class ControlTest(PenstockTest):
     def test_requests_to_a_suspended_session_say_that_it_is_suspended(self):
         process = self.live()
         signal_process(process.pid, signal.SIGSTOP)
-        for question in (("status",), ("events",), ("logs", "worker/0")):
+        for question in (("status",), ("events",), ("logs", "worker/0"), ("top", "--once"), ("wait", "--for=finished", "--timeout", "1s")):
             with self.subTest(question=question):
                 code, _, err = self.penstock(*question)
                 self.assertEqual(code, EXIT_TIMED_OUT, err)
@@ -123,6 +124,27 @@ class ControlTest(PenstockTest):
         code, out, _ = self.penstock("why", "--json")
         self.assertEqual(code, EXIT_TIMED_OUT, out)
         self.assertIn("is suspended (SIGSTOP)", json.loads(out)["error"]["message"])
+
+    def test_a_session_that_was_suspended_says_so_afterwards(self):
+        process = self.live()
+        time.sleep(0.5)  # its clock is read five times a second
+        signal_process(process.pid, signal.SIGSTOP)
+        time.sleep(2.5)
+        signal_process(process.pid, signal.SIGCONT)
+        def of_kind(kind):
+            lines = self.penstock("events", "--json")[1].splitlines()
+            return [e for e in map(json.loads, lines) if e["kind"] == kind]
+        (event,) = self.wait_until(lambda: of_kind("suspended"), "the event")
+        self.assertEqual(event["pid"], process.pid)
+        found = re.match(r"the session's process was suspended for ([\d.]+) s, from (\S+) to (\S+) UTC \(SIGSTOP, ", event["text"])
+        self.assertTrue(found, event["text"])
+        self.assertGreater(float(found[1]), 2)
+        self.assertEqual(of_kind("stalled"), [])
+        self.assertEqual(self.penstock("stop", "--wait")[0], EXIT_OK)
+        self.assertEqual(process.wait(timeout=30), 0)
+        code, out, err = self.penstock("events", "--last")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertEqual(len(re.findall(r"(?m)^\S+ \S+  session +suspended +the session", out)), 1, out)
 
     def test_a_stop_names_the_files_and_status_and_why_say_what_a_stopping_session_waits_for(self):
         text = synthetic(samples=100, batch=1, epochs=1, dataset='faults = [{sample = 0, kind = "hang"}]', more='[supervisor]\nshutdown = "20s"\n')

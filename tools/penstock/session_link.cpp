@@ -161,6 +161,12 @@ std::string if_suspended(int pid) {
   return fmt::format("the session's process (pid {0}) is suspended (SIGSTOP); after `kill -CONT {0}` it carries out this request", pid);
 }
 
+std::string suspension_of(const std::filesystem::path& session) {
+  const int pid = control::is_record(session) ? 0 : control::process_behind(session);
+  if (if_suspended(pid).empty()) return "";
+  return fmt::format("the session's process (pid {0}) is suspended (SIGSTOP); `kill -CONT {0}` continues it", pid);
+}
+
 namespace {
 
 /// A suspended session does not answer, and an order is carried out when it continues: no need to wait for long.
@@ -175,10 +181,8 @@ session_answer request(const session_choice& choice, const std::filesystem::path
                        std::optional<std::chrono::milliseconds> deadline) {
   std::string suspended;
   if (!control::is_record(socket)) {
-    const int pid = control::process_behind(socket);
     const bool reads = only_reads(question);
-    suspended = if_suspended(pid);
-    if (!suspended.empty() && reads) suspended = fmt::format("the session's process (pid {0}) is suspended (SIGSTOP); `kill -CONT {0}` continues it", pid);
+    suspended = reads ? suspension_of(socket) : if_suspended(control::process_behind(socket));
     if (!suspended.empty() && !choice.as_json) say(suspended);
     if (!suspended.empty() && deadline && reads) deadline = std::min(*deadline, look_deadline);
   }

@@ -1,3 +1,4 @@
+#include "runtime/control/session_record.hpp"
 #include "runtime/control/socket_place.hpp"
 
 #include "tests/runtime/control/runtime_folder.hpp"
@@ -80,4 +81,26 @@ TEST_CASE("a file next to its socket says which rank a session is, as long as it
   CHECK_FALSE(std::filesystem::exists(socket_folder() / "gone.rank"));
   remove_session_socket(first->path);
   CHECK_FALSE(std::filesystem::exists(socket_folder() / "photos-rank0.rank"));
+}
+
+TEST_CASE("the process of a session is known even when it accepts no connection and its backlog is full") {
+  const runtime_folder here;
+  const auto first = bind_session_socket("photos", 17);
+  const auto second = bind_session_socket("photos", 18);
+  REQUIRE(first);
+  REQUIRE(second);
+  CHECK(process_behind(first->path) == ::getpid());  // whoever listens
+  const auto now = std::chrono::system_clock::now();
+  const auto record_of_first = session_record::create("photos", 17, now);
+  const auto record_of_second = session_record::create("photos", 18, now);
+  std::vector<unique_fd> waiting;
+  for (const bound_socket* s : {&*first, &*second}) {
+    while (auto connected = connect_to(s->path)) {
+      waiting.push_back(std::move(*connected));
+      REQUIRE(waiting.size() < 1000);
+    }
+  }
+  CHECK(process_behind(first->path) == 17);
+  CHECK(process_behind(second->path) == 18);
+  CHECK(process_behind(socket_folder() / "nobody.sock") == 0);
 }

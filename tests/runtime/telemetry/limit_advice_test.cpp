@@ -70,7 +70,8 @@ TEST_CASE("during a stall the advice says only what the stream waits for, and wh
   CHECK(advice.more == std::vector<std::string>{"`penstock describe gpu` shows what the owner is doing."});
   CHECK(advice.what == limit::wire);
   around.stalled->text = "waiting for the GPU owner (pid 17), whose process is suspended";
-  CHECK(advise(mostly(limit::wire), around, config()).more.front().starts_with("`kill -CONT PID` continues it. It is replaced after 10 s"));
+  around.stalled_pid = 17;
+  CHECK(advise(mostly(limit::wire), around, config()).more.front().starts_with("`kill -CONT 17` continues it. It is replaced after 10 s"));
   around.stalled = stall_report{"sample", "waiting for worker/3, which has been loading sample 5", 56, 3};
   REQUIRE(advise(mostly(limit::order), around, config()).more.size() == 1);
   config settings;
@@ -155,6 +156,36 @@ TEST_CASE("a suspended or replaced GPU owner is named, not the start of workers"
   CHECK(contains(advise(r, on_cores(2), {}).sentence, "for 60 % of the time its process was being replaced"));
   r.owner_frozen = r.owner_down = 0.1;
   CHECK(advise(r, on_cores(2), {}).key == "loader.start");
+}
+
+TEST_CASE("a worker whose death held up the stream is named, not the start of its replacement") {
+  limit_reading r = mostly(limit::start, 0.8);
+  r.lost = {3, 0.7};
+  limit_surroundings around = on_cores(2);
+  around.restarts = 1;
+  around.lost_worker_end = "was killed: no heartbeat for 10 s (suspended)";
+  const limit_advice advice = advise(r, around, {});
+  CHECK(advice.sentence == "The death of worker/3 limits you: it was killed: no heartbeat for 10 s (suspended); for 70 % of the time "
+                           "the stream waited for what it had held.");
+  CHECK(advice.key.empty());
+  CHECK(contains(advice.more.front(), "`penstock describe worker/3`"));
+  r.lost->share = 0.1;
+  CHECK(contains(advise(r, around, {}).sentence, "Starting limits you"));
+}
+
+TEST_CASE("what is suspended can be continued with the command shown") {
+  limit_surroundings around = on_cores(2);
+  around.stalled = stall_report{"gpu", "waiting for the GPU owner (pid 17), whose process is suspended", 13.2, std::nullopt};
+  around.stalled_pid = 17;
+  CHECK(advise(mostly(limit::wire), around, {}).more.front().starts_with("`kill -CONT 17` continues it. It is replaced after 10 s"));
+  around.stalled = stall_report{"worker", "waiting for worker/3, which has batch 7, but whose process (pid 19) is suspended", 6, 3};
+  around.stalled_pid = 19;
+  CHECK(advise(mostly(limit::order), around, {}).more.front().starts_with("`kill -CONT 19` continues it. It is killed and replaced"));
+  limit_reading r = mostly(limit::start, 0.9);
+  r.owner_frozen = 0.9;
+  around = on_cores(2);
+  around.owner_pid = 17;
+  CHECK(contains(advise(r, around, {}).more.front(), "`kill -CONT 17` continues it"));
 }
 
 TEST_CASE("every limit has a sentence, in a session and in a pool, and only keys that exist") {

@@ -139,6 +139,60 @@ TEST_CASE("the time of a suspended or replaced owner counts for no batch") {
   }
 }
 
+TEST_CASE("the time in which a batch is lost with its worker is that worker's, before and after it is leased again") {
+  limit_facts f;
+  f.begun = made_up_pipeline::start();
+  f.waits_since = f.begun;
+  f.workers = {{0, 1, true, false, true, false, {}, {}}, {1, 1, true, false, false, false, {}, {}}};
+  const auto ns = [&](nanoseconds since) { return made_up_pipeline::start_ns + since.count(); };
+  batch_passage first;
+  first.incarnation = 1;
+  first.samples = 4;
+  first.demanded = ns(0ms);
+  for (nanoseconds::rep& stage : first.at) stage = ns(100ms);
+  batch_passage b;
+  b.position = 1;
+  b.incarnation = 1;
+  b.samples = 4;
+  b.at[0] = ns(100ms);
+  stream_limits limits;
+  limit_reading r;
+  const auto look_until = [&](nanoseconds from, nanoseconds until) {
+    for (nanoseconds t = from; t <= until; t += 200ms) r = limits.look(f.begun + t, f);
+  };
+  f.passages = {first, b};
+  look_until(200ms, 1s);
+  f.passages = {b};
+  f.workers[0] = {0, 1, false, true, false, false, {}, {}};  // it has died
+  look_until(1200ms, 4s);
+  REQUIRE(r.lost.has_value());
+  CHECK(r.lost->worker == 0);
+  CHECK(r.of(limit::start) > 0.6);
+  b.worker = 1;  // leased again
+  b.at[0] = ns(4s);
+  f.workers[0] = {0, 2, true, false, false, false, {}, {}};
+  f.workers[1].busy = true;
+  f.passages = {b};
+  look_until(4200ms, 4400ms);
+  REQUIRE(r.lost.has_value());
+  CHECK(r.lost->worker == 0);
+  for (std::size_t i = 1; i < batch_stages; ++i) b.at[i] = ns(4500ms);
+  b.demanded = ns(100ms);
+  b.number = 2;
+  f.passages = {b};
+  f.waits_since = f.begun + 4500ms;
+  look_until(4600ms, 4600ms);
+  REQUIRE(r.lost.has_value());
+  CHECK(r.lost->worker == 0);
+  CHECK(r.lost->share > 0.8);
+  f.passages = {};
+  for (nanoseconds t = 4800ms; t <= 16s; t += 200ms) {
+    look_until(t, t);
+    if (r.lost) CHECK(r.lost->share <= r.of(limit::start) + 1e-6);
+  }
+  CHECK_FALSE(r.lost.has_value());
+}
+
 TEST_CASE("one sample that stalls while the others' batches are ready means that order is the limit") {
   pipeline_plan p = quick();
   p.load = [](std::uint32_t, std::uint64_t batch) { return made_up_load{batch % 100 == 50 ? 3s : 10ms, 0ns}; };

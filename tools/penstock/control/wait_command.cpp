@@ -68,10 +68,11 @@ int tell_what_became_of_it(const wait_options& o, const std::filesystem::path& s
   }
   const auto connected = control::connect_to(socket);
   const bool there = connected || connected.error().code == errc::timed_out;
+  const std::string suspended = there ? suspension_of(socket) : "";
   return refuse_with(there ? exit_timed_out : exit_no_session,
                      {there ? errc::timed_out : errc::io,
-                      there ? fmt::format("the session was not {} within {}: it exists but does not answer",
-                                          o.wait_for, o.timeout)
+                      there ? fmt::format("the session was not {} within {}: {}", o.wait_for, o.timeout,
+                                          suspended.empty() ? "it exists but does not answer" : suspended)
                             : fmt::format("the session ended before it reported being {}{}", o.wait_for,
                                           how_it_ended(socket)),
                       0},

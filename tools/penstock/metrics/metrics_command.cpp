@@ -138,6 +138,10 @@ exported make_page(ended_sessions_reader& reader) {
   for (const control::found_session& s : control::find_sessions()) {
     if (!s.alive) continue;
     seen[s.name] = look_at(s, records);
+    if (seen[s.name].suspended) {  // each question would wait in vain, and then stay in its backlog
+      asked.emplace_back(s.name, std::async(std::launch::deferred, [] { return std::string(); }));
+      continue;
+    }
     asked.emplace_back(s.name, std::async(std::launch::async, [path = s.path] {
                          const auto answer = control::ask(path, {{"verb", "metrics"}}, look_deadline);
                          const bool told = answer && answer->value("ok", false);

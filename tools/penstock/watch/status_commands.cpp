@@ -124,16 +124,19 @@ json session_facts(const control::found_session& s) {
              {"workers_ended_unexpectedly", nullptr},
              {"owners_ended_unexpectedly", nullptr},
              {"jobs", nullptr},
-             {"stalled", nullptr}};
+             {"stalled", nullptr},
+             {"suspended", false}};
   // The socket was created with the session.
   std::error_code fault;
   if (const auto made = std::filesystem::last_write_time(s.path, fault); !fault) {
     const std::chrono::duration<double> age = std::filesystem::file_time_type::clock::now() - made;
     about["age_seconds"] = std::round(std::max(age.count(), 0.0) * 10) / 10;
   }
-  const auto answer = control::ask(s.path, {{"verb", "status"}}, look_deadline);
-  if (!answer || !answer->value("ok", false)) {
-    if (const pid_t pid = control::process_behind(s.path); pid > 0) about["pid"] = pid;
+  const pid_t pid = control::process_behind(s.path);
+  about["suspended"] = !if_suspended(pid).empty();
+  const auto answer = about.at("suspended") == true ? result<json>(json()) : control::ask(s.path, {{"verb", "status"}}, look_deadline);
+  if (!answer || !answer->is_object() || !answer->value("ok", false)) {
+    if (pid > 0) about["pid"] = pid;
     return about;
   }
   for (const char* key : {"state", "outcome", "id", "pid", "epoch", "samples_delivered", "samples_done", "samples_expected",
@@ -165,7 +168,7 @@ std::vector<std::string> session_row(const json& s) {
       : seconds.get<double>() < 1
           ? "0 s"
           : duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(seconds.get<double>())));
-  std::string state = s.at("state").is_null() ? "no answer" : text("state");
+  std::string state = s.at("suspended") == true ? "suspended" : s.at("state").is_null() ? "no answer" : text("state");
   if (s.at("outcome") == "finished") state = "finished, still open";
   if (const json& stall = s.at("stalled"); stall.is_object())
     state += fmt::format(", stalled for {:.0f} s", stall.at("seconds").get<double>());

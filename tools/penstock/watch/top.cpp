@@ -69,9 +69,15 @@ class watcher {
   std::string last_event_;
 };
 
-int print_screen(watcher& watch, const top_options& o) {
+/// The failure of a look: a session that does not answer may be suspended.
+int refuse_look(const top_options& o, const std::filesystem::path& socket, failure why) {
+  if (const std::string suspended = suspension_of(socket); !suspended.empty()) why.message += ": " + suspended;
+  return refuse_unreached(o.choice, why);
+}
+
+int print_screen(watcher& watch, const std::filesystem::path& socket, const top_options& o) {
   std::this_thread::sleep_for(once_interval);
-  if (auto ok = watch.look(); !ok) return refuse_unreached(o.choice, ok.error());
+  if (auto ok = watch.look(); !ok) return refuse_look(o, socket, std::move(ok.error()));
   const screen_size size{terminal_width(STDOUT_FILENO), 1000};
   std::vector<std::string> lines = watch.screen(size, 0, false);
   lines.pop_back();  // drop the line about keys
@@ -107,7 +113,7 @@ std::optional<std::size_t> scrolled(std::size_t first, char key, std::size_t wor
   }
 }
 
-int watch_live(watcher& watch, std::chrono::milliseconds every) {
+int watch_live(watcher& watch, const std::filesystem::path& socket, std::chrono::milliseconds every) {
   int code = exit_ok;
   std::string last_words;
   {
@@ -135,8 +141,9 @@ int watch_live(watcher& watch, std::chrono::milliseconds every) {
         break;
       }
       if (got.key != 'p' && std::chrono::steady_clock::now() < next_look) continue;
-      if (!watch.look()) {
-        last_words = "the session is over";
+      if (auto ok = watch.look(); !ok) {
+        last_words = suspension_of(socket);
+        if (last_words.empty()) last_words = ok.error().code == errc::timed_out ? "the session does not answer" : "the session is over";
         break;
       }
       next_look = std::chrono::steady_clock::now() + every;
@@ -161,10 +168,10 @@ int top(const top_options& o) {
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
   watcher watch(socket.path);
-  if (auto ok = watch.look(); !ok) return refuse_unreached(o.choice, ok.error());
+  if (auto ok = watch.look(); !ok) return refuse_look(o, socket.path, std::move(ok.error()));
   if (o.choice.as_json) return print_objects(watch, o, interval);
-  if (o.once || !is_terminal(STDOUT_FILENO) || !is_terminal(STDIN_FILENO)) return print_screen(watch, o);
-  return watch_live(watch, interval);
+  if (o.once || !is_terminal(STDOUT_FILENO) || !is_terminal(STDIN_FILENO)) return print_screen(watch, socket.path, o);
+  return watch_live(watch, socket.path, interval);
 }
 
 }  // namespace penstock::cli

@@ -1,0 +1,28 @@
+// Makes an event of each time in which this process stood still (rule W26). Used on the io thread.
+#pragma once
+
+#include "runtime/supervision/standstill_watch.hpp"
+
+#include <penstock/event.hpp>
+
+#include <chrono>
+#include <optional>
+
+namespace penstock::host {
+
+/// "the session's process stood still for 12.3 s, from .. to ..": `ended` is the time at which it continued.
+[[nodiscard]] event event_of_standstill(nanoseconds stood, std::chrono::system_clock::time_point ended);
+
+class standstill_meter {
+ public:
+  explicit standstill_meter(nanoseconds every) : watch_(every) {}
+
+  /// Call before and after each piece of periodic work on one thread.
+  [[nodiscard]] std::optional<event> look() const;
+  void rests();
+
+ private:
+  supervision::standstill_watch watch_;
+};
+
+}  // namespace penstock::host
