@@ -79,6 +79,15 @@ class HostsTest(HostCase):
         self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
         self.ends(beta, EXIT_OK)
 
+    def test_check_config_says_that_hosts_without_a_secret_cannot_join(self):
+        config = self.config(listen='listen = "0.0.0.0:7077"', hosts="")
+        code, out, err = self.penstock("check-config", config)
+        self.assertEqual(code, EXIT_OK, out + err)
+        for part in ("there is no secret: no host could join", "needs 'secret_file' or 'insecure'", "penstock secret > hosts.secret"):
+            self.assertIn(part, out + err)
+        self.assertEqual(self.penstock("check-config", config, "--strict")[0], EXIT_CONFIG)
+        self.assertNotIn("no secret", "".join(map(str, self.penstock("check-config", self.config()))))
+
     def test_compressed_batches_are_the_same(self):
         shape = dict(samples=200, bytes="700KiB", batch=4, epochs=1)
         expected = self.local_digests(**shape)
