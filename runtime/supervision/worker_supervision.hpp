@@ -132,6 +132,7 @@ class worker_supervision {
   void host_joined(std::uint32_t worker, steady_time now) { pool_.host_joined(worker, now); }
   /// `lost`: its process, if it has one, has ended with the host. Otherwise the host waits until it has finished its leases.
   void host_left(std::uint32_t worker, bool lost);
+  void host_rests(std::uint32_t worker) { pool_.host_rests(worker); }
 
   // From the process. Events of another incarnation, or of one that has ended, are dropped.
   void started(worker_ref who, pid_t pid);

@@ -200,7 +200,18 @@ json as_json(const host_status& h) {
           {"workers", h.workers},
           {"samples_per_second", std::round(h.samples_per_second * 10) / 10},
           {"bytes_per_second", std::round(h.bytes_per_second)},
-          {"round_trip_seconds", rounded(h.round_trip_seconds)}};
+          {"round_trip_seconds", rounded(h.round_trip_seconds)},
+          {"version", h.version},
+          {"cores", h.cores},
+          {"workers_offered", h.workers_offered},
+          {"workers_wanted", h.workers_wanted},
+          {"joined", h.joined ? json(as_utc(*h.joined)) : json(nullptr)},
+          {"samples", h.samples},
+          {"bytes", h.bytes},
+          {"holds", h.holds},
+          {"deaths", h.deaths},
+          {"losses", h.losses},
+          {"refused", {{"damaged", h.refused.damaged}, {"wrong_size", h.refused.wrong_size}, {"late", h.refused.late}}}};
 }
 
 json as_json(const run_report& r) {
@@ -333,6 +344,7 @@ json as_json(const event& e) {
          {"path", or_null(e.path)},      {"epoch", or_null(e.epoch)},
          {"seq", or_null(e.sequence)}};
   j["death"] = e.death ? as_json(*e.death) : e.owner_death ? as_json(*e.owner_death) : json(nullptr);
+  if (e.host) j["host"] = *e.host;
   j["text"] = e.text;
   return j;
 }

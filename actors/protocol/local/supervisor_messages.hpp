@@ -87,10 +87,12 @@ struct scale_pool {
 struct host_place_joined {
   std::uint32_t worker = 0;
 };
-/// It offers none any more. `lost`: its process has ended with it; otherwise the host waits for it.
+/// It offers none any more. `lost`: its process has ended with it; otherwise the host waits for it. `rests`: the host stays, but an
+/// operator wants fewer of its workers.
 struct host_place_left {
   std::uint32_t worker = 0;
   bool lost = false;
+  bool rests = false;
 };
 struct restart_worker {
   std::uint32_t worker = 0;
