@@ -18,8 +18,10 @@
 #include <boost/asio/post.hpp>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <future>
+#include <iterator>
 
 namespace penstock::host {
 namespace {
@@ -340,8 +342,10 @@ void run::measure_limits(engine& e) {
                                                    !kind_.of_jobs && s.dataset.type == dataset_type::custom);
   e.limits = std::make_unique<process::ticker>(*e.io, limit_meter::look_every, [this, meter, &e] {
     supervision::progress_facts facts = progress_of(e);
-    const std::vector<worker_look> workers = look_at_workers(facts.status, *e.flights, settings_.loader.limits.max);
+    std::vector<worker_look> workers = look_at_workers(facts.status, *e.flights, settings_.loader.limits.max);
     tune(facts, workers);
+    if (e.remote_times)
+      std::ranges::move(look_at_remote_workers(facts.status, *e.flights, settings_.loader.limits.max, e.remote_times), std::back_inserter(workers));
     board_.limited(meter->look(std::move(facts), times(), workers, board_.waits_since(), board_.begun_at(), now()));
   });
 }
@@ -361,10 +365,13 @@ void run::tune(const supervision::progress_facts& facts, const std::vector<worke
 }
 
 limits_told run::limits() const {
-  const session_status status = board_.status();
+  session_status status = board_.status();
   const telemetry::limit_reading reading = board_.limits();
-  const telemetry::limit_surroundings around{cores_, workers_.load(), status.worker_restarts, kind_.of_jobs, status.gpu.kind == "host",
-                                             board_.is_pinned(), status.stalled, status.hedges};
+  add_to_status(status);
+  telemetry::limit_surroundings around{cores_, workers_.load(), status.worker_restarts, kind_.of_jobs, status.gpu.kind == "host",
+                                       board_.is_pinned(), status.stalled, status.hedges};
+  around.hosts = static_cast<std::uint32_t>(status.hosts.size());
+  for (const host_status& one : status.hosts) around.remote_resting += one.workers_offered - std::min(one.workers_offered, one.workers_wanted);
   return {reading, telemetry::advise(reading, around, settings_)};
 }
 

@@ -25,6 +25,8 @@ struct limit_surroundings {
   bool pinned = true;    ///< the device reads the slots by DMA
   std::optional<stall_report> stalled{};  ///< nothing moves now
   hedge_counts hedges{};                  ///< so far
+  std::uint32_t hosts = 0;                ///< loader hosts that have joined
+  std::uint32_t remote_resting = 0;       ///< workers that hosts offer and that an operator does not want
 };
 
 struct limit_advice {
@@ -32,6 +34,7 @@ struct limit_advice {
   std::string key;                ///< config key to change first: "loader.workers"; empty: none of penstock's
   std::string sentence;           ///< one sentence
   std::vector<std::string> more;  ///< further lines: figures and alternatives
+  std::string hosts{};            ///< whether the stream needs its loader hosts; empty: it has none, or it waits
 };
 [[nodiscard]] limit_advice advise(const limit_reading& reading, const limit_surroundings& around,
                                   const config& settings);

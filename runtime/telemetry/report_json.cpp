@@ -269,9 +269,11 @@ json as_json(const run_report& r) {
 
 json as_json(const limits_status& limits) {
   const auto share = [](double value) { return std::round(value * 1e4) / 1e4; };
-  return {{"storage", share(limits.storage)}, {"decode", share(limits.decode)},     {"order", share(limits.order)},
-          {"wire", share(limits.wire)},       {"convert", share(limits.convert)},   {"consumer", share(limits.consumer)},
-          {"start", share(limits.start)},     {"verdict", limits.verdict}};
+  json j{{"storage", share(limits.storage)}, {"decode", share(limits.decode)},     {"order", share(limits.order)},
+         {"wire", share(limits.wire)},       {"convert", share(limits.convert)},   {"consumer", share(limits.consumer)},
+         {"start", share(limits.start)},     {"verdict", limits.verdict}};
+  if (!limits.hosts.empty()) j["hosts"] = limits.hosts;
+  return j;
 }
 
 json as_json(const session_status& s) {

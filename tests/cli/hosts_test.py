@@ -219,6 +219,32 @@ class HostsTest(HostCase):
         self.host(address, 1, "a")
         self.report_of(process)
 
+    def test_why_counts_remote_workers_and_says_whether_they_are_needed(self):
+        slow_steps = "plugin:" + os.path.join(BIN, "slow_program.so")
+        config = self.config(samples=10**6, dataset='wait = "1ms"', epochs=1, workers=1)
+        process = self.start("run", config, "--quiet", "--sink", slow_steps)
+        host = self.host(self.address(), 2, "alpha")
+        self.joined(2)
+        why = self.wait_until(lambda: (now := self.answer("why"))["hosts"] and now, lambda: str(self.answer("why")))
+        self.assertEqual((why["workers"]["ready"], why["workers"]["remote"]), (3, 2))
+        self.assertIn("The hosts are not needed: the stream does not wait, and on average", why["hosts"])
+        self.assertEqual(self.status()["limits"]["hosts"][:27], "The hosts are not needed: t")
+        self.assertIn("The hosts are not needed", self.penstock("why", "--session", "h")[1].replace("\n  ", " "))
+        self.assertEqual(self.penstock("stop", "--now", "--session", "h")[0], EXIT_OK)
+        process.communicate(timeout=30)
+        self.ends(host, EXIT_OK)
+
+    def test_why_names_too_few_remote_workers(self):
+        process = self.begin(self.config(samples=10**6, dataset='work = "5ms"', epochs=1))
+        host = self.host(self.address(), 1, "alpha")
+        self.joined(1)
+        why = self.wait_until(lambda: (now := self.answer("why"))["limit"] == "decode" and now, lambda: str(self.answer("why")))
+        self.assertIn("1 worker, 1 of them on 1 host", why["verdict"])
+        self.assertIn("`penstock host --workers`", why["verdict"])
+        self.assertEqual(self.penstock("stop", "--now", "--session", "h")[0], EXIT_OK)
+        process.communicate(timeout=30)
+        self.ends(host, EXIT_OK)
+
     def test_check_config_says_that_hosts_without_a_secret_cannot_join(self):
         config = self.config(listen='listen = "0.0.0.0:7077"', hosts="")
         code, out, err = self.penstock("check-config", config)

@@ -36,6 +36,7 @@ TEST_CASE("docs/operating.md explains every field of status") {
   s.group = group_status{};
   s.workers.emplace_back();
   s.hosts.emplace_back();
+  s.limits.hosts = "needed";
   const auto status = telemetry::as_json(s);
   const auto check = [&](const nlohmann::ordered_json& fields) {
     for (const auto& [name, value] : fields.items()) {
@@ -47,6 +48,7 @@ TEST_CASE("docs/operating.md explains every field of status") {
   check(status.at("gpu"));
   check(status.at("workers")[0]);
   check(status.at("hosts")[0]);
+  check(status.at("limits"));
 }
 
 TEST_CASE("docs/operating.md explains every field of a death") {

@@ -322,6 +322,7 @@ struct limits_status {
   double consumer = 0;
   double start = 0;
   std::string verdict;  ///< in one sentence: the first one of `penstock why`
+  std::string hosts{};  ///< whether the stream needs its loader hosts; empty: it has none, or nothing was measured
 };
 
 struct session_status {
