@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <limits>
 
 namespace penstock::host {
 namespace {
@@ -166,7 +167,38 @@ json quarantine(const json& request, const session_controls& controls) {
   return control::good_answer({{act, sample}});
 }
 
+/// The loader host that a request names, or the reason why there is none.
+struct host_choice {
+  std::string name;
+  json refused;
+};
+
+host_choice host_of(const json& request, const session_status& s) {
+  const json name = request.at("host");
+  if (!name.is_string()) return {"", control::refusal(exit_refused, "usage", "'host' must be a name")};
+  std::string meant = name.get<std::string>();
+  if (std::ranges::find(s.hosts, meant, &host_status::name) != s.hosts.end()) return {std::move(meant), {}};
+  std::string known;
+  for (const host_status& one : s.hosts) known += (known.empty() ? "" : ", ") + ("host/" + one.name);
+  return {"", control::refusal(exit_no_target, "no_target",
+                               fmt::format("there is no host/{}; {}", printable(meant),
+                                           known.empty() ? "no loader host has joined" : "there are: " + known))};
+}
+
+json scale_host(const json& request, const session_controls& controls) {
+  host_choice meant = host_of(request, controls.status());
+  if (meant.name.empty()) return std::move(meant.refused);
+  const json number = request.value("workers", json());
+  constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
+  if (!controls.scale_host || !number.is_number_unsigned() || number.get<std::uint64_t>() > most)
+    return control::refusal(exit_refused, "usage", "'workers' must be a number");
+  if (const auto ok = controls.scale_host(meant.name, number.get<std::uint32_t>()); !ok)
+    return control::refusal(exit_refused, "range", ok.error().message);
+  return control::good_answer({{"workers", number}, {"host", meant.name}});
+}
+
 json scale(const json& request, const session_controls& controls) {
+  if (request.contains("host")) return scale_host(request, controls);
   const json number = request.value("workers", json());
   if (number == "auto") {
     controls.scale(std::nullopt);
@@ -183,11 +215,11 @@ json scale(const json& request, const session_controls& controls) {
 }
 
 json drain_host(const json& request, const session_controls& controls) {
-  const json name = request.at("host");
-  if (!name.is_string()) return control::refusal(exit_refused, "usage", "'host' must be a name");
-  if (!controls.drain_host || !controls.drain_host(name.get<std::string>()))
-    return control::refusal(exit_no_target, "no_target", fmt::format("there is no host/{}", printable(name.get<std::string>())));
-  return control::good_answer({{"drain", "host/" + name.get<std::string>()}});
+  host_choice meant = host_of(request, controls.status());
+  if (meant.name.empty()) return std::move(meant.refused);
+  if (!controls.drain_host || !controls.drain_host(meant.name))
+    return control::refusal(exit_no_target, "no_target", fmt::format("host/{} is gone", meant.name));
+  return control::good_answer({{"drain", "host/" + meant.name}});
 }
 
 control::answer answer_request(const json& request, bool last_call, const session_controls& controls) {

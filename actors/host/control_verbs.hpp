@@ -47,6 +47,8 @@ struct session_controls {
   std::function<void()> restart_owner;  ///< empty if the owner is not a separate process
   std::function<void(std::uint32_t worker)> drain;
   std::function<bool(const std::string& name)> drain_host{};  ///< false: there is no such loader host; empty: there are none
+  /// Refuses (errc::usage) a number that the host does not offer.
+  std::function<result<void>(const std::string& name, std::uint32_t workers)> scale_host{};
   const process::log_book* logs = nullptr;
   std::function<const char*()> ends;  ///< what ends with the session: "session", "process" or "parent"
   std::map<std::string, std::string> files{};  ///< that the program writes, by kind

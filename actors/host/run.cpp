@@ -19,8 +19,10 @@
 #include <boost/asio/post.hpp>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <future>
+#include <iterator>
 
 namespace penstock::host {
 namespace {
@@ -346,8 +348,10 @@ void run::measure_limits(engine& e) {
       tell(std::move(*stood));
     }
     supervision::progress_facts facts = progress_of(e);
-    const std::vector<worker_look> workers = look_at_workers(facts.status, *e.flights, settings_.loader.limits.max);
+    std::vector<worker_look> workers = look_at_workers(facts.status, *e.flights, settings_.loader.limits.max);
     tune(facts, workers);
+    if (e.remote_times)
+      std::ranges::move(look_at_remote_workers(facts.status, *e.flights, settings_.loader.limits.max, e.remote_times), std::back_inserter(workers));
     board_.limited(meter->look(std::move(facts), times(), workers, board_.waits_since(), board_.begun_at(), now()));
     standstill->rests();
   });
@@ -368,13 +372,16 @@ void run::tune(const supervision::progress_facts& facts, const std::vector<worke
 }
 
 limits_told run::limits() const {
-  const session_status status = board_.status();
+  session_status status = board_.status();
+  add_to_status(status);
   const telemetry::limit_reading reading = board_.limits();
   telemetry::limit_surroundings around = surroundings_of(status, reading);
   around.cores = cores_;
   around.workers = workers_.load();
   around.of_jobs = kind_.of_jobs;
   around.pinned = board_.is_pinned();
+  around.hosts = static_cast<std::uint32_t>(status.hosts.size());
+  for (const host_status& one : status.hosts) around.remote_resting += one.workers_offered - std::min(one.workers_offered, one.workers_wanted);
   return {reading, telemetry::advise(reading, around, settings_)};
 }
 

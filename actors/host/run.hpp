@@ -91,6 +91,7 @@ class run : public supervisor::supervisor_news {
     std::shared_ptr<supervisor::worker_processes> processes;
     supervisor::supervisor_actor supervisor;
     std::shared_ptr<scheduler::lease_counts> leases;
+    remote_times_of remote_times{};  // for the io thread; empty: there are no loader hosts
 
     /// The lifeline, the arena, and this number of flight recorders.
     /// `memory_node`: where slots are allocated, if there is room.

@@ -49,6 +49,12 @@ event event_of(event_kind kind, std::string text) {
   return e;
 }
 
+event event_of_host(event_kind kind, const std::string& host, const std::string& text) {
+  event e = event_of(kind, text);
+  if (!host.empty()) e.host = host;
+  return e;
+}
+
 event event_of(const gpu_owner::attached_partition& what) {
   event e = event_of(event_kind::memory_attached,
                      fmt::format("the device registered the slots of worker {} in {}: {}{}", what.partition,

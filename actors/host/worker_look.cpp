@@ -16,10 +16,6 @@ worker_look look_at(const worker_status& w, const arena::flight_recorders& fligh
   const arena::flight_reading flight = flights.read(w.id);
   seen.busy = flight.state.at != arena::phase::idle && flight.state.at != arena::phase::setup;
   seen.reads = flight.reads_since.has_value();
-  if (const auto times = process::times_of(*w.pid, flight.thread)) {
-    seen.cpu = times->cpu;
-    seen.core_wait = times->core_wait;
-  }
   return seen;
 }
 
@@ -29,7 +25,29 @@ std::vector<worker_look> look_at_workers(const session_status& status, const are
                                          std::uint32_t sacrificial_place) {
   std::vector<worker_look> all;
   for (const worker_status& w : status.workers) {
-    if (w.id < sacrificial_place) all.push_back(look_at(w, flights));
+    if (w.id >= sacrificial_place) continue;
+    worker_look& seen = all.emplace_back(look_at(w, flights));
+    if (!w.pid) continue;
+    if (const auto times = process::times_of(*w.pid, flights.read(w.id).thread)) {
+      seen.cpu = times->cpu;
+      seen.core_wait = times->core_wait;
+    }
+  }
+  return all;
+}
+
+std::vector<worker_look> look_at_remote_workers(const session_status& status, const arena::flight_recorders& flights,
+                                                std::uint32_t sacrificial_place, const remote_times_of& times_of) {
+  std::vector<worker_look> all;
+  for (const worker_status& w : status.workers) {
+    if (w.id <= sacrificial_place) continue;
+    worker_look& seen = all.emplace_back(look_at(w, flights));
+    seen.remote = true;
+    if (const auto times = times_of(w.id)) {
+      seen.cpu = times->cpu;
+      seen.core_wait = times->core_wait;
+      seen.receiving = times->receiving;
+    }
   }
   return all;
 }

@@ -92,6 +92,10 @@ class Pool::body final : public host::run,
   void pause_scheduler(bool paused) override;
   void add_verbs(host::session_controls& controls, run::engine& of_run) override;
   [[nodiscard]] result<void> check_room(std::uint32_t more_workers) const override;
+  void worker_died(const death_report& death) override {
+    host_board_->worker_died(death);
+    run::worker_died(death);
+  }
   void add_to_status(session_status& status) const override {
     status.jobs = statistics();
     host_board_->add_to(status);

@@ -58,12 +58,23 @@ void Pool::body::make_hub(engine& e) {
   deps.program = shared_program_;
   deps.arena = e.memory->fd();
   deps.flights = e.flights;
-  e.hub = std::make_shared<hosts::host_hub>(*e.io, hosts_->hub, std::move(deps), host_board_);
+  e.hub = std::make_shared<hosts::host_hub>(*e.io, hosts_->hub, std::move(deps), host_board_,
+                                            [this](event_kind kind, const std::string& host, const std::string& text) {
+                                              tell(host::event_of_host(kind, host, text));
+                                            });
+  e.remote_times = [hub = e.hub](std::uint32_t worker) -> std::optional<remote_times> {
+    const auto figures = hub->figures_of(worker);
+    if (!figures) return std::nullopt;
+    return remote_times{figures->cpu, figures->core_wait, figures->receiving};
+  };
 }
 
 void Pool::body::add_verbs(host::session_controls& controls, run::engine& of_run) {
   auto& e = static_cast<engine&>(of_run);
-  if (e.hub) controls.drain_host = [hub = e.hub](const std::string& name) { return hub->send_away(name); };
+  if (e.hub) {
+    controls.drain_host = [hub = e.hub](const std::string& name) { return hub->send_away(name); };
+    controls.scale_host = [hub = e.hub](const std::string& name, std::uint32_t workers) { return hub->scale(name, workers); };
+  }
 }
 
 void Pool::body::publish(std::uint64_t number, int file) {

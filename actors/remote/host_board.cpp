@@ -1,5 +1,7 @@
 #include "actors/remote/host_hub.hpp"
 
+#include <algorithm>
+
 namespace penstock::hosts {
 
 void host_board::listens_at(std::string where) {
@@ -10,12 +12,27 @@ void host_board::listens_at(std::string where) {
 void host_board::shows(std::vector<host_status> hosts) {
   const std::lock_guard hold(mutex_);
   hosts_ = std::move(hosts);
+  std::erase_if(deaths_, [&](const auto& one) {
+    return std::ranges::none_of(hosts_, [&](const host_status& h) { return host_key(h.name, h.pid) == one.first; });
+  });
+}
+
+void host_board::worker_died(const death_report& death) {
+  if (!is_unexpected(death.cause)) return;
+  const std::lock_guard hold(mutex_);
+  for (const host_status& one : hosts_) {
+    if (std::ranges::find(one.workers, death.worker) != one.workers.end()) ++deaths_[{one.name, one.pid}];
+  }
 }
 
 void host_board::add_to(session_status& status) const {
   const std::lock_guard hold(mutex_);
   status.hosts_join_at = where_;
   status.hosts = hosts_;
+  for (host_status& one : status.hosts) {
+    const auto deaths = deaths_.find({one.name, one.pid});
+    if (deaths != deaths_.end()) one.deaths = deaths->second;
+  }
 }
 
 }  // namespace penstock::hosts

@@ -200,7 +200,7 @@ result<void> host_connection::join(host_stream& to) {
                               .name = facts_.name,
                               .pid = ::getpid(),
                               .process = facts_.process,
-                              .workers = facts_.workers}));
+                              .workers = facts_.workers, .cores = facts_.cores}));
   if (auto ok = to.flush(connect_deadline); !ok) return ok;
   auto answer = to.wait_for<to_host>(answer_deadline);
   if (!answer) return tl::unexpected(std::move(answer.error()));

@@ -29,6 +29,7 @@ struct host_facts {
   std::string name;
   std::uint64_t process = 0;  ///< a random number
   std::uint32_t workers = 1;  ///< of the whole host
+  std::uint32_t cores = 1;    ///< that they may use
   string_map program_facts{};  ///< versions of the program that runs jobs
 };
 

@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 constexpr auto first_bytes_within = 5s;
 constexpr std::size_t unknown_at_once = 64;
 constexpr std::uint64_t unknown_logged = 10;  // more could be a flood
-constexpr std::size_t name_max = 64;
+constexpr std::size_t refusals_remembered = 1000;
 constexpr auto goodbye_deadline = 1500ms;
 constexpr auto accept_again_after = 100ms;
 // Until a host is called again: whose connection is lost; that is busy; that was refused, which may last.
@@ -31,7 +31,7 @@ constexpr nanoseconds call_busy_after = 1s;
 constexpr nanoseconds call_refused_after = 5s;
 
 std::string text_of_card(const host_card& card) {
-  return fmt::format("{} ({}, pid {})", printable(shortened(card.name, name_max)), card.address, card.pid);
+  return fmt::format("{} ({}, pid {})", card.name, card.address, card.pid);
 }
 
 }  // namespace
@@ -39,11 +39,12 @@ std::string text_of_card(const host_card& card) {
 // ---- listening ----------------------------------------------------------------------------------------------
 
 host_hub::host_hub(process::io_thread& io, const hub_settings& settings, connection_deps around,
-                   std::shared_ptr<host_board> board)
+                   std::shared_ptr<host_board> board, host_listener listener)
     : io_(io),
       settings_(settings),
       around_(std::make_shared<const connection_deps>(std::move(around))),
       board_(std::move(board)),
+      listener_(std::move(listener)),
       socket_(io.context()),
       timer_(io.context()),
       accept_timer_(io.context()),
@@ -178,7 +179,7 @@ struct host_hub::news_visitor {
     if (!of.who) hub.book_.emptied(id);
   }
   void operator()(const batch_received& news) const { hub.book_.received(id, news.samples, news.bytes, now()); }
-  void operator()(const batch_spoilt& news) const { hub.book_.spoilt(id, news.how); }
+  void operator()(const batch_spoilt& news) const { hub.book_.spoilt(id, news.kind, news.how); }
   void operator()(const ping_answered& news) const { hub.book_.answered(id, news.round_trip); }
   void operator()(const connection_closed& news) const { hub.closed(id, news); }
 };
@@ -213,7 +214,18 @@ void host_hub::closed(connection_id id, const connection_closed& news) {
     log::warn("hosts", "a connection that wanted to join as a loader host was refused: {}{}", news.why,
               unknown_ == unknown_logged ? " (more of them are not logged)" : "");
   }
+  if (!all_closed_) tell_refusal(gone, news);
   if (all_closed_ && connections_.empty()) all_closed_->set_value();
+}
+
+/// An event for each host and reason: a host that is started again and again must not fill the journal.
+void host_hub::tell_refusal(const entry& of, const connection_closed& news) {
+  const bool unknown = !of.known && !of.caller && unknown_ <= unknown_logged;
+  if (!news.refused && !unknown) return;
+  const std::string who = news.host.empty() ? "a connection that wanted to join as a loader host" : "loader host " + news.host;
+  const std::string text = fmt::format("{} was refused: {}", who, news.why);
+  if (refusals_told_.size() >= refusals_remembered) refusals_told_.clear();
+  if (refusals_told_.insert(text).second) listener_(event_kind::host_refused, news.host, text);
 }
 
 // ---- decisions ----------------------------------------------------------------------------------------------
@@ -224,8 +236,11 @@ struct host_hub::command_visitor {
   void operator()(const occupy_place& order) const {
     actors::tell(hub.supervisor_, supervisor::host_place_joined{order.place});
   }
+  void operator()(const rest_place& order) const {
+    actors::tell(hub.supervisor_, supervisor::host_place_left{.worker = order.place, .rests = true});
+  }
   void operator()(const vacate_place& order) const {
-    actors::tell(hub.supervisor_, supervisor::host_place_left{order.place, order.lost});
+    actors::tell(hub.supervisor_, supervisor::host_place_left{.worker = order.place, .lost = order.lost});
   }
   void operator()(const close_connection& order) const {
     const auto of = hub.connections_.find(order.connection);
@@ -233,12 +248,22 @@ struct host_hub::command_visitor {
     if (order.why.empty()) return of->second.connection->order(say_goodbye{});
     of->second.connection->close_soon();
   }
-  void operator()(const host_came& news) const { log::info("hosts", "loader host {} has joined", text_of_card(news.card)); }
+  void operator()(const host_came& news) const {
+    const std::string text =
+        fmt::format("loader host {} has joined, with {}", text_of_card(news.card), counted(news.card.workers, "worker"));
+    log::info("hosts", "{}", text);
+    hub.listener_(event_kind::host_joined, news.card.name, text);
+  }
   void operator()(const host_went& news) const {
-    if (news.why.empty() || hub.all_closed_)
-      log::info("hosts", "loader host {} has left", text_of_card(news.card));
+    const bool left = news.why.empty();
+    const std::string who = "loader host " + text_of_card(news.card);
+    if (left || hub.all_closed_)
+      log::info("hosts", "{} has left", who);
     else
-      log::warn("hosts", "loader host {} is lost: {}; others do its work", text_of_card(news.card), news.why);
+      log::warn("hosts", "{} is lost: {}; others do its work", who, news.why);
+    if (!hub.all_closed_)
+      hub.listener_(left ? event_kind::host_left : event_kind::host_lost, news.card.name,
+                    left ? who + " has left" : fmt::format("{} is lost: {}", who, news.why));
     if (!hub.settings_.has_local_workers && !hub.all_closed_ && hub.book_.hosts(now()).empty()) hub.say_that_it_waits();
   }
 };
@@ -247,50 +272,10 @@ void host_hub::carry_out() {
   for (const book_command& one : book_.advance(now())) std::visit(command_visitor{*this}, one);
 }
 
-void host_hub::look_later() {
-  timer_.expires_after(std::clamp<nanoseconds>(settings_.book.lost_after / 16, 10ms, 250ms));
-  timer_.async_wait([self = shared_from_this()](const boost::system::error_code& status) {
-    if (!status && !self->all_closed_) self->look();
-  });
-}
-
-void host_hub::look() {
-  for (const auto& [id, one] : connections_) book_.heard(id, one.connection->last_heard());
-  carry_out();
-  std::vector<host_status> all;
-  for (const host_view& view : book_.hosts(now())) {
-    host_status& one = all.emplace_back();
-    one.name = printable(shortened(view.card.name, name_max));
-    one.address = view.card.address;
-    one.pid = view.card.pid;
-    one.state = view.leaving ? "draining" : "ready";
-    one.workers = view.places;
-    one.samples_per_second = view.samples_per_second;
-    one.bytes_per_second = view.bytes_per_second;
-    one.round_trip_seconds = std::chrono::duration<double>(view.round_trip).count();
-  }
-  looks_ = !all.empty();
-  board_->shows(std::move(all));
-  if (looks_) look_later();
-}
-
-bool host_hub::send_away(const std::string& name) {
-  bool found = false;
-  for (const host_view& view : book_.hosts(now())) {
-    if (printable(shortened(view.card.name, name_max)) != name) continue;
-    found = true;
-    log::info("hosts", "loader host {} is asked to leave", text_of_card(view.card));
-    for (const std::uint32_t place : view.places) {
-      if (entry* const of = entry_at(place)) of->connection->order(ask_to_leave{});
-    }
-  }
-  return found;
-}
-
 // ---- for worker_processes -----------------------------------------------------------------------------------
 
 /// Null: there is none, or the hub is shutting down.
-host_hub::entry* host_hub::entry_at(std::uint32_t place) {
+const host_hub::entry* host_hub::entry_at(std::uint32_t place) const {
   const auto connection = book_.connection_at(place);
   const auto found = connection ? connections_.find(*connection) : connections_.end();
   return found == connections_.end() ? nullptr : &found->second;

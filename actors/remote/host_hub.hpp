@@ -1,5 +1,6 @@
-// Where the loader hosts of a session join: listens, calls hosts that listen, keeps their connections, and starts remote workers
-// for worker_processes. hosts::host_book decides; this translates. Lives on the session's io thread.
+// Where the loader hosts of a session join: listens, calls hosts that listen, keeps their connections, starts remote workers for
+// worker_processes, and carries out what operators order (host_orders.cpp). hosts::host_book decides; this translates. Lives on the
+// session's io thread.
 //
 //   host -- connection --> remote_connection (a thread each) -- news --> host_hub -- host_place_joined, _left --> supervisor
 //                                      <-- orders --                 ^
@@ -13,6 +14,7 @@
 #include "runtime/group/group_address.hpp"
 #include "runtime/process/io_thread.hpp"
 
+#include <penstock/event.hpp>
 #include <penstock/report.hpp>
 
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -23,7 +25,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace penstock::hosts {
@@ -33,13 +37,20 @@ class host_board {
  public:
   void listens_at(std::string where);
   void shows(std::vector<host_status> hosts);
+  /// Counts the death of a worker of a host that is here.
+  void worker_died(const death_report& death);
   void add_to(session_status& status) const;
 
  private:
+  using host_key = std::pair<std::string, std::int32_t>;  // name, pid
   mutable std::mutex mutex_;
   std::string where_;
   std::vector<host_status> hosts_;
+  std::map<host_key, std::uint64_t> deaths_;
 };
+
+/// What happened to a host, for the session's events.
+using host_listener = std::function<void(event_kind kind, const std::string& host, const std::string& text)>;
 
 struct hub_settings {
   std::optional<group::group_address> address{};  ///< where hosts join
@@ -51,12 +62,18 @@ struct hub_settings {
 
 class host_hub final : public supervisor::remote_workers, public std::enable_shared_from_this<host_hub> {
  public:
-  host_hub(process::io_thread& io, const hub_settings& settings, connection_deps around, std::shared_ptr<host_board> board);
+  host_hub(process::io_thread& io, const hub_settings& settings, connection_deps around, std::shared_ptr<host_board> board,
+           host_listener listener);
 
   /// Listens and calls from now on. Refuses (errc::io). Call before the first start.
   result<void> open(supervisor::supervisor_actor supervisor);
   /// Asks the hosts of this name to finish what they have begun, and to leave. False: there are none. On the io thread.
   [[nodiscard]] bool send_away(const std::string& name);
+  /// Hosts of this name run that many of their workers from now on (rule H15). Refuses (errc::usage) more than one of them offers,
+  /// and where there is none. On the io thread.
+  result<void> scale(const std::string& name, std::uint32_t workers);
+  /// Of the worker in a place; empty: there is none. On the io thread.
+  [[nodiscard]] std::optional<connection_figures> figures_of(std::uint32_t worker) const;
   /// Says goodbye to all hosts and waits for their connections. Not on the io thread.
   void shut_down();
 
@@ -79,7 +96,10 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   struct news_visitor;
   struct command_visitor;
 
-  [[nodiscard]] entry* entry_at(std::uint32_t place);
+  [[nodiscard]] const entry* entry_at(std::uint32_t place) const;
+  [[nodiscard]] entry* entry_at(std::uint32_t place) {
+    return const_cast<entry*>(std::as_const(*this).entry_at(place));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+  }
   void accept_more();
   void accept_later();
   void accepted(unique_fd socket);
@@ -88,6 +108,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   result<void> listen();
   void hear(connection_id id, connection_news news);
   void closed(connection_id id, const connection_closed& news);
+  void tell_refusal(const entry& of, const connection_closed& news);
   void carry_out();
   void look_later();
   void look();
@@ -97,6 +118,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   const hub_settings settings_;
   const std::shared_ptr<const connection_deps> around_;
   const std::shared_ptr<host_board> board_;
+  const host_listener listener_;
   supervisor::supervisor_actor supervisor_;
   boost::asio::posix::stream_descriptor socket_;
   boost::asio::steady_timer timer_;
@@ -106,6 +128,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   std::map<connection_id, entry> connections_;
   connection_id last_connection_ = 0;
   std::uint64_t unknown_ = 0;  // peers that were turned away
+  std::set<std::string> refusals_told_;
   bool looks_ = false;
   std::optional<std::promise<void>> all_closed_;  // while shut_down() waits
 };

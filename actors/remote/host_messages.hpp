@@ -44,10 +44,11 @@ struct host_hello {
   std::int32_t pid = 0;
   std::uint64_t process = 0;
   std::uint32_t workers = 1;  ///< of this host
+  std::uint32_t cores = 1;    ///< that they may use
 };
 template <class Inspector>
 auto inspect(Inspector& f, host_hello& x) {
-  return f(x.magic, x.version, x.penstock, x.name, x.pid, x.process, x.workers);
+  return f(x.magic, x.version, x.penstock, x.name, x.pid, x.process, x.workers, x.cores);
 }
 
 /// A fact about a program that must be the same on both sides: "Python", "3.11.2".
@@ -158,11 +159,13 @@ struct flight_seen {
   std::int64_t since_ns = 0;
   std::int64_t reads_since_ns = -1;  ///< -1: no read is in progress
   std::int64_t mark = -1;            ///< in a pool: what the job has marked as its progress; -1: nothing
+  std::int64_t cpu_ns = 0;           ///< of the thread that works on samples, as the next one
+  std::int64_t core_wait_ns = 0;
 };
 template <class Inspector>
 auto inspect(Inspector& f, flight_seen& x) {
   return f(x.word, x.heartbeats, x.samples_done, x.private_bytes, x.sample_name, x.since_ns, x.reads_since_ns,
-           x.mark);
+           x.mark, x.cpu_ns, x.core_wait_ns);
 }
 
 struct output_line {

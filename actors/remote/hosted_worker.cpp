@@ -275,6 +275,10 @@ void hosted_worker::show_flight(host_stream& to, bool at_any_rate) {
   if (seen.state.at != arena::phase::idle) news.since_ns = nanoseconds(time - seen.since).count();
   if (seen.reads_since) news.reads_since_ns = std::max<std::int64_t>(nanoseconds(time - *seen.reads_since).count(), 0);
   if (jobs_) news.mark = jobs_->mark();
+  if (const auto times = process::times_of(pid_, seen.thread)) {
+    news.cpu_ns = times->cpu.count();
+    news.core_wait_ns = times->core_wait.count();
+  }
   to.put(from_host(std::move(news)));
 }
 

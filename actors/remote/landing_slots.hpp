@@ -24,6 +24,8 @@ class landing_slots {
   result<void> assign(const protocol::assign_slots& slots, const std::vector<tensor_spec>& tensors, int arena);
   void leased(const protocol::load_batch& lease);
   void landed(std::uint32_t slot) { leases_.erase(slot); }
+  /// How many batches may land.
+  [[nodiscard]] std::size_t waiting() const noexcept { return slots_ ? leases_.size() : 0; }
   /// Another worker follows.
   void forget_leases() { leases_.clear(); }
   /// The worker has ended: nothing may land.

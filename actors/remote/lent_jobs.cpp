@@ -26,6 +26,12 @@ result<std::unique_ptr<lent_jobs>> lent_jobs::make(std::shared_ptr<const shared_
 
 // ---- from the pool ------------------------------------------------------------------------------------------
 
+std::uint64_t lent_jobs::held() const {
+  std::uint64_t rows = 0;
+  for (const protocol::run_jobs& lease : leases_) rows += lease.rows;
+  return rows - std::min<std::uint64_t>(rows, row_);
+}
+
 result<bool> lent_jobs::hears(protocol::to_worker& message, int arena) {
   if (const auto* lease = std::get_if<protocol::run_jobs>(&message)) {
     leases_.push_back(*lease);

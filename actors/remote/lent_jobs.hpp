@@ -39,6 +39,9 @@ class lent_jobs {
   result<std::string> land(host_stream& from, const job_over& news, bool digests);
   result<void> answered(host_stream& to, const file_answer& news);
 
+  /// Jobs that have been leased to this worker and are not over.
+  [[nodiscard]] std::uint64_t held() const;
+
   /// A descriptor that becomes readable when a large argument arrives; -1: nothing waits for one.
   [[nodiscard]] int waits_on() const noexcept { return waits_ ? parcels_.get() : -1; }
   /// Makes the page of the host's worker say which row of the session's slots it works on. Notes what the job has marked.

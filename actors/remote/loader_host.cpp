@@ -9,6 +9,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/listing/names.hpp"
 #include "runtime/group/this_process.hpp"
+#include "runtime/process/cores.hpp"
 
 #include <boost/asio/post.hpp>
 #include <unistd.h>
@@ -70,6 +71,7 @@ result<std::unique_ptr<loader_host>> loader_host::open(const host_settings& sett
   facts.process = group::number_of_this_process();
   facts.program_facts = settings.program.facts;
   facts.workers = settings.workers;
+  facts.cores = process::usable_cores();
   return made;
 }
 

@@ -31,10 +31,11 @@ result<void> remote_connection::admit() {
   const auto* hello = std::get_if<host_hello>(&*first);
   if (hello == nullptr || hello->magic != host_hello::expected_magic)
     return refuse(errc::protocol, "it is not a loader host");
+  host_ = shown_name(hello->name);
   if (std::string why = difference_of_versions(hello->penstock, hello->version, around_->version); !why.empty())
     return refuse_host(std::move(why));
   if (auto packs = packer::open(around_->compress)) packer_ = std::move(*packs);  // the session began with the library
-  const host_card card{hello->name, address_, hello->pid, hello->process};
+  const host_card card{host_, address_, hello->pid, hello->process, hello->penstock, hello->cores, hello->workers};
   tell_(host_known{card, hello->workers});
   stream_.limit(protocol::frame_bytes_max);
   welcome invitation{around_->session, around_->config, around_->digests};

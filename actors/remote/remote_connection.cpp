@@ -18,7 +18,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto pings_a_silence = 8;
-constexpr nanoseconds silent_after = 500ms;  // longer than the host needs to show that its worker lives
 
 }  // namespace
 
@@ -53,7 +52,7 @@ void remote_connection::run() {
   ::pthread_setname_np(::pthread_self(), "penstock-remote");
   auto ok = admit();
   while (ok) ok = work();
-  tell_(connection_closed{ok.error().message, refused_});
+  tell_(connection_closed{ok.error().message, refused_, host_});
 }
 
 // ---- working ------------------------------------------------------------------------------------------------
@@ -78,6 +77,7 @@ result<void> remote_connection::work() {
   if (jobs_ && link_) {
     if (auto ok = jobs_->advance(stream_); !ok) return ok;
   }
+  note_held();
   look_at_clock();
   return stream_.flush(around_->lost_after);
 }
@@ -115,20 +115,6 @@ result<void> remote_connection::take_orders() {
     if (auto ok = std::visit(order_visitor{*this}, one); !ok) return ok;
   }
   return {};
-}
-
-/// While the host's messages wait behind a transfer, or nothing is heard, the session must not take that for a worker that
-/// hangs: lost_after decides (rule H5).
-void remote_connection::stand_in() {
-  if (!link_ || now() - mirrored_at_ <= silent_after) return;
-  ++flight_.heartbeats;
-  flight_.state = {arena::phase::idle, 0, 0, static_cast<std::uint32_t>(flight_.heartbeats)};
-  show_flight();
-}
-
-void remote_connection::show_flight() {
-  mirrored_at_ = now();
-  around_->flights->mirror(*place_, flight_);
 }
 
 void remote_connection::look_at_clock() {
@@ -273,13 +259,15 @@ result<void> remote_connection::pass_on(std::string_view frame) {
 }
 
 /// Receives a batch straight into the slot that its lease reserved (rule H3). Returns why it may not be used.
-result<std::string> remote_connection::receive(const batch_follows& batch, bool& late) {
+result<std::string> remote_connection::receive(const batch_follows& batch, bad_transfer& kind) {
   if (!landing_.holds(batch.bytes))
     return refuse(errc::protocol, "it announced a batch of {} bytes, but a slot has {}", batch.bytes, landing_.slot_bytes());
   if (batch.packed && !packer_) return refuse(errc::protocol, "it compresses batches, although the session does not");
   const nanoseconds silence_max = around_->lost_after;
   const bool digest = around_->digests;
+  bool late = false;
   if (std::string wrong = landing_.misfit(batch, late); !wrong.empty()) {
+    kind = late ? bad_transfer::late : bad_transfer::wrong_size;
     auto ok = batch.packed ? skip_packed(stream_, batch.bytes, silence_max, digest)
                            : stream_.skip_raw(batch.bytes, silence_max, digest);
     if (!ok) return tl::unexpected(std::move(ok.error()));
@@ -293,13 +281,14 @@ result<std::string> remote_connection::receive(const batch_follows& batch, bool&
 }
 
 result<void> remote_connection::land(const batch_follows& batch) {
-  bool late = false;
-  auto wrong = receive(batch, late);
+  bad_transfer kind = bad_transfer::damaged;
+  note_receiving(true);
+  auto wrong = receive(batch, kind);
+  note_receiving(false);
   if (!wrong) return tl::unexpected(std::move(wrong.error()));
-  if (late) return {};
   if (!wrong->empty()) {
-    stream_.put(to_host(send_again{batch.slot, batch.generation}));
-    tell_(batch_spoilt{std::move(*wrong)});
+    if (kind != bad_transfer::late) stream_.put(to_host(send_again{batch.slot, batch.generation}));
+    tell_(batch_spoilt{std::move(*wrong), kind});
     return {};
   }
   landing_.landed(batch.slot);
@@ -309,26 +298,15 @@ result<void> remote_connection::land(const batch_follows& batch) {
 
 result<void> remote_connection::land_job(const job_over& job) {
   if (!jobs_) return refuse(errc::protocol, "it ended a job that it does not have");
+  note_receiving(true);
   auto wrong = jobs_->land(stream_, job, around_->digests);
+  note_receiving(false);
   if (!wrong) return tl::unexpected(std::move(wrong.error()));
   if (wrong->empty())
     tell_(batch_received{1, job.bytes});
   else
     tell_(batch_spoilt{std::move(*wrong)});
   return {};
-}
-
-void remote_connection::mirror(const flight_seen& seen) {
-  flight_.state = arena::unpack(seen.word);
-  flight_.limit = nanoseconds(0);
-  flight_.heartbeats = seen.heartbeats;
-  flight_.samples_done = seen.samples_done;
-  flight_.rss_bytes = seen.private_bytes;
-  flight_.sample_name = seen.sample_name;
-  flight_.since = now() - nanoseconds(seen.since_ns);
-  flight_.reads_since = seen.reads_since_ns < 0 ? std::nullopt : std::optional(now() - nanoseconds(seen.reads_since_ns));
-  if (jobs_) jobs_->translate(flight_, seen.mark);
-  show_flight();
 }
 
 }  // namespace penstock::hosts

@@ -98,17 +98,27 @@ struct batch_received {
 };
 struct batch_spoilt {
   std::string how;
+  bad_transfer kind = bad_transfer::damaged;
 };
 struct ping_answered {
   nanoseconds round_trip{0};
 };
-/// The last one. `refused`: the session turned the host away.
+/// The last one. `refused`: the session turned the host away. `host`: its name; empty: it has not said who it is.
 struct connection_closed {
   std::string why;
   bool refused = false;
+  std::string host{};
 };
 using connection_news = std::variant<host_known, host_agreed, worker_runs, worker_refused, worker_wrote, worker_over, host_goes,
                                batch_received, batch_spoilt, ping_answered, connection_closed>;
+
+/// What a connection is doing. Times are running totals.
+struct connection_figures {
+  std::uint64_t holds = 0;    ///< batches or jobs that the worker has and that have not arrived
+  nanoseconds receiving{0};   ///< time in which bytes of batches or results were on their way
+  nanoseconds cpu{0};         ///< of the worker's thread, on its machine
+  nanoseconds core_wait{0};
+};
 
 class remote_connection {
  public:
@@ -123,6 +133,7 @@ class remote_connection {
   void order(connection_order what);
   void close_soon() noexcept { stream_.close_soon(); }
   [[nodiscard]] steady_time last_heard() const noexcept { return stream_.last_heard(); }
+  [[nodiscard]] connection_figures figures() const;
 
  private:
   struct from_host_visitor;
@@ -140,7 +151,9 @@ class remote_connection {
   result<void> hear_host();
   result<void> hear_session();
   result<void> land(const batch_follows& batch);
-  result<std::string> receive(const batch_follows& batch, bool& late);
+  result<std::string> receive(const batch_follows& batch, bad_transfer& kind);
+  void note_receiving(bool begins);
+  void note_held();
   result<void> note(const protocol::to_worker& message);
   result<void> pass_on(std::string_view frame);
   result<void> land_job(const job_over& job);
@@ -156,8 +169,10 @@ class remote_connection {
   const std::function<void(connection_news)> tell_;
   host_stream stream_;
   unique_fd wake_;
-  std::mutex mutex_;
-  std::vector<connection_order> orders_;  // guarded by mutex_
+  mutable std::mutex mutex_;
+  std::vector<connection_order> orders_;  // guarded by mutex_, as the next two
+  connection_figures figures_;
+  std::optional<steady_time> receives_since_;
 
   // On the thread:
   unique_fd link_;  // the worker's end of its link to the session, while one runs
@@ -175,6 +190,7 @@ class remote_connection {
   } pings_;
   bool starting_ = false;
   bool refused_ = false;
+  std::string host_;  // its name, once it has said it
   std::thread thread_;
 };
 

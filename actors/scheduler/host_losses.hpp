@@ -5,6 +5,7 @@
 #include "actors/protocol/local/scheduler_messages.hpp"
 #include "runtime/schedule/ledger.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -22,6 +23,12 @@ class host_losses {
     const auto position = ledger.position_of({end.who, end.mark->slot, end.mark->generation});
     return position && ++losses_[*position] >= charged_from ? end.mark : std::nullopt;
   }
+
+  /// The batch is over: it can lose no other host.
+  void delivered(stream_position batch) { losses_.erase(batch); }
+  /// The stream continues elsewhere.
+  void forget() { losses_.clear(); }
+  [[nodiscard]] std::size_t size() const noexcept { return losses_.size(); }
 
  private:
   std::map<stream_position, std::uint32_t> losses_;

@@ -249,6 +249,7 @@ void deliver(scheduler_state& s, const batch_delivered& batch) {
   if (!s.ledger) return;
   const auto done = s.ledger->acknowledged(batch.upload);
   if (!done) return;
+  s.hosts.delivered(done->position);
   const schedule::epoch_account& account = s.book->delivered(
       {done->position, done->delivered, done->failed, done->quarantined, batch.digest, batch.demanded,
        batch.taken.value_or(std::chrono::steady_clock::now()), done->replaced});
@@ -280,6 +281,7 @@ void seek(scheduler_state& s, const seek_stream& where) {
   if (!s.ledger) return;
   s.times.forget();
   s.late.forget();
+  s.hosts.forget();
   if (where.order) {
     s.source->use(where.order);
     s.book->reshape(where.order->shape());

@@ -102,6 +102,10 @@ class Session::body final : public host::run {
   [[nodiscard]] run::engine* running() const override { return engine_.get(); }
   void pause_scheduler(bool paused) override;
   [[nodiscard]] result<void> check_room(std::uint32_t more_workers) const override;
+  void worker_died(const death_report& death) override {
+    host_board_->worker_died(death);
+    run::worker_died(death);
+  }
   void add_to_status(session_status& status) const override { host_board_->add_to(status); }
   void add_to_metrics(telemetry::metrics_facts& facts) const override;
   void add_to_progress(supervision::progress_facts& facts, const run::engine& e) const override;

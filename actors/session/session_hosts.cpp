@@ -24,7 +24,15 @@ void Session::body::make_hub(engine& e, const hosts::hosts_setup& setup) {
   deps.dataset = e.dataset->description;
   deps.arena = e.memory->fd();
   deps.flights = e.flights;
-  e.hub = std::make_shared<hosts::host_hub>(*e.io, setup.hub, std::move(deps), host_board_);
+  e.hub = std::make_shared<hosts::host_hub>(*e.io, setup.hub, std::move(deps), host_board_,
+                                            [this](event_kind kind, const std::string& host, const std::string& text) {
+                                              tell(host::event_of_host(kind, host, text));
+                                            });
+  e.remote_times = [hub = e.hub](std::uint32_t worker) -> std::optional<remote_times> {
+    const auto figures = hub->figures_of(worker);
+    if (!figures) return std::nullopt;
+    return remote_times{figures->cpu, figures->core_wait, figures->receiving};
+  };
 }
 
 }  // namespace penstock

@@ -126,7 +126,10 @@ void Session::body::restart_owner(engine& e) {
 void Session::body::add_verbs(host::session_controls& controls, run::engine& of_run) {
   auto& e = static_cast<engine&>(of_run);
   controls.times = times_;
-  if (e.hub) controls.drain_host = [hub = e.hub](const std::string& name) { return hub->send_away(name); };
+  if (e.hub) {
+    controls.drain_host = [hub = e.hub](const std::string& name) { return hub->send_away(name); };
+    controls.scale_host = [hub = e.hub](const std::string& name, std::uint32_t workers) { return hub->scale(name, workers); };
+  }
   if (e.keeper) controls.restart_owner = [this, &e] { restart_owner(e); };
   controls.lift_quarantine = [this](std::uint64_t sample, bool for_good) {
     return lift_quarantine(sample, for_good);

@@ -324,7 +324,9 @@ supervisor_actor::behavior_type behave(self_pointer self, supervisor_surrounding
       [](const tell_when_handled& order) { order.done->set_value(); },
       on<scale_pool>(self, [](auto& s, auto& order, auto now) { s.workers->scale(order.workers, now); }),
       on<host_place_joined>(self, [](auto& s, auto& news, auto now) { s.workers->host_joined(news.worker, now); }),
-      on<host_place_left>(self, [](auto& s, auto& news, auto) { s.workers->host_left(news.worker, news.lost); }),
+      on<host_place_left>(self, [](auto& s, auto& news, auto) {
+        news.rests ? s.workers->host_rests(news.worker) : s.workers->host_left(news.worker, news.lost);
+      }),
       on<restart_worker>(self, [](auto& s, auto& order, auto now) { s.workers->restart(order.worker, now, order.at_once); }),
       on<drain_worker>(self, [](auto& s, auto& order, auto) { s.workers->drain(order.worker); }),
       [self](const tick& due) { poll(self, due); },

@@ -39,6 +39,10 @@ const char* name_of(event_kind kind) noexcept {
     case event_kind::rank_lost: return "rank_lost";
     case event_kind::restarting: return "restarting";
     case event_kind::draining: return "draining";
+    case event_kind::host_joined: return "host_joined";
+    case event_kind::host_left: return "host_left";
+    case event_kind::host_lost: return "host_lost";
+    case event_kind::host_refused: return "host_refused";
     case event_kind::job_failed: return "job_failed";
     case event_kind::run_failed: break;
   }

@@ -7,6 +7,13 @@
 
 namespace penstock {
 
+/// Running totals of a worker on another machine.
+struct remote_times {
+  nanoseconds cpu{0};        ///< of its working thread, like the next one
+  nanoseconds core_wait{0};
+  nanoseconds receiving{0};  ///< time in which its batches or results were on their way here
+};
+
 /// Times are running totals of the worker's working thread; samples are those of this incarnation.
 struct worker_look {
   std::uint32_t id = 0;
@@ -18,6 +25,8 @@ struct worker_look {
   nanoseconds cpu{0};
   nanoseconds core_wait{0};  ///< time in which it could run but had no core
   std::uint64_t samples = 0;
+  bool remote = false;       ///< on a loader host
+  nanoseconds receiving{0};  ///< of a remote one: time in which its batches were on their way here
 };
 
 }  // namespace penstock

@@ -14,6 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr auto rate_step = 1s;
 constexpr auto rate_window = 10s;
+constexpr std::size_t names_max = 1000;  // remembered after their hosts are gone
 
 }  // namespace
 
@@ -30,17 +31,83 @@ bool host_book::joined(connection_id id, const host_card& card, steady_time now)
   }
   if (connections_.contains(id) || place >= settings_.first_place + settings_.places) return false;
   if (connections_.empty()) looked_ = now;  // until now there was nothing to look at
-  connections_[id] = {card.process, place, now, false};
+  connections_[id] = {card.process, place, now};
   places_[place] = id;
   const auto [at, is_new] = hosts_.try_emplace(card.process);
+  host& of = at->second;
   if (is_new) {
-    at->second.card = card;
+    of.card = card;
+    of.joined = now;
     outbox_.emplace_back(host_came{card});
   }
-  at->second.connections.insert(id);
+  of.connections.insert(id);
+  balance(of);
+  // The supervisor must know of a place that rests, too: an operator has emptied it.
+  if (!connections_.at(id).rests) return true;
   outbox_.emplace_back(occupy_place{id, place});
+  outbox_.emplace_back(rest_place{id, place});
   return true;
 }
+
+// ---- how many work --------------------------------------------------------------------------------------------
+
+std::uint32_t host_book::wanted_of(const host& of) const {
+  const auto name = names_.find(of.card.name);
+  return name != names_.end() && name->second.wanted ? *name->second.wanted : settings_.places;
+}
+
+/// Lets as many of its connections work as are wanted. Those in the highest places rest; nobody rests for another.
+void host_book::balance(const host& of) {
+  std::map<std::uint32_t, connection_id> working;
+  std::map<std::uint32_t, connection_id> resting;
+  for (const connection_id id : of.connections) {
+    const connection& one = connections_.at(id);
+    if (!one.leaving) (one.rests ? resting : working).emplace(one.place, id);
+  }
+  const std::size_t wanted = wanted_of(of);
+  for (; working.size() > wanted; working.erase(std::prev(working.end()))) {
+    const auto [place, id] = *working.rbegin();
+    connections_.at(id).rests = true;
+    outbox_.emplace_back(rest_place{id, place});
+  }
+  for (auto next = resting.begin(); next != resting.end() && working.size() < wanted; ++next) {
+    connections_.at(next->second).rests = false;
+    outbox_.emplace_back(occupy_place{next->second, next->first});
+    working.insert(*next);
+  }
+}
+
+std::optional<std::uint32_t> host_book::offered_by(const std::string& name) const {
+  std::optional<std::uint32_t> least;
+  for (const auto& [process, one] : hosts_) {
+    if (one.card.name == name) least = std::min(least.value_or(one.card.workers), one.card.workers);
+  }
+  return least;
+}
+
+void host_book::scale(const std::string& name, std::uint32_t workers) {
+  remember(name).wanted = workers;
+  for (const auto& [process, one] : hosts_) {
+    if (one.card.name != name) continue;
+    balance(one);
+    // Also where an operator has drained a place, or its worker died too often.
+    for (const connection_id id : one.connections) {
+      const connection& working = connections_.at(id);
+      if (!working.rests && !working.leaving) outbox_.emplace_back(occupy_place{id, working.place});
+    }
+  }
+}
+
+/// Forgets the name that has not been used for longest if there are too many.
+host_book::memory_of_name& host_book::remember(const std::string& name) {
+  memory_of_name& found = names_[name];
+  found.used = ++names_used_;
+  if (names_.size() > names_max)
+    names_.erase(std::ranges::min_element(names_, {}, [](const auto& one) { return one.second.used; }));
+  return found;
+}
+
+// ---- news -------------------------------------------------------------------------------------------------------
 
 void host_book::heard(connection_id id, steady_time when) {
   const auto connection = connections_.find(id);
@@ -70,15 +137,23 @@ void host_book::received(connection_id id, std::uint64_t samples, std::uint64_t 
   host* of = host_of(id);
   if (of == nullptr) return;
   of->spoilt = 0;
+  of->in_all.samples += samples;
+  of->in_all.bytes += bytes;
   if (of->received.empty() || now - of->received.back().when >= rate_step) of->received.push_back({now, 0, 0});
   of->received.back().samples += samples;
   of->received.back().bytes += bytes;
   while (now - of->received.front().when > rate_window) of->received.pop_front();
 }
 
-void host_book::spoilt(connection_id id, const std::string& how) {
+void host_book::spoilt(connection_id id, bad_transfer kind, const std::string& how) {
   host* of = host_of(id);
-  if (of == nullptr || ++of->spoilt < settings_.bad_transfers_max) return;
+  if (of == nullptr) return;
+  switch (kind) {
+    case bad_transfer::damaged: ++of->in_all.damaged; break;
+    case bad_transfer::wrong_size: ++of->in_all.wrong_size; break;
+    case bad_transfer::late: ++of->in_all.late; return;
+  }
+  if (++of->spoilt < settings_.bad_transfers_max) return;
   const std::string why = fmt::format("{} batches in a row arrived damaged; of the last one, {}", of->spoilt, how);
   const std::set<connection_id> all = of->connections;  // the host ends with its last connection
   for (const connection_id one : all) lose(one, why);
@@ -97,7 +172,11 @@ void host_book::end(connection_id id, bool lost, const std::string& why) {
   if (!lost) outbox_.emplace_back(close_connection{id, ""});
   host& of = hosts_.at(gone.process);
   of.connections.erase(id);
-  if (!of.connections.empty()) return;
+  if (!of.connections.empty()) {
+    if (!gone.leaving) balance(of);
+    return;
+  }
+  if (!gone.leaving) ++remember(of.card.name).losses;
   outbox_.emplace_back(host_went{of.card, gone.leaving ? "" : why});
   hosts_.erase(gone.process);
 }
@@ -131,7 +210,8 @@ std::optional<connection_id> host_book::connection_at(std::uint32_t place) const
 std::vector<host_view> host_book::hosts(steady_time now) const {
   std::vector<host_view> all;
   for (const auto& [process, one] : hosts_) {
-    host_view& view = all.emplace_back(host_view{one.card, true, {}, 0, 0, one.round_trip});
+    host_view& view = all.emplace_back(host_view{one.card, true, {}, 0, 0, one.round_trip, one.joined, std::min(wanted_of(one), one.card.workers), one.in_all});
+    if (const auto name = names_.find(one.card.name); name != names_.end()) view.losses = name->second.losses;
     for (const connection_id id : one.connections) {
       view.places.push_back(connections_.at(id).place);
       view.leaving &= connections_.at(id).leaving;

@@ -1,7 +1,8 @@
-// The loader hosts of one session (rules H1-H10): who is here, which place each remote worker has, who is silent, lost or
-// leaving. Pure: events and the time come in, commands come out of advance(). Driven by actors/remote/host_hub.
+// The loader hosts of one session (rules H1-H10, H15): who is here, which place each remote worker has, who works or rests, who is
+// silent, lost or leaving. Pure: events and the time come in, commands come out of advance(). Driven by actors/remote/host_hub.
 //
-// Behind each connection one worker at a time runs. A host is the connections of one `penstock host`.
+// Behind each connection one worker at a time runs, or none while the connection rests: an operator wants fewer workers of that
+// host. A host is the connections of one `penstock host`.
 //
 //   joined --> placed -- the host leaves --> leaving -- its worker has ended --> gone
 //                 |                             |
@@ -37,12 +38,27 @@ struct host_card {
   std::string address;
   std::int32_t pid = 0;
   std::uint64_t process = 0;  ///< a random number: tells processes of the same name apart
+  std::string version{};      ///< of penstock
+  std::uint32_t cores = 0;    ///< that its workers may use
+  std::uint32_t workers = 1;  ///< that it offers
+};
+
+/// Why a transfer was not used.
+enum class bad_transfer : std::uint8_t {
+  damaged,     ///< other bytes arrived than were sent
+  wrong_size,  ///< the batch did not fit its lease
+  late         ///< no lease waited for it any more: this is not charged
 };
 
 // ---- commands ---------------------------------------------------------------------------------------------
 
 /// A process may start behind this connection.
 struct occupy_place {
+  connection_id connection = 0;
+  std::uint32_t place = 0;
+};
+/// The worker behind this connection finishes its leases. None follows until the place is occupied again.
+struct rest_place {
   connection_id connection = 0;
   std::uint32_t place = 0;
 };
@@ -65,7 +81,15 @@ struct host_went {
   std::string why;  ///< of a lost one; empty: it left
 };
 
-using book_command = std::variant<occupy_place, vacate_place, close_connection, host_came, host_went>;
+using book_command = std::variant<occupy_place, rest_place, vacate_place, close_connection, host_came, host_went>;
+
+struct transfer_counts {
+  std::uint64_t samples = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t damaged = 0;
+  std::uint64_t wrong_size = 0;
+  std::uint64_t late = 0;
+};
 
 struct host_view {
   host_card card;
@@ -74,6 +98,10 @@ struct host_view {
   double samples_per_second = 0;
   double bytes_per_second = 0;
   nanoseconds round_trip{0};
+  steady_time joined{};
+  std::uint32_t wanted = 0;  ///< of the workers that it offers
+  transfer_counts in_all{};
+  std::uint64_t losses = 0;  ///< how often hosts of this name were lost
 };
 
 class host_book {
@@ -92,7 +120,11 @@ class host_book {
   void closed(connection_id connection, const std::string& why);
   void received(connection_id connection, std::uint64_t samples, std::uint64_t bytes, steady_time now);
   /// A batch did not arrive as it should.
-  void spoilt(connection_id connection, const std::string& how);
+  void spoilt(connection_id connection, bad_transfer kind, const std::string& how);
+  /// How many workers each host of this name offers, the smallest number; empty: there is none.
+  [[nodiscard]] std::optional<std::uint32_t> offered_by(const std::string& name) const;
+  /// Hosts of this name, also those that join later, run at most this many workers from now on (rule H15).
+  void scale(const std::string& name, std::uint32_t workers);
 
   [[nodiscard]] std::vector<book_command> advance(steady_time now);
   /// When to call advance() again at the latest.
@@ -109,6 +141,7 @@ class host_book {
     std::uint32_t place = 0;
     steady_time heard{};
     bool leaving = false;
+    bool rests = true;  // until its host has been balanced
   };
   struct amount {
     steady_time when{};
@@ -121,16 +154,29 @@ class host_book {
     std::uint32_t spoilt = 0;  // in a row
     nanoseconds round_trip{0};
     std::deque<amount> received;  // in steps of a second, of the last 10 s
+    steady_time joined{};
+    transfer_counts in_all{};
+  };
+  /// What stays of hosts of one name when they are gone.
+  struct memory_of_name {
+    std::optional<std::uint32_t> wanted{};
+    std::uint64_t losses = 0;
+    std::uint64_t used = 0;
   };
 
   void lose(connection_id id, const std::string& why);
   void end(connection_id id, bool lost, const std::string& why);
+  void balance(const host& of);
   [[nodiscard]] host* host_of(connection_id id);
+  [[nodiscard]] std::uint32_t wanted_of(const host& of) const;
+  [[nodiscard]] memory_of_name& remember(const std::string& name);
 
   book_settings settings_;
   std::map<connection_id, connection> connections_;
   std::map<std::uint32_t, connection_id> places_;
   std::map<std::uint64_t, host> hosts_;  // by process
+  std::map<std::string, memory_of_name> names_;  // at most names_max
+  std::uint64_t names_used_ = 0;
   std::vector<book_command> outbox_;
   std::optional<steady_time> looked_;
 };

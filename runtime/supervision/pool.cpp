@@ -204,10 +204,15 @@ void pool::drain(std::uint32_t worker) {
     if (p.state == child_state::starting || p.state == child_state::ready) replace(p);
     return;
   }
+  empty(p, vacancy::drained);
+}
+
+/// By an operator's order.
+void pool::empty(place& p, vacancy why) {
   // A process that survives SIGKILL was lost before the operator's order, so draining its place empties
   // nothing.
   const bool last = p.wanted && p.state != child_state::unkillable;
-  vacate(p, vacancy::drained);
+  vacate(p, why);
   emptied_by_operator_ |= last && !anybody_comes();
 }
 
@@ -218,6 +223,15 @@ void pool::host_joined(std::uint32_t worker, steady_time now) {
 
 void pool::host_left(std::uint32_t worker) {
   if (const auto it = places_.find(worker); it != places_.end()) vacate(it->second, vacancy::host_gone);
+  // A place that only waited for an operator's order may have gone with its host.
+  emptied_by_operator_ &= std::ranges::any_of(places_, [&](const auto& one) {
+    const bool is_remote = one.first > settings_.sacrificial_place;
+    return one.second.why_empty == vacancy::drained || (is_remote && one.second.why_empty == vacancy::scaled_down);
+  });
+}
+
+void pool::host_rests(std::uint32_t worker) {
+  if (const auto it = places_.find(worker); it != places_.end()) empty(it->second, vacancy::scaled_down);
 }
 
 /// Stops its process and starts a replacement.

@@ -131,6 +131,8 @@ class pool {
   void host_joined(std::uint32_t worker, steady_time now);
   /// There is no process for this place any more.
   void host_left(std::uint32_t worker);
+  /// An operator wants no process there: the place stays empty until host_joined() or restart().
+  void host_rests(std::uint32_t worker);
 
   /// Whether the ledger has a sample that must be tried alone.
   void want_sacrificial(bool wanted, steady_time now);
@@ -175,6 +177,7 @@ class pool {
   void detect_mass_death(steady_time now);
   void choose_canary();
   void end_canary();
+  void empty(place& p, vacancy why);
   static void vacate(place& p, vacancy why);
   static void occupy(place& p, steady_time now);
   void replace(place& p);

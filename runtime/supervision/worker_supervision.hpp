@@ -132,6 +132,7 @@ class worker_supervision {
   void host_joined(std::uint32_t worker, steady_time now) { pool_.host_joined(worker, now); }
   /// `lost`: the worker's process, if any, has ended with the host. Otherwise the host waits until the worker's leases are done.
   void host_left(std::uint32_t worker, bool lost);
+  void host_rests(std::uint32_t worker) { pool_.host_rests(worker); }
 
   // From the process. Events of another incarnation, or of one that has ended, are dropped.
   void started(worker_ref who, pid_t pid);

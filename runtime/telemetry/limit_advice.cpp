@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 
 namespace penstock::telemetry {
@@ -17,6 +18,8 @@ using json = nlohmann::ordered_json;
 
 constexpr double cores_are_short = 0.15;  // share of a worker's time
 constexpr double few_samples = 8;         // a batch this small costs more to pass on than to load
+constexpr double spare_from = 0.05;       // a stream that waits less needs no more workers
+constexpr double fully_used = 0.9;        // share of a worker's time that it can work
 
 int percent(double share) {
   return static_cast<int>(std::lround(share * 100));
@@ -43,7 +46,45 @@ struct writer {
     return type == dataset_type::image_folder || type == dataset_type::tar;
   }
 
+  /// Most workers run on loader hosts.
+  [[nodiscard]] bool mostly_remote() const { return r.remote > 0 && 2 * r.remote >= r.workers; }
+  [[nodiscard]] std::string all_workers() const {
+    if (r.remote == 0) return counted(r.workers, "worker");
+    return fmt::format("{}, {} of them on {},", counted(r.workers, "worker"), r.remote, counted(around.hosts, "host"));
+  }
+  [[nodiscard]] std::vector<std::string> more_remote_workers() const {
+    std::vector<std::string> lines;
+    if (around.remote_resting > 0) {
+      lines.push_back(fmt::format("The hosts offer {} that `penstock scale host/NAME` has stopped.",
+                                  counted(around.remote_resting, "more worker")));
+    }
+    if (around.workers < around.cores) {
+      lines.push_back(fmt::format("This machine has {} for workers of its own ([loader] workers, now {}).",
+                                  counted(around.cores, "core"), around.workers));
+    }
+    return lines;
+  }
+
+  /// Of a stream that its remote workers hold up.
+  limit_advice too_few_remote(limit what, const std::string& why) const {
+    return {what, around.workers < around.cores ? "loader.workers" : "",
+            fmt::format("{}{}; start more hosts, or more workers on them (`penstock host --workers`).", why, waited()), more_remote_workers()};
+  }
+
+  limit_advice link() const {
+    const bool packs = settings.loader.hosts.compress != compress_rule::none;
+    const std::string less = takes_images(type_of(settings)) ? "image.size" : "dataset.dtype";
+    return {limit::wire,
+            packs ? less : "loader.hosts.compress",
+            fmt::format("The link to the loader hosts limits you: batches were on their way while the workers waited{}; {}.", waited(),
+                        packs ? "send fewer bytes, or use a faster network"
+                              : "compress what compresses ([loader.hosts] compress, now \"none\"), or send fewer bytes"),
+            {fmt::format("{} on {} sent {:.0f} batches a second.", counted(r.remote, "worker"), counted(around.hosts, "host"),
+                         r.batches_per_second)}};
+  }
+
   limit_advice storage() const {
+    if (mostly_remote()) return too_few_remote(limit::storage, fmt::format("Storage limits you: {} waited for reads", all_workers()));
     return {limit::storage,
             "loader.workers",
             fmt::format("Storage limits you: {} waited for reads{}; start more workers ([loader] workers = "
@@ -64,7 +105,7 @@ struct writer {
 
   limit_advice decode() const {
     const std::string work = around.of_jobs ? "The jobs' own work" : "Decoding";
-    const std::string busy = fmt::format("{} at {} % CPU", counted(r.workers, "worker"), percent(r.cpu));
+    const std::string busy = fmt::format("{} at {} % CPU", all_workers(), percent(r.cpu));
     const std::string key = work_less();
     const std::string less = key == "image.size" ? " ([image] size, or store smaller pictures)" : "";
     if (r.slow && r.slow->core_wait > cores_are_short && !around.of_jobs) {
@@ -90,6 +131,7 @@ struct writer {
           {why_others_wait(),
            fmt::format("`penstock drain worker/{}` continues without it.", r.slow->worker)}};
     }
+    if (mostly_remote()) return too_few_remote(limit::decode, fmt::format("{} limits you: {}", work, busy));
     if (!cores_are_used()) {
       return {limit::decode,
               "loader.workers",
@@ -148,6 +190,14 @@ struct writer {
                           r.batches_per_second, r.samples_a_batch, waited(), settings.sampler.batch_size),
               {}};
     }
+    if (mostly_remote()) {
+      return {limit::order,
+              "loader.hosts.landing_slots",
+              fmt::format("Order limits you: the workers idled {} % of the time for lack of landing slots{}; more of them ([loader.hosts] "
+                          "landing_slots, now {}) let hosts load further ahead.",
+                          percent(1 - r.busy), waited(), settings.loader.hosts.landing_slots),
+              {}};
+    }
     return {limit::order,
             "loader.slots_per_worker",
             fmt::format("Order limits you: the workers idled {} % of the time for lack of slots{}; more slots ([loader] "
@@ -157,6 +207,7 @@ struct writer {
   }
 
   limit_advice wire() const {
+    if (2 * r.link > r.of(limit::wire)) return link();
     const std::string key = takes_images(type_of(settings)) ? "image.size" : "dataset.dtype";
     const std::string less =
         takes_images(type_of(settings))
@@ -346,6 +397,19 @@ std::string way_out_of(const limit_surroundings& around, const config& settings)
   return "`penstock describe scheduler` shows where the batches are.";
 }
 
+/// Whether a stream that waits for nothing needs its hosts.
+std::string use_of_hosts(const limit_reading& r, const limit_surroundings& around) {
+  if (r.remote == 0 || around.of_jobs || !r.largest() || r.waited() >= spare_from) return "";
+  const std::uint32_t local = r.workers - r.remote;
+  const auto needed = static_cast<std::uint32_t>(std::ceil(r.working / fully_used));
+  const std::string work = fmt::format("the stream does not wait, and on average {:.1f} of {} work", r.working, counted(r.workers, "worker"));
+  if (local > 0 && needed <= local)
+    return fmt::format("The hosts are not needed: {}, which the {} of this machine can do.", work, counted(local, "worker"));
+  const std::uint32_t of_hosts = std::max(needed, local + 1) - local;
+  if (of_hosts >= r.remote) return "";
+  return fmt::format("Not all workers of the hosts are needed: {}; {} of {} on hosts would do.", work, of_hosts, r.remote);
+}
+
 }  // namespace
 
 limit_advice advise(const limit_reading& reading, const limit_surroundings& around, const config& settings) {
@@ -354,7 +418,11 @@ limit_advice advise(const limit_reading& reading, const limit_surroundings& arou
   if (around.stalled) {
     advice.sentence = fmt::format("Nothing has moved for {:.0f} s: {}.", around.stalled->seconds, around.stalled->text);
     advice.more = {way_out_of(around, settings)};
-  } else if (around.hedges.started > 0) {
+    return advice;
+  }
+  advice.hosts = use_of_hosts(reading, around);
+  if (!advice.hosts.empty()) advice.more.push_back(advice.hosts);
+  if (around.hedges.started > 0) {
     advice.more.push_back(fmt::format("So far a second worker was given {} too ([loader] hedge), and was faster in {}.",
                                       counted(around.hedges.started, "late batch", "late batches"), around.hedges.won));
   }
@@ -364,12 +432,13 @@ limit_advice advise(const limit_reading& reading, const limit_surroundings& arou
 limits_status limits_of(const limit_reading& reading, const limit_advice& advice) {
   const auto share = [&](limit l) { return reading.share[static_cast<std::size_t>(l)]; };
   return {share(limit::storage), share(limit::decode),   share(limit::order), share(limit::wire),
-          share(limit::convert), share(limit::consumer), share(limit::start), advice.sentence};
+          share(limit::convert), share(limit::consumer), share(limit::start), advice.sentence, advice.hosts};
 }
 
 json why_as_json(const limit_reading& reading, const limit_advice& advice) {
   json limits = as_json(limits_of(reading, advice));
   limits.erase("verdict");
+  limits.erase("hosts");
   json each = json::array();
   for (const limit_reading::worker_load& w : reading.loads)
     each.push_back({{"worker", w.worker}, {"seconds_a_sample", w.seconds_a_sample}, {"reading", w.reading}});
@@ -380,10 +449,12 @@ json why_as_json(const limit_reading& reading, const limit_advice& advice) {
           {"key", advice.key.empty() ? json() : json(advice.key)},
           {"verdict", advice.sentence},
           {"more", advice.more},
+          {"hosts", advice.hosts.empty() ? json() : json(advice.hosts)},
           {"limits", std::move(limits)},
           {"waited", rounded(reading.waited())},
           {"workers",
            {{"ready", reading.workers},
+            {"remote", reading.remote},
             {"busy", rounded(reading.busy)},
             {"cpu", rounded(reading.cpu)},
             {"core_wait", rounded(reading.core_wait)},

@@ -29,13 +29,15 @@ struct limit_surroundings {
   std::optional<std::int32_t> owner_pid{};    ///< the GPU owner's process
   /// How the last process of limit_reading::lost's worker ended: "ended: SIGSEGV"; empty: unknown.
   std::string lost_worker_end{};
+  std::uint32_t hosts = 0;                ///< loader hosts that have joined
+  std::uint32_t remote_resting = 0;       ///< workers that hosts offer and that an operator does not want
 };
 
 struct limit_advice {
   std::optional<limit> what;      ///< empty: nothing limits it, or nothing was measured
   std::string key;                ///< config key to change first: "loader.workers"; empty: none of penstock's
   std::string sentence;           ///< one sentence
-  std::vector<std::string> more;  ///< more lines, with figures and alternatives
+  std::string hosts{};            ///< whether the stream needs its loader hosts; empty: it has none, or it waits
 };
 [[nodiscard]] limit_advice advise(const limit_reading& reading, const limit_surroundings& around,
                                   const config& settings);

@@ -200,7 +200,18 @@ json as_json(const host_status& h) {
           {"workers", h.workers},
           {"samples_per_second", std::round(h.samples_per_second * 10) / 10},
           {"bytes_per_second", std::round(h.bytes_per_second)},
-          {"round_trip_seconds", rounded(h.round_trip_seconds)}};
+          {"round_trip_seconds", rounded(h.round_trip_seconds)},
+          {"version", h.version},
+          {"cores", h.cores},
+          {"workers_offered", h.workers_offered},
+          {"workers_wanted", h.workers_wanted},
+          {"joined", h.joined ? json(as_utc(*h.joined)) : json(nullptr)},
+          {"samples", h.samples},
+          {"bytes", h.bytes},
+          {"holds", h.holds},
+          {"deaths", h.deaths},
+          {"losses", h.losses},
+          {"refused", {{"damaged", h.refused.damaged}, {"wrong_size", h.refused.wrong_size}, {"late", h.refused.late}}}};
 }
 
 json as_json(const run_report& r) {
@@ -258,9 +269,11 @@ json as_json(const run_report& r) {
 
 json as_json(const limits_status& limits) {
   const auto share = [](double value) { return std::round(value * 1e4) / 1e4; };
-  return {{"storage", share(limits.storage)}, {"decode", share(limits.decode)},     {"order", share(limits.order)},
-          {"wire", share(limits.wire)},       {"convert", share(limits.convert)},   {"consumer", share(limits.consumer)},
-          {"start", share(limits.start)},     {"verdict", limits.verdict}};
+  json j{{"storage", share(limits.storage)}, {"decode", share(limits.decode)},     {"order", share(limits.order)},
+         {"wire", share(limits.wire)},       {"convert", share(limits.convert)},   {"consumer", share(limits.consumer)},
+         {"start", share(limits.start)},     {"verdict", limits.verdict}};
+  if (!limits.hosts.empty()) j["hosts"] = limits.hosts;
+  return j;
 }
 
 json as_json(const session_status& s) {
@@ -333,6 +346,7 @@ json as_json(const event& e) {
          {"path", or_null(e.path)},      {"epoch", or_null(e.epoch)},
          {"seq", or_null(e.sequence)}};
   j["death"] = e.death ? as_json(*e.death) : e.owner_death ? as_json(*e.owner_death) : json(nullptr);
+  if (e.host) j["host"] = *e.host;
   j["text"] = e.text;
   return j;
 }

@@ -22,6 +22,8 @@ constexpr double slow_from = 2.5;
 // Workers that are busy for this share of their time do not count as idle.
 constexpr double busy_enough = 0.85;
 constexpr double measured_enough = 1;  // worker seconds
+// The link holds up a remote worker if it carries batches for this share of the time, and for longer than the worker works.
+constexpr double link_enough = 0.5;
 
 constexpr double noise = 0.05;              // smaller shares do not count as a limit
 constexpr double waits_that_matter = 0.15;  // of the consumer
@@ -147,6 +149,12 @@ void stream_limits::add_held(std::int64_t from, std::int64_t to) {
   spread(std::max(from, counted_from_), to, [this](std::int64_t when, double seconds) { at(when).held += seconds; });
 }
 
+/// The batch was on its way from a loader host.
+void stream_limits::add_link(std::int64_t from, std::int64_t to) {
+  add(limit::wire, from, to);
+  spread(std::max(from, counted_from_), to, [this](std::int64_t when, double seconds) { at(when).link += seconds; });
+}
+
 /// `busy`: how long the head takes to load; `from` to `to` is the stalled part of that.
 void stream_limits::add_stall(const batch_passage& head, double busy, std::int64_t from, std::int64_t to) {
   add(limit::order, from, to);
@@ -199,9 +207,12 @@ void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) 
       before.incarnation = w.incarnation;
       before.cpu = w.cpu;
       before.core_wait = w.core_wait;
+      before.received = w.receiving;
     }
     const double had_no_core = grown(before.core_wait, w.core_wait);
     if (passed > 0) before.starved += (had_no_core / passed - before.starved) * std::min(passed, 1.0);
+    if (passed > 0) before.receiving += (grown(before.received, w.receiving) / passed - before.receiving) * std::min(passed, 1.0);
+    before.working += ((w.busy ? 1 : 0) - before.working) * std::min(passed, 1.0);
     if (w.ready && !facts.is_paused) {
       b.ready += passed;
       work.ready += passed;
@@ -216,6 +227,7 @@ void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) 
     }
     before.cpu = w.cpu;
     before.core_wait = w.core_wait;
+    before.received = w.receiving;
   }
   while (!work_.empty() && work_.front().at < now - kept_ns) work_.pop_front();
   const bool without_owner = !outages_.empty() && outages_.back().to == now;
@@ -285,8 +297,12 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   } else {
     part(from, leased, is(limit::start));
   }
-  part(leased, begun, is(limit::order));
-  part(begun, loaded, [&](std::int64_t first, std::int64_t last) { settle_load(b, first, last, facts); });
+  if (is_held_up_by_link(b.worker)) {
+    part(leased, loaded, [&](std::int64_t first, std::int64_t last) { add_link(first, last); });
+  } else {
+    part(leased, begun, is(limit::order));
+    part(begun, loaded, [&](std::int64_t first, std::int64_t last) { settle_load(b, first, last, facts); });
+  }
   part(loaded, ordered, is(limit::order));
   part(ordered, submitted, [&](std::int64_t first, std::int64_t last) {
     // The first batch waits until the device is open; later ones until the consumer releases a buffer.
@@ -404,6 +420,7 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
   }
   begun = std::min(begun, now);
   from = std::max(from, std::min(stamp(head, batch_stage::leased), now));
+  if (is_held_up_by_link(head.worker)) return add_link(from, now);
   const double busy = seconds_of(now - begun);
   const double usual = typical_of(head.worker).value_or(busy) * std::max<std::uint32_t>(head.samples, 1);
   const double reading = w->reads ? 1 : workers_[head.worker].reading;
@@ -446,6 +463,11 @@ std::optional<double> stream_limits::typical_of(std::uint32_t worker) const {
       all.push_back(seconds_a_sample(b));
   }
   return all.empty() ? std::nullopt : std::optional(median(std::move(all)));
+}
+
+bool stream_limits::is_held_up_by_link(std::uint32_t worker) const {
+  const auto own = workers_.find(worker);
+  return own != workers_.end() && own->second.receiving > link_enough && own->second.receiving > own->second.working;
 }
 
 /// A worker's time for a sample, divided by that of its peers.
@@ -545,6 +567,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
       r.owner_frozen += b.owner_frozen * inside;
       r.owner_down += b.owner_down * inside;
       stalled += b.stalled * inside;
+      r.link += b.link * inside;
       if (b.stall && (!r.stall || r.stall->seconds < b.stall->seconds)) r.stall = b.stall;
       if (b.slow) r.slow = b.slow;
       for (const auto& [worker, seconds] : b.lost) lost[worker] += seconds * inside;
@@ -556,7 +579,8 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
     if (!r.lost || r.lost->share < share) r.lost = {worker, share};
   }
   for (double& share : r.share) share /= r.seconds;
-  for (double* share : {&r.held, &r.owner_frozen, &r.owner_down}) *share = std::min(*share / r.seconds, 1.0);
+  r.working = r.busy / r.seconds;
+  for (double* share : {&r.held, &r.owner_frozen, &r.owner_down, &r.link}) *share = std::min(*share / r.seconds, 1.0);
   r.spare = facts.jobs ? 0 : std::min(spare_seconds(first) / r.seconds, 1.0);
   const double sum = std::accumulate(r.share.begin(), r.share.end(), 0.0);
   if (sum > 1) {  // rounding at the window's edges
@@ -571,6 +595,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   r.busy = std::max(r.busy, r.cpu + r.core_wait);
   r.start_core_wait = starting > 0 ? std::min(r.start_core_wait / starting, 1.0) : 0;
   r.workers = static_cast<std::uint32_t>(std::ranges::count_if(facts.workers, &worker_look::ready));
+  r.remote = static_cast<std::uint32_t>(std::ranges::count_if(facts.workers, [](const worker_look& w) { return w.ready && w.remote; }));
   for (const worker_look& w : facts.workers) {
     const auto its = workers_.find(w.id);
     if (!w.ready || its == workers_.end() || its->second.loads.empty()) continue;

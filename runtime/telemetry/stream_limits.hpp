@@ -3,7 +3,8 @@
 //
 // The consumer waited for the head: the next batch in order. What held up the head says what the stream waited for:
 //
-//   storage    its worker was reading                      wire       it was being copied to the device
+//   storage    its worker was reading                      wire       it was being copied to the device, or was on its way from
+//                                                                     a loader host
 //   decode     its worker was decoding or transforming     convert    the device was converting it
 //   order      it was stalled while later batches were ready, or slots were so few (or batches so small) that workers idled
 //   start      no worker held it, or its device was not open; also while the owner's process is suspended or being replaced
@@ -69,6 +70,9 @@ struct limit_reading {
   double start_core_wait = 0;  ///< the same for starting workers
   double batches_per_second = 0;
   double samples_a_batch = 0;
+  std::uint32_t remote = 0;  ///< of `workers`: on loader hosts
+  double working = 0;        ///< how many workers worked, on average
+  double link = 0;           ///< share of the time in which batches were on their way from loader hosts; part of `wire`
   double held = 0;  ///< share of the time in which the consumer asked, but held every device buffer (in a pool: all memory)
   double spare = 0;         ///< share of the time in which no worker worked because the consumer asked for nothing
   double owner_frozen = 0;  ///< share of the time in which the owner's process was suspended
@@ -131,6 +135,7 @@ class stream_limits {
     double owner_frozen = 0;
     double owner_down = 0;
     double stalled = 0;
+    double link = 0;
     std::optional<limit_reading::stalled_head> stall;
     std::optional<limit_reading::slow_worker> slow;
     std::map<std::uint32_t, double> lost;  // seconds by worker
@@ -152,6 +157,9 @@ class stream_limits {
     nanoseconds cpu{0};
     nanoseconds core_wait{0};
     double starved = 0;        // share of the last second in which it had no core
+    nanoseconds received{0};
+    double receiving = 0;  // share of the last second in which its batches were on their way
+    double working = 0;    // share of the last second in which it worked
     std::deque<double> loads;  // seconds a sample of its last batches
     double usual = 0;          // their median
     double reading = 0;        // share of reads in its last batch
@@ -175,6 +183,8 @@ class stream_limits {
   void estimate_load(const batch_passage& head, std::int64_t from, std::int64_t now, const limit_facts& facts);
   void sample_jobs(std::int64_t now, const limit_facts& facts);
   [[nodiscard]] std::optional<double> typical_of(std::uint32_t worker) const;
+  [[nodiscard]] bool is_held_up_by_link(std::uint32_t worker) const;
+  void add_link(std::int64_t from, std::int64_t to);
   [[nodiscard]] std::optional<double> slowness_of(std::uint32_t worker) const;
   [[nodiscard]] bool others_are_ready(const batch_passage& head, std::int64_t when,
                                       const limit_facts& facts) const;

@@ -79,6 +79,181 @@ class HostsTest(HostCase):
         self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
         self.ends(beta, EXIT_OK)
 
+    # ---- operators -------------------------------------------------------------------------------------------
+
+    def answer(self, *arguments):
+        code, out, err = self.penstock(*arguments, "--json", "--session", "h")
+        self.assertEqual(code, EXIT_OK, err)
+        return json.loads(out)
+
+    def events(self, *options):
+        code, out, err = self.penstock("events", "--json", "--session", "h", *options)
+        self.assertEqual(code, EXIT_OK, err)
+        return [json.loads(line) for line in out.splitlines()]
+
+    def test_a_host_is_described_with_all_that_is_known_of_it(self):
+        process = self.begin(self.config(samples=100000, dataset='wait = "2ms"', epochs=1))
+        alpha = self.host(self.address(), 2, "alpha")
+        self.joined(2)
+        signal_process(self.workers_of(alpha)[0], signal.SIGKILL)
+        told = self.wait_until(lambda: (about := self.answer("describe", "host/alpha"))["hosts"][0]["deaths"] == 1 and about, "the death is counted")
+        self.assertEqual(told["schema"], "penstock.describe/1")
+        (host,) = told["hosts"]
+        self.assertEqual({w["id"] for w in told["workers"]}, set(host["workers"]))
+        self.assertEqual((host["pid"], host["state"], host["workers_offered"], host["workers_wanted"]), (alpha.pid, "ready", 2, 2))
+        self.assertEqual(host["version"], self.penstock("--version")[1].split()[1])
+        self.assertGreaterEqual(host["cores"], 1)
+        self.assertEqual(host["refused"], {"damaged": 0, "wrong_size": 0, "late": 0})
+        self.assertEqual(host["losses"], 0)
+        self.assertRegex(host["joined"], r"^\d{4}-\d\d-\d\dT")
+        self.wait_until(lambda: self.answer("describe", "host/alpha")["hosts"][0]["holds"] > 0, "it holds a batch")
+        self.assertGreater(self.answer("describe", "host/alpha")["hosts"][0]["samples"], 0)
+        _, out, _ = self.penstock("describe", "host/alpha", "--session", "h")
+        for part in ("host/alpha\n", "pid %d at 127.0.0.1:" % alpha.pid, "2 of 2 wanted", "1 worker\n", "0 damaged, 0 of the wrong size", "worker/65"):
+            self.assertIn(part, out)
+        alpha.kill()
+        alpha.communicate()
+        again = self.host(self.address(), 1, "alpha")
+        self.wait_until(lambda: [h["losses"] for h in self.status()["hosts"]] == [1], "it is back")
+        for verb in (("describe", "host/gamma"), ("drain", "host/gamma"), ("scale", "host/gamma", 1)):
+            code, _, err = self.penstock(*verb, "--session", "h")
+            self.assertEqual(code, EXIT_NO_TARGET, err)
+            self.assertIn("there is no host/gamma; there are: host/alpha", err)
+        self.assertEqual(self.penstock("stop", "--now", "--session", "h")[0], EXIT_OK)
+        process.communicate(timeout=30)
+        self.ends(again, EXIT_OK)
+
+    def working(self, name):
+        """How many workers of a host are ready, and what is wanted of it."""
+        status = self.status()
+        for host in status.get("hosts", []):
+            if host["name"] == name:
+                states = [w["state"] for w in status["workers"] if w["id"] in host["workers"]]
+                return states.count("ready"), len([s for s in states if s != "stopped"]), host["workers_wanted"]
+
+    def scale(self, number, name="alpha"):
+        code, _, err = self.penstock("scale", "host/" + name, number, "--session", "h")
+        self.assertEqual((code, err), (EXIT_OK, "scaling host/%s to %d worker%s\n" % (name, number, "" if number == 1 else "s")))
+        self.wait_until(lambda: self.working(name) == (number,) * 3, lambda: "%d workers: %s" % (number, self.status()))
+
+    def test_a_host_is_scaled_while_the_stream_runs(self):
+        shape = dict(samples=12000, epochs=1)
+        process = self.begin(self.config(dataset='wait = "4ms"', **shape))
+        address = self.address()
+        alpha, beta = self.host(address, 3, "alpha"), self.host(address, 1, "beta")
+        self.joined(4)
+        self.scale(1)
+        code, _, err = self.penstock("scale", "host/alpha", 4, "--session", "h")
+        self.assertEqual(code, EXIT_REFUSED)
+        self.assertIn("host/alpha offers 3 workers (`penstock host --workers`): the number must be 0 to 3", err)
+        self.scale(0)
+        self.assertIsNone(alpha.poll())  # it stays
+        self.scale(3)
+        self.scale(2)
+        alpha.kill()
+        alpha.communicate()
+        alpha = self.host(address, 3, "alpha")
+        self.wait_until(lambda: self.working("alpha") == (2, 2, 2), "its number is still 2")
+        report = self.report_of(process)
+        self.assertEqual(self.digests_of(report), self.local_digests(**shape))
+        self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
+        for host in (alpha, beta):
+            self.ends(host, EXIT_OK)
+
+    def test_a_session_whose_only_host_is_scaled_to_0_waits_until_it_is_scaled_up(self):
+        shape = dict(samples=1000, epochs=1)
+        process = self.begin(self.config(hosts=INSECURE + 'wait = "1s"\n', dataset='wait = "4ms"', **shape))
+        host = self.host(self.address(), 2, "alpha")
+        self.joined(2)
+        self.scale(0)
+        time.sleep(2)  # longer than `wait`: a host that is here is waited for
+        self.assertIsNone(process.poll())
+        self.scale(2)
+        self.assertEqual(self.digests_of(self.report_of(process)), self.local_digests(**shape))
+        self.ends(host, EXIT_OK)
+
+    def test_events_tell_of_hosts_and_stay_in_the_record(self):
+        secret, wrong = self.secret("right"), self.secret("wrong")
+        process = self.begin(self.config(samples=2000, dataset='wait = "4ms"', epochs=1, hosts='secret_file = "%s"\nwait = "30s"\n' % secret))
+        address = self.address()
+        with_secret = ("--secret-file", secret)
+        alpha = self.host(address, 1, "alpha", secret=with_secret)
+        beta = self.host(address, 1, "beta", secret=with_secret)
+        gamma = self.host(address, 1, "gamma", secret=with_secret)
+        self.ends(self.host(address, 1, "delta", secret=("--secret-file", wrong)), EXIT_CONFIG)
+        self.joined(3)
+        beta.kill()
+        beta.communicate()
+        self.assertEqual(self.penstock("scale", "host/alpha", 0, "--session", "h")[0], EXIT_OK)
+        self.assertEqual(self.penstock("scale", "host/alpha", 1, "--session", "h")[0], EXIT_OK)
+        self.assertEqual(self.penstock("drain", "host/gamma", "--session", "h")[0], EXIT_OK)
+        self.ends(gamma, EXIT_OK)
+        self.report_of(process)
+        self.ends(alpha, EXIT_OK)
+        events = self.events("--last")  # from the record of the session, which has ended
+        told = [(e["kind"], e.get("host")) for e in events]
+        for kind, host in (("host_joined", "alpha"), ("host_joined", "beta"), ("host_joined", "gamma"), ("host_lost", "beta"), ("scaled", "alpha"),
+                           ("draining", "gamma"), ("host_left", "gamma"), ("host_refused", None)):
+            self.assertIn((kind, host), told)
+        self.assertNotIn(("host_left", "alpha"), told)  # it left with the session
+        texts = {(e["kind"], e.get("host")): e["text"] for e in events}
+        self.assertRegex(texts["host_joined", "alpha"], r"loader host alpha \(127.0.0.1:\d+, pid %d\) has joined, with 1 worker" % alpha.pid)
+        self.assertIn("is lost: ", texts["host_lost", "beta"])
+        self.assertIn("secret", texts["host_refused", None])
+
+    def test_a_refused_dataset_is_an_event_with_both_values(self):
+        data, other = os.path.join(self.folder, "data"), os.path.join(self.folder, "other")
+        for folder, count in ((data, 40), (other, 41)):
+            os.mkdir(folder)
+            for i in range(count):
+                with open(os.path.join(folder, "%04d.bin" % i), "wb") as file:
+                    file.write(bytes(100))
+        text = '[dataset]\ntype = "raw"\npath = "%s"\nshape = [100]\n[sampler]\nbatch_size = 7\n[gpu]\ndevice = "host"\n' % data
+        process = self.begin(self.config(text=text))
+        address = self.address()
+        for _ in range(2):
+            self.ends(self.host(address, 1, "other", "--data", "%s=%s" % (data, other)), EXIT_CONFIG)
+        refused = [e for e in self.events() if e["kind"] == "host_refused"]
+        self.assertEqual([e["host"] for e in refused], ["other"])  # once for each reason
+        self.assertIn("the host's dataset has 41 samples, but the session's has 40", refused[0]["text"])
+        self.host(address, 1, "a")
+        self.report_of(process)
+
+    def test_why_counts_remote_workers_and_says_whether_they_are_needed(self):
+        slow_steps = "plugin:" + os.path.join(BIN, "slow_program.so")
+        config = self.config(samples=10**6, dataset='wait = "1ms"', epochs=1, workers=1)
+        process = self.start("run", config, "--quiet", "--sink", slow_steps)
+        host = self.host(self.address(), 2, "alpha")
+        self.joined(2)
+        why = self.wait_until(lambda: (now := self.answer("why"))["hosts"] and now, lambda: str(self.answer("why")))
+        self.assertEqual((why["workers"]["ready"], why["workers"]["remote"]), (3, 2))
+        self.assertIn("The hosts are not needed: the stream does not wait, and on average", why["hosts"])
+        self.assertEqual(self.status()["limits"]["hosts"][:27], "The hosts are not needed: t")
+        self.assertIn("The hosts are not needed", self.penstock("why", "--session", "h")[1].replace("\n  ", " "))
+        self.assertEqual(self.penstock("stop", "--now", "--session", "h")[0], EXIT_OK)
+        process.communicate(timeout=30)
+        self.ends(host, EXIT_OK)
+
+    def test_why_names_too_few_remote_workers(self):
+        process = self.begin(self.config(samples=10**6, dataset='work = "5ms"', epochs=1))
+        host = self.host(self.address(), 1, "alpha")
+        self.joined(1)
+        why = self.wait_until(lambda: (now := self.answer("why"))["limit"] == "decode" and now, lambda: str(self.answer("why")))
+        self.assertIn("1 worker, 1 of them on 1 host", why["verdict"])
+        self.assertIn("`penstock host --workers`", why["verdict"])
+        self.assertEqual(self.penstock("stop", "--now", "--session", "h")[0], EXIT_OK)
+        process.communicate(timeout=30)
+        self.ends(host, EXIT_OK)
+
+    def test_check_config_says_that_hosts_without_a_secret_cannot_join(self):
+        config = self.config(listen='listen = "0.0.0.0:7077"', hosts="")
+        code, out, err = self.penstock("check-config", config)
+        self.assertEqual(code, EXIT_OK, out + err)
+        for part in ("there is no secret: no host could join", "needs 'secret_file' or 'insecure'", "penstock secret > hosts.secret"):
+            self.assertIn(part, out + err)
+        self.assertEqual(self.penstock("check-config", config, "--strict")[0], EXIT_CONFIG)
+        self.assertNotIn("no secret", "".join(map(str, self.penstock("check-config", self.config()))))
+
     def test_compressed_batches_are_the_same(self):
         shape = dict(samples=200, bytes="700KiB", batch=4, epochs=1)
         expected = self.local_digests(**shape)

@@ -22,7 +22,7 @@ std::string document() {
 
 TEST_CASE("docs/operating.md explains every kind of event") {
   const std::string text = document();
-  for (int kind = 0; kind <= static_cast<int>(event_kind::draining); ++kind) {
+  for (int kind = 0; kind <= static_cast<int>(event_kind::host_refused); ++kind) {
     const std::string name = name_of(static_cast<event_kind>(kind));
     INFO(name);
     CHECK(text.find("`" + name + "`") != std::string::npos);
@@ -35,6 +35,8 @@ TEST_CASE("docs/operating.md explains every field of status") {
   s.jobs = pool_statistics{};
   s.group = group_status{};
   s.workers.emplace_back();
+  s.hosts.emplace_back();
+  s.limits.hosts = "needed";
   const auto status = telemetry::as_json(s);
   const auto check = [&](const nlohmann::ordered_json& fields) {
     for (const auto& [name, value] : fields.items()) {
@@ -45,6 +47,8 @@ TEST_CASE("docs/operating.md explains every field of status") {
   check(status);
   check(status.at("gpu"));
   check(status.at("workers")[0]);
+  check(status.at("hosts")[0]);
+  check(status.at("limits"));
 }
 
 TEST_CASE("docs/operating.md explains every field of a death") {

@@ -87,10 +87,12 @@ struct scale_pool {
 struct host_place_joined {
   std::uint32_t worker = 0;
 };
-/// The host no longer offers one. `lost`: the place's process has ended with the host; otherwise the host waits for it.
+/// The host no longer offers one. `lost`: the place's process has ended with the host; otherwise the host waits for it. `rests`: the
+/// host stays, but an operator wants fewer of its workers.
 struct host_place_left {
   std::uint32_t worker = 0;
   bool lost = false;
+  bool rests = false;
 };
 struct restart_worker {
   std::uint32_t worker = 0;

@@ -54,6 +54,10 @@ enum class event_kind : std::uint8_t {
   rank_lost,       ///< in rank 0's session; text: which one, and why
   restarting,      ///< a worker is to be replaced, or the GPU owner if there is no worker; text: when
   draining,        ///< a worker is to exit, and its place stays empty
+  host_joined,     ///< host; text: its address, and how many workers it has
+  host_left,       ///< host: its workers have finished what they held
+  host_lost,       ///< host; text: why
+  host_refused,    ///< host; text: what differs, with both values
 };
 /// "worker_died": the spelling in JSON.
 PENSTOCK_API const char* name_of(event_kind kind) noexcept;
@@ -75,6 +79,7 @@ struct event {
   std::string text;                                         ///< a full description for people
   std::uint64_t dropped =
       0;  ///< only in callbacks: events lost before this one because the callback was too slow
+  std::optional<std::string> host{};  ///< the name of a loader host
 };
 
 /// Called on a separate thread, one event at a time, in order. It may be slow: nothing waits for it. Events

@@ -267,6 +267,13 @@ struct worker_status {
   std::string why_stopped{};
 };
 
+/// Transfers of a loader host that were not used, by kind.
+struct refused_transfers {
+  std::uint64_t damaged = 0;     ///< other bytes arrived than were sent
+  std::uint64_t wrong_size = 0;  ///< the batch did not fit its lease
+  std::uint64_t late = 0;        ///< no lease waited for it any more; not charged
+};
+
 /// A loader host (`penstock host`) that has joined.
 struct host_status {
   std::string name;
@@ -277,6 +284,17 @@ struct host_status {
   double samples_per_second = 0;       ///< of the last 10 s, like the next one
   double bytes_per_second = 0;
   double round_trip_seconds = 0;
+  std::string version{};              ///< of penstock
+  std::uint32_t cores = 0;            ///< that its workers may use
+  std::uint32_t workers_offered = 0;  ///< `penstock host --workers`
+  std::uint32_t workers_wanted = 0;   ///< the same, or fewer after `penstock scale host/NAME`
+  std::optional<std::chrono::system_clock::time_point> joined{};
+  std::uint64_t samples = 0;  ///< that have arrived since then; of a pool jobs
+  std::uint64_t bytes = 0;
+  std::uint64_t holds = 0;   ///< batches or jobs that its workers have and that have not arrived
+  std::uint64_t deaths = 0;  ///< of its workers, since it joined
+  std::uint64_t losses = 0;  ///< how often hosts of this name were lost
+  refused_transfers refused{};
 };
 
 /// A process that the driver's management library (NVML) sees on the GPU. In a container the pid may belong
@@ -304,6 +322,7 @@ struct limits_status {
   double consumer = 0;
   double start = 0;
   std::string verdict;  ///< in one sentence: the first one of `penstock why`
+  std::string hosts{};  ///< whether the stream needs its loader hosts; empty: it has none, or nothing was measured
 };
 
 struct session_status {

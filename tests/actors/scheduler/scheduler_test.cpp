@@ -3,7 +3,9 @@
 #include "actors/scheduler/scheduler.hpp"
 
 #include "actors/caf/caf.hpp"
+#include "actors/scheduler/host_losses.hpp"
 #include "tests/actors/support/deterministic.hpp"
+#include "tests/runtime/schedule/small_plan.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -153,6 +155,25 @@ TEST_CASE("a sample that was running when its host was lost is blamed from the t
   CHECK(blamed == std::vector<bool>{false, false, true, true});
   CHECK(attempts == std::vector<std::uint32_t>{1, 1, 1, 2});
   CHECK(s.supervisor.all<supervisor::want_sacrificial>().size() == 1);
+}
+
+TEST_CASE("a batch's lost hosts are forgotten when it is delivered") {
+  const testing::small_plan plan(12, 2);
+  schedule::ledger books({}, plan, {0, 6});
+  scheduler::host_losses losses;
+  for (std::uint32_t i = 1; i <= 2; ++i) {
+    const worker_ref who{0, i};
+    books.worker_joined(who, 1);
+    const auto lease = std::get<schedule::load_command>(books.advance().at(0)).lease;
+    const scheduler::worker_ended end{who, schedule::flight_mark{lease.slot, lease.generation, 0}, "", "host", true};
+    CHECK_FALSE(losses.charged(books, end));
+    static_cast<void>(books.worker_died(who, std::nullopt, "host"));
+  }
+  CHECK(losses.size() == 1);
+  losses.delivered(1);
+  CHECK(losses.size() == 1);
+  losses.delivered(0);
+  CHECK(losses.size() == 0);
 }
 
 TEST_CASE("a sample that has killed twice is tried alone in the sacrificial worker") {

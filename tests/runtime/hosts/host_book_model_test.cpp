@@ -8,6 +8,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <utility>
 
 using namespace penstock;
 using namespace penstock::hosts;
@@ -26,6 +27,7 @@ struct connection_seen {
   steady_time heard{};
   bool leaving = false;
   bool vacated = false;
+  bool works = false;
 };
 
 class model {
@@ -34,7 +36,7 @@ class model {
 
   void step() {
     now_ += std::chrono::milliseconds(draw(200));
-    switch (draw(9)) {
+    switch (draw(10)) {
       case 0:
       case 1: join(); break;
       case 2:
@@ -43,20 +45,23 @@ class model {
       case 5: with_connection([&](connection_id id, connection_seen& connection) {
         book_.leaving(id);
         connection.leaving = true;
+        left_.insert(connection.process);
       }); break;
       case 6: with_connection([&](connection_id id, connection_seen&) { book_.emptied(id); }); break;
       case 7: with_connection([&](connection_id id, connection_seen&) {
         if (draw(3) == 0) book_.closed(id, "it was closed");
       }); break;
-      default: with_connection([&](connection_id id, connection_seen&) {
-        draw(3) == 0 ? book_.spoilt(id, "its digest is wrong") : book_.received(id, 1, 1, now_);
-      });
+      case 8: with_connection([&](connection_id id, connection_seen&) {
+        draw(3) == 0 ? book_.spoilt(id, static_cast<bad_transfer>(draw(3)), "its digest is wrong") : book_.received(id, 1, 1, now_);
+      }); break;
+      default:
+        if (draw(20) == 0) scale();
     }
     carry_out();
     check();
   }
 
-  std::uint64_t joined = 0, lost = 0, left = 0, refused = 0;
+  std::uint64_t joined = 0, lost = 0, left = 0, refused = 0, scaled = 0;
 
  private:
   std::uint64_t draw(std::uint64_t below) { return random_() % below; }
@@ -73,11 +78,21 @@ class model {
     const connection_id id = ++last_;
     const std::uint64_t process = 1 + draw(processes);
     const bool full = connections_.size() == places;
-    const bool ok = book_.joined(id, {fmt::format("host-{}", process), "", 0, process}, now_);
+    const bool ok = book_.joined(id, {name_of(process), "", 0, process}, now_);
     REQUIRE(ok == !full);
     ok ? ++joined : ++refused;
-    if (ok) connections_[id] = {process, book_.place_of(id), now_, false, false};
+    if (ok) connections_[id] = {process, book_.place_of(id), now_};
   }
+
+  void scale() {
+    const std::string name = name_of(1 + draw(processes));
+    const auto workers = static_cast<std::uint32_t>(draw(places + 1));
+    book_.scale(name, workers);
+    wanted_[name] = workers;
+    ++scaled;
+  }
+
+  static std::string name_of(std::uint64_t process) { return fmt::format("host-{}", process); }
 
   void hear() {
     for (auto& [id, connection] : connections_) {
@@ -89,11 +104,16 @@ class model {
 
   void carry_out() {
     for (const book_command& one : book_.advance(now_)) {
-      if (const auto* order = std::get_if<vacate_place>(&one)) {
+      if (const auto* filled = std::get_if<occupy_place>(&one)) {
+        connections_.at(filled->connection).works = true;
+      } else if (const auto* rest = std::get_if<rest_place>(&one)) {
+        REQUIRE(std::exchange(connections_.at(rest->connection).works, false));
+      } else if (const auto* order = std::get_if<vacate_place>(&one)) {
         connection_seen& connection = connections_.at(order->connection);
         REQUIRE(connection.place == order->place);
         REQUIRE((order->lost || !connection.vacated));  // once, and once more if it is lost while it leaves
         connection.vacated = true;
+        connection.works = false;
         if (order->lost) ended(order->connection);
       } else if (const auto* close = std::get_if<close_connection>(&one)) {
         if (close->why.empty()) {
@@ -103,6 +123,7 @@ class model {
         }
       } else if (const auto* gone = std::get_if<host_went>(&one)) {
         REQUIRE(hosts_.erase(gone->card.process) == 1);
+        left_.erase(gone->card.process);
         gone->why.empty() ? ++left : ++lost;
       } else if (const auto* came = std::get_if<host_came>(&one)) {
         REQUIRE(hosts_.insert(came->card.process).second);
@@ -131,6 +152,28 @@ class model {
     }
     REQUIRE(seen == connections_.size());
     if (!connections_.empty()) REQUIRE(book_.next_deadline() > now_);
+    check_numbers();
+  }
+
+  /// Of each host that does not leave as many work as are wanted, and of one that leaves no more.
+  void check_numbers() {
+    struct counts {
+      std::uint32_t works = 0, stays = 0;
+      bool leaves = false;
+    };
+    std::map<std::uint64_t, counts> hosts;
+    for (const auto& [id, connection] : connections_) {
+      counts& of = hosts[connection.process];
+      of.works += connection.works ? 1 : 0;
+      of.stays += connection.leaving ? 0 : 1;
+      of.leaves |= connection.leaving;
+    }
+    for (const auto& [process, of] : hosts) {
+      const auto wanted = wanted_.find(name_of(process));
+      const std::uint32_t most = wanted == wanted_.end() ? places : wanted->second;
+      REQUIRE(of.works <= most);
+      if (!of.leaves && !left_.contains(process)) REQUIRE(of.works == std::min(most, of.stays));
+    }
   }
 
   std::mt19937_64 random_;
@@ -138,6 +181,8 @@ class model {
   host_book book_{{.first_place = first_place, .places = places, .lost_after = lost_after}};
   std::map<connection_id, connection_seen> connections_;
   std::set<std::uint64_t> hosts_;
+  std::set<std::uint64_t> left_;  // hosts of which a connection has left: nobody takes its part
+  std::map<std::string, std::uint32_t> wanted_;
   connection_id last_ = 0;
 };
 
@@ -152,4 +197,5 @@ TEST_CASE("in a million random steps every connection has one place, and silent 
   CHECK(tried.joined > 10'000);
   CHECK(tried.lost > 1'000);
   CHECK(tried.left > 100);
+  CHECK(tried.scaled > 1'000);
 }

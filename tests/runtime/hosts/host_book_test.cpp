@@ -2,6 +2,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <set>
+
 using namespace penstock;
 using namespace penstock::hosts;
 using namespace std::chrono_literals;
@@ -11,8 +13,22 @@ namespace {
 const steady_time begin{1h};
 
 host_card card_of(std::uint64_t process) {
-  return {"loader-" + std::to_string(process), "10.0.0.7:4711", 12, process};
+  return {"loader-" + std::to_string(process), "10.0.0.7:4711", 12, process, "1.0", 8, 4};
 }
+
+/// Places in which a worker may run, as the commands so far say.
+struct working_places {
+  std::set<std::uint32_t> places;
+
+  void follow(const std::vector<book_command>& commands) {
+    for (const book_command& one : commands) {
+      if (const auto* order = std::get_if<occupy_place>(&one)) places.insert(order->place);
+      if (const auto* order = std::get_if<rest_place>(&one)) places.erase(order->place);
+      if (const auto* order = std::get_if<vacate_place>(&one)) places.erase(order->place);
+    }
+  }
+};
+using those = std::set<std::uint32_t>;
 
 template <class Command>
 std::vector<Command> all_of(const std::vector<book_command>& commands) {
@@ -82,12 +98,12 @@ TEST_CASE("three damaged batches in a row cost the whole host, two do not") {
   REQUIRE(book.joined(3, card_of(8), begin));
   static_cast<void>(book.advance(begin));
   for (int i = 0; i < 4; ++i) {
-    book.spoilt(1, "its digest is wrong");
-    book.spoilt(2, "its digest is wrong");
+    book.spoilt(1, bad_transfer::damaged, "its digest is wrong");
+    book.spoilt(2, bad_transfer::damaged, "its digest is wrong");
     book.received(2, 32, 1000, begin);
   }
   CHECK(book.advance(begin).empty());
-  for (int i = 0; i < 3; ++i) book.spoilt(1, "its digest is wrong");
+  for (int i = 0; i < 3; ++i) book.spoilt(1, bad_transfer::damaged, "its digest is wrong");
   const auto commands = book.advance(begin);
   CHECK(all_of<vacate_place>(commands).size() == 2);
   CHECK(all_of<host_went>(commands).at(0).why == "3 batches in a row arrived damaged; of the last one, its digest is wrong");
@@ -101,4 +117,83 @@ TEST_CASE("rates are those of the last ten seconds") {
   const host_view view = book.hosts(begin + 30s).at(0);
   CHECK(view.samples_per_second == 200);
   CHECK(view.bytes_per_second == 2000);
+}
+
+TEST_CASE("a scaled host runs that many workers, in its lowest places, and all of them again when it is scaled up") {
+  host_book book({.first_place = 65, .places = 8});
+  for (const connection_id id : {1, 2, 3, 4}) REQUIRE(book.joined(id, card_of(7), begin));
+  REQUIRE(book.joined(5, card_of(8), begin));
+  working_places seen;
+  seen.follow(book.advance(begin));
+  CHECK(book.offered_by("loader-7") == 4);
+  CHECK_FALSE(book.offered_by("loader-9"));
+  book.scale("loader-7", 2);
+  seen.follow(book.advance(begin));
+  CHECK(seen.places == those{65, 66, 69});
+  CHECK(book.hosts(begin).at(0).wanted == 2);
+  book.scale("loader-7", 0);
+  seen.follow(book.advance(begin));
+  CHECK(seen.places == those{69});
+  book.scale("loader-7", 4);
+  seen.follow(book.advance(begin));
+  CHECK(seen.places == those{65, 66, 67, 68, 69});
+}
+
+TEST_CASE("scaling a host also fills places of it that an operator has drained") {
+  host_book book({.first_place = 65, .places = 8});
+  for (const connection_id id : {1, 2}) REQUIRE(book.joined(id, card_of(7), begin));
+  static_cast<void>(book.advance(begin));
+  book.scale("loader-7", 2);
+  CHECK(all_of<occupy_place>(book.advance(begin)).size() == 2);
+}
+
+TEST_CASE("the number of a scaled host stays when one of its connections is lost, and when the host comes back") {
+  host_book book({.first_place = 65, .places = 8});
+  for (const connection_id id : {1, 2, 3}) REQUIRE(book.joined(id, card_of(7), begin));
+  working_places seen;
+  book.scale("loader-7", 1);
+  seen.follow(book.advance(begin));
+  CHECK(seen.places == those{65});
+  book.closed(1, "it was closed");
+  seen.follow(book.advance(begin));
+  CHECK(seen.places == those{66});
+  for (const connection_id id : {2, 3}) book.closed(id, "it was closed");
+  seen.follow(book.advance(begin));
+  CHECK(seen.places.empty());
+  for (const connection_id id : {4, 5}) REQUIRE(book.joined(id, card_of(7), begin));
+  const auto commands = book.advance(begin);
+  seen.follow(commands);
+  CHECK(seen.places == those{65});
+  CHECK(all_of<occupy_place>(commands).size() == 2);  // the supervisor learns of the place that rests, too
+  CHECK(book.hosts(begin).at(0).losses == 1);
+}
+
+TEST_CASE("no resting worker starts for one that leaves") {
+  host_book book({.first_place = 65, .places = 8});
+  for (const connection_id id : {1, 2}) REQUIRE(book.joined(id, card_of(7), begin));
+  book.scale("loader-7", 1);
+  static_cast<void>(book.advance(begin));
+  book.leaving(1);
+  book.emptied(1);
+  CHECK(all_of<occupy_place>(book.advance(begin)).empty());
+  book.leaving(2);
+  book.emptied(2);
+  CHECK(all_of<host_went>(book.advance(begin)).at(0).why.empty());
+}
+
+TEST_CASE("transfers are counted by kind, and late ones are not charged") {
+  host_book book({.first_place = 65, .places = 4});
+  REQUIRE(book.joined(1, card_of(7), begin));
+  static_cast<void>(book.advance(begin));
+  for (int i = 0; i < 5; ++i) book.spoilt(1, bad_transfer::late, "");
+  book.spoilt(1, bad_transfer::wrong_size, "it has 9 rows");
+  book.spoilt(1, bad_transfer::damaged, "its digest is wrong");
+  book.received(1, 32, 1000, begin);
+  CHECK(book.advance(begin).empty());
+  const transfer_counts seen = book.hosts(begin).at(0).in_all;
+  CHECK(seen.late == 5);
+  CHECK(seen.wrong_size == 1);
+  CHECK(seen.damaged == 1);
+  CHECK(seen.samples == 32);
+  CHECK(seen.bytes == 1000);
 }

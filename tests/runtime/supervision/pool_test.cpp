@@ -591,6 +591,32 @@ TEST_CASE("a worker whose host left is not restarted and not counted, until a ho
   CHECK(w.started().empty());
 }
 
+TEST_CASE("a pool whose only host rests waits for the operator's order, and for a host once that one is gone") {
+  world w(with_hosts(0));
+  w.children.host_joined(65, w.now);
+  w.start_all();
+  w.children.child_ready({65, 1}, w.now);
+  w.children.host_rests(65);
+  w.start_all();
+  CHECK(w.drained == std::vector<worker_ref>{{65, 1}});
+  w.kill({65, 1});
+  w.now += 1h;
+  CHECK(w.started().empty());
+  CHECK_FALSE(w.failed());
+  SECTION("it is wanted again") {
+    w.children.host_joined(65, w.now);
+    CHECK(w.started() == std::vector<worker_ref>{{65, 2}});
+  }
+  SECTION("it is lost") {
+    w.children.host_left(65);
+    w.start_all();
+    CHECK_FALSE(w.failed());
+    w.now += 60s;
+    w.start_all();
+    CHECK(w.failed());
+  }
+}
+
 TEST_CASE("without local workers a pool waits for a host, at the start and after the last one, and then fails") {
   world w(with_hosts(0));
   CHECK(w.started().empty());

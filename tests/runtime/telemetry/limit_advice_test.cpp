@@ -188,6 +188,74 @@ TEST_CASE("what is suspended can be continued with the command shown") {
   CHECK(contains(advise(r, around, {}).more.front(), "`kill -CONT 17` continues it"));
 }
 
+namespace {
+
+/// Most workers run on hosts.
+limit_reading on_hosts(limit what, double share = 0.62) {
+  limit_reading r = mostly(what, share);
+  r.workers = 6;
+  r.remote = 4;
+  return r;
+}
+
+limit_surroundings with_hosts() {
+  limit_surroundings around = on_cores(2);
+  around.hosts = 2;
+  return around;
+}
+
+}  // namespace
+
+TEST_CASE("what loader hosts lack is named with what to change") {
+  config settings;
+  const limit_advice few = advise(on_hosts(limit::decode), with_hosts(), settings);
+  CHECK(few.key.empty());
+  CHECK(few.sentence ==
+        "Decoding limits you: 6 workers, 4 of them on 2 hosts, at 98 % CPU; the consumer waited 62 % of the time; start more hosts, or "
+        "more workers on them (`penstock host --workers`).");
+  CHECK(contains(advise(on_hosts(limit::storage), with_hosts(), settings).sentence, "start more hosts"));
+  limit_surroundings resting = with_hosts();
+  resting.remote_resting = 3;
+  resting.cores = 8;
+  const limit_advice spare = advise(on_hosts(limit::decode), resting, settings);
+  CHECK(spare.key == "loader.workers");
+  CHECK(spare.more.at(0) == "The hosts offer 3 more workers that `penstock scale host/NAME` has stopped.");
+  limit_reading idle = on_hosts(limit::order);
+  idle.busy = 0.4;
+  const limit_advice slots = advise(idle, with_hosts(), settings);
+  CHECK(slots.key == "loader.hosts.landing_slots");
+  CHECK(contains(slots.sentence, "the workers idled 60 % of the time for lack of landing slots"));
+  limit_reading slow = on_hosts(limit::wire);
+  CHECK(advise(slow, with_hosts(), settings).key == "image.size");
+  slow.link = 0.5;
+  const limit_advice link = advise(slow, with_hosts(), settings);
+  CHECK(link.key == "loader.hosts.compress");
+  CHECK(link.sentence.starts_with("The link to the loader hosts limits you"));
+  settings.loader.hosts.compress = compress_rule::zstd;
+  CHECK(advise(slow, with_hosts(), settings).key != "loader.hosts.compress");
+}
+
+TEST_CASE("a stream that waits for nothing says whether it needs its hosts") {
+  limit_reading r = on_hosts(limit::consumer, 0.97);
+  r.working = 1.4;
+  const limit_advice advice = advise(r, with_hosts(), {});
+  CHECK(advice.hosts == "The hosts are not needed: the stream does not wait, and on average 1.4 of 6 workers work, which the 2 workers of this "
+                        "machine can do.");
+  CHECK(advice.more.back() == advice.hosts);
+  CHECK(limits_of(r, advice).hosts == advice.hosts);
+  CHECK(why_as_json(r, advice).at("hosts") == advice.hosts);
+  r.working = 3;
+  CHECK(contains(advise(r, with_hosts(), {}).hosts, "2 of 4 on hosts would do"));
+  r.working = 5.2;
+  CHECK(advise(r, with_hosts(), {}).hosts.empty());
+  r.working = 0.5;
+  r.workers = r.remote = 4;  // none of this machine
+  CHECK(contains(advise(r, with_hosts(), {}).hosts, "1 of 4 on hosts would do"));
+  CHECK(advise(on_hosts(limit::decode), with_hosts(), {}).hosts.empty());
+  limit_reading local = mostly(limit::consumer, 0.97);
+  CHECK(advise(local, on_cores(2), {}).hosts.empty());
+}
+
 TEST_CASE("every limit has a sentence, in a session and in a pool, and only keys that exist") {
   config settings;
   const std::vector<std::string> keys{"", "loader.workers", "image.size", "dataset.work", "dataset.dtype",

@@ -435,6 +435,41 @@ TEST_CASE("batches from before a seek do not count as ready behind a stalled hea
   CHECK(r.of(limit::order) < 0.01);
 }
 
+namespace {
+
+/// All workers run on hosts. Their batches are on their way for the share `receiving` of the time.
+limit_reading with_hosts(pipeline_plan plan, double receiving, bool busy) {
+  made_up_pipeline pipeline(std::move(plan));
+  stream_limits limits;
+  limit_reading r;
+  for (nanoseconds t = 0ms; t <= 12s; t += 200ms) {
+    limit_facts f = pipeline.facts_at(t);
+    for (worker_look& w : f.workers) {
+      w.remote = true;
+      w.busy = busy;
+      w.receiving = nanoseconds(static_cast<std::int64_t>(static_cast<double>(t.count()) * receiving));
+    }
+    r = limits.look(made_up_pipeline::start() + t, f);
+  }
+  return r;
+}
+
+}  // namespace
+
+TEST_CASE("batches that are on their way from hosts while the workers idle mean that the link is the limit") {
+  pipeline_plan p = quick();
+  p.load = loads(40ms);
+  const limit_reading slow = with_hosts(p, 0.95, false);
+  CHECK(slow.largest() == limit::wire);
+  CHECK(slow.link > 0.6);
+  CHECK(slow.remote == 4);
+  const limit_reading working = with_hosts(p, 0.9, true);
+  CHECK(working.largest() == limit::decode);
+  CHECK(working.link < 0.05);
+  CHECK(working.working > 3.5);
+  CHECK(with_hosts(p, 0.1, false).link < 0.05);
+}
+
 // Random pipelines with one planted limit: its part takes at least three times as long as all the others may need.
 TEST_CASE("the planted limit of a random pipeline is named, and the shares never exceed the time") {
   const char* const wanted = std::getenv("PENSTOCK_TEST_SEED");

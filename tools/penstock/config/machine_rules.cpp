@@ -133,6 +133,24 @@ std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_c
   return std::nullopt;
 }
 
+std::optional<config_file::diagnostic> hosts_without_secret(const config_file::loaded_config& loaded,
+                                                            const std::filesystem::path& file) {
+  const hosts_config& hosts = loaded.values.loader.hosts;
+  if (!has_hosts(loaded.values.loader) || !hosts.secret_file.empty() || hosts.insecure) return std::nullopt;
+  const std::string name = hosts.listen.empty() ? "connect" : "listen";
+  config_file::diagnostic doubt;
+  doubt.level = config_file::severity::warning;
+  doubt.message = fmt::format("'{}' in [loader.hosts] {} loader hosts over the network, but there is no secret: no host could join, and "
+                              "`penstock run` refuses to start",
+                              name, hosts.listen.empty() ? "calls" : "admits");
+  doubt.key = "loader.hosts." + name;
+  doubt.where = place_of(loaded.source_of(doubt.key), name, file);
+  doubt.where.label = "needs 'secret_file' or 'insecure'";
+  doubt.help = "make one with `penstock secret > hosts.secret`, set 'secret_file' to it here and start hosts with --secret-file; or, in a "
+               "network where everybody may join, set 'insecure = true' and start hosts with --insecure";
+  return doubt;
+}
+
 std::optional<config_file::diagnostic> program_not_here(const config_file::loaded_config& loaded,
                                                         const std::filesystem::path& file) {
   const auto program = process::find_program(loaded.values.loader.command.front());

@@ -25,6 +25,10 @@ namespace penstock::cli {
 [[nodiscard]] std::optional<config_file::diagnostic> program_not_here(
     const config_file::loaded_config& loaded, const std::filesystem::path& file);
 
+/// A warning at [loader.hosts] listen or connect if nothing says who may join: an environment variable may name the secret elsewhere.
+[[nodiscard]] std::optional<config_file::diagnostic> hosts_without_secret(
+    const config_file::loaded_config& loaded, const std::filesystem::path& file);
+
 /// An error at [sampler] if no rank ever has a batch. Empty if only the data tells the number of samples:
 /// `penstock run` then refuses it.
 [[nodiscard]] std::optional<config_file::diagnostic> nothing_to_deliver(

@@ -18,12 +18,14 @@ using json = nlohmann::ordered_json;
 
 constexpr const char* automatic = "auto";
 constexpr std::uint64_t workers_max = 1024;  // the maximum of [loader.limits] max
+constexpr std::uint64_t host_workers_max = 256;  // of a loader host
 
 struct request_options {
   session_choice choice;
   std::string timeout;
   std::string target = "all";
-  std::string workers;  // a number, or "auto"
+  std::string workers;  // a number, "auto", or "host/NAME"
+  std::optional<std::uint32_t> of_host{};
   bool now = false;
   bool wait = false;
 };
@@ -138,7 +140,21 @@ int stop(const request_options& o) {
   return exit_ok;
 }
 
+int scale_host(const request_options& o, const std::string& host) {
+  if (!o.of_host) {
+    return refuse_with(exit_usage, {errc::usage, fmt::format("WORKERS is missing: how many of its workers host/{} is to run", printable(host)), 0},
+                       o.choice.as_json);
+  }
+  const json order{{"verb", "scale"}, {"host", host}, {"workers", *o.of_host}};
+  return ask_session(o.choice, "penstock.order/1", order, answer_deadline,
+                     [&](const json&) { say(fmt::format("scaling host/{} to {}", host, counted(*o.of_host, "worker"))); });
+}
+
 int scale(const request_options& o) {
+  if (const auto host = parse_host_target(o.workers)) return scale_host(o, host->host);
+  if (o.of_host)
+    return refuse_with(exit_usage, {errc::usage, "two numbers: WORKERS is only for a host, as in `penstock scale host/NAME 4`", 0},
+                       o.choice.as_json);
   const meant_group group = group_meant(o.choice);
   if (group.refused != exit_ok) return group.refused;
   const bool tuned = o.workers == automatic;
@@ -147,6 +163,15 @@ int scale(const request_options& o) {
   const json order{{"verb", "scale"}, {"workers", tuned ? json(automatic) : json(workers)}};
   if (group.group) return order_group(o.choice, *group.group, order, told + " in each of");
   return ask_session(o.choice, "penstock.order/1", order, answer_deadline, [&](const json&) { say(told); });
+}
+
+/// Empty: it is a number of workers, auto or a host.
+std::string workers_or_host(const std::string& text) {
+  const auto host = parse_host_target(text);
+  if (text == automatic || (host && !host->worker)) return {};
+  std::string trouble = trouble_with_number(text, {1, workers_max});
+  if (!trouble.empty()) trouble += fmt::format(", {} or host/NAME", automatic);
+  return trouble;
 }
 
 std::function<int(const request_options&)> simple(const char* verb, const char* told) {
@@ -182,7 +207,7 @@ void add_changes(verb_table& verbs) {
         [name](const request_options& given) { return for_workers(given, name); });
     add_group_choice(verb, o->choice);
     if (restarts) verb.add_flag("--now", o->now, "kill the worker instead of waiting for what it holds; others load that");
-    verb.add_option("TARGET", o->target, restarts ? "worker/N, workers or gpu" : "worker/N or workers")
+    verb.add_option("TARGET", o->target, restarts ? "worker/N, workers or gpu" : "worker/N, workers or host/NAME")
         ->required();
   }
   const auto [scale_verb, scale_options] = add_session_verb<request_options>(
@@ -191,14 +216,20 @@ void add_changes(verb_table& verbs) {
        verb_group::operate,
        "change the number of workers",
        "From 1 to [loader.limits] max. Surplus workers finish what they hold and exit. The stream does not "
-       "change. A number ends the tuning of [loader] workers = \"auto\"; auto begins it, also where the config names a number.",
+       "change. A number ends the tuning of [loader] workers = \"auto\"; auto begins it, also where the config names a number. With "
+       "host/NAME: how many of its workers a loader host runs for this session, from 0 to what it was started with. It stays joined "
+       "with 0; drain lets it leave.",
        {{"penstock scale 6", "run six workers from now on"},
         {"penstock scale auto", "let the session find the number"},
+        {"penstock scale host/alpha 4", "four of the workers of loader host alpha"},
         {"penstock scale 6 --group photos", "six in each rank of a group"}}},
       scale);
   add_group_choice(scale_verb, scale_options->choice);
-  takes_whole_number_or(scale_verb.add_option("N", scale_options->workers, "how many workers, or auto"), {1, workers_max}, automatic)
+  scale_verb.add_option("N", scale_options->workers, "how many workers, or auto; or host/NAME, followed by how many of its workers")
+      ->type_name("N")
+      ->transform(CLI::Validator(workers_or_host, ""))
       ->required();
+  takes_whole_number(scale_verb.add_option("WORKERS", scale_options->of_host, "only after host/NAME"), {0, host_workers_max});
 }
 
 void add_stream_verbs(verb_table& verbs) {

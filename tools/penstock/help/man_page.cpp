@@ -84,6 +84,8 @@ std::string man_page(const verb_table& table, const std::string& version) {
                                    {"workers", "all loader workers"},
                                    {"gpu", "the GPU owner"},
                                    {"scheduler", "decides which worker loads what"},
+                                   {"host/alpha", "a loader host"},
+                                   {"host/alpha/worker/3", "its fourth worker"},
                                    {"all", "everything"}}) {
     out += fmt::format(".TP\n.B {}\n{}\n", name, what);
   }

@@ -2,6 +2,7 @@
 
 #include "runtime/base/counted.hpp"
 #include "runtime/base/sample_name.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace penstock::cli {
@@ -45,6 +47,30 @@ json description_of(const json& pipeline, const target& meant) {
     if (stalled.is_object() && stalled.at("worker") == w.at("id")) about["workers"].back()["stalled"] = stalled;
   }
   return about;
+}
+
+json description_of_host(const json& pipeline, const std::string& name) {
+  const json& s = pipeline.at("status");
+  json about{{"schema", "penstock.describe/1"}, {"session", s.at("session")}, {"state", s.at("state")}};
+  if (is_pool(s)) about["pool"] = true;
+  about["hosts"] = json::array();
+  about["workers"] = json::array();
+  for (const json& host : s.value("hosts", json::array())) {
+    if (host.at("name") != name) continue;
+    about["hosts"].push_back(host);
+    const json& ids = host.at("workers");
+    for (const json& w : s.at("workers")) {
+      if (std::ranges::find(ids, w.at("id")) != ids.end()) about["workers"].push_back(w);
+    }
+  }
+  return about;
+}
+
+std::string no_such_host(const json& status, const std::string& name) {
+  std::string known;
+  for (const json& host : status.value("hosts", json::array()))
+    known += (known.empty() ? "" : ", ") + ("host/" + host.at("name").get<std::string>());
+  return fmt::format("there is no host/{}; {}", printable(name), known.empty() ? "no loader host has joined" : "there are: " + known);
 }
 
 namespace {
@@ -148,6 +174,39 @@ void add_gpu(fields& f, const json& g) {
   }
 }
 
+/// "3 of 4: 2 ready, 1 starting".
+std::string workers_of_host(const json& host, const json& workers) {
+  std::map<std::string, std::uint64_t> states;
+  for (const json& w : workers) {
+    const json& ids = host.at("workers");
+    if (std::ranges::find(ids, w.at("id")) != ids.end()) ++states[w.at("state").get<std::string>()];
+  }
+  std::string text;
+  for (const auto& [state, count] : states) text += fmt::format("{}{} {}", text.empty() ? ": " : ", ", count, state);
+  return fmt::format("{} of {} wanted{}", text_of(host.at("workers_wanted")), text_of(host.at("workers_offered")), text);
+}
+
+void add_host(fields& f, const json& host, const json& workers, bool pool) {
+  const std::string unit = pool ? "job" : "sample";
+  f.heading("host/" + text_of(host.at("name")));
+  f.add("state", fmt::format("{}, since {}", text_of(host.at("state")), text_of(host.at("joined"))));
+  f.add("process", fmt::format("pid {} at {}, penstock {}, {}", text_of(host.at("pid")), text_of(host.at("address")),
+                               text_of(host.at("version")), counted(host.at("cores").get<std::uint64_t>(), "core")));
+  f.add("workers", workers_of_host(host, workers));
+  f.add("sends", fmt::format("{:.1f} {}s/s, {}/s", host.at("samples_per_second").get<double>(), unit,
+                             bytes_for_people(static_cast<std::uint64_t>(host.at("bytes_per_second").get<double>()))));
+  f.add("has sent", fmt::format("{}, {}", counted(host.at("samples").get<std::uint64_t>(), unit),
+                                bytes_for_people(host.at("bytes").get<std::uint64_t>())));
+  f.add("round trip", seconds_for_people(host.at("round_trip_seconds")));
+  f.add("holds", pool ? counted(host.at("holds").get<std::uint64_t>(), "job")
+                      : counted(host.at("holds").get<std::uint64_t>(), "batch", "batches"));
+  f.add("deaths", counted(host.at("deaths").get<std::uint64_t>(), "worker"));
+  f.add("was lost", counted(host.at("losses").get<std::uint64_t>(), "time"));
+  const json& refused = host.at("refused");
+  f.add("refused", fmt::format("transfers: {} damaged, {} of the wrong size, {} late", text_of(refused.at("damaged")),
+                               text_of(refused.at("wrong_size")), text_of(refused.at("late"))));
+}
+
 void add_worker(fields& f, const json& w, bool pool) {
   f.heading(worker_name(w));
   f.add("state", state_of(w));
@@ -180,6 +239,7 @@ std::string description_for_people(const json& about, std::size_t width) {
   if (const auto s = about.find("scheduler"); s != about.end()) add_scheduler(f, about, *s);
   if (const auto jobs = about.find("jobs"); jobs != about.end()) add_jobs(f, about, *jobs);
   if (const auto g = about.find("gpu"); g != about.end()) add_gpu(f, *g);
+  for (const json& host : about.value("hosts", json::array())) add_host(f, host, about.at("workers"), about.value("pool", false));
   for (const json& w : about.at("workers")) add_worker(f, w, about.value("pool", false));
   return std::move(f).text();
 }

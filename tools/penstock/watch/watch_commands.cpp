@@ -184,7 +184,23 @@ json last_output(const std::filesystem::path& socket, const std::string& source)
   return lines;
 }
 
+int describe_host(const describe_options& o, const std::string& name) {
+  const chosen_socket socket = choose(o.choice);
+  if (socket.refused != exit_ok) return socket.refused;
+  const session_answer answer = request(o.choice, socket.path, {{"verb", "pipeline"}});
+  if (answer.refused != exit_ok) return answer.refused;
+  const json about = description_of_host(answer.result, name);
+  if (about.at("hosts").empty()) return no_such_target(o.choice, no_such_host(answer.result.at("status"), name));
+  if (o.choice.as_json) {
+    print_json(about);
+  } else {
+    print_raw(description_for_people(about, terminal_width(STDOUT_FILENO)));
+  }
+  return exit_ok;
+}
+
 int describe(describe_options o) {
+  if (const auto host = parse_host_target(o.target); host && !host->worker) return describe_host(o, host->host);
   if (const int no = name_worker(o.choice, o.target); no != exit_ok) return no;
   const auto meant = parse_target(o.target);
   if (!meant) return no_such_target(o.choice, not_a_target(o.target));
@@ -216,11 +232,12 @@ void add_describe(verb_table& verbs) {
        "The details that status omits: the current sample and how long it has taken, the full last death "
        "with its last lines of output, where batches are, and what waits for what.",
        {{"penstock describe worker/3", "its state, its sample, its last death"},
-        {"penstock describe scheduler", "where batches are, and what the device waits for"}}},
+        {"penstock describe scheduler", "where batches are, and what the device waits for"},
+        {"penstock describe host/alpha", "a loader host: what it holds, sends and has lost"}}},
       describe);
   add_group_choice(verb, o->choice);
   add_past_choice(verb, o->choice);
-  verb.add_option("TARGET", o->target, "worker/N, workers, gpu, scheduler or all")->required();
+  verb.add_option("TARGET", o->target, "worker/N, workers, gpu, scheduler, host/NAME or all")->required();
 }
 
 // ---- top

@@ -1,0 +1,71 @@
+// What the session sees of a remote worker: its flight page, and the figures of its connection.
+#include "actors/remote/remote_connection.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock::hosts {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr nanoseconds silent_after = 500ms;  // longer than the host needs to show that its worker lives
+
+}  // namespace
+
+void remote_connection::mirror(const flight_seen& seen) {
+  flight_.state = arena::unpack(seen.word);
+  flight_.limit = nanoseconds(0);
+  flight_.heartbeats = seen.heartbeats;
+  flight_.samples_done = seen.samples_done;
+  flight_.rss_bytes = seen.private_bytes;
+  flight_.sample_name = seen.sample_name;
+  flight_.since = now() - nanoseconds(seen.since_ns);
+  flight_.reads_since = seen.reads_since_ns < 0 ? std::nullopt : std::optional(now() - nanoseconds(seen.reads_since_ns));
+  if (jobs_) jobs_->translate(flight_, seen.mark);
+  {
+    const std::lock_guard hold(mutex_);
+    figures_.cpu = nanoseconds(seen.cpu_ns);
+    figures_.core_wait = nanoseconds(seen.core_wait_ns);
+  }
+  show_flight();
+}
+
+/// While the host's messages wait behind a transfer, or nothing is heard, the session must not take that for a worker that
+/// hangs: lost_after decides (rule H5).
+void remote_connection::stand_in() {
+  if (!link_ || now() - mirrored_at_ <= silent_after) return;
+  ++flight_.heartbeats;
+  flight_.state = {arena::phase::idle, 0, 0, static_cast<std::uint32_t>(flight_.heartbeats)};
+  show_flight();
+}
+
+void remote_connection::show_flight() {
+  mirrored_at_ = now();
+  around_->flights->mirror(*place_, flight_);
+}
+
+// ---- figures --------------------------------------------------------------------------------------------------
+
+connection_figures remote_connection::figures() const {
+  const std::lock_guard hold(mutex_);
+  connection_figures seen = figures_;
+  if (receives_since_) seen.receiving += now() - *receives_since_;
+  return seen;
+}
+
+void remote_connection::note_receiving(bool begins) {
+  const std::lock_guard hold(mutex_);
+  if (begins)
+    receives_since_ = now();
+  else
+    figures_.receiving += now() - *std::exchange(receives_since_, std::nullopt);
+}
+
+void remote_connection::note_held() {
+  const std::uint64_t held = !link_ ? 0 : jobs_ ? jobs_->held() : landing_.waiting();
+  const std::lock_guard hold(mutex_);
+  figures_.holds = held;
+}
+
+}  // namespace penstock::hosts
