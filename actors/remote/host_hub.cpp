@@ -22,7 +22,6 @@ using namespace std::chrono_literals;
 constexpr auto first_bytes_within = 5s;
 constexpr std::size_t unknown_at_once = 64;
 constexpr std::uint64_t unknown_logged = 10;  // more could be a flood
-constexpr std::size_t name_max = 64;
 constexpr auto goodbye_deadline = 1500ms;
 constexpr auto accept_again_after = 100ms;
 // Until a host is called again: whose connection is lost; that is busy; that was refused, which may last.
@@ -31,7 +30,7 @@ constexpr nanoseconds call_busy_after = 1s;
 constexpr nanoseconds call_refused_after = 5s;
 
 std::string text_of_card(const host_card& card) {
-  return fmt::format("{} ({}, pid {})", printable(shortened(card.name, name_max)), card.address, card.pid);
+  return fmt::format("{} ({}, pid {})", shown_name(card.name), card.address, card.pid);
 }
 
 }  // namespace
@@ -54,6 +53,9 @@ result<void> host_hub::open(supervisor::supervisor_actor supervisor) {
   if (settings_.address) {
     if (auto ok = listen(); !ok) return ok;
   }
+  std::vector<std::string> called;
+  for (const group::group_address& one : settings_.called) called.push_back(text_of(one));
+  board_->calls(std::move(called));
   if (!settings_.has_local_workers) say_that_it_waits();
   boost::asio::post(io_.context(), [self = shared_from_this()] {
     if (self->socket_.is_open()) self->accept_more();
@@ -92,6 +94,7 @@ void host_hub::call(const group::group_address& address) {
 void host_hub::say_that_it_waits() const {
   log::warn("hosts", "there is no loader worker: waiting up to {} for a loader host ([loader.hosts] wait)",
             duration_for_people(settings_.wait));
+  board_->waits(now(), settings_.wait);
 }
 
 void host_hub::accept_more() {
@@ -153,6 +156,7 @@ struct host_hub::news_visitor {
     if (hub.all_closed_ || !hub.book_.joined(id, news.card, now()))
       return of.connection->order(turn_away{fmt::format("the session has no place for more than {}",
                                                   counted(hub.settings_.book.places, "remote worker"))});
+    of.card = news.card;
     of.connection->order(give_place{hub.book_.place_of(id)});
     if (!std::exchange(hub.looks_, true)) hub.look_later();
   }
@@ -177,9 +181,18 @@ struct host_hub::news_visitor {
     hub.book_.leaving(id);
     if (!of.who) hub.book_.emptied(id);
   }
-  void operator()(const batch_received& news) const { hub.book_.received(id, news.samples, news.bytes, now()); }
-  void operator()(const batch_spoilt& news) const { hub.book_.spoilt(id, news.how); }
-  void operator()(const ping_answered& news) const { hub.book_.answered(id, news.round_trip); }
+  void operator()(const batch_received& news) const {
+    hub.book_.received(id, news.samples, news.bytes, now());
+    hub.records_.received(of.card, news.samples, news.bytes);
+  }
+  void operator()(const batch_spoilt& news) const {
+    hub.book_.spoilt(id, news.kind, news.how);
+    hub.records_.refused(of.card, news.kind);
+  }
+  void operator()(const ping_answered& news) const {
+    hub.book_.answered(id, news.round_trip);
+    hub.records_.used(of.card, id, news.cpu, now());
+  }
   void operator()(const connection_closed& news) const { hub.closed(id, news); }
 };
 
@@ -195,6 +208,7 @@ void host_hub::closed(connection_id id, const connection_closed& news) {
   carry_out();  // the supervisor learns why before it learns of the worker's end
   entry gone = std::move(connections_.at(id));
   connections_.erase(id);
+  records_.closed(id);
   if (gone.then) {
     gone.then(refuse(errc::system, "its loader host is gone: {}", news.why));
   } else if (gone.who && gone.calls.exited) {
@@ -233,8 +247,12 @@ struct host_hub::command_visitor {
     if (order.why.empty()) return of->second.connection->order(say_goodbye{});
     of->second.connection->close_soon();
   }
-  void operator()(const host_came& news) const { log::info("hosts", "loader host {} has joined", text_of_card(news.card)); }
+  void operator()(const host_came& news) const {
+    log::info("hosts", "loader host {} has joined", text_of_card(news.card));
+    hub.records_.came(news.card);
+  }
   void operator()(const host_went& news) const {
+    hub.records_.went(news.card, hub.all_closed_ ? std::nullopt : news.lost, news.why, now());
     if (news.why.empty() || hub.all_closed_)
       log::info("hosts", "loader host {} has left", text_of_card(news.card));
     else
@@ -247,37 +265,10 @@ void host_hub::carry_out() {
   for (const book_command& one : book_.advance(now())) std::visit(command_visitor{*this}, one);
 }
 
-void host_hub::look_later() {
-  timer_.expires_after(std::clamp<nanoseconds>(settings_.book.lost_after / 16, 10ms, 250ms));
-  timer_.async_wait([self = shared_from_this()](const boost::system::error_code& status) {
-    if (!status && !self->all_closed_) self->look();
-  });
-}
-
-void host_hub::look() {
-  for (const auto& [id, one] : connections_) book_.heard(id, one.connection->last_heard());
-  carry_out();
-  std::vector<host_status> all;
-  for (const host_view& view : book_.hosts(now())) {
-    host_status& one = all.emplace_back();
-    one.name = printable(shortened(view.card.name, name_max));
-    one.address = view.card.address;
-    one.pid = view.card.pid;
-    one.state = view.leaving ? "draining" : "ready";
-    one.workers = view.places;
-    one.samples_per_second = view.samples_per_second;
-    one.bytes_per_second = view.bytes_per_second;
-    one.round_trip_seconds = std::chrono::duration<double>(view.round_trip).count();
-  }
-  looks_ = !all.empty();
-  board_->shows(std::move(all));
-  if (looks_) look_later();
-}
-
 bool host_hub::send_away(const std::string& name) {
   bool found = false;
   for (const host_view& view : book_.hosts(now())) {
-    if (printable(shortened(view.card.name, name_max)) != name) continue;
+    if (shown_name(view.card.name) != name) continue;
     found = true;
     log::info("hosts", "loader host {} is asked to leave", text_of_card(view.card));
     for (const std::uint32_t place : view.places) {

@@ -11,6 +11,7 @@
 #include "actors/remote/remote_connection.hpp"
 #include "actors/supervisor/remote_workers.hpp"
 #include "runtime/group/group_address.hpp"
+#include "runtime/hosts/host_records.hpp"
 #include "runtime/process/io_thread.hpp"
 
 #include <penstock/report.hpp>
@@ -32,13 +33,20 @@ namespace penstock::hosts {
 class host_board {
  public:
   void listens_at(std::string where);
-  void shows(std::vector<host_status> hosts);
+  void calls(std::vector<std::string> addresses);
+  /// There is no worker: since when, and for how long the session waits for a host. Until shows() has a host.
+  void waits(steady_time since, nanoseconds limit);
+  void shows(std::vector<host_status> hosts, const host_records& records);
   void add_to(session_status& status) const;
 
  private:
   mutable std::mutex mutex_;
   std::string where_;
+  std::vector<std::string> called_;
   std::vector<host_status> hosts_;
+  host_records records_;
+  std::optional<steady_time> waits_since_;
+  nanoseconds wait_limit_{0};
 };
 
 struct hub_settings {
@@ -70,6 +78,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
     std::unique_ptr<remote_connection> connection;
     std::shared_ptr<host_caller> caller{};  // of the host that was called
     bool known = false;  // has proved the secret
+    host_card card{};    // once it has joined
     bool cut = false;
     // The worker behind it, from its start to its end:
     std::optional<worker_ref> who{};
@@ -102,6 +111,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer accept_timer_;
   host_book book_;
+  host_records records_;
   std::vector<std::shared_ptr<host_caller>> callers_;
   std::map<connection_id, entry> connections_;
   connection_id last_connection_ = 0;

@@ -98,9 +98,11 @@ struct batch_received {
 };
 struct batch_spoilt {
   std::string how;
+  bad_transfer kind = bad_transfer::damaged;
 };
 struct ping_answered {
   nanoseconds round_trip{0};
+  nanoseconds cpu{0};  ///< pong::cpu_ns
 };
 /// The last one. `refused`: the session turned the host away.
 struct connection_closed {
@@ -140,7 +142,11 @@ class remote_connection {
   result<void> hear_host();
   result<void> hear_session();
   result<void> land(const batch_follows& batch);
-  result<std::string> receive(const batch_follows& batch, bool& late);
+  struct arrival {
+    std::string wrong;  // why the batch may not be used; empty: it may
+    bad_transfer kind = bad_transfer::damaged;
+  };
+  result<arrival> receive(const batch_follows& batch);
   result<void> note(const protocol::to_worker& message);
   result<void> pass_on(std::string_view frame);
   result<void> land_job(const job_over& job);

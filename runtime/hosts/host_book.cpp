@@ -59,11 +59,11 @@ void host_book::leaving(connection_id id) {
 
 void host_book::emptied(connection_id id) {
   const auto connection = connections_.find(id);
-  if (connection != connections_.end() && connection->second.leaving) end(id, false, "");
+  if (connection != connections_.end() && connection->second.leaving) end(id, std::nullopt, "");
 }
 
 void host_book::closed(connection_id id, const std::string& why) {
-  if (connections_.contains(id)) end(id, true, why);
+  if (connections_.contains(id)) end(id, loss_cause::closed, why);
 }
 
 void host_book::received(connection_id id, std::uint64_t samples, std::uint64_t bytes, steady_time now) {
@@ -76,20 +76,20 @@ void host_book::received(connection_id id, std::uint64_t samples, std::uint64_t 
   while (now - of->received.front().when > rate_window) of->received.pop_front();
 }
 
-void host_book::spoilt(connection_id id, const std::string& how) {
+void host_book::spoilt(connection_id id, bad_transfer kind, const std::string& how) {
   host* of = host_of(id);
-  if (of == nullptr || ++of->spoilt < settings_.bad_transfers_max) return;
+  if (of == nullptr || kind == bad_transfer::late || ++of->spoilt < settings_.bad_transfers_max) return;
   const std::string why = fmt::format("{} batches in a row arrived damaged; of the last one, {}", of->spoilt, how);
   const std::set<connection_id> all = of->connections;  // the host ends with its last connection
-  for (const connection_id one : all) lose(one, why);
+  for (const connection_id one : all) lose(one, loss_cause::damaged, why);
 }
 
-void host_book::lose(connection_id id, const std::string& why) {
+void host_book::lose(connection_id id, loss_cause cause, const std::string& why) {
   outbox_.emplace_back(close_connection{id, why});
-  end(id, true, why);
+  end(id, cause, why);
 }
 
-void host_book::end(connection_id id, bool lost, const std::string& why) {
+void host_book::end(connection_id id, std::optional<loss_cause> lost, const std::string& why) {
   const connection gone = connections_.at(id);
   connections_.erase(id);
   places_.erase(gone.place);
@@ -98,7 +98,8 @@ void host_book::end(connection_id id, bool lost, const std::string& why) {
   host& of = hosts_.at(gone.process);
   of.connections.erase(id);
   if (!of.connections.empty()) return;
-  outbox_.emplace_back(host_went{of.card, gone.leaving ? "" : why});
+  if (gone.leaving) lost.reset();
+  outbox_.emplace_back(host_went{of.card, lost ? why : "", lost});
   hosts_.erase(gone.process);
 }
 
@@ -113,7 +114,7 @@ std::vector<book_command> host_book::advance(steady_time now) {
     if (now - one.heard >= settings_.lost_after) silent.push_back(id);
   }
   for (const connection_id id : silent)
-    lose(id, fmt::format("nothing was heard for {}", duration_for_people(settings_.lost_after)));
+    lose(id, loss_cause::silent, fmt::format("nothing was heard for {}", duration_for_people(settings_.lost_after)));
   return std::exchange(outbox_, {});
 }
 

@@ -39,6 +39,13 @@ struct host_card {
   std::uint64_t process = 0;  ///< a random number: tells processes of the same name apart
 };
 
+/// Why a transfer was not used.
+enum class bad_transfer : std::uint8_t {
+  damaged,     ///< other bytes arrived than were sent
+  wrong_size,  ///< the batch did not fit its lease
+  late         ///< no lease waited for it any more: this is not charged
+};
+
 // ---- commands ---------------------------------------------------------------------------------------------
 
 /// A process may start behind this connection.
@@ -60,9 +67,11 @@ struct close_connection {
 struct host_came {
   host_card card;
 };
+enum class loss_cause : std::uint8_t { closed, silent, damaged };
 struct host_went {
   host_card card;
   std::string why;  ///< of a lost one; empty: it left
+  std::optional<loss_cause> lost{};  ///< empty: it left
 };
 
 using book_command = std::variant<occupy_place, vacate_place, close_connection, host_came, host_went>;
@@ -92,7 +101,7 @@ class host_book {
   void closed(connection_id connection, const std::string& why);
   void received(connection_id connection, std::uint64_t samples, std::uint64_t bytes, steady_time now);
   /// A batch did not arrive as it should.
-  void spoilt(connection_id connection, const std::string& how);
+  void spoilt(connection_id connection, bad_transfer kind, const std::string& how);
 
   [[nodiscard]] std::vector<book_command> advance(steady_time now);
   /// When to call advance() again at the latest.
@@ -123,8 +132,8 @@ class host_book {
     std::deque<amount> received;  // in steps of a second, of the last 10 s
   };
 
-  void lose(connection_id id, const std::string& why);
-  void end(connection_id id, bool lost, const std::string& why);
+  void lose(connection_id id, loss_cause cause, const std::string& why);
+  void end(connection_id id, std::optional<loss_cause> lost, const std::string& why);
   [[nodiscard]] host* host_of(connection_id id);
 
   book_settings settings_;

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -267,6 +268,13 @@ struct worker_status {
   std::string why_stopped{};
 };
 
+/// Transfers of a loader host that were not used, by kind.
+struct refused_transfers {
+  std::uint64_t damaged = 0;     ///< other bytes arrived than were sent
+  std::uint64_t wrong_size = 0;  ///< the batch did not fit its lease
+  std::uint64_t late = 0;        ///< no lease waited for it any more; not charged
+};
+
 /// A loader host (`penstock host`) that has joined.
 struct host_status {
   std::string name;
@@ -277,6 +285,27 @@ struct host_status {
   double samples_per_second = 0;       ///< of the last 10 s, as the next one
   double bytes_per_second = 0;
   double round_trip_seconds = 0;
+  std::optional<double> cpu_cores{};  ///< that it and its workers use, of the last 10 s; empty: not known yet
+};
+
+/// What a session remembers of the loader hosts of one name, also when they are gone.
+struct host_record {
+  std::string name;
+  std::string address;  ///< of the last one
+  bool here = false;
+  std::uint64_t samples = 0;  ///< received so far; of a pool: jobs
+  std::uint64_t bytes = 0;
+  double cpu_seconds = 0;
+  std::map<std::string, std::uint64_t> losses{};  ///< by cause: closed, silent, damaged
+  refused_transfers refused{};
+  std::string lost_why{};                ///< while it is lost: why
+  std::optional<double> lost_seconds{};  ///< the same: since when
+};
+
+/// A session without any worker that waits for a loader host.
+struct hosts_wait {
+  double seconds = 0;        ///< so far
+  double limit_seconds = 0;  ///< [loader.hosts] wait
 };
 
 /// A process that the driver's management library (NVML) sees on the GPU. In a container the pid may belong
@@ -334,7 +363,10 @@ struct session_status {
   std::uint64_t failed = 0;
   hedge_counts hedges;
   std::string hosts_join_at{};         ///< [loader.hosts] listen, with the actual port; empty: no hosts
+  std::vector<std::string> hosts_called{};  ///< [loader.hosts] connect
   std::vector<host_status> hosts{};
+  std::vector<host_record> host_records{};  ///< by name
+  std::optional<hosts_wait> waits_for_hosts{};
   std::uint64_t workers_ended_unexpectedly = 0;  ///< total of unexpected ends, as in run_report
   std::uint64_t owners_ended_unexpectedly = 0;   ///< the same for the GPU owner's processes
   std::optional<owner_death_report> last_owner_death{};

@@ -49,7 +49,7 @@ class model {
         if (draw(3) == 0) book_.closed(id, "it was closed");
       }); break;
       default: with_connection([&](connection_id id, connection_seen&) {
-        draw(3) == 0 ? book_.spoilt(id, "its digest is wrong") : book_.received(id, 1, 1, now_);
+        draw(3) == 0 ? book_.spoilt(id, bad_transfer::damaged, "its digest is wrong") : book_.received(id, 1, 1, now_);
       });
     }
     carry_out();

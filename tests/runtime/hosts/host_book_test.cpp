@@ -49,6 +49,7 @@ TEST_CASE("a silent host is lost after lost_after") {
   CHECK(all_of<vacate_place>(commands)[0].lost);
   CHECK(all_of<close_connection>(commands).at(0).why == "nothing was heard for 5 s");
   CHECK(all_of<host_went>(commands).at(0).why == "nothing was heard for 5 s");
+  CHECK(all_of<host_went>(commands).at(0).lost == loss_cause::silent);
   CHECK(book.hosts(begin).empty());
 }
 
@@ -73,6 +74,7 @@ TEST_CASE("a host that leaves keeps its connection until its worker has ended") 
   book.emptied(1);
   const auto then = book.advance(begin);
   CHECK(all_of<host_went>(then).at(0).why.empty());
+  CHECK_FALSE(all_of<host_went>(then).at(0).lost);
   CHECK(book.hosts(begin).empty());
 }
 
@@ -82,14 +84,15 @@ TEST_CASE("three damaged batches in a row cost the whole host, two do not") {
   REQUIRE(book.joined(3, card_of(8), begin));
   static_cast<void>(book.advance(begin));
   for (int i = 0; i < 4; ++i) {
-    book.spoilt(1, "its digest is wrong");
-    book.spoilt(2, "its digest is wrong");
+    book.spoilt(1, bad_transfer::damaged, "its digest is wrong");
+    book.spoilt(2, bad_transfer::damaged, "its digest is wrong");
     book.received(2, 32, 1000, begin);
   }
   CHECK(book.advance(begin).empty());
-  for (int i = 0; i < 3; ++i) book.spoilt(1, "its digest is wrong");
+  for (int i = 0; i < 3; ++i) book.spoilt(1, bad_transfer::damaged, "its digest is wrong");
   const auto commands = book.advance(begin);
   CHECK(all_of<vacate_place>(commands).size() == 2);
+  CHECK(all_of<host_went>(commands).at(0).lost == loss_cause::damaged);
   CHECK(all_of<host_went>(commands).at(0).why == "3 batches in a row arrived damaged; of the last one, its digest is wrong");
   CHECK(book.hosts(begin).size() == 1);
 }
