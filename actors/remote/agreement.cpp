@@ -13,7 +13,6 @@ namespace penstock::hosts {
 namespace {
 
 constexpr std::size_t shown_bytes_max = 200;
-constexpr std::size_t name_max = 64;
 
 bool is_below(const std::string& path, const std::string& folder) {
   return path.starts_with(folder) && (path.size() == folder.size() || folder.ends_with('/') || path[folder.size()] == '/');
@@ -56,10 +55,6 @@ result<void> move(std::string& path, const config& settings, const string_map& o
 }
 
 }  // namespace
-
-std::string shown_name(const std::string& name) {
-  return printable(shortened(name, name_max));
-}
 
 std::string difference_of_versions(const std::string& penstock_there, std::uint32_t protocol_there,
                                    const std::string& penstock_here) {

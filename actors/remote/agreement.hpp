@@ -15,9 +15,6 @@
 
 namespace penstock::hosts {
 
-/// A host's name as people see it, and as a target.
-[[nodiscard]] std::string shown_name(const std::string& name);
-
 /// Both values; empty: they are equal.
 [[nodiscard]] std::string difference_of_versions(const std::string& penstock_there, std::uint32_t protocol_there,
                                                  const std::string& penstock_here);

@@ -290,7 +290,7 @@ struct host_connection::session_visitor {
     return {};
   }
   result<void> operator()(const ping& order) const {
-    to.put(from_host(pong{order.number}));
+    to.put(from_host(pong{order.number, s.cpu_.used(s.worker_.get()).count()}));
     return {};
   }
   template <class Other>
@@ -311,6 +311,7 @@ result<void> host_connection::hear_session(host_stream& to) {
 
 result<host_connection::way> host_connection::work(host_stream& to) {
   leaving_told_ = session_over_ = false;
+  cpu_.start();
   while (true) {
     auto end = turn(to);
     if (!end || *end == way::over) return end;
@@ -335,7 +336,7 @@ result<host_connection::way> host_connection::turn(host_stream& to) {
   }
   if (worker_) {
     if (auto ok = worker_->work(to); !ok) return tl::unexpected(std::move(ok.error()));
-    if (worker_->over()) worker_.reset();
+    if (worker_->over()) cpu_.ended(*std::exchange(worker_, nullptr));
   }
   if (leaves_ && !std::exchange(leaving_told_, true)) {
     leave_by_ = now() + dataset_->drain;

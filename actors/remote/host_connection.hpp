@@ -5,6 +5,7 @@
 //                                       +-- the session is over, or the host leaves and its worker has ended --> (end)
 #pragma once
 
+#include "actors/remote/cpu_account.hpp"
 #include "actors/remote/hosted_worker.hpp"
 #include "actors/remote/host_stream.hpp"
 #include "runtime/group/group_address.hpp"
@@ -126,6 +127,7 @@ class host_connection {
   std::optional<accepted_call> call_;
   std::shared_ptr<const ready_dataset> dataset_;
   std::unique_ptr<hosted_worker> worker_;
+  cpu_account cpu_;
   bool working_ = false;  // the session that called has given it a place
   bool digests_ = false;
   bool leaving_told_ = false;

@@ -55,6 +55,9 @@ result<void> host_hub::open(supervisor::supervisor_actor supervisor) {
   if (settings_.address) {
     if (auto ok = listen(); !ok) return ok;
   }
+  std::vector<std::string> called;
+  for (const group::group_address& one : settings_.called) called.push_back(text_of(one));
+  board_->calls(std::move(called));
   if (!settings_.has_local_workers) say_that_it_waits();
   boost::asio::post(io_.context(), [self = shared_from_this()] {
     if (self->socket_.is_open()) self->accept_more();
@@ -93,6 +96,7 @@ void host_hub::call(const group::group_address& address) {
 void host_hub::say_that_it_waits() const {
   log::warn("hosts", "there is no loader worker: waiting up to {} for a loader host ([loader.hosts] wait)",
             duration_for_people(settings_.wait));
+  board_->waits(now(), settings_.wait);
 }
 
 void host_hub::accept_more() {
@@ -154,6 +158,7 @@ struct host_hub::news_visitor {
     if (hub.all_closed_ || !hub.book_.joined(id, news.card, now()))
       return of.connection->order(turn_away{fmt::format("the session has no place for more than {}",
                                                   counted(hub.settings_.book.places, "remote worker"))});
+    of.card = news.card;
     of.connection->order(give_place{hub.book_.place_of(id)});
     if (!std::exchange(hub.looks_, true)) hub.look_later();
   }
@@ -178,9 +183,18 @@ struct host_hub::news_visitor {
     hub.book_.leaving(id);
     if (!of.who) hub.book_.emptied(id);
   }
-  void operator()(const batch_received& news) const { hub.book_.received(id, news.samples, news.bytes, now()); }
-  void operator()(const batch_spoilt& news) const { hub.book_.spoilt(id, news.kind, news.how); }
-  void operator()(const ping_answered& news) const { hub.book_.answered(id, news.round_trip); }
+  void operator()(const batch_received& news) const {
+    hub.book_.received(id, news.samples, news.bytes, now());
+    hub.records_.received(of.card, news.samples, news.bytes);
+  }
+  void operator()(const batch_spoilt& news) const {
+    hub.book_.spoilt(id, news.kind, news.how);
+    hub.records_.refused(of.card, news.kind);
+  }
+  void operator()(const ping_answered& news) const {
+    hub.book_.answered(id, news.round_trip);
+    hub.records_.used(of.card, id, news.cpu, now());
+  }
   void operator()(const connection_closed& news) const { hub.closed(id, news); }
 };
 
@@ -196,6 +210,7 @@ void host_hub::closed(connection_id id, const connection_closed& news) {
   carry_out();  // the supervisor learns why before it learns of the worker's end
   entry gone = std::move(connections_.at(id));
   connections_.erase(id);
+  records_.closed(id);
   if (gone.then) {
     gone.then(refuse(errc::system, "its loader host is gone: {}", news.why));
   } else if (gone.who && gone.calls.exited) {
@@ -252,11 +267,13 @@ struct host_hub::command_visitor {
     const std::string text =
         fmt::format("loader host {} has joined, with {}", text_of_card(news.card), counted(news.card.workers, "worker"));
     log::info("hosts", "{}", text);
+    hub.records_.came(news.card);
     hub.listener_(event_kind::host_joined, news.card.name, text);
   }
   void operator()(const host_went& news) const {
-    const bool left = news.why.empty();
+    const bool left = !news.lost;
     const std::string who = "loader host " + text_of_card(news.card);
+    hub.records_.went(news.card, hub.all_closed_ ? std::nullopt : news.lost, news.why, now());
     if (left || hub.all_closed_)
       log::info("hosts", "{} has left", who);
     else

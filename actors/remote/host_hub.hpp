@@ -12,6 +12,7 @@
 #include "actors/remote/remote_connection.hpp"
 #include "actors/supervisor/remote_workers.hpp"
 #include "runtime/group/group_address.hpp"
+#include "runtime/hosts/host_records.hpp"
 #include "runtime/process/io_thread.hpp"
 
 #include <penstock/event.hpp>
@@ -36,17 +37,24 @@ namespace penstock::hosts {
 class host_board {
  public:
   void listens_at(std::string where);
-  void shows(std::vector<host_status> hosts);
   /// Counts the death of a worker of a host that is here.
   void worker_died(const death_report& death);
+  void calls(std::vector<std::string> addresses);
+  /// There is no worker: since when, and for how long the session waits for a host. Until shows() has a host.
+  void waits(steady_time since, nanoseconds limit);
+  void shows(std::vector<host_status> hosts, const host_records& records);
   void add_to(session_status& status) const;
 
  private:
   using host_key = std::pair<std::string, std::int32_t>;  // name, pid
   mutable std::mutex mutex_;
   std::string where_;
+  std::vector<std::string> called_;
   std::vector<host_status> hosts_;
   std::map<host_key, std::uint64_t> deaths_;
+  host_records records_;
+  std::optional<steady_time> waits_since_;
+  nanoseconds wait_limit_{0};
 };
 
 /// What happened to a host, for the session's events.
@@ -87,6 +95,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
     std::unique_ptr<remote_connection> connection;
     std::shared_ptr<host_caller> caller{};  // of the host that was called
     bool known = false;  // has proved the secret
+    host_card card{};    // once it has joined
     bool cut = false;
     // The worker behind it, from its start to its end:
     std::optional<worker_ref> who{};
@@ -124,6 +133,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer accept_timer_;
   host_book book_;
+  host_records records_;
   std::vector<std::shared_ptr<host_caller>> callers_;
   std::map<connection_id, entry> connections_;
   connection_id last_connection_ = 0;

@@ -196,10 +196,11 @@ auto inspect(Inspector& f, host_leaves&) {
 /// Whatever else is sent proves life as well.
 struct pong {
   std::uint64_t number = 0;
+  std::int64_t cpu_ns = 0;  ///< processor time of this connection and its workers, since it joined
 };
 template <class Inspector>
 auto inspect(Inspector& f, pong& x) {
-  return f(x.number);
+  return f(x.number, x.cpu_ns);
 }
 
 /// It serves another session.

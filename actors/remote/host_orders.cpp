@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-host_status status_of(const host_view& view, steady_time when) {
+host_status status_of(const host_view& view, const host_records& records, steady_time when) {
   host_status one;
   one.name = view.card.name;
   one.address = view.card.address;
@@ -25,10 +25,7 @@ host_status status_of(const host_view& view, steady_time when) {
   one.workers_offered = view.card.workers;
   one.workers_wanted = view.wanted;
   one.joined = std::chrono::system_clock::now() - std::chrono::duration_cast<std::chrono::system_clock::duration>(when - view.joined);
-  one.samples = view.in_all.samples;
-  one.bytes = view.in_all.bytes;
-  one.losses = view.losses;
-  one.refused = {view.in_all.damaged, view.in_all.wrong_size, view.in_all.late};
+  one.cpu_cores = records.cores_of(view.card);
   return one;
 }
 
@@ -46,13 +43,13 @@ void host_hub::look() {
   carry_out();
   std::vector<host_status> all;
   for (const host_view& view : book_.hosts(now())) {
-    host_status& one = all.emplace_back(status_of(view, now()));
+    host_status& one = all.emplace_back(status_of(view, records_, now()));
     for (const std::uint32_t place : view.places) {
       if (const auto figures = figures_of(place)) one.holds += figures->holds;
     }
   }
   looks_ = !all.empty();
-  board_->shows(std::move(all));
+  board_->shows(std::move(all), records_);
   if (looks_) look_later();
 }
 

@@ -14,6 +14,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <ctime>
 
 namespace penstock::hosts {
 namespace {
@@ -150,6 +151,14 @@ hosted_worker::~hosted_worker() {
 
 void hosted_worker::signal(int number) {
   boost::asio::post(around_.io->context(), [part = shared_, number] { part->signal(number); });
+}
+
+nanoseconds hosted_worker::cpu() {
+  clockid_t clock = 0;
+  timespec used{};
+  if (pid_ > 0 && ::clock_getcpuclockid(pid_, &clock) == 0 && ::clock_gettime(clock, &used) == 0)
+    cpu_ = std::chrono::seconds(used.tv_sec) + nanoseconds(used.tv_nsec);
+  return cpu_;
 }
 
 // ---- from the worker ----------------------------------------------------------------------------------------

@@ -69,6 +69,8 @@ class hosted_worker {
   result<void> take_job(host_stream& from, const job_follows& order);
   [[nodiscard]] hosted_jobs* jobs() noexcept { return jobs_.get(); }
   void signal(int number);
+  /// Processor time of the process so far.
+  [[nodiscard]] nanoseconds cpu();
 
  private:
   /// The process on the io thread, and what that thread tells.
@@ -109,6 +111,7 @@ class hosted_worker {
   steady_time shown_at_{};
   steady_time measured_at_{};
   std::uint64_t private_bytes_ = 0;
+  nanoseconds cpu_{0};  // as last measured
   std::string gave_up_;  // the reason that it gave
   bool over_ = false;
 };

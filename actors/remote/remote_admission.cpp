@@ -1,6 +1,7 @@
 // How a host joins: secret, versions, dataset or program (rule H2).
 #include "actors/remote/agreement.hpp"
 #include "actors/remote/remote_connection.hpp"
+#include "runtime/hosts/host_records.hpp"
 
 namespace penstock::hosts {
 namespace {

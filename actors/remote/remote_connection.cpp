@@ -226,7 +226,7 @@ struct remote_connection::from_host_visitor {
   }
   result<void> operator()(const pong& news) const {
     if (news.number != s.pings_.number || !s.pings_.measured_from) return {};
-    s.tell_(ping_answered{now() - *std::exchange(s.pings_.measured_from, std::nullopt)});
+    s.tell_(ping_answered{now() - *std::exchange(s.pings_.measured_from, std::nullopt), nanoseconds(news.cpu_ns)});
     return {};
   }
   result<void> operator()(const cannot_join& news) const { return refuse(errc::io, "{}", news.why); }
@@ -259,7 +259,7 @@ result<void> remote_connection::pass_on(std::string_view frame) {
 }
 
 /// Receives a batch straight into the slot that its lease reserved (rule H3). Returns why it may not be used.
-result<std::string> remote_connection::receive(const batch_follows& batch, bad_transfer& kind) {
+result<remote_connection::arrival> remote_connection::receive(const batch_follows& batch) {
   if (!landing_.holds(batch.bytes))
     return refuse(errc::protocol, "it announced a batch of {} bytes, but a slot has {}", batch.bytes, landing_.slot_bytes());
   if (batch.packed && !packer_) return refuse(errc::protocol, "it compresses batches, although the session does not");
@@ -267,28 +267,27 @@ result<std::string> remote_connection::receive(const batch_follows& batch, bad_t
   const bool digest = around_->digests;
   bool late = false;
   if (std::string wrong = landing_.misfit(batch, late); !wrong.empty()) {
-    kind = late ? bad_transfer::late : bad_transfer::wrong_size;
     auto ok = batch.packed ? skip_packed(stream_, batch.bytes, silence_max, digest)
                            : stream_.skip_raw(batch.bytes, silence_max, digest);
     if (!ok) return tl::unexpected(std::move(ok.error()));
-    return wrong;
+    return arrival{std::move(wrong), late ? bad_transfer::late : bad_transfer::wrong_size};
   }
   const std::span<std::byte> room = landing_.room(batch);
   auto damage = batch.packed ? receive_packed(stream_, *packer_, room, silence_max, digest)
                              : stream_.read_checked(room, silence_max, digest);
-  if (damage && !damage->empty()) return fmt::format("the bytes of slot {} are damaged: {}", batch.slot, *damage);
-  return damage;
+  if (!damage) return tl::unexpected(std::move(damage.error()));
+  if (damage->empty()) return arrival{};
+  return arrival{fmt::format("the bytes of slot {} are damaged: {}", batch.slot, *damage)};
 }
 
 result<void> remote_connection::land(const batch_follows& batch) {
-  bad_transfer kind = bad_transfer::damaged;
   note_receiving(true);
-  auto wrong = receive(batch, kind);
+  auto got = receive(batch);
   note_receiving(false);
-  if (!wrong) return tl::unexpected(std::move(wrong.error()));
-  if (!wrong->empty()) {
-    if (kind != bad_transfer::late) stream_.put(to_host(send_again{batch.slot, batch.generation}));
-    tell_(batch_spoilt{std::move(*wrong), kind});
+  if (!got) return tl::unexpected(std::move(got.error()));
+  if (!got->wrong.empty()) {
+    if (got->kind != bad_transfer::late) stream_.put(to_host(send_again{batch.slot, batch.generation}));
+    tell_(batch_spoilt{std::move(got->wrong), got->kind});
     return {};
   }
   landing_.landed(batch.slot);

@@ -102,6 +102,7 @@ struct batch_spoilt {
 };
 struct ping_answered {
   nanoseconds round_trip{0};
+  nanoseconds cpu{0};  ///< pong::cpu_ns
 };
 /// The last one. `refused`: the session turned the host away. `host`: its name; empty: it has not said who it is.
 struct connection_closed {
@@ -151,7 +152,11 @@ class remote_connection {
   result<void> hear_host();
   result<void> hear_session();
   result<void> land(const batch_follows& batch);
-  result<std::string> receive(const batch_follows& batch, bad_transfer& kind);
+  struct arrival {
+    std::string wrong;  // why the batch may not be used; empty: it may
+    bad_transfer kind = bad_transfer::damaged;
+  };
+  result<arrival> receive(const batch_follows& batch);
   void note_receiving(bool begins);
   void note_held();
   result<void> note(const protocol::to_worker& message);

@@ -99,8 +99,8 @@ void host_book::scale(const std::string& name, std::uint32_t workers) {
 }
 
 /// Forgets the name that has not been used for longest if there are too many.
-host_book::memory_of_name& host_book::remember(const std::string& name) {
-  memory_of_name& found = names_[name];
+host_book::order_for_name& host_book::remember(const std::string& name) {
+  order_for_name& found = names_[name];
   found.used = ++names_used_;
   if (names_.size() > names_max)
     names_.erase(std::ranges::min_element(names_, {}, [](const auto& one) { return one.second.used; }));
@@ -126,19 +126,17 @@ void host_book::leaving(connection_id id) {
 
 void host_book::emptied(connection_id id) {
   const auto connection = connections_.find(id);
-  if (connection != connections_.end() && connection->second.leaving) end(id, false, "");
+  if (connection != connections_.end() && connection->second.leaving) end(id, std::nullopt, "");
 }
 
 void host_book::closed(connection_id id, const std::string& why) {
-  if (connections_.contains(id)) end(id, true, why);
+  if (connections_.contains(id)) end(id, loss_cause::closed, why);
 }
 
 void host_book::received(connection_id id, std::uint64_t samples, std::uint64_t bytes, steady_time now) {
   host* of = host_of(id);
   if (of == nullptr) return;
   of->spoilt = 0;
-  of->in_all.samples += samples;
-  of->in_all.bytes += bytes;
   if (of->received.empty() || now - of->received.back().when >= rate_step) of->received.push_back({now, 0, 0});
   of->received.back().samples += samples;
   of->received.back().bytes += bytes;
@@ -147,24 +145,18 @@ void host_book::received(connection_id id, std::uint64_t samples, std::uint64_t 
 
 void host_book::spoilt(connection_id id, bad_transfer kind, const std::string& how) {
   host* of = host_of(id);
-  if (of == nullptr) return;
-  switch (kind) {
-    case bad_transfer::damaged: ++of->in_all.damaged; break;
-    case bad_transfer::wrong_size: ++of->in_all.wrong_size; break;
-    case bad_transfer::late: ++of->in_all.late; return;
-  }
-  if (++of->spoilt < settings_.bad_transfers_max) return;
+  if (of == nullptr || kind == bad_transfer::late || ++of->spoilt < settings_.bad_transfers_max) return;
   const std::string why = fmt::format("{} batches in a row arrived damaged; of the last one, {}", of->spoilt, how);
   const std::set<connection_id> all = of->connections;  // the host ends with its last connection
-  for (const connection_id one : all) lose(one, why);
+  for (const connection_id one : all) lose(one, loss_cause::damaged, why);
 }
 
-void host_book::lose(connection_id id, const std::string& why) {
+void host_book::lose(connection_id id, loss_cause cause, const std::string& why) {
   outbox_.emplace_back(close_connection{id, why});
-  end(id, true, why);
+  end(id, cause, why);
 }
 
-void host_book::end(connection_id id, bool lost, const std::string& why) {
+void host_book::end(connection_id id, std::optional<loss_cause> lost, const std::string& why) {
   const connection gone = connections_.at(id);
   connections_.erase(id);
   places_.erase(gone.place);
@@ -176,8 +168,8 @@ void host_book::end(connection_id id, bool lost, const std::string& why) {
     if (!gone.leaving) balance(of);
     return;
   }
-  if (!gone.leaving) ++remember(of.card.name).losses;
-  outbox_.emplace_back(host_went{of.card, gone.leaving ? "" : why});
+  if (gone.leaving) lost.reset();
+  outbox_.emplace_back(host_went{of.card, lost ? why : "", lost});
   hosts_.erase(gone.process);
 }
 
@@ -192,7 +184,7 @@ std::vector<book_command> host_book::advance(steady_time now) {
     if (now - one.heard >= settings_.lost_after) silent.push_back(id);
   }
   for (const connection_id id : silent)
-    lose(id, fmt::format("nothing was heard for {}", duration_for_people(settings_.lost_after)));
+    lose(id, loss_cause::silent, fmt::format("nothing was heard for {}", duration_for_people(settings_.lost_after)));
   return std::exchange(outbox_, {});
 }
 
@@ -210,8 +202,8 @@ std::optional<connection_id> host_book::connection_at(std::uint32_t place) const
 std::vector<host_view> host_book::hosts(steady_time now) const {
   std::vector<host_view> all;
   for (const auto& [process, one] : hosts_) {
-    host_view& view = all.emplace_back(host_view{one.card, true, {}, 0, 0, one.round_trip, one.joined, std::min(wanted_of(one), one.card.workers), one.in_all});
-    if (const auto name = names_.find(one.card.name); name != names_.end()) view.losses = name->second.losses;
+    host_view& view = all.emplace_back(
+        host_view{one.card, true, {}, 0, 0, one.round_trip, one.joined, std::min(wanted_of(one), one.card.workers)});
     for (const connection_id id : one.connections) {
       view.places.push_back(connections_.at(id).place);
       view.leaving &= connections_.at(id).leaving;

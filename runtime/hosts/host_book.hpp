@@ -47,7 +47,7 @@ struct host_card {
 enum class bad_transfer : std::uint8_t {
   damaged,     ///< other bytes arrived than were sent
   wrong_size,  ///< the batch did not fit its lease
-  late         ///< no lease waited for it any more: this is not charged
+  late         ///< no lease waited for it any more: does not count towards bad_transfers_max
 };
 
 // ---- commands ---------------------------------------------------------------------------------------------
@@ -76,20 +76,14 @@ struct close_connection {
 struct host_came {
   host_card card;
 };
+enum class loss_cause : std::uint8_t { closed, silent, damaged };
 struct host_went {
   host_card card;
   std::string why;  ///< of a lost one; empty: it left
+  std::optional<loss_cause> lost{};  ///< empty: it left
 };
 
 using book_command = std::variant<occupy_place, rest_place, vacate_place, close_connection, host_came, host_went>;
-
-struct transfer_counts {
-  std::uint64_t samples = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t damaged = 0;
-  std::uint64_t wrong_size = 0;
-  std::uint64_t late = 0;
-};
 
 struct host_view {
   host_card card;
@@ -100,8 +94,6 @@ struct host_view {
   nanoseconds round_trip{0};
   steady_time joined{};
   std::uint32_t wanted = 0;  ///< of the workers that it offers
-  transfer_counts in_all{};
-  std::uint64_t losses = 0;  ///< how often hosts of this name were lost
 };
 
 class host_book {
@@ -155,27 +147,25 @@ class host_book {
     nanoseconds round_trip{0};
     std::deque<amount> received;  // in steps of a second, of the last 10 s
     steady_time joined{};
-    transfer_counts in_all{};
   };
-  /// What stays of hosts of one name when they are gone.
-  struct memory_of_name {
+  /// The order for hosts of one name, kept when they are gone.
+  struct order_for_name {
     std::optional<std::uint32_t> wanted{};
-    std::uint64_t losses = 0;
     std::uint64_t used = 0;
   };
 
-  void lose(connection_id id, const std::string& why);
-  void end(connection_id id, bool lost, const std::string& why);
   void balance(const host& of);
+  void lose(connection_id id, loss_cause cause, const std::string& why);
+  void end(connection_id id, std::optional<loss_cause> lost, const std::string& why);
   [[nodiscard]] host* host_of(connection_id id);
   [[nodiscard]] std::uint32_t wanted_of(const host& of) const;
-  [[nodiscard]] memory_of_name& remember(const std::string& name);
+  [[nodiscard]] order_for_name& remember(const std::string& name);
 
   book_settings settings_;
   std::map<connection_id, connection> connections_;
   std::map<std::uint32_t, connection_id> places_;
   std::map<std::uint64_t, host> hosts_;  // by process
-  std::map<std::string, memory_of_name> names_;  // at most names_max
+  std::map<std::string, order_for_name> names_;  // at most names_max
   std::uint64_t names_used_ = 0;
   std::vector<book_command> outbox_;
   std::optional<steady_time> looked_;

@@ -3,6 +3,7 @@
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/telemetry/metrics_page.hpp"
+#include "runtime/telemetry/report_json.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -148,6 +149,43 @@ void add_workers(metrics_page& p, const metrics_facts& f) {
   p.counter("penstock_stale_messages_total", "Late or wrong messages from workers.", f.totals.stale_dropped);
 }
 
+/// By name: hosts of one name are one series.
+void add_hosts(metrics_page& p, const session_status& s) {
+  if (!has_hosts(s)) return;
+  p.gauge("penstock_hosts_wait_seconds", "Time that the session has waited for a loader host without any worker; otherwise 0.",
+          s.waits_for_hosts ? s.waits_for_hosts->seconds : 0.0);
+  p.begin("penstock_host_up", "gauge", "1 for each loader host that has joined; 0 once it has left or is lost.");
+  for (const host_record& h : s.host_records) p.value("host", h.name, h.here ? 1 : 0);
+  std::map<std::pair<std::string, std::string>, std::uint64_t> workers;
+  std::map<std::string, double> round_trips;
+  for (const host_status& h : s.hosts) {
+    double& longest = round_trips[h.name];
+    longest = std::max(longest, h.round_trip_seconds);
+    for (const worker_status& w : s.workers) {
+      if (std::ranges::find(h.workers, w.id) != h.workers.end()) ++workers[{h.name, w.state}];
+    }
+  }
+  p.begin("penstock_host_workers", "gauge", "Workers of each loader host, by state.");
+  for (const auto& [of, count] : workers) p.value({{"host", of.first}, {"state", of.second}}, count);
+  p.begin("penstock_host_round_trip_seconds", "gauge", "Time from a ping to the host's answer.");
+  for (const auto& [host, seconds] : round_trips) p.value("host", host, seconds);
+  p.begin("penstock_host_samples_total", "counter", "Samples received from each loader host; in a pool, jobs.");
+  for (const host_record& h : s.host_records) p.value("host", h.name, h.samples);
+  p.begin("penstock_host_received_bytes_total", "counter", "Bytes of batches or results received from each loader host.");
+  for (const host_record& h : s.host_records) p.value("host", h.name, h.bytes);
+  p.begin("penstock_host_cpu_seconds_total", "counter", "Processor time that each loader host and its workers used.");
+  for (const host_record& h : s.host_records) p.value("host", h.name, h.cpu_seconds);
+  p.begin("penstock_host_losses_total", "counter", "How often each loader host was lost, by cause.");
+  for (const host_record& h : s.host_records) {
+    for (const auto& [cause, count] : h.losses) p.value({{"host", h.name}, {"cause", cause}}, count);
+  }
+  p.begin("penstock_host_refused_transfers_total", "counter", "Transfers of each loader host that were not used, by kind.");
+  for (const host_record& h : s.host_records) {
+    for (const auto& [kind, count] : {std::pair("damaged", h.refused.damaged), {"wrong_size", h.refused.wrong_size}, {"late", h.refused.late}})
+      p.value({{"host", h.name}, {"kind", kind}}, count);
+  }
+}
+
 void add_owner(metrics_page& p, const metrics_facts& f) {
   p.counter("penstock_gpu_owner_restarts_total", "Processes started to replace the GPU owner.",
             f.totals.owner_restarts);
@@ -252,6 +290,7 @@ std::string metrics_text(const metrics_facts& f, const std::string& version) {
   if (f.status.jobs) {
     add_jobs(p, *f.status.jobs);
     add_workers(p, f);
+    add_hosts(p, f.status);
     add_last_death(p, f);
     return std::move(p).text();
   }
@@ -261,6 +300,7 @@ std::string metrics_text(const metrics_facts& f, const std::string& version) {
   add_stream(p, f);
   add_bad_samples(p, f.totals);
   add_workers(p, f);
+  add_hosts(p, f.status);
   add_last_death(p, f);
   add_owner(p, f);
   add_last_owner_death(p, f);

@@ -192,7 +192,10 @@ json as_json(const hedge_counts& h) {
   return {{"started", h.started}, {"won", h.won}};
 }
 
-json as_json(const host_status& h) {
+/// `record`: of the hosts of its name.
+json as_json(const host_status& h, const host_record& record) {
+  std::uint64_t losses = 0;
+  for (const auto& [cause, count] : record.losses) losses += count;
   return {{"name", h.name},
           {"address", h.address},
           {"pid", h.pid},
@@ -206,12 +209,39 @@ json as_json(const host_status& h) {
           {"workers_offered", h.workers_offered},
           {"workers_wanted", h.workers_wanted},
           {"joined", h.joined ? json(as_utc(*h.joined)) : json(nullptr)},
-          {"samples", h.samples},
-          {"bytes", h.bytes},
+          {"samples", record.samples},
+          {"bytes", record.bytes},
           {"holds", h.holds},
           {"deaths", h.deaths},
-          {"losses", h.losses},
-          {"refused", {{"damaged", h.refused.damaged}, {"wrong_size", h.refused.wrong_size}, {"late", h.refused.late}}}};
+          {"losses", losses},
+          {"refused", {{"damaged", record.refused.damaged}, {"wrong_size", record.refused.wrong_size}, {"late", record.refused.late}}},
+          {"cpu_cores", h.cpu_cores ? json(std::round(*h.cpu_cores * 100) / 100) : json(nullptr)}};
+}
+
+bool has_hosts(const session_status& status) noexcept {
+  return !status.hosts_join_at.empty() || !status.hosts_called.empty() || !status.hosts.empty();
+}
+
+/// Of a session with [loader.hosts]: those that it calls, those that are lost, and since when it waits for one.
+void add_hosts(json& j, const session_status& s) {
+  if (!s.hosts_join_at.empty()) j["hosts_join_at"] = s.hosts_join_at;
+  if (!s.hosts_called.empty()) j["hosts_called"] = s.hosts_called;
+  if (!s.jobs || has_hosts(s)) {
+    j["hosts"] = json::array();
+    for (const host_status& h : s.hosts) {
+      const auto record = std::ranges::find(s.host_records, h.name, &host_record::name);
+      j["hosts"].push_back(as_json(h, record == s.host_records.end() ? host_record{} : *record));
+    }
+  }
+  if (!has_hosts(s)) return;
+  j["hosts_lost"] = json::array();
+  for (const host_record& h : s.host_records) {
+    if (h.lost_seconds)
+      j["hosts_lost"].push_back({{"name", h.name}, {"address", h.address}, {"why", h.lost_why}, {"seconds", rounded(*h.lost_seconds)}});
+  }
+  j["waits_for_hosts"] = nullptr;
+  if (s.waits_for_hosts)
+    j["waits_for_hosts"] = {{"seconds", rounded(s.waits_for_hosts->seconds)}, {"limit_seconds", s.waits_for_hosts->limit_seconds}};
 }
 
 json as_json(const run_report& r) {
@@ -319,11 +349,7 @@ json as_json(const session_status& s) {
   j["quarantined"] = s.quarantined;
   j["failed"] = s.failed;
   j["hedges"] = as_json(s.hedges);
-  if (!s.hosts_join_at.empty()) j["hosts_join_at"] = s.hosts_join_at;
-  if (!s.jobs || !s.hosts_join_at.empty() || !s.hosts.empty()) {
-    j["hosts"] = json::array();
-    for (const host_status& h : s.hosts) j["hosts"].push_back(as_json(h));
-  }
+  add_hosts(j, s);
   if (s.jobs) j["jobs"] = as_json(*s.jobs);
   if (s.group) j["group"] = as_json(*s.group);
   j["stalled"] = nullptr;

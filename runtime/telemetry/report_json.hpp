@@ -19,6 +19,9 @@ nlohmann::ordered_json as_json(const event& what);
 /// {"error": {"kind": "...", "message": "..."}}: what every verb prints with --json when it fails.
 nlohmann::ordered_json as_json(const failure& why);
 
+/// Whether it is of a session with [loader.hosts].
+[[nodiscard]] bool has_hosts(const session_status& status) noexcept;
+
 [[nodiscard]] const char* name_of(run_outcome outcome) noexcept;
 /// "2026-11-20T14:04:18.123456Z".
 [[nodiscard]] std::string as_utc(std::chrono::system_clock::time_point time);

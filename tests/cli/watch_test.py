@@ -368,7 +368,7 @@ class MetricsTest(PenstockTest):
         self.live()
         exposed = set(re.findall(r"^# TYPE (\S+)", self.ask()[1], re.M))
         with open(os.path.join(TOP, "docs", "metrics.md")) as file:
-            of_streams = file.read().partition("## Pools of jobs")[0]
+            of_streams = file.read().partition("## Loader hosts")[0]
         documented = set(re.findall(r"^\| `(penstock_\w+)", of_streams, re.M))
         self.assertEqual(exposed, documented)
 

@@ -96,6 +96,39 @@ TEST_CASE("workers beyond the screen are reached by scrolling, to the last one a
   CHECK_FALSE(has(top_screen({look(0, 0, 3), look(0, 0, 3), look(0, 0, 3)}, "", size, 0, false), " of 3:"));
 }
 
+TEST_CASE("on 24 lines hosts leave room for the workers, and many hosts are summed up") {
+  json now = look(0, 0, 40);
+  json hosts = json::array();
+  for (int i = 0; i < 50; ++i) {
+    hosts.push_back({{"name", "loader-" + std::to_string(i)},
+                     {"address", "10.0.0.7:41234"},
+                     {"state", "ready"},
+                     {"workers", json::array()},
+                     {"samples_per_second", 10.0},
+                     {"bytes_per_second", 1e6},
+                     {"round_trip_seconds", 0.001},
+                     {"cpu_cores", 1.5}});
+  }
+  now.at("status")["hosts"] = hosts;
+  const screen_size size{80, 24};
+  const auto screen = top_screen({now, now, now}, "event", size, 0, false);
+  CHECK(screen.size() == 24);
+  CHECK(std::ranges::all_of(screen, [](const std::string& line) { return line.size() <= 80; }));
+  CHECK(has(screen, "48 other hosts: 0/0 workers, 480 samples/s, 48.0 MB/s"));
+  CHECK(std::ranges::count_if(screen, [](const std::string& line) { return line.starts_with("loader-"); }) == 2);
+  const std::size_t lines = lines_for_hosts(now, size);
+  CHECK(lines == 5);
+  CHECK(workers_of(screen).size() == rows_for_workers(size, lines));
+  CHECK(workers_of(screen).size() == 7);
+  const auto end = top_screen({now, now, now}, "event", size, 1000, false);
+  CHECK(workers_of(end).back() == "worker/39");
+  CHECK(end.size() == 24);
+  for (const std::size_t rows : {1U, 2U, 5U, 12U, 13U, 15U, 19U, 22U}) {
+    INFO(rows);
+    CHECK(top_screen({now, now, now}, "event", {20, rows}, 7, false).size() <= std::max<std::size_t>(rows, 2));
+  }
+}
+
 TEST_CASE("the screen never exceeds its size") {
   const json now = look(0, 0, 40, 3);
   for (const std::size_t rows : {1U, 2U, 5U, 11U, 12U, 13U, 24U}) {

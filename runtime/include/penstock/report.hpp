@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -289,12 +290,29 @@ struct host_status {
   std::uint32_t workers_offered = 0;  ///< `penstock host --workers`
   std::uint32_t workers_wanted = 0;   ///< the same, or fewer after `penstock scale host/NAME`
   std::optional<std::chrono::system_clock::time_point> joined{};
-  std::uint64_t samples = 0;  ///< that have arrived since then; of a pool jobs
-  std::uint64_t bytes = 0;
   std::uint64_t holds = 0;   ///< batches or jobs that its workers have and that have not arrived
   std::uint64_t deaths = 0;  ///< of its workers, since it joined
-  std::uint64_t losses = 0;  ///< how often hosts of this name were lost
+  std::optional<double> cpu_cores{};  ///< that it and its workers use, of the last 10 s; empty: not known yet
+};
+
+/// What a session remembers of the loader hosts of one name, also when they are gone.
+struct host_record {
+  std::string name;
+  std::string address;  ///< of the last one
+  bool here = false;
+  std::uint64_t samples = 0;  ///< received so far; of a pool: jobs
+  std::uint64_t bytes = 0;
+  double cpu_seconds = 0;
+  std::map<std::string, std::uint64_t> losses{};  ///< by cause: closed, silent, damaged
   refused_transfers refused{};
+  std::string lost_why{};                ///< while it is lost: why
+  std::optional<double> lost_seconds{};  ///< the same: since when
+};
+
+/// A session without any worker that waits for a loader host.
+struct hosts_wait {
+  double seconds = 0;        ///< so far
+  double limit_seconds = 0;  ///< [loader.hosts] wait
 };
 
 /// A process that the driver's management library (NVML) sees on the GPU. In a container the pid may belong
@@ -353,7 +371,10 @@ struct session_status {
   std::uint64_t failed = 0;
   hedge_counts hedges;
   std::string hosts_join_at{};         ///< [loader.hosts] listen, with the actual port; empty: no hosts
+  std::vector<std::string> hosts_called{};  ///< [loader.hosts] connect
   std::vector<host_status> hosts{};
+  std::vector<host_record> host_records{};  ///< by name
+  std::optional<hosts_wait> waits_for_hosts{};
   std::uint64_t workers_ended_unexpectedly = 0;  ///< total of unexpected ends, as in run_report
   std::uint64_t owners_ended_unexpectedly = 0;   ///< the same for the GPU owner's processes
   std::optional<owner_death_report> last_owner_death{};

@@ -146,3 +146,56 @@ TEST_CASE("the last 16 samples that are quarantined or failed are named once eac
   CHECK_FALSE(has_line(page, R"(penstock_sample_quarantined_info{sample="sample 19",index="19",causes="SIGSEGV, hang"} 1)"));
   CHECK(has_line(page, R"(penstock_sample_failed_info{sample="cats/1",index="1",reason="it is not a picture"} 1)"));
 }
+
+TEST_CASE("a session without loader hosts has no series of them") {
+  telemetry::metrics_facts facts;
+  facts.stages.resize(stage_spans().size());
+  CHECK(metrics_text(facts, "1").find("penstock_host") == std::string::npos);
+}
+
+TEST_CASE("loader hosts are series by name, also when they are gone, in a session and in a pool") {
+  telemetry::metrics_facts facts;
+  facts.stages.resize(stage_spans().size());
+  SECTION("a session") {}
+  SECTION("a pool") {
+    facts.status.jobs.emplace();
+  }
+  facts.status.hosts_join_at = "0.0.0.0:7077";
+  CHECK(has_line(metrics_text(facts, "1"), "penstock_hosts_wait_seconds 0"));
+  facts.status.waits_for_hosts = hosts_wait{12.5, 60};
+  CHECK(has_line(metrics_text(facts, "1"), "penstock_hosts_wait_seconds 12.5"));
+  facts.status.workers.resize(3);
+  for (std::uint32_t i = 0; i < 3; ++i) facts.status.workers[i].id = 65 + i;
+  for (worker_status& w : facts.status.workers) w.state = "ready";
+  facts.status.workers[1].state = "backoff";
+  host_status alpha;
+  alpha.name = "alpha";
+  alpha.workers = {65, 66};
+  alpha.round_trip_seconds = 0.25;
+  host_status again = alpha;  // of the same name
+  again.workers = {67};
+  again.round_trip_seconds = 0.125;
+  facts.status.hosts = {alpha, again};
+  host_record here;
+  here.name = "alpha";
+  here.here = true;
+  here.samples = 800;
+  here.bytes = 64000;
+  here.cpu_seconds = 1.5;
+  host_record gone;
+  gone.name = "beta";
+  gone.losses = {{"closed", 2}, {"silent", 1}};
+  gone.refused.wrong_size = 3;
+  facts.status.host_records = {here, gone};
+  const std::string page = metrics_text(facts, "1");
+  for (const char* line : {R"(penstock_host_up{host="alpha"} 1)", R"(penstock_host_up{host="beta"} 0)",
+                           R"(penstock_host_workers{host="alpha",state="ready"} 2)", R"(penstock_host_workers{host="alpha",state="backoff"} 1)",
+                           R"(penstock_host_round_trip_seconds{host="alpha"} 0.25)", R"(penstock_host_samples_total{host="alpha"} 800)",
+                           R"(penstock_host_received_bytes_total{host="alpha"} 64000)", R"(penstock_host_cpu_seconds_total{host="alpha"} 1.5)",
+                           R"(penstock_host_losses_total{host="beta",cause="closed"} 2)", R"(penstock_host_losses_total{host="beta",cause="silent"} 1)",
+                           R"(penstock_host_refused_transfers_total{host="beta",kind="wrong_size"} 3)",
+                           R"(penstock_host_refused_transfers_total{host="alpha",kind="late"} 0)"}) {
+    INFO(line);
+    CHECK(has_line(page, line));
+  }
+}

@@ -3,6 +3,7 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
+#include "tools/penstock/watch/host_tables.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -275,6 +276,7 @@ std::string status_for_people(const json& s, const target& meant, std::size_t wi
   // A pool shows its GPU only if the target names it.
   if (meant.means(target_kind::gpu) && (!pool || meant.kind == target_kind::gpu))
     add_gpu(out, s.at("gpu"), width);
+  if (meant.kind == target_kind::all) out += hosts_for_people(s, width);
   add_workers(out, s, meant.kind != target_kind::worker, width);
   if (!pool && meant.kind == target_kind::all && (s.at("failed") != 0 || s.at("quarantined") != 0))
     out += fitted(fmt::format("{} failed, {} quarantined",

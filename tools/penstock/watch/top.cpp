@@ -99,9 +99,10 @@ int print_objects(watcher& watch, const top_options& o, std::chrono::millisecond
 }
 
 /// The first worker to show after a key; empty if the key means something else.
-std::optional<std::size_t> scrolled(std::size_t first, char key, std::size_t workers, screen_size size) {
-  const std::size_t last = last_first_worker(workers, size);
-  const std::size_t page = std::max<std::size_t>(rows_for_workers(size), 1);
+std::optional<std::size_t> scrolled(std::size_t first, char key, const json& now, screen_size size) {
+  const std::size_t host_lines = lines_for_hosts(now, size);
+  const std::size_t last = last_first_worker(workers_shown(now), size, host_lines);
+  const std::size_t page = std::max<std::size_t>(rows_for_workers(size, host_lines), 1);
   switch (key) {
     case 'j': return std::min(first + 1, last);
     case 'k': return first - std::min<std::size_t>(first, 1);
@@ -123,8 +124,8 @@ int watch_live(watcher& watch, const std::filesystem::path& socket, std::chrono:
     auto next_look = std::chrono::steady_clock::now() + every;
     std::size_t first_worker = 0;
     while (true) {
-      const std::size_t workers = workers_shown(watch.newest());
-      first_worker = std::min(first_worker, last_first_worker(workers, screen->size()));
+      const std::size_t host_lines = lines_for_hosts(watch.newest(), screen->size());
+      first_worker = std::min(first_worker, last_first_worker(workers_shown(watch.newest()), screen->size(), host_lines));
       screen->show(watch.screen(screen->size(), first_worker, colours));
       const auto left =
           std::chrono::ceil<std::chrono::milliseconds>(next_look - std::chrono::steady_clock::now());
@@ -132,7 +133,7 @@ int watch_live(watcher& watch, const std::filesystem::path& socket, std::chrono:
       if (got.key == 'q' || got.key == 'Q' || got.closed) break;
       if (got.key == 'p')
         watch.order(watch.newest().at("status").at("state") == "paused" ? "resume" : "pause");
-      if (const auto to = scrolled(first_worker, got.key, workers, screen->size())) {
+      if (const auto to = scrolled(first_worker, got.key, watch.newest(), screen->size())) {
         first_worker = *to;
         continue;
       }

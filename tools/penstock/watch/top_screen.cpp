@@ -2,6 +2,7 @@
 
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
+#include "tools/penstock/watch/host_tables.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 
 #include <fmt/core.h>
@@ -218,18 +219,29 @@ void add_pool(std::vector<std::string>& lines, const json& s, const rates& r, co
   }
 }
 
+/// A third of the lines that would be the workers'.
+std::vector<std::string> hosts_of(const json& now, screen_size size) {
+  return host_lines(now.at("status"), rows_for_workers(size) / 3, size.columns);
+}
+
 }  // namespace
 
 std::size_t workers_shown(const json& now) {
   return in_order_of_interest(now).size();
 }
 
-std::size_t rows_for_workers(screen_size size) noexcept {
-  return size.rows > lines_around_workers ? size.rows - lines_around_workers : 1;
+std::size_t rows_for_workers(screen_size size, std::size_t host_lines) noexcept {
+  const std::size_t around = lines_around_workers + host_lines;
+  return size.rows > around ? size.rows - around : 1;
 }
 
-std::size_t last_first_worker(std::size_t workers, screen_size size) noexcept {
-  return workers - std::min(workers, rows_for_workers(size));
+std::size_t lines_for_hosts(const json& now, screen_size size) {
+  const std::size_t lines = hosts_of(now, size).size();
+  return lines == 0 ? 0 : lines + 1;
+}
+
+std::size_t last_first_worker(std::size_t workers, screen_size size, std::size_t host_lines) noexcept {
+  return workers - std::min(workers, rows_for_workers(size, host_lines));
 }
 
 std::vector<std::string> top_screen(const top_looks& looks, const std::string& event, screen_size size,
@@ -258,11 +270,15 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
   const std::string awaited = awaited_line(now, width, colours);
   is_pool(s) ? add_pool(lines, s, r, mean, awaited, width) : add_stream(lines, now, r, mean, awaited, width);
   add("");
+  const std::vector<std::string> hosts = hosts_of(now, size);
+  for (const std::string& line : hosts) add(line);
+  if (!hosts.empty()) add("");
+  const std::size_t host_lines = lines_for_hosts(now, size);
 
   const std::vector<json> workers = in_order_of_interest(now);
   const std::vector<std::string> table = worker_lines(looks.before, workers, r.seconds, is_pool(s), width);
-  const std::size_t first = std::min(first_worker, last_first_worker(workers.size(), size));
-  const std::size_t end = std::min(workers.size(), first + rows_for_workers(size));
+  const std::size_t first = std::min(first_worker, last_first_worker(workers.size(), size, host_lines));
+  const std::size_t end = std::min(workers.size(), first + rows_for_workers(size, host_lines));
   const std::string& head_of_table = table.front();
   lines.push_back(in_colour("7", width == 0 ? head_of_table : padded(head_of_table, width)));
   for (std::size_t i = first; i < end; ++i) {

@@ -1,0 +1,21 @@
+// Formats what a session says of its loader hosts. Pure: JSON in, text out. Used by status and top.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace penstock::cli {
+
+/// Whether the status is of a session with [loader.hosts].
+[[nodiscard]] bool has_hosts(const nlohmann::ordered_json& status);
+
+/// The section of `penstock status`: the hosts, those that are lost, and what the session waits for. Empty without [loader.hosts].
+[[nodiscard]] std::string hosts_for_people(const nlohmann::ordered_json& status, std::size_t width);
+
+/// The section of `penstock top`, at most `lines_max` lines: the head, then hosts, draining ones first; the rest are summed up.
+[[nodiscard]] std::vector<std::string> host_lines(const nlohmann::ordered_json& status, std::size_t lines_max, std::size_t width);
+
+}  // namespace penstock::cli
