@@ -4,7 +4,11 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <random>
 
 namespace penstock {
@@ -19,6 +23,22 @@ config config_for_hosts(const config& settings) {
   told.loader.hosts.secret_file.clear();
   return told;
 }
+
+/// Adds up the time in which jobs waited for a worker. Any thread.
+class time_of_lack {
+ public:
+  nanoseconds look(bool jobs_wait, steady_time now) {
+    const std::lock_guard hold(mutex_);
+    if (jobs_wait && looked_) lacked_ += std::max(now - *looked_, nanoseconds(0));
+    looked_ = std::max(now, looked_.value_or(now));
+    return lacked_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<steady_time> looked_;
+  nanoseconds lacked_{0};
+};
 
 std::uint64_t drawn() {
   std::random_device source;
@@ -58,6 +78,10 @@ void Pool::body::make_hub(engine& e) {
   deps.program = shared_program_;
   deps.arena = e.memory->fd();
   deps.flights = e.flights;
+  deps.waited = [this, lacks = std::make_shared<time_of_lack>()] {
+    const jobs::admission::counts held = admission_->now();
+    return lacks->look(held.waiting > 0 || held.callers_wait, now());
+  };
   e.hub = std::make_shared<hosts::host_hub>(*e.io, hosts_->hub, std::move(deps), host_board_,
                                             [this](event_kind kind, const std::string& host, const std::string& text) {
                                               tell(host::event_of_host(kind, host, text));

@@ -95,8 +95,10 @@ jobs::job_rules Pool::body::rules_of(const job_options& options) const {
   jobs::job_rules rules{options.timeout.value_or(settings_.jobs.timeout.value_or(nanoseconds(0))),
                         options.idempotent.value_or(settings_.jobs.idempotent),
                         options.fresh.value_or(settings_.jobs.fresh)};
+  const bool on_host = hosts_ && options.worker.value_or(0) >= first_remote_place_of(settings_.loader) &&
+                       *options.worker < places_of(settings_.loader);
   if (const std::uint32_t there = workers_.load(std::memory_order_relaxed);
-      options.worker && *options.worker >= there) {
+      options.worker && *options.worker >= there && !on_host) {
     throw error(
         {errc::usage,
          fmt::format("submitting a job for worker {}: {}", *options.worker,

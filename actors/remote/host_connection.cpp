@@ -103,8 +103,9 @@ void host_connection::run() {
 void host_connection::end(std::optional<failure> failed) {
   worker_.reset();
   over_ = true;
-  if (admitted_) listener_.released();
-  listener_.ended(std::move(failed));
+  busy_ = false;
+  if (admitted()) listener_.released(session_, leaves_);
+  listener_.ended(std::move(failed), session_);
 }
 
 void host_connection::keep_joining() {
@@ -130,9 +131,9 @@ void host_connection::keep_joining() {
 void host_connection::answer() {
   const auto done = attend_call();
   if (done || leaves_) return end(std::nullopt);
-  const bool unfit = admitted_ && working_ && done.error().code == errc::config;
+  const bool unfit = admitted() && working_ && done.error().code == errc::config;
   if (unfit) return end(done.error());
-  listener_.trouble(done.error().message, !admitted_);
+  listener_.trouble(done.error().message, !admitted());
   end(std::nullopt);
 }
 
@@ -184,12 +185,13 @@ result<void> host_connection::let_in(host_stream& to) {
   if (!first) return tl::unexpected(std::move(first.error()));
   const auto* call = std::get_if<session_calls>(&*first);
   if (call == nullptr || call->magic != session_calls::expected_magic) return refuse(errc::protocol, "it is not a session");
+  if (call->process == 0) return refuse(errc::protocol, "its number is 0");
   if (const std::string busy = listener_.admit(*call); !busy.empty()) {
     to.put(from_host(host_busy{busy}));
     static_cast<void>(to.flush(connect_deadline));
     return refuse(errc::io, "{}", busy);
   }
-  admitted_ = true;
+  session_ = call->process;
   to.limit(protocol::frame_bytes_max);
   return {};
 }
@@ -200,7 +202,8 @@ result<void> host_connection::join(host_stream& to) {
                               .name = facts_.name,
                               .pid = ::getpid(),
                               .process = facts_.process,
-                              .workers = facts_.workers, .cores = facts_.cores}));
+                              .workers = offered_ = admitted() ? listener_.offered(session_) : facts_.workers,
+                              .cores = facts_.cores}));
   if (auto ok = to.flush(connect_deadline); !ok) return ok;
   auto answer = to.wait_for<to_host>(answer_deadline);
   if (!answer) return tl::unexpected(std::move(answer.error()));
@@ -226,7 +229,7 @@ result<void> host_connection::join(host_stream& to) {
     for (const auto& [name, value] : facts_.program_facts) found.facts.push_back({name, value});
     to.put(from_host(std::move(found)));
   } else {
-    const dataset_description& d = dataset_->dataset.description;
+    const dataset_description& d = dataset_->dataset->description;
     to.put(from_host(dataset_found{{d.type, d.samples, protocol::as_wire(d.tensors), d.fingerprint}}));
   }
   if (auto ok = to.flush(connect_deadline); !ok) return ok;
@@ -239,75 +242,12 @@ result<void> host_connection::join(host_stream& to) {
     if (leaves_) return refuse(errc::stopped, "this host leaves");
     placed_ = true;
   }
-  listener_.joined(session->session);
+  listener_.joined(session->session, session_);
   lost_since_.reset();
   return {};
 }
 
 // ---- working ------------------------------------------------------------------------------------------------
-
-struct host_connection::session_visitor {
-  host_connection& s;
-  host_stream& to;
-
-  result<void> operator()(const start_place&) const {
-    auto made = hosted_worker::start({s.facts_.io, s.facts_.lifeline, s.dataset_, s.digests_, s.number_, s.wake_});
-    if (made) {
-      s.worker_ = std::move(*made);
-    } else {
-      to.put(from_host(place_not_started{made.error().message}));
-    }
-    return {};
-  }
-  result<void> operator()(const to_place& order) const {
-    return s.worker_ ? s.worker_->hear_session(order.frame) : result<void>();
-  }
-  result<void> operator()(const signal_place& order) const {
-    if (s.worker_) s.worker_->signal(order.number);
-    return {};
-  }
-  result<void> operator()(const send_again& order) const {
-    return s.worker_ ? s.worker_->send_again(to, order) : result<void>();
-  }
-  result<void> operator()(const job_follows& order) const {
-    if (s.worker_) return s.worker_->take_job(to, order);
-    return to.skip_raw(order.bytes, s.dataset_->lost_after);  // the worker has ended meanwhile
-  }
-  result<void> operator()(const file_offered& order) const {
-    if (s.worker_ && s.worker_->jobs()) s.worker_->jobs()->offered(order);
-    return {};
-  }
-  result<void> operator()(const file_follows& order) const {
-    if (s.worker_ && s.worker_->jobs()) return s.worker_->jobs()->take_file(to, order);
-    return to.skip_raw(order.bytes, s.dataset_->lost_after);
-  }
-  result<void> operator()(const session_over&) const {
-    s.session_over_ = true;
-    return {};
-  }
-  result<void> operator()(const please_leave&) const {
-    s.listener_.sent_away();
-    return {};
-  }
-  result<void> operator()(const ping& order) const {
-    to.put(from_host(pong{order.number, s.cpu_.used(s.worker_.get()).count()}));
-    return {};
-  }
-  template <class Other>
-  result<void> operator()(const Other&) const {
-    return refuse(errc::protocol, "it sent a message at the wrong time");
-  }
-};
-
-result<void> host_connection::hear_session(host_stream& to) {
-  if (auto ok = to.read(); !ok) return ok;
-  while (true) {
-    auto message = to.next<to_host>();
-    if (!message) return tl::unexpected(std::move(message.error()));
-    if (!*message) return {};
-    if (auto ok = std::visit(session_visitor{*this, to}, **message); !ok) return ok;
-  }
-}
 
 result<host_connection::way> host_connection::work(host_stream& to) {
   leaving_told_ = session_over_ = false;
@@ -337,6 +277,11 @@ result<host_connection::way> host_connection::turn(host_stream& to) {
   if (worker_) {
     if (auto ok = worker_->work(to); !ok) return tl::unexpected(std::move(ok.error()));
     if (worker_->over()) cpu_.ended(*std::exchange(worker_, nullptr));
+  }
+  busy_ = worker_ && !worker_->is_idle();
+  if (admitted()) {  // before it leaves: otherwise the session would call again
+    const std::uint32_t now_offered = listener_.offered(session_);
+    if (std::exchange(offered_, now_offered) != now_offered) to.put(from_host(host_offers{now_offered}));
   }
   if (leaves_ && !std::exchange(leaving_told_, true)) {
     leave_by_ = now() + dataset_->drain;

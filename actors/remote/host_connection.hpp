@@ -52,16 +52,20 @@ struct connection_listener {
   std::function<result<std::shared_ptr<const ready_dataset>>(const session_offer&)> prepare;
   /// A session has called. Why it must wait; empty: it may have a worker.
   std::function<std::string(const session_calls& call)> admit;
-  /// The worker of an admitted session is free again.
-  std::function<void()> released;
-  std::function<void(const std::string& session)> joined;
+  /// The worker of an admitted session is free again. `left`: it was told to leave.
+  std::function<void(std::uint64_t session, const std::atomic<bool>& left)> released;
+  /// How many workers an admitted session may have.
+  std::function<std::uint32_t(std::uint64_t session)> offered;
+  /// How long its consumer has waited, in all.
+  std::function<void(std::uint64_t session, nanoseconds in_all)> waited;
+  std::function<void(const std::string& session, std::uint64_t number)> joined;
   /// The session wants the host to leave.
   std::function<void()> sent_away;
   /// It has no connection. `unknown`: it was not one of a session that was admitted.
   std::function<void(const std::string& why, bool unknown)> trouble;
   /// The last call. `failed`: why this host cannot go on; none: it left, or its session is over or, on a host that listens,
   /// lost.
-  std::function<void(std::optional<failure> failed)> ended;
+  std::function<void(std::optional<failure> failed, std::uint64_t session)> ended;
 };
 
 /// What a connection of a host that listens is made of.
@@ -83,7 +87,12 @@ class host_connection {
   /// Its worker finishes its leases first, unless `at_once`.
   void leave(bool at_once);
   /// Whether its session has the secret, and a worker of this host.
-  [[nodiscard]] bool admitted() const noexcept { return admitted_; }
+  [[nodiscard]] bool admitted() const noexcept { return session_ != 0; }
+  /// The number of that session's process; 0: none has been admitted.
+  [[nodiscard]] std::uint64_t session() const noexcept { return session_; }
+  /// Whether its worker has work, or is starting.
+  [[nodiscard]] bool is_busy() const noexcept { return busy_; }
+  [[nodiscard]] bool is_leaving() const noexcept { return leaves_; }
   [[nodiscard]] bool over() const noexcept { return over_; }
   /// Ends the connection.
   void cut();
@@ -115,13 +124,13 @@ class host_connection {
   const std::shared_ptr<const unique_fd> wake_;
   std::atomic<bool> leaves_ = false;
   std::atomic<bool> at_once_ = false;
-  std::atomic<bool> admitted_ = false;
+  std::atomic<std::uint64_t> session_ = 0;
+  std::atomic<bool> busy_ = false;
   std::atomic<bool> over_ = false;
   std::atomic<bool> cut_ = false;
   std::mutex mutex_;
   host_stream* stream_ = nullptr;  // guarded by mutex_, as the next one
   bool placed_ = false;            // the session has given it a place
-
 
   // On the thread:
   std::optional<accepted_call> call_;
@@ -130,6 +139,7 @@ class host_connection {
   cpu_account cpu_;
   bool working_ = false;  // the session that called has given it a place
   bool digests_ = false;
+  std::uint32_t offered_ = 0;  // as told to the session
   bool leaving_told_ = false;
   bool session_over_ = false;
   steady_time leave_by_{};

@@ -168,6 +168,7 @@ struct host_hub::news_visitor {
   void operator()(worker_refused& news) const {
     of.who.reset();
     if (const auto then = std::exchange(of.then, {})) then(tl::unexpected(std::move(news.why)));
+    hub.book_.emptied(id);  // if the host leaves
   }
   void operator()(const worker_wrote& news) const {
     if (of.calls.output) of.calls.output(news.line);

@@ -3,7 +3,7 @@
 //
 //   host                                          session
 //         <------------------------- session_calls   only if the session has connected; host_busy is the answer of a host
-//                                                    that serves another session
+//                                                    whose workers all serve others, or which has given it its share
 //     host_hello  ------------------------------->   version of penstock
 //         <------------------------------ welcome    the config, and a pool's code as raw bytes; or refused
 //     dataset_found, program_found --------------->   the host's own listing, or its versions; or cannot_join
@@ -21,6 +21,7 @@
 //     place_ended --------------------------------->
 //     host_leaves -------------------------------->   session_over
 //         <---------------------------- please_leave
+//     host_offers -------------------------------->   only if the session has connected: how many workers it may have
 //     pong <--------------------------------> ping
 #pragma once
 
@@ -43,8 +44,8 @@ struct host_hello {
   std::string name;
   std::int32_t pid = 0;
   std::uint64_t process = 0;
-  std::uint32_t workers = 1;  ///< of this host
   std::uint32_t cores = 1;    ///< that they may use
+  std::uint32_t workers = 1;  ///< of this host; if the session has connected, those that it may have
 };
 template <class Inspector>
 auto inspect(Inspector& f, host_hello& x) {
@@ -203,7 +204,16 @@ auto inspect(Inspector& f, pong& x) {
   return f(x.number, x.cpu_ns);
 }
 
-/// It serves another session.
+/// How many workers of this host the session may have now (rule H14).
+struct host_offers {
+  std::uint32_t workers = 1;
+};
+template <class Inspector>
+auto inspect(Inspector& f, host_offers& x) {
+  return f(x.workers);
+}
+
+/// It has no worker for this call.
 struct host_busy {
   std::string why;
 };
@@ -317,10 +327,11 @@ auto inspect(Inspector& f, session_over&) {
 
 struct ping {
   std::uint64_t number = 0;
+  std::int64_t waited_ns = 0;  ///< how long the session's consumer has waited so far
 };
 template <class Inspector>
 auto inspect(Inspector& f, ping& x) {
-  return f(x.number);
+  return f(x.number, x.waited_ns);
 }
 
 /// The first message of a session that has connected to a host.
@@ -344,7 +355,7 @@ auto inspect(Inspector& f, please_leave&) {
 
 using from_host = std::variant<host_hello, dataset_found, cannot_join, place_started, place_not_started, from_place, batch_follows,
                                flight_seen, output_line, place_ended, host_leaves, pong, host_busy, program_found, job_over,
-                               file_answer>;
+                               file_answer, host_offers>;
 using to_host = std::variant<welcome, refused, place_given, start_place, to_place, signal_place, send_again, session_over, ping,
                              session_calls, please_leave, job_follows, file_offered, file_follows>;
 

@@ -22,14 +22,14 @@ struct hosted_worker::session_visitor {
     order.partitions = 1;
     const arena::geometry shape{order.slot_bytes, order.slots, 1};
     if (w.jobs_) return w.assign(shape);
-    auto layout = lay_out(w.around_.dataset->dataset.description.tensors, order.batch_size);
+    auto layout = lay_out(w.around_.dataset->dataset->description.tensors, order.batch_size);
     if (!layout) return tl::unexpected(std::move(layout.error()));
     if (layout->bytes > order.slot_bytes) return refuse(errc::protocol, "a batch does not fit a slot");
     w.layout_ = std::move(*layout);
     return w.assign(shape);
   }
   result<void> operator()(const protocol::load_batch& order) const {
-    ++w.leases_;
+    w.leases_ = w.leases_.value_or(0) + 1;
     w.loaded_.erase(order.slot);
     return {};
   }

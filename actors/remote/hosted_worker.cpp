@@ -56,7 +56,6 @@ struct hosted_worker::shared_part {
     request.program = program.own().command.front();
     request.arguments = {program.own().command.begin() + 1, program.own().command.end()};
     request.environment = program.environment(around.number);
-    request.indexes.clear();
     request.parcels = true;
     if (host_template* const forker = program.forker()) {
       request.start_with = [part, forker, number = around.number, wake = around.wake](process::spawn_request spawn,
@@ -121,8 +120,11 @@ void hosted_worker::launch() {
                                              .lifeline = around.lifeline,
                                              .arena = arena_fd->get(),
                                              .flight = flight_fd->get(),
-                                             .indexes = around.dataset->dataset.descriptors()};
-    if (around.dataset->program) shared_part::run_jobs(part, request, around);
+                                             .indexes = {}};
+    if (around.dataset->program)
+      shared_part::run_jobs(part, request, around);
+    else
+      request.indexes = around.dataset->dataset->descriptors();
     auto control = supervisor::start_linked_child(
         *around.io, std::move(request), std::move(calls), [part, wake = around.wake](result<supervisor::linked_child> child) {
           if (!child) {
@@ -242,6 +244,7 @@ result<void> hosted_worker::take(host_stream& to, protocol::from_worker& message
   std::vector<char> frame;
   static_cast<void>(protocol::append_frame(frame, message));
   std::string bytes(frame.begin(), frame.end());
+  if (std::holds_alternative<protocol::worker_ready>(message) && !leases_) leases_ = 0;
   if (const auto* last = std::get_if<protocol::worker_gives_up>(&message)) gave_up_ = last->reason;
   if (const auto* done = std::get_if<protocol::jobs_done>(&message); done != nullptr && jobs_)
     return jobs_->ended(to, *done, around_.digests);
@@ -250,7 +253,7 @@ result<void> hosted_worker::take(host_stream& to, protocol::from_worker& message
     to.put(from_host(from_place{std::move(bytes)}));
     return {};
   }
-  leases_ -= leases_ > 0 ? 1 : 0;
+  if (leases_.value_or(0) > 0) --*leases_;
   loaded& kept = loaded_[batch->slot];
   kept = {batch->generation, batch->rows, std::move(bytes)};
   return send_batch(to, batch->slot, kept);

@@ -22,15 +22,15 @@
 
 namespace penstock::hosts {
 
-/// What a host has made ready for one session.
+/// What a host has made ready for a session.
 struct ready_dataset {
   std::string config;  ///< protocol::config_as_bytes, with the paths of this machine
-  prepared_dataset dataset;
+  std::shared_ptr<const prepared_dataset> dataset{};  ///< of a stream
   nanoseconds lost_after{0};  ///< [loader.hosts], as the next two
   nanoseconds drain{0};
   nanoseconds wait{0};
   compress_rule compress = compress_rule::none;
-  std::shared_ptr<host_program> program{};  ///< of a pool, which has no dataset
+  std::shared_ptr<host_program> program{};  ///< of a pool
 };
 
 struct hosted_worker_deps {
@@ -55,7 +55,9 @@ class hosted_worker {
   [[nodiscard]] int link() const noexcept { return link_.get(); }
   [[nodiscard]] bool has_unsent() const noexcept { return !unsent_.empty(); }
   /// Whether it has leases, so that its flight page changes often.
-  [[nodiscard]] bool is_busy() const noexcept { return leases_ > 0 || (jobs_ && jobs_->is_busy()); }
+  [[nodiscard]] bool is_busy() const noexcept { return leases_.value_or(0) > 0 || (jobs_ && jobs_->is_busy()); }
+  /// Whether it is ready, and has nothing to do.
+  [[nodiscard]] bool is_idle() const noexcept { return leases_ && !is_busy(); }
   /// Whether its end has been reported.
   [[nodiscard]] bool over() const noexcept { return over_; }
 
@@ -105,7 +107,7 @@ class hosted_worker {
   batch_layout layout_;
   std::unique_ptr<packer> packer_;  // null: batches are not compressed
   std::map<std::uint32_t, loaded> loaded_;  // by slot: may be asked for again
-  std::uint32_t leases_ = 0;
+  std::optional<std::uint32_t> leases_;  // none: it is not ready yet
   std::unique_ptr<hosted_jobs> jobs_;  // in a pool
   pid_t pid_ = -1;  // once it has started
   steady_time shown_at_{};

@@ -1,48 +1,31 @@
 #include "actors/remote/loader_host.hpp"
 
-#include "actors/protocol/config_bytes.hpp"
-#include "actors/remote/agreement.hpp"
 #include "actors/remote/host_security.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
-#include "runtime/base/remote_path.hpp"
 #include "runtime/base/text.hpp"
-#include "runtime/dataset/listing/names.hpp"
 #include "runtime/group/this_process.hpp"
 #include "runtime/process/cores.hpp"
 
 #include <boost/asio/post.hpp>
-#include <unistd.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <future>
-#include <iterator>
 #include <utility>
 
 namespace penstock::hosts {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr std::ptrdiff_t unknown_calls_at_once = 64;
 constexpr std::uint64_t unknown_calls_logged = 10;  // more could be a flood
-
-/// With --data, also the files that a list names are below its folders.
-result<void> check_lists(const config& here, const string_map& own) {
-  std::vector<std::string> paths{here.dataset.path};
-  for (const mixed_dataset_config& one : here.datasets) paths.push_back(one.dataset.path);
-  for (const std::string& path : paths) {
-    if (own.empty() || !ends_with_any_case(path, ".txt")) continue;
-    if (is_url(path)) return refuse(errc::config, "the list '{}' is in object storage, where --data cannot be checked", path);
-    std::ifstream file(path, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};  // that it cannot be read is reported by the listing
-    if (auto ok = check_list(path, text, own); !ok) return ok;
-  }
-  return {};
-}
+constexpr auto share_every = 200ms;
 
 }  // namespace
 
-loader_host::loader_host(const host_settings& settings) : settings_(settings) {}
+loader_host::loader_host(const host_settings& settings) : settings_(settings), shares_({.workers = settings.workers}) {}
 
 result<std::unique_ptr<loader_host>> loader_host::open(const host_settings& settings) {
   const bool joins = settings.listen.empty();
@@ -56,6 +39,7 @@ result<std::unique_ptr<loader_host>> loader_host::open(const host_settings& sett
   auto made = std::unique_ptr<loader_host>(new loader_host(settings));
   made->lifeline_ = std::move(*lifeline);
   made->io_ = std::make_unique<process::io_thread>();
+  made->datasets_ = std::make_unique<host_datasets>(*made->io_, settings.data, settings.program);
   if (!joins) {
     auto door = host_door::listen(*address);
     if (!door) return tl::unexpected(std::move(door.error()));
@@ -79,7 +63,7 @@ loader_host::~loader_host() {
   if (door_) door_->close();
   for (const auto& one : connections_) one->leave(true);
   connections_.clear();
-  dataset_.reset();
+  datasets_.reset();
   // Twice: what is destroyed on the io thread may leave the rest of its end to that thread.
   for (int i = 0; i < 2; ++i) {
     std::promise<void> done;
@@ -89,13 +73,21 @@ loader_host::~loader_host() {
 }
 
 connection_listener loader_host::listener() {
-  return {[this](const session_offer& offer) { return prepare(offer); },
+  return {[this](const session_offer& offer) { return datasets_->prepare(offer); },
           [this](const session_calls& call) { return admit(call); },
-          [this] { released(); },
-          [this](const std::string& session) { joined(session); },
+          [this](session_number session, const std::atomic<bool>& left) { released(session, left); },
+          [this](session_number session) {
+            const std::lock_guard hold(mutex_);
+            return shares_.offer(session);
+          },
+          [this](session_number session, nanoseconds in_all) {
+            const std::lock_guard hold(mutex_);
+            shares_.waited(session, in_all, now());
+          },
+          [this](const std::string& session, session_number number) { joined(session, number); },
           [this] { sent_away(); },
           [this](const std::string& why, bool unknown) { trouble(why, unknown); },
-          [this](std::optional<failure> failed) { ended(std::move(failed)); }};
+          [this](std::optional<failure> failed, session_number session) { ended(std::move(failed), session); }};
 }
 
 result<void> loader_host::run() {
@@ -104,12 +96,7 @@ result<void> loader_host::run() {
     log::info("host", "waiting for a session at {} with {}{}", door_->where(), counted(settings_.workers, "worker"),
               facts_.tls ? "" : ", without a secret: whoever reaches that port may use them");
     door_->open([this](accepted_call call) { accept(std::move(call)); });
-    while (!failed_ && !(leaves_ && connections_.empty())) {
-      changed_.wait(hold, [this] {
-        return failed_ || (leaves_ && connections_.empty()) || std::ranges::any_of(connections_, [](const auto& one) { return one->over(); });
-      });
-      remove_ended(hold);
-    }
+    serve_callers(hold);
   } else {
     for (std::uint32_t i = 0; i < settings_.workers; ++i) connections_.push_back(std::make_unique<host_connection>(facts_, i, listener()));
     changed_.wait(hold, [this] { return ended_ == settings_.workers || failed_; });
@@ -134,30 +121,70 @@ void loader_host::accept(accepted_call call) {
   const auto unknown = [](const auto& one) { return !one->admitted() && !one->over() && !one->was_cut(); };
   if (std::ranges::count_if(connections_, unknown) >= unknown_calls_at_once) (*std::ranges::find_if(connections_, unknown))->cut();
   connections_.push_back(std::make_unique<host_connection>(facts_, calls_++, listener(), std::move(call)));
+  changed_.notify_all();
 }
 
-/// On a connection's thread. One session at a time.
+/// Until the host has left.
+void loader_host::serve_callers(std::unique_lock<std::mutex>& hold) {
+  const auto is_done = [this] { return failed_ || (leaves_ && connections_.empty()); };
+  const auto is_over = [](const auto& one) { return one->over(); };
+  while (!is_done()) {
+    const auto has_news = [&] { return is_done() || std::ranges::any_of(connections_, is_over); };
+    if (connections_.empty())
+      changed_.wait(hold, [&] { return is_done() || !connections_.empty(); });
+    else
+      changed_.wait_for(hold, share_every, has_news);
+    remove_ended(hold);
+    share();
+  }
+}
+
+/// Tells the shares what is measured, and connections to leave whose workers others are to have.
+void loader_host::share() {
+  if (leaves_) return;
+  for (const session_number session : shares_.sessions()) {
+    const auto has_work = [&](const auto& one) { return one->session() == session && one->is_busy(); };
+    shares_.worked(session, static_cast<std::uint32_t>(std::ranges::count_if(connections_, has_work)), now());
+  }
+  shares_.advance(now());
+  for (const session_number session : shares_.sessions()) {
+    const std::uint32_t surplus = shares_.surplus(session);
+    if (surplus == 0) continue;
+    log::info("host", "session {} hands over {} to other sessions", printable(guests_[session].name), counted(surplus, "worker"));
+    for (std::uint32_t n = surplus; n > 0; --n) {
+      const auto stays = [&](const auto& one) { return one->session() == session && !one->is_leaving(); };
+      const auto last = std::ranges::find_if(connections_.rbegin(), connections_.rend(), stays);
+      if (last == connections_.rend()) break;  // it has ended, which is about to be heard
+      shares_.leaving(session);
+      (*last)->leave(false);
+    }
+  }
+}
+
+/// On a connection's thread.
 std::string loader_host::admit(const session_calls& call) {
   const std::lock_guard hold(mutex_);
   if (leaves_) return fmt::format("{} is leaving", facts_.name);
-  if (taken_ == 0) serves_ = call;
-  if (serves_.process != call.process) return fmt::format("{} works for session {}", facts_.name, printable(serves_.session));
-  if (taken_ >= settings_.workers) return fmt::format("all of its {} have work", counted(settings_.workers, "worker"));
-  ++taken_;
-  return {};
+  if (shares_.calls(call.process, now())) {
+    guests_[call.process].name = call.session;
+    return {};
+  }
+  const std::uint32_t has = shares_.held(call.process);
+  if (has > 0) return fmt::format("{} gives this session {} of its {}", facts_.name, has, counted(settings_.workers, "worker"));
+  std::vector<std::string> others;
+  for (const auto& [number, one] : guests_) others.push_back(printable(one.name));
+  return fmt::format("{} has no free worker yet: it works for {}", facts_.name, fmt::join(others, ", "));
 }
 
-void loader_host::released() {
-  {
-    const std::lock_guard hold(mutex_);
-    if (--taken_ > 0) return;
-    if (!leaves_) log::info("host", "session {} is gone; waiting for the next one", printable(serves_.session));
-  }
-  // The code of a pool ends with it; the listing of a dataset may serve the next session, which may have come meanwhile.
-  const std::scoped_lock both(listing_, mutex_);
-  if (taken_ > 0 || !dataset_ || !dataset_->program) return;
-  dataset_.reset();
-  listed_ = {};
+void loader_host::released(session_number session, const std::atomic<bool>& left) {
+  const std::lock_guard hold(mutex_);
+  shares_.ended(session, left, now());
+  const auto known = shares_.sessions();
+  if (std::ranges::find(known, session) != known.end()) return;
+  const guest gone = std::exchange(guests_[session], {});
+  guests_.erase(session);
+  if (gone.announced && !leaves_)
+    log::info("host", "session {} is gone{}", printable(gone.name), guests_.empty() ? "; waiting for the next one" : "");
 }
 
 void loader_host::remove_ended(std::unique_lock<std::mutex>& hold) {
@@ -165,60 +192,21 @@ void loader_host::remove_ended(std::unique_lock<std::mutex>& hold) {
   for (auto& one : connections_) {
     if (one->over()) over.push_back(std::move(one));
   }
+  if (over.empty()) return;
   std::erase(connections_, nullptr);
   hold.unlock();
   over.clear();  // waits for their threads, which may be calling ended()
+  datasets_->forget_unused();
   hold.lock();
 }
 
 // ---- calls of connections -----------------------------------------------------------------------------------------
 
-result<std::shared_ptr<const ready_dataset>> loader_host::prepare(const session_offer& offer) {
-  const std::lock_guard hold(listing_);
-  if (dataset_ && listed_ == offer) return dataset_;
-  auto settings = protocol::config_from_bytes(offer.config);
-  if (!settings) return tl::unexpected(std::move(settings.error()));
-  if (!offer.program.empty()) {
-    auto program = program_for(offer, settings->loader.start_method == start_method_rule::from_template);
-    if (!program) return tl::unexpected(std::move(program.error()));
-    const hosts_config& rules = settings->loader.hosts;
-    listed_ = offer;
-    dataset_ = std::make_shared<ready_dataset>(
-        ready_dataset{offer.config, {}, rules.lost_after, rules.drain, rules.wait, compress_rule::none, std::move(*program)});
-    return dataset_;
-  }
-  auto here = config_on_host(std::move(*settings), settings_.data);
-  if (!here) return tl::unexpected(std::move(here.error()));
-  if (auto ok = check_lists(*here, settings_.data); !ok) return tl::unexpected(std::move(ok.error()));
-  if (auto packs = packer::open(here->loader.hosts.compress); !packs) return tl::unexpected(std::move(packs.error()));
-  auto listed = prepare_dataset(*here, {}, here->image.decoder);
-  if (!listed) return tl::unexpected(std::move(listed.error()));
-  for (const std::string& notice : listed->notices) log::warn("dataset", "{}", notice);
-  const hosts_config& rules = here->loader.hosts;
-  auto made = std::make_shared<ready_dataset>(
-      ready_dataset{protocol::config_as_bytes(*here), std::move(*listed), rules.lost_after, rules.drain, rules.wait, rules.compress, {}});
-  listed_ = offer;
-  dataset_ = std::move(made);
-  return dataset_;
-}
-
-/// Refuses (errc::config) code that this host cannot run, or must not (rule H7).
-result<std::shared_ptr<host_program>> loader_host::program_for(const session_offer& offer, bool forks) {
-  if (!offer.encrypted)
-    return refuse(errc::config, "the session sends {} code over a connection without a secret, which a host does not run", offer.program);
-  if (!settings_.data.empty())
-    return refuse(errc::config, "the session sends {} code, which could read anything, but --data allows some folders only", offer.program);
-  if (settings_.program.kind != offer.program)
-    return refuse(errc::config, "the session's workers are {} programs, but this host has none: start it as `python -m penstock host`",
-                  offer.program);
-  return host_program::make(*io_, settings_.program, offer.code, offer.marks_bytes, forks);
-}
-
-void loader_host::joined(const std::string& session) {
+void loader_host::joined(const std::string& session, session_number number) {
   const std::lock_guard hold(mutex_);
   last_trouble_.clear();
   if (door_) {
-    if (taken_ == 1) log::info("host", "working for session {}", printable(session));
+    if (!std::exchange(guests_[number].announced, true)) log::info("host", "working for session {}", printable(session));
   } else if (joined_++ % settings_.workers == 0) {
     log::info("host", "joined session {} at {} as {} with {}", printable(session), text_of(facts_.address), facts_.name,
               counted(settings_.workers, "worker"));
@@ -240,10 +228,14 @@ void loader_host::trouble(const std::string& why, bool unknown) {
   if (std::exchange(last_trouble_, why) != why) log::warn("host", "{}{}", why, door_ ? "" : "; trying again");
 }
 
-void loader_host::ended(std::optional<failure> failed) {
+void loader_host::ended(std::optional<failure> failed, session_number session) {
   const std::lock_guard hold(mutex_);
   ++ended_;
-  if (failed && !failed_) failed_ = std::move(failed);
+  const bool serves_others = std::ranges::any_of(guests_, [&](const auto& one) { return one.first != session; });
+  if (failed && serves_others)
+    log::warn("host", "no worker can work for one of the sessions here: {}", failed->message);
+  else if (failed && !failed_)
+    failed_ = std::move(failed);
   changed_.notify_all();
 }
 

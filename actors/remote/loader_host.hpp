@@ -1,14 +1,17 @@
-// `penstock host`: the workers that a machine offers to a session, which it joins or which calls it. One connection for each; all
-// share the listing of the dataset.
+// `penstock host`: the workers that a machine offers to a session which it joins, or to those that call it and share them
+// (runtime/hosts/host_shares). One connection for each worker.
 #pragma once
 
 #include "actors/remote/host_door.hpp"
 #include "actors/remote/host_connection.hpp"
+#include "actors/remote/host_datasets.hpp"
+#include "runtime/hosts/host_shares.hpp"
 #include "runtime/process/lifeline.hpp"
 
 #include <penstock/config.hpp>
 
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,7 +22,7 @@ namespace penstock::hosts {
 
 struct host_settings {
   std::string session;  ///< where to join: HOST:PORT; or empty, and
-  std::string listen;   ///< where to wait for sessions, one at a time
+  std::string listen;   ///< where to wait for sessions
   std::uint32_t workers = 1;
   std::string name;  ///< empty: this machine's
   std::string secret_file;
@@ -44,38 +47,41 @@ class loader_host {
   void leave(bool at_once);
 
  private:
+  /// A session that has called.
+  struct guest {
+    std::string name;
+    bool announced = false;
+  };
   explicit loader_host(const host_settings& settings);
-  result<std::shared_ptr<const ready_dataset>> prepare(const session_offer& offer);
-  result<std::shared_ptr<host_program>> program_for(const session_offer& offer, bool forks);
   [[nodiscard]] connection_listener listener();
   void accept(accepted_call call);
+  void serve_callers(std::unique_lock<std::mutex>& hold);
   void remove_ended(std::unique_lock<std::mutex>& hold);
+  void share();
   std::string admit(const session_calls& call);
-  void joined(const std::string& session);
-  void released();
+  void joined(const std::string& session, session_number number);
+  void released(session_number session, const std::atomic<bool>& left);
   void sent_away();
   void trouble(const std::string& why, bool unknown);
-  void ended(std::optional<failure> failed);
+  void ended(std::optional<failure> failed, session_number session);
 
   const host_settings settings_;
   process::lifeline lifeline_;
   host_facts facts_;
-  std::mutex listing_;  // held while the dataset is listed
-  session_offer listed_;  // as dataset_ was made
-  std::shared_ptr<const ready_dataset> dataset_;
 
   std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
   std::uint32_t ended_ = 0;
   bool leaves_ = false;
-  session_calls serves_;      // the session that has called, while any
-  std::uint32_t taken_ = 0;   // workers that it has
+  host_shares shares_;        // of sessions that have called
+  std::map<session_number, guest> guests_;  // those that have workers
   std::uint32_t calls_ = 0;   // so far
   std::uint64_t unknown_ = 0;
   std::uint32_t joined_ = 0;
   std::string last_trouble_;
   std::optional<failure> failed_;
   std::unique_ptr<process::io_thread> io_;
+  std::unique_ptr<host_datasets> datasets_;
   std::vector<std::unique_ptr<host_connection>> connections_;  // ended before io_
   std::unique_ptr<host_door> door_;                // null: joins
 };

@@ -18,6 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto pings_a_silence = 8;
+constexpr nanoseconds ping_at_least_every = 1s;  // a host shares its workers by what pings say
 
 }  // namespace
 
@@ -62,7 +63,7 @@ result<void> remote_connection::work() {
   const int argument = jobs_ ? jobs_->waits_on() : -1;  // -1 is ignored
   std::array<pollfd, 4> look{
       pollfd{stream_.socket(), POLLIN, 0}, {wake_.get(), POLLIN, 0}, {link_.get(), POLLIN, 0}, {argument, POLLIN, 0}};
-  nanoseconds tick = std::min<nanoseconds>(around_->lost_after / pings_a_silence, link_ ? 250ms : 1h);
+  nanoseconds tick = std::min<nanoseconds>(around_->lost_after / pings_a_silence, link_ ? 250ms : ping_at_least_every);
   if (stream_.has_message()) tick = nanoseconds(0);
   ::poll(look.data(), look.size(), static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(tick).count()));
   if (look[1].revents != 0) {
@@ -119,13 +120,13 @@ result<void> remote_connection::take_orders() {
 
 void remote_connection::look_at_clock() {
   stand_in();
-  if (!place_ || now() - pings_.sent < around_->lost_after / pings_a_silence) return;
+  if (!place_ || now() - pings_.sent < std::min<nanoseconds>(around_->lost_after / pings_a_silence, ping_at_least_every)) return;
   pings_.sent = now();
   if (!pings_.measured_from) {
     ++pings_.number;
     pings_.measured_from = pings_.sent;
   }
-  stream_.put(to_host(ping{pings_.number}));
+  stream_.put(to_host(ping{pings_.number, around_->waited ? around_->waited().count() : 0}));
 }
 
 // ---- from the session ---------------------------------------------------------------------------------------
@@ -219,6 +220,10 @@ struct remote_connection::from_host_visitor {
   result<void> operator()(const job_over& news) const { return s.land_job(news); }
   result<void> operator()(const file_answer& news) const {
     return s.jobs_ ? s.jobs_->answered(s.stream_, news) : result<void>();
+  }
+  result<void> operator()(const host_offers& news) const {
+    s.tell_(host_known{{}, news.workers});
+    return {};
   }
   result<void> operator()(const host_leaves&) const {
     s.tell_(host_goes{});

@@ -45,6 +45,7 @@ struct connection_deps {
   nanoseconds lost_after{5'000'000'000};
   int arena = -1;
   std::shared_ptr<arena::flight_recorders> flights;
+  std::function<nanoseconds()> waited{};  ///< how long the consumer has waited so far. Any thread
 };
 
 // ---- orders -------------------------------------------------------------------------------------------------
@@ -67,7 +68,7 @@ using connection_order = std::variant<give_place, turn_away, start_worker, signa
 
 // ---- news ---------------------------------------------------------------------------------------------------
 
-/// The peer has proved the secret, and is of the same version.
+/// The peer has proved the secret, and is of the same version. Comes again when the host offers another number of workers.
 struct host_known {
   host_card card;
   std::uint32_t workers = 1;  ///< that the host offers

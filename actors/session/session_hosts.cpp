@@ -24,6 +24,7 @@ void Session::body::make_hub(engine& e, const hosts::hosts_setup& setup) {
   deps.dataset = e.dataset->description;
   deps.arena = e.memory->fd();
   deps.flights = e.flights;
+  deps.waited = [this] { return std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(board_.waited_seconds(now()))); };
   e.hub = std::make_shared<hosts::host_hub>(*e.io, setup.hub, std::move(deps), host_board_,
                                             [this](event_kind kind, const std::string& host, const std::string& text) {
                                               tell(host::event_of_host(kind, host, text));

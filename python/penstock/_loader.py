@@ -18,6 +18,7 @@ from penstock._batch_book import BatchBook, Planned, Shards
 from penstock._device import ToDevice
 from penstock._errors import error, usage_error, workers_exhausted_error
 from penstock._failures import Failures, FailuresOfShards
+from penstock._homes import Homes
 from penstock._orders import PublishedOrder, order_of
 from penstock._quarantine import BadSamples
 from penstock._workers import Workers
@@ -28,6 +29,7 @@ torch_loader: Any = importlib.import_module("torch.utils.data.dataloader")
 ExceptionWrapper: Any = torch_loader.ExceptionWrapper
 
 FOREVER = 1e8
+LOOK_EVERY = 0.25  # seconds, for hosts that have come or gone while a shard's batch is awaited
 
 
 class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
@@ -73,7 +75,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         self._shutdown_workers()
         self._book = self._begun(loader)
         self._prefetch = loader.prefetch_factor or 2
-        for _ in range(self._prefetch * self._pool.width()):
+        for _ in range(self._prefetch * self._width()):
             self._load_next()
 
     @property
@@ -96,6 +98,18 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
     def _bad_places(self, index: Any) -> tuple[int, ...]:
         return ()
 
+    def _width(self) -> int:
+        """For how many workers batches are under way."""
+        return self._pool.seen.width()
+
+    def _worker_of(self, planned: Planned) -> Optional[int]:
+        """The worker that must load the batch; None: any."""
+        return None
+
+    def _state_before(self, planned: Planned) -> Optional[_shards.ShardState]:
+        """Where a worker that cannot read the shards' states may begin."""
+        return None
+
     # ---- loading --------------------------------------------------------------------------------------------------
 
     def _load_next(self) -> None:
@@ -110,10 +124,10 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
     def _load(self, planned: Planned) -> None:
         order, oldest = self._order, min(self._pool.living)
         batch = _loading.Batch(
-            order.number, order.path, oldest, self._progress.epoch, self._shared_seed, planned.shard, planned.first, planned.index, planned.bad
+            order.number, order.path, oldest, self._progress.epoch, self._shared_seed, planned.shard, planned.first, planned.index, planned.bad,
+            self._state_before(planned),
         )
-        worker = None if self._book.shards is None else planned.shard
-        self._jobs[planned] = self._pool.submit(batch, self._timeout if self._timeout > 0 else None, worker)
+        self._jobs[planned] = self._pool.submit(batch, self._timeout if self._timeout > 0 else None, self._worker_of(planned))
 
     def _shutdown_workers(self) -> None:
         """Ends the pass, as in torch's iterators, but the loader keeps the processes."""
@@ -180,7 +194,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         self._book.took(planned, over, state)
         self._load_next()
         if self._pool.has_hosts:  # others may have joined
-            for _ in range(self._prefetch * self._pool.width() - len(self._jobs)):
+            for _ in range(self._prefetch * self._width() - len(self._jobs)):
                 self._load_next()
 
     def _drop(self, planned: Planned) -> None:
@@ -192,6 +206,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         planned = self._book.next()
         if planned is not None and not self._progress.ordered:
             while not self._jobs[planned].wait(0.002):
+                self._look_around()
                 for other in self._book.under_way:
                     if self._jobs[other].done():
                         return other
@@ -204,8 +219,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         self._failures.refuse_quarantined(planned)
         epoch = self._progress.epoch
         while True:
-            job = self._jobs[planned]
-            self._wait_for(job)
+            job = self._wait_for(planned)
             status, *rest = self._pool.outcome_of(job)
             if status == "ok":
                 loaded = _tensors.batch_from(rest[0])
@@ -217,15 +231,21 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 raise self._failures.error_of(planned, job.number, epoch, status, rest)
             self._load(planned)
 
-    def _wait_for(self, job: _core.Job) -> None:
+    def _wait_for(self, planned: Planned) -> _core.Job:
         try:
-            if self._group is None:
-                job.wait(FOREVER)
-            else:
-                while not job.wait(0.05):  # a rank may be lost meanwhile
-                    self._group.check()
+            while not self._jobs[planned].wait(self._patience()):
+                self._look_around()
+            return self._jobs[planned]
         except BaseException as interrupted:  # a signal handler raised
             raise _Interrupted(interrupted) from None
+
+
+    def _patience(self) -> float:
+        return FOREVER if self._group is None else 0.05  # a rank may be lost meanwhile
+
+    def _look_around(self) -> None:
+        if self._group is not None:
+            self._group.check()
 
 
 class MapPass(Pass):
@@ -242,11 +262,44 @@ class MapPass(Pass):
 
 
 class IterablePass(Pass):
-    """A pass over an iterable dataset: worker k loads shard k, and a replacement continues from the dataset's state, if it has one."""
+    """A pass over an iterable dataset: worker k loads shard k, and a replacement continues from the dataset's state, if it has one. With
+    hosts, their workers load the shards."""
 
     def __init__(self, loader: Any) -> None:
         self._states = _shards.ShardStates.made() if _shards.has_state(loader.dataset) else None
+        workers = loader._workers_here()
+        self._homes = Homes(loader.num_workers, workers.seen.last_on_hosts) if workers.has_hosts else None
         super().__init__(loader)
+
+    def _width(self) -> int:
+        return max(int(self._num_workers), 1)
+
+    def _worker_of(self, planned: Planned) -> int:
+        return planned.shard if self._homes is None else self._homes.of(planned.shard)
+
+    def _state_before(self, planned: Planned) -> Optional[_shards.ShardState]:
+        if self._homes is None or self._states is None:
+            return None
+        return self._states.before(planned.shard, self._progress.epoch, planned.first)
+
+    def _patience(self) -> float:
+        return super()._patience() if self._homes is None else min(super()._patience(), LOOK_EVERY)
+
+    def _look_around(self) -> None:
+        super()._look_around()
+        there = None if self._homes is None else self._pool.seen.on_hosts()
+        if self._homes is None or there is None:
+            return
+        moved = self._homes.spread(there)
+        for planned in [planned for planned in self._jobs if planned.shard in moved]:
+            if self._jobs[planned].cancel_if_waiting():
+                self._load(planned)
+
+    def _took(self, planned: Planned, over: bool, state: Any) -> None:
+        if self._homes is not None and self._states is not None and state is not None:
+            self._states.write(planned.shard, self._progress.epoch, state)  # a host cannot
+        super()._took(planned, over, state)
+        self._look_around()
 
     def _kind_of_failures(self) -> type[Failures]:
         return FailuresOfShards

@@ -78,6 +78,7 @@ class Batch(NamedTuple):
     first: int  # epoch position of its first sample; for an iterable dataset the batch's number in its shard
     index: Any  # from the sampler
     bad: tuple[int, ...] = ()  # places in the batch to leave out
+    state: Optional[_shards.ShardState] = None  # on a host: the last known state of the shard, before this batch
 
 
 class Loaded(NamedTuple):
@@ -160,7 +161,9 @@ class _Shard:
 
     def __init__(self, order: Order, identity: int) -> None:
         self._identity, self._epoch = identity, 0
-        self._states = None if order.states is None else _shards.ShardStates.opened(order.states)
+        self._states: Any = None
+        if order.states is not None:
+            self._states = _StatesOnHost() if _hosts.on_host() else _shards.ShardStates.opened(order.states)
         self.begin_epoch(0)
 
     def begin_epoch(self, epoch: int) -> None:
@@ -172,9 +175,11 @@ class _Shard:
         """Whether its iterator can still reach this batch."""
         return self._source is not None and self._source.batches <= batch
 
-    def source_of(self, dataset: Any, batch: int) -> "_Source":
+    def source_of(self, dataset: Any, batch: int, known: Optional[_shards.ShardState]) -> "_Source":
         """Its iterator, at this batch or before it."""
         if self._source is None or self._source.batches > batch:
+            if isinstance(self._states, _StatesOnHost):
+                self._states.known = known
             self._source = _Source(dataset, None if self._states is None else self._states.before(self._identity, self._epoch, batch))
         return self._source
 
@@ -183,6 +188,18 @@ class _Shard:
         if self._states is not None:
             self.behind = _shards.state_of(dataset, source.batches, source.samples, source.ended)
             self._states.write(self._identity, self._epoch, self.behind)
+
+
+class _StatesOnHost:
+    """As _shards.ShardStates, whose file is on the program's machine: a state comes with a batch, and leaves with the next one."""
+
+    known: Optional[_shards.ShardState] = None
+
+    def write(self, shard: int, epoch: int, state: _shards.ShardState) -> None:
+        self.known = state
+
+    def before(self, shard: int, epoch: int, batch: int) -> Optional[_shards.ShardState]:
+        return self.known if self.known is not None and self.known.batches <= batch else None
 
 
 class _Source:
@@ -227,6 +244,7 @@ _room = _PlaceOfBatch()
 _collating_types: frozenset[Any] = frozenset()  # types that torch itself collates
 _marks: Optional[Marks] = None
 _stages: dict[tuple[int, int], _Stage] = {}  # by order and worker
+_files: dict[int, int] = {}  # on a host, by order: the program gives each file once, and each shard reads it again
 _early: dict[int, Optional[Order]] = {}  # by number, made before this process was forked; None: each worker makes its own
 
 
@@ -314,11 +332,11 @@ def _order_of(batch: Batch) -> Order:
         return _tensors.map_published(batch.file)  # type: ignore[no-any-return]
     from penstock import _worker
 
-    file = _worker.session_file(batch.order)
-    try:
-        return _tensors.map_published(f"/proc/self/fd/{file}")  # type: ignore[no-any-return]
-    finally:
-        os.close(file)
+    for old in [number for number in _files if number < batch.oldest]:
+        os.close(_files.pop(old))
+    if batch.order not in _files:
+        _files[batch.order] = _worker.session_file(batch.order)
+    return _tensors.map_published(f"/proc/self/fd/{_files[batch.order]}")  # type: ignore[no-any-return]
 
 
 # ---- datasets with an index ----------------------------------------------------------------------------------------
@@ -425,7 +443,7 @@ def _from_source(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks
     size = len(batch.index) if given.collated else 1
     if stage.seeds is not None and not shard.is_before(batch.first):  # the dataset may draw when it is iterated
         stage.seeds(_seeds.mixed(0, 1 + stage.identity))
-    source = shard.source_of(stage.dataset, batch.first)
+    source = shard.source_of(stage.dataset, batch.first, batch.state)
     while source.batches < batch.first and not source.ended:  # already delivered by this worker's predecessor
         try:
             _taken(call, stage, source, size, marks)

@@ -143,5 +143,7 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
             device = self._options["device"]
             hosts = (self._options["hosts"], self._options["hosts_secret_file"])
             device = None if device is None else torch.device(device)
-            self._workers = Workers(self.num_workers, name, device, self._options["pool"] or {}, *hosts)
+            iterable = isinstance(self.dataset, torch.utils.data.IterableDataset)
+            here = 0 if iterable and hosts[0] is not None else self.num_workers  # shards belong to workers: those of hosts
+            self._workers = Workers(here, name, device, self._options["pool"] or {}, *hosts)
         return self._workers

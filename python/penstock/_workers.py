@@ -2,19 +2,18 @@
 
 import itertools
 import os
-import time
 import weakref
 from typing import Any, Optional
 
 from penstock import _beginning, _core, _loading, _mistakes, _tensors
 from penstock._device import pool_options
 from penstock._errors import workers_exhausted_error
+from penstock._homes import SeenWorkers
 from penstock._pool import Pool
 from penstock._reasons import by_the_programs_end
 
 __all__ = ["Workers"]
 
-LOOK_EVERY = 0.5  # seconds between checks for hosts that have joined or left
 COPIED_BELOW = 1 << 16  # smaller batches are copied out of their slots
 
 
@@ -59,7 +58,7 @@ class Workers:
             marks, count, initializer=_beginning.prepare, initargs=begin, name=name, hosts=hosts, hosts_secret_file=secret_file, **given
         )
         self.has_hosts = self.pool._has_hosts
-        self._wide, self._wide_until = count, 0.0
+        self.seen = SeenWorkers(self.pool, count)
         self.most_lent = self.pool._config["jobs.memory"] // 4 if isinstance(self.pool._config["jobs.memory"], int) else 1 << 28
         self.lent = _Lending()
         self.have_begun = False  # a worker has answered
@@ -72,15 +71,6 @@ class Workers:
         except workers_exhausted_error as broken:
             told = self.explained(broken)
             raise told from told.__cause__
-
-    def width(self) -> int:
-        """The number of workers, those on hosts included; at least 1."""
-        now = time.monotonic()
-        if self.has_hosts and now > self._wide_until:
-            self._wide_until = now + LOOK_EVERY
-            workers = self.pool.status()["workers"]
-            self._wide = sum(each["state"] in ("ready", "busy") for each in workers)
-        return max(self._wide, 1)
 
     def explained(self, broken: Any) -> Any:
         """The error for a failure of the whole pool, with advice if no worker could start."""

@@ -91,7 +91,8 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
             `loader.group` is the penstock.Group.
         hosts: workers on other machines, besides num_workers (which may be 0) here: "ADDRESS:PORT" where they join by `python -m
             penstock host --join`, or a list of addresses of hosts that listen. They need the same versions of Python, torch and penstock, the
-            same secret, and what the dataset reads. Batches are the same as without them. Not for iterable datasets.
+            same secret, and what the dataset reads. Batches are the same as without them. An iterable dataset has num_workers shards, which
+            workers of hosts load; none of them is loaded here.
         hosts_secret_file: the file with that secret, made by `penstock secret`. Without it nothing is sent.
         in_order: False: deliver batches as they are finished. Works with older versions of torch, too.
         pool: more options for the pool of workers, as for penstock.Pool: {"loader": {"limits": {"memory": "4GiB"}}}.
@@ -182,7 +183,9 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
         pool: Optional[dict[str, Any]] = None,
     ) -> None:
         _check(on_bad_sample, seeding, pool)
-        _check_hosts(hosts, hosts_secret_file, dataset)
+        _check_hosts(hosts, hosts_secret_file)
+        if hosts is not None and isinstance(dataset, torch.utils.data.IterableDataset):
+            _check_shards_on_hosts(num_workers, worker_init_fn, seeding)
         hosts_secret_file = None if hosts_secret_file is None else os.path.abspath(hosts_secret_file)
         quarantine = None if quarantine is None else os.path.abspath(quarantine)
         options = dict(
@@ -244,7 +247,7 @@ def _check(on_bad_sample: str, seeding: Optional[str], pool: Any) -> None:
         raise TypeError(f"pool is {pool!r}: a loader has its own workers; pass a dict of their options, such as {{'loader': {{'slot_bytes': '32MiB'}}}}")
 
 
-def _check_hosts(hosts: Any, secret_file: Any, dataset: Any) -> None:
+def _check_hosts(hosts: Any, secret_file: Any) -> None:
     if hosts is None:
         return
     if secret_file is None:
@@ -252,9 +255,17 @@ def _check_hosts(hosts: Any, secret_file: Any, dataset: Any) -> None:
             "hosts get the dataset's code, which is sent only over connections with a secret: pass hosts_secret_file, a file made by "
             "`penstock secret`, to the loader, and --secret-file to its hosts"
         )
-    if isinstance(dataset, torch.utils.data.IterableDataset):
+
+
+def _check_shards_on_hosts(num_workers: int, worker_init_fn: Any, seeding: Optional[str]) -> None:
+    if num_workers == 0:
         raise config_error(
-            f"hosts load datasets with an index; {type(dataset).__name__} is an iterable one, whose shards belong to the workers of this machine"
+            "hosts load an iterable dataset in num_workers shards, however many workers they have, and num_workers is 0: set it to the number of shards"
+        )
+    if seeding == "worker" or (seeding is None and worker_init_fn is not None):
+        raise config_error(
+            "on hosts a worker may load several shards of an iterable dataset, so torch's seeds for each worker cannot be kept: pass seeding=\"sample\""
+            + (", which worker_init_fn changes otherwise" if seeding is None else "")
         )
 
 

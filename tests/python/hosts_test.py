@@ -8,7 +8,7 @@ import threading
 import time
 
 import penstock
-from loader_data import DataLoader, LoaderCase, Squares, kill, numpy, torch
+from loader_data import Counting, DataLoader, LoaderCase, Shards, Squares, kill, numpy, plain, torch
 from package import *
 from package import children_of
 
@@ -35,6 +35,40 @@ class Drawing(torch.utils.data.Dataset):
         time.sleep(self.wait)
         drawn = (random.random(), float(numpy.random.rand()), torch.rand(3))
         return self.base[:1000] * SCALE + index, index, drawn
+
+
+class DrawingShards(torch.utils.data.IterableDataset):
+    """Of the program itself. Each worker has its part, and draws from every generator."""
+
+    def __init__(self, length, wait=0.0):
+        self.length, self.wait = length, wait
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        for value in range(info.id, self.length * info.num_workers + info.id, info.num_workers):
+            time.sleep(self.wait)
+            yield value * SCALE, random.random(), float(numpy.random.rand()), torch.rand(2)
+
+
+class Resuming(torch.utils.data.IterableDataset):
+    """Knows its position, which is all that its values depend on besides the shard and the generators."""
+
+    def __init__(self, length, wait=0.0):
+        self.length, self.wait, self.at = length, wait, 0
+
+    def state_dict(self):
+        return {"at": self.at}
+
+    def load_state_dict(self, state):
+        self.at = state["at"]
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        while self.at < self.length:
+            time.sleep(self.wait)
+            self.at += 1
+            yield self.at * 10 + info.id, torch.rand(2)
+        self.at = 0
 
 
 class HostsTest(LoaderCase):
@@ -97,12 +131,16 @@ class HostsTest(LoaderCase):
         self.host(loader.hosts_join_at)
         self.same(list(loader), self.local(dataset, batch_size=None))
 
-    def test_loaders_call_hosts_that_listen_one_after_the_other(self):
+    def listening_host(self):
+        """Its address."""
         host = subprocess.Popen([sys.executable, "-m", "penstock", "host", "--listen", "127.0.0.1:0", "--workers", "2", "--secret-file", self.secret],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/")
         self.hosts.append(host)
         waits = next(line.decode() for line in host.stderr if b"waiting for a session at " in line)
-        address = waits.split("waiting for a session at ")[1].split()[0]
+        return waits.split("waiting for a session at ")[1].split()[0]
+
+    def test_loaders_call_hosts_that_listen_one_after_the_other(self):
+        address = self.listening_host()
         options = dict(batch_size=7, shuffle=True, seed=5)
         expected = self.local(Drawing(), **options)
         for _ in range(2):
@@ -111,6 +149,17 @@ class HostsTest(LoaderCase):
             self.same(list(loader), expected)
             self.made.pop()
             del loader
+
+    def test_two_loaders_share_a_host_that_listens(self):
+        address = self.listening_host()
+        given = [dict(batch_size=4, shuffle=True, seed=seed) for seed in (5, 6)]
+        loaders = [DataLoader(Drawing(200, wait=0.02), num_workers=0, hosts=[address], hosts_secret_file=self.secret, **options) for options in given]
+        self.made += loaders
+        batches = [list(pair) for pair in zip(*zip(*loaders))]
+        for got, options in zip(batches, given):
+            self.same(got, self.local(Drawing(200), **options))
+        del loaders
+        self.made.clear()
 
     # ---- deaths --------------------------------------------------------------------------------------------------
 
@@ -251,10 +300,95 @@ class HostsTest(LoaderCase):
             penstock.Pool(1, hosts="127.0.0.1:0")
         with self.assertRaisesRegex(penstock.config_error, "insecure"):
             penstock.Pool(1, hosts="127.0.0.1:0", loader={"hosts": {"insecure": True}})
-        with self.assertRaisesRegex(penstock.config_error, "Shards is an iterable one"):
-            from loader_data import Shards
 
+    # ---- iterable datasets ---------------------------------------------------------------------------------------
+
+    def shards(self, dataset, **options):
+        """The batches with as many shards here, and a loader whose shards hosts load."""
+        options = dict(num_workers=3, batch_size=3, seed=4, **options)
+        return list(DataLoader(dataset, **options)), self.loader(dataset, pool=RESTARTS, **options)
+
+    def test_an_iterable_dataset_has_the_shards_of_local_workers_whatever_hosts_there_are(self):
+        for hosts, workers in ((1, 1), (1, 4), (2, 2)):
+            with self.subTest(hosts=hosts, workers=workers):
+                expected, loader = self.shards(DrawingShards(40))
+                for _ in range(hosts):
+                    self.host(loader.hosts_join_at, workers)
+                self.same(list(loader), expected)
+                self.same(list(loader), list(self.again(DrawingShards(40))))  # the next epoch
+
+    def again(self, dataset):
+        loader = DataLoader(dataset, num_workers=3, batch_size=3, seed=4)
+        list(loader)
+        return loader
+
+    def test_shards_move_to_hosts_that_come_and_from_those_that_are_lost(self):
+        for kind in (DrawingShards, Resuming):
+            with self.subTest(dataset=kind.__name__):
+                expected, loader = self.shards(kind(120, wait=0.01))
+                first = self.host(loader.hosts_join_at, 1)
+                batches = iter(loader)
+                got = [next(batches) for _ in range(9)]
+                second = self.host(loader.hosts_join_at, 2)
+                got += [next(batches) for _ in range(30)]
+                first.kill()
+                first.communicate()
+                self.hosts.remove(first)
+                got += [next(batches) for _ in range(20)]
+                os.kill(random.choice(sorted(children_of(second.pid))), signal.SIGKILL)
+                self.same(got + list(batches), expected)
+                self.assertEqual(loader.bad_samples, [])
+
+    def test_a_dataset_with_a_state_makes_little_again_when_its_host_is_lost(self):
+        log = os.path.join(self.folder, "log")
+        dataset = Counting(200, log, lambda shard, value: time.sleep(0.005))
+        options = dict(num_workers=2, batch_size=2, seed=3)
+        expected = plain(DataLoader(dataset, **options))
+        os.truncate(log, 0)
+        loader = self.loader(dataset, pool=RESTARTS, **options)
+        first = self.host(loader.hosts_join_at)
+        batches = iter(loader)
+        got = [next(batches) for _ in range(60)]
+        first.kill()
+        first.communicate()
+        self.hosts.remove(first)
+        self.host(loader.hosts_join_at)
+        self.assertEqual(plain(got + list(batches)), expected)
+        again = [value for value, times in dataset.made().items() if times > 1]
+        self.assertLess(len(again), 40)  # what was under way: at most two batches of each shard, or a little more
+
+    def test_a_loader_resumes_an_iterable_dataset_on_hosts_from_a_state_of_local_workers(self):
+        for dataset in (DrawingShards(40), Resuming(40)):
+            with self.subTest(dataset=type(dataset).__name__):
+                options = dict(num_workers=3, batch_size=3, seed=4)
+                local = DataLoader(dataset, **options)
+                batches = iter(local)
+                for _ in range(10):
+                    next(batches)
+                state = local.state_dict()
+                rest = list(batches)
+                loader = self.loader(dataset, pool=RESTARTS, **options)
+                loader.load_state_dict(state)
+                self.host(loader.hosts_join_at)
+                self.same(list(loader), rest)
+
+    def test_a_shard_that_kills_its_remote_worker_is_named_with_the_position(self):
+        def die(shard, value):
+            if (shard, value) == (1, 5):
+                kill()
+
+        loader = self.loader(Shards(20, die), num_workers=2, batch_size=4, pool=RESTARTS)
+        self.host(loader.hosts_join_at)
+        with self.assertRaisesRegex(penstock.sample_error, "sample 2 of shard 1"):
+            list(loader)
+
+    def test_what_cannot_be_the_same_on_hosts_is_refused(self):
+        with self.assertRaisesRegex(penstock.config_error, "set it to the number of shards"):
             self.loader(Shards(4))
+        with self.assertRaisesRegex(penstock.config_error, 'pass seeding="sample", which worker_init_fn changes'):
+            self.loader(Shards(4), 2, worker_init_fn=print)
+        with self.assertRaisesRegex(penstock.config_error, 'pass seeding="sample"$'):
+            self.loader(Shards(4), 2, seeding="worker")
 
     # ---- pools ---------------------------------------------------------------------------------------------------
 

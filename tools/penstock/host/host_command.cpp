@@ -117,7 +117,7 @@ void add_host_command(verb_table& verbs) {
        "load samples on this machine for a session on another one",
        "Joins a session whose config sets [loader.hosts] listen, and runs workers for it: they read and decode "
        "samples here, and the session receives finished batches. With --listen it waits instead until a session calls it "
-       "([loader.hosts] connect), works for one session at a time, and then waits for the next. The stream is the same as without hosts. The "
+       "([loader.hosts] connect); several sessions share its workers. The stream is the same as without hosts. The "
        "dataset must be here too, with the same contents; --data says where. Session and hosts need the same "
        "version of penstock and, over a network, the same secret.\n\n"
        "Started as `python -m penstock host`, it also runs the jobs and datasets of Python sessions, but only over "

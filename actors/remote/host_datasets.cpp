@@ -1,0 +1,131 @@
+#include "actors/remote/host_datasets.hpp"
+
+#include "actors/protocol/config_bytes.hpp"
+#include "actors/remote/agreement.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/remote_path.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/dataset/listing/names.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+namespace penstock::hosts {
+namespace {
+
+/// With --data, also the files that a list names are below its folders.
+result<void> check_lists(const config& here, const string_map& own) {
+  std::vector<std::string> paths{here.dataset.path};
+  for (const mixed_dataset_config& one : here.datasets) paths.push_back(one.dataset.path);
+  for (const std::string& path : paths) {
+    if (own.empty() || !ends_with_any_case(path, ".txt")) continue;
+    if (is_url(path)) return refuse(errc::config, "the list '{}' is in object storage, where --data cannot be checked", path);
+    std::ifstream file(path, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};  // that it cannot be read is reported by the listing
+    if (auto ok = check_list(path, text, own); !ok) return ok;
+  }
+  return {};
+}
+
+/// Equal for ranks of a group, which differ in these keys only.
+std::string key_of(config here) {
+  const config any;
+  here.name = any.name;
+  here.group = any.group;
+  here.sampler.rank = any.sampler.rank;
+  here.sampler.world_size = any.sampler.world_size;
+  return protocol::config_as_bytes(here);
+}
+
+/// The element with this key, which is made if there is none.
+template <class Element, class Key>
+std::shared_ptr<Element> find_or_add(std::vector<std::shared_ptr<Element>>& all, Key Element::* key, const Key& wanted) {
+  const auto found = std::ranges::find_if(all, [&](const auto& one) { return (*one).*key == wanted; });
+  if (found != all.end()) return *found;
+  auto made = std::make_shared<Element>();
+  (*made).*key = wanted;
+  return all.emplace_back(std::move(made));
+}
+
+}  // namespace
+
+host_datasets::host_datasets(process::io_thread& io, string_map data, own_program program)
+    : io_(io), data_(std::move(data)), program_(std::move(program)) {}
+
+result<std::shared_ptr<const ready_dataset>> host_datasets::prepare(const session_offer& offer) {
+  std::shared_ptr<entry> mine;
+  {
+    const std::lock_guard hold(mutex_);
+    mine = find_or_add(entries_, &entry::offer, offer);
+  }
+  const std::lock_guard one_makes_it(mine->making);
+  if (mine->made) return mine->made;
+  auto made = make(offer);
+  if (made) mine->made = *made;
+  return made;
+}
+
+result<std::shared_ptr<const ready_dataset>> host_datasets::make(const session_offer& offer) {
+  auto settings = protocol::config_from_bytes(offer.config);
+  if (!settings) return tl::unexpected(std::move(settings.error()));
+  if (!offer.program.empty()) {
+    auto program = program_for(offer, settings->loader.start_method == start_method_rule::from_template);
+    if (!program) return tl::unexpected(std::move(program.error()));
+    const hosts_config& rules = settings->loader.hosts;
+    return std::make_shared<ready_dataset>(
+        ready_dataset{offer.config, {}, rules.lost_after, rules.drain, rules.wait, compress_rule::none, std::move(*program)});
+  }
+  auto here = config_on_host(std::move(*settings), data_);
+  if (!here) return tl::unexpected(std::move(here.error()));
+  if (auto ok = check_lists(*here, data_); !ok) return tl::unexpected(std::move(ok.error()));
+  if (auto packs = packer::open(here->loader.hosts.compress); !packs) return tl::unexpected(std::move(packs.error()));
+  auto listed = list(*here);
+  if (!listed) return tl::unexpected(std::move(listed.error()));
+  const hosts_config& rules = here->loader.hosts;
+  return std::make_shared<ready_dataset>(
+      ready_dataset{protocol::config_as_bytes(*here), std::move(*listed), rules.lost_after, rules.drain, rules.wait, rules.compress, {}});
+}
+
+result<std::shared_ptr<const prepared_dataset>> host_datasets::list(const config& here) {
+  std::shared_ptr<listing> mine;
+  {
+    const std::lock_guard hold(mutex_);
+    mine = find_or_add(listings_, &listing::key, key_of(here));
+  }
+  const std::lock_guard one_lists(mine->making);
+  if (mine->made) return mine->made;
+  auto listed = prepare_dataset(here, {}, here.image.decoder);
+  if (!listed) return tl::unexpected(std::move(listed.error()));
+  for (const std::string& notice : listed->notices) log::warn("dataset", "{}", notice);
+  mine->made = std::make_shared<const prepared_dataset>(std::move(*listed));
+  return mine->made;
+}
+
+result<std::shared_ptr<host_program>> host_datasets::program_for(const session_offer& offer, bool forks) {
+  if (!offer.encrypted)
+    return refuse(errc::config, "the session sends {} code over a connection without a secret, which a host does not run", offer.program);
+  if (!data_.empty())
+    return refuse(errc::config, "the session sends {} code, which could read anything, but --data allows some folders only", offer.program);
+  if (program_.kind != offer.program)
+    return refuse(errc::config, "the session's workers are {} programs, but this host has none: start it as `python -m penstock host`",
+                  offer.program);
+  return host_program::make(io_, program_, offer.code, offer.marks_bytes, forks);
+}
+
+void host_datasets::forget_unused() {
+  std::vector<std::shared_ptr<entry>> dropped;  // destroyed without the lock
+  const std::lock_guard hold(mutex_);
+  const auto is_used = [](const std::shared_ptr<entry>& one) { return one.use_count() > 1 || one->made.use_count() > 1; };
+  const auto unused = std::ranges::stable_partition(entries_, is_used);
+  dropped.assign(std::make_move_iterator(unused.begin()), std::make_move_iterator(unused.end()));
+  entries_.erase(unused.begin(), unused.end());
+  const auto last = listings_.empty() ? nullptr : listings_.back();
+  std::erase_if(listings_, [&](const std::shared_ptr<listing>& one) {
+    const bool used_by_entry = std::ranges::any_of(entries_, [&](const auto& of) { return of->made && of->made->dataset == one->made; });
+    return one != last && one.use_count() == 1 && !used_by_entry;
+  });
+}
+
+}  // namespace penstock::hosts

@@ -1,0 +1,50 @@
+// What a loader host has made ready for the sessions that it serves: listings of datasets, and the code of pools. Ranks of a group load
+// the same dataset, which is listed once. Used by loader_host; any thread.
+#pragma once
+
+#include "actors/remote/host_connection.hpp"
+#include "actors/remote/host_program.hpp"
+#include "runtime/process/io_thread.hpp"
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace penstock::hosts {
+
+class host_datasets {
+ public:
+  /// `data`: where the sessions' folders are here; not empty: nothing else is read.
+  host_datasets(process::io_thread& io, string_map data, own_program program);
+
+  /// May take minutes; others with another dataset do not wait. Refuses (errc::config) code that this host cannot run, or must not
+  /// (rule H7), and what prepare_dataset and config_on_host refuse.
+  result<std::shared_ptr<const ready_dataset>> prepare(const session_offer& offer);
+  /// Drops what no connection uses. The last listing stays: it may serve the next session.
+  void forget_unused();
+
+ private:
+  struct listing {
+    std::string key;
+    std::mutex making;
+    std::shared_ptr<const prepared_dataset> made;
+  };
+  struct entry {
+    session_offer offer;
+    std::mutex making;
+    std::shared_ptr<const ready_dataset> made;
+  };
+  result<std::shared_ptr<const ready_dataset>> make(const session_offer& offer);
+  result<std::shared_ptr<const prepared_dataset>> list(const config& here);
+  result<std::shared_ptr<host_program>> program_for(const session_offer& offer, bool forks);
+
+  process::io_thread& io_;
+  const string_map data_;
+  const own_program program_;
+  std::mutex mutex_;  // guards the rest
+  std::vector<std::shared_ptr<entry>> entries_;
+  std::vector<std::shared_ptr<listing>> listings_;
+};
+
+}  // namespace penstock::hosts

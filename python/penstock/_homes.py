@@ -1,0 +1,77 @@
+"""The workers of a loader that has hosts, and which of them loads each shard of an iterable dataset. Used by _workers.py and _loader.py."""
+
+import time
+from collections.abc import Sequence
+from typing import Any, Optional
+
+__all__ = ["Homes", "SeenWorkers"]
+
+LOOK_EVERY = 0.5  # seconds, for hosts that have come or gone
+ON_HOSTS_MAX = 256  # workers of a session
+
+
+class Homes:
+    """Shards are spread evenly. One moves only if its worker is gone, or if another has two shards fewer.
+
+    Args:
+        nowhere: the number of a worker that does not come: batches wait for it until there is another.
+    """
+
+    def __init__(self, shards: int, nowhere: int) -> None:
+        self._of = [nowhere] * shards
+
+    def of(self, shard: int) -> int:
+        return self._of[shard]
+
+    def spread(self, workers: Sequence[int]) -> list[int]:
+        """These workers are there. Returns the shards that have moved."""
+        if not workers:
+            return []  # others will come
+        before = list(self._of)
+        held: dict[int, list[int]] = {worker: [] for worker in workers}
+        homeless: list[int] = []
+
+        def load(worker: int) -> int:
+            return len(held[worker])
+
+        for shard, home in enumerate(self._of):
+            held.get(home, homeless).append(shard)
+        for shard in homeless:
+            held[min(held, key=load)].append(shard)
+        while load(most := max(held, key=load)) - load(least := min(held, key=load)) > 1:
+            held[least].append(held[most].pop())
+        for worker, shards in held.items():
+            for shard in shards:
+                self._of[shard] = worker
+        return [shard for shard, home in enumerate(before) if self._of[shard] != home]
+
+
+class SeenWorkers:
+    """A pool's workers, as its status shows them from time to time.
+
+    Args:
+        count: of those that are not on hosts.
+    """
+
+    def __init__(self, pool: Any, count: int) -> None:
+        self._pool = pool
+        self._width, self._width_until, self._on_hosts_until = count, 0.0, 0.0
+        self.last_on_hosts = int(pool._config["loader.limits.max"]) + ON_HOSTS_MAX  # the highest number that one may have
+
+    def width(self) -> int:
+        """How many can work, those on hosts included; at least 1."""
+        now = time.monotonic()
+        if self._pool._has_hosts and now > self._width_until:
+            self._width_until = now + LOOK_EVERY
+            self._width = sum(each["state"] in ("ready", "busy") for each in self._pool.status()["workers"])
+        return max(self._width, 1)
+
+    def on_hosts(self) -> Optional[list[int]]:
+        """The numbers of those on hosts, unless they leave; None: nobody has looked again."""
+        now = time.monotonic()
+        if now <= self._on_hosts_until:
+            return None
+        self._on_hosts_until = now + LOOK_EVERY
+        status = self._pool.status()
+        leaving = {each["id"] for each in status["workers"] if each["state"] == "draining"}
+        return [worker for host in status["hosts"] for worker in host["workers"] if worker not in leaving]

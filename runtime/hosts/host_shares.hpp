@@ -1,0 +1,101 @@
+// How a loader host that several sessions have called shares its workers between them (rules H14-H16). Pure: events and the time
+// come in; how many workers each session may have comes out. Driven by actors/remote/loader_host.
+//
+// The need of a session is the number of workers with which its consumer would not wait:
+//
+//   it waits for the share f of its time with n workers    n / (1 - f), at most all workers of the host
+//   it does not wait, or its workers have no work          the workers that have work, and a quarter more
+//   it has come just now                                   all workers of the host
+//
+// Workers are shared in proportion to the needs, at least one each. They change sessions only where that brings the numbers nearer
+// to these shares by more than a quarter of a worker, and where the session that gets them needs them:
+//
+//   even -- unequal --> unequal -- for `settle`, and `rest` after the last change, or a session has just come --> workers leave
+//    ^                     |                                                                                      |
+//    +---- even again -----+------------------------------ have left: free workers are given ---------------------+
+#pragma once
+
+#include "runtime/base/clock.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace penstock::hosts {
+
+using session_number = std::uint64_t;
+
+struct share_settings {
+  std::uint32_t workers = 1;
+  nanoseconds window{3'000'000'000};    ///< in which sessions are measured
+  nanoseconds settle{2'000'000'000};
+  nanoseconds rest{5'000'000'000};
+  nanoseconds call_again{5'000'000'000};  ///< a session that has no worker and has not called for that long is gone
+};
+
+class host_shares {
+ public:
+  explicit host_shares(const share_settings& settings) : settings_(settings) {}
+
+  /// A session asks for one more worker. False: it has what it may have, or must wait until others hand a worker over.
+  [[nodiscard]] bool calls(session_number session, steady_time now);
+  /// One of its workers finishes its batches, for another session.
+  void leaving(session_number session);
+  /// One of its workers has ended.
+  void ended(session_number session, bool was_leaving, steady_time now);
+  /// How long its consumer has waited, in all. Numbers that are smaller than known ones are late.
+  void waited(session_number session, nanoseconds total, steady_time now);
+  /// How many of its workers have work, or are starting.
+  void worked(session_number session, std::uint32_t busy, steady_time now);
+
+  /// Returns how many workers have been ordered to change sessions.
+  std::uint32_t advance(steady_time now);
+
+  /// How many workers it may have. 0: unknown, or none is free.
+  [[nodiscard]] std::uint32_t offer(session_number session) const;
+  /// How many of its workers must leave.
+  [[nodiscard]] std::uint32_t surplus(session_number session) const;
+  [[nodiscard]] std::vector<session_number> sessions() const;
+  [[nodiscard]] std::uint32_t held(session_number session) const;
+  [[nodiscard]] double need(session_number session) const;
+
+ private:
+  struct sample {
+    steady_time at{};
+    double value = 0;
+  };
+  struct session {
+    std::uint32_t offer = 0;
+    std::uint32_t held = 0;     ///< without leaving ones
+    std::uint32_t leaving = 0;
+    bool was_served = false;
+    steady_time called{};
+    std::deque<sample> waited;  ///< seconds in all
+    std::deque<sample> busy;
+  };
+  struct plan {
+    session* of = nullptr;
+    double share = 0;
+    double need = 0;
+    double expected = 0;  ///< workers, once all that leave have left
+    std::uint32_t gives = 0;
+  };
+
+  void note(std::deque<sample>& into, sample what) const;
+  [[nodiscard]] bool is_measured(const session& s) const;
+  [[nodiscard]] double need_of(const session& s) const;
+  [[nodiscard]] std::uint32_t free_workers() const;
+  void forget(steady_time now);
+  [[nodiscard]] std::vector<plan> shares();
+  void give_free();
+  std::uint32_t change(steady_time now);
+
+  const share_settings settings_;
+  std::map<session_number, session> sessions_;
+  std::optional<steady_time> unequal_since_;
+  std::optional<steady_time> changed_;
+};
+
+}  // namespace penstock::hosts

@@ -1,0 +1,109 @@
+"""A loader host that several sessions have called shares its workers between them (rules H14-H16)."""
+
+from host_case import *
+
+
+class SharedHostsTest(HostCase):
+    WORKERS, SLOW = 4, 'wait = "4ms"'
+    GIVEN_WITHIN = 30  # 3 s of measuring, 2 s until it is certain, 5 s since the last change; the rest is for a busy machine
+
+    def calling(self, name, address, *arguments, **rest):
+        return self.begin(self.config(name, listen="connect = %s" % json.dumps([address]), **rest), *arguments)
+
+    def workers_here(self, name):
+        """Those of the host that are ready."""
+        status = self.status(name)
+        ready = {w["id"] for w in status.get("workers", []) if w["state"] == "ready"}
+        return sum(len(ready & set(h["workers"])) for h in status.get("hosts", []))
+
+    def share(self, seconds=GIVEN_WITHIN, **expected):
+        def now():
+            return {name: self.workers_here(name) for name in expected}
+        self.wait_until(lambda: now() == expected, lambda: "%s: %s" % (expected, now()), seconds=seconds)
+
+    def check(self, process, expected):
+        report = self.report_of(process)
+        self.assertEqual(self.digests_of(report), expected)
+        self.assertEqual((report["quarantine"], report["workers"]["ended_unexpectedly"]), ([], 0))
+
+    def leaves(self, host):
+        host.terminate()
+        return self.ends(host, EXIT_OK)
+
+    def test_two_sessions_have_half_each_and_the_one_that_stays_has_all(self):
+        host, address = self.listening_host(self.WORKERS)
+        shapes = {"first": dict(samples=16000, epochs=1), "second": dict(samples=3000, epochs=1, bytes="100B")}
+        local = {name: self.local_digests(**shape) for name, shape in shapes.items()}
+        first = self.calling("first", address, dataset=self.SLOW, **shapes["first"])
+        self.share(first=4)
+        second = self.calling("second", address, dataset=self.SLOW, **shapes["second"])
+        self.share(first=2, second=2)
+        self.check(second, local["second"])
+        self.share(first=4)
+        self.check(first, local["first"])
+        self.leaves(host)
+
+    def test_a_session_that_is_paused_leaves_its_workers_to_the_other_and_gets_them_back(self):
+        host, address = self.listening_host(self.WORKERS)
+        sessions = [self.calling(name, address, dataset=self.SLOW, samples=10**6, epochs=1) for name in ("paused", "other")]
+        self.share(paused=2, other=2)
+        self.assertEqual(self.penstock("pause", "--session", "paused")[0], EXIT_OK)
+        self.share(paused=1, other=3)
+        self.assertEqual(self.penstock("resume", "--session", "paused")[0], EXIT_OK)
+        self.share(paused=2, other=2)
+        for name, process in zip(("paused", "other"), sessions):
+            self.assertEqual(self.penstock("stop", "--now", "--session", name)[0], EXIT_OK)
+            process.communicate(timeout=30)
+        self.leaves(host)
+
+    def test_a_host_that_is_killed_costs_neither_session_a_sample(self):
+        host, address = self.listening_host(self.WORKERS)
+        shape = dict(samples=6000, epochs=1)
+        local = self.local_digests(**shape)
+        sessions = {name: self.calling(name, address, dataset=self.SLOW, **shape) for name in ("one", "two")}
+        self.share(one=2, two=2)
+        host.kill()
+        host.communicate()
+        again, _ = self.listening_host(self.WORKERS, at=address)
+        for process in sessions.values():
+            report = self.report_of(process)
+            self.assertEqual(self.digests_of(report), local)
+            self.assertEqual(report["quarantine"], [])
+            self.assertEqual({d["sample"] for d in report["workers"]["deaths"]}, {None})
+        self.leaves(again)
+
+    def test_a_session_that_is_killed_leaves_its_workers_to_the_other(self):
+        host, address = self.listening_host(self.WORKERS)
+        shape = dict(samples=10000, epochs=1)
+        local = self.local_digests(**shape)
+        killed, other = (self.calling(name, address, dataset=self.SLOW, **shape) for name in ("killed", "other"))
+        self.share(killed=2, other=2)
+        killed.kill()
+        killed.communicate()
+        self.share(other=4)
+        self.check(other, local)
+        self.leaves(host)
+
+    def test_more_sessions_than_workers_take_turns(self):
+        host, address = self.listening_host(1)
+        shape = dict(samples=400, epochs=1)
+        local = self.local_digests(**shape)
+        sessions = [self.calling("s%d" % i, address, dataset='wait = "2ms"', **shape) for i in range(3)]
+        for process in sessions:
+            self.check(process, local)
+        self.leaves(host)
+
+    def test_the_ranks_of_a_group_share_a_host_and_have_their_own_parts(self):
+        host, address = self.listening_host(self.WORKERS)
+        shape = dict(samples=1200, epochs=1)
+        ranks = ["--set", "sampler.world_size=2", "--set", "group.join=never"]
+        plain = self.write("plain.toml", synthetic(**shape))
+        local = [self.digests(plain, "--workers", 2, *ranks, "--set", "sampler.rank=%d" % rank) for rank in range(2)]
+        running = [self.calling("rank%d" % rank, address, *ranks, "--set", "sampler.rank=%d" % rank, dataset='wait = "2ms"', **shape) for rank in range(2)]
+        for process, digests in zip(running, local):
+            self.check(process, digests)
+        self.leaves(host)
+
+
+if __name__ == "__main__":
+    main()

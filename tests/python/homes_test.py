@@ -1,0 +1,59 @@
+"""Which worker of a host loads each shard of an iterable dataset."""
+
+import random
+import unittest
+
+import package  # noqa: F401: finds penstock
+from penstock._homes import Homes
+
+NOWHERE = 320
+
+
+def loads(homes, shards):
+    held = {}
+    for shard in range(shards):
+        held.setdefault(homes.of(shard), []).append(shard)
+    return held
+
+
+class HomesTest(unittest.TestCase):
+    def test_without_workers_shards_wait(self):
+        homes = Homes(3, NOWHERE)
+        self.assertEqual((homes.spread([]), {homes.of(shard) for shard in range(3)}), ([], {NOWHERE}))
+
+    def test_a_worker_that_comes_takes_over_no_more_than_makes_it_even(self):
+        homes = Homes(4, NOWHERE)
+        self.assertEqual(homes.spread([65]), [0, 1, 2, 3])
+        self.assertEqual(len(homes.spread([65, 66])), 2)
+        self.assertEqual(homes.spread([65, 66]), [])
+        self.assertEqual(len(homes.spread([65, 66, 67])), 1)
+        self.assertEqual(homes.spread([65, 66, 67]), [])
+
+    def test_shards_of_workers_that_are_gone_move_and_others_stay(self):
+        homes = Homes(4, NOWHERE)
+        homes.spread([65, 66])
+        stays = {shard for shard in range(4) if homes.of(shard) == 66}
+        moved = homes.spread([66, 70])
+        self.assertFalse(stays & set(moved))
+        self.assertEqual(loads(homes, 4)[70], moved)
+        self.assertEqual(homes.spread([]), [])  # all are gone: nowhere to go
+        self.assertEqual(set(loads(homes, 4)), {66, 70})
+
+    def test_shards_are_spread_evenly_whoever_comes_and_goes(self):
+        seed = random.randrange(1 << 32)
+        print("PENSTOCK_TEST_SEED=%d" % seed, flush=True)
+        draw = random.Random(seed)
+        homes, workers = Homes(7, NOWHERE), set()
+        for _ in range(10000):
+            workers ^= {draw.randrange(65, 75)}
+            before = {shard: homes.of(shard) for shard in range(7)}
+            moved = homes.spread(sorted(workers))
+            self.assertEqual({shard for shard in before if homes.of(shard) != before[shard]}, set(moved))
+            if workers:
+                counts = [len(loads(homes, 7).get(worker, [])) for worker in workers]
+                self.assertEqual(sum(counts), 7)
+                self.assertLess(max(counts) - min(counts), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
