@@ -1,4 +1,4 @@
-// The loader hosts of one session (rules H1-H10, H15): who is here, which place each remote worker has, who works or rests, who is
+// The loader hosts of one session (rules H1-H10, H16): who is here, which place each remote worker has, who works or rests, who is
 // silent, lost or leaving. Pure: events and the time come in, commands come out of advance(). Driven by actors/remote/host_hub.
 //
 // Behind each connection one worker at a time runs, or none while the connection rests: an operator wants fewer workers of that
@@ -115,7 +115,7 @@ class host_book {
   void spoilt(connection_id connection, bad_transfer kind, const std::string& how);
   /// How many workers each host of this name offers, the smallest number; empty: there is none.
   [[nodiscard]] std::optional<std::uint32_t> offered_by(const std::string& name) const;
-  /// Hosts of this name, also those that join later, run at most this many workers from now on (rule H15).
+  /// Hosts of this name, also those that join later, run at most this many workers from now on (rule H16).
   void scale(const std::string& name, std::uint32_t workers);
 
   [[nodiscard]] std::vector<book_command> advance(steady_time now);

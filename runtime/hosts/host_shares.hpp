@@ -1,4 +1,4 @@
-// How a loader host that several sessions have called shares its workers between them (rules H14-H16). Pure: events and the time
+// How a loader host that several sessions have called shares its workers between them (rules H14-H15). Pure: events and the time
 // come in; how many workers each session may have comes out. Driven by actors/remote/loader_host.
 //
 // The need of a session is the number of workers with which its consumer would not wait:

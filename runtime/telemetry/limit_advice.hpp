@@ -37,6 +37,7 @@ struct limit_advice {
   std::optional<limit> what;      ///< empty: nothing limits it, or nothing was measured
   std::string key;                ///< config key to change first: "loader.workers"; empty: none of penstock's
   std::string sentence;           ///< one sentence
+  std::vector<std::string> more;  ///< more lines, with figures and alternatives
   std::string hosts{};            ///< whether the stream needs its loader hosts; empty: it has none, or it waits
 };
 [[nodiscard]] limit_advice advise(const limit_reading& reading, const limit_surroundings& around,
