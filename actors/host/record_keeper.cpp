@@ -23,14 +23,22 @@ using clock = std::chrono::steady_clock;
 
 constexpr auto write_every = 1s;
 constexpr auto file_system_patience = 500ms;  // when the session ends
-/// Limits how often a long status, one with many workers, is written.
-constexpr std::size_t status_bytes_per_second = 1024;
+/// Limits how often a long status is written: with 8 workers it still is every second.
+constexpr std::size_t status_bytes_per_second = 16 * 1024;
 // Shares of bytes_max in a rewritten record. Even with the status of 1024 workers it fills less than half.
 constexpr std::size_t events_share = 4;
 constexpr std::size_t logs_share = 8;
 
+std::string as_line(const json& line) {
+  return line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
 std::string line_of(const char* kind, const json& what) {
-  return json{{kind, what}}.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  return as_line({{kind, what}});
+}
+
+std::string line_of_status(const json& status) {
+  return as_line({{"status", status}, {"time", telemetry::as_utc(std::chrono::system_clock::now())}});
 }
 
 /// The last lines that fit into this many bytes, in order.
@@ -134,7 +142,7 @@ struct record_keeper::work {
     status_due = now + std::chrono::milliseconds(1000 * (quarantine.size() + status.size() + why.size()) /
                                                  status_bytes_per_second);
     if (quarantine != last_quarantine) text += quarantine;
-    if (status != last_status) text += status + why;
+    if (status != last_status) text += line_of_status(found) + why;
     last_quarantine = std::move(quarantine);
     last_status = std::move(status);
     return text;
@@ -150,7 +158,7 @@ struct record_keeper::work {
     take_logs(logs);
     const json status = status_now();
     return header() + last_of(events, source.bytes_max / events_share) +
-           last_of(logs, source.bytes_max / logs_share) + quarantine_line(status) + line_of("status", status) + why_line();
+           last_of(logs, source.bytes_max / logs_share) + quarantine_line(status) + line_of_status(status) + why_line();
   }
 
   // ---- the thread
@@ -162,7 +170,8 @@ struct record_keeper::work {
   }
 
   void write(const std::string& text) {
-    if (!record || text.empty()) return;
+    if (!record) return;
+    if (text.empty()) return record->touch();  // when it was last seen alive
     if (auto ok = record->append(text); !ok) give_up(ok.error());
   }
 

@@ -6,7 +6,7 @@
 //   {"event": {...}}    as printed by `penstock events --json`
 //   {"log": {...}}      a line of output, as printed by `penstock logs --json`
 //   {"quarantine": ..}  as printed by `penstock quarantine --json`, when it has changed; the last one counts
-//   {"status": {...}}   the last one counts
+//   {"status": {...}, "time": "TIME"}   the last one counts
 //   {"why": {...}}      as printed by `penstock why --json`; the last one counts
 //   {"ended": "TIME"}   missing if the session was killed
 #pragma once

@@ -19,6 +19,7 @@ template <class Report>
 std::string text_of_end(const Report& d) {
   if (d.ignored_stop_seconds) {
     const nanoseconds time(static_cast<std::int64_t>(*d.ignored_stop_seconds * 1e9));
+    if (time < supervision::hurried_stop) return "was killed by the stop, which gave it no time to finish";
     return fmt::format("was killed: it had not stopped within {} of the request", duration_for_people(time));
   }
   if (d.cause == death_cause::stopped) return "was stopped on request";

@@ -95,6 +95,10 @@ result<void> session_record::rewrite(std::string_view lines) {
   return {};
 }
 
+void session_record::touch() noexcept {
+  static_cast<void>(::futimens(file_.fd(), nullptr));
+}
+
 void session_record::finish() noexcept {
   ::flock(file_.fd(), LOCK_UN);
 }

@@ -82,6 +82,9 @@ void pool::open(steady_time now) {
 void pool::close() {
   closed_ = true;
   open_ = false;
+  for (auto& [worker, p] : places_) {
+    if (p.state == child_state::backoff) p.state = child_state::stopped;
+  }
 }
 
 void pool::child_ready(worker_ref who, steady_time now) {
@@ -141,7 +144,7 @@ void pool::settle_death(std::uint32_t worker, place& p, const restart_decision& 
   p.restart_at = never;
   p.operated = false;
   p.drain_sent = false;
-  if (!p.wanted) return;
+  if (!p.wanted || closed_) return;
   switch (next.act) {
     case restart_decision::what::restart:
       p.state = child_state::backoff;

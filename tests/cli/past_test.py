@@ -1,5 +1,6 @@
 """The record of a session: its events, deaths, output and last status, read after its end, however it ended."""
 
+import datetime
 import glob
 import re
 import stat
@@ -114,6 +115,16 @@ class PastTest(PenstockTest):
         self.assertEqual(self.answer("sessions", "--ended")["ended"][0]["killed_at_stop"], 1)
         self.assertEqual([w["id"] for w in status["workers"] if w["last_death"]], [stuck["id"]])
 
+    def test_what_a_stop_at_once_kills_is_told_as_what_it_is(self):
+        process = self.live("hurried", synthetic(samples=100000, epochs=100, dataset='wait = "20ms"'), "--set", "gpu.placement=process")
+        self.wait_until(lambda: any(w["current_sample"] for w in self.answer("status")["workers"]), "work")
+        self.assertEqual(self.penstock("stop", "--now", "--wait")[0], EXIT_OK)
+        process.communicate(timeout=30)
+        killed = [e["text"] for e in self.lines("events", "--last") if e["kind"] in ("worker_died", "device_lost")]
+        self.assertTrue(killed)
+        for text in killed:
+            self.assertIn("was killed by the stop, which gave it no time to finish", text)
+
     def test_the_quarantined_samples_can_be_listed_after_the_end(self):
         text = synthetic(samples=200, dataset='faults = [{sample = 17, kind = "segv", times = 0}]', epochs=1)
         self.run_json(self.write("deadly.toml", text), "--workers", 2)
@@ -160,7 +171,8 @@ class PastTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertNotIn("epoch_done", out)
         self.assertIn("run_finished", out)
-        self.assertEqual(err, "50 events are left out (epoch_done); --all shows them\n")
+        self.assertEqual(err, "51 events are left out (epoch_done, memory_attached); --all shows them\n")
+        self.assertNotIn("memory_attached", out)
         self.assertEqual(self.penstock("events", "--last", "--all")[1].count("epoch_done"), 50)
         self.assertEqual([e["kind"] for e in self.lines("events", "--last")].count("epoch_done"), 50)
 
@@ -296,6 +308,20 @@ class PastTest(PenstockTest):
         self.assertRegex(self.penstock("events", "--last")[1].splitlines()[-1], "died: killed, crashed, or the machine stopped")
         self.assertRegex(self.penstock("status", "--last")[1], r"^died, last seen \d+ s ago: killed, crashed, or the machine stopped")
         self.assertIn("it could not say: killed, crashed, or the machine stopped", self.penstock("sessions", "--ended")[1])
+
+    def test_the_last_status_of_a_killed_session_is_hardly_older_than_its_end(self):
+        process = self.live("victim", ENDLESS, "--set", "loader.workers=8")
+        (path,) = self.records()
+        self.wait_until(lambda: sum(line.startswith('{"status"') for line in self.recorded()) >= 3, "some statuses", 60)
+        process.kill()
+        process.wait()
+        status = self.answer("status", "--last")
+        written, ended = (datetime.datetime.fromisoformat(status[key].replace("Z", "+00:00")) for key in ("status_time", "ended"))
+        # On an idle machine a second; the record of 8 workers was limited to one status in 5 s.
+        age = (ended - written).total_seconds()
+        self.assertLess(age, 4)
+        told = self.penstock("status", "--last")[1].splitlines()[0]
+        self.assertEqual("its last status is from" in told, age >= 2, told)
 
     def test_deaths_just_before_a_session_is_killed_count(self):
         process = self.live("victim")

@@ -251,3 +251,15 @@ TEST_CASE("for a session that could not record its end, the list says when it wa
   CHECK(cli::ended_for_people(json::array({one}), 80).find("died     last seen 11-24 02:13:07") != std::string::npos);
   CHECK(cli::end_in_words(one).starts_with("died, last seen "));
 }
+
+TEST_CASE("of a killed session it is known how old its last status was") {
+  json line = json::parse(status_line(7, run_outcome::running));
+  line["time"] = "2026-11-24T02:13:03.500000Z";
+  const cli::past_session past({header, line.dump()}, "2026-11-24T02:13:07.000000Z");
+  CHECK(past.status_age_seconds() == 3.5);
+  CHECK(result_of(past, {{"verb", "status"}}).at("status_time") == "2026-11-24T02:13:03.500000Z");
+  // An older penstock wrote no time.
+  const cli::past_session old({header, status_line(7, run_outcome::running)}, "2026-11-24T02:13:07.000000Z");
+  CHECK_FALSE(old.status_age_seconds());
+  CHECK(result_of(old, {{"verb", "status"}}).at("status_time").is_null());
+}

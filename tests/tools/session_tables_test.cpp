@@ -245,6 +245,8 @@ TEST_CASE("a pool that is stalled says so in its status") {
   CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock describe worker/1");
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200)
             .find("\nstalled for 8 s, waiting for worker/1, which is starting\n") != std::string::npos);
+  s.stalled = stall_report{"gpu", "waiting for the GPU owner (pid 17), whose process is suspended", 8.4, std::nullopt};
+  CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock describe gpu");
 }
 
 TEST_CASE("the rate and the time left are shown only while something moves") {
@@ -296,4 +298,36 @@ TEST_CASE("why prints times and rates as plain numbers") {
   CHECK(text.find("batches: 1234 a second") != std::string::npos);
   CHECK(text.find("Of their time they ran 9 % on a core, waited 80 % for a core and 8 % for something else, mostly reads, and had "
                   "nothing to do for 3 %") != std::string::npos);
+}
+
+TEST_CASE("the line of the GPU says how its last process ended") {
+  session_status s;
+  s.gpu_state = "ready";
+  s.gpu_restarts = 1;
+  owner_death_report died;
+  died.cause = death_cause::heartbeat;
+  died.signal = "SIGABRT";
+  died.reason = "no heartbeat for 10 s (suspended)";
+  s.last_owner_death = died;
+  const std::string text = cli::status_for_people(telemetry::as_json(s), {}, 200);
+  CHECK(text.find("  1 restart  last death heartbeat: no heartbeat for 10 s (suspended)\n") != std::string::npos);
+}
+
+TEST_CASE("a worker about to be restarted shows no time") {
+  worker_status w;
+  w.state = "backoff";
+  w.next_restart_seconds = 0;
+  session_status s;
+  s.workers = {w};
+  const std::string text = cli::status_for_people(telemetry::as_json(s), {}, 200);
+  CHECK(text.find("backoff") != std::string::npos);
+  CHECK(text.find("0.0 s") == std::string::npos);
+}
+
+TEST_CASE("a death without a known sample has none in the list") {
+  death_report died;
+  died.cause = death_cause::heartbeat;
+  died.phase = "loading";
+  const auto deaths = nlohmann::ordered_json::array({telemetry::as_json(died)});
+  CHECK(cli::deaths_for_people(deaths, false, 200).find("loading") == std::string::npos);
 }

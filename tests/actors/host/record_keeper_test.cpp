@@ -39,6 +39,7 @@ struct made_up {
       s.session = "photos";
       s.samples_delivered = delivered;
       s.quarantined = quarantined;
+      s.config_file = padding;
       return s;
     };
     controls.limits = [] { return host::limits_told(); };
@@ -85,6 +86,7 @@ struct made_up {
   std::filesystem::path folder;
   std::shared_ptr<telemetry::event_journal> journal = std::make_shared<telemetry::event_journal>();
   process::log_book logs;
+  std::string padding;  // makes the status long
   std::atomic<std::uint64_t> delivered = 0;
   std::atomic<std::uint64_t> quarantined = 0;
 };
@@ -179,4 +181,20 @@ TEST_CASE("a session whose folder cannot be written runs without a record") {
   s.tell("one");
   keeper.stop();
   CHECK(control::find_records().empty());
+}
+
+TEST_CASE("a long status is current within a second or two, and the time of the last write says that the session lives") {
+  made_up s;
+  s.padding = std::string(10'000, 'x');
+  host::record_keeper keeper(s.source());
+  CHECK(made_up::soon([] { return !made_up::lines("status").empty(); }));
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    s.delivered = i;
+    CHECK(made_up::soon([i] { return made_up::lines("status").back().at("samples_delivered") == i; }));
+  }
+  CHECK(std::chrono::steady_clock::now() - begin < 15s);  // 3 s on an idle machine
+  const auto path = control::find_records().at(0).path;
+  std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() - 1h);
+  CHECK(made_up::soon([&] { return std::filesystem::file_time_type::clock::now() - std::filesystem::last_write_time(path) < 1min; }));
 }

@@ -640,3 +640,21 @@ TEST_CASE("without local workers a pool waits for a host, at the start and after
   CHECK(w.failed()->code == errc::workers_exhausted);
   CHECK(w.failed()->message == "there is no loader worker, and no loader host has joined for 1 m 0 s ([loader.hosts] wait)");
 }
+
+TEST_CASE("a pool that is closed restarts nothing, so none of its places waits for a restart") {
+  pool_settings settings = with_workers(2);
+  settings.restart.backoff_base = 10s;
+  world w(settings);
+  w.start_all();
+  w.kill({0, 1});
+  w.now += 1ms;
+  for (const worker_ref who : w.started()) w.children.child_ready(who, w.now);
+  w.kill({0, 2});
+  REQUIRE(w.state(0) == child_state::backoff);
+  w.children.close();
+  CHECK(w.state(0) == child_state::stopped);
+  w.kill({1, 1});
+  CHECK(w.state(1) == child_state::stopped);
+  w.now += 1min;
+  CHECK(w.started().empty());
+}

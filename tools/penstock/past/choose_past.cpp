@@ -26,6 +26,7 @@ using namespace std::chrono_literals;
 
 constexpr auto record_deadline = 5s;  // for the end of a session's record, after that of its socket
 constexpr auto record_polled_every = 20ms;
+constexpr double told_status_age = 2;  // seconds
 
 /// The one that ended last comes first. A session writes to its record for the last time when it ends.
 std::vector<found_record> ended_records() {
@@ -132,7 +133,10 @@ std::string end_with_reason(const std::filesystem::path& record) {
   const json summary = past->summary();
   const bool has_failure = summary.at("failure").is_string();
   const std::string why = has_failure ? "" : printable(text_of(summary.at("reason")));
-  return end_in_words(summary) + (why.empty() ? "" : ": " + why);
+  // A session that could end in order has recorded its status then.
+  const double age = has_failure || summary.at("outcome") != "died" ? 0 : past->status_age_seconds().value_or(0);
+  const std::string from = age < told_status_age ? "" : fmt::format("; its last status is from {:.0f} s before that", age);
+  return end_in_words(summary) + (why.empty() ? "" : ": " + why) + from;
 }
 
 std::string last_end_in_words(const std::string& session) {

@@ -68,6 +68,7 @@ past_session::past_session(const std::vector<std::string>& lines, std::string la
     if (kind == "status") {
       note_workers(what);
       status_ = std::move(what);
+      status_time_ = text_in(parsed, "time");
     }
     if (kind == "why") why_ = std::move(what);
     if (kind == "quarantine") quarantine_ = std::move(what);
@@ -85,15 +86,18 @@ void past_session::note_workers(const json& status) {
 json past_session::status() const {
   json s = status_;
   s["state"] = "ended";
-  // A worker that has exited has neither pid nor counts: report what it had before.
+  // A worker that has exited has no pid: report what it had before. What it has loaded since then counts.
   for (json& w : s["workers"]) {
     const auto seen = last_seen_.find(w.value("id", std::uint64_t{0}));
     if (seen != last_seen_.end() && w.value("pid", json()).is_null()) {
-      for (const char* key : {"pid", "incarnation", "samples", "rss_bytes"})
-        w[key] = seen->second.value(key, json());
+      const std::uint64_t before = seen->second.value("samples", std::uint64_t{0});
+      const bool same = w.value("incarnation", json()) == seen->second.value("incarnation", json());
+      w["samples"] = same ? std::max(w.value("samples", std::uint64_t{0}), before) : before;
+      for (const char* key : {"pid", "incarnation", "rss_bytes"}) w[key] = seen->second.value(key, json());
     }
     const std::string state = text_in(w, "state");
-    if (state != "failed" && state != "stopped" && state != "unkillable") w["state"] = "ended";
+    const bool was_empty = state == "stopped" && w.value("why_stopped", json()).is_string();
+    if (state != "failed" && !was_empty && state != "unkillable") w["state"] = "ended";
     w["next_restart_seconds"] = nullptr;
   }
   if (const json gpu = s.value("gpu", json()); gpu.is_object()) {
@@ -102,6 +106,7 @@ json past_session::status() const {
   }
   if (died_) s["outcome"] = "died";
   s["ended"] = ended_;
+  s["status_time"] = status_time_.empty() ? json() : json(status_time_);
   for (const char* key : {"rate", "eta_seconds"}) s[key] = nullptr;
   return s;
 }
@@ -179,6 +184,13 @@ json past_session::end_event(std::uint64_t number) const {
   e["text"] = why.empty() ? outcome : outcome + ": " + why;
   e["outcome"] = outcome;
   return e;
+}
+
+std::optional<double> past_session::status_age_seconds() const {
+  const auto written = time_of_utc(status_time_);
+  const auto ended = time_of_utc(ended_);
+  if (!written || !ended) return std::nullopt;
+  return std::chrono::duration<double>(*ended - *written).count();
 }
 
 std::optional<control::rank_note> past_session::rank() const {

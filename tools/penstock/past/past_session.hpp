@@ -33,6 +33,9 @@ class past_session {
   /// When its first batch was requested: a UTC time; null if it is unknown.
   [[nodiscard]] nlohmann::ordered_json started() const;
 
+  /// How long before its end its last status was recorded; empty: unknown.
+  [[nodiscard]] std::optional<double> status_age_seconds() const;
+
   /// The session's rank and launch.
   [[nodiscard]] std::optional<control::rank_note> rank() const;
 
@@ -56,6 +59,7 @@ class past_session {
       last_seen_;  // by worker: in the last status in which it ran
   std::vector<nlohmann::ordered_json> events_;
   std::vector<nlohmann::ordered_json> logs_;
+  std::string status_time_;  // when status_ was recorded
   std::string ended_;
   bool died_ = true;
 };

@@ -34,7 +34,7 @@ std::string state_of(const json& worker) {
   const json& again = worker.at("next_restart_seconds");
   const json why = worker.value("why_stopped", json());
   if (why.is_string()) return fmt::format("{} ({})", text_of(worker.at("state")), why.get<std::string>());
-  if (!again.is_number()) return text_of(worker.at("state"));
+  if (!again.is_number() || again.get<double>() < 0.05) return text_of(worker.at("state"));
   return fmt::format("{} {:.1f} s", text_of(worker.at("state")), again.get<double>());
 }
 
@@ -232,9 +232,12 @@ void add_stream(std::string& out, const json& s, std::size_t width) {
 
 void add_gpu(std::string& out, const json& gpu, std::size_t width) {
   const auto restarts = gpu.value("restarts", std::uint64_t{0});
+  const json died = gpu.value("last_death", json());
+  const std::string why = died.is_object() ? reason_of_death(died) : std::string();
   out += fitted(fmt::format("gpu  {}  {}  {}  pid {}{}", text_of(gpu.at("state")), text_of(gpu.at("name")),
                             text_of(gpu.at("placement")), text_of(gpu.at("pid")),
-                            restarts == 0 ? "" : "  " + counted(restarts, "restart")),
+                            restarts == 0 ? "" : "  " + counted(restarts, "restart")) +
+                    (died.is_object() ? fmt::format("  last death {}{}", ending_of(died), why.empty() ? "" : ": " + why) : ""),
                 width) +
          "\n";
   if (gpu.contains("processes") && gpu.at("processes").is_array())
@@ -309,8 +312,10 @@ std::string look_into(const json& death) {
 std::string hint_after_status(const json& s) {
   // Report what the session waits for now before earlier deaths.
   if (const json stalled = s.value("stalled", json());
-      stalled.is_object() && stalled.at("worker").is_number())
-    return "penstock describe worker/" + text_of(stalled.at("worker"));
+      stalled.is_object() && s.at("state") != "paused") {
+    if (stalled.at("worker").is_number()) return "penstock describe worker/" + text_of(stalled.at("worker"));
+    return stalled.at("kind") == "gpu" ? "penstock describe gpu" : "penstock why";
+  }
   for (const json& w : s.at("workers")) {
     if (w.at("state") == "failed") return "penstock restart worker/" + text_of(w.at("id"));
   }
@@ -359,7 +364,7 @@ std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t widt
     }
     starred |= d.value("sacrificial", false);
     rows.push_back({at, worker_cell(d), text_of(d.at("pid")), ending_of(d), lived,
-                    text_of(d.value(number, json()).is_null() ? d.at("phase") : d.at(number)),
+                    text_of(d.value(number, json())),
                     d.at("attempt") == 0 ? "-" : text_of(d.at("attempt")), text_of(d.value(name, json()))});
   }
   std::string out = text_table({{"time (UTC)"},

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -36,9 +37,9 @@ struct events_options {
   std::string since;
 };
 
-/// In a run with short epochs nearly all lines would be such events.
+/// In a run with short epochs or many workers, nearly all lines would be such events.
 bool is_routine(const json& e) {
-  return e.at("kind") == "epoch_done";
+  return e.at("kind") == "epoch_done" || e.at("kind") == "memory_attached";
 }
 
 /// Selects the events shown to people: all that matter, and a count of those left out.
@@ -49,17 +50,23 @@ class shown_events {
   [[nodiscard]] bool shows(const json& e) {
     if (e.at("time").get<std::string>() < since_) return false;
     if (everything_ || !is_routine(e)) return true;
-    ++left_out_;
+    ++left_out_[e.at("kind").get<std::string>()];
     return false;
   }
   void tell_left_out() const {
-    if (left_out_ > 0) say(fmt::format("{} left out (epoch_done); --all shows them", counted(left_out_, "event is", "events are")));
+    std::uint64_t all = 0;
+    std::string kinds;
+    for (const auto& [kind, number] : left_out_) {
+      all += number;
+      kinds += (kinds.empty() ? "" : ", ") + kind;
+    }
+    if (all > 0) say(fmt::format("{} left out ({}); --all shows them", counted(all, "event is", "events are"), kinds));
   }
 
  private:
   bool everything_;
   std::string since_;
-  std::uint64_t left_out_ = 0;
+  std::map<std::string, std::uint64_t> left_out_;  // by kind
 };
 
 /// Prints the events of all ranks in time order; with `follow`, as the ranks report them.
@@ -129,8 +136,8 @@ void add_events(verb_table& verbs) {
       {"events",
        verb_group::operate,
        "list what happened to a session",
-       "Deaths, restarts, failed samples and operators' requests: the last 4096, oldest first. Ends of epochs are shown with --all "
-       "and with --json. Batches are not events. --since takes a duration (10m: the last ten minutes), or a time of day or a "
+       "Deaths, restarts, failed samples and operators' requests: the last 4096, oldest first. Ends of epochs, and what the device registered, "
+       "are shown with --all and with --json. Batches are not events. --since takes a duration (10m: the last ten minutes), or a time of day or a "
        "date in UTC (14:05, 2026-11-20T14:05:00).",
        {{"penstock events --since 10m", "the last ten minutes"},
         {"penstock events -f", "continue until the session ends"},
@@ -140,7 +147,7 @@ void add_events(verb_table& verbs) {
   add_group_choice(verb, o->choice);
   add_past_choice(verb, o->choice);
   verb.add_flag("-f,--follow", o->follow, "continue until the session ends");
-  verb.add_flag("--all", o->all, "also the end of each epoch; --json has all anyway");
+  verb.add_flag("--all", o->all, "also the end of each epoch, and the memory that the device registered; --json has all anyway");
   verb.add_option("--since", o->since, "only what happened since then")->type_name("TIME");
 }
 
