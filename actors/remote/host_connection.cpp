@@ -2,6 +2,7 @@
 
 #include "actors/protocol/tensors.hpp"
 #include "actors/remote/host_connect.hpp"
+#include "actors/remote/host_probe.hpp"
 #include "runtime/base/signals.hpp"
 #include "runtime/base/units.hpp"
 
@@ -165,7 +166,9 @@ result<host_connection::way> host_connection::attend() {
 result<host_connection::way> host_connection::attend_call() {
   host_stream to(std::move(call_->socket), facts_.tls);
   const reachable_while here(*this, to);
-  auto ok = let_in(to);
+  bool probe = false;
+  auto ok = let_in(to, probe);
+  if (probe) return way::over;
   if (ok) ok = join(to);
   if (!ok) {
     ok.error().message = fmt::format("a session called from {}: {}", call_->from, ok.error().message);
@@ -178,12 +181,14 @@ result<host_connection::way> host_connection::attend_call() {
 }
 
 /// Until it is clear that a session has called, and that it may have a worker (rule H8).
-result<void> host_connection::let_in(host_stream& to) {
+result<void> host_connection::let_in(host_stream& to, bool& probe) {
   if (auto ok = to.secure(connect_deadline); !ok) return ok;
   to.limit(call_bytes_max);
   auto first = to.wait_for<to_host>(connect_deadline);
   if (!first) return tl::unexpected(std::move(first.error()));
   const auto* call = std::get_if<session_calls>(&*first);
+  probe = call != nullptr && call->magic == session_calls::magic_of_probe;
+  if (probe) return answer_probe_of_session(to, facts_.version, facts_.name, facts_.workers);
   if (call == nullptr || call->magic != session_calls::expected_magic) return refuse(errc::protocol, "it is not a session");
   if (call->process == 0) return refuse(errc::protocol, "its number is 0");
   if (const std::string busy = listener_.admit(*call); !busy.empty()) {

@@ -112,7 +112,7 @@ class host_connection {
   void sleep(nanoseconds at_most) const;
   result<way> attend();
   result<way> attend_call();
-  result<void> let_in(host_stream& to);
+  result<void> let_in(host_stream& to, bool& probe);
   result<void> join(host_stream& to);
   result<way> work(host_stream& to);
   result<way> turn(host_stream& to);

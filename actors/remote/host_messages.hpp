@@ -23,6 +23,11 @@
 //         <---------------------------- please_leave
 //     host_offers -------------------------------->   only if the session has connected: how many workers it may have
 //     pong <--------------------------------> ping
+//
+// `penstock doctor --host` says that it only asks, by the magic number of its first message, and gets no place:
+//
+//     probe_asked, raw bytes --------------------->   any number of times, also dataset_found and program_found
+//         <---------------------- probe_told, raw bytes
 #pragma once
 
 #include "actors/protocol/messages.hpp"
@@ -38,6 +43,7 @@ namespace penstock::hosts {
 
 struct host_hello {
   static constexpr std::uint32_t expected_magic = 0x48545350;  // "PSTH"
+  static constexpr std::uint32_t magic_of_probe = 0x44545350;  // "PSTD"
   std::uint32_t magic = expected_magic;
   std::uint32_t version = protocol::version;
   std::string penstock;  ///< version
@@ -337,6 +343,7 @@ auto inspect(Inspector& f, ping& x) {
 /// The first message of a session that has connected to a host.
 struct session_calls {
   static constexpr std::uint32_t expected_magic = 0x53545350;  // "PSTS"
+  static constexpr std::uint32_t magic_of_probe = 0x43545350;  // "PSTC"
   std::uint32_t magic = expected_magic;
   std::string session;
   std::uint64_t process = 0;  ///< a random number: tells sessions of the same name apart
@@ -353,10 +360,35 @@ auto inspect(Inspector& f, please_leave&) {
   return f();
 }
 
+// ---- both, for penstock doctor ------------------------------------------------------------------------------
+
+/// `bytes` raw bytes follow, and as many as `wanted` are to come back.
+struct probe_asked {
+  std::uint64_t number = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t wanted = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, probe_asked& x) {
+  return f(x.number, x.bytes, x.wanted);
+}
+
+/// `bytes` raw bytes follow.
+struct probe_told {
+  std::uint64_t number = 0;
+  std::int64_t unix_ns = 0;  ///< the clock there
+  std::uint64_t bytes = 0;
+  std::string difference;  ///< between the dataset or program that was found and the session's; empty: none
+};
+template <class Inspector>
+auto inspect(Inspector& f, probe_told& x) {
+  return f(x.number, x.unix_ns, x.bytes, x.difference);
+}
+
 using from_host = std::variant<host_hello, dataset_found, cannot_join, place_started, place_not_started, from_place, batch_follows,
                                flight_seen, output_line, place_ended, host_leaves, pong, host_busy, program_found, job_over,
-                               file_answer, host_offers>;
+                               file_answer, host_offers, probe_asked, probe_told>;
 using to_host = std::variant<welcome, refused, place_given, start_place, to_place, signal_place, send_again, session_over, ping,
-                             session_calls, please_leave, job_follows, file_offered, file_follows>;
+                             session_calls, please_leave, job_follows, file_offered, file_follows, probe_asked, probe_told>;
 
 }  // namespace penstock::hosts

@@ -20,7 +20,7 @@ namespace {
 static_assert(POLLIN == 1);  // host_stream::wait_for
 
 constexpr std::size_t read_bytes = 64 * 1024;
-constexpr std::size_t short_read_bytes = 4096;  // of messages: a thread that is idle otherwise keeps a small stack
+constexpr std::size_t short_read_bytes = 1024;  // of messages: a thread that is idle otherwise keeps a small stack
 constexpr nanoseconds busy_turn = std::chrono::milliseconds(200);
 constexpr std::size_t piece_bytes = 256 * 1024;  // of a batch; stays in the cache between its digest and its system call
 // Only what a peer sends while it does not read itself; it stops at the leases that fit its slots.

@@ -1,5 +1,6 @@
 // How a host joins: secret, versions, dataset or program (rule H2).
 #include "actors/remote/agreement.hpp"
+#include "actors/remote/host_probe.hpp"
 #include "actors/remote/remote_connection.hpp"
 #include "runtime/hosts/host_records.hpp"
 
@@ -10,6 +11,7 @@ using namespace std::chrono_literals;
 
 constexpr nanoseconds handshake_deadline = 5s;
 constexpr nanoseconds listing_deadline = 10min;  // the host lists the dataset
+constexpr nanoseconds probe_deadline = 2min;    // penstock doctor lists it
 constexpr std::size_t hello_bytes_max = 4096;
 
 }  // namespace
@@ -30,13 +32,19 @@ result<void> remote_connection::admit() {
   if (!first) return tl::unexpected(std::move(first.error()));
   if (const auto* no = std::get_if<host_busy>(&*first)) return refuse(errc::io, "{}", no->why);
   const auto* hello = std::get_if<host_hello>(&*first);
-  if (hello == nullptr || hello->magic != host_hello::expected_magic)
+  const bool probe = hello != nullptr && hello->magic == host_hello::magic_of_probe;
+  if (hello == nullptr || (hello->magic != host_hello::expected_magic && !probe))
     return refuse(errc::protocol, "it is not a loader host");
   host_ = shown_name(hello->name);
-  if (std::string why = difference_of_versions(hello->penstock, hello->version, around_->version); !why.empty())
-    return refuse_host(std::move(why));
-  if (auto packs = packer::open(around_->compress)) packer_ = std::move(*packs);  // the session began with the library
   const host_card card{host_, address_, hello->pid, hello->process, hello->penstock, hello->cores, hello->workers};
+  if (probe) tell_(host_known{card, hello->workers});
+  if (std::string why = difference_of_versions(hello->penstock, hello->version, around_->version); !why.empty()) {
+    auto no = refuse_host(std::move(why));
+    refused_ = !probe;  // it did not want to join
+    return no;
+  }
+  if (probe) return answer_probe();
+  if (auto packs = packer::open(around_->compress)) packer_ = std::move(*packs);  // the session began with the library
   tell_(host_known{card, hello->workers});
   stream_.limit(protocol::frame_bytes_max);
   welcome invitation{around_->session, around_->config, around_->digests};
@@ -53,6 +61,17 @@ result<void> remote_connection::admit() {
   if (std::string why = difference(*answer); !why.empty()) return refuse_host(std::move(why));
   tell_(host_agreed{card});
   return {};
+}
+
+/// `penstock doctor --host` looks at this session as a host would, and gets no place.
+result<void> remote_connection::answer_probe() {
+  stream_.limit(protocol::frame_bytes_max);
+  welcome invitation{around_->session, around_->config, around_->digests};
+  if (around_->program) describe(*around_->program, invitation);
+  invitation.code_bytes = 0;
+  stream_.put(to_host(invitation));
+  if (auto ok = stream_.flush(handshake_deadline); !ok) return ok;
+  return answer_probe_of_host(stream_, probe_deadline, [this](const from_host& found) { return difference(found); });
 }
 
 /// Of what the host has found and what the session has; empty: they are equal (rule H2).

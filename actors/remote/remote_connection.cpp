@@ -132,7 +132,8 @@ void remote_connection::look_at_clock() {
 // ---- from the session ---------------------------------------------------------------------------------------
 
 result<void> remote_connection::hear_session() {
-  std::array<char, 16 * 1024> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
+  // Small: the stack of an idle connection must not grow for it.
+  std::array<char, 1024> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
   const ssize_t got = ::recv(link_.get(), some.data(), some.size(), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
   if (got <= 0) {

@@ -143,6 +143,7 @@ class remote_connection {
 
   void run();
   result<void> admit();
+  result<void> answer_probe();
   result<void> refuse_host(std::string why, bool for_good = true);
   result<void> work();
   result<void> take_orders();

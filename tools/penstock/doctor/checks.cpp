@@ -142,7 +142,33 @@ constexpr check job_checks[] = {
      check_isolation},
 };
 
+constexpr check loader_host_checks[] = {
+    {"host.reach", machine, "whether the address can be reached, within 5 s", "a session or a loader host listens there",
+     "start it first; else correct the address, or open the port in the firewall", check_reach},
+    {"host.secret", machine, "whether both sides have the same secret, or none", "they prove it to each other",
+     "give --secret-file a copy of the session's [loader.hosts] secret_file; or --insecure, if that is what the session has",
+     check_hosts_secret},
+    {"host.version", machine, "the versions of penstock and of the protocol", "the same on both sides",
+     "install the same version of penstock on both machines", check_versions},
+    {"host.round-trip", machine, "the time from a question to its answer", "less than 20 ms",
+     "raise [loader] slots_per_worker and [loader.hosts] landing_slots, so that workers need not wait for leases", check_round_trip},
+    {"host.bandwidth", machine, "bytes a second from the loader host to the session, as batches would go", "100 MB/s or more",
+     "see `When it pays` in docs/hosts.md; [loader.hosts] compress sends fewer bytes", check_bandwidth},
+    {"host.clock", machine, "how far the clocks are apart", "less than a minute",
+     "set the clocks (NTP): no batch depends on them, but times in logs and events do not match", check_clocks},
+    {"host.data", data, "whether the session's dataset is found here", "it can be listed",
+     "mount or copy the data; say where it is with --data FROM=TO or [loader.hosts] path_map", check_data_here},
+    {"host.fingerprint", data, "whether it is the session's dataset", "the same type, samples, tensors and fingerprint; for Python the same versions",
+     "make the data the same on both machines: copy it again, or correct --data", check_same_data},
+    {"host.cores", loader, "cores for workers", "", "", check_cores},
+};
+
 }  // namespace
+
+const std::vector<check>& host_checks() {
+  static const std::vector<check> all(std::begin(loader_host_checks), std::end(loader_host_checks));
+  return all;
+}
 
 const std::vector<check>& checks() {
   static const std::vector<check> all = [] {
@@ -156,8 +182,9 @@ const std::vector<check>& checks() {
 
 std::vector<row> examine(const facts& found) {
   std::vector<row> rows;
-  rows.reserve(checks().size());
-  for (const check& c : checks()) {
+  const std::vector<check>& asked = found.hosts ? host_checks() : checks();
+  rows.reserve(asked.size());
+  for (const check& c : asked) {
     finding f = c.check(found);
     row r{&c, f.is, std::move(f.observed), std::move(f.expected), std::move(f.remedy), std::move(f.why)};
     if (r.expected.empty()) r.expected = c.expected;
@@ -221,6 +248,17 @@ std::string reference_markdown() {
                         c.expected.empty() ? "enough for the job" : c.expected,
                         c.remedy.empty() ? "-" : cell(c.remedy));
   }
+  text +=
+      "\n## Loader hosts\n\n"
+      "`penstock doctor --host ADDRESS:PORT [--secret-file FILE|--insecure] [--data FROM=TO ...]` asks whether this\n"
+      "machine can be a loader host of the session that listens there, or whether a session here could use the loader\n"
+      "host that listens there. Only these rows are checked. It does not disturb a run: it gets no place and no\n"
+      "worker, has a connection and a thread of its own there, and sends or receives at most 64 MiB in about a second.\n"
+      "A dataset is listed here, within `--probe-timeout`; a host that listens is not asked to list any.\n\n"
+      "| id | what it checks | what it expects | remedy |\n| --- | --- | --- | --- |\n";
+  for (const check& c : host_checks())
+    text += fmt::format("| `{}` | {} | {} | {} |\n", c.id, c.meaning, c.expected.empty() ? "-" : c.expected,
+                        c.remedy.empty() ? "-" : cell(c.remedy));
   text += "\n## Codes of cuInit\n\n| code | remedy |\n| --- | --- |\n";
   for (const int code : {3, 34, 35, 46, 100, 209, 222, 802, 803, 804, 805, 999})
     text += fmt::format("| {} | {} |\n", code, cell(remedy_of_init(code)));

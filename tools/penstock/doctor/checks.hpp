@@ -42,7 +42,9 @@ struct row {
 };
 
 [[nodiscard]] const std::vector<check>& checks();
-/// One row per check, in the order of the table.
+/// Those of --host.
+[[nodiscard]] const std::vector<check>& host_checks();
+/// One row per check, in the order of the table. If facts::hosts is known: those of --host only.
 [[nodiscard]] std::vector<row> examine(const facts& found);
 
 [[nodiscard]] std::string_view name_of(status s) noexcept;

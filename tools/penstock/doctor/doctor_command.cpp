@@ -5,6 +5,7 @@
 #include "tools/penstock/config_source.hpp"
 #include "tools/penstock/doctor/checks.hpp"
 #include "tools/penstock/doctor/gather.hpp"
+#include "tools/penstock/host/host_options.hpp"
 #include "tools/penstock/launch/launch_folder.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/text_table.hpp"
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdio>
 #include <filesystem>
 #include <set>
 
@@ -38,6 +40,8 @@ struct doctor_options {
   bool load_only = false;
   std::string root = "/";
   std::string probe_timeout = "30s";
+  doctor::hosts_request host;
+  std::vector<std::string> data;
 };
 
 // ---- printing
@@ -203,9 +207,41 @@ void isolate(const config& settings, const doctor_options& o, facts& to) {
   to.isolation = doctor::isolate(request);
 }
 
+int report(const facts& found, const doctor_options& o) {
+  const std::vector<row> rows = doctor::examine(found);
+  if (o.json) {
+    print_json(as_json(found, rows, o));
+  } else {
+    print_report(found, rows);
+  }
+  return count_of(rows, status::fail) > 0 ? exit_not_met : exit_ok;
+}
+
+/// --host: asks another machine, and nothing about this one.
+int examine_host(const doctor_options& o, std::chrono::milliseconds deadline) {
+  if (!o.source.file.empty() || o.deep || o.isolate)
+    return refuse_with(exit_usage, {errc::usage, "--host checks another machine: leave out FILE, --deep and --isolate", 0}, o.json);
+  auto folders = folders_of(o.data);
+  if (!folders) return refuse_with(exit_usage, folders.error(), o.json);
+  const jobs_program program = program_of_environment();
+  doctor::hosts_request request = o.host;
+  request.data = std::move(*folders);
+  request.version = PENSTOCK_VERSION;
+  request.program = program.kind;
+  request.program_facts = program.facts;
+  request.deadline = deadline;
+  facts found;
+  const bool hangs = doctor::look_at_loader_host(request, found.hosts.emplace());
+  const int code = report(found, o);
+  if (!hangs) return code;
+  std::fflush(nullptr);
+  ::_exit(code);  // a thread waits for storage that does not answer, and would see the end of what it uses
+}
+
 int examine(const doctor_options& o) {
   const auto timeout = parse_duration(o.probe_timeout);
   if (!timeout) return refuse_with(exit_usage, timeout.error(), o.json);
+  if (!o.host.address.empty()) return examine_host(o, std::chrono::ceil<std::chrono::milliseconds>(*timeout));
   if (o.isolate && o.source.file.empty())
     return refuse_with(exit_usage, {errc::usage, "--isolate runs a job: name its config FILE", 0}, o.json);
   if (std::error_code fault; !std::filesystem::is_directory(o.root, fault))
@@ -237,13 +273,7 @@ int examine(const doctor_options& o) {
   if (o.deep || o.isolate) go_deep(settings, o, found);
   if (o.isolate) isolate(settings, o, found);
 
-  const std::vector<row> rows = doctor::examine(found);
-  if (o.json) {
-    print_json(as_json(found, rows, o));
-  } else {
-    print_report(found, rows);
-  }
-  return count_of(rows, status::fail) > 0 ? exit_not_met : exit_ok;
+  return report(found, o);
 }
 
 }  // namespace
@@ -258,12 +288,16 @@ void add_doctor_command(verb_table& verbs) {
        "worker program. Every result has an id, what was observed, what was expected, and a remedy. The "
        "driver is queried in separate processes, so even one that hangs gives a result.\n\n"
        "Exit code 0 if nothing fails, 3 if something does, 78 if the config file is wrong. docs/doctor.md "
-       "lists the ids.",
+       "lists the ids.\n\n"
+       "With --host, asks a session that listens for loader hosts whether this machine can be one, or a loader host that "
+       "listens whether a session here could use it: secret, versions, round trip, bandwidth, clock, data. Nothing that runs there is disturbed.",
        {{"penstock doctor", "check this machine"},
         {"penstock doctor photos.toml", "check this machine for this job"},
         {"penstock doctor --deep photos.toml", "also use the GPU, and page-lock as much as the job will"},
         {"penstock doctor --isolate photos.toml",
          "run the job step by step and find the first step that fails"},
+        {"penstock doctor --host trainer:7077 --secret-file hosts.secret",
+         "can this machine be a loader host of the session there?"},
         {"penstock doctor --cpu-only --json", "for scripts on machines without a GPU"}}},
       [o] { return examine(*o); });
   add_config_options(verb, o->source);
@@ -278,9 +312,15 @@ void add_doctor_command(verb_table& verbs) {
                 "run the job with 0, 1 and N workers, then with the GPU; report the first failure");
   verb.add_option("--root", o->root, "read /proc, /sys, /dev and libraries below this folder")
       ->type_name("DIR");
-  verb.add_option("--probe-timeout", o->probe_timeout, "how long the driver may take to answer")
+  verb.add_option("--probe-timeout", o->probe_timeout, "how long the driver, or with --host listing the dataset, may take")
       ->type_name("TIME")
       ->capture_default_str();
+  auto* const host =
+      verb.add_option("--host", o->host.address, "only ask the session where loader hosts join, or the loader host that listens, at this address")
+          ->type_name("ADDRESS:PORT");
+  auto* const secret = verb.add_option("--secret-file", o->host.secret_file, "file with the secret of loader hosts")->type_name("FILE")->needs(host);
+  verb.add_flag("--insecure", o->host.insecure, "without a secret and without encryption")->excludes(secret)->needs(host);
+  verb.add_option("--data", o->data, "the session's folder FROM is TO here (may be repeated)")->type_name("FROM=TO")->needs(host);
   verb.add_flag("--json", o->json, "one JSON object on stdout");
   // For the throwaway process that --isolate starts.
   verb.add_flag("--load-only", o->load_only, "load the first samples without workers")->group("");

@@ -215,6 +215,35 @@ struct group_facts {
   std::string nccl_trouble;
 };
 
+/// What --host found: a session where loader hosts join, or a loader host that listens.
+struct hosts_facts {
+  enum class peer : std::uint8_t { nobody, session, host };
+  std::string address;  ///< as given
+  std::string address_trouble;
+  peer who = peer::nobody;
+  std::string reached;  ///< "10.0.0.7:7077"
+  std::string reach_trouble;
+  bool encrypted = false;
+  std::string secret_trouble;
+  std::string name;             ///< of the session or the host
+  std::string version;          ///< of this program
+  std::string version_trouble;  ///< with both values
+  std::string measure_trouble;
+  double round_trip_seconds = 0;
+  double bytes_per_second = 0;  ///< from the host to the session
+  double clock_ahead_seconds = 0;
+  std::uint32_t workers = 0;  ///< of a host that listens
+  std::uint32_t cores = 0;    ///< of this machine, for its workers
+  std::string program;        ///< "Python": the session runs jobs or a dataset in it
+  std::string own_program;    ///< that this machine can run
+  std::string data_path;      ///< here
+  std::string data_trouble;
+  std::uint64_t samples = 0;
+  std::string fingerprint;
+  bool compared = false;   ///< with what the session has
+  std::string difference;  ///< with both values; empty: none
+};
+
 struct facts {
   build_facts build;
   job_facts job;
@@ -226,6 +255,7 @@ struct facts {
   std::vector<std::string> config_warnings;
   std::optional<deep_facts> deep;
   std::optional<std::vector<isolation_step>> isolation;
+  std::optional<hosts_facts> hosts;  ///< of --host, which asks nothing else
 };
 
 }  // namespace penstock::doctor

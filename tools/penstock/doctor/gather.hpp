@@ -38,6 +38,20 @@ void look_at_group(const config& settings, group_facts& to);
 /// Opens nvJPEG if [image] decoder uses it.
 void look_at_decoder(const config& settings, gpu_facts& to);
 
+struct hosts_request {
+  std::string address;
+  std::string secret_file;
+  bool insecure = false;
+  string_map data{};  ///< where the session's folders are here
+  std::string version;
+  std::string program{};  ///< "Python": that this command can start for a session
+  string_map program_facts{};
+  std::chrono::milliseconds deadline = machine::probe_deadline;  ///< for listing the dataset
+};
+/// Asks the session or the loader host that listens at an address, and lists the session's dataset here. True: the listing goes on in a
+/// thread that nobody must wait for.
+[[nodiscard]] bool look_at_loader_host(const hosts_request& request, hosts_facts& to);
+
 struct job_request {
   bool has_config = false;
   bool cpu_only = false;

@@ -59,6 +59,17 @@ finding check_meeting_place(const facts& f);
 finding check_secret(const facts& f);
 finding check_nccl(const facts& f);
 
+// A session or a loader host on another machine (check_loader_host.cpp).
+finding check_reach(const facts& f);
+finding check_hosts_secret(const facts& f);
+finding check_versions(const facts& f);
+finding check_round_trip(const facts& f);
+finding check_bandwidth(const facts& f);
+finding check_clocks(const facts& f);
+finding check_data_here(const facts& f);
+finding check_same_data(const facts& f);
+finding check_cores(const facts& f);
+
 /// Skips rows about a GPU unless the job wants one.
 [[nodiscard]] std::optional<finding> not_asked(const facts& f);
 /// "9 GPUs", "1 GPU".

@@ -3,6 +3,7 @@
 #include "runtime/net/group_secret.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "tools/penstock/commands.hpp"
+#include "tools/penstock/host/host_options.hpp"
 #include "tools/penstock/host/hosts_by_ssh.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
@@ -12,7 +13,6 @@
 #include <nlohmann/json.hpp>
 
 #include <charconv>
-#include <cstdlib>
 #include <memory>
 
 namespace penstock::cli {
@@ -28,29 +28,6 @@ struct host_options {
   std::string command_there = "penstock";
   bool json = false;
 };
-
-result<string_map> folders_of(const std::vector<std::string>& data) {
-  string_map folders;
-  for (const std::string& one : data) {
-    const std::size_t equals = one.find('=');
-    if (equals == std::string::npos || equals == 0 || equals + 1 == one.size())
-      return refuse(errc::usage, "--data '{}': must be FROM=TO, a folder of the session and the same folder here", one);
-    folders[one.substr(0, equals)] = one.substr(equals + 1);
-  }
-  return folders;
-}
-
-/// The worker program of the Python environment that this command belongs to, as that environment describes it (python/penstock/_command.py).
-hosts::own_program program_of_environment() {
-  const char* const text = std::getenv("PENSTOCK_HOST_PROGRAM");  // NOLINT(concurrency-mt-unsafe): no thread has started
-  if (text == nullptr) return {};
-  const auto said = nlohmann::json::parse(text, nullptr, false);
-  try {
-    return {said.at("kind"), said.at("command"), said.at("environment"), said.at("facts")};
-  } catch (const nlohmann::json::exception&) {
-    return {};  // set by someone else
-  }
-}
 
 /// The same command there, without what is said about this machine.
 std::vector<std::string> arguments_there(const host_options& o) {
@@ -89,7 +66,8 @@ int host(host_options o) {
   if (!o.on.empty()) return hosts_elsewhere(o);
   o.settings.data = std::move(*folders);
   o.settings.version = PENSTOCK_VERSION;
-  o.settings.program = program_of_environment();
+  jobs_program program = program_of_environment();
+  o.settings.program = {std::move(program.kind), std::move(program.command), std::move(program.environment), std::move(program.facts)};
   o.settings.workers = process::usable_cores();
   if (o.workers != "auto") {
     const char* const end = o.workers.data() + o.workers.size();

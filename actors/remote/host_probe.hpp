@@ -1,0 +1,79 @@
+// What `penstock doctor --host` asks a session or a host that listens, without joining: versions, round trip, bandwidth, clock, and
+// whether the dataset is the session's. Whoever is asked answers on the thread of that connection. It gives no place, starts no
+// worker and receives at most probe_bytes_max.
+#pragma once
+
+#include "actors/remote/host_stream.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/result.hpp"
+#include "runtime/group/group_address.hpp"
+
+#include <penstock/config.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace penstock::hosts {
+
+inline constexpr std::uint64_t probe_bytes_max = 64U << 20U;
+inline constexpr std::uint64_t probe_questions_max = 256;
+
+// ---- the side that is asked ----------------------------------------------------------------------------------
+
+/// A session's. `difference`: between what the peer has found and what the session has. Returns when the peer is done: always refuses.
+result<void> answer_probe_of_host(host_stream& peer, nanoseconds patience, const std::function<std::string(const from_host&)>& difference);
+/// A host's, which a session would call.
+result<void> answer_probe_of_session(host_stream& peer, const std::string& version, const std::string& name, std::uint32_t workers);
+
+// ---- the side that asks --------------------------------------------------------------------------------------
+
+struct probe_settings {
+  group::group_address address;
+  std::string secret_file;
+  bool insecure = false;
+  std::string version;  ///< of penstock
+};
+
+/// Who answered, as far as it came: each text says what went wrong, and what follows it is unknown.
+struct probe_answers {
+  enum class peer : std::uint8_t { nobody, session, host };
+  peer who = peer::nobody;
+  std::string reached;  ///< "10.0.0.7:7077"
+  std::string no_connection;
+  bool encrypted = false;
+  std::string no_secret;
+  std::string name;  ///< of the session or the host
+  std::string other_version;
+  std::uint32_t workers = 0;  ///< of a host
+  welcome invitation{};       ///< of a session
+  std::string not_measured;
+  nanoseconds round_trip{0};  ///< the median
+  double bytes_per_second = 0;  ///< from the host to the session
+  nanoseconds clock_ahead{0};   ///< of the other machine
+};
+
+class host_probe {
+ public:
+  /// Connects, agrees and measures. Takes at most about half a minute.
+  explicit host_probe(const probe_settings& settings);
+  [[nodiscard]] const probe_answers& answers() const noexcept { return answers_; }
+  /// Tells the session what was found here; returns how it differs from the session's. Refuses (errc::io).
+  result<std::string> compare(from_host found);
+
+ private:
+  [[nodiscard]] bool reach(const probe_settings& settings, const std::shared_ptr<const group::tls_context>& tls);
+  [[nodiscard]] std::string try_as_host(const probe_settings& settings);
+  [[nodiscard]] std::string try_as_session(const probe_settings& settings);
+  result<void> measure();
+  result<probe_told> ask(const probe_asked& question, std::span<const std::byte> bytes);
+
+  probe_answers answers_;
+  std::unique_ptr<host_stream> peer_;
+  std::uint64_t asked_ = 0;
+};
+
+}  // namespace penstock::hosts

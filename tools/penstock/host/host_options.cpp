@@ -1,0 +1,31 @@
+#include "tools/penstock/host/host_options.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdlib>
+
+namespace penstock::cli {
+
+result<string_map> folders_of(const std::vector<std::string>& data) {
+  string_map folders;
+  for (const std::string& one : data) {
+    const std::size_t equals = one.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == one.size())
+      return refuse(errc::usage, "--data '{}': must be FROM=TO, a folder of the session and the same folder here", one);
+    folders[one.substr(0, equals)] = one.substr(equals + 1);
+  }
+  return folders;
+}
+
+jobs_program program_of_environment() {
+  const char* const text = std::getenv("PENSTOCK_HOST_PROGRAM");  // NOLINT(concurrency-mt-unsafe): no thread has started
+  if (text == nullptr) return {};
+  const auto said = nlohmann::json::parse(text, nullptr, false);
+  try {
+    return {said.at("kind"), said.at("command"), said.at("environment"), said.at("facts")};
+  } catch (const nlohmann::json::exception&) {
+    return {};  // set by someone else
+  }
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,26 @@
+// What `penstock host` and `penstock doctor --host` take alike.
+#pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <penstock/config.hpp>
+
+#include <string>
+#include <vector>
+
+namespace penstock::cli {
+
+/// Of `--data FROM=TO`. Refuses (errc::usage).
+result<string_map> folders_of(const std::vector<std::string>& data);
+
+/// What runs jobs and datasets of Python sessions: hosts::own_program.
+struct jobs_program {
+  std::string kind;
+  std::vector<std::string> command;
+  string_map environment;
+  string_map facts;  ///< versions
+};
+/// The Python environment that this command belongs to describes the worker program that it can run (python/penstock/_command.py).
+jobs_program program_of_environment();
+
+}  // namespace penstock::cli
