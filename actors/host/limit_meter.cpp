@@ -23,6 +23,8 @@ telemetry::limit_surroundings surroundings_of(const session_status& status, cons
   around.restarts = status.worker_restarts;
   around.on_host = status.gpu.kind == "host";
   around.hedges = status.hedges;
+  around.hosts = static_cast<std::uint32_t>(status.hosts.size());
+  for (const host_status& one : status.hosts) around.remote_resting += one.workers_offered - std::min(one.workers_offered, one.workers_wanted);
   around.owner_pid = status.gpu_pid;
   around.stalled = status.stalled;
   if (const auto& stall = status.stalled) {

@@ -380,8 +380,6 @@ limits_told run::limits() const {
   around.workers = workers_.load();
   around.of_jobs = kind_.of_jobs;
   around.pinned = board_.is_pinned();
-  around.hosts = static_cast<std::uint32_t>(status.hosts.size());
-  for (const host_status& one : status.hosts) around.remote_resting += one.workers_offered - std::min(one.workers_offered, one.workers_wanted);
   return {reading, telemetry::advise(reading, around, settings_)};
 }
 
