@@ -50,8 +50,8 @@ struct host_hello {
   std::string name;
   std::int32_t pid = 0;
   std::uint64_t process = 0;
-  std::uint32_t cores = 1;    ///< that they may use
   std::uint32_t workers = 1;  ///< of this host; if the session has connected, those that it may have
+  std::uint32_t cores = 1;    ///< that they may use
 };
 template <class Inspector>
 auto inspect(Inspector& f, host_hello& x) {

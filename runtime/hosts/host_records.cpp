@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t names_max = 512;  // a host may have another name each time that it starts
+constexpr std::size_t records_max = 512;  // a host may have another name each time that it starts
 constexpr std::array causes{"closed", "silent", "damaged"};  // in the order of loss_cause
 constexpr std::size_t name_bytes_max = 64;
 constexpr nanoseconds step = 1s;
@@ -35,7 +35,7 @@ host_records::entry& host_records::entry_of(const host_card& card) {
 }
 
 void host_records::came(const host_card& card) {
-  if (records_.size() >= names_max && !records_.contains(shown_name(card.name))) {
+  if (records_.size() >= records_max && !records_.contains(shown_name(card.name))) {
     const auto gone = std::ranges::find_if(records_, [](const auto& one) { return one.second.here == 0; });
     if (gone != records_.end()) records_.erase(gone);
   }
