@@ -40,6 +40,7 @@ bool host_book::joined(connection_id id, const host_card& card, steady_time now)
     of.joined = now;
     outbox_.emplace_back(host_came{card});
   }
+  of.card.workers = card.workers;  // a host that serves several sessions may offer more by now
   of.connections.insert(id);
   balance(of);
   // The supervisor must know of a place that rests, too: an operator has emptied it.

@@ -193,3 +193,13 @@ TEST_CASE("late transfers do not count towards the loss of a host") {
   book.received(1, 32, 1000, begin);
   CHECK(book.advance(begin).empty());
 }
+
+TEST_CASE("a host that offers more workers than at first may be scaled to these") {
+  host_book book({.first_place = 65, .places = 8});
+  host_card card = card_of(7);
+  card.workers = 1;
+  REQUIRE(book.joined(1, card, begin));
+  card.workers = 3;
+  REQUIRE(book.joined(2, card, begin));
+  CHECK(book.offered_by("loader-7") == 3);
+}
