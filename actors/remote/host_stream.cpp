@@ -60,36 +60,29 @@ void host_stream::close_soon() noexcept {
   ::shutdown(socket_.get(), SHUT_RDWR);
 }
 
-patient_deadline host_stream::deadline_in(nanoseconds at_most) {
-  patient_deadline until(at_most, busy_turn);
-  until.restart(std::chrono::steady_clock::now());
-  return until;
-}
-
-result<void> host_stream::wait(short events, patient_deadline& until) const {
+result<void> host_stream::wait(short events, nanoseconds at_most) const {
+  const steady_time until = std::chrono::steady_clock::now() + at_most;
   while (true) {
-    const nanoseconds left = until.limit() - until.counted();
+    const nanoseconds left = until - std::chrono::steady_clock::now();
     pollfd look{socket_.get(), events, 0};
     const auto turn = std::chrono::ceil<std::chrono::milliseconds>(std::clamp<nanoseconds>(left, nanoseconds(0), busy_turn)).count();
     const int ready = ::poll(&look, 1, static_cast<int>(turn));
-    const int trouble = ready < 0 ? errno : 0;
-    const bool over = until.is_over(std::chrono::steady_clock::now());
-    if (ready > 0 || trouble == EINTR) return {};
-    if (ready < 0) return refuse_os(errc::io, trouble, "waiting for the connection");
+    if (ready > 0 || (ready < 0 && errno == EINTR)) return {};
+    if (ready < 0) return refuse_os(errc::io, errno, "waiting for the connection");
     while_busy_();
-    if (over) return refuse(errc::io, "nothing was heard in time");
+    if (left <= nanoseconds(0)) return refuse(errc::io, "nothing was heard in time");
   }
 }
 
 result<void> host_stream::secure(nanoseconds at_most) {
   if (!tls_) return {};
-  patient_deadline until = deadline_in(at_most);
+  const steady_time until = std::chrono::steady_clock::now() + at_most;
   while (true) {
     std::string out;
     tls_->take(out);
     if (auto ok = send_all(out, at_most); !ok) return ok;
     if (tls_->established()) return {};
-    if (auto ok = wait(POLLIN, until); !ok) return ok;
+    if (auto ok = wait(POLLIN, until - std::chrono::steady_clock::now()); !ok) return ok;
     if (auto ok = read(); !ok) return ok;
   }
 }
@@ -151,21 +144,22 @@ result<void> host_stream::read() {
 
 /// Reads as well while the peer takes nothing: it may do the same.
 result<void> host_stream::send_all(std::string_view bytes, nanoseconds silence_max) {
-  patient_deadline until = deadline_in(silence_max);
+  steady_time moved = std::chrono::steady_clock::now();
   bool waited = false;
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent > 0) {
       bytes.remove_prefix(static_cast<std::size_t>(sent));
-      until.restart(std::chrono::steady_clock::now());
+      moved = std::chrono::steady_clock::now();
       if (std::exchange(waited, false)) heard_ns_ = now_ns();  // it reads
       continue;
     }
     if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return refuse_os(errc::io, errno, "writing to the connection");
-    if (until.counted() > until.limit()) return refuse(errc::io, "nothing was taken for {}", duration_for_people(silence_max));
+    const nanoseconds left = moved + silence_max - std::chrono::steady_clock::now();
+    if (left <= nanoseconds(0)) return refuse(errc::io, "nothing was taken for {}", duration_for_people(silence_max));
     waited = true;
     const bool may_read = tls_ == nullptr || tls_->established();
-    if (auto ok = wait(static_cast<short>(may_read ? POLLOUT | POLLIN : POLLOUT), until); !ok) return ok;
+    if (auto ok = wait(static_cast<short>(may_read ? POLLOUT | POLLIN : POLLOUT), left); !ok) return ok;
     if (!may_read) continue;
     if (auto ok = read(); !ok) return ok;
   }
@@ -223,8 +217,7 @@ result<void> host_stream::read_raw(std::span<std::byte> to, nanoseconds silence_
     to = to.subspan(*got);
     while_busy_();
     if (*got > 0 || !unread().empty()) continue;
-    patient_deadline until = deadline_in(silence_max);
-    if (auto ok = wait(POLLIN, until); !ok) return ok;
+    if (auto ok = wait(POLLIN, silence_max); !ok) return ok;
   }
   return {};
 }

@@ -6,7 +6,6 @@
 #include "actors/remote/host_messages.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/base/fd.hpp"
-#include "runtime/base/patient_deadline.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/net/tls/tls_stream.hpp"
 
@@ -90,9 +89,7 @@ class host_stream {
   void close_soon() noexcept;
 
  private:
-  /// Counts no time in which this process was suspended (rule W10).
-  [[nodiscard]] static patient_deadline deadline_in(nanoseconds at_most);
-  [[nodiscard]] result<void> wait(short events, patient_deadline& until) const;
+  [[nodiscard]] result<void> wait(short events, nanoseconds at_most) const;
   result<void> receive();
   result<void> receive_encrypted();
   result<std::string_view> receive_into(std::span<char> room);
@@ -134,12 +131,12 @@ result<std::optional<Variant>> host_stream::next() {
 
 template <class Variant>
 result<Variant> host_stream::wait_for(nanoseconds at_most) {
-  patient_deadline until = deadline_in(at_most);
+  const steady_time until = std::chrono::steady_clock::now() + at_most;
   while (true) {
     auto message = next<Variant>();
     if (!message) return tl::unexpected(std::move(message.error()));
     if (*message) return std::move(**message);
-    if (auto ok = wait(1 /* POLLIN */, until); !ok)
+    if (auto ok = wait(1 /* POLLIN */, until - std::chrono::steady_clock::now()); !ok)
       return tl::unexpected(std::move(ok.error()));
     if (auto ok = read(); !ok) return tl::unexpected(std::move(ok.error()));
   }

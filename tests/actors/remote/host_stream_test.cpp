@@ -3,12 +3,10 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <thread>
 
 using namespace penstock;
@@ -124,29 +122,4 @@ TEST_CASE("a thread that waits for a batch is woken by the end of its connection
   std::thread other([&] { session.close_soon(); });
   CHECK_FALSE(session.read_raw(room, 60s));
   other.join();
-}
-
-TEST_CASE("time in which the waiting process was suspended does not count: what arrives afterwards is in time") {
-  auto [ours, theirs] = two_sockets();
-  const pid_t waits = ::fork();
-  REQUIRE(waits >= 0);
-  if (waits == 0) {
-    ours.reset();
-    host_stream stream(std::move(theirs), nullptr);
-    ::_exit(stream.wait_for<from_host>(2s) ? 0 : 1);
-  }
-  theirs.reset();
-  std::this_thread::sleep_for(100ms);  // it waits
-  REQUIRE(::kill(waits, SIGSTOP) == 0);
-  int how = 0;
-  REQUIRE(::waitpid(waits, &how, WUNTRACED) == waits);
-  std::this_thread::sleep_for(2500ms);
-  REQUIRE(::kill(waits, SIGCONT) == 0);
-  std::this_thread::sleep_for(300ms);
-  host_stream stream(std::move(ours), nullptr);
-  stream.put(from_host(host_leaves{}));
-  CHECK(stream.flush(soon));
-  REQUIRE(::waitpid(waits, &how, 0) == waits);
-  CHECK(WIFEXITED(how));
-  CHECK(WEXITSTATUS(how) == 0);
 }
