@@ -134,7 +134,7 @@ auto inspect(Inspector& f, batch_follows& x) {
   return f(x.slot, x.generation, x.rows, x.bytes, x.report, x.packed);
 }
 
-/// The job in hand has ended. The next `bytes` bytes are its result or its error (arena::job_exception_text);
+/// The running job has ended. The next `bytes` bytes are its result or its error (arena::job_exception_text);
 /// then comes their digest, as after batch_follows.
 struct job_over {
   std::uint8_t how = 0;  ///< arena::row_state

@@ -14,7 +14,7 @@ using arena::row_state;
 constexpr nanoseconds parcel_deadline = 5s;
 
 /// As a pool decides it: in the slot, it would leave less than a quarter of the space.
-bool travels_alone(std::uint64_t bytes, std::uint64_t slot_bytes) {
+bool is_sent_alone(std::uint64_t bytes, std::uint64_t slot_bytes) {
   return bytes + arena::job_table_bytes(1) > slot_bytes / 4 * 3;
 }
 
@@ -40,7 +40,7 @@ result<protocol::to_worker> hosted_jobs::take(host_stream& from, const job_follo
   generation_ = generation_ % generation_mask + 1;
   const protocol::run_jobs lease{0, generation_, 1};
   arena::job_order order{job.job, job.function, job.attempt, nanoseconds(job.limit_ns), {}, false};
-  if (travels_alone(job.bytes, slots_->slot(0).size())) {
+  if (is_sent_alone(job.bytes, slots_->slot(0).size())) {
     auto file = received_file::make(job.bytes, "a large argument");
     if (!file) return tl::unexpected(std::move(file.error()));
     if (auto ok = from.read_raw(file->room(), silence_max_); !ok) return tl::unexpected(std::move(ok.error()));

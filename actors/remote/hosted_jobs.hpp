@@ -39,7 +39,7 @@ class hosted_jobs {
   result<void> send_again(host_stream& to) const;
 
   [[nodiscard]] bool is_busy() const noexcept { return job_.has_value() || !offered_.empty(); }
-  /// What the job in hand has marked; -1: nothing.
+  /// What the running job has marked; -1: nothing.
   [[nodiscard]] std::int64_t mark() const;
 
  private:

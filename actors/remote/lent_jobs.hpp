@@ -2,7 +2,7 @@
 // begun and ended (runtime/arena/job_slot). The host gets one job at a time, and never a row that has not begun, so a job whose
 // row is still waiting has not been sent anywhere (rule H13). Used by remote_connection's thread.
 //
-//   resting -- files offered, and answered --> (a row begins) -- job_follows --> in hand -- job_over --> resting
+//   resting -- files offered, and answered --> (a row begins) -- job_follows --> running -- job_over --> resting
 #pragma once
 
 #include "actors/protocol/messages.hpp"

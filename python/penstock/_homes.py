@@ -67,7 +67,7 @@ class SeenWorkers:
         return max(self._width, 1)
 
     def on_hosts(self) -> Optional[list[int]]:
-        """The numbers of those on hosts, unless they leave; None: nobody has looked again."""
+        """The numbers of those on hosts, unless they leave; None: not looked up again."""
         now = time.monotonic()
         if now <= self._on_hosts_until:
             return None

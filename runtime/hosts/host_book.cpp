@@ -57,7 +57,7 @@ std::uint32_t host_book::wanted_of(const host& of) const {
   return name != names_.end() && name->second.wanted ? *name->second.wanted : settings_.places;
 }
 
-/// Lets as many of its connections work as are wanted. Those in the highest places rest; nobody rests for another.
+/// Lets as many of its connections work as are wanted. Those in the highest places rest; none rests for another.
 void host_book::balance(const host& of) {
   std::map<std::uint32_t, connection_id> working;
   std::map<std::uint32_t, connection_id> resting;

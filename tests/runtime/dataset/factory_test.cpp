@@ -41,7 +41,7 @@ TEST_CASE("what is ignored is reported once, when the dataset is prepared") {
   CHECK(prepare_dataset(all)->notices.size() == 1);
 }
 
-TEST_CASE("types that are not built in are refused by name") {
+TEST_CASE("types that are not built in are refused and named") {
   config all;
   const auto refusal = [&all](dataset_type type) {
     all.dataset.type = type;

@@ -23,7 +23,7 @@ std::string refusal(Step step) {
 
 }  // namespace
 
-TEST_CASE("a slot that is accessed as another element type, or has no such tensor, is refused by name") {
+TEST_CASE("a slot that is accessed as another element type, or has no such tensor, is refused and named") {
   alignas(16) std::array<std::byte, 12> xyz{};
   alignas(16) std::array<std::byte, 8> label{};
   const std::array<std::span<std::byte>, 2> tensors{xyz, label};

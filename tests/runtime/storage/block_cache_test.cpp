@@ -183,7 +183,7 @@ TEST_CASE("readers see right bytes or none while others write and empty the same
   CHECK(hits > 0);
 }
 
-TEST_CASE("a folder that cannot be made is refused by name") {
+TEST_CASE("a folder that cannot be made is refused and named") {
   const auto made = block_cache::open("/proc/no/cache", 1);
   REQUIRE_FALSE(made);
   CHECK(made.error().message.starts_with("making the folder '/proc/no/cache' of [storage] cache"));

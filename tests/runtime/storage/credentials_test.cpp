@@ -66,7 +66,7 @@ TEST_CASE("a profile is found by its name in both files") {
   CHECK(work->endpoint == "https://store");
 }
 
-TEST_CASE("credentials that cannot be used are refused by name, without their contents") {
+TEST_CASE("credentials that cannot be used are refused and named, without their contents") {
   CHECK(settings({{"AWS_PROFILE", "half"}}, two_profiles).error().message ==
         "the profile 'half' has aws_access_key_id without aws_secret_access_key");
   CHECK(settings({{"AWS_SECRET_ACCESS_KEY", "hidden"}}).error().message ==

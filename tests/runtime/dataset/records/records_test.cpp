@@ -169,7 +169,7 @@ TEST_CASE("a single npy file is a dataset, of scalars too") {
   CHECK(dataset.name_of(1) == "x.npy[1]");
 }
 
-TEST_CASE("npy files that do not fit together are refused by name") {
+TEST_CASE("npy files that do not fit together are refused and named") {
   const temporary_folder folder;
   folder.write("a.npy", npy(dictionary("<u2", "(1, 2)"), "abcd"));
   folder.write("b.npy", npy(dictionary("<u2", "(1, 3)"), "abcdef"));

@@ -64,7 +64,7 @@ TEST_CASE("a path that exists is taken literally") {
   CHECK(list_shards(folder.path("t-{0..3}.tar"))->names == names{"t-{0..3}.tar"});
 }
 
-TEST_CASE("shards that are missing, compressed or listed twice are refused by name") {
+TEST_CASE("shards that are missing, compressed or listed twice are refused and named") {
   const temporary_folder folder;
   const auto refusal = [&](std::string_view path) { return list_shards(folder.path(path)).error().message; };
   CHECK(refusal("none.tar") == fmt::format("the dataset '{}' does not exist", folder.path("none.tar")));

@@ -232,7 +232,7 @@ TEST_CASE("what a killed builder left is removed when the index is built") {
   CHECK(files_in(folder.path()).size() == 2);
 }
 
-TEST_CASE("damaged, compressed and empty shards are refused by name and leave no index") {
+TEST_CASE("damaged, compressed and empty shards are refused and named, and leave no index") {
   const temporary_folder folder;
   folder.write("a.tar", archive_of({{"1.jpg", "x"}}));
   folder.write("b.tar", archive_of({{"1.jpg", std::string(5000, 'x')}}).substr(0, 4000));
