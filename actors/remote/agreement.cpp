@@ -3,11 +3,14 @@
 #include "actors/protocol/tensors.hpp"
 #include "runtime/base/remote_path.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/dataset/listing/names.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 namespace penstock::hosts {
 namespace {
@@ -109,6 +112,19 @@ result<void> check_list(const std::string& list, std::string_view text, const st
     if (is_below_any(path, own)) continue;
     return refuse(errc::config, "line {} of '{}' is '{}', which is not below a folder of --data", number, list,
                   printable(shortened(line, shown_bytes_max)));
+  }
+  return {};
+}
+
+result<void> check_lists(const config& here, const string_map& own) {
+  std::vector<std::string> paths{here.dataset.path};
+  for (const mixed_dataset_config& one : here.datasets) paths.push_back(one.dataset.path);
+  for (const std::string& path : paths) {
+    if (own.empty() || !ends_with_any_case(path, ".txt")) continue;
+    if (is_url(path)) return refuse(errc::config, "the list '{}' is in object storage, where --data cannot be checked", path);
+    std::ifstream file(path, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};  // that it cannot be read is reported by the listing
+    if (auto ok = check_list(path, text, own); !ok) return ok;
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// What a session and a loader host compare before the first lease (rule H2), and how a host finds the data. Pure.
+// What a session and a loader host compare before the first lease (rule H2), and how a host finds the data. Pure, except check_lists.
 #pragma once
 
 #include "actors/protocol/messages.hpp"
@@ -31,5 +31,8 @@ result<config> config_on_host(config settings, const string_map& own);
 /// The contents of a list of files (dataset/listing/found_files.hpp) at the path `list`. Refuses (errc::config) a line outside of
 /// the folders in `own`.
 result<void> check_list(const std::string& list, std::string_view text, const string_map& own);
+
+/// The same for the lists that this config names on the host. Reads them.
+result<void> check_lists(const config& here, const string_map& own);
 
 }  // namespace penstock::hosts

@@ -3,6 +3,7 @@
 #include "actors/remote/host_connect.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/worker_places.hpp"
 
 #include <boost/asio/post.hpp>
 
@@ -32,7 +33,7 @@ void host_caller::start() {
 }
 
 void host_caller::offers(std::uint32_t workers) {
-  wanted_ = std::max(workers, 1U);
+  wanted_ = std::clamp(workers, 1U, remote_workers_max);
   said_.clear();
   call_more();
 }

@@ -3,31 +3,14 @@
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/remote/agreement.hpp"
 #include "runtime/base/log.hpp"
-#include "runtime/base/remote_path.hpp"
 #include "runtime/base/text.hpp"
-#include "runtime/dataset/listing/names.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <utility>
 
 namespace penstock::hosts {
 namespace {
-
-/// With --data, also the files that a list names are below its folders.
-result<void> check_lists(const config& here, const string_map& own) {
-  std::vector<std::string> paths{here.dataset.path};
-  for (const mixed_dataset_config& one : here.datasets) paths.push_back(one.dataset.path);
-  for (const std::string& path : paths) {
-    if (own.empty() || !ends_with_any_case(path, ".txt")) continue;
-    if (is_url(path)) return refuse(errc::config, "the list '{}' is in object storage, where --data cannot be checked", path);
-    std::ifstream file(path, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};  // that it cannot be read is reported by the listing
-    if (auto ok = check_list(path, text, own); !ok) return ok;
-  }
-  return {};
-}
 
 /// Equal for ranks of a group, which differ in these keys only.
 std::string key_of(config here) {
@@ -63,7 +46,10 @@ result<std::shared_ptr<const ready_dataset>> host_datasets::prepare(const sessio
   const std::lock_guard one_makes_it(mine->making);
   if (mine->made) return mine->made;
   auto made = make(offer);
-  if (made) mine->made = *made;
+  if (made) {
+    const std::lock_guard hold(mutex_);  // forget_unused() looks at it
+    mine->made = *made;
+  }
   return made;
 }
 
@@ -99,6 +85,7 @@ result<std::shared_ptr<const prepared_dataset>> host_datasets::list(const config
   auto listed = prepare_dataset(here, {}, here.image.decoder);
   if (!listed) return tl::unexpected(std::move(listed.error()));
   for (const std::string& notice : listed->notices) log::warn("dataset", "{}", notice);
+  const std::lock_guard hold(mutex_);  // forget_unused() looks at it
   mine->made = std::make_shared<const prepared_dataset>(std::move(*listed));
   return mine->made;
 }
@@ -124,7 +111,7 @@ void host_datasets::forget_unused() {
   const auto last = listings_.empty() ? nullptr : listings_.back();
   std::erase_if(listings_, [&](const std::shared_ptr<listing>& one) {
     const bool used_by_entry = std::ranges::any_of(entries_, [&](const auto& of) { return of->made && of->made->dataset == one->made; });
-    return one != last && one.use_count() == 1 && !used_by_entry;
+    return one != last && one.use_count() == 1 && one->made.use_count() <= 1 && !used_by_entry;
   });
 }
 

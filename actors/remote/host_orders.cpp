@@ -76,8 +76,7 @@ result<void> host_hub::scale(const std::string& name, std::uint32_t workers) {
   const auto offered = book_.offered_by(name);
   if (!offered) return refuse(errc::usage, "there is no host/{}", name);
   if (workers > *offered) {
-    return refuse(errc::usage, "host/{} offers {} (`penstock host --workers`): the number must be 0 to {}", name,
-                  counted(*offered, "worker"), *offered);
+    return refuse(errc::usage, "host/{} offers this session {} now: the number must be 0 to {}", name, counted(*offered, "worker"), *offered);
   }
   const std::string text = fmt::format("host {}: scaled to {} of its {}", name, workers, counted(*offered, "worker"));
   log::info("hosts", "{}", text);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace penstock::hosts {
@@ -17,6 +18,7 @@ using namespace std::chrono_literals;
 
 constexpr nanoseconds connect_within = 5s;
 constexpr nanoseconds answer_within = 10s;  // of a session that is busy
+constexpr nanoseconds asked_for_at_most = 60s;
 constexpr nanoseconds silence_max = 5s;
 constexpr std::size_t round_trips = 16;
 constexpr std::uint64_t first_transfer = 1U << 20U;
@@ -27,12 +29,16 @@ std::int64_t unix_now() {
   return nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Answers one question after the other. `Said`: what the peer sends, `Told`: what is sent to it.
+// What is sent to measure the bandwidth, again and again.
+const std::vector<std::byte> zeros(256U << 10U);
+
+/// Answers one question after the other, for at most `patience`. `Said`: what the peer sends, `Told`: what is sent to it.
 template <class Said, class Told, class Other>
 result<void> answer(host_stream& peer, nanoseconds patience, const Other& other) {
   std::uint64_t bytes = 0;
+  const steady_time end = now() + patience;
   for (std::uint64_t questions = 0; questions < probe_questions_max; ++questions) {
-    auto message = peer.wait_for<Said>(patience);
+    auto message = peer.wait_for<Said>(std::max(end - now(), nanoseconds(0)));
     if (!message) return tl::unexpected(std::move(message.error()));
     probe_told reply;
     if (const auto* question = std::get_if<probe_asked>(&*message)) {
@@ -46,9 +52,13 @@ result<void> answer(host_stream& peer, nanoseconds patience, const Other& other)
       return ok;
     }
     reply.unix_ns = unix_now();
-    const std::vector<std::byte> raw(reply.bytes);
+    std::uint64_t left = reply.bytes;
     peer.put(Told(std::move(reply)));
-    if (auto ok = peer.flush(silence_max, raw); !ok) return ok;
+    do {
+      const std::uint64_t some = std::min<std::uint64_t>(left, zeros.size());
+      if (auto ok = peer.flush(silence_max, std::span(zeros).first(some)); !ok) return ok;
+      left -= some;
+    } while (left > 0);
   }
   return refuse(errc::protocol, "it asks more than {} questions", probe_questions_max);
 }
@@ -67,7 +77,7 @@ result<void> answer_probe_of_host(host_stream& peer, nanoseconds patience, const
 result<void> answer_probe_of_session(host_stream& peer, const std::string& version, const std::string& name, std::uint32_t workers) {
   peer.put(from_host(host_hello{.penstock = version, .name = name, .pid = ::getpid(), .process = 0, .workers = workers}));
   if (auto ok = peer.flush(connect_within); !ok) return ok;
-  return answer<to_host, from_host>(peer, connect_within, [](const to_host&, std::string&) -> result<void> {
+  return answer<to_host, from_host>(peer, asked_for_at_most, [](const to_host&, std::string&) -> result<void> {
     return refuse(errc::protocol, "it said that it only asks");
   });
 }

@@ -83,7 +83,10 @@ host_template::host_template(process::io_thread& io, process::spawn_request prog
 std::shared_ptr<process::start_control> host_template::start(std::uint32_t worker, process::spawn_request request,
                                                              process::spawner::done then, death died) {
   waiting_[worker] = std::move(died);
-  return template_->start(worker, std::move(request), std::move(then));
+  return template_->start(worker, std::move(request), [this, worker, then = std::move(then)](result<process::unclaimed_child> made) {
+    waiting_.erase(worker);
+    then(std::move(made));
+  });
 }
 
 // ---- the program --------------------------------------------------------------------------------------------

@@ -152,7 +152,7 @@ void loader_host::share() {
     if (surplus == 0) continue;
     log::info("host", "session {} hands over {} to other sessions", printable(guests_[session].name), counted(surplus, "worker"));
     for (std::uint32_t n = surplus; n > 0; --n) {
-      const auto stays = [&](const auto& one) { return one->session() == session && !one->is_leaving(); };
+      const auto stays = [&](const auto& one) { return one->session() == session && !one->is_leaving() && !one->over(); };
       const auto last = std::ranges::find_if(connections_.rbegin(), connections_.rend(), stays);
       if (last == connections_.rend()) break;  // it has ended, which is about to be heard
       shares_.leaving(session);

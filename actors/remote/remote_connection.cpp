@@ -232,10 +232,13 @@ struct remote_connection::from_host_visitor {
   }
   result<void> operator()(const pong& news) const {
     if (news.number != s.pings_.number || !s.pings_.measured_from) return {};
-    s.tell_(ping_answered{now() - *std::exchange(s.pings_.measured_from, std::nullopt), nanoseconds(news.cpu_ns)});
+    s.tell_(ping_answered{now() - *std::exchange(s.pings_.measured_from, std::nullopt), nanoseconds(std::max<std::int64_t>(news.cpu_ns, 0))});
     return {};
   }
-  result<void> operator()(const cannot_join& news) const { return refuse(errc::io, "{}", news.why); }
+  result<void> operator()(const cannot_join& news) const {
+    s.refused_ = true;  // its workers cannot work: to call again soon would not help
+    return refuse(errc::io, "{}", news.why);
+  }
   template <class Other>
   result<void> operator()(const Other&) const {
     return refuse(errc::protocol, "it introduced itself twice");

@@ -32,14 +32,16 @@ class Planned:
         bad: places in the batch to leave out.
         timeouts: how many times it timed out.
         loaded: its result, if known before delivery.
+        worker: the worker that it was sent to; None: any.
     """
 
-    __slots__ = ("shard", "first", "index", "bad", "timeouts", "loaded")
+    __slots__ = ("shard", "first", "index", "bad", "timeouts", "loaded", "worker")
 
     def __init__(self, shard: int, first: int, index: Any, bad: tuple[int, ...]) -> None:
         self.shard, self.first, self.index, self.bad = shard, first, index, bad
         self.timeouts = 0
         self.loaded: Any = None
+        self.worker: Optional[int] = None
 
 
 class Shards:

@@ -8,6 +8,7 @@ __all__ = ["Homes", "SeenWorkers"]
 
 LOOK_EVERY = 0.5  # seconds, for hosts that have come or gone
 ON_HOSTS_MAX = 256  # workers of a session
+GONE = ("draining", "stopped", "failed")  # states of workers that load no further batch
 
 
 class Homes:
@@ -67,11 +68,11 @@ class SeenWorkers:
         return max(self._width, 1)
 
     def on_hosts(self) -> Optional[list[int]]:
-        """The numbers of those on hosts, unless they leave; None: not looked up again."""
+        """The numbers of those on hosts that load batches; None: not looked up again."""
         now = time.monotonic()
         if now <= self._on_hosts_until:
             return None
         self._on_hosts_until = now + LOOK_EVERY
         status = self._pool.status()
-        leaving = {each["id"] for each in status["workers"] if each["state"] == "draining"}
-        return [worker for host in status["hosts"] for worker in host["workers"] if worker not in leaving]
+        gone = {each["id"] for each in status["workers"] if each["state"] in GONE}
+        return [worker for host in status["hosts"] for worker in host["workers"] if worker not in gone]

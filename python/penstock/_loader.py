@@ -127,7 +127,8 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             order.number, order.path, oldest, self._progress.epoch, self._shared_seed, planned.shard, planned.first, planned.index, planned.bad,
             self._state_before(planned),
         )
-        self._jobs[planned] = self._pool.submit(batch, self._timeout if self._timeout > 0 else None, self._worker_of(planned))
+        planned.worker = self._worker_of(planned)
+        self._jobs[planned] = self._pool.submit(batch, self._timeout if self._timeout > 0 else None, planned.worker)
 
     def _shutdown_workers(self) -> None:
         """Ends the pass, as in torch's iterators, but the loader keeps the processes."""
@@ -239,7 +240,6 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         except BaseException as interrupted:  # a signal handler raised
             raise _Interrupted(interrupted) from None
 
-
     def _patience(self) -> float:
         return FOREVER if self._group is None else 0.05  # a rank may be lost meanwhile
 
@@ -287,11 +287,12 @@ class IterablePass(Pass):
 
     def _look_around(self) -> None:
         super()._look_around()
-        there = None if self._homes is None else self._pool.seen.on_hosts()
-        if self._homes is None or there is None:
+        if self._homes is None:
             return
-        moved = self._homes.spread(there)
-        for planned in [planned for planned in self._jobs if planned.shard in moved]:
+        there = self._pool.seen.on_hosts()
+        if there is not None:
+            self._homes.spread(there)
+        for planned in [planned for planned in self._jobs if planned.worker != self._homes.of(planned.shard)]:
             if self._jobs[planned].cancel_if_waiting():
                 self._load(planned)
 

@@ -145,6 +145,10 @@ class _Stage:
         wrapper.exc_msg += _mistakes.cuda_is_hidden(sys.exc_info()[1])
         return wrapper
 
+    def left_midway(self, epoch: int) -> bool:
+        """Whether the epoch is a new one, and the rest of the last one was loaded elsewhere: the dataset may continue from there."""
+        return self._epoch not in (None, epoch) and self.shard.is_midway()
+
     def begin_epoch(self, batch: Batch) -> None:
         if self._epoch == batch.epoch:
             return
@@ -170,6 +174,10 @@ class _Shard:
         self._epoch = epoch
         self._source: Optional[_Source] = None
         self.behind: Optional[_shards.ShardState] = None  # the dataset's state after the last batch
+
+    def is_midway(self) -> bool:
+        """Whether its iterator has begun and not ended."""
+        return self._source is not None and not self._source.ended
 
     def is_before(self, batch: int) -> bool:
         """Whether its iterator can still reach this batch."""
@@ -313,6 +321,8 @@ def _name_of_batch(batch: Batch, iterable: bool) -> str:
 
 def _stage_of(batch: Batch, worker: int) -> _Stage:
     stage = _stages.get((batch.order, batch.shard))
+    if stage is not None and _hosts.on_host() and stage.left_midway(batch.epoch):
+        stage = None  # a shard moves between workers of hosts
     if stage is None:
         for old in [key for key in _stages if key[0] < batch.oldest]:
             del _stages[old]

@@ -119,10 +119,18 @@ void host_book::answered(connection_id id, nanoseconds round_trip) {
   if (host* of = host_of(id)) of->round_trip = round_trip;
 }
 
+void host_book::offers(connection_id id, std::uint32_t workers) {
+  if (host* of = host_of(id)) of->card.workers = workers;
+}
+
 void host_book::leaving(connection_id id) {
   const auto connection = connections_.find(id);
   if (connection == connections_.end() || std::exchange(connection->second.leaving, true)) return;
   outbox_.emplace_back(vacate_place{id, connection->second.place, false});
+  const host& of = hosts_.at(connection->second.process);
+  const auto stays = [this](connection_id one) { return !connections_.at(one).leaving; };
+  // It hands one over to another session; a host that leaves as a whole offers more than stay.
+  if (std::ranges::count_if(of.connections, stays) >= of.card.workers) balance(of);
 }
 
 void host_book::emptied(connection_id id) {

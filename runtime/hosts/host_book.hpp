@@ -105,7 +105,9 @@ class host_book {
   /// `when`: the last time that anything arrived.
   void heard(connection_id connection, steady_time when);
   void answered(connection_id connection, nanoseconds round_trip);
-  /// The host finishes what it has begun.
+  /// How many workers the host offers by now.
+  void offers(connection_id connection, std::uint32_t workers);
+  /// The host finishes what it has begun behind this connection.
   void leaving(connection_id connection);
   /// Its worker, if there was one, has ended, and none will follow.
   void emptied(connection_id connection);

@@ -79,8 +79,8 @@ struct writer {
             fmt::format("The link to the loader hosts limits you: batches were on their way while the workers waited{}; {}.", waited(),
                         packs ? "send fewer bytes, or use a faster network"
                               : "compress what compresses ([loader.hosts] compress, now \"none\"), or send fewer bytes"),
-            {fmt::format("{} on {} sent {:.0f} batches a second.", counted(r.remote, "worker"), counted(around.hosts, "host"),
-                         r.batches_per_second)}};
+            {fmt::format("{} of {} are on {}; the stream has {:.0f} batches a second.", r.remote, counted(r.workers, "worker"),
+                         counted(around.hosts, "host"), r.batches_per_second)}};
   }
 
   limit_advice storage() const {

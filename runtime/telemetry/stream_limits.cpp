@@ -177,7 +177,7 @@ void stream_limits::note_lost(const limit_facts& facts) {
     if (known == known_.end() || stamp(b, batch_stage::leased) <= stamp(known->second, batch_stage::leased)) continue;
     const batch_passage& before = known->second;
     const auto w = std::ranges::find(facts.workers, before.worker, &worker_look::id);
-    const bool lives = w != facts.workers.end() && w->incarnation == before.incarnation && !w->starts;
+    const bool lives = w != facts.workers.end() && w->incarnation == before.incarnation && w->ready;
     if (!lives) lost_.try_emplace(b.position, earlier_lease{before.worker, stamp(before, batch_stage::leased)});
   }
 }
@@ -404,8 +404,11 @@ void stream_limits::estimate_head(std::int64_t from, std::int64_t now, const lim
 void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, std::int64_t now,
                                   const limit_facts& facts) {
   const auto w = std::ranges::find(facts.workers, head.worker, &worker_look::id);
-  if (w == facts.workers.end() || !w->ready || w->incarnation != head.incarnation)
-    return add_lost(head.worker, from, now);
+  if (w == facts.workers.end() || !w->ready || w->incarnation != head.incarnation) {
+    // The sacrificial worker is not among the workers: it tries what another one has lost.
+    const auto lost = lost_.find(head.position);
+    return add_lost(lost != lost_.end() ? lost->second.worker : head.worker, from, now);
+  }
   std::int64_t begun = stamp(head, batch_stage::leased);
   if (const auto lost = lost_.find(head.position); lost != lost_.end()) {
     const std::int64_t held = std::min(lost->second.leased, begun);

@@ -4,7 +4,7 @@ import random
 import unittest
 
 import package  # noqa: F401: finds penstock
-from penstock._homes import Homes
+from penstock._homes import Homes, SeenWorkers
 
 NOWHERE = 320
 
@@ -53,6 +53,24 @@ class HomesTest(unittest.TestCase):
                 counts = [len(loads(homes, 7).get(worker, [])) for worker in workers]
                 self.assertEqual(sum(counts), 7)
                 self.assertLess(max(counts) - min(counts), 2)
+
+    def test_workers_that_load_no_further_batch_have_no_shard(self):
+        states = ["ready", "starting", "backoff", "draining", "stopped", "failed"]
+        pool = PoolWithHosts([{"id": 65 + at, "state": state} for at, state in enumerate(states)])
+        self.assertEqual(SeenWorkers(pool, 0).on_hosts(), [65, 66, 67])
+
+
+class PoolWithHosts:
+    """What SeenWorkers reads of a pool."""
+
+    _config = {"loader.limits.max": 64}
+    _has_hosts = True
+
+    def __init__(self, workers):
+        self._workers = workers
+
+    def status(self):
+        return {"workers": self._workers, "hosts": [{"workers": [each["id"] for each in self._workers]}]}
 
 
 if __name__ == "__main__":

@@ -332,7 +332,10 @@ void shard_grouping::append_in_order(shard_grouping& behind) {
   std::string_view records = behind.records_;
   std::span<const std::uint32_t> offsets = behind.offsets_;
   if (!records.empty() && behind.first_key() == key_) {
-    records = read_record(records, [this](std::string_view, const found_member& member) { newest_.push_back(member); });
+    records = read_record(records, [&](std::string_view, const found_member& member) {
+      newest_.push_back(member);
+      --behind.added_;  // close_sample() counts it
+    });
     offsets = offsets.subspan(1);
   }
   if (behind.key_ == key_) {

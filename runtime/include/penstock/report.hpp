@@ -287,7 +287,7 @@ struct host_status {
   double round_trip_seconds = 0;
   std::string version{};              ///< of penstock
   std::uint32_t cores = 0;            ///< that its workers may use
-  std::uint32_t workers_offered = 0;  ///< `penstock host --workers`
+  std::uint32_t workers_offered = 0;  ///< to this session
   std::uint32_t workers_wanted = 0;   ///< the same, or fewer after `penstock scale host/NAME`
   std::optional<std::chrono::system_clock::time_point> joined{};
   std::uint64_t holds = 0;   ///< batches or jobs that its workers have and that have not arrived

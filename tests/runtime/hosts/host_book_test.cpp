@@ -170,9 +170,10 @@ TEST_CASE("the number of a scaled host stays when one of its connections is lost
   CHECK(all_of<occupy_place>(commands).size() == 2);  // the supervisor learns of the place that rests, too
 }
 
-TEST_CASE("no resting worker starts for one that leaves") {
+TEST_CASE("no resting worker starts for one that leaves with its host") {
   host_book book({.first_place = 65, .places = 8});
   for (const connection_id id : {1, 2}) REQUIRE(book.joined(id, card_of(7), begin));
+  book.offers(2, 2);
   book.scale("loader-7", 1);
   static_cast<void>(book.advance(begin));
   book.leaving(1);
@@ -181,6 +182,19 @@ TEST_CASE("no resting worker starts for one that leaves") {
   book.leaving(2);
   book.emptied(2);
   CHECK(all_of<host_went>(book.advance(begin)).at(0).why.empty());
+}
+
+TEST_CASE("a resting worker starts for one that its host hands to another session") {
+  host_book book({.first_place = 65, .places = 8});
+  for (const connection_id id : {1, 2, 3}) REQUIRE(book.joined(id, card_of(7), begin));
+  book.offers(3, 3);
+  book.scale("loader-7", 2);
+  static_cast<void>(book.advance(begin));
+  book.offers(1, 2);
+  book.leaving(1);
+  const auto woken = all_of<occupy_place>(book.advance(begin));
+  REQUIRE(woken.size() == 1);
+  CHECK(woken.at(0).place == 67);
 }
 
 TEST_CASE("late transfers do not count towards the loss of a host") {

@@ -63,7 +63,7 @@ int for_workers(request_options o, const std::string& verb) {
   }
   if (!meant || meant->kind == target_kind::gpu || meant->kind == target_kind::scheduler) {
     return no_such_target(o.choice, fmt::format("cannot {} '{}': use worker/N{}", verb, printable(o.target),
-                                                verb == "restart" ? ", workers or gpu" : " or workers"));
+                                                verb == "restart" ? ", workers or gpu" : ", workers or host/NAME"));
   }
   if (group.group) {
     return change_workers_of_group(o.choice, *group.group, verb, o.now, [&](const json& status) {

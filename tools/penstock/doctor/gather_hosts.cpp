@@ -30,6 +30,10 @@ found_here list_here(const std::string& settings_of_session, const string_map& d
     return found;
   }
   found.path = settings->dataset.path;
+  if (auto ok = hosts::check_lists(*settings, data); !ok) {
+    found.trouble = ok.error().message;
+    return found;
+  }
   auto listed = prepare_dataset(*settings, {}, settings->image.decoder);
   if (listed)
     found.dataset = std::move(listed->description);

@@ -89,12 +89,13 @@ int print_screen(watcher& watch, const std::filesystem::path& socket, const top_
   return exit_ok;
 }
 
-int print_objects(watcher& watch, const top_options& o, std::chrono::milliseconds every) {
+int print_objects(watcher& watch, const std::filesystem::path& socket, const top_options& o, std::chrono::milliseconds every) {
   while (true) {
     print_json("penstock.top/1", watch.newest());
     if (o.once) return exit_ok;
     std::this_thread::sleep_for(every);
-    if (!watch.look()) return exit_ok;  // the session has ended
+    if (auto ok = watch.look(); !ok)
+      return ok.error().code == errc::timed_out ? refuse_look(o, socket, std::move(ok.error())) : exit_ok;  // the session has ended
   }
 }
 
@@ -170,7 +171,7 @@ int top(const top_options& o) {
   if (socket.refused != exit_ok) return socket.refused;
   watcher watch(socket.path);
   if (auto ok = watch.look(); !ok) return refuse_look(o, socket.path, std::move(ok.error()));
-  if (o.choice.as_json) return print_objects(watch, o, interval);
+  if (o.choice.as_json) return print_objects(watch, socket.path, o, interval);
   if (o.once || !is_terminal(STDOUT_FILENO) || !is_terminal(STDIN_FILENO)) return print_screen(watch, socket.path, o);
   return watch_live(watch, socket.path, interval);
 }

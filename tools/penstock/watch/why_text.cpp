@@ -29,7 +29,7 @@ constexpr limit_meaning limit_meanings[] = {
     {"decode", "the next batch's worker decoded or transformed samples", "jobs ran"},
     {"order", "later batches waited for an earlier one, or there were too few slots",
      "jobs waited although workers were idle"},
-    {"wire", "the next batch was being copied to the device", nullptr},
+    {"wire", "the next batch was being copied to the device, or came from a loader host", nullptr},
     {"convert", "the device converted the next batch", nullptr},
     {"consumer", "the consumer did not ask for a batch", "callers submitted no job, or kept all results"},
     {"start", "no worker was ready, or no GPU owner had the device open", "no worker was ready"},
