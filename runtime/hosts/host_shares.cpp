@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace penstock::hosts {
 namespace {
@@ -148,20 +149,23 @@ std::uint32_t host_shares::change(steady_time now) {
   std::uint32_t changes = 0;
   bool at_once = false;
   while (true) {
-    plan& neediest = *std::ranges::max_element(all, {}, lacks);
+    plan* neediest = nullptr;  // of those that need more than they have
+    for (plan& one : all) {
+      const bool needs_more = one.expected < 1 || one.need - one.expected > needs_more_by;
+      if (needs_more && (neediest == nullptr || lacks(one) > lacks(*neediest))) neediest = &one;
+    }
     plan* richest = nullptr;
     for (plan& one : all) {
-      const bool may_give = &one != &neediest && one.expected >= 2 && one.of->offer >= one.gives + 2;  // keeps one
+      const bool may_give = &one != neediest && one.expected >= 2 && one.of->offer >= one.gives + 2;  // keeps one
       if (may_give && (richest == nullptr || lacks(one) < lacks(*richest))) richest = &one;
     }
-    if (richest == nullptr) break;
-    const bool has_none = neediest.expected < 1;
-    const bool is_nearer = lacks(neediest) - lacks(*richest) > 1 + nearer_by && neediest.need - neediest.expected > needs_more_by;
-    if (!has_none && !is_nearer) break;
-    at_once |= has_none || !is_measured(*neediest.of);
+    if (neediest == nullptr || richest == nullptr) break;
+    const bool has_none = neediest->expected < 1;
+    if (!has_none && lacks(*neediest) - lacks(*richest) <= 1 + nearer_by) break;
+    at_once |= has_none || !is_measured(*neediest->of);
     --richest->expected;
     ++richest->gives;
-    ++neediest.expected;
+    ++neediest->expected;
     ++changes;
   }
   if (changes == 0) {

@@ -117,9 +117,14 @@ class model {
     check_shares();
   }
 
-  /// Where everybody's share is a worker or more, nobody who needs more is further from it than a change would repair.
+  /// As host_shares.hpp says: of a session that waits, and of one that does not.
+  static double need(const session_seen& one) {
+    if (one.held < 0.95 * one.needs) return std::clamp<double>(one.needs, 1, workers);
+    return std::clamp(1.25 * std::round(std::min<double>(one.held, one.needs)), 1.0, std::max<double>(one.held, 1));
+  }
+
+  /// Where every share is a worker or more, no session that needs more is further from its share than a change would repair.
   void check_shares() {
-    const auto need = [](const session_seen& one) { return std::clamp<double>(one.needs, 1, workers); };
     double needs = 0;
     double least = workers;
     for (const auto& [number, seen] : seen_) {
