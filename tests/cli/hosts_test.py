@@ -145,7 +145,7 @@ class HostsTest(HostCase):
         self.scale(1)
         code, _, err = self.penstock("scale", "host/alpha", 4, "--session", "h")
         self.assertEqual(code, EXIT_REFUSED)
-        self.assertIn("host/alpha offers 3 workers (`penstock host --workers`): the number must be 0 to 3", err)
+        self.assertIn("host/alpha offers this session 3 workers now: the number must be 0 to 3", err)
         self.scale(0)
         self.assertIsNone(alpha.poll())  # it stays
         self.scale(3)
