@@ -374,7 +374,7 @@ class ControlTest(PenstockTest):
     def test_a_target_or_number_that_does_not_exist_is_refused(self):
         self.live()
         self.assertEqual(self.penstock("restart", "worker/77")[0], EXIT_NO_TARGET)
-        for verb, choice in (("restart", "worker/N, workers or gpu"), ("drain", "worker/N or workers")):
+        for verb, choice in (("restart", "worker/N, workers or gpu"), ("drain", "worker/N, workers or host/NAME")):
             code, _, err = self.penstock(verb, "nobody")
             self.assertEqual((code, err), (EXIT_NO_TARGET, "error: cannot %s 'nobody': use %s\n" % (verb, choice)))
         self.assertEqual(self.penstock("scale", 1000)[0], EXIT_REFUSED)
