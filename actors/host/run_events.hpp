@@ -13,7 +13,7 @@
 namespace penstock::host {
 
 [[nodiscard]] event event_of(event_kind kind, std::string text);
-/// Of a loader host.
+/// An event about a loader host.
 [[nodiscard]] event event_of_host(event_kind kind, const std::string& host, const std::string& text);
 [[nodiscard]] event event_of(const death_report& death);
 [[nodiscard]] event event_of(const owner_death_report& death);

@@ -86,11 +86,7 @@ void Pool::body::make_hub(engine& e) {
                                             [this](event_kind kind, const std::string& host, const std::string& text) {
                                               tell(host::event_of_host(kind, host, text));
                                             });
-  e.remote_times = [hub = e.hub](std::uint32_t worker) -> std::optional<remote_times> {
-    const auto figures = hub->figures_of(worker);
-    if (!figures) return std::nullopt;
-    return remote_times{figures->cpu, figures->core_wait, figures->receiving};
-  };
+  e.remote_times = [hub = e.hub](std::uint32_t worker) { return hub->times_of(worker); };
 }
 
 void Pool::body::add_verbs(host::session_controls& controls, run::engine& of_run) {

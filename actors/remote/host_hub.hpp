@@ -40,7 +40,7 @@ class host_board {
   /// Counts the death of a worker of a host that is here.
   void worker_died(const death_report& death);
   void calls(std::vector<std::string> addresses);
-  /// There is no worker: since when, and for how long the session waits for a host. Until shows() has a host.
+  /// The session has no worker since then, and waits for a host for at most `limit`. Ends when shows() has a host.
   void waits(steady_time since, nanoseconds limit);
   void shows(std::vector<host_status> hosts, const host_records& records);
   void add_to(session_status& status) const;
@@ -80,8 +80,8 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   /// Hosts of this name run that many of their workers from now on (rule H16). Refuses (errc::usage) more than one of them offers,
   /// and where there is none. On the io thread.
   result<void> scale(const std::string& name, std::uint32_t workers);
-  /// Of the worker in a place; empty: there is none. On the io thread.
-  [[nodiscard]] std::optional<connection_figures> figures_of(std::uint32_t worker) const;
+  /// The times of the worker in a place; empty if there is none. On the io thread.
+  [[nodiscard]] std::optional<remote_times> times_of(std::uint32_t worker) const;
   /// Says goodbye to all hosts and waits for their connections. Not on the io thread.
   void shut_down();
 

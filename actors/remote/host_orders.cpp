@@ -45,7 +45,7 @@ void host_hub::look() {
   for (const host_view& view : book_.hosts(now())) {
     host_status& one = all.emplace_back(status_of(view, records_, now()));
     for (const std::uint32_t place : view.places) {
-      if (const auto figures = figures_of(place)) one.holds += figures->holds;
+      if (const entry* const of = entry_at(place)) one.holds += of->connection->figures().holds;
     }
   }
   looks_ = !all.empty();
@@ -53,9 +53,9 @@ void host_hub::look() {
   if (looks_) look_later();
 }
 
-std::optional<connection_figures> host_hub::figures_of(std::uint32_t worker) const {
+std::optional<remote_times> host_hub::times_of(std::uint32_t worker) const {
   const entry* const of = entry_at(worker);
-  return of == nullptr ? std::nullopt : std::optional(of->connection->figures());
+  return of == nullptr ? std::nullopt : std::optional(of->connection->figures().times);
 }
 
 bool host_hub::send_away(const std::string& name) {

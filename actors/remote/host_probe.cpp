@@ -21,6 +21,7 @@ constexpr nanoseconds answer_within = 10s;  // of a session that is busy
 constexpr nanoseconds asked_for_at_most = 60s;
 constexpr nanoseconds silence_max = 5s;
 constexpr std::size_t round_trips = 16;
+constexpr std::size_t part_max = 256U << 10U;
 constexpr std::uint64_t first_transfer = 1U << 20U;
 constexpr std::uint64_t last_transfer = 16U << 20U;  // with those before it: less than probe_bytes_max
 constexpr nanoseconds measured_for = 500ms;          // then a transfer says enough
@@ -29,13 +30,11 @@ std::int64_t unix_now() {
   return nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// What is sent to measure the bandwidth, again and again.
-const std::vector<std::byte> zeros(256U << 10U);
-
 /// Answers one question after the other, for at most `patience`. `Said`: what the peer sends, `Told`: what is sent to it.
 template <class Said, class Told, class Other>
 result<void> answer(host_stream& peer, nanoseconds patience, const Other& other) {
   std::uint64_t bytes = 0;
+  std::vector<std::byte> part;  // of what measures the bandwidth, sent again and again
   const steady_time end = now() + patience;
   for (std::uint64_t questions = 0; questions < probe_questions_max; ++questions) {
     auto message = peer.wait_for<Said>(std::max(end - now(), nanoseconds(0)));
@@ -53,10 +52,11 @@ result<void> answer(host_stream& peer, nanoseconds patience, const Other& other)
     }
     reply.unix_ns = unix_now();
     std::uint64_t left = reply.bytes;
+    part.resize(std::max(part.size(), std::min<std::size_t>(left, part_max)));
     peer.put(Told(std::move(reply)));
     do {
-      const std::uint64_t some = std::min<std::uint64_t>(left, zeros.size());
-      if (auto ok = peer.flush(silence_max, std::span(zeros).first(some)); !ok) return ok;
+      const std::uint64_t some = std::min<std::uint64_t>(left, part.size());
+      if (auto ok = peer.flush(silence_max, std::span(part).first(some)); !ok) return ok;
       left -= some;
     } while (left > 0);
   }
@@ -90,17 +90,17 @@ host_probe::host_probe(const probe_settings& settings) {
     return;
   }
   const std::string of_session = try_as_host(settings);
-  if (answers_.who == probe_answers::peer::nobody && answers_.no_connection.empty() && answers_.other_version.empty()) {
+  if (answers_.who == probe_answers::peer::none && answers_.no_connection.empty() && answers_.other_version.empty()) {
     // A host that listens does not understand one that joins.
     const std::string of_host = try_as_session(settings);
-    if (answers_.who == probe_answers::peer::nobody && answers_.other_version.empty())
+    if (answers_.who == probe_answers::peer::none && answers_.other_version.empty())
       answers_.no_secret = of_session == of_host ? of_session : fmt::format("as a session: {}; as a host: {}", of_session, of_host);
   }
-  if (answers_.who == probe_answers::peer::nobody) return;
+  if (answers_.who == probe_answers::peer::none) return;
   if (auto ok = measure(); !ok) answers_.not_measured = ok.error().message;
 }
 
-/// Connects and proves the secret. False: answers_ or the returned text of the caller says why.
+/// Connects and proves the secret. Returns false if that fails; answers_ or the caller's text says why.
 bool host_probe::reach(const probe_settings& settings, const std::shared_ptr<const group::tls_context>& tls) {
   auto socket = connect_to(settings.address, connect_within);
   if (!socket) {
@@ -113,7 +113,7 @@ bool host_probe::reach(const probe_settings& settings, const std::shared_ptr<con
   return true;
 }
 
-/// Returns why it cannot be a session; empty: answers_ says what it said.
+/// Returns why the peer cannot be a session. If empty, answers_ has the session's answers.
 std::string host_probe::try_as_host(const probe_settings& settings) {
   const hosts_secret secret{settings.secret_file, settings.insecure, "give --secret-file"};
   auto tls = tls_of_hosts(connection_side::host, connected_by::host, settings.address, secret);

@@ -40,8 +40,8 @@ struct probe_settings {
 
 /// Who answered, as far as it came: each text says what went wrong, and what follows it is unknown.
 struct probe_answers {
-  enum class peer : std::uint8_t { nobody, session, host };
-  peer who = peer::nobody;
+  enum class peer : std::uint8_t { none, session, host };
+  peer who = peer::none;
   std::string reached;  ///< "10.0.0.7:7077"
   std::string no_connection;
   bool encrypted = false;

@@ -15,6 +15,7 @@
 #include "actors/remote/shared_program.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/exit_report.hpp"
+#include "runtime/base/worker_look.hpp"
 #include "runtime/hosts/host_book.hpp"
 
 #include <penstock/dataset.hpp>
@@ -114,12 +115,10 @@ struct connection_closed {
 using connection_news = std::variant<host_known, host_agreed, worker_runs, worker_refused, worker_wrote, worker_over, host_goes,
                                batch_received, batch_spoilt, ping_answered, connection_closed>;
 
-/// What a connection is doing. Times are running totals.
+/// What a connection is doing.
 struct connection_figures {
-  std::uint64_t holds = 0;    ///< batches or jobs that the worker has and that have not arrived
-  nanoseconds receiving{0};   ///< time in which bytes of batches or results were on their way
-  nanoseconds cpu{0};         ///< of the worker's thread, on its machine
-  nanoseconds core_wait{0};
+  std::uint64_t holds = 0;  ///< batches or jobs that the worker has and that have not arrived
+  remote_times times;
 };
 
 class remote_connection {

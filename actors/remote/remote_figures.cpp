@@ -25,8 +25,8 @@ void remote_connection::mirror(const flight_seen& seen) {
   if (jobs_) jobs_->translate(flight_, seen.mark);
   {
     const std::lock_guard hold(mutex_);
-    figures_.cpu = nanoseconds(seen.cpu_ns);
-    figures_.core_wait = nanoseconds(seen.core_wait_ns);
+    figures_.times.cpu = nanoseconds(seen.cpu_ns);
+    figures_.times.core_wait = nanoseconds(seen.core_wait_ns);
   }
   show_flight();
 }
@@ -50,7 +50,7 @@ void remote_connection::show_flight() {
 connection_figures remote_connection::figures() const {
   const std::lock_guard hold(mutex_);
   connection_figures seen = figures_;
-  if (receives_since_) seen.receiving += now() - *receives_since_;
+  if (receives_since_) seen.times.receiving += now() - *receives_since_;
   return seen;
 }
 
@@ -59,7 +59,7 @@ void remote_connection::note_receiving(bool begins) {
   if (begins)
     receives_since_ = now();
   else
-    figures_.receiving += now() - *std::exchange(receives_since_, std::nullopt);
+    figures_.times.receiving += now() - *std::exchange(receives_since_, std::nullopt);
 }
 
 void remote_connection::note_held() {

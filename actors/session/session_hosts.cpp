@@ -29,11 +29,7 @@ void Session::body::make_hub(engine& e, const hosts::hosts_setup& setup) {
                                             [this](event_kind kind, const std::string& host, const std::string& text) {
                                               tell(host::event_of_host(kind, host, text));
                                             });
-  e.remote_times = [hub = e.hub](std::uint32_t worker) -> std::optional<remote_times> {
-    const auto figures = hub->figures_of(worker);
-    if (!figures) return std::nullopt;
-    return remote_times{figures->cpu, figures->core_wait, figures->receiving};
-  };
+  e.remote_times = [hub = e.hub](std::uint32_t worker) { return hub->times_of(worker); };
 }
 
 }  // namespace penstock

@@ -24,11 +24,10 @@ class Homes:
     def of(self, shard: int) -> int:
         return self._of[shard]
 
-    def spread(self, workers: Sequence[int]) -> list[int]:
-        """These workers are there. Returns the shards that have moved."""
+    def spread(self, workers: Sequence[int]) -> None:
+        """Gives each shard one of these workers, which are there now."""
         if not workers:
-            return []  # others will come
-        before = list(self._of)
+            return  # others will come
         held: dict[int, list[int]] = {worker: [] for worker in workers}
         homeless: list[int] = []
 
@@ -44,7 +43,6 @@ class Homes:
         for worker, shards in held.items():
             for shard in shards:
                 self._of[shard] = worker
-        return [shard for shard, home in enumerate(before) if self._of[shard] != home]
 
 
 class SeenWorkers:

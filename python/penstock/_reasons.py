@@ -27,6 +27,6 @@ def by_exception(why: Optional[BaseException]) -> str:
 def by_the_programs_end() -> str:
     """At the interpreter's exit: the same for the exception that ended the program."""
     if hasattr(sys, "ps1"):
-        return ""  # an interactive program goes on after an exception
+        return ""  # an interactive program continues after an exception
     why = getattr(sys, "last_value", None)
     return by_exception(why if isinstance(why, BaseException) else None)

@@ -107,7 +107,7 @@ class host_book {
   void answered(connection_id connection, nanoseconds round_trip);
   /// How many workers the host offers by now.
   void offers(connection_id connection, std::uint32_t workers);
-  /// The host finishes what it has begun behind this connection.
+  /// The worker behind this connection finishes its batches, and none follows.
   void leaving(connection_id connection);
   /// Its worker, if there was one, has ended, and none will follow.
   void emptied(connection_id connection);

@@ -303,7 +303,7 @@ struct writer {
     const std::string end = around.lost_worker_end.empty() ? "died" : around.lost_worker_end;
     return {limit::start,
             "",
-            fmt::format("The death of worker/{} limits you: it {}; for {} % of the time the stream waited for what it had held.",
+            fmt::format("The death of worker/{} limits you: it {}; for {} % of the time the stream waited for its batches.",
                         r.lost->worker, end, percent(r.lost->share)),
             {fmt::format("Another process loads its batch again. `penstock deaths` and `penstock describe worker/{}` say more.", r.lost->worker)}};
   }

@@ -222,7 +222,7 @@ bool has_hosts(const session_status& status) noexcept {
   return !status.hosts_join_at.empty() || !status.hosts_called.empty() || !status.hosts.empty();
 }
 
-/// Of a session with [loader.hosts]: those that it calls, those that are lost, and since when it waits for one.
+/// Adds the loader hosts: those that have joined, are called or are lost, and how long the session has waited for one.
 void add_hosts(json& j, const session_status& s) {
   if (!s.hosts_join_at.empty()) j["hosts_join_at"] = s.hosts_join_at;
   if (!s.hosts_called.empty()) j["hosts_called"] = s.hosts_called;

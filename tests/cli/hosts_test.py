@@ -201,7 +201,8 @@ class HostsTest(HostCase):
         self.assertIn("is lost: ", texts["host_lost", "beta"])
         self.assertIn("secret", texts["host_refused", None])
 
-    def test_a_refused_dataset_is_an_event_with_both_values(self):
+    def begin_with_another_dataset(self):
+        """A session, its dataset, and one with another number of samples."""
         data, other = os.path.join(self.folder, "data"), os.path.join(self.folder, "other")
         for folder, count in ((data, 40), (other, 41)):
             os.mkdir(folder)
@@ -210,6 +211,10 @@ class HostsTest(HostCase):
                     file.write(bytes(100))
         text = '[dataset]\ntype = "raw"\npath = "%s"\nshape = [100]\n[sampler]\nbatch_size = 7\n[gpu]\ndevice = "host"\n' % data
         process = self.begin(self.config(text=text))
+        return process, data, other
+
+    def test_a_refused_dataset_is_an_event_with_both_values(self):
+        process, data, other = self.begin_with_another_dataset()
         address = self.address()
         for _ in range(2):
             self.ends(self.host(address, 1, "other", "--data", "%s=%s" % (data, other)), EXIT_CONFIG)
@@ -419,14 +424,7 @@ class HostsTest(HostCase):
         self.assertIn("there is no secret", err)
 
     def test_another_dataset_is_refused_with_both_values(self):
-        data, other = os.path.join(self.folder, "data"), os.path.join(self.folder, "other")
-        for folder, count in ((data, 40), (other, 41)):
-            os.mkdir(folder)
-            for i in range(count):
-                with open(os.path.join(folder, "%04d.bin" % i), "wb") as file:
-                    file.write(bytes(100))
-        text = '[dataset]\ntype = "raw"\npath = "%s"\nshape = [100]\n[sampler]\nbatch_size = 7\n[gpu]\ndevice = "host"\n' % data
-        process = self.begin(self.config(text=text))
+        process, data, other = self.begin_with_another_dataset()
         address = self.address()
         err = self.ends(self.host(address, 1, "a", "--data", "%s=%s" % (data, other)), EXIT_CONFIG)
         self.assertIn("the host's dataset has 41 samples, but the session's has 40", err)

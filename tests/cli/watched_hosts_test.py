@@ -73,7 +73,7 @@ class WatchedHostsTest(HostCase):
         before = float(page[samples % "lost"])
         again = self.host(address, 1, "lost")
         self.joined(2)
-        self.wait_until(lambda: self.status()["hosts_lost"] == [] and float(self.metrics()[samples % "lost"]) > before, "it goes on")
+        self.wait_until(lambda: self.status()["hosts_lost"] == [] and float(self.metrics()[samples % "lost"]) > before, "it sends again")
         page = self.metrics()
         self.assertEqual(page['penstock_host_up{session="h",host="lost"}'], "1")
         self.assertEqual(page['penstock_host_workers{session="h",host="lost",state="ready"}'], "1")

@@ -16,27 +16,35 @@ def loads(homes, shards):
     return held
 
 
+def moved(homes, shards, workers):
+    """The shards that move when these workers are there."""
+    before = [homes.of(shard) for shard in range(shards)]
+    homes.spread(workers)
+    return [shard for shard in range(shards) if homes.of(shard) != before[shard]]
+
+
 class HomesTest(unittest.TestCase):
     def test_without_workers_shards_wait(self):
         homes = Homes(3, NOWHERE)
-        self.assertEqual((homes.spread([]), {homes.of(shard) for shard in range(3)}), ([], {NOWHERE}))
+        homes.spread([])
+        self.assertEqual({homes.of(shard) for shard in range(3)}, {NOWHERE})
 
     def test_a_worker_that_comes_takes_over_no_more_than_makes_it_even(self):
         homes = Homes(4, NOWHERE)
-        self.assertEqual(homes.spread([65]), [0, 1, 2, 3])
-        self.assertEqual(len(homes.spread([65, 66])), 2)
-        self.assertEqual(homes.spread([65, 66]), [])
-        self.assertEqual(len(homes.spread([65, 66, 67])), 1)
-        self.assertEqual(homes.spread([65, 66, 67]), [])
+        self.assertEqual(moved(homes, 4, [65]), [0, 1, 2, 3])
+        self.assertEqual(len(moved(homes, 4, [65, 66])), 2)
+        self.assertEqual(moved(homes, 4, [65, 66]), [])
+        self.assertEqual(len(moved(homes, 4, [65, 66, 67])), 1)
+        self.assertEqual(moved(homes, 4, [65, 66, 67]), [])
 
     def test_shards_of_workers_that_are_gone_move_and_others_stay(self):
         homes = Homes(4, NOWHERE)
         homes.spread([65, 66])
         stays = {shard for shard in range(4) if homes.of(shard) == 66}
-        moved = homes.spread([66, 70])
-        self.assertFalse(stays & set(moved))
-        self.assertEqual(loads(homes, 4)[70], moved)
-        self.assertEqual(homes.spread([]), [])  # all are gone: nowhere to go
+        left = moved(homes, 4, [66, 70])
+        self.assertFalse(stays & set(left))
+        self.assertEqual(loads(homes, 4)[70], left)
+        self.assertEqual(moved(homes, 4, []), [])  # all are gone: nowhere to go
         self.assertEqual(set(loads(homes, 4)), {66, 70})
 
     def test_shards_are_spread_evenly_whoever_comes_and_goes(self):
@@ -46,9 +54,8 @@ class HomesTest(unittest.TestCase):
         homes, workers = Homes(7, NOWHERE), set()
         for _ in range(10000):
             workers ^= {draw.randrange(65, 75)}
-            before = {shard: homes.of(shard) for shard in range(7)}
-            moved = homes.spread(sorted(workers))
-            self.assertEqual({shard for shard in before if homes.of(shard) != before[shard]}, set(moved))
+            homes.spread(sorted(workers))
+            self.assertEqual(moved(homes, 7, sorted(workers)), [])
             if workers:
                 counts = [len(loads(homes, 7).get(worker, [])) for worker in workers]
                 self.assertEqual(sum(counts), 7)

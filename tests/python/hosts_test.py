@@ -38,7 +38,7 @@ class Drawing(torch.utils.data.Dataset):
 
 
 class DrawingShards(torch.utils.data.IterableDataset):
-    """Of the program itself. Each worker has its part, and draws from every generator."""
+    """A dataset of the program itself. Each worker loads its part, and draws from every generator."""
 
     def __init__(self, length, wait=0.0):
         self.length, self.wait = length, wait

@@ -74,7 +74,7 @@ struct session_answer {
                                                  std::optional<std::chrono::milliseconds> deadline);
 /// "the session's process (pid 17) is suspended (SIGSTOP); after `kill -CONT 17` it carries out this request". Empty: it is running, or cannot be examined from here.
 [[nodiscard]] std::string if_suspended(int pid);
-/// For somebody who only reads: "the session's process (pid 17) is suspended (SIGSTOP); `kill -CONT 17` continues it". Empty:
+/// A text to show: "the session's process (pid 17) is suspended (SIGSTOP); `kill -CONT 17` continues it". Empty:
 /// it runs, cannot be seen from here, or has ended.
 [[nodiscard]] std::string suspension_of(const std::filesystem::path& session);
 /// Sends a request and waits for the answer. Says so at once if the session's process is suspended.

@@ -17,7 +17,7 @@ TEST_CASE("a process that did not run between two looks stood still, for the tim
   CHECK_FALSE(watch.look(112s + 200ms, 0s));
 }
 
-TEST_CASE("work that takes long is no standstill, and neither is a thread that had no core") {
+TEST_CASE("neither long work nor a thread that had no core counts as a standstill") {
   standstill_watch watch(200ms);
   watch.rests(100s, 4s);
   CHECK_FALSE(watch.look(105s, 8s));  // of 5 s it waited 4 s for a core

@@ -166,7 +166,7 @@ TEST_CASE("a worker whose death held up the stream is named, not the start of it
   around.lost_worker_end = "was killed: no heartbeat for 10 s (suspended)";
   const limit_advice advice = advise(r, around, {});
   CHECK(advice.sentence == "The death of worker/3 limits you: it was killed: no heartbeat for 10 s (suspended); for 70 % of the time "
-                           "the stream waited for what it had held.");
+                           "the stream waited for its batches.");
   CHECK(advice.key.empty());
   CHECK(contains(advice.more.front(), "`penstock describe worker/3`"));
   r.lost->share = 0.1;

@@ -66,10 +66,10 @@ TEST_CASE("a machine that can join has no row to mend, and only rows about hosts
 TEST_CASE("each fault between a session and a host fails its own row with a remedy, and skips what it hides") {
   using peer = hosts_facts::peer;
   const std::vector<fault> faults{
-      {"host.reach", status::fail, "HOST:PORT", [](hosts_facts& h) { h.address_trouble = "'trainer' is no address"; h.who = peer::nobody; }},
-      {"host.reach", status::fail, "Connection refused", [](hosts_facts& h) { h.reach_trouble = "connecting: Connection refused"; h.who = peer::nobody; }},
-      {"host.secret", status::fail, "--secret-file", [](hosts_facts& h) { h.secret_trouble = "its secret is different"; h.who = peer::nobody; }},
-      {"host.version", status::fail, "runs penstock 0.8.0", [](hosts_facts& h) { h.version_trouble = "the session runs penstock 0.8.0"; h.who = peer::nobody; }},
+      {"host.reach", status::fail, "HOST:PORT", [](hosts_facts& h) { h.address_trouble = "'trainer' is not an address"; h.who = peer::none; }},
+      {"host.reach", status::fail, "Connection refused", [](hosts_facts& h) { h.reach_trouble = "connecting: Connection refused"; h.who = peer::none; }},
+      {"host.secret", status::fail, "--secret-file", [](hosts_facts& h) { h.secret_trouble = "its secret is different"; h.who = peer::none; }},
+      {"host.version", status::fail, "runs penstock 0.8.0", [](hosts_facts& h) { h.version_trouble = "the session runs penstock 0.8.0"; h.who = peer::none; }},
       {"host.round-trip", status::warn, "landing_slots", [](hosts_facts& h) { h.round_trip_seconds = 0.1; }},
       {"host.bandwidth", status::warn, "12 MB/s", [](hosts_facts& h) { h.bytes_per_second = 12e6; }},
       {"host.bandwidth", status::fail, "the connection was closed",

@@ -147,7 +147,7 @@ std::optional<config_file::diagnostic> hosts_without_secret(const config_file::l
   doubt.where = place_of(loaded.source_of(doubt.key), name, file);
   doubt.where.label = "needs 'secret_file' or 'insecure'";
   doubt.help = "make one with `penstock secret > hosts.secret`, set 'secret_file' to it here and start hosts with --secret-file; or, in a "
-               "network where everybody may join, set 'insecure = true' and start hosts with --insecure";
+               "network where any machine may join, set 'insecure = true' and start hosts with --insecure";
   return doubt;
 }
 

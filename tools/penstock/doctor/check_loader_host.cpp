@@ -42,7 +42,7 @@ finding check_reach(const facts& f) {
   if (!h.address_trouble.empty()) return {status::fail, h.address_trouble, "", "write it as HOST:PORT"};
   if (!h.reach_trouble.empty()) return {status::fail, fmt::format("{}: {}", h.address, h.reach_trouble)};
   if (h.reached.empty()) return skipped("no question was sent (see host.secret)");
-  if (h.who == peer::nobody) return {status::ok, h.reached + " answers"};
+  if (h.who == peer::none) return {status::ok, h.reached + " answers"};
   return {status::ok, fmt::format("{}: {}", h.reached, who_listens(h))};
 }
 

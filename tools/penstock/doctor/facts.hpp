@@ -217,10 +217,10 @@ struct group_facts {
 
 /// What --host found: a session where loader hosts join, or a loader host that listens.
 struct hosts_facts {
-  enum class peer : std::uint8_t { nobody, session, host };
+  enum class peer : std::uint8_t { none, session, host };
   std::string address;  ///< as given
   std::string address_trouble;
-  peer who = peer::nobody;
+  peer who = peer::none;
   std::string reached;  ///< "10.0.0.7:7077"
   std::string reach_trouble;
   bool encrypted = false;

@@ -48,8 +48,8 @@ struct hosts_request {
   string_map program_facts{};
   std::chrono::milliseconds deadline = machine::probe_deadline;  ///< for listing the dataset
 };
-/// Asks the session or the loader host that listens at an address, and lists the session's dataset here. True: the listing goes on in a
-/// thread that nobody must wait for.
+/// Asks the session or the loader host that listens at an address, and lists the session's dataset here. Returns true if a
+/// thread is still listing it, which the caller must not wait for.
 [[nodiscard]] bool look_at_loader_host(const hosts_request& request, hosts_facts& to);
 
 struct job_request {

@@ -77,7 +77,7 @@ bool look_at_loader_host(const hosts_request& request, hosts_facts& to) {
   const hosts::probe_answers& said = probe.answers();
   to.who = said.who == peer::session ? hosts_facts::peer::session
            : said.who == peer::host  ? hosts_facts::peer::host
-                                     : hosts_facts::peer::nobody;
+                                     : hosts_facts::peer::none;
   to.reached = said.reached;
   to.reach_trouble = said.no_connection;
   to.encrypted = said.encrypted;

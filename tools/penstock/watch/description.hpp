@@ -13,9 +13,9 @@ namespace penstock::cli {
 /// From the session's answer to "pipeline".
 [[nodiscard]] nlohmann::ordered_json description_of(const nlohmann::ordered_json& pipeline,
                                                     const target& meant);
-/// Of the loader hosts of this name, and their workers. `hosts` is empty if there is none.
+/// Describes the loader hosts of this name, and their workers. `hosts` is empty if there is none.
 [[nodiscard]] nlohmann::ordered_json description_of_host(const nlohmann::ordered_json& pipeline, const std::string& name);
-/// "there is no host/x; there are: host/alpha". `status`: of the session.
+/// The error "there is no host/x; there are: host/alpha". `status`: the session's status.
 [[nodiscard]] std::string no_such_host(const nlohmann::ordered_json& status, const std::string& name);
 /// `width`: columns of the terminal; 0 for no limit.
 [[nodiscard]] std::string description_for_people(const nlohmann::ordered_json& description,
