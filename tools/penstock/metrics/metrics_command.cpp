@@ -113,10 +113,12 @@ struct exported {
   std::size_t ended = 0;
 };
 
+bool is_suspended(int pid) { return pid > 0 && process::wait_channel(pid) == process::suspended_channel; }
+
 seen_from_outside look_at(const control::found_session& s, const std::vector<control::found_record>& records) {
   seen_from_outside seen;
   seen.pid = control::process_behind(s.path);
-  seen.suspended = seen.pid > 0 && process::wait_channel(seen.pid) == process::suspended_channel;
+  seen.suspended = is_suspended(seen.pid);
   const std::string suffix = fmt::format("-{}", seen.pid);
   const auto r = std::ranges::find_if(records, [&](const control::found_record& one) {
     return one.live && one.id.ends_with(suffix) && s.name.starts_with(one.session);
@@ -151,7 +153,11 @@ exported make_page(ended_sessions_reader& reader) {
   exported page;
   page.running = asked.size();
   merged_pages running;
-  for (auto& [name, answer] : asked) running.add(name, answer.get(), seen[name]);
+  for (auto& [name, answer] : asked) {
+    const std::string text = answer.get();
+    if (text.empty()) seen[name].suspended = is_suspended(seen[name].pid);  // perhaps only since it was asked
+    running.add(name, text, seen[name]);
+  }
   const std::vector<json> ended = reader.read();
   page.ended = ended.size();
   page.text = std::move(running).text() + page_of_ended(ended);

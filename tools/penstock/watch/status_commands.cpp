@@ -137,6 +137,7 @@ json session_facts(const control::found_session& s) {
   const auto answer = about.at("suspended") == true ? result<json>(json()) : control::ask(s.path, {{"verb", "status"}}, look_deadline);
   if (!answer || !answer->is_object() || !answer->value("ok", false)) {
     if (pid > 0) about["pid"] = pid;
+    about["suspended"] = !if_suspended(pid).empty();  // perhaps only since it was asked
     return about;
   }
   for (const char* key : {"state", "outcome", "id", "pid", "epoch", "samples_delivered", "samples_done", "samples_expected",
