@@ -9,8 +9,8 @@ namespace {
 // Answers are collected while more results are ready.
 constexpr std::size_t answers_a_message = 16;
 constexpr std::size_t text_bytes_max = 16U << 10U;
-constexpr std::size_t message_overhead_max = 1024;
-static_assert(2 * program_result_bytes_max + answers_a_message * text_bytes_max + message_overhead_max <=
+constexpr std::size_t answer_overhead_max = 1024;
+static_assert(2 * program_result_bytes_max + answers_a_message * text_bytes_max + answer_overhead_max <=
               protocol::frame_bytes_max);
 
 }  // namespace

@@ -6,9 +6,6 @@
 namespace penstock {
 namespace {
 
-// Longer waits are clamped to this value: a later deadline would overflow the clock.
-constexpr nanoseconds longest_wait = std::chrono::hours(24 * 365 * 10);
-
 jobs::job_record& record_in(const std::shared_ptr<jobs::job_record>& held) {
   if (!held)
     throw error({errc::usage,
@@ -110,7 +107,7 @@ Result Job::get() {
   return Result(record_in(record_).take());
 }
 bool Job::wait_for(std::chrono::nanoseconds at_most) const {
-  const auto bounded = std::clamp<nanoseconds>(at_most, nanoseconds(0), longest_wait);
+  const auto bounded = std::clamp<nanoseconds>(at_most, nanoseconds(0), jobs::longest_wait);
   return record_in(record_).wait_until(std::chrono::steady_clock::now() + bounded);
 }
 std::optional<job_failure> Job::why() const {

@@ -17,7 +17,6 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t usual_slot_bytes = 1U << 20U;
 constexpr std::chrono::milliseconds end_of_cancelled = 2s;
 constexpr auto answer_deadline = 2s;
-constexpr nanoseconds longest_wait = std::chrono::hours(24 * 365 * 10);
 
 host::run_kind kind_of(const pool_options& options) {
   host::run_kind kind;
@@ -179,7 +178,7 @@ void Pool::body::announce_submissions() {
 Job Pool::body::submit(std::string_view function, Argument argument, const job_options& options,
                        nanoseconds patience) {
   const jobs::job_rules rules = rules_of(options);
-  const auto bounded = std::clamp<nanoseconds>(patience, nanoseconds(0), longest_wait);
+  const auto bounded = std::clamp<nanoseconds>(patience, nanoseconds(0), jobs::longest_wait);
   value_or_throw(admission_->enter(argument.bytes().size(), now() + bounded, submitter_of(rules)));
   return enter(function, std::move(argument), rules);
 }
@@ -229,7 +228,7 @@ bool Pool::body::call_back(const std::function<void()>& callback) {
 
 bool Pool::body::finish(nanoseconds at_most) {
   admission_->close({errc::stopped, "the pool is finishing and accepts no more jobs", 0});
-  const auto bounded = std::clamp<nanoseconds>(at_most, nanoseconds(0), longest_wait);
+  const auto bounded = std::clamp<nanoseconds>(at_most, nanoseconds(0), jobs::longest_wait);
   return counts_.wait_until_all_notified(bounded);
 }
 

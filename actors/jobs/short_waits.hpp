@@ -11,6 +11,9 @@
 
 namespace penstock::jobs {
 
+/// Longer waits are clamped to this value: a later deadline would overflow the clock.
+inline constexpr std::chrono::nanoseconds longest_wait = std::chrono::hours(24 * 365 * 10);
+
 /// One per pool. Thread-safe.
 class short_waits {
  public:

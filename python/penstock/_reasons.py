@@ -19,6 +19,8 @@ def by_exception(why: Optional[BaseException]) -> str:
     kind = type(why)
     name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
     text = lines[0] if lines else ""
+    if len(lines) > 1:  # torch puts the traceback of a worker there; its last line says what happened
+        text = f"{text} ... {lines[-1].strip()}"
     if len(text) > _TEXT_MAX:
         text = text[: _TEXT_MAX - 3] + "..."
     return f"an exception in the program: {name}" + (f": {text}" if text else "")

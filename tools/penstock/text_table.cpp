@@ -1,5 +1,7 @@
 #include "tools/penstock/text_table.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <string_view>
@@ -110,5 +112,7 @@ std::string text_table(const std::vector<table_column>& columns,
   for (const auto& row : rows) out += line_of(columns, table, row);
   return out;
 }
+
+std::string rate_text(double rate) { return rate >= 100 ? fmt::format("{:.0f}", rate) : fmt::format("{:.1f}", rate); }
 
 }  // namespace penstock::cli

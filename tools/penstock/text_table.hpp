@@ -34,4 +34,7 @@ struct table_column {
 [[nodiscard]] std::string padded(std::string_view text, std::size_t columns,
                                  column_side side = column_side::left);
 
+/// "12345", "1234", "12.3": four digits are enough for a rate.
+[[nodiscard]] std::string rate_text(double rate);
+
 }  // namespace penstock::cli

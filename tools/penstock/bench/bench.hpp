@@ -9,9 +9,14 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <chrono>
 #include <string>
 
 namespace penstock::cli {
+
+[[nodiscard]] inline double seconds_since(steady_time begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
 
 struct upload_bench {
   std::uint32_t workers = 8;

@@ -23,10 +23,6 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t more_samples_than_fit_in_the_time = 1ULL << 40U;
 constexpr auto idle_time = 1s;
 
-double seconds_since(steady_time begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 /// An arena like the session's own.
 struct own_arena {
   std::vector<mapping> partitions;

@@ -5,6 +5,7 @@
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "runtime/device/device.hpp"
+#include "tools/penstock/bench/bench.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
 #include "tools/penstock/number_option.hpp"
@@ -56,7 +57,7 @@ class program_around {
 };
 
 /// The rate at which the program worked on batches.
-struct rate {
+struct feed_rate {
   double seconds = 0;
   double waited = 0;  // for batches
   std::uint64_t batches = 0;
@@ -72,10 +73,6 @@ struct rate {
   }
 };
 
-double seconds_since(steady_time begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 Batch next_of(Session& session) {
   auto batch = session.next();
   if (!batch) throw error({errc::stopped, "the session was stopped before the measurement was over", 0});
@@ -83,8 +80,8 @@ Batch next_of(Session& session) {
 }
 
 /// Works on the same batch again and again.
-rate measure_cached(program_around& program, const Batch& batch, nanoseconds time) {
-  rate r;
+feed_rate measure_cached(program_around& program, const Batch& batch, nanoseconds time) {
+  feed_rate r;
   const auto begin = std::chrono::steady_clock::now();
   do {
     program.work_on(batch);
@@ -95,8 +92,8 @@ rate measure_cached(program_around& program, const Batch& batch, nanoseconds tim
   return r;
 }
 
-rate measure_feed(program_around& program, Session& session, nanoseconds time) {
-  rate r;
+feed_rate measure_feed(program_around& program, Session& session, nanoseconds time) {
+  feed_rate r;
   const auto begin = std::chrono::steady_clock::now();
   do {
     const auto asked = std::chrono::steady_clock::now();
@@ -132,11 +129,11 @@ json measure(const headroom_options& o, config settings, nanoseconds time, nanos
   program_around program(o, settings, step);
   program.work_on(batch);  // warms up
   session.pause();  // the watch would report that the program takes no batch
-  const rate cached = measure_cached(program, batch, time / 2);
+  const feed_rate cached = measure_cached(program, batch, time / 2);
   session.resume();
   batch.release_unused();
   measure_feed(program, session, time / 8);  // of batches that were loaded meanwhile
-  const rate feed = measure_feed(program, session, time / 2);
+  const feed_rate feed = measure_feed(program, session, time / 2);
   const json why = why_of(settings.name);
   const auto said = [&why](const char* key) { return why.is_object() ? why.at(key) : json(); };
   const session_status status = session.status();

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <map>
 
-namespace penstock::inspect {
+namespace penstock::inspected {
 namespace {
 
 /// Loads every `step`th sample, in order, with the bytes that the worker wrote. A bad sample does not
@@ -119,4 +119,4 @@ result<void> add_custom_samples(inspection& to, const config& settings, const pr
   }
 }
 
-}  // namespace penstock::inspect
+}  // namespace penstock::inspected

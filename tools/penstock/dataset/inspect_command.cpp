@@ -19,8 +19,8 @@
 namespace penstock::cli {
 namespace {
 
-using inspect::inspection;
-using inspect::spread;
+using inspected::inspection;
+using inspected::spread;
 using json = nlohmann::ordered_json;
 
 constexpr std::size_t rows_shown = 20;
@@ -134,13 +134,13 @@ void print_report(const inspection& i, bool all) {
 }
 
 /// Each dataset of a mixture by itself.
-int look_at_mixture(const inspect_options& o, const config& settings, const inspect::progress& told) {
+int look_at_mixture(const inspect_options& o, const config& settings, const inspected::progress& told) {
   json all{{"schema", "penstock.inspect/1"}, {"type", "mixture"}, {"datasets", json::array()}};
   for (std::size_t i = 0; i < settings.datasets.size(); ++i) {
     const mixed_dataset_config& one = settings.datasets[i];
     const config part = settings_of_part(settings, i);
     if (!o.json) index_with_bar(part, notices_told::by_caller);
-    auto found = inspect::look_at(part, process::usable_cores(), told);
+    auto found = inspected::look_at(part, process::usable_cores(), told);
     if (!found) {
       found.error().message = fmt::format("the dataset '{}': {}", one.name, found.error().message);
       return refuse_with(exit_failed, found.error(), o.json);
@@ -170,7 +170,7 @@ int look(const inspect_options& o) {
     return look_at_mixture(o, loaded->values, told);
   }
   if (!o.json) index_with_bar(loaded->values, notices_told::by_caller);
-  const auto found = inspect::look_at(loaded->values, process::usable_cores(), told);
+  const auto found = inspected::look_at(loaded->values, process::usable_cores(), told);
   if (!found) return refuse_with(exit_failed, found.error(), o.json);
   if (o.json) {
     print_json(as_json(*found));

@@ -26,7 +26,7 @@
 #include <thread>
 #include <unordered_map>
 
-namespace penstock::inspect {
+namespace penstock::inspected {
 namespace {
 
 constexpr std::uint64_t picture_bytes_max = std::uint64_t{1} << 30U;
@@ -278,4 +278,4 @@ result<inspection> look_at(const config& settings, unsigned threads, const progr
   return all;
 }
 
-}  // namespace penstock::inspect
+}  // namespace penstock::inspected

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock::inspect {
+namespace penstock::inspected {
 
 struct class_facts {
   std::string name;
@@ -81,4 +81,4 @@ using progress = std::function<void(std::uint64_t, std::uint64_t)>;
 /// Fails if the listing or that session fails.
 result<inspection> look_at(const config& settings, unsigned threads, const progress& told);
 
-}  // namespace penstock::inspect
+}  // namespace penstock::inspected

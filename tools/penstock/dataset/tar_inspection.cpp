@@ -18,7 +18,7 @@
 #include <mutex>
 #include <thread>
 
-namespace penstock::inspect {
+namespace penstock::inspected {
 namespace {
 
 /// Loads a share of the samples in its own dataset.
@@ -126,4 +126,4 @@ result<void> add_tar(inspection& to, const config& settings, unsigned threads, c
   return {};
 }
 
-}  // namespace penstock::inspect
+}  // namespace penstock::inspected

@@ -3,10 +3,10 @@
 
 #include "tools/penstock/dataset/inspection.hpp"
 
-namespace penstock::inspect {
+namespace penstock::inspected {
 
 /// Fills in shards, counts and tensors, and loads up to `samples_looked_at` evenly spread samples; those that fail are
 /// suspicious.
 result<void> add_tar(inspection& to, const config& settings, unsigned threads, const progress& told);
 
-}  // namespace penstock::inspect
+}  // namespace penstock::inspected

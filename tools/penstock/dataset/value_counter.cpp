@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace penstock::inspect {
+namespace penstock::inspected {
 namespace {
 
 double half(std::uint16_t bits) {
@@ -73,4 +73,4 @@ value_summary value_counter::summary() const {
   return {samples_, least_, most_, sum_ / static_cast<double>(count_), not_finite_};
 }
 
-}  // namespace penstock::inspect
+}  // namespace penstock::inspected

@@ -10,7 +10,7 @@
 #include <limits>
 #include <span>
 
-namespace penstock::inspect {
+namespace penstock::inspected {
 
 /// The number of samples to read, evenly spread.
 inline constexpr std::uint64_t samples_looked_at = 4096;
@@ -33,4 +33,4 @@ class value_counter {
   std::uint64_t samples_ = 0;
 };
 
-}  // namespace penstock::inspect
+}  // namespace penstock::inspected

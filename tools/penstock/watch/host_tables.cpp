@@ -58,10 +58,6 @@ std::size_t ready_of(const json& s, const json& host) {
   }));
 }
 
-std::string rate_text(double rate) {
-  return rate >= 100 ? fmt::format("{:.0f}", rate) : fmt::format("{:.1f}", rate);
-}
-
 std::string cpu_text(const json& host) {
   const json cores = host.value("cpu_cores", json());
   return cores.is_number() ? fmt::format("{:.1f}", cores.get<double>()) : "-";
@@ -134,7 +130,7 @@ void add_lines(std::vector<std::string>& lines, const std::string& text) {
 }
 
 /// Slow or draining hosts are news; the others follow as they are.
-std::vector<json> in_order_of_interest(const json& s) {
+std::vector<json> hosts_in_order_of_interest(const json& s) {
   const json found = list_in(s, "hosts");
   std::vector<json> hosts(found.begin(), found.end());
   std::ranges::stable_sort(hosts, {}, [&](const json& host) {
@@ -168,7 +164,7 @@ std::string hosts_for_people(const json& s, std::size_t width) {
 std::vector<std::string> host_lines(const json& s, std::size_t lines_max, std::size_t width) {
   std::vector<std::string> lines;
   if (!has_hosts(s) || lines_max == 0) return lines;
-  const std::vector<json> hosts = in_order_of_interest(s);
+  const std::vector<json> hosts = hosts_in_order_of_interest(s);
   if (hosts.empty()) {
     const std::string waits = waiting_text(s);
     const std::vector<std::string> lost = lost_lines(s);

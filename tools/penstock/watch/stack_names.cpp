@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto patience = 10s;  // a debug build of a large program takes seconds
+constexpr auto symbols_deadline = 10s;  // a debug build of a large program takes seconds
 
 /// A program's output, as far as it arrives in time.
 std::string output_of(const std::string& program, std::vector<std::string> arguments) {
@@ -33,7 +33,7 @@ std::string output_of(const std::string& program, std::vector<std::string> argum
   if (!child) return {};
   in.reset();
   std::string text;
-  const auto until = std::chrono::steady_clock::now() + patience;
+  const auto until = std::chrono::steady_clock::now() + symbols_deadline;
   while (true) {
     pollfd one{out.get(), POLLIN, 0};
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());

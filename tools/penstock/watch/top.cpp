@@ -23,7 +23,7 @@ using json = nlohmann::ordered_json;
 constexpr auto rates_over = 3s;     // long enough to be steady, short enough to be current
 constexpr auto mean_over = 10s;     // for comparing runs
 constexpr auto once_interval = 300ms;  // for --once: rates need two samples
-constexpr std::chrono::milliseconds patience = 2s;
+constexpr std::chrono::milliseconds screen_deadline = 2s;
 
 /// Polls the session; keeps the samples for rates and the last event.
 class watcher {
@@ -31,7 +31,7 @@ class watcher {
   explicit watcher(std::filesystem::path socket) : socket_(std::move(socket)) {}
 
   result<void> look() {
-    auto answer = control::ask(socket_, {{"verb", "pipeline"}}, patience);
+    auto answer = control::ask(socket_, {{"verb", "pipeline"}}, screen_deadline);
     if (!answer) return tl::unexpected(answer.error());
     if (!answer->value("ok", false)) return refuse(errc::protocol, "the session does not support this");
     seen_.push_back(std::move(answer->at("result")));
@@ -44,7 +44,7 @@ class watcher {
     read_events();
     return {};
   }
-  void order(const char* verb) { static_cast<void>(control::ask(socket_, {{"verb", verb}}, patience)); }
+  void order(const char* verb) { static_cast<void>(control::ask(socket_, {{"verb", verb}}, screen_deadline)); }
   [[nodiscard]] const json& newest() const { return seen_.back(); }
   [[nodiscard]] std::vector<std::string> screen(screen_size size, std::size_t first_worker,
                                                 bool colours) const {
@@ -54,7 +54,7 @@ class watcher {
 
  private:
   void read_events() {
-    const auto answer = control::ask(socket_, {{"verb", "events"}, {"after", event_}}, patience);
+    const auto answer = control::ask(socket_, {{"verb", "events"}, {"after", event_}}, screen_deadline);
     if (!answer || !answer->value("ok", false)) return;
     const json& all = answer->at("result").at("events");
     if (all.empty()) return;

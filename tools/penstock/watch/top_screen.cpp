@@ -28,11 +28,6 @@ double number(const json& from, const char* key) {
   return it != from.end() && it->is_number() ? it->get<double>() : 0.0;
 }
 
-/// "12345", "1234", "12.3": four digits are enough for a rate.
-std::string rate_text(double rate) {
-  return rate >= 100 ? fmt::format("{:.0f}", rate) : fmt::format("{:.1f}", rate);
-}
-
 std::string time_text(double seconds) {
   if (seconds < 1) return fmt::format("{:.0f} ms", seconds * 1000);
   if (seconds < 10) return fmt::format("{:.1f} s", seconds);
@@ -104,7 +99,7 @@ std::string state_colour(const std::string& state) {
 }
 
 /// The worker that the device waits for comes first; one that is not needed is omitted.
-std::vector<json> in_order_of_interest(const json& now) {
+std::vector<json> workers_in_order_of_interest(const json& now) {
   const json& all = now.at("status").at("workers");
   std::vector<json> workers(all.begin(), all.end());
   std::erase_if(workers, is_not_needed);
@@ -227,7 +222,7 @@ std::vector<std::string> hosts_of(const json& now, screen_size size) {
 }  // namespace
 
 std::size_t workers_shown(const json& now) {
-  return in_order_of_interest(now).size();
+  return workers_in_order_of_interest(now).size();
 }
 
 std::size_t rows_for_workers(screen_size size, std::size_t host_lines) noexcept {
@@ -275,7 +270,7 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
   if (!hosts.empty()) add("");
   const std::size_t host_lines = lines_for_hosts(now, size);
 
-  const std::vector<json> workers = in_order_of_interest(now);
+  const std::vector<json> workers = workers_in_order_of_interest(now);
   const std::vector<std::string> table = worker_lines(looks.before, workers, r.seconds, is_pool(s), width);
   const std::size_t first = std::min(first_worker, last_first_worker(workers.size(), size, host_lines));
   const std::size_t end = std::min(workers.size(), first + rows_for_workers(size, host_lines));
