@@ -168,6 +168,9 @@ class remote_connection {
   void stand_in();
   void show_flight();
   void look_at_clock();
+  void show_life();
+  [[nodiscard]] nanoseconds ping_every() const;
+  [[nodiscard]] ping next_ping() const;
 
   const connected_by who_;
   const std::string address_;
