@@ -168,11 +168,12 @@ struct flight_seen {
   std::int64_t mark = -1;            ///< in a pool: what the job has marked as its progress; -1: nothing
   std::int64_t cpu_ns = 0;           ///< of the thread that works on samples, as the next one
   std::int64_t core_wait_ns = 0;
+  bool traced = false;  ///< a debugger is attached
 };
 template <class Inspector>
 auto inspect(Inspector& f, flight_seen& x) {
   return f(x.word, x.heartbeats, x.samples_done, x.private_bytes, x.sample_name, x.since_ns, x.reads_since_ns,
-           x.mark, x.cpu_ns, x.core_wait_ns);
+           x.mark, x.cpu_ns, x.core_wait_ns, x.traced);
 }
 
 struct output_line {

@@ -1,4 +1,4 @@
-"""Sessions and loader hosts that stand still for longer than lost_after."""
+"""Sessions and loader hosts that stand still for longer than lost_after, and workers in a debugger."""
 
 from host_case import *
 
@@ -58,6 +58,12 @@ class PausedHostsTest(HostCase):
         self.pause(self.tree_of(host), 2 * LOST_AFTER)
         self.check(session, host, expected, lost=True)
 
+    def test_a_remote_worker_in_a_debugger_is_not_killed(self):
+        session, host, expected = self.running()
+        with debugger(self.workers_of(host)[0]):
+            time.sleep(4)  # of seconds of which one would be too long
+            self.assertEqual([w["restarts"] for w in self.status()["workers"] if w["id"] > 64], [0, 0])
+        self.check(session, host, expected, lost=False)
 
 
 if __name__ == "__main__":
