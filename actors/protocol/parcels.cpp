@@ -2,6 +2,7 @@
 
 #include "runtime/base/check.hpp"
 #include "runtime/base/mapping.hpp"
+#include "runtime/base/patient_deadline.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -11,7 +12,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <limits>
 
 namespace penstock::protocol {
 namespace {
@@ -31,16 +31,33 @@ static_assert(sizeof(packet) == 24);
 // only that something was truncated.
 constexpr std::size_t descriptors_seen = 4;
 
-/// Waits until the socket is readable or writable, at most until the deadline. False: it is not.
-bool wait_for(int socket, short event, steady_time until) {
-  while (true) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return false;
-    pollfd news{socket, event, 0};
-    constexpr std::int64_t longest = std::numeric_limits<int>::max();
-    if (::poll(&news, 1, static_cast<int>(std::min<std::int64_t>(left.count(), longest))) > 0) return true;
+constexpr int looks_a_wait = 8;
+
+/// Waits in turns: the caller tries again after each.
+class turns {
+ public:
+  turns(nanoseconds patience, parcel_clock time)
+      : time_(time),
+        turn_(std::clamp<nanoseconds>(patience / looks_a_wait, std::chrono::milliseconds(1), std::chrono::milliseconds(250))),
+        until_(patience, turn_),
+        over_(patience <= nanoseconds(0)) {
+    if (!over_) until_.restart(time_());
   }
-}
+  /// Waits for one turn until the socket is readable or writable. False: the time is over. Call when an attempt has failed.
+  bool wait(int socket, short event) { return wait(socket, event, turn_); }
+  bool wait(int socket, short event, nanoseconds turn) {
+    if (over_ || until_.is_over(time_())) return false;
+    pollfd news{socket, event, 0};
+    ::poll(&news, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(turn).count()));
+    return true;
+  }
+
+ private:
+  parcel_clock time_;
+  nanoseconds turn_;
+  patient_deadline until_;
+  bool over_;
+};
 
 /// Takes ownership of every descriptor in the message, so that a refusal leaves none open.
 std::array<unique_fd, descriptors_seen> descriptors_in(msghdr& message, std::size_t& count) {
@@ -84,9 +101,9 @@ result<std::pair<unique_fd, unique_fd>> make_parcel_pair() {
   return std::pair(unique_fd(ends[0]), unique_fd(ends[1]));
 }
 
-result<bool> send_parcel(int socket, const parcel_label& label, int file, nanoseconds patience) {
+result<bool> send_parcel(int socket, const parcel_label& label, int file, nanoseconds patience, parcel_clock time) {
   PENSTOCK_CHECK(label.bytes > 0, "the parcel for slot {}, row {}, is empty", label.slot, label.row);
-  const steady_time until = std::chrono::steady_clock::now() + patience;
+  turns until(patience, time);
   packet content{packet::expected_magic, label.slot, label.generation, label.row, label.bytes};
   iovec piece{&content, sizeof content};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
@@ -106,21 +123,14 @@ result<bool> send_parcel(int socket, const parcel_label& label, int file, nanose
     // Too many descriptors in flight count as a full socket: the receiver will free some.
     if (errno != EAGAIN && errno != ETOOMANYREFS)
       return refuse_os(errc::system, errno, fmt::format("sending {} bytes in a memory file", label.bytes));
-    const bool full = errno == EAGAIN;
-    const steady_time now = std::chrono::steady_clock::now();
-    if (now >= until) return false;
-    // Poll, because nothing reports that the receiver has taken descriptors.
+    // Nothing reports that the receiver has taken descriptors.
     constexpr std::chrono::milliseconds look_again{1};
-    if (full) {
-      if (!wait_for(socket, POLLOUT, until)) return false;
-    } else {
-      static_cast<void>(::poll(nullptr, 0, look_again.count()));
-    }
+    if (!(errno == EAGAIN ? until.wait(socket, POLLOUT) : until.wait(-1, 0, look_again))) return false;
   }
 }
 
-result<std::optional<parcel>> receive_parcel(int socket, nanoseconds patience) {
-  const steady_time until = std::chrono::steady_clock::now() + patience;
+result<std::optional<parcel>> receive_parcel(int socket, nanoseconds patience, parcel_clock time) {
+  turns until(patience, time);
   packet content;
   iovec piece{&content, sizeof content};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(descriptors_seen * sizeof(int))> control{};
@@ -139,7 +149,7 @@ result<std::optional<parcel>> receive_parcel(int socket, nanoseconds patience) {
     // parcels that the peer had sent, followed by end of file.
     if (errno == ECONNRESET) continue;
     if (errno != EAGAIN) return refuse_os(errc::system, errno, "receiving a memory file");
-    if (patience.count() <= 0 || !wait_for(socket, POLLIN, until)) return std::nullopt;
+    if (!until.wait(socket, POLLIN)) return std::nullopt;
   }
   std::size_t count = 0;
   std::array<unique_fd, descriptors_seen> files = descriptors_in(message, count);

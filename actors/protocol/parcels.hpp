@@ -38,15 +38,19 @@ struct parcel {
 /// Two connected ends, both close-on-exec.
 result<std::pair<unique_fd, unique_fd>> make_parcel_pair();
 
+/// Time in which this thread did not run does not count towards a `patience`.
+using parcel_clock = steady_time (*)();
+
 /// Sends a duplicate of `file`, which must be sealed and have label.bytes bytes; the caller keeps the
 /// original. Waits up to `patience` while the socket is full; false if it is still full then. Fails
 /// (errc::system) with the kernel's error, for example if the peer has closed its end.
 result<bool> send_parcel(int socket, const parcel_label& label, int file,
-                         nanoseconds patience = nanoseconds(0));
+                         nanoseconds patience = nanoseconds(0), parcel_clock time = &std::chrono::steady_clock::now);
 
 /// The next parcel; waits for it up to `patience`. Empty: none arrived. Fails with errc::protocol on an
 /// invalid parcel, after which the socket should not be read again, and with errc::stopped if the peer has
 /// closed its end.
-result<std::optional<parcel>> receive_parcel(int socket, nanoseconds patience = nanoseconds(0));
+result<std::optional<parcel>> receive_parcel(int socket, nanoseconds patience = nanoseconds(0),
+                                             parcel_clock time = &std::chrono::steady_clock::now);
 
 }  // namespace penstock::protocol

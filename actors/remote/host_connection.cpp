@@ -28,6 +28,7 @@ constexpr std::uint64_t code_bytes_max = 256U << 20U;  // datasets travel as fil
 constexpr auto again_after = 300ms;
 constexpr auto turn_max = 50ms;       // hosted_worker shows its flight page that often
 constexpr auto idle_turn_max = 250ms;
+constexpr auto signs_a_silence = 8;  // the session pings as often
 
 }  // namespace
 
@@ -257,12 +258,19 @@ result<void> host_connection::join(host_stream& to) {
 result<host_connection::way> host_connection::work(host_stream& to) {
   leaving_told_ = session_over_ = false;
   cpu_.start();
+  const nanoseconds lost_after = dataset_->lost_after;
+  to.while_receiving(lost_after / signs_a_silence, [&to] { to.put(from_host(pong{})); });
+  patient_deadline silence(lost_after, std::min<nanoseconds>(idle_turn_max, lost_after / signs_a_silence));
+  silence.restart(now());
+  steady_time heard{};
   while (true) {
     auto end = turn(to);
     if (!end || *end == way::over) return end;
-    // The session pings eight times in that time.
-    if (now() - to.last_heard() > dataset_->lost_after)
-      return refuse(errc::io, "nothing was heard for {}", duration_for_people(dataset_->lost_after));
+    const steady_time last = to.last_heard();
+    if (std::exchange(heard, last) != last)
+      silence.restart(now());
+    else if (silence.is_over(now()))
+      return refuse(errc::io, "nothing was heard for {}", duration_for_people(lost_after));
   }
 }
 
@@ -289,13 +297,14 @@ result<host_connection::way> host_connection::turn(host_stream& to) {
     if (std::exchange(offered_, now_offered) != now_offered) to.put(from_host(host_offers{now_offered}));
   }
   if (leaves_ && !std::exchange(leaving_told_, true)) {
-    leave_by_ = now() + dataset_->drain;
+    leaving_ = patient_deadline(dataset_->drain, idle_turn_max);
+    leaving_.restart(now());
     to.put(from_host(host_leaves{}));
   }
   if (auto ok = to.flush(dataset_->lost_after); !ok) return tl::unexpected(std::move(ok.error()));
   if (session_over_ || at_once_) return way::over;
   // The session answers with its goodbye once the worker has ended.
-  return leaving_told_ && now() > leave_by_ ? way::over : way::again;
+  return leaving_told_ && leaving_.is_over(now()) ? way::over : way::again;
 }
 
 }  // namespace penstock::hosts

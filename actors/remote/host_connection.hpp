@@ -8,6 +8,7 @@
 #include "actors/remote/cpu_account.hpp"
 #include "actors/remote/hosted_worker.hpp"
 #include "actors/remote/host_stream.hpp"
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/group/group_address.hpp"
 
 #include <atomic>
@@ -142,7 +143,7 @@ class host_connection {
   std::uint32_t offered_ = 0;  // as told to the session
   bool leaving_told_ = false;
   bool session_over_ = false;
-  steady_time leave_by_{};
+  patient_deadline leaving_{nanoseconds(0), nanoseconds(0)};
   std::optional<steady_time> lost_since_;  // a session that it had joined
   std::thread thread_;
 };

@@ -168,11 +168,12 @@ struct flight_seen {
   std::int64_t mark = -1;            ///< in a pool: what the job has marked as its progress; -1: nothing
   std::int64_t cpu_ns = 0;           ///< of the thread that works on samples, as the next one
   std::int64_t core_wait_ns = 0;
+  bool traced = false;  ///< a debugger is attached
 };
 template <class Inspector>
 auto inspect(Inspector& f, flight_seen& x) {
   return f(x.word, x.heartbeats, x.samples_done, x.private_bytes, x.sample_name, x.since_ns, x.reads_since_ns,
-           x.mark, x.cpu_ns, x.core_wait_ns);
+           x.mark, x.cpu_ns, x.core_wait_ns, x.traced);
 }
 
 struct output_line {
@@ -202,7 +203,7 @@ auto inspect(Inspector& f, host_leaves&) {
 
 /// Whatever else is sent proves life as well.
 struct pong {
-  std::uint64_t number = 0;
+  std::uint64_t number = 0;  ///< of the ping; 0: unasked, while something long is received
   std::int64_t cpu_ns = 0;  ///< processor time of this connection and its workers, since it joined
 };
 template <class Inspector>

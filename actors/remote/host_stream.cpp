@@ -19,6 +19,8 @@ namespace {
 
 static_assert(POLLIN == 1);  // host_stream::wait_for
 
+constexpr int looks_a_wait = 8;
+
 constexpr std::size_t read_bytes = 64 * 1024;
 constexpr std::size_t short_read_bytes = 1024;  // of messages: a thread that is idle otherwise keeps a small stack
 constexpr nanoseconds busy_turn = std::chrono::milliseconds(200);
@@ -26,8 +28,12 @@ constexpr std::size_t piece_bytes = 256 * 1024;  // of a batch; stays in the cac
 // Only what a peer sends while it does not read itself; it stops at the leases that fit its slots.
 constexpr std::size_t unread_max = 16U << 20U;
 
-std::int64_t now_ns() {
-  return nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+std::int64_t as_ns(steady_time time) {
+  return nanoseconds(time.time_since_epoch()).count();
+}
+
+nanoseconds look_every(nanoseconds at_most) {
+  return std::clamp<nanoseconds>(at_most / looks_a_wait, std::chrono::milliseconds(1), busy_turn);
 }
 
 }  // namespace
@@ -50,8 +56,11 @@ std::uint64_t running_digest::value() const noexcept {
   return XXH3_64bits_digest(&state_->xxh);
 }
 
-host_stream::host_stream(unique_fd socket, const std::shared_ptr<const group::tls_context>& tls)
-    : socket_(std::move(socket)), tls_(tls ? std::make_unique<group::tls_stream>(tls) : nullptr), heard_ns_(now_ns()) {
+host_stream::host_stream(unique_fd socket, const std::shared_ptr<const group::tls_context>& tls, clock time)
+    : socket_(std::move(socket)),
+      tls_(tls ? std::make_unique<group::tls_stream>(tls) : nullptr),
+      time_(time),
+      heard_ns_(as_ns(time())) {
   const int yes = 1;
   ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
 }
@@ -60,29 +69,31 @@ void host_stream::close_soon() noexcept {
   ::shutdown(socket_.get(), SHUT_RDWR);
 }
 
-result<void> host_stream::wait(short events, nanoseconds at_most) const {
-  const steady_time until = std::chrono::steady_clock::now() + at_most;
-  while (true) {
-    const nanoseconds left = until - std::chrono::steady_clock::now();
-    pollfd look{socket_.get(), events, 0};
-    const auto turn = std::chrono::ceil<std::chrono::milliseconds>(std::clamp<nanoseconds>(left, nanoseconds(0), busy_turn)).count();
-    const int ready = ::poll(&look, 1, static_cast<int>(turn));
-    if (ready > 0 || (ready < 0 && errno == EINTR)) return {};
-    if (ready < 0) return refuse_os(errc::io, errno, "waiting for the connection");
-    while_busy_();
-    if (left <= nanoseconds(0)) return refuse(errc::io, "nothing was heard in time");
-  }
+patient_deadline host_stream::deadline_in(nanoseconds at_most) const {
+  patient_deadline until(at_most, look_every(at_most));
+  until.restart(time_());
+  return until;
+}
+
+result<void> host_stream::look(short events, nanoseconds at_most) const {
+  pollfd socket{socket_.get(), events, 0};
+  const auto turn = std::chrono::ceil<std::chrono::milliseconds>(look_every(at_most)).count();
+  const int ready = ::poll(&socket, 1, static_cast<int>(turn));
+  if (ready < 0 && errno != EINTR) return refuse_os(errc::io, errno, "waiting for the connection");
+  if (ready == 0) while_busy_();
+  return {};
 }
 
 result<void> host_stream::secure(nanoseconds at_most) {
   if (!tls_) return {};
-  const steady_time until = std::chrono::steady_clock::now() + at_most;
+  patient_deadline until = deadline_in(at_most);
   while (true) {
     std::string out;
     tls_->take(out);
     if (auto ok = send_all(out, at_most); !ok) return ok;
     if (tls_->established()) return {};
-    if (auto ok = wait(POLLIN, until - std::chrono::steady_clock::now()); !ok) return ok;
+    if (until.is_over(time_())) return refuse(errc::io, "nothing was heard in time");
+    if (auto ok = look(POLLIN, at_most); !ok) return ok;
     if (auto ok = read(); !ok) return ok;
   }
 }
@@ -120,7 +131,8 @@ result<std::string_view> host_stream::receive_into(std::span<char> room) {
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return std::string_view();
   if (got < 0) return refuse_os(errc::io, errno, "reading from the connection");
   if (got == 0) return refuse(errc::io, "the connection was closed");
-  heard_ns_ = now_ns();
+  heard_ns_ = as_ns(time_());
+  received_bytes_ += static_cast<std::size_t>(got);
   return std::string_view(room.data(), static_cast<std::size_t>(got));
 }
 
@@ -144,22 +156,22 @@ result<void> host_stream::read() {
 
 /// Reads as well while the peer takes nothing: it may do the same.
 result<void> host_stream::send_all(std::string_view bytes, nanoseconds silence_max) {
-  steady_time moved = std::chrono::steady_clock::now();
+  patient_deadline taken = deadline_in(silence_max);
   bool waited = false;
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent > 0) {
       bytes.remove_prefix(static_cast<std::size_t>(sent));
-      moved = std::chrono::steady_clock::now();
-      if (std::exchange(waited, false)) heard_ns_ = now_ns();  // it reads
+      said_ = time_();
+      taken.restart(said_);
+      if (std::exchange(waited, false)) heard_ns_ = as_ns(said_);  // it reads
       continue;
     }
     if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return refuse_os(errc::io, errno, "writing to the connection");
-    const nanoseconds left = moved + silence_max - std::chrono::steady_clock::now();
-    if (left <= nanoseconds(0)) return refuse(errc::io, "nothing was taken for {}", duration_for_people(silence_max));
+    if (taken.is_over(time_())) return refuse(errc::io, "nothing was taken for {}", duration_for_people(silence_max));
     waited = true;
     const bool may_read = tls_ == nullptr || tls_->established();
-    if (auto ok = wait(static_cast<short>(may_read ? POLLOUT | POLLIN : POLLOUT), left); !ok) return ok;
+    if (auto ok = look(static_cast<short>(may_read ? POLLOUT | POLLIN : POLLOUT), silence_max); !ok) return ok;
     if (!may_read) continue;
     if (auto ok = read(); !ok) return ok;
   }
@@ -210,14 +222,22 @@ result<std::size_t> host_stream::receive_raw(std::span<std::byte> to) {
 }
 
 result<void> host_stream::read_raw(std::span<std::byte> to, nanoseconds silence_max, running_digest* digest) {
+  patient_deadline silence = deadline_in(silence_max);
   while (!to.empty()) {
+    const std::uint64_t before = received_bytes_;
     const auto got = receive_raw(to);
     if (!got) return tl::unexpected(got.error());
     if (digest != nullptr) digest->add({reinterpret_cast<const char*>(to.data()), *got});
     to = to.subspan(*got);
+    if (*got > 0 || received_bytes_ != before) silence.restart(time_());  // perhaps a part of a TLS record
     while_busy_();
+    if (say_something_ && time_() - said_ >= say_every_) {
+      say_something_();
+      if (auto ok = flush(silence_max); !ok) return ok;
+    }
     if (*got > 0 || !unread().empty()) continue;
-    if (auto ok = wait(POLLIN, silence_max); !ok) return ok;
+    if (silence.is_over(time_())) return refuse(errc::io, "nothing was heard for {}", duration_for_people(silence_max));
+    if (auto ok = look(POLLIN, silence_max); !ok) return ok;
   }
   return {};
 }

@@ -1,11 +1,14 @@
 // One end of the connection between a session and a connection of a loader host: messages and the raw bytes of batches on a TCP
 // socket, encrypted if there is a secret. Used by one thread at a time, which waits; close_soon() wakes it from any other.
+//
+// No wait counts time in which this thread did not run (rule H17). Bytes that arrive slowly are no silence.
 #pragma once
 
 #include "actors/protocol/wire.hpp"
 #include "actors/remote/host_messages.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/net/tls/tls_stream.hpp"
 
@@ -41,14 +44,21 @@ class running_digest {
 
 class host_stream {
  public:
+  using clock = steady_time (*)();
   /// `tls` null: not encrypted.
-  host_stream(unique_fd socket, const std::shared_ptr<const group::tls_context>& tls);
+  host_stream(unique_fd socket, const std::shared_ptr<const group::tls_context>& tls, clock time = &now);
 
   /// Proves the secret to each other, if there is one. Refuses (errc::io; errc::config for a wrong secret).
   result<void> secure(nanoseconds at_most);
 
   /// Called on the using thread at least every 200 ms while a call waits or transfers bytes.
   void while_busy(std::function<void()> call) { while_busy_ = std::move(call); }
+  /// Called while read_raw() receives and nothing has been sent for `every`. What it puts is sent: a peer whose last bytes are
+  /// still on their way would otherwise hear nothing until all have arrived.
+  void while_receiving(nanoseconds every, std::function<void()> put_something) {
+    say_every_ = every;
+    say_something_ = std::move(put_something);
+  }
 
   /// Before anything else is known of the peer, it may send only short messages.
   void limit(std::size_t message_bytes_max) { message_bytes_max_ = message_bytes_max; }
@@ -89,7 +99,9 @@ class host_stream {
   void close_soon() noexcept;
 
  private:
-  [[nodiscard]] result<void> wait(short events, nanoseconds at_most) const;
+  [[nodiscard]] patient_deadline deadline_in(nanoseconds at_most) const;
+  /// One look at the socket, of a wait that takes `at_most` in all.
+  [[nodiscard]] result<void> look(short events, nanoseconds at_most) const;
   result<void> receive();
   result<void> receive_encrypted();
   result<std::string_view> receive_into(std::span<char> room);
@@ -107,6 +119,11 @@ class host_stream {
   std::size_t taken_ = 0;  // of arrived_
   std::size_t message_bytes_max_ = protocol::frame_bytes_max;
   bool too_large_ = false;
+  const clock time_;
+  nanoseconds say_every_{0};
+  std::function<void()> say_something_;
+  steady_time said_{};              // when something was last sent
+  std::uint64_t received_bytes_ = 0;  // from the socket
   std::atomic<std::int64_t> heard_ns_{0};
 };
 
@@ -131,13 +148,13 @@ result<std::optional<Variant>> host_stream::next() {
 
 template <class Variant>
 result<Variant> host_stream::wait_for(nanoseconds at_most) {
-  const steady_time until = std::chrono::steady_clock::now() + at_most;
+  patient_deadline until = deadline_in(at_most);
   while (true) {
     auto message = next<Variant>();
     if (!message) return tl::unexpected(std::move(message.error()));
     if (*message) return std::move(**message);
-    if (auto ok = wait(1 /* POLLIN */, until - std::chrono::steady_clock::now()); !ok)
-      return tl::unexpected(std::move(ok.error()));
+    if (until.is_over(time_())) return refuse(errc::io, "nothing was heard in time");
+    if (auto ok = look(1 /* POLLIN */, at_most); !ok) return tl::unexpected(std::move(ok.error()));
     if (auto ok = read(); !ok) return tl::unexpected(std::move(ok.error()));
   }
 }

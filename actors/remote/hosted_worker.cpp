@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr auto flight_interval = 50ms;        // while it works
 constexpr auto idle_flight_interval = 250ms;  // remote_connection takes twice as long for silence
-constexpr auto measure_every = 1s;
+constexpr auto measure_every = 250ms;  // a fraction of the shortest time limits: a debugger stops them
 
 }  // namespace
 
@@ -280,7 +280,9 @@ void hosted_worker::show_flight(host_stream& to, bool at_any_rate) {
   shown_at_ = time;
   if (time - measured_at_ >= measure_every) {
     measured_at_ = time;
-    if (const auto facts = process::look_at(pid_)) private_bytes_ = facts->rss_anon_bytes;
+    const auto facts = process::look_at(pid_);
+    if (facts) private_bytes_ = facts->rss_anon_bytes;
+    traced_ = facts && facts->traced;
   }
   const arena::flight_reading seen = flights_.read(0);
   flight_seen news{seen.word, seen.heartbeats, seen.samples_done, private_bytes_, seen.sample_name, 0, -1};
@@ -291,6 +293,7 @@ void hosted_worker::show_flight(host_stream& to, bool at_any_rate) {
     news.cpu_ns = times->cpu.count();
     news.core_wait_ns = times->core_wait.count();
   }
+  news.traced = traced_ && !at_any_rate;
   to.put(from_host(std::move(news)));
 }
 

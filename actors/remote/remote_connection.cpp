@@ -31,6 +31,7 @@ remote_connection::remote_connection(unique_fd socket, connected_by who, std::st
       stream_(std::move(socket), who == connected_by::host ? around_->tls : around_->tls_of_calls),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   stream_.while_busy([this] { stand_in(); });
+  stream_.while_receiving(ping_every(), [this] { show_life(); });
   const all_signals_blocked quiet;
   thread_ = std::thread([this] { run(); });
 }
@@ -118,15 +119,28 @@ result<void> remote_connection::take_orders() {
   return {};
 }
 
+nanoseconds remote_connection::ping_every() const {
+  return std::min<nanoseconds>(around_->lost_after / pings_a_silence, ping_at_least_every);
+}
+
+ping remote_connection::next_ping() const {
+  return {pings_.number, around_->waited ? around_->waited().count() : 0};
+}
+
+/// Measures nothing: the answer waits behind what is being received.
+void remote_connection::show_life() {
+  if (place_) stream_.put(to_host(next_ping()));
+}
+
 void remote_connection::look_at_clock() {
   stand_in();
-  if (!place_ || now() - pings_.sent < std::min<nanoseconds>(around_->lost_after / pings_a_silence, ping_at_least_every)) return;
+  if (!place_ || now() - pings_.sent < ping_every()) return;
   pings_.sent = now();
   if (!pings_.measured_from) {
     ++pings_.number;
     pings_.measured_from = pings_.sent;
   }
-  stream_.put(to_host(ping{pings_.number, around_->waited ? around_->waited().count() : 0}));
+  stream_.put(to_host(next_ping()));
 }
 
 // ---- from the session ---------------------------------------------------------------------------------------

@@ -166,8 +166,12 @@ class remote_connection {
   [[nodiscard]] std::string difference(const from_host& found) const;
   void mirror(const flight_seen& seen);
   void stand_in();
+  void pause_clocks();
   void show_flight();
   void look_at_clock();
+  void show_life();
+  [[nodiscard]] nanoseconds ping_every() const;
+  [[nodiscard]] ping next_ping() const;
 
   const connected_by who_;
   const std::string address_;
@@ -189,6 +193,7 @@ class remote_connection {
   std::unique_ptr<lent_jobs> jobs_;  // instead of them, in a pool
   arena::flight_reading flight_;  // as last mirrored
   steady_time mirrored_at_{};
+  std::uint32_t signs_ = 0;  // that this connection made up
   struct {
     std::uint64_t number = 0;
     steady_time sent{};

@@ -23,6 +23,7 @@ void remote_connection::mirror(const flight_seen& seen) {
   flight_.since = now() - nanoseconds(seen.since_ns);
   flight_.reads_since = seen.reads_since_ns < 0 ? std::nullopt : std::optional(now() - nanoseconds(seen.reads_since_ns));
   if (jobs_) jobs_->translate(flight_, seen.mark);
+  if (seen.traced) pause_clocks();
   {
     const std::lock_guard hold(mutex_);
     figures_.times.cpu = nanoseconds(seen.cpu_ns);
@@ -35,9 +36,16 @@ void remote_connection::mirror(const flight_seen& seen) {
 /// hangs: lost_after decides (rule H5).
 void remote_connection::stand_in() {
   if (!link_ || now() - mirrored_at_ <= silent_after) return;
-  ++flight_.heartbeats;
-  flight_.state = {arena::phase::idle, 0, 0, static_cast<std::uint32_t>(flight_.heartbeats)};
+  pause_clocks();
   show_flight();
+}
+
+/// Makes the page show a sign of life of each kind, and no work that could take too long.
+void remote_connection::pause_clocks() {
+  ++signs_;
+  flight_.heartbeats += signs_;
+  flight_.state = {arena::phase::idle, 0, 0, signs_};
+  flight_.limit = nanoseconds(0);
 }
 
 void remote_connection::show_flight() {

@@ -55,6 +55,7 @@ class SeenWorkers:
     def __init__(self, pool: Any, count: int) -> None:
         self._pool = pool
         self._width, self._width_until, self._on_hosts_until = count, 0.0, 0.0
+        self._on_hosts: list[int] = []
         self.last_on_hosts = int(pool._config["loader.limits.max"]) + ON_HOSTS_MAX  # the highest number that one may have
 
     def width(self) -> int:
@@ -73,4 +74,10 @@ class SeenWorkers:
         self._on_hosts_until = now + LOOK_EVERY
         status = self._pool.status()
         gone = {each["id"] for each in status["workers"] if each["state"] in GONE}
-        return [worker for host in status["hosts"] for worker in host["workers"] if worker not in gone]
+        self._on_hosts = [worker for host in status["hosts"] for worker in host["workers"] if worker not in gone]
+        return self._on_hosts
+
+    def last_seen_on_hosts(self) -> list[int]:
+        """The same, at most LOOK_EVERY old."""
+        self.on_hosts()
+        return self._on_hosts

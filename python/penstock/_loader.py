@@ -269,6 +269,8 @@ class IterablePass(Pass):
         self._states = _shards.ShardStates.made() if _shards.has_state(loader.dataset) else None
         workers = loader._workers_here()
         self._homes = Homes(loader.num_workers, workers.seen.last_on_hosts) if workers.has_hosts else None
+        if self._homes is not None:
+            self._homes.spread(workers.seen.last_seen_on_hosts())
         super().__init__(loader)
 
     def _width(self) -> int:

@@ -51,7 +51,8 @@ owner_supervision::owner_supervision(const owner_settings& settings, steady_time
     : settings_(settings),
       policy_(settings.restart, settings.seed),
       hangs_(settings.clocks),
-      ending_(settings.ending, now) {}
+      ending_(settings.ending, now),
+      looked_(now) {}
 
 // ---- starting ---------------------------------------------------------------------------------------------
 
@@ -60,6 +61,7 @@ void owner_supervision::open(steady_time now) {
 }
 
 void owner_supervision::start(steady_time now) {
+  look_at_clock(now);
   ++incarnation_;
   stage_ = owner_stage::starting;
   start_due_ = never;
@@ -201,7 +203,15 @@ void owner_supervision::look(steady_time now, const owner_sign& sign) {
 
 // ---- its end ----------------------------------------------------------------------------------------------
 
+/// While no process runs, nobody else notices that the session did not run.
+void owner_supervision::look_at_clock(steady_time now) {
+  const nanoseconds since = now - looked_;
+  looked_ = std::max(looked_, now);
+  if (close_by_ != never && since > settings_.ending.late_look) close_by_ += since;
+}
+
 void owner_supervision::say_stop(steady_time now) {
+  look_at_clock(now);
   stage_ = owner_stage::stopping;
   outbox_.emplace_back(stop_owner_process{whole_});
   ending_.stop(now, std::max<nanoseconds>(close_by_ - now, nanoseconds(0)));
@@ -209,6 +219,7 @@ void owner_supervision::say_stop(steady_time now) {
 
 void owner_supervision::close(steady_time now, bool whole, nanoseconds patience) {
   if (stage_ == owner_stage::stopped) return;
+  look_at_clock(now);
   close_by_ = std::min(close_by_, now + patience);
   if (stage_ == owner_stage::stopping) return ending_.stop(now, patience);  // the new deadline may be earlier
   whole_ = whole;
@@ -393,6 +404,7 @@ void owner_supervision::restart_or_fail(steady_time now, const restart_decision&
 // ---- commands ---------------------------------------------------------------------------------------------
 
 std::vector<owner_command> owner_supervision::advance(steady_time now) {
+  look_at_clock(now);
   if (finishing_ && !pid_ && close_by_ <= now) {
     fail({errc::sink,
           fmt::format("the sink did not finish in time: {} ended first", counted(restarts_, "GPU owner")),

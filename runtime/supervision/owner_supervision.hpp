@@ -184,6 +184,7 @@ class owner_supervision {
   void fail(failure why);
   void violate(steady_time now, const std::string& reason);
   void end_process(steady_time now);
+  void look_at_clock(steady_time now);
   [[nodiscard]] bool being_started() const { return stage_ == owner_stage::starting && !pid_; }
   [[nodiscard]] bool heeded(std::uint32_t incarnation) const;
   [[nodiscard]] bool is_over() const {
@@ -212,6 +213,7 @@ class owner_supervision {
   steady_time started_at_{};
   steady_time start_due_ = never;  // in backoff
   steady_time close_by_ = never;
+  steady_time looked_;  // postpones close_by_, as termination does (rule W10)
   std::optional<std::pair<std::uint32_t, steady_time>>
       not_recovered_;           // the incarnation that died last, and when
   std::string wait_channel_;    // where the process, or its start, was seen last

@@ -4,6 +4,8 @@ Run by ctest with PENSTOCK_BIN set to the folder of the programs. Only the stand
 look at pixels need Pillow and NumPy as well.
 """
 
+import contextlib
+import ctypes
 import fcntl
 import importlib.util
 import json
@@ -227,6 +229,37 @@ def signal_process(pid, number):
     if not pid or pid <= 1:
         raise ValueError("pid %r is not a process of a test" % (pid,))
     os.kill(pid, number)
+
+
+PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
+
+
+@contextlib.contextmanager
+def debugger(pid):
+    """Stops all threads of a process, as gdb does."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    libc.ptrace.restype = ctypes.c_long
+
+    def ptrace(request, thread):
+        if libc.ptrace(request, thread, None, None) != 0:
+            raise OSError(ctypes.get_errno(), "ptrace")
+
+    held = set()
+    while new := {int(name) for name in os.listdir("/proc/%d/task" % pid)} - held:
+        for thread in new:
+            try:
+                ptrace(PTRACE_SEIZE, thread)
+                ptrace(PTRACE_INTERRUPT, thread)
+                os.waitpid(thread, WALL)
+            except PermissionError:
+                raise unittest.SkipTest("no process may be traced here")
+        held |= new
+    try:
+        yield
+    finally:
+        for thread in held:
+            ptrace(PTRACE_DETACH, thread)
 
 
 def described(pid):

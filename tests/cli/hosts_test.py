@@ -1,5 +1,6 @@
 """Loader hosts: workers in `penstock host` processes make the same stream as local ones, whatever happens to them."""
 
+import glob
 import shutil
 
 from host_case import *
@@ -122,6 +123,26 @@ class HostsTest(HostCase):
         self.assertEqual(self.penstock("stop", "--now", "--session", "h")[0], EXIT_OK)
         process.communicate(timeout=30)
         self.ends(again, EXIT_OK)
+
+    def test_a_record_of_an_older_version_that_lacks_facts_of_a_host_gets_a_sentence(self):
+        process = self.begin(self.config(samples=100000, dataset='wait = "2ms"', epochs=1))
+        self.host(self.address(), 1, "alpha")
+        self.joined(1)
+        read = lambda: open(self.only_record()).read()
+        self.wait_until(lambda: '"name":"alpha"' in read(), "the host is in the record", 30)
+        process.kill()
+        process.communicate()
+        told = ("describe", "host/alpha", "--last", "--session", "h")
+        self.assertIn("host/alpha\n", self.penstock(*told)[1])
+        text = read()
+        self.write(self.only_record(), re.sub(r'"cores":\d+,', "", text))
+        code, _, err = self.penstock(*told)
+        self.assertEqual(code, 1, err)
+        self.assertIn("another version of penstock ran this session, and says too little of host/alpha to describe it here (key 'cores' not found)", err)
+
+    def only_record(self):
+        (path,) = glob.glob(os.path.join(self.folder, "penstock", "*.record"))
+        return path
 
     def working(self, name):
         """How many workers of a host are ready, and what is wanted of it."""

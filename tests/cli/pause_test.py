@@ -5,41 +5,9 @@ With PENSTOCK_TEST_PAUSES=N: N pauses of 5 to 60 s with the usual time limits (t
 
 from harness import *
 
-import contextlib
-import ctypes
-
 RANKS = 4
 LOST_AFTER = 2.0
 PAUSES = int(os.environ.get("PENSTOCK_TEST_PAUSES", "0"))
-PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
-
-
-@contextlib.contextmanager
-def debugger(pid):
-    """Stops all threads of a process, as gdb does."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-    libc.ptrace.restype = ctypes.c_long
-
-    def ptrace(request, thread):
-        if libc.ptrace(request, thread, None, None) != 0:
-            raise OSError(ctypes.get_errno(), "ptrace")
-
-    held = set()
-    while new := {int(name) for name in os.listdir("/proc/%d/task" % pid)} - held:
-        for thread in new:
-            try:
-                ptrace(PTRACE_SEIZE, thread)
-                ptrace(PTRACE_INTERRUPT, thread)
-                os.waitpid(thread, WALL)
-            except PermissionError:
-                raise unittest.SkipTest("no process may be traced here")
-        held |= new
-    try:
-        yield
-    finally:
-        for thread in held:
-            ptrace(PTRACE_DETACH, thread)
 
 
 class PauseTest(PenstockTest):

@@ -95,11 +95,13 @@ class SharedHostsTest(HostCase):
 
     def test_the_ranks_of_a_group_share_a_host_and_have_their_own_parts(self):
         host, address = self.listening_host(self.WORKERS)
-        shape = dict(samples=1200, epochs=1)
+        shape = dict(samples=6000, epochs=1)
         ranks = ["--set", "sampler.world_size=2", "--set", "group.join=never"]
         plain = self.write("plain.toml", synthetic(**shape))
         local = [self.digests(plain, "--workers", 2, *ranks, "--set", "sampler.rank=%d" % rank) for rank in range(2)]
-        running = [self.calling("rank%d" % rank, address, *ranks, "--set", "sampler.rank=%d" % rank, dataset='wait = "2ms"', **shape) for rank in range(2)]
+        running = [self.calling("photos-rank%d" % rank, address, *ranks, "--set", "sampler.rank=%d" % rank, dataset='wait = "2ms"', **shape) for rank in range(2)]
+        one_line = r"calling %s\nhost +ranks .*\na +0-1 +ready " % re.escape(address)
+        self.wait_until(lambda: re.search(one_line, self.penstock("status", "--group", "photos")[1]), "the group's status shows the host once")
         for process, digests in zip(running, local):
             self.check(process, digests)
         self.leaves(host)

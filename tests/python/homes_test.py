@@ -66,6 +66,14 @@ class HomesTest(unittest.TestCase):
         pool = PoolWithHosts([{"id": 65 + at, "state": state} for at, state in enumerate(states)])
         self.assertEqual(SeenWorkers(pool, 0).on_hosts(), [65, 66, 67])
 
+    def test_whoever_begins_gets_the_workers_last_seen_without_another_look(self):
+        pool = PoolWithHosts([{"id": 65, "state": "ready"}])
+        seen = SeenWorkers(pool, 0)
+        self.assertEqual(seen.last_seen_on_hosts(), [65])  # there was no look yet
+        pool.status = None
+        self.assertIsNone(seen.on_hosts())
+        self.assertEqual(seen.last_seen_on_hosts(), [65])
+
 
 class PoolWithHosts:
     """What SeenWorkers reads of a pool."""

@@ -6,8 +6,10 @@ import signal
 import subprocess
 import threading
 import time
+import unittest.mock
 
 import penstock
+import penstock._loader
 from loader_data import Counting, DataLoader, LoaderCase, Shards, Squares, kill, numpy, plain, torch
 from package import *
 from package import children_of
@@ -316,6 +318,13 @@ class HostsTest(LoaderCase):
                     self.host(loader.hosts_join_at, workers)
                 self.same(list(loader), expected)
                 self.same(list(loader), list(self.again(DrawingShards(40))))  # the next epoch
+
+    def test_a_pass_begins_with_the_workers_that_the_last_one_has_seen(self):
+        expected, loader = self.shards(DrawingShards(40))
+        self.host(loader.hosts_join_at)
+        self.same(list(loader), expected)
+        with unittest.mock.patch.object(penstock._loader, "LOOK_EVERY", 1000.0):  # a pass that waits for a look does not end
+            self.same(list(loader), list(self.again(DrawingShards(40))))
 
     def again(self, dataset):
         loader = DataLoader(dataset, num_workers=3, batch_size=3, seed=4)

@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -209,5 +210,45 @@ TEST_CASE("an invalid parcel is refused and leaves no descriptor open") {
     send_raw(ends.worker.get(), a.content, std::vector<int>(a.files, file.get()));
     CHECK(refusal(ends.session.get()) == a.refused);
     CHECK(open_descriptors() == before);
+  }
+}
+
+namespace {
+
+nanoseconds passed{0};
+std::function<void()> when_read_thrice = [] {};
+int readings = 0;
+
+/// Between two readings this process stood still for an hour.
+steady_time time_with_gaps() {
+  if (++readings == 3) when_read_thrice();
+  return steady_time(passed += 1h);
+}
+
+}  // namespace
+
+TEST_CASE("whoever stood still while waiting for a parcel, or for room for one, gives the other side its time") {
+  pair_of_ends ends;
+  readings = 0;
+  const unique_fd file = sealed_file("abc");
+  const parcel_label label{0, 1, 0, 3};
+  SECTION("waiting for a parcel") {
+    when_read_thrice = [&] { REQUIRE(send_parcel(ends.session.get(), label, file.get()).value()); };
+    const auto came = receive_parcel(ends.worker.get(), 80ms, &time_with_gaps);
+    REQUIRE(came);
+    CHECK(came->has_value());
+  }
+  SECTION("waiting for room") {
+    while (send_parcel(ends.session.get(), label, file.get()).value()) {
+    }
+    when_read_thrice = [&] {
+      while (receive_parcel(ends.worker.get()).value()) {
+      }
+    };
+    CHECK(send_parcel(ends.session.get(), label, file.get(), 80ms, &time_with_gaps).value());
+  }
+  SECTION("in vain") {
+    when_read_thrice = [] {};
+    CHECK_FALSE(receive_parcel(ends.worker.get(), 80ms, &time_with_gaps).value());
   }
 }

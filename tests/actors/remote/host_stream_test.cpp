@@ -2,11 +2,14 @@
 #include "actors/remote/host_stream.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <functional>
 #include <thread>
 
 using namespace penstock;
@@ -66,6 +69,19 @@ void exchange(host_stream& host, host_stream& session) {
   CHECK(received == sent);
 }
 
+// ---- a clock that the test advances ----
+
+nanoseconds passed{0};
+
+steady_time test_time() {
+  return steady_time(1h) + passed;
+}
+
+void write_to(int socket, std::size_t bytes) {
+  const std::string some(bytes, 'x');
+  REQUIRE(::write(socket, some.data(), bytes) == static_cast<ssize_t>(bytes));
+}
+
 }  // namespace
 
 TEST_CASE("messages and batches arrive whole, also while both sides send") {
@@ -122,4 +138,119 @@ TEST_CASE("a thread that waits for a batch is woken by the end of its connection
   std::thread other([&] { session.close_soon(); });
   CHECK_FALSE(session.read_raw(room, 60s));
   other.join();
+}
+
+// ---- time ------------------------------------------------------------------------------------------------------
+
+TEST_CASE("a thread that stood still for an hour blames no silence on its peer") {
+  auto [one, two] = two_sockets();
+  host_stream session(std::move(two), nullptr, &test_time);
+  int calls = 0;
+  std::function<void()> then = [] {};
+  session.while_busy([&] {
+    passed += 1h;
+    if (++calls == 3) then();
+  });
+  std::vector<std::byte> room(100);
+  SECTION("while it waits for bytes") {
+    then = [&] { write_to(one.get(), room.size()); };
+    CHECK(session.read_raw(room, 80ms));
+  }
+  SECTION("while it waits for a message") {
+    host_stream host(std::move(one), nullptr);
+    then = [&] {
+      host.put(from_host(host_leaves{}));
+      REQUIRE(host.flush(soon));
+    };
+    CHECK(session.wait_for<from_host>(80ms));
+  }
+  SECTION("while its peer takes nothing") {
+    const auto batch = pattern(5'000'000);
+    std::size_t taken = 0;
+    std::vector<char> some(1'000'000);
+    session.while_busy([&] {
+      passed += 1h;
+      if (++calls % 3 != 0) return;
+      while (true) {
+        const ssize_t got = ::read(one.get(), some.data(), some.size());
+        if (got <= 0) break;
+        taken += static_cast<std::size_t>(got);
+      }
+    });
+    CHECK(session.flush(80ms, batch));
+    CHECK(taken > 0);
+  }
+}
+
+TEST_CASE("a peer that is silent while this thread runs is silent") {
+  auto [one, two] = two_sockets();
+  host_stream session(std::move(two), nullptr, &test_time);
+  const nanoseconds before = passed;
+  session.while_busy([] { passed += 5ms; });
+  std::vector<std::byte> room(100);
+  const auto read = session.read_raw(room, 80ms);
+  REQUIRE_FALSE(read);
+  CHECK(read.error().message == "nothing was heard for 80 ms");
+  CHECK(passed - before < 200ms);
+}
+
+TEST_CASE("bytes that arrive slowly are no silence, not even parts of one TLS record") {
+  const bool encrypted = GENERATE(false, true);
+  auto [near, relay_in] = two_sockets();
+  auto [relay_out, far] = two_sockets();
+  host_stream host(std::move(near), encrypted ? tls_of(group::tls_role::client, "a secret of the hosts") : nullptr);
+  host_stream session(std::move(far), encrypted ? tls_of(group::tls_role::server, "a secret of the hosts") : nullptr, &test_time);
+  std::array<char, 16> some{};
+  const auto pass_on = [&](int from, int to) {
+    const ssize_t got = ::read(from, some.data(), some.size());
+    if (got > 0) REQUIRE(::write(to, some.data(), static_cast<std::size_t>(got)) == got);
+    return got > 0;
+  };
+  if (encrypted) {
+    std::atomic<bool> secured = false;
+    result<void> greeted;
+    std::thread other([&] { greeted = host.secure(soon); });
+    std::thread relay([&] {
+      while (!secured) {
+        pass_on(relay_in.get(), relay_out.get());
+        pass_on(relay_out.get(), relay_in.get());
+      }
+    });
+    CHECK(session.secure(soon));
+    other.join();
+    secured = true;
+    relay.join();
+    CHECK(greeted);
+  }
+  const auto sent = pattern(2000);
+  REQUIRE(host.flush(soon, sent));
+  const nanoseconds before = passed;
+  int calls = 0;
+  session.while_busy([&] {
+    passed += 1ms;
+    if (++calls % 6 == 0) pass_on(relay_in.get(), relay_out.get());
+  });
+  std::vector<std::byte> received(sent.size());
+  CHECK(session.read_raw(received, 16ms));
+  CHECK(received == sent);
+  CHECK(passed - before > 160ms);
+}
+
+TEST_CASE("whoever receives for long shows that it lives") {
+  auto [one, two] = two_sockets();
+  host_stream session(std::move(two), nullptr, &test_time);
+  int calls = 0;
+  session.while_busy([&] {
+    passed += 2ms;
+    if (++calls % 2 == 0) write_to(one.get(), 1);
+  });
+  session.while_receiving(10ms, [&] { session.put(to_host(ping{})); });
+  std::vector<std::byte> room(100);
+  const nanoseconds before = passed;
+  REQUIRE(session.read_raw(room, 16ms));
+  host_stream host(std::move(one), nullptr);
+  int heard = 0;
+  while (host.wait_for<to_host>(20ms)) ++heard;
+  CHECK(heard >= (passed - before) / 20ms);
+  CHECK(heard > 4);
 }

@@ -322,6 +322,29 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("time in which the session did not run does not count while no owner runs that could finish the sink") {
+  stage s;
+  s.be_ready();
+  s.owner.close(s.now, true, 8s);
+  s.look();
+  s.die(exited(1));
+  s.pass(1s);
+  s.now += 1h;
+  s.look();
+  CHECK(s.all<owner_failed>().empty());
+  SECTION("the next one finishes it") {
+    s.be_ready();
+    CHECK(s.all<stop_owner_process>().size() == 2);
+    s.die(exited(0));
+    CHECK(s.all<owner_failed>().empty());
+  }
+  SECTION("the rest of the time counts") {
+    s.pass(8s);
+    CHECK(s.all<owner_failed>().at(0).reason.message.starts_with("the sink did not finish in time"));
+  }
+  CHECK(s.all<owner_closed>().size() == 1);
+}
+
 TEST_CASE("an owner that is killed because it does not stop in time leaves a death; one that stops in time does not") {
   stage s;
   s.be_ready();

@@ -4,6 +4,8 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+
 using namespace penstock::cli;
 using Catch::Matchers::ContainsSubstring;
 using json = nlohmann::ordered_json;
@@ -70,4 +72,61 @@ TEST_CASE("a group is well if every rank answers, is ok and moves") {
   CHECK(group_for_people(group_of({one}), json(), 0, 200).find("waiting for worker/0") != std::string::npos);
   one["status"] = nullptr;
   CHECK_FALSE(all_well(group_of({one})));
+}
+
+// ---- loader hosts -------------------------------------------------------------------------------------------
+
+namespace {
+
+/// A rank that calls a host with two workers, and has lost another one.
+json rank_with_host(int number) {
+  json one = rank(number, 100);
+  json& s = one["status"];
+  s["hosts_called"] = {"10.0.0.7:7077"};
+  s["hosts"] = {{{"name", "loader-1"}, {"address", "10.0.0.7:7077"}, {"pid", 33}, {"state", "ready"}, {"workers", {64, 65}},
+                 {"samples_per_second", 150.0}, {"bytes_per_second", 1.5e6}, {"round_trip_seconds", 0.0002}, {"cpu_cores", 1.5}}};
+  s["hosts_lost"] = {{{"name", "loader-2"}, {"address", "10.0.0.8:7077"}, {"why", "nothing was heard for 5 s"}, {"seconds", 10 + number}}};
+  s["workers"].push_back({{"id", 64}, {"pid", 8}, {"state", "ready"}});
+  s["workers"].push_back({{"id", 65}, {"pid", 9}, {"state", "starting"}});
+  return one;
+}
+
+std::string below_ranks(const std::string& text) {
+  return text.substr(text.find("calling"));
+}
+
+}  // namespace
+
+TEST_CASE("a host that ranks share is one line with their sums, and names the ranks") {
+  const std::string text = group_for_people(group_of({rank_with_host(0), rank_with_host(1), rank(2, 100), rank_with_host(3)}), nullptr, 0, 200);
+  CHECK("\n" + below_ranks(text) == R"(
+calling 10.0.0.7:7077
+host      ranks  state  workers  samples/s  MB/s    trip  cores  address
+loader-1  0-1,3  ready      3/6        450   4.5  200 us    4.5  10.0.0.7:7077
+lost: loader-2 (10.0.0.8:7077) 10 s ago: nothing was heard for 5 s
+)");
+}
+
+TEST_CASE("hosts that join one rank each are lines of their own") {
+  json first = rank_with_host(0);
+  json second = rank_with_host(1);
+  for (json* one : {&first, &second}) {
+    json& s = (*one)["status"];
+    s["hosts_lost"] = json::array();
+    s["hosts_called"] = json::array();
+  }
+  first["status"]["hosts_join_at"] = "10.0.0.1:7077";
+  second["status"]["hosts_join_at"] = "10.0.0.2:7077";
+  second["status"]["hosts"][0]["pid"] = 34;
+  second["status"]["hosts"][0]["state"] = "draining";
+  second["status"]["hosts"][0]["name"] = "loader-3";
+  const std::string text = group_for_people(group_of({first, second}), nullptr, 0, 200);
+  CHECK_THAT(text, ContainsSubstring("hosts join at 10.0.0.1:7077 and at 1 address of other ranks\n"));
+  CHECK_THAT(text, ContainsSubstring("loader-1  0      ready         1/2"));
+  CHECK_THAT(text, ContainsSubstring("loader-3  1      draining      1/2"));
+}
+
+TEST_CASE("a group without hosts has no section of them") {
+  const std::string text = group_for_people(group_of({rank(0, 100)}), nullptr, 0, 200);
+  CHECK(std::ranges::count(text, '\n') == 3);
 }

@@ -3,6 +3,7 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
+#include "tools/penstock/watch/host_tables.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -77,6 +78,74 @@ std::vector<std::string> row_of(const json& rank, const json& before, double sec
           remark_of(s)};
 }
 
+// ---- loader hosts -----------------------------------------------------------------------------------------
+
+json list_in(const json& status, const char* key) {
+  const json found = status.is_object() ? status.value(key, json()) : json();
+  return found.is_array() ? found : json::array();
+}
+
+/// The entry of the same process in `hosts`, which is added if it is new.
+json& host_in(json& hosts, const json& host) {
+  const auto same = [&](const json& one) {
+    return one.at("name") == host.at("name") && one.at("pid") == host.at("pid") && one.at("address") == host.at("address");
+  };
+  if (const auto at = std::ranges::find_if(hosts, same); at != hosts.end()) return *at;
+  json fresh = host;
+  fresh["workers"] = json::array();
+  fresh["ranks"] = json::array();
+  for (const char* key : {"samples_per_second", "bytes_per_second", "round_trip_seconds"}) fresh[key] = 0.0;
+  fresh["cpu_cores"] = nullptr;
+  return hosts.emplace_back(std::move(fresh));
+}
+
+void add_host(json& to, const json& host, const json& rank) {
+  json& one = host_in(to["hosts"], host);
+  one["ranks"].push_back(rank.at("rank"));
+  if (host.at("state") != "ready") one["state"] = host.at("state");
+  for (const char* key : {"samples_per_second", "bytes_per_second"})
+    one[key] = one.at(key).get<double>() + host.at(key).get<double>();
+  one["round_trip_seconds"] = std::max(one.at("round_trip_seconds").get<double>(), host.at("round_trip_seconds").get<double>());
+  if (const json cores = host.value("cpu_cores", json()); cores.is_number())
+    one["cpu_cores"] = cores.get<double>() + (one.at("cpu_cores").is_number() ? one.at("cpu_cores").get<double>() : 0.0);
+  // Each rank numbers its workers from 0.
+  for (const json& w : list_in(status_of(rank), "workers")) {
+    if (std::ranges::find(host.at("workers"), w.value("id", json())) == host.at("workers").end()) continue;
+    const std::size_t id = to["workers"].size();
+    to["workers"].push_back({{"id", id}, {"state", w.value("state", json())}});
+    one["workers"].push_back(id);
+  }
+}
+
+/// Unless one with the same values under these keys, or the same value, is there.
+void add_new(json& list, const json& value, std::initializer_list<const char*> keys) {
+  const auto same = [&](const json& one) {
+    return keys.size() == 0 ? one == value : std::ranges::all_of(keys, [&](const char* key) { return one.at(key) == value.at(key); });
+  };
+  if (std::ranges::none_of(list, same)) list.push_back(value);
+}
+
+/// The hosts of all ranks, as the status of one session: an operator looks after hosts, and ranks share those that they call.
+json hosts_of(const json& group) {
+  std::vector<std::string> join_at;
+  json all{{"state", "ok"}, {"hosts", json::array()}, {"workers", json::array()}, {"hosts_called", json::array()}, {"hosts_lost", json::array()}};
+  for (const json& rank : group.at("ranks")) {
+    const json& s = status_of(rank);
+    if (!s.is_object() || s.value("state", "") == "ended") continue;
+    if (s.value("jobs", json()).is_object()) all["jobs"] = json::object();
+    for (const json& host : list_in(s, "hosts")) add_host(all, host, rank);
+    for (const json& called : list_in(s, "hosts_called")) add_new(all["hosts_called"], called, {});
+    for (const json& lost : list_in(s, "hosts_lost")) add_new(all["hosts_lost"], lost, {"name", "address"});
+    if (const json at = s.value("hosts_join_at", json()); at.is_string()) join_at.push_back(at.get<std::string>());
+    const json waits = s.value("waits_for_hosts", json());
+    if (waits.is_object() && (!all.contains("waits_for_hosts") || all["waits_for_hosts"].at("seconds") < waits.at("seconds")))
+      all["waits_for_hosts"] = waits;
+  }
+  if (!join_at.empty())
+    all["hosts_join_at"] = join_at.front() + (join_at.size() > 1 ? fmt::format(" and at {} of other ranks", counted(join_at.size() - 1, "address", "addresses")) : "");
+  return all;
+}
+
 }  // namespace
 
 std::string group_for_people(const json& group, const json& before, double seconds, std::size_t width) {
@@ -93,7 +162,8 @@ std::string group_for_people(const json& group, const json& before, double secon
                      {"SAMPLES", column_side::right},
                      {"WORKERS", column_side::right},
                      {"WAITS FOR", column_side::left, true}},
-                    rows, width);
+                    rows, width) +
+         hosts_for_people(hosts_of(group), width);
 }
 
 bool all_well(const json& group) {

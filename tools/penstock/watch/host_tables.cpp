@@ -83,12 +83,28 @@ std::vector<std::string> row_of(const json& s, const json& host) {
           text_of(host.at("address"))};
 }
 
-/// "jobs/s" in a pool.
+/// "0-3,5".
+std::string ranks_text(const json& ranks) {
+  std::string text;
+  for (std::size_t first = 0; first < ranks.size();) {
+    std::size_t last = first;
+    while (last + 1 < ranks.size() && ranks[last + 1].get<std::uint64_t>() == ranks[last].get<std::uint64_t>() + 1) ++last;
+    text += (text.empty() ? "" : ",") + text_of(ranks[first]) + (last > first ? "-" + text_of(ranks[last]) : "");
+    first = last + 1;
+  }
+  return text;
+}
+
+/// "jobs/s" in a pool. With the ranks that use each host, if it is a group's.
 std::string table_of(const json& s, const std::vector<json>& hosts, std::size_t width) {
   std::vector<std::vector<std::string>> rows;
   for (const json& host : hosts) rows.push_back(row_of(s, host));
   std::vector<table_column> all = columns();
   if (is_pool(s)) all[3].title = "jobs/s";
+  if (std::ranges::any_of(hosts, [](const json& host) { return host.contains("ranks"); })) {
+    all.insert(all.begin() + 1, {"ranks"});
+    for (std::size_t i = 0; i < hosts.size(); ++i) rows[i].insert(rows[i].begin() + 1, ranks_text(hosts[i].at("ranks")));
+  }
   return text_table(all, rows, width);
 }
 

@@ -206,7 +206,7 @@ int describe_host(const describe_options& o, const std::string& name) {
   return exit_ok;
 }
 
-int describe(describe_options o) {
+int describe_target(describe_options o) {
   if (const auto host = parse_host_target(o.target); host && !host->worker) return describe_host(o, host->host);
   if (const int no = name_worker(o.choice, o.target); no != exit_ok) return no;
   const auto meant = parse_target(o.target);
@@ -228,6 +228,22 @@ int describe(describe_options o) {
     print_raw(description_for_people(about, terminal_width(STDOUT_FILENO)));
   }
   return exit_ok;
+}
+
+/// A record, or a live session, may be of an older version.
+int describe(const describe_options& o) {
+  try {
+    return describe_target(o);
+  } catch (const json::out_of_range& lacks) {
+    const std::string_view what = lacks.what();
+    return refuse_with(exit_failed,
+                       {errc::protocol,
+                        fmt::format("another version of penstock ran this session, and says too little of {} to describe it here ({}); "
+                                    "`penstock status --json` shows what it says",
+                                    printable(o.target), what.substr(what.find("] ") == std::string_view::npos ? 0 : what.find("] ") + 2)),
+                        0},
+                       o.choice.as_json);
+  }
 }
 
 void add_describe(verb_table& verbs) {

@@ -1,0 +1,70 @@
+"""Sessions and loader hosts that stand still for longer than lost_after, and workers in a debugger."""
+
+from host_case import *
+
+LOST_AFTER = 2.0
+HANG = '[loader.hang]\nitem_timeout = "1s"\nheartbeat_timeout = "1s"\n'
+SHAPE = dict(samples=3000, epochs=1)
+
+
+class PausedHostsTest(HostCase):
+    def running(self):
+        """A session, a host and the expected digests."""
+        hosts = INSECURE + 'lost_after = "%gs"\n' % LOST_AFTER
+        session = self.begin(self.config(hosts=hosts, more=HANG, dataset='wait = "4ms"', **SHAPE))
+        host = self.host(self.address(), 2)
+        self.joined(2)
+        return session, host, self.local_digests(**SHAPE)
+
+    def pause(self, pids, seconds):
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for pid in random.sample(pids, len(pids)):
+                signal_process(pid, number)
+            if number == signal.SIGSTOP:
+                time.sleep(seconds)  # the test is about this time
+
+    def tree_of(self, process):
+        return [process.pid, *descendants_of(process.pid)]
+
+    def check(self, session, host, expected, lost):
+        report = self.report_of(session)
+        self.assertEqual(self.digests_of(report), expected)
+        deaths = [(d["cause"], d["sample"]) for d in report["workers"]["deaths"]]
+        self.assertEqual(deaths, [("host", None)] * 2 if lost else [])
+        self.assertEqual((report["workers"]["ended_unexpectedly"], report["quarantine"]), (0, []))
+        self.ends(host, EXIT_OK)
+
+    def test_a_machine_that_stands_still_loses_neither_host_nor_session(self):
+        session, host, expected = self.running()
+        for times in (1.5, 0.6, 2.5):
+            self.pause(self.tree_of(session) + self.tree_of(host), times * LOST_AFTER)
+            time.sleep(0.3)  # it runs between two pauses
+        self.check(session, host, expected, lost=False)
+
+    def test_a_session_that_stands_still_blames_no_sample_and_its_host_joins_again(self):
+        session, host, expected = self.running()
+        self.pause([session.pid], 2 * LOST_AFTER)
+        self.check(session, host, expected, lost=True)
+
+    def test_a_session_and_a_host_that_stand_still_for_less_than_lost_after_lose_nobody(self):
+        session, host, expected = self.running()
+        for process in (session, host):
+            self.pause(self.tree_of(process), 0.6 * LOST_AFTER)
+            time.sleep(0.3)
+        self.check(session, host, expected, lost=False)
+
+    def test_a_host_that_stands_still_is_lost_without_blame_and_joins_again(self):
+        session, host, expected = self.running()
+        self.pause(self.tree_of(host), 2 * LOST_AFTER)
+        self.check(session, host, expected, lost=True)
+
+    def test_a_remote_worker_in_a_debugger_is_not_killed(self):
+        session, host, expected = self.running()
+        with debugger(self.workers_of(host)[0]):
+            time.sleep(4)  # of seconds of which one would be too long
+            self.assertEqual([w["restarts"] for w in self.status()["workers"] if w["id"] > 64], [0, 0])
+        self.check(session, host, expected, lost=False)
+
+
+if __name__ == "__main__":
+    main()
