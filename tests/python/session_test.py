@@ -193,6 +193,12 @@ class SessionTest(PackageTest):
         self.assertIn("by an exception in the program: " , asked)
         self.assertRegex(stopped, r"^it was stopped by an exception in the program: \S*Diverged: the loss is NaN and so on .*\.\.\.$")
         self.assertLess(len(stopped), 400)
+        events = []
+        with self.assertRaises(Diverged):
+            with self.session(SLOW, on_event=events.append) as session:
+                session.next()
+                raise Diverged("Caught ValueError in worker process 1.\nTraceback:\n  line 5\nValueError: label 71\n")
+        self.assertRegex(self.ends_of(events)[-1], r"Diverged: Caught ValueError in worker process 1\. \.\.\. ValueError: label 71$")
         for harmless in (SystemExit(0), SystemExit()):
             events = []
             with self.assertRaises(SystemExit):
