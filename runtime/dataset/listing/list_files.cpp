@@ -23,7 +23,6 @@ const file_kind& kind_of(dataset_type type) noexcept {
   return type == dataset_type::npy ? npy_files : raw_files;
 }
 
-constexpr std::uint64_t record_bytes_max = std::uint64_t{1} << 40U;
 
 result<std::uint64_t> record_bytes(const std::vector<std::uint32_t>& shape, dtype element) {
   std::uint64_t bytes = size_of(element);

@@ -19,7 +19,7 @@ constexpr unsigned entry_bits = 63;
 constexpr unsigned dc_bits_max = 11;
 constexpr unsigned ac_bits_max = 10;
 
-std::uint16_t entry_of(unsigned bits, unsigned step) noexcept {
+std::uint16_t code_entry(unsigned bits, unsigned step) noexcept {
   return static_cast<std::uint16_t>(step << entry_shift | bits);
 }
 
@@ -66,8 +66,8 @@ bool jpeg_checker::make(huffman_table& table, octets from, bool ac) noexcept {
       const unsigned value = values[next];
       const unsigned number = ac ? value & 15U : value;
       const unsigned run = ac ? value >> 4U : 0;
-      entry one = entry_of(length + number, run + 1);
-      if (ac && value == 0) one = entry_of(length, block_ends);
+      entry one = code_entry(length + number, run + 1);
+      if (ac && value == 0) one = code_entry(length, block_ends);
       if (number > (ac ? ac_bits_max : dc_bits_max) || (ac && number == 0 && run != 0 && run != 15))
         one = none;
       table.values[next] = one;
@@ -155,7 +155,7 @@ jpeg_checker::entry jpeg_checker::join(const huffman_table& ac, entry all, std::
     // The zeros that were shifted in must not be part of the code: anything else there must mean the same.
     if (next_step >= not_looked_up || ac.one[ahead | ((std::size_t{1} << bits) - 1)] != next) break;
     if (step + next_step % block_ends > 63) break;
-    all = entry_of(bits + (next & entry_bits), step + next_step);
+    all = code_entry(bits + (next & entry_bits), step + next_step);
   }
   return all;
 }

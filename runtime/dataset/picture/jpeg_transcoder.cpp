@@ -19,7 +19,7 @@
 namespace penstock {
 namespace {
 
-constexpr int scans_max = 500;  // as in jpeg.cpp
+constexpr int transcoded_scans_max = 500;  // as in jpeg.cpp
 
 struct transcoding {
   jpeg_decompress_struct from{};
@@ -73,7 +73,7 @@ void on_transcoding_message(j_common_ptr codec, int level) {
 
 void on_transcoding_progress(j_common_ptr codec) {
   if (codec->is_decompressor == FALSE ||
-      reinterpret_cast<j_decompress_ptr>(codec)->input_scan_number <= scans_max)
+      reinterpret_cast<j_decompress_ptr>(codec)->input_scan_number <= transcoded_scans_max)
     return;
   transcoding& t = transcoding_of(codec);
   std::snprintf(t.message.data(), t.message.size(), "more than 500 scans");

@@ -20,8 +20,6 @@ std::uint64_t npy_header::record_bytes() const noexcept {
 
 namespace {
 
-constexpr std::uint64_t record_bytes_max = std::uint64_t{1} << 40U;
-
 struct named_type {
   std::string_view descr;  // without the byte order
   dtype type;

@@ -26,6 +26,9 @@ struct npy_header {
 /// How much of a file parse_npy_header needs. Headers are far smaller; longer ones are refused.
 inline constexpr std::size_t npy_header_max = 64 * 1024;
 
+/// A sample of a larger size is a mistake in a header.
+inline constexpr std::uint64_t record_bytes_max = std::uint64_t{1} << 40U;
+
 /// `start`: the first min(file_size, npy_header_max) bytes. Refuses (errc::dataset, one sentence without the
 /// file's name) anything but a version 1 - 3 header with descr, fortran_order and shape once each; Fortran
 /// order; big-endian, object, structured, string, date and complex types; an array without a first axis or

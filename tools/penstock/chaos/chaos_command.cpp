@@ -157,7 +157,7 @@ std::string goal_of(const fault_injector_settings& n) {
 }
 
 /// The estimated time left, from the time that the faults so far have taken; empty below a second.
-std::string time_left(const fault_injector_settings& n, std::uint64_t faults, nanoseconds under_fire) {
+std::string time_left_of(const fault_injector_settings& n, std::uint64_t faults, nanoseconds under_fire) {
   std::optional<nanoseconds> left;
   if (n.faults && faults > 0) {
     const double each = static_cast<double>(under_fire.count()) / static_cast<double>(faults);
@@ -289,7 +289,7 @@ int chaos(const chaos_options& o) {
                       wanted->faults ? fmt::format(" of {}", counted(*wanted->faults, "fault"))
                       : faults == 1  ? " fault"
                                      : " faults",
-                      time_left(*wanted, faults, std::chrono::steady_clock::now() - begin)));
+                      time_left_of(*wanted, faults, std::chrono::steady_clock::now() - begin)));
     }
     signals.ignore();
     if (interrupted) return signals.received() == SIGINT ? exit_interrupted : exit_terminated;

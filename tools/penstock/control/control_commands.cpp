@@ -1,6 +1,7 @@
 // restart, drain, scale, pause, resume and stop: an operator's orders to a session.
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/worker_places.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/control/session_end.hpp"
 #include "tools/penstock/control/written_files.hpp"
@@ -18,7 +19,6 @@ using json = nlohmann::ordered_json;
 
 constexpr const char* automatic = "auto";
 constexpr std::uint64_t workers_max = 1024;  // the maximum of [loader.limits] max
-constexpr std::uint64_t host_workers_max = 256;  // of a loader host
 
 struct request_options {
   session_choice choice;
@@ -229,7 +229,7 @@ void add_changes(verb_table& verbs) {
       ->type_name("N")
       ->transform(CLI::Validator(workers_or_host, ""))
       ->required();
-  takes_whole_number(scale_verb.add_option("WORKERS", scale_options->of_host, "only after host/NAME"), {0, host_workers_max});
+  takes_whole_number(scale_verb.add_option("WORKERS", scale_options->of_host, "only after host/NAME"), {0, remote_workers_max});
 }
 
 void add_stream_verbs(verb_table& verbs) {

@@ -22,18 +22,18 @@ const json& status_of(const json& rank) {
   return at != rank.end() && at->is_object() ? *at : none;
 }
 
-std::uint64_t number(const json& status, const char* field) {
+std::uint64_t whole_number(const json& status, const char* field) {
   const auto at = status.find(field);
   return at != status.end() && at->is_number_unsigned() ? at->get<std::uint64_t>() : 0;
 }
 
 /// Progress through the whole stream: a restarted rank only has the rest of it to deliver.
 std::string progress_of(const json& status) {
-  const std::uint64_t before = number(status, "samples_before");
-  const std::uint64_t expected = number(status, "samples_expected");
+  const std::uint64_t before = whole_number(status, "samples_before");
+  const std::uint64_t expected = whole_number(status, "samples_expected");
   if (expected == 0) return "-";
   const double part =
-      static_cast<double>(before + number(status, "samples_done")) / static_cast<double>(before + expected);
+      static_cast<double>(before + whole_number(status, "samples_done")) / static_cast<double>(before + expected);
   return fmt::format("{:.0f} %", std::floor(std::min(part, 1.0) * 100));
 }
 
@@ -41,9 +41,9 @@ std::string rate_of(const json& rank, const json& before, double seconds) {
   if (!before.is_object() || seconds <= 0) return "-";
   for (const json& earlier : before.at("ranks")) {
     if (earlier.at("rank") != rank.at("rank")) continue;
-    const std::uint64_t then = number(status_of(earlier), "samples_delivered");
-    const std::uint64_t now = number(status_of(rank), "samples_delivered");
-    if (now < then || number(status_of(earlier), "pid") != number(status_of(rank), "pid")) return "-";
+    const std::uint64_t then = whole_number(status_of(earlier), "samples_delivered");
+    const std::uint64_t now = whole_number(status_of(rank), "samples_delivered");
+    if (now < then || whole_number(status_of(earlier), "pid") != whole_number(status_of(rank), "pid")) return "-";
     return fmt::format("{:.0f}/s", static_cast<double>(now - then) / seconds);
   }
   return "-";
@@ -69,9 +69,9 @@ std::vector<std::string> row_of(const json& rank, const json& before, double sec
   if (!s.is_object()) return {number_of_rank, "no answer", "-", "-", "-", "-", "-", "-", ""};
   return {number_of_rank,
           s.value("state", "?"),
-          std::to_string(number(s, "pid")),
-          std::to_string(number(s, "epoch")),
-          std::to_string(number(s, "batches_delivered")),
+          std::to_string(whole_number(s, "pid")),
+          std::to_string(whole_number(s, "epoch")),
+          std::to_string(whole_number(s, "batches_delivered")),
           progress_of(s),
           rate_of(rank, before, seconds),
           workers_of(s),
@@ -79,11 +79,6 @@ std::vector<std::string> row_of(const json& rank, const json& before, double sec
 }
 
 // ---- loader hosts -----------------------------------------------------------------------------------------
-
-json list_in(const json& status, const char* key) {
-  const json found = status.is_object() ? status.value(key, json()) : json();
-  return found.is_array() ? found : json::array();
-}
 
 /// The entry of the same process in `hosts`, which is added if it is new.
 json& host_in(json& hosts, const json& host) {

@@ -1,5 +1,6 @@
 // host: offers this machine's cores to a session on another machine, as loader workers.
 #include "actors/remote/loader_host.hpp"
+#include "runtime/base/worker_places.hpp"
 #include "runtime/net/group_secret.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "tools/penstock/commands.hpp"
@@ -18,7 +19,6 @@
 namespace penstock::cli {
 namespace {
 
-constexpr std::uint64_t workers_max = 256;  // remote_workers_max of a session
 
 struct host_options {
   hosts::host_settings settings;
@@ -122,7 +122,7 @@ void add_host_command(verb_table& verbs) {
       ->type_name("COMMAND")
       ->capture_default_str()
       ->needs(on);
-  takes_whole_number_or(verb.add_option("--workers", o->workers, "how many workers; auto: one for each core"), {1, workers_max},
+  takes_whole_number_or(verb.add_option("--workers", o->workers, "how many workers; auto: one for each core"), {1, remote_workers_max},
                         "auto")
       ->type_name("N")
       ->capture_default_str();

@@ -39,7 +39,7 @@ using namespace std::chrono_literals;
 
 // The first signal already cancels all jobs, so only the workers' exits remain to wait for.
 constexpr std::chrono::milliseconds end_after_signal = 2s;
-constexpr std::chrono::milliseconds end_after_second_signal = 500ms;
+constexpr std::chrono::milliseconds end_of_running_jobs = 500ms;
 // How many lines reading may be ahead of writing, so that one slow job does not block the others. The
 // bookkeeping takes about 20 MB; [jobs] memory bounds the results.
 constexpr std::uint64_t lines_ahead_max = 65'536;
@@ -109,7 +109,7 @@ map_result run_on(Pool& pool, const map_options& o, map_run& run, line_source& i
   const auto begin = std::chrono::steady_clock::now();
   signals.listen(
       [&](int times) {
-        const auto patience = times == 1 ? end_after_signal : end_after_second_signal;
+        const auto patience = times == 1 ? end_after_signal : end_of_running_jobs;
         run.stop();
         run.hurry(patience);
         pool.stop(patience, signals.asked_by());
@@ -203,7 +203,7 @@ int run_all(const map_options& o, const config& settings, map_files& files, cons
   around.start = [&jobs](const auto& line, const auto& settled) { return jobs.start(line, settled); };
   const auto stop_pool = [&pool, &ending] {
     ending.by_us = true;
-    pool.stop(end_after_second_signal, "its own rules: the output is lost, or --halt");
+    pool.stop(end_of_running_jobs, "its own rules: the output is lost, or --halt");
   };
   around.abandon = stop_pool;
   around.halt = [stop_pool, &jobs, now = halt_rule_from(o.halt)->cancels_running] {

@@ -28,7 +28,7 @@ constexpr std::string_view schema = "penstock.map-journal/1";
 constexpr std::string_view before_hash = R"({"line":")";
 constexpr std::size_t hash_digits = 16;
 constexpr std::string_view behind_hash = R"(",)";
-constexpr std::size_t bytes_at_a_time = MiB;
+constexpr std::size_t journal_read_bytes = MiB;
 
 std::string header_of(const std::string& work) {
   return fmt::format(R"({{"schema":"{}","work":{}}})", schema, work) + "\n";
@@ -116,7 +116,7 @@ result<void> map_journal::read_all(const std::string& header) {
   const auto no_journal = [&] {
     return refuse(errc::io, "'{}' is not a journal of penstock map; it is unchanged", printable(path_));
   };
-  std::string piece(bytes_at_a_time, '\0');
+  std::string piece(journal_read_bytes, '\0');
   std::string line;
   std::uint64_t at = 0;          // offset of the next piece
   std::uint64_t line_begin = 0;  // of `line`

@@ -10,9 +10,9 @@
 namespace penstock::cli {
 namespace {
 
-constexpr std::size_t read_bytes = 64 * 1024;
+constexpr std::size_t news_read_bytes = 64 * 1024;
 // More than a socket holds by default.
-constexpr int reads_at_the_end = 64;
+constexpr int news_reads_at_the_end = 64;
 
 }  // namespace
 
@@ -37,7 +37,7 @@ void rank_news::wait() {
 
 /// False: nothing more will come.
 bool rank_news::read() {
-  std::array<char, read_bytes> piece;
+  std::array<char, news_read_bytes> piece;
   const ssize_t n = ::read(channel_.native_handle(), piece.data(), piece.size());
   if (n < 0) return errno == EINTR || errno == EAGAIN;
   if (n == 0) return false;
@@ -62,8 +62,8 @@ void rank_news::take_lines() {
 
 void rank_news::finish() {
   alive_ = std::make_shared<char>();
-  for (int i = 0; i < reads_at_the_end && channel_.is_open(); ++i) {
-    std::array<char, read_bytes> piece;
+  for (int i = 0; i < news_reads_at_the_end && channel_.is_open(); ++i) {
+    std::array<char, news_read_bytes> piece;
     const ssize_t n = ::read(channel_.native_handle(), piece.data(), piece.size());
     if (n <= 0) break;
     text_.append(piece.data(), static_cast<std::size_t>(n));

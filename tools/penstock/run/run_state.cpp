@@ -23,7 +23,7 @@ namespace {
 // A rank may be a few periods behind; after that, its file must be somewhere else.
 constexpr std::uint32_t incomplete_max = 3;
 constexpr auto last_states_within = std::chrono::seconds(5);
-constexpr auto look_again_after = std::chrono::milliseconds(20);
+constexpr auto state_look_interval = std::chrono::milliseconds(20);
 
 std::string_view as_text(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -138,7 +138,7 @@ void run_state::wait_for_last_states() {
       return place_of(s) == place_of(states->front());
     };
     if (states && std::ranges::all_of(*states, is_there)) return;
-    std::this_thread::sleep_for(look_again_after);
+    std::this_thread::sleep_for(state_look_interval);
   }
 }
 

@@ -23,11 +23,6 @@ std::string seconds_text(double seconds) {
   return duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(std::llround(seconds))));
 }
 
-json list_in(const json& status, const char* key) {
-  const json found = status.value(key, json());
-  return found.is_array() ? found : json::array();
-}
-
 /// "10.0.0.7:7077", "a:1 and b:2", "a:1 and 7 others".
 std::string addresses(const json& called) {
   if (called.size() == 1) return text_of(called[0]);
@@ -157,6 +152,11 @@ std::vector<json> hosts_in_order_of_interest(const json& s) {
 }
 
 }  // namespace
+
+json list_in(const json& status, const char* key) {
+  const json found = status.is_object() ? status.value(key, json()) : json();
+  return found.is_array() ? found : json::array();
+}
 
 bool has_hosts(const json& s) {
   return s.value("hosts_join_at", json()).is_string() || !list_in(s, "hosts_called").empty() || !list_in(s, "hosts").empty();

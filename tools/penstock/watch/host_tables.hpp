@@ -9,6 +9,9 @@
 
 namespace penstock::cli {
 
+/// A list of the status; empty if it has none, or is no status.
+[[nodiscard]] nlohmann::ordered_json list_in(const nlohmann::ordered_json& status, const char* key);
+
 /// Whether the status is of a session with [loader.hosts].
 [[nodiscard]] bool has_hosts(const nlohmann::ordered_json& status);
 

@@ -28,7 +28,7 @@ namespace {
 using namespace std::chrono_literals;
 using json = nlohmann::ordered_json;
 
-struct request_options {
+struct status_options {
   session_choice choice;
   std::string target = "all";
   bool stacks = false;
@@ -46,7 +46,7 @@ json workers_meant(const json& status, const target& meant) {
   return some;
 }
 
-int status(request_options o) {
+int status(status_options o) {
   if (const int no = name_worker(o.choice, o.target); no != exit_ok) return no;
   const auto meant = parse_target(o.target);
   if (!meant) return no_such_target(o.choice, not_a_target(o.target));
@@ -94,7 +94,7 @@ void print_stacks(const json& deaths) {
   }
 }
 
-int deaths(const request_options& o) {
+int deaths(const status_options& o) {
   const meant_group group = group_meant(o.choice);
   if (group.refused != exit_ok) return group.refused;
   if (group.group) return deaths_of_group(o.choice, *group.group);
@@ -183,7 +183,7 @@ void show_ended() {
   say("next: penstock events --session " + ended.front().at("id").get<std::string>());
 }
 
-int sessions(const request_options& o) {
+int sessions(const status_options& o) {
   json live = json::array();
   std::uint64_t dead = 0;
   for (const auto& s : control::find_sessions()) {
@@ -235,7 +235,7 @@ int sessions(const request_options& o) {
 }
 
 void add_status(verb_table& verbs) {
-  const auto [verb, o] = add_session_verb<request_options>(
+  const auto [verb, o] = add_session_verb<status_options>(
       verbs,
       {"status",
        verb_group::operate,
@@ -258,7 +258,7 @@ void add_status(verb_table& verbs) {
 }
 
 void add_deaths(verb_table& verbs) {
-  const auto [verb, o] = add_session_verb<request_options>(
+  const auto [verb, o] = add_session_verb<status_options>(
       verbs,
       {"deaths",
        verb_group::operate,
@@ -276,7 +276,7 @@ void add_deaths(verb_table& verbs) {
 }
 
 void add_sessions(verb_table& verbs) {
-  const auto [verb, o] = add_session_verb<request_options>(
+  const auto [verb, o] = add_session_verb<status_options>(
       verbs,
       {"sessions",
        verb_group::look,

@@ -98,7 +98,7 @@ class builder {
   std::map<int, bool> named_;
 };
 
-struct step {
+struct traced_step {
   int tid;
   std::string name;
   std::int64_t from;
@@ -108,9 +108,9 @@ struct step {
 };
 
 /// A batch's spans, as far as its timestamps are known.
-std::vector<step> steps_of(const traced_batch& b, std::uint64_t index) {
+std::vector<traced_step> steps_of(const traced_batch& b, std::uint64_t index) {
   const std::string name = fmt::format("batch {}.{}", b.epoch, b.sequence);
-  std::vector<step> steps;
+  std::vector<traced_step> steps;
   const auto add = [&](int tid, const char* what, std::int64_t from, std::int64_t to) {
     if (from == 0 || to < from) return;
     steps.push_back({tid, fmt::format("{} {}", what, name), from, to, index, steps.size()});
@@ -156,17 +156,17 @@ json events_of(traced_session session, std::int64_t zero, std::uint64_t pid) {
   trace.name_track(conversion, "conversion");
   trace.name_track(consumer, "consumer");
 
-  std::vector<step> steps;
+  std::vector<traced_step> steps;
   for (std::size_t i = 0; i < batches.size(); ++i) {
     trace.name_track(first_worker + static_cast<int>(batches[i].worker),
                      fmt::format("worker/{}", batches[i].worker));
-    for (step& s : steps_of(batches[i], i)) steps.push_back(std::move(s));
+    for (traced_step& s : steps_of(batches[i], i)) steps.push_back(std::move(s));
   }
   // Process tracks in time order, so that spans move as little as possible.
-  std::ranges::stable_sort(steps, {}, &step::from);
+  std::ranges::stable_sort(steps, {}, &traced_step::from);
   std::vector<std::vector<std::pair<std::size_t, std::pair<int, std::int64_t>>>> path(batches.size());
   std::vector<std::int64_t> reached(batches.size());
-  for (const step& s : steps) {
+  for (const traced_step& s : steps) {
     const traced_batch& b = batches[s.batch];
     // Never before the batch's own previous step, which may have moved.
     std::int64_t& last = reached[s.batch];
