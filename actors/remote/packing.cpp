@@ -1,38 +1,30 @@
 #include "actors/remote/packing.hpp"
 
 #include "runtime/base/shared_library.hpp"
+#include "runtime/base/zstd.hpp"
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 namespace penstock::hosts {
 namespace {
 
-// As in lz4.h and zstd.h, whose functions have kept these types since lz4 1.7 and zstd 1.0.
 constexpr int zstd_level = 1;
-
-template <class Function>
-result<void> need(const shared_library& library, const char* file, const char* name, Function*& function) {
-  if (library.find(name, function)) return {};
-  return refuse(errc::config, "compressing batches: {} has no function {}", file, name);
-}
-
-result<shared_library> open_library(const char* file, const char* package) {
-  shared_library opened(file);
-  if (opened) return opened;
-  return refuse(errc::config, "compressing batches ([loader.hosts] compress) needs {}: {} (the package {} has it)", file,
-                opened.trouble(), package);
-}
+constexpr std::string_view purpose = "compressing batches ([loader.hosts] compress)";
 
 class lz4_packer final : public packer {
  public:
   result<void> open() {
     constexpr const char* file = "liblz4.so.1";
-    auto library = open_library(file, "liblz4-1");
-    if (!library) return tl::unexpected(std::move(library.error()));
-    if (auto ok = need(*library, file, "LZ4_compress_default", compress_); !ok) return ok;
-    return need(*library, file, "LZ4_decompress_safe", decompress_);
+    const shared_library library(file);
+    if (!library)
+      return refuse(errc::config, "{} needs {}: {} (the package liblz4-1 has it)", purpose, file, library.trouble());
+    if (!library.find("LZ4_compress_default", compress_) || !library.find("LZ4_decompress_safe", decompress_))
+      return refuse(errc::config, "{} needs functions that {} does not have", purpose, library.path());
+    return {};
   }
   std::size_t pack(std::span<const std::byte> bytes, std::span<std::byte> to) override {
     const int made = compress_(text(bytes), reinterpret_cast<char*>(to.data()), static_cast<int>(bytes.size()),
@@ -47,52 +39,29 @@ class lz4_packer final : public packer {
  private:
   static const char* text(std::span<const std::byte> bytes) { return reinterpret_cast<const char*>(bytes.data()); }
 
+  // As in lz4.h, whose functions have kept these types since lz4 1.7.
   int (*compress_)(const char*, char*, int, int) = nullptr;
   int (*decompress_)(const char*, char*, int, int) = nullptr;
 };
 
 class zstd_packer final : public packer {
  public:
-  ~zstd_packer() override {
-    if (packs_ != nullptr) free_packs_(packs_);
-    if (unpacks_ != nullptr) free_unpacks_(unpacks_);
-  }
-  zstd_packer() = default;
-  zstd_packer(const zstd_packer&) = delete;
-  zstd_packer& operator=(const zstd_packer&) = delete;
-
   result<void> open() {
-    constexpr const char* file = "libzstd.so.1";
-    auto library = open_library(file, "libzstd1");
-    if (!library) return tl::unexpected(std::move(library.error()));
-    if (auto ok = need(*library, file, "ZSTD_createCCtx", make_packs_); !ok) return ok;
-    if (auto ok = need(*library, file, "ZSTD_createDCtx", make_unpacks_); !ok) return ok;
-    if (auto ok = need(*library, file, "ZSTD_freeCCtx", free_packs_); !ok) return ok;
-    if (auto ok = need(*library, file, "ZSTD_freeDCtx", free_unpacks_); !ok) return ok;
-    if (auto ok = need(*library, file, "ZSTD_compressCCtx", compress_); !ok) return ok;
-    return need(*library, file, "ZSTD_decompressDCtx", decompress_);
+    auto codec = zstd_codec::open(purpose);
+    if (!codec) return tl::unexpected(std::move(codec.error()));
+    codec_.emplace(std::move(*codec));
+    return {};
   }
-  // Errors are numbers close to the largest one.
   std::size_t pack(std::span<const std::byte> bytes, std::span<std::byte> to) override {
-    if (packs_ == nullptr) packs_ = make_packs_();
-    if (packs_ == nullptr) return 0;
-    const std::size_t made = compress_(packs_, to.data(), to.size(), bytes.data(), bytes.size(), zstd_level);
-    return made <= to.size() ? made : 0;
+    return codec_->compress(bytes, to, zstd_level);
   }
   bool unpack(std::span<const std::byte> packed, std::span<std::byte> to) override {
-    if (unpacks_ == nullptr) unpacks_ = make_unpacks_();
-    return unpacks_ != nullptr && decompress_(unpacks_, to.data(), to.size(), packed.data(), packed.size()) == to.size();
+    const auto made = codec_->decompress(packed, to);
+    return made && *made == to.size();
   }
 
  private:
-  void* (*make_packs_)() = nullptr;
-  void* (*make_unpacks_)() = nullptr;
-  std::size_t (*free_packs_)(void*) = nullptr;
-  std::size_t (*free_unpacks_)(void*) = nullptr;
-  std::size_t (*compress_)(void*, void*, std::size_t, const void*, std::size_t, int) = nullptr;
-  std::size_t (*decompress_)(void*, void*, std::size_t, const void*, std::size_t) = nullptr;
-  void* packs_ = nullptr;    // made when first needed: each side needs one of the two
-  void* unpacks_ = nullptr;
+  std::optional<zstd_codec> codec_;
 };
 
 template <class Kind>

@@ -11,6 +11,11 @@ from PIL import Image
 from harness import *
 
 
+def unpacked(path):
+    """The bytes in a file of zstd, as its own program reads them."""
+    return subprocess.run(["zstd", "-d", "-c", path], check=True, stdout=subprocess.PIPE).stdout
+
+
 class PackTest(PenstockTest):
     def setUp(self):
         super().setUp()
@@ -128,7 +133,7 @@ device = "host"
 
     def test_other_settings_other_pictures_and_shards_of_others_are_refused(self):
         self.pack()
-        self.assertIn("the same pictures with another --shard-size, --resize, --quality or --restart-markers", self.pack("--resize", 50, expect=EXIT_USAGE)["error"]["message"])
+        self.assertIn("the same pictures with another --shard-size, --resize, --quality, --restart-markers, --compress or --frame-size", self.pack("--resize", 50, expect=EXIT_USAGE)["error"]["message"])
         self.write(os.path.join(self.photos, "class0", "new.jpg"), "x")
         self.assertIn("made from other pictures", self.pack(expect=EXIT_USAGE)["error"]["message"])
         os.remove(os.path.join(self.photos, "class0", "new.jpg"))
@@ -216,6 +221,66 @@ device = "host"
             "a_b.jpg", "a_b.cls", "a_b-2.jpg", "a_b-2.cls", "c.jpeg", "c.cls", "c-2.jpg", "c-2.cls")))
         self.assertEqual(report["packed"], 64)
         self.assertEqual(len(self.stream("tar", self.out)), 1)
+
+    def test_compressed_shards_hold_what_plain_ones_hold_and_give_the_same_stream(self):
+        plain = os.path.join(self.folder, "plain")
+        self.pack("--shard-size", "1MiB", out=plain)
+        report = self.pack("--shard-size", "1MiB", "--compress", "zstd", "--frame-size", "32KiB")
+        self.assertEqual((report["compress"], report["frame_size"], report["complete"]), ("zstd", 32768, True))
+        names = [shard["name"] for shard in report["shards"]]
+        self.assertEqual(names, [name + ".zst" for name in sorted(os.listdir(plain)) if name.endswith(".tar")])
+        for shard in report["shards"]:
+            self.assertEqual(shard["bytes"], os.path.getsize(os.path.join(self.out, shard["name"])))
+            with open(os.path.join(plain, shard["name"][:-len(".zst")]), "rb") as file:
+                self.assertEqual(unpacked(os.path.join(self.out, shard["name"])), file.read())
+        self.assertEqual(self.pack("--shard-size", "1MiB", "--compress", "zstd", "--frame-size", "32KiB"), report)
+        self.assertEqual(self.stream("tar", self.out), self.stream("tar", plain))
+        self.assertIn("--frame-size", self.pack("--shard-size", "1MiB", "--compress", "zstd", expect=EXIT_USAGE)["error"]["message"])
+        self.assertIn("--frame-size '1KiB'", self.pack("--frame-size", "1KiB", expect=EXIT_USAGE)["error"]["message"])
+
+    def test_a_killed_run_that_compresses_ends_with_the_same_shards(self):
+        options = ["--shard-size", "1MiB", "--compress", "zstd", "--threads", 1]
+        whole = os.path.join(self.folder, "whole")
+        self.pack(*options, out=whole)
+        process = self.start("pack", self.photos, "--out", self.out, "--json", *options)
+        self.wait_until(lambda: os.path.exists(os.path.join(self.out, "shard-000000.tar.zst")) or process.poll() is not None, "the first shard")
+        process.kill()
+        process.communicate()
+        self.pack(*options)
+        left = {name: digest for name, digest in self.sums(self.out).items() if not name.endswith(".part") and ".tmp-" not in name}
+        self.assertEqual(left, self.sums(whole))
+
+    def test_shards_are_compressed_and_decompressed_as_they_are(self):
+        plain, back = os.path.join(self.folder, "plain"), os.path.join(self.folder, "back")
+        self.pack("--shard-size", "1MiB", out=plain)
+        shards = sorted(name for name in os.listdir(plain) if name.endswith(".tar"))
+        report = json.loads(self.expect_ok("pack", plain, "--out", self.out, "--compress", "zstd", "--json"))
+        self.assertEqual([(shard["name"], shard["was_there"]) for shard in report["shards"]], [(name + ".zst", False) for name in shards])
+        self.assertEqual(self.stream("tar", self.out), self.stream("tar", plain))
+        os.remove(os.path.join(self.out, shards[1] + ".zst"))
+        text = self.expect_ok("pack", os.path.join(plain, "*.tar"), "--out", self.out, "--compress", "zstd")
+        self.assertIn("%d of them %s there already" % (len(shards) - 1, "was" if len(shards) == 2 else "were"), text)
+        self.expect_ok("pack", self.out, "--out", back)
+        before, after = self.sums(plain), self.sums(back)
+        self.assertEqual([after[name] for name in shards], [before[name] for name in shards])
+
+    def test_mistakes_with_shards_are_refused_and_named(self):
+        self.pack()
+        shard = os.path.join(self.out, "shard-000000.tar")
+        to = os.path.join(self.folder, "to")
+        code, _, err = self.penstock("pack", shard, "--out", to, "--compress", "zstd", "--resize", 100)
+        self.assertEqual(code, EXIT_USAGE)
+        self.assertIn("names tar shards, which are copied member by member", err)
+        os.truncate(shard, os.path.getsize(shard) - 5000)
+        code, _, err = self.penstock("pack", shard, "--out", to, "--compress", "zstd")
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertRegex(err, r"packing '.*shard-000000\.tar': it at offset \d+")
+        self.assertFalse(os.path.exists(os.path.join(to, "shard-000000.tar.zst")))
+
+    def expect_ok(self, *arguments):
+        code, out, err = self.penstock(*arguments)
+        self.assertEqual(code, EXIT_OK, err + out)
+        return out
 
 
 if __name__ == "__main__":

@@ -67,6 +67,38 @@ class StorageTest(StoreTest):
         signed = ["Authorization" in headers for _, headers in server.requests]
         self.assertTrue(any(signed) and not all(signed))  # those of s3:// are, those of http:// are not
 
+    def test_compressed_shards_behind_s3_give_the_stream_of_plain_ones_and_only_frames_are_fetched(self):
+        server = self.serve()
+        expected = self.local(epochs=2)
+        compressed = os.path.join(self.served, "bucket", "compressed")
+        code, _, err = self.penstock("pack", self.shards, "--out", compressed, "--compress", "zstd", "--frame-size", "4KiB")
+        self.assertEqual(code, EXIT_OK, err)
+        config = self.config("s3://bucket/compressed", epochs=2)
+        self.assertEqual(self.digests(config, "--workers", 2), expected)
+        server.requests.clear()
+        self.assertEqual(self.digests(config, "--workers", 2), expected)
+        ranges = [headers.get("Range") for path, headers in server.requests if ".tar.zst" in path]
+        self.assertGreater(len(ranges), 0)
+        self.assertNotIn(None, ranges)
+        cached = self.config("s3://bucket/compressed", epochs=2, cache=os.path.join(self.folder, "cache"))
+        for _ in range(2):
+            self.assertEqual(self.digests(cached, "--workers", 3), expected)
+
+    def test_a_compressed_object_that_changes_under_the_reader_fails_its_samples(self):
+        server = self.serve()
+        bucket = os.path.join(self.served, "bucket")
+        for name, text in ("compressed", "text"), ("other", "TEXT"):
+            self.write_shard(2, text)
+            self.assertEqual(self.penstock("pack", self.shards, "--out", os.path.join(bucket, name), "--compress", "zstd", "--frame-size", "4KiB")[0], EXIT_OK)
+        config = self.config("s3://bucket/compressed")
+        self.run_json(config)
+        changed = threading_flag(server, lambda: os.replace(bucket + "/other/t-002.tar.zst", bucket + "/compressed/t-002.tar.zst"))
+        report = self.run_json(config, "--set", "loader.max_failed_fraction=1.0")
+        self.check_sums(report)
+        self.assertTrue(changed)
+        self.assertEqual({one["path"].partition(":")[0] for one in report["failures"]}, {"t-002.tar.zst"})
+        self.assertIn("its shard changed since it was indexed", report["failures"][0]["error"])
+
     def test_a_prefix_is_listed_once_by_run_plan_replay_preview_and_inspect(self):
         server = self.serve()
         config = self.config("s3://bucket/shards")
@@ -195,7 +227,7 @@ class StorageTest(StoreTest):
         server = self.serve()
         self.assertIn("'s3://bucket/none.tar' answers HTTP 404 NoSuchKey: there is no such object", self.refused("s3://bucket/none.tar"))
         self.assertLessEqual(server.count("none.tar"), 2)  # once with a progress bar, once by the session
-        self.assertIn("no shards (*.tar) in 's3://bucket/empty'", self.refused("s3://bucket/empty"))
+        self.assertIn("no shards (*.tar, *.tar.zst) in 's3://bucket/empty'", self.refused("s3://bucket/empty"))
         self.assertIn("an HTTP server does not list its files", self.refused(server.address + "/bucket/*.tar"))
         server.fault = lambda request: lambda handler: handler.error(403, "AccessDenied")
         server.requests.clear()

@@ -161,7 +161,14 @@ class TarTest(PenstockTest):
 
     def test_twenty_kills_of_workers_change_nothing(self):
         self.photographs(80)
-        config = self.config(epochs=40)
+        self.survive_kills(self.config(epochs=40))
+
+    def test_twenty_kills_of_workers_change_nothing_about_compressed_shards(self):
+        self.photographs(80)
+        self.compress("--frame-size", "16KiB")
+        self.survive_kills(self.config(path="compressed", epochs=40))
+
+    def survive_kills(self, config):
         expected = self.digests(config, "--workers", 2)
         process = self.start("run", config, "--workers", 2, "--digest", "--json", "--quiet")
         choose = random.Random(20261125)
@@ -255,6 +262,90 @@ class TarTest(PenstockTest):
         code, out, err = self.penstock("check-config", self.config(more='members = { image = "jpg;txt" }'))
         self.assertEqual(code, EXIT_CONFIG)
         self.assertIn("mixes members of different kinds", out + err)
+
+    def compress(self, *options):
+        """The shards of a folder as seekable zstd, in another one."""
+        code, _, err = self.penstock("pack", self.shards, "--out", os.path.join(self.folder, "compressed"), "--compress", "zstd", *options)
+        self.assertEqual(code, EXIT_OK, err)
+        return os.path.join(self.folder, "compressed")
+
+    def test_compressed_shards_give_the_stream_of_the_plain_ones(self):
+        self.photographs()
+        plain = self.digests(self.config(epochs=2), "--workers", 2)
+        for frame_size in "4KiB", "64KiB", "16MiB":
+            shutil.rmtree(os.path.join(self.folder, "compressed"), ignore_errors=True)
+            self.compress("--frame-size", frame_size)
+            self.assertEqual(self.digests(self.config(path="compressed", epochs=2), "--workers", 3), plain)
+        self.assertEqual(self.digests(self.config(path="compressed/*.tar.zst", epochs=2), "--workers", 1), plain)
+        self.assertNotIn("building it again", self.penstock("run", self.config(path="compressed"))[2])
+
+    def test_inspect_plan_replay_and_preview_read_compressed_shards(self):
+        paths = self.photographs()
+        folder = self.compress()
+        config = self.config(path="compressed")
+        report = json.loads(self.penstock("inspect", config, "--json")[1])
+        self.assertEqual([(one["name"], one["samples"]) for one in report["files"]], [("train-000.tar.zst", 20), ("train-001.tar.zst", 20)])
+        self.assertEqual(report["bytes"], sum(os.path.getsize(os.path.join(folder, one["name"])) for one in report["files"]))
+        self.assertEqual(report["suspicious"], [])
+        plans = [json.loads(self.penstock("plan", one, "--epoch", 0, "--batch", 1, "--json")[1])["samples"] for one in (config, self.config(name="plain.toml"))]
+        self.assertEqual(plans[0], plans[1])
+        code, out, err = self.penstock("preview", config, "--out", os.path.join(self.folder, "sheet.png"), "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        for sample in json.loads(out)["samples"]:
+            self.assertEqual(sample["path"], "train-%03d.tar.zst:%s" % (sample["sample"] // 20, paths[sample["sample"]][:-len(".jpg")]))
+        digests = [json.loads(self.penstock("replay", one, "--epoch", 0, "--batch", 1, "--out", os.path.join(self.folder, out), "--json")[1])["digest"]
+                   for one, out in ((config, "one"), (self.config(name="plain.toml"), "other"))]
+        self.assertEqual(digests[0], digests[1])
+
+    def test_a_stopped_stream_of_compressed_shards_continues(self):
+        self.photographs()
+        self.compress()
+        config = self.config(path="compressed", epochs=2)
+        whole = self.digests(config)
+        self.run_json(config, "--digest", "--batches", 7, "--state", "state", "--workers", 1)
+        self.assertEqual(self.run_json(config, "--digest", "--state", "state", "--workers", 3)["epochs"][-1]["digest"], whole[-1])
+
+    def test_damaged_frames_fail_their_samples_and_without_a_seek_table_the_way_out_is_named(self):
+        self.photographs()
+        folder = self.compress("--frame-size", "4KiB")
+        config = self.config(path="compressed")
+        self.run_json(config)
+        path = os.path.join(folder, "train-001.tar.zst")
+        facts = os.stat(path)
+        with open(path, "r+b") as file:
+            contents = file.read()
+            # In the middle of a picture, which is longer than a frame.
+            file.seek(len(contents) // 2)
+            file.write(bytes(byte ^ 0x55 for byte in contents[len(contents) // 2:len(contents) // 2 + 50]))
+        os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+        report = self.run_json(config)
+        self.check_sums(report)
+        self.assertIn(len(report["failures"]), (1, 2))
+        for failure in report["failures"]:
+            self.assertTrue(failure["path"].startswith("train-001.tar.zst:"), failure)
+            self.assertRegex(failure["error"], r"its shard has a frame at byte \d+ ")
+        with open(path, "wb") as file:
+            file.write(contents[:-9])
+        code, _, err = self.penstock("run", config)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("the shard 'train-001.tar.zst' has no seek table at its end", err)
+        self.assertIn("`penstock pack SHARD --out DIR --compress zstd`", err)
+
+    def test_a_missing_libzstd_is_named_with_its_package(self):
+        self.photographs()
+        self.compress()
+        config = self.config(path="compressed")
+        self.run_json(config)  # builds the index
+        self.write("none/libzstd.so.1", "not a library")
+        environment = dict(self.environment, LD_LIBRARY_PATH=os.path.join(self.folder, "none"))
+        for cache in "kept", "removed":
+            code, _, err = self.penstock("run", config, env=environment)
+            self.assertNotEqual(code, EXIT_OK)
+            self.assertIn("reading shards that are compressed with zstd needs libzstd.so.1", err)
+            self.assertIn("(the package libzstd1 has it)", err)
+            for name in os.listdir(os.path.join(self.folder, "compressed")):
+                if name.endswith(".index"):
+                    os.remove(os.path.join(self.folder, "compressed", name))
 
     def test_eight_sessions_at_once_build_one_index(self):
         self.photographs(80)

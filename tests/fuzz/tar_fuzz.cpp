@@ -1,9 +1,13 @@
 // Tar archives: the parser takes or refuses any bytes, asks only for bytes within the archive, moves forward,
-// and finds only members whose contents lie within it.
+// and finds only members whose contents lie within it. Seek tables of compressed ones: any bytes are refused, or name frames that
+// lie within the file and decompress to what they say, or are refused then.
+#include "runtime/dataset/tar/frame_reader.hpp"
+#include "runtime/dataset/tar/frame_writer.hpp"
 #include "runtime/dataset/tar/tar_parser.hpp"
 #include "runtime/dataset/tar/tar_writer.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -47,10 +51,44 @@ void walk(std::string_view archive) {
   }
 }
 
+class bytes_of_file final : public readable {
+ public:
+  explicit bytes_of_file(std::string_view text) : text_(text) {}
+  [[nodiscard]] std::uint64_t bytes() const noexcept override { return text_.size(); }
+  result<void> read(std::uint64_t at, std::span<std::byte> into) override {
+    must(at <= text_.size() && into.size() <= text_.size() - at);
+    std::memcpy(into.data(), text_.data() + at, into.size());
+    return {};
+  }
+
+ private:
+  std::string_view text_;
+};
+
+void read_as_frames(std::string_view text) {
+  bytes_of_file file(text);
+  const auto frames = read_frames(file);
+  if (!frames) {
+    must(!frames.error().message.empty());
+    return;
+  }
+  const std::uint64_t bytes = frames->empty() ? 0 : frames->back().archive_at + frames->back().archive_bytes;
+  must(frames_fit(*frames, text.size(), bytes));
+  frame_reader reader;
+  std::vector<std::byte> piece(std::min<std::uint64_t>(bytes, 5000));
+  constexpr std::size_t frames_tried = 8;
+  for (const zstd_frame& frame : std::span(*frames).first(std::min(frames->size(), frames_tried))) {
+    if (frame.archive_bytes > 1U << 20U) continue;  // memory that takes longer than all else
+    const auto into = std::span(piece).first(std::min<std::uint64_t>(piece.size(), bytes - frame.archive_at));
+    static_cast<void>(reader.read(0, file, *frames, frame.archive_at, into));
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string archive(reinterpret_cast<const char*>(data), size);
+  read_as_frames(archive);
   walk(archive);
   mend_checksums(archive);
   walk(archive);
@@ -74,5 +112,11 @@ std::vector<std::string> fuzz_seeds() {
   sparse += std::string(1024, '\0');
   mend_checksums(pax);
   mend_checksums(sparse);
-  return {plain, pax, sparse, pax + plain};
+  std::string compressed;
+  auto frames = frame_writer::open(1);
+  must(frames.has_value());
+  frames->append_frame(compressed, plain.substr(0, 700));
+  frames->append_frame(compressed, plain.substr(700));
+  frames->append_table(compressed);
+  return {plain, pax, sparse, pax + plain, compressed};
 }

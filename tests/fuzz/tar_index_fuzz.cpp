@@ -24,6 +24,8 @@ void read_all(int fd) {
     must(index->shard(i).name.size() <= index->file_bytes());
     for (const indexed_extension& extension : index->extensions(i))
       must(extension.text.size() <= index->file_bytes());
+    const auto frames = index->frames(i);
+    must(frames.empty() || frames_fit(frames, index->shard(i).file_bytes, index->shard(i).bytes));
   }
   indexed_sample sample;
   for (std::uint64_t i = 0; i < std::min<std::uint64_t>(index->samples(), 1000); ++i) {
@@ -63,11 +65,12 @@ std::vector<std::string> fuzz_seeds() {
     shard_index made;
     made.name = name;
     made.bytes = at;
+    made.file_bytes = at;
     must(grouping.finish(made).has_value());
     return made;
   };
-  const std::vector<shard_index> shards{shard("a.tar", {"1.jpg", "1.cls", "2.jpg", "2.cls"}),
-                                        shard("b.tar", {"d/1.seg.png"})};
+  std::vector<shard_index> shards{shard("a.tar", {"1.jpg", "1.cls", "2.jpg", "2.cls"}), shard("b.tar.zst", {"d/1.seg.png"})};
+  shards[1].frames = {{0, 0, 100, 512, 0, 0}, {100, 512, 100, 1024, 7, 1}};
   std::vector<std::string> seeds;
   for (std::size_t count = 0; count <= shards.size(); ++count) {
     auto file = create_memory_file("seed", "an index");

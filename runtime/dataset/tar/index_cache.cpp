@@ -5,6 +5,7 @@
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/file_reader.hpp"
 #include "runtime/dataset/fingerprint.hpp"
+#include "runtime/dataset/tar/frame_reader.hpp"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -96,9 +97,9 @@ result<void> fits(const tar_index& index, const shard_list& shards) {
                     printable(shards.names[i]));
     const auto now = version_of(shards, i);
     if (!now) return tl::unexpected(now.error());
-    if (shard.bytes != now->bytes)
+    if (shard.file_bytes != now->bytes)
       return refuse(errc::dataset, "is older than '{}', which had {} bytes and has {} now",
-                    printable(shard.name), shard.bytes, now->bytes);
+                    printable(shard.name), shard.file_bytes, now->bytes);
     if (shard.modified_ns != now->modified_ns || shard.tag != now->tag)
       return refuse(errc::dataset, "describes '{}' as it was before its latest modification",
                     printable(shard.name));
@@ -135,7 +136,7 @@ unsigned threads_wanted() noexcept {
 
 /// Large shards are read in parts where there are fewer shards than threads.
 unsigned parts_of(std::size_t shards, const std::string& path) noexcept {
-  constexpr std::uint64_t part_min = 64 * MiB;
+  const std::uint64_t part_min = is_zstd_name(path) ? 8 * MiB : 64 * MiB;  // decompressing takes longer
   struct ::stat facts {};
   if (shards >= threads_wanted() || ::stat(path.c_str(), &facts) != 0) return 1;
   return static_cast<unsigned>(std::clamp<std::uint64_t>(static_cast<std::uint64_t>(facts.st_size) / part_min, 1, threads_wanted() / shards));
@@ -191,7 +192,7 @@ class parallel_reading {
     const std::string& name = shards_.names[i];
     const std::string path = shards_.path(i);
     if (!shards_.store) return read_shard(path, name, parts_of(shards_.names.size(), path), passed_);
-    return read_shard(*shards_.store->object(path, shards_.facts[i]), shards_.facts[i].tag, name, passed_);
+    return read_shard(shards_.store->object(path, shards_.facts[i]), shards_.facts[i].tag, name, passed_);
   }
 
   result<std::vector<shard_index>> collect() {

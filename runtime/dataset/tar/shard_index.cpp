@@ -3,11 +3,13 @@
 #include "runtime/base/signals.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/local_file.hpp"
+#include "runtime/dataset/tar/frame_reader.hpp"
 #include "runtime/dataset/tar/member_name.hpp"
 #include "runtime/dataset/tar/record_codec.hpp"
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -98,10 +100,22 @@ std::string_view compression_by_magic(std::span<const std::byte> start) noexcept
   return {};
 }
 
+/// What was read of an archive, as bytes of its file.
+class file_progress {
+ public:
+  file_progress(const shard_index& shard, std::atomic<std::uint64_t>& file_bytes)
+      : share_(static_cast<double>(shard.file_bytes) / static_cast<double>(std::max<std::uint64_t>(shard.bytes, 1))), file_bytes_(file_bytes) {}
+  void add(std::uint64_t archive_bytes) { file_bytes_ += static_cast<std::uint64_t>(share_ * static_cast<double>(archive_bytes)); }
+
+ private:
+  double share_;
+  std::atomic<std::uint64_t>& file_bytes_;
+};
+
 /// Reads the headers of a shard from some header on.
 class part_of_shard {
  public:
-  part_of_shard(readable& from, const read_sizes& sizes, tar_parser begin, std::atomic<std::uint64_t>& progress)
+  part_of_shard(readable& from, const read_sizes& sizes, tar_parser begin, const file_progress& progress)
       : parser(std::move(begin)), reader_(from, sizes), progress_(progress) {}
 
   /// Up to the first header at `until` or behind it, or to the archive's end. Call it again to go on.
@@ -116,12 +130,13 @@ class part_of_shard {
       if (!member) {
         const std::string_view program = range->at == 0 ? compression_by_magic(*bytes) : std::string_view();
         if (program.empty()) return tl::unexpected(member.error());
-        return refuse(errc::dataset, "is compressed with {}: compressed shards are not read; decompress it",
-                      program);
+        if (program == "zstd")
+          return refuse(errc::dataset, "is compressed with zstd: such shards are read if they are named .tar.zst and have a seek table");
+        return refuse(errc::dataset, "is compressed with {}: only zstd is read; decompress it", program);
       }
       if (*member) grouping.add(**member);
       if (range->at - told_ >= told_every) {
-        progress_ += range->at - told_;
+        progress_.add(range->at - told_);
         told_ = range->at;
       }
     }
@@ -134,7 +149,7 @@ class part_of_shard {
  private:
   header_reader reader_;
   std::uint64_t told_ = 0;
-  std::atomic<std::uint64_t>& progress_;
+  file_progress progress_;
 };
 
 /// The first block in [begin, end) that looks like a header; `end` if none does or the file cannot be read.
@@ -149,29 +164,31 @@ std::uint64_t find_header(readable& from, std::uint64_t begin, std::uint64_t end
   return end;
 }
 
-/// What a thread has read of a file, beginning with a block that looks like a header.
+/// Opens the archive in a shard: each thread needs its own.
+using archive_opener = std::function<std::unique_ptr<readable>()>;
+
+/// What a thread has read of an archive, beginning with a block that looks like a header.
 struct read_part {
-  std::unique_ptr<local_file> file;  ///< its own: one is not for several threads
+  std::unique_ptr<readable> archive;
   std::uint64_t begin = 0;
   std::optional<part_of_shard> part;
   bool sound = false;
 
-  void read(const std::string& path, const shard_index& shard, std::uint64_t from, std::uint64_t end, const shard_grouping& first,
-            std::atomic<std::uint64_t>& progress) {
-    file = std::make_unique<local_file>(path, shard.bytes, shard.modified_ns);
-    begin = find_header(*file, from, end);
+  void read(const archive_opener& open, std::uint64_t from, std::uint64_t end, const shard_grouping& first, const file_progress& progress) {
+    archive = open();
+    begin = find_header(*archive, from, end);
     if (begin == end) return;
-    part.emplace(*file, sizes_of_file, tar_parser(shard.bytes, begin), progress);
+    part.emplace(*archive, sizes_of_file, tar_parser(archive->bytes(), begin), progress);
     part->grouping.number_extensions_as(first);
     sound = part->read(end).has_value();
   }
 };
 
 /// A part counts if the archive has a member where it begins. What is then missing, or was damaged, is read in order.
-result<part_of_shard> join(part_of_shard whole, std::span<read_part> later, const readable& file) {
+result<part_of_shard> join(part_of_shard whole, std::span<read_part> later, std::uint64_t bytes) {
   const auto position = [&] {
     const auto next = whole.parser.wanted();
-    return next ? next->at : file.bytes();
+    return next ? next->at : bytes;
   };
   for (read_part& one : later) {
     if (!one.sound || position() > one.begin) continue;
@@ -180,16 +197,16 @@ result<part_of_shard> join(part_of_shard whole, std::span<read_part> later, cons
     whole.grouping.append(std::move(one.part->grouping));
     whole.parser = one.part->parser;
   }
-  if (auto ok = whole.read(file.bytes() + 1); !ok) return tl::unexpected(std::move(ok.error()));
+  if (auto ok = whole.read(bytes + 1); !ok) return tl::unexpected(std::move(ok.error()));
   return whole;
 }
 
-result<part_of_shard> read_in_parts(local_file& file, const std::string& path, unsigned count, const shard_index& shard,
-                                    std::atomic<std::uint64_t>& progress) {
-  const auto boundary = [&](unsigned i) { return i == count ? shard.bytes : shard.bytes / count * i / tar_block * tar_block; };
+result<part_of_shard> read_in_parts(readable& archive, const archive_opener& open, unsigned count, const file_progress& progress) {
+  const std::uint64_t bytes = archive.bytes();
+  const auto boundary = [&](unsigned i) { return i == count ? bytes : bytes / count * i / tar_block * tar_block; };
   constexpr std::uint64_t usual_members = 64 * KiB;
   std::vector<read_part> later(count - 1);
-  part_of_shard first(file, sizes_of_file, tar_parser(shard.bytes), progress);
+  part_of_shard first(archive, sizes_of_file, tar_parser(bytes), progress);
   result<void> done = first.read(std::min(usual_members, boundary(1)));  // most have all extensions there
   if (!done) return tl::unexpected(std::move(done.error()));
   const shard_grouping beginning = first.grouping;
@@ -197,11 +214,11 @@ result<part_of_shard> read_in_parts(local_file& file, const std::string& path, u
     std::vector<std::jthread> threads;
     const all_signals_blocked in_the_new_threads;
     for (unsigned i = 1; i < count; ++i)
-      threads.emplace_back([&, i] { later[i - 1].read(path, shard, boundary(i), boundary(i + 1), beginning, progress); });
+      threads.emplace_back([&, i] { later[i - 1].read(open, boundary(i), boundary(i + 1), beginning, progress); });
     done = first.read(boundary(1));
   }
   if (!done) return tl::unexpected(std::move(done.error()));
-  return join(std::move(first), later, file);
+  return join(std::move(first), later, bytes);
 }
 
 result<void> finish(part_of_shard& whole, shard_index& shard) {
@@ -210,13 +227,31 @@ result<void> finish(part_of_shard& whole, shard_index& shard) {
   return whole.grouping.finish(shard);
 }
 
+/// Those of a shard whose name says that it has them.
+result<void> find_frames(readable& file, const std::string& name, shard_index& shard) {
+  if (!is_zstd_name(name)) return {};
+  auto frames = read_frames(file);
+  if (!frames) return tl::unexpected(std::move(frames.error()));
+  if (frames->empty()) return refuse(errc::dataset, "is empty: not a tar archive");
+  shard.frames = std::move(*frames);
+  return {};
+}
+
 result<shard_index> read_shard_file(const std::string& path, unsigned parts, std::atomic<std::uint64_t>& progress) {
   auto file = local_file::open(path);
   if (!file) return tl::unexpected(std::move(file.error()));
   shard_index shard;
-  shard.bytes = (*file)->bytes();
+  shard.file_bytes = (*file)->bytes();
   shard.modified_ns = (*file)->modified_ns();
-  auto whole = read_in_parts(**file, path, std::max(parts, 1U), shard, progress);
+  if (auto ok = find_frames(**file, path, shard); !ok) return tl::unexpected(std::move(ok.error()));
+  const auto open = [&]() -> std::unique_ptr<readable> {
+    auto own = std::make_unique<local_file>(path, shard.file_bytes, shard.modified_ns);
+    if (shard.frames.empty()) return own;
+    return std::make_unique<zstd_archive>(std::move(own), shard.frames);
+  };
+  const auto archive = open();
+  shard.bytes = archive->bytes();
+  auto whole = read_in_parts(*archive, open, std::max(parts, 1U), file_progress(shard, progress));
   if (!whole) return tl::unexpected(std::move(whole.error()));
   if (auto ok = finish(*whole, shard); !ok) return tl::unexpected(std::move(ok.error()));
   if (auto ok = (*file)->check_unchanged(); !ok)
@@ -441,12 +476,15 @@ result<shard_index> read_shard(const std::string& path, const std::string& name,
   return with_name(read_shard_file(path, parts, progress), name);
 }
 
-result<shard_index> read_shard(readable& object, const std::string& tag, const std::string& name,
+result<shard_index> read_shard(const std::shared_ptr<readable>& object, const std::string& tag, const std::string& name,
                                std::atomic<std::uint64_t>& progress) {
   shard_index shard;
-  shard.bytes = object.bytes();
+  shard.file_bytes = object->bytes();
   shard.tag = tag;
-  part_of_shard whole(object, sizes_of_object, tar_parser(shard.bytes), progress);
+  if (auto ok = find_frames(*object, name, shard); !ok) return with_name(tl::unexpected(std::move(ok.error())), name);
+  const std::shared_ptr<readable> archive = shard.frames.empty() ? object : std::make_shared<zstd_archive>(object, shard.frames);
+  shard.bytes = archive->bytes();
+  part_of_shard whole(*archive, sizes_of_object, tar_parser(shard.bytes), file_progress(shard, progress));
   auto ok = whole.read(shard.bytes + 1);
   if (ok) ok = finish(whole, shard);
   if (!ok) return with_name(tl::unexpected(std::move(ok.error())), name);

@@ -3,11 +3,13 @@
 #pragma once
 
 #include "runtime/base/result.hpp"
+#include "runtime/dataset/tar/seek_table.hpp"
 #include "runtime/dataset/tar/tar_parser.hpp"
 #include "runtime/storage/readable.hpp"
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,12 +27,14 @@ struct shard_extension {
 
 struct shard_index {
   std::string name;  ///< relative to the list's folder
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;             ///< of the archive
+  std::uint64_t file_bytes = 0;        ///< fewer if it is compressed
   std::int64_t modified_ns = 0;        ///< since 1970; of an object 0
   std::string tag;                     ///< of an object: its version, as object_facts has it
   std::vector<std::uint32_t> offsets;  ///< of each sample's record in `records`
   std::string records;                 ///< see record_codec.hpp
   std::vector<shard_extension> extensions;
+  std::vector<zstd_frame> frames;  ///< none: it is not compressed
   std::uint64_t members = 0;
   bool has_end_marker = true;
   std::uint64_t bytes_after_end = 0;
@@ -107,12 +111,13 @@ class shard_grouping {
 /// `name` is what the index and messages call it. `parts` are read at the same time: each begins with the first block that looks
 /// like a header, and counts if the part before it ends there; else all is read from there on again. Adds the bytes that it has passed to `progress`. Refuses
 /// (errc::dataset, errc::io) with the shard's name what the parser refuses, files that cannot be read, are no
-/// regular files or change meanwhile, and compressed shards.
+/// regular files or change meanwhile, and compressed shards. Those named .tar.zst must have a seek table: the headers are read
+/// from their frames.
 result<shard_index> read_shard(const std::string& path, const std::string& name, unsigned parts,
                                std::atomic<std::uint64_t>& progress);
 /// The same for an object of a store, of this version. It reads all but members of some MiB: a request for each header would
 /// take longer.
-result<shard_index> read_shard(readable& object, const std::string& tag, const std::string& name,
+result<shard_index> read_shard(const std::shared_ptr<readable>& object, const std::string& tag, const std::string& name,
                                std::atomic<std::uint64_t>& progress);
 
 }  // namespace penstock

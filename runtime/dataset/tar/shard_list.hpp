@@ -7,7 +7,8 @@ namespace penstock {
 
 using shard_list = found_files;
 
-/// As find_files. Refuses (errc::dataset) also names of compressed shards.
+/// As find_files. Refuses (errc::dataset) also names of shards with other compressions than zstd, and a shard that is
+/// listed compressed as well.
 result<shard_list> list_shards(const std::string& path, const store_options& options = {});
 
 /// shard_list::folder for this path.

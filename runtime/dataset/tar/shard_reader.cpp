@@ -35,16 +35,25 @@ shard_reader::shard_reader(const tar_index& index, std::string folder, std::shar
 std::shared_ptr<readable> shard_reader::file_of(std::uint64_t shard) {
   return files_.file(shard, [&]() -> pooled_file {
     const indexed_shard known = index_.shard(shard);
-    return {path_of_file(folder_, known.name), known.bytes, known.modified_ns, std::string(known.tag)};
+    return {path_of_file(folder_, known.name), known.file_bytes, known.modified_ns, std::string(known.tag)};
   });
 }
 
+result<void> shard_reader::prepare() {
+  for (std::uint64_t i = 0; i < index_.shards(); ++i)
+    if (!index_.frames(i).empty()) return frames_.open();
+  return {};
+}
+
 void shard_reader::expect(std::uint64_t shard, std::vector<byte_range> ranges) {
+  if (const auto frames = index_.frames(shard); !frames.empty()) ranges = compressed_ranges(frames, ranges);
   file_of(shard)->expect(std::move(ranges));
 }
 
 result<void> shard_reader::read_range(std::uint64_t shard, byte_range range, std::span<std::byte> to) {
-  auto done = file_of(shard)->read(range.at, to);
+  const auto frames = index_.frames(shard);
+  const auto file = file_of(shard);
+  auto done = frames.empty() ? file->read(range.at, to) : frames_.read(shard, *file, frames, range.at, to);
   if (!done) done.error().message = "its shard " + done.error().message;
   return done;
 }

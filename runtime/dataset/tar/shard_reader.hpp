@@ -1,9 +1,11 @@
-// Reads members of shards in a worker: shards stay open, and neighbouring members are read with one call.
+// Reads members of shards in a worker: shards stay open, neighbouring members are read with one call, and
+// of compressed shards only the frames that have them.
 #pragma once
 
 #include "runtime/base/result.hpp"
 #include "runtime/dataset/file_pool.hpp"
 #include "runtime/dataset/recycled_buffer.hpp"
+#include "runtime/dataset/tar/frame_reader.hpp"
 #include "runtime/dataset/tar/tar_index.hpp"
 
 #include <cstddef>
@@ -26,6 +28,8 @@ class shard_reader {
   result<std::span<const std::span<const std::byte>>> read(std::uint64_t shard,
                                                            std::span<const indexed_member> members);
 
+  /// Refuses (errc::config) if a shard is compressed and libzstd is missing. read() would refuse it, too.
+  result<void> prepare();
   [[nodiscard]] bool is_remote() const noexcept { return files_.is_remote(); }
   /// Begins to fetch ranges of a remote shard that read() will need. From any thread.
   void expect(std::uint64_t shard, std::vector<byte_range> ranges);
@@ -37,6 +41,7 @@ class shard_reader {
   const tar_index& index_;
   std::string folder_;
   file_pool files_;
+  frame_reader frames_;
   recycled_buffer buffer_;
   std::vector<std::span<const std::byte>> contents_;
 };

@@ -130,6 +130,7 @@ result<std::unique_ptr<tar_dataset>> tar_dataset::open(tar_index index, const co
   auto store = store_for(settings, index.shard(0).name);
   if (!store) return tl::unexpected(std::move(store.error()));
   std::unique_ptr<tar_dataset> made(new tar_dataset(std::move(index), settings, std::move(*store)));
+  if (auto ok = made->shards_.prepare(); !ok) return tl::unexpected(std::move(ok.error()));
   if (auto ok = made->prepare(std::move(*choices)); !ok) return tl::unexpected(std::move(ok.error()));
   return made;
 }

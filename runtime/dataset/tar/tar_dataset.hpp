@@ -25,8 +25,8 @@ namespace penstock {
 class tar_dataset final : public Dataset {
  public:
   /// Refuses (errc::config, errc::dataset, errc::io) an entry of [dataset.members] that is invalid or matches no member
-  /// of any sample, a member beyond 2 GiB, an array whose first sample cannot be read, and what object_store::open
-  /// refuses.
+  /// of any sample, a member beyond 2 GiB, an array whose first sample cannot be read, compressed shards
+  /// without libzstd, and what object_store::open refuses.
   static result<std::unique_ptr<tar_dataset>> open(tar_index index, const config& settings);
 
   dataset_description describe() override { return description_; }

@@ -21,6 +21,7 @@ namespace penstock {
 //   header
 //   shard_entry shards[]
 //   extension_entry extensions[]   those of a shard are neighbours
+//   zstd_frame frames[]            likewise, of compressed shards
 //   u32 offsets[samples]           of a sample's record among its shard's
 //   texts                          names of shards, each with its tag; extensions
 //   records                        shard after shard, see record_codec.hpp
@@ -34,15 +35,18 @@ struct tar_index::header {
   std::uint64_t samples;
   std::uint64_t shards;
   std::uint64_t extensions;
+  std::uint64_t frames;
   std::uint64_t text_bytes;
   std::array<char, 32> fingerprint;
 };
 
 struct tar_index::shard_entry {
   std::uint64_t bytes;
+  std::uint64_t file_bytes;
   std::int64_t modified_ns;
   std::uint64_t samples_end;     // this shard's samples begin where its neighbour's end, or at 0
   std::uint64_t extensions_end;  // likewise
+  std::uint64_t frames_end;      // likewise
   std::uint64_t records_end;     // likewise, from the beginning of all records
   std::uint64_t name_end;        // likewise, in texts: the name, then its version's tag
   std::uint64_t tag_bytes;       // of the end of that text
@@ -61,7 +65,7 @@ struct tar_index::extension_entry {
 namespace {
 
 constexpr std::array<char, 8> tar_index_magic{'P', 'N', 'S', 'T', 'K', 'T', 'A', 'R'};
-constexpr std::uint32_t tar_index_version = 2;
+constexpr std::uint32_t tar_index_version = 3;
 constexpr std::size_t checksummed_from = 24;
 
 /// Writes in large pieces and sums what it writes.
@@ -127,6 +131,7 @@ result<void> write_tar_index(int fd, std::span<const shard_index> shards) {
   tar_index::header head{};
   std::vector<tar_index::shard_entry> shard_table;
   std::vector<tar_index::extension_entry> extension_table;
+  std::vector<zstd_frame> frames;
   std::string texts;
   std::uint64_t record_bytes = 0;
   for (const shard_index& shard : shards) texts += shard.name + shard.tag;
@@ -136,10 +141,11 @@ result<void> write_tar_index(int fd, std::span<const shard_index> shards) {
       extension_table.push_back({texts.size(), extension.text.size(), extension.members, extension.longest});
       texts += extension.text;
     }
+    frames.insert(frames.end(), shard.frames.begin(), shard.frames.end());
     head.samples += shard.offsets.size();
     record_bytes += shard.records.size();
     name_end += shard.name.size() + shard.tag.size();
-    shard_table.push_back({shard.bytes, shard.modified_ns, head.samples, extension_table.size(), record_bytes,
+    shard_table.push_back({shard.bytes, shard.file_bytes, shard.modified_ns, head.samples, extension_table.size(), frames.size(), record_bytes,
                            name_end, shard.tag.size(), shard.members, shard.bytes_after_end, shard.has_end_marker ? 1U : 0U});
   }
   // Records are read without alignment, offsets need four bytes of it: the tables before them have eight.
@@ -147,11 +153,12 @@ result<void> write_tar_index(int fd, std::span<const shard_index> shards) {
   head.version = tar_index_version;
   head.shards = shards.size();
   head.extensions = extension_table.size();
+  head.frames = frames.size();
   head.text_bytes = texts.size();
   const std::string fingerprint = fingerprint_of_shards(shards);
   std::ranges::copy(fingerprint, head.fingerprint.begin());
   head.total_bytes = sizeof head + shard_table.size() * sizeof(tar_index::shard_entry) +
-                     extension_table.size() * sizeof(tar_index::extension_entry) +
+                     extension_table.size() * sizeof(tar_index::extension_entry) + frames.size() * sizeof(zstd_frame) +
                      head.samples * sizeof(std::uint32_t) + texts.size() + record_bytes;
 
   const auto failed = [&](int os_code) {
@@ -165,6 +172,7 @@ result<void> write_tar_index(int fd, std::span<const shard_index> shards) {
   out.add(head_bytes.subspan(checksummed_from));
   out.add(std::span<const tar_index::shard_entry>(shard_table));
   out.add(std::span<const tar_index::extension_entry>(extension_table));
+  out.add(std::span<const zstd_frame>(frames));
   for (const shard_index& shard : shards) out.add(std::span<const std::uint32_t>(shard.offsets));
   out.add(texts.data(), texts.size());
   for (const shard_index& shard : shards) out.add(shard.records.data(), shard.records.size());
@@ -201,21 +209,24 @@ bool tar_index::tables_fit() const noexcept {
   const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
   if (head.total_bytes != size || !std::ranges::all_of(head.fingerprint, is_hex)) return false;
   // Bounding each count by the size first keeps the sums from overflowing.
-  if (head.shards > size || head.extensions > size || head.samples > size || head.text_bytes > size)
+  if (head.shards > size || head.extensions > size || head.frames > size || head.samples > size || head.text_bytes > size)
     return false;
   const std::uint64_t fixed = sizeof(header) + head.shards * sizeof(shard_entry) +
-                              head.extensions * sizeof(extension_entry) +
+                              head.extensions * sizeof(extension_entry) + head.frames * sizeof(zstd_frame) +
                               head.samples * sizeof(std::uint32_t) + head.text_bytes;
   if (fixed > size) return false;
   shard_entry before{};
   for (const shard_entry& shard : shard_table()) {
     if (shard.samples_end < before.samples_end || shard.extensions_end < before.extensions_end ||
         shard.records_end < before.records_end || shard.name_end < before.name_end ||
-        shard.tag_bytes > shard.name_end - before.name_end)
+        shard.tag_bytes > shard.name_end - before.name_end || shard.frames_end < before.frames_end ||
+        shard.frames_end > head.frames)
       return false;
+    const auto frames = frame_table().subspan(before.frames_end, shard.frames_end - before.frames_end);
+    if (!frames.empty() && !frames_fit(frames, shard.file_bytes, shard.bytes)) return false;
     before = shard;
   }
-  if (before.samples_end != head.samples || before.extensions_end != head.extensions ||
+  if (before.samples_end != head.samples || before.extensions_end != head.extensions || before.frames_end != head.frames ||
       before.records_end != size - fixed || before.name_end > head.text_bytes)
     return false;
   return std::ranges::all_of(extension_table(), [&](const extension_entry& extension) {
@@ -242,8 +253,12 @@ std::span<const tar_index::extension_entry> tar_index::extension_table() const n
   return {reinterpret_cast<const extension_entry*>(at), head().extensions};
 }
 
+std::span<const zstd_frame> tar_index::frame_table() const noexcept {
+  return {reinterpret_cast<const zstd_frame*>(extension_table().data() + head().extensions), head().frames};
+}
+
 std::string_view tar_index::text(std::uint64_t at, std::uint64_t bytes) const noexcept {
-  const auto* const offsets = reinterpret_cast<const char*>(extension_table().data() + head().extensions);
+  const auto* const offsets = reinterpret_cast<const char*>(frame_table().data() + head().frames);
   return {offsets + head().samples * sizeof(std::uint32_t) + at, bytes};
 }
 
@@ -263,6 +278,7 @@ indexed_shard tar_index::shard(std::uint64_t i) const {
   const shard_entry before = i == 0 ? shard_entry{} : shard_table()[i - 1];
   return {text(before.name_end, own.name_end - before.name_end - own.tag_bytes),
           own.bytes,
+          own.file_bytes,
           own.modified_ns,
           text(own.name_end - own.tag_bytes, own.tag_bytes),
           before.samples_end,
@@ -283,6 +299,12 @@ std::vector<indexed_extension> tar_index::extensions(std::uint64_t shard) const 
   return all;
 }
 
+std::span<const zstd_frame> tar_index::frames(std::uint64_t shard) const {
+  PENSTOCK_CHECK(shard < shards(), "shard {} of {}", shard, shards());
+  const std::uint64_t begin = shard == 0 ? 0 : shard_table()[shard - 1].frames_end;
+  return frame_table().subspan(begin, shard_table()[shard].frames_end - begin);
+}
+
 std::uint64_t tar_index::shard_of(std::uint64_t sample) const {
   PENSTOCK_CHECK(sample < samples(), "sample {} of {}", sample, samples());
   const auto table = shard_table();
@@ -292,7 +314,7 @@ std::uint64_t tar_index::shard_of(std::uint64_t sample) const {
 
 std::string_view tar_index::record_at(std::uint64_t shard, std::uint64_t sample) const noexcept {
   const auto* const offsets =
-      reinterpret_cast<const std::uint32_t*>(extension_table().data() + head().extensions);
+      reinterpret_cast<const std::uint32_t*>(frame_table().data() + head().frames);
   const std::uint64_t begin = shard == 0 ? 0 : shard_table()[shard - 1].records_end;
   const std::uint64_t bytes = shard_table()[shard].records_end - begin;
   const std::uint64_t at = std::min<std::uint64_t>(offsets[sample], bytes);

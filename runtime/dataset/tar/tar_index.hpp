@@ -21,7 +21,8 @@ result<void> write_tar_index(int fd, std::span<const shard_index> shards);
 
 struct indexed_shard {
   std::string_view name;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;       ///< of the archive
+  std::uint64_t file_bytes = 0;  ///< fewer if it is compressed
   std::int64_t modified_ns = 0;
   std::string_view tag;  ///< of an object: its version
   std::uint64_t first_sample = 0;
@@ -51,8 +52,8 @@ struct indexed_sample {
   std::vector<indexed_member> members;  ///< in the order of the shard
 };
 
-/// A mapped index. Move-only. What it returns points into the mapping. map() checks the tables of shards and
-/// extensions; records are checked as they are read, so an index of 10^7 samples opens at once, and no content can
+/// A mapped index. Move-only. What it returns points into the mapping. map() checks the tables of shards,
+/// extensions and frames; records are checked as they are read, so an index of 10^7 samples opens at once, and no content can
 /// make a call misbehave.
 class tar_index {
  public:
@@ -71,6 +72,8 @@ class tar_index {
   // i < shards(), sample < samples(): checked.
   [[nodiscard]] indexed_shard shard(std::uint64_t i) const;
   [[nodiscard]] std::vector<indexed_extension> extensions(std::uint64_t shard) const;
+  /// None: the shard is not compressed.
+  [[nodiscard]] std::span<const zstd_frame> frames(std::uint64_t shard) const;
   [[nodiscard]] std::uint64_t shard_of(std::uint64_t sample) const;
   /// Refuses (errc::dataset) a record that cannot be right: the index is damaged.
   result<void> read(std::uint64_t sample, indexed_sample& to) const;
@@ -87,6 +90,7 @@ class tar_index {
   [[nodiscard]] const header& head() const noexcept;
   [[nodiscard]] std::span<const shard_entry> shard_table() const noexcept;
   [[nodiscard]] std::span<const extension_entry> extension_table() const noexcept;
+  [[nodiscard]] std::span<const zstd_frame> frame_table() const noexcept;
   [[nodiscard]] std::string_view text(std::uint64_t at, std::uint64_t bytes) const noexcept;
   [[nodiscard]] std::string_view record_at(std::uint64_t shard, std::uint64_t sample) const noexcept;
   [[nodiscard]] bool tables_fit() const noexcept;

@@ -108,8 +108,8 @@ result<void> add_tar(inspection& to, const config& settings, unsigned threads, c
   std::map<std::string, std::uint64_t> members;
   for (std::uint64_t i = 0; i < index->shards(); ++i) {
     const indexed_shard shard = index->shard(i);
-    to.bytes += shard.bytes;
-    to.files.push_back({std::string(shard.name), shard.samples, shard.bytes});
+    to.bytes += shard.file_bytes;
+    to.files.push_back({std::string(shard.name), shard.samples, shard.file_bytes});
     if (shard.samples == 0) to.notices.push_back(fmt::format("'{}' holds no samples", shard.name));
     for (const indexed_extension& one : index->extensions(i)) members[std::string(one.text)] += one.members;
   }

@@ -8,13 +8,17 @@
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/pack/pack_run.hpp"
+#include "tools/penstock/pack/repack.hpp"
 #include "tools/penstock/run/progress.hpp"
 #include "tools/penstock/verb_table.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <atomic>
 #include <filesystem>
+#include <optional>
+#include <vector>
 
 namespace penstock::cli {
 namespace {
@@ -29,6 +33,8 @@ struct pack_options {
   std::uint32_t quality = 0;
   std::uint32_t threads = 0;
   bool restart_markers = false;
+  std::string compress = "none";
+  std::string frame_size = "64KiB";
   bool json = false;
   bool quiet = false;
 };
@@ -40,13 +46,26 @@ result<void> write_classes(const std::string& out, const listing& list) {
   return replace_file(out + "/classes.txt", text);
 }
 
-result<pack::pack_state> begin_or_continue(const pack_options& o, const listing& list,
-                                           std::uint64_t shard_size) {
-  const std::uint32_t quality = o.quality != 0 ? o.quality : o.resize != 0 ? usual_quality : 0;
-  const pack::pack_settings settings{list.fingerprint, shard_size, o.resize, quality, o.restart_markers};
+result<void> make_folder(const std::string& path) {
   std::error_code fault;
-  std::filesystem::create_directories(o.out, fault);
-  if (fault) return refuse(errc::io, "creating the folder '{}': {}", printable(o.out), fault.message());
+  std::filesystem::create_directories(path, fault);
+  if (fault) return refuse(errc::io, "creating the folder '{}': {}", printable(path), fault.message());
+  return {};
+}
+
+/// Contents of a frame; 0: shards are not compressed.
+result<std::uint64_t> frame_size_of(const pack_options& o) {
+  const auto size = parse_bytes(o.frame_size);
+  if (!size || *size < 4 * KiB || *size > 16 * MiB)
+    return refuse(errc::usage, "--frame-size '{}': a size with its unit, from 4KiB to 16MiB, such as 64KiB", printable(o.frame_size));
+  return o.compress == "zstd" ? *size : 0;
+}
+
+result<pack::pack_state> begin_or_continue(const pack_options& o, const listing& list,
+                                           std::uint64_t shard_size, std::uint64_t frame_size) {
+  const std::uint32_t quality = o.quality != 0 ? o.quality : o.resize != 0 ? usual_quality : 0;
+  const pack::pack_settings settings{list.fingerprint, shard_size, o.resize, quality, o.restart_markers, frame_size};
+  if (auto ok = make_folder(o.out); !ok) return tl::unexpected(std::move(ok.error()));
   auto found = pack::read_state(o.out, settings);
   if (!found) return tl::unexpected(std::move(found.error()));
   pack::pack_state state = *found ? std::move(**found) : pack::pack_state{};
@@ -120,7 +139,60 @@ int tell_result(const pack_options& o, const pack::pack_state& state) {
   return code;
 }
 
+int tell_repacked(const pack_options& o, const std::vector<pack::repacked_shard>& shards) {
+  std::uint64_t bytes = 0;
+  std::uint64_t archive_bytes = 0;
+  std::size_t were_there = 0;
+  for (const pack::repacked_shard& shard : shards) {
+    bytes += shard.bytes;
+    archive_bytes += shard.archive_bytes;
+    if (shard.was_there) ++were_there;
+  }
+  if (o.json) {
+    nlohmann::ordered_json report{{"schema", "penstock.repack/1"}, {"compress", o.compress}, {"shards", nlohmann::json::array()}};
+    for (const pack::repacked_shard& shard : shards)
+      report["shards"].push_back({{"name", shard.name}, {"was_there", shard.was_there}, {"bytes", shard.bytes}});
+    print_json(report);
+    return exit_ok;
+  }
+  print(fmt::format("{} of {} in {}{}", counted(shards.size(), "shard"), bytes_for_people(bytes), printable(o.out),
+                    were_there > 0 ? fmt::format("; {} of them {} there already", were_there, were_there == 1 ? "was" : "were")
+                                   : fmt::format(", from {} of archives", bytes_for_people(archive_bytes))));
+  return exit_ok;
+}
+
+/// Shards are copied: what concerns pictures does not apply.
+int pack_shards(const pack_options& o, std::uint64_t frame_size) {
+  if (o.resize != 0 || o.quality != 0 || o.restart_markers)
+    return refuse_with(exit_usage,
+                       {errc::usage,
+                        fmt::format("'{}' names tar shards, which are copied member by member: --resize, --quality and --restart-markers "
+                                    "are for image folders",
+                                    printable(o.folder)),
+                        0},
+                       o.json);
+  const auto shards = list_shards(o.folder);
+  if (!shards) return refuse_with(exit_failed, shards.error(), o.json);
+  if (auto ok = make_folder(o.out); !ok) return refuse_with(exit_failed, ok.error(), o.json);
+  std::atomic<std::uint64_t> passed{0};
+  std::optional<progress_display> display;
+  if (!o.quiet && !o.json)
+    display.emplace(compared<std::uint64_t>([&] { return passed.load(); },
+                                            [](std::uint64_t now, std::uint64_t before, double seconds, std::size_t width, bool) {
+                                              const double rate = seconds > 0 ? static_cast<double>(now - before) / seconds : 0;
+                                              return fmt::format("packing  {}  {}/s", bytes_for_people(now), bytes_for_people(static_cast<std::uint64_t>(rate)))
+                                                  .substr(0, width);
+                                            }));
+  const auto made = pack::repack(*shards, o.out, frame_size, o.threads != 0 ? o.threads : process::usable_cores(), passed);
+  display.reset();
+  if (!made) return refuse_with(made.error().code == errc::usage ? exit_usage : exit_failed, made.error(), o.json);
+  return tell_repacked(o, *made);
+}
+
 int pack_folder(const pack_options& o) {
+  const auto frame_size = frame_size_of(o);
+  if (!frame_size) return refuse_with(exit_usage, frame_size.error(), o.json);
+  if (pack::names_shards(o.folder)) return pack_shards(o, *frame_size);
   const auto shard_size = parse_bytes(o.shard_size);
   if (!shard_size || *shard_size < 1 * MiB)
     return refuse_with(exit_usage,
@@ -133,7 +205,7 @@ int pack_folder(const pack_options& o) {
   if (!list) return refuse_with(exit_failed, list.error(), o.json);
   if (!o.json && !o.quiet)
     for (const std::string& notice : list->notices) say("notice: " + notice);
-  auto state = begin_or_continue(o, *list, *shard_size);
+  auto state = begin_or_continue(o, *list, *shard_size, *frame_size);
   if (!state)
     return refuse_with(state.error().code == errc::usage ? exit_usage : exit_failed, state.error(), o.json);
   if (!o.json && !o.quiet && state->next_sample > 0)
@@ -154,7 +226,7 @@ void add_pack_command(verb_table& verbs) {
   CLI::App& verb = verbs.add(
       {"pack",
        verb_group::run,
-       "write an image folder as WebDataset shards",
+       "write an image folder as WebDataset shards, or compress shards",
        "Writes the pictures of an image folder, in the order of its sample indices, into tar "
        "shards that type = "
        "\"tar\" and WebDataset read: KEY.jpg (or .jpeg, .png) and KEY.cls, the class as a number. "
@@ -168,6 +240,9 @@ void add_pack_command(verb_table& verbs) {
        "the parts of a file that it needs, which takes workers less time. Progressive files become "
        "sequential. "
        "What is behind the end of a picture is left out.\n\n"
+       "With --compress zstd, shards become .tar.zst files of frames that are read one by one. Texts and "
+       "arrays become smaller, JPEGs do not. FOLDER may also be tar shards (a shard, a folder of them, a "
+       "pattern): they are compressed as they are, or decompressed without --compress.\n\n"
        "A shard gets its name when it is complete. After an interruption, run the same command again: it "
        "continues after the last complete shard, and the result is the same. The report is in pack.json. "
        "Exit code 1 means that some pictures could not be read and were left out.",
@@ -175,10 +250,11 @@ void add_pack_command(verb_table& verbs) {
         {"penstock pack photos --out small --resize 256 --quality 90 --shard-size 256MiB",
          "reduced to 256 pixels on the shorter side"},
         {"penstock pack photos --out shards --restart-markers", "for training with random crops"},
+        {"penstock pack shards --out compressed --compress zstd", "make the shards of a folder smaller"},
         {"penstock pack photos --out shards --json | jq '.failed[].path'",
          "print the pictures that were left out"}}},
       [o] { return pack_folder(*o); });
-  verb.add_option("folder", o->folder, "the image folder: one folder for each class")
+  verb.add_option("folder", o->folder, "the image folder: one folder for each class; or tar shards")
       ->type_name("FOLDER")
       ->required();
   verb.add_option("--out", o->out, "folder for the shards; created if it is missing")
@@ -198,6 +274,11 @@ void add_pack_command(verb_table& verbs) {
       ->type_name("Q");
   verb.add_flag("--restart-markers", o->restart_markers,
                 "rewrite JPEGs without loss, so that crops decode faster");
+  verb.add_option("--compress", o->compress, "none or zstd")->type_name("HOW")->check(CLI::IsMember({"none", "zstd"}))->capture_default_str();
+  verb.add_option("--frame-size", o->frame_size,
+                  "with zstd: how much is compressed, and read, at once; smaller frames suit random access, larger ones compress better")
+      ->type_name("SIZE")
+      ->capture_default_str();
   takes_whole_number(
       verb.add_option("--threads", o->threads, "threads that read and encode; default: one per core"),
       {1, 1024})

@@ -1,17 +1,12 @@
 #include "tools/penstock/pack/pack_run.hpp"
 
-#include "runtime/base/fd.hpp"
 #include "runtime/base/signals.hpp"
-#include "runtime/base/text.hpp"
-#include "runtime/base/write_all.hpp"
 #include "runtime/dataset/tar/tar_writer.hpp"
 #include "tools/penstock/pack/packed_sample.hpp"
+#include "tools/penstock/pack/shard_file.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -80,62 +75,45 @@ class ordered_pictures {
   std::vector<std::jthread> threads_;  // last, so that they end before the members that they use
 };
 
-/// A shard that is being written, under another name until it is complete.
+/// A shard that is being written.
 class open_shard {
  public:
-  static result<open_shard> create(const std::string& folder, std::size_t number) {
-    open_shard shard;
-    shard.folder_ = folder;
-    shard.name_ = shard_name(number);
-    // Overwrites what a killed run may have left.
-    shard.file_.reset(
-        ::open(shard.part().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
-    if (!shard.file_) return shard.failed("creating", errno);
-    return shard;
+  static result<open_shard> create(const std::string& folder, std::size_t number, const pack_settings& settings) {
+    std::string name = shard_name(number, settings);
+    auto file = shard_file::create(folder + "/" + name, settings.frame_size);
+    if (!file) return tl::unexpected(std::move(file.error()));
+    return open_shard(std::move(name), std::move(*file));
   }
 
   result<void> add(std::string_view extension, std::string_view contents, const std::string& key,
                    std::uint32_t label) {
-    append_tar_member(pending_, fmt::format("{}.{}", key, extension), contents);
-    append_tar_member(pending_, key + ".cls", fmt::format("{}", label));
+    members_.clear();
+    append_tar_member(members_, fmt::format("{}.{}", key, extension), contents);
+    append_tar_member(members_, key + ".cls", fmt::format("{}", label));
     ++samples_;
-    return pending_.size() < flushed_at ? result<void>() : flush();
+    return file_.add(members_);
   }
 
-  /// Writes the shard to disk and gives it its final name.
   result<packed_shard> finish() {
-    append_tar_end(pending_);
-    if (auto ok = flush(); !ok) return tl::unexpected(std::move(ok.error()));
-    if (::fsync(file_.get()) != 0) return failed("writing", errno);
-    if (::rename(part().c_str(), path().c_str()) != 0) return failed("naming", errno);
-    return packed_shard{name_, samples_, bytes_};
+    members_.clear();
+    append_tar_end(members_);
+    if (auto ok = file_.add(members_); !ok) return tl::unexpected(std::move(ok.error()));
+    const auto bytes = file_.finish();
+    if (!bytes) return tl::unexpected(bytes.error());
+    return packed_shard{name_, samples_, *bytes};
   }
 
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_ + pending_.size(); }
-  [[nodiscard]] std::uint64_t samples() const noexcept { return samples_; }
+  /// Of the archive.
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return file_.archive_bytes(); }
   shard_keys keys;
   marker_counts markers;
 
  private:
-  static constexpr std::size_t flushed_at = std::size_t{1} << 20U;
+  open_shard(std::string name, shard_file file) : name_(std::move(name)), file_(std::move(file)) {}
 
-  [[nodiscard]] std::string path() const { return folder_ + "/" + name_; }
-  [[nodiscard]] std::string part() const { return path() + ".part"; }
-  [[nodiscard]] tl::unexpected<failure> failed(std::string_view what, int os_code) const {
-    return refuse_os(errc::io, os_code, fmt::format("{} the shard '{}'", what, printable(path())));
-  }
-  result<void> flush() {
-    if (const int os_code = write_all(file_.get(), pending_); os_code != 0) return failed("writing", os_code);
-    bytes_ += pending_.size();
-    pending_.clear();
-    return {};
-  }
-
-  std::string folder_;
   std::string name_;
-  unique_fd file_;
-  std::string pending_;
-  std::uint64_t bytes_ = 0;
+  shard_file file_;
+  std::string members_;  ///< of the newest sample
   std::uint64_t samples_ = 0;
 };
 
@@ -183,7 +161,7 @@ result<void> write_shards(const listing& list, const std::string& out, unsigned 
       if (auto ok = finish(sample); !ok) return ok;
     }
     if (!shard) {
-      auto created = open_shard::create(out, state.shards.size());
+      auto created = open_shard::create(out, state.shards.size(), state.settings);
       if (!created) return tl::unexpected(std::move(created.error()));
       shard.emplace(std::move(*created));
     }

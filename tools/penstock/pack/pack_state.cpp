@@ -3,6 +3,7 @@
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/file_reader.hpp"
+#include "runtime/dataset/tar/frame_reader.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -24,7 +25,7 @@ std::string state_file(const std::string& folder) {
 pack_state parse(const json& j) {
   pack_state state;
   state.settings = {j.at("fingerprint"), j.at("shard_size"), j.at("resize"), j.at("quality"),
-                    j.value("restart_markers", false)};
+                    j.value("restart_markers", false), j.value("frame_size", std::uint64_t{0})};
   state.folder = j.at("folder");
   state.samples_all = j.at("samples");
   state.next_sample = j.at("next_sample");
@@ -43,7 +44,7 @@ pack_state parse(const json& j) {
 bool holds_shards(const std::string& folder) {
   std::error_code fault;
   for (std::filesystem::directory_iterator at(folder, fault), end; !fault && at != end; at.increment(fault))
-    if (at->path().extension() == ".tar") return true;
+    if (at->path().extension() == ".tar" || is_zstd_name(at->path().native())) return true;
   return false;
 }
 
@@ -56,8 +57,8 @@ void marker_counts::add(const marker_counts& other) noexcept {
   bytes_after += other.bytes_after;
 }
 
-std::string shard_name(std::size_t number) {
-  return fmt::format("shard-{:06}.tar", number);
+std::string shard_name(std::size_t number, const pack_settings& settings) {
+  return fmt::format("shard-{:06}.tar{}", number, settings.frame_size > 0 ? ".zst" : "");
 }
 
 json as_json(const pack_state& state) {
@@ -68,6 +69,8 @@ json as_json(const pack_state& state) {
          {"resize", state.settings.resize},
          {"quality", state.settings.quality},
          {"restart_markers", state.settings.restart_markers},
+         {"compress", state.settings.frame_size > 0 ? "zstd" : "none"},
+         {"frame_size", state.settings.frame_size},
          {"complete", state.complete()},
          {"samples", state.samples_all},
          {"next_sample", state.next_sample},
@@ -115,7 +118,7 @@ result<std::optional<pack_state>> read_state(const std::string& folder, const pa
         printable(folder),
         state.settings.fingerprint != settings.fingerprint
             ? "other pictures"
-            : "the same pictures with another --shard-size, --resize, --quality or --restart-markers");
+            : "the same pictures with another --shard-size, --resize, --quality, --restart-markers, --compress or --frame-size");
   }
   for (const packed_shard& shard : state.shards) {
     struct ::stat facts {};

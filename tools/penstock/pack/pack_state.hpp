@@ -20,6 +20,7 @@ struct pack_settings {
   std::uint32_t resize = 0;   ///< pixels of the shorter side; 0: as it is
   std::uint32_t quality = 0;  ///< of JPEG; 0: files are copied
   bool restart_markers = false;
+  std::uint64_t frame_size = 0;  ///< contents of a frame of zstd; 0: shards are not compressed
   bool operator==(const pack_settings&) const = default;
 };
 
@@ -55,8 +56,8 @@ struct pack_state {
   [[nodiscard]] bool complete() const noexcept { return next_sample == samples_all; }
 };
 
-/// "shard-000012.tar"
-std::string shard_name(std::size_t number);
+/// "shard-000012.tar", or .tar.zst
+std::string shard_name(std::size_t number, const pack_settings& settings);
 
 /// The object that is stored and that --json prints, "penstock.pack/1".
 nlohmann::ordered_json as_json(const pack_state& state);

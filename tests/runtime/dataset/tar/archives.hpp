@@ -1,11 +1,13 @@
 // Builds tar archives for tests, among them those that no sane program writes.
 #pragma once
 
+#include "runtime/dataset/tar/frame_writer.hpp"
 #include "runtime/dataset/tar/tar_parser.hpp"
 #include "runtime/dataset/tar/tar_writer.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,6 +44,17 @@ inline std::string archive_of(const named_contents& members) {
   std::string all;
   for (const auto& [name, contents] : members) append_tar_member(all, name, contents);
   append_tar_end(all);
+  return all;
+}
+
+/// The archive as a seekable file of zstd, in frames of this size: they begin anywhere.
+inline std::string seekable(std::string_view archive, std::size_t frame_size) {
+  std::string all;
+  auto frames = frame_writer::open(1);
+  if (!frames) return frames.error().message;
+  for (; !archive.empty(); archive.remove_prefix(std::min(frame_size, archive.size())))
+    frames->append_frame(all, archive.substr(0, frame_size));
+  frames->append_table(all);
   return all;
 }
 

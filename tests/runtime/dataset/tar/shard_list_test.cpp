@@ -69,13 +69,24 @@ TEST_CASE("shards that are missing, compressed or listed twice are refused and n
   const auto refusal = [&](std::string_view path) { return list_shards(folder.path(path)).error().message; };
   CHECK(refusal("none.tar") == fmt::format("the dataset '{}' does not exist", folder.path("none.tar")));
   CHECK(refusal("*.tar") == fmt::format("no shard is named '{}'", folder.path("*.tar")));
-  CHECK(refusal("") == fmt::format("no shards (*.tar) in '{}'", folder.path()));
+  CHECK(refusal("") == fmt::format("no shards (*.tar, *.tar.zst) in '{}'", folder.path()));
   folder.write("a.tar.gz", "");
   CHECK(refusal("") ==
-        fmt::format("'{}' is named as if compressed with gzip: compressed shards are not read; "
+        fmt::format("'{}' is named as if compressed with gzip: only zstd is read (.tar.zst with a seek table); "
                     "decompress them",
                     folder.path("a.tar.gz")));
   folder.write("a.tar", "");
   CHECK(refusal("{a,a}.tar") == fmt::format("the shard '{}' is listed twice", folder.path("a.tar")));
   CHECK(list_shards("").error().message.starts_with("no path is given"));
+}
+
+TEST_CASE("shards that are compressed with zstd are listed, but not next to what they were made of") {
+  const temporary_folder folder;
+  for (const char* const name : {"a.tar", "b.tar.zst", "c.tzst", "d.TAR.ZST", "e.zst"}) folder.write(name, "");
+  CHECK(list_shards(folder.path())->names == names{"a.tar", "b.tar.zst", "c.tzst", "d.TAR.ZST"});
+  CHECK(list_shards(folder.path("*.tar.zst"))->names == names{"b.tar.zst"});
+  folder.write("b.tar", "");
+  CHECK(list_shards(folder.path()).error().message ==
+        "'b.tar' is listed as well as 'b.tar.zst', and would give its samples twice: name the shards by a pattern, such as '*.tar.zst'");
+  CHECK(list_shards(folder.path("*.tar.zst"))->names == names{"b.tar.zst"});
 }

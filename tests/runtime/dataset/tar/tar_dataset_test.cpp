@@ -16,6 +16,7 @@ using testing::archive_of;
 using testing::load_into;
 using testing::make_raster;
 using testing::sample_memory;
+using testing::seekable;
 using testing::temporary_folder;
 
 namespace {
@@ -290,4 +291,83 @@ TEST_CASE("shards without an end marker or with an archive behind it are named i
             "the shard 'a.tar' has no end marker: it may have been cut short between two members",
             "the shard 'b.tar' has data after its end marker, which is not read: was an archive appended to "
             "it?"});
+}
+
+TEST_CASE("a compressed shard gives the samples of the plain one, wherever its frames begin") {
+  const temporary_folder folder;
+  testing::named_contents members;
+  for (int i = 0; i < 40; ++i) {
+    members.emplace_back(fmt::format("{}/{:02}.txt", std::string(static_cast<std::size_t>(i), 'f'), i), std::string(static_cast<std::size_t>(300 + 97 * i), static_cast<char>('a' + i % 26)));
+    members.emplace_back(fmt::format("{}/{:02}.cls", std::string(static_cast<std::size_t>(i), 'f'), i), fmt::format("{}", i));
+    if (i % 3 == 0) members.emplace_back(fmt::format("{}/{:02}.npy", std::string(static_cast<std::size_t>(i), 'f'), i), npy("{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }", "abc"));
+  }
+  const std::string archive = archive_of(members);
+  folder.write("plain/x.tar", archive);
+  config all = settings(folder, {{"text", "txt"}, {"label", "cls"}});
+  all.dataset.path = folder.path("plain");
+  const auto plain = open(all);
+  for (const std::size_t frame_size : {std::size_t{137}, std::size_t{512}, std::size_t{4096}, std::size_t{1'000'000}}) {
+    const std::string name = fmt::format("frames-{}", frame_size);
+    folder.write(name + "/x.tar.zst", seekable(archive, frame_size));
+    all.dataset.path = folder.path(name);
+    const auto compressed = open(all);
+    REQUIRE(compressed->describe().samples == plain->describe().samples);
+    for (std::uint64_t i = 0; i < 40; ++i) {
+      const std::uint64_t sample = i * 17 % 40;
+      const loaded_sample one(*plain, sample);
+      const loaded_sample other(*compressed, sample);
+      CHECK(one.text(1) == other.text(1));
+      CHECK(one.number<std::int64_t>(0) == other.number<std::int64_t>(0));
+    }
+    CHECK(compressed->name_of(3) == plain->name_of(3).insert(5, ".zst"));
+  }
+}
+
+TEST_CASE("frames that are damaged after the shard was indexed fail their samples, and no others") {
+  const temporary_folder folder;
+  std::string archive = archive_of({{"1.txt", std::string(3000, 'a')}, {"2.txt", std::string(3000, 'b')}});
+  archive += std::string(8192 - archive.size() % 4096, '\0');
+  const std::string file = seekable(archive, 512);
+  folder.write("x.tar.zst", file);
+  const config all = settings(folder, {{"text", "txt"}});
+  const auto prepared = prepare_dataset(all);
+  REQUIRE(prepared);
+  const auto modified = std::filesystem::last_write_time(folder.path("x.tar.zst"));
+  std::string damaged = file;
+  std::size_t third = 0;  // it has contents of the first sample
+  for (int i = 0; i < 2; ++i) third = file.find("\x28\xb5\x2f\xfd", third + 1);
+  damaged[third + 5] ^= 1;
+  folder.write("x.tar.zst", damaged);
+  std::filesystem::last_write_time(folder.path("x.tar.zst"), modified);
+  const auto dataset = make_dataset(all, prepared->index.get());
+  REQUIRE(dataset);
+  const std::string why = failure_of(**dataset, 0);
+  INFO(why);
+  CHECK(why.starts_with("its shard has a frame at byte "));
+  CHECK(loaded_sample(**dataset, 1).text(0) == std::string(3000, 'b'));
+  folder.write("x.tar.zst", file + "more");
+  CHECK(failure_of(**dataset, 1).starts_with("its shard changed since it was indexed"));
+}
+
+TEST_CASE("compressed shards without a table, cut short or empty are refused and named") {
+  const temporary_folder folder;
+  const std::string archive = archive_of({{"1.txt", std::string(3000, 'a')}});
+  const std::string file = seekable(archive, 512);
+  const auto refused = [&](const std::string& contents) {
+    folder.write("x.tar.zst", contents);
+    return refusal(settings(folder, {{"text", "txt"}}));
+  };
+  CHECK(refused(archive).starts_with("the shard 'x.tar.zst' has no seek table at its end, so its members could not be read one by one: write it again with `penstock pack"));
+  CHECK(refused(file.substr(0, file.size() / 2)).starts_with("the shard 'x.tar.zst' has no seek table"));
+  CHECK(refused(file.substr(10)).starts_with("the shard 'x.tar.zst' has a seek table whose frame at byte"));
+  CHECK(refused("").starts_with("the shard 'x.tar.zst' has no seek table"));
+  CHECK(refused(seekable("", 512)) == "the shard 'x.tar.zst' is empty: not a tar archive");
+  CHECK(refused(seekable(archive.substr(0, 2000), 512)).starts_with("the shard 'x.tar.zst' is damaged at offset 0, member '1.txt'"));
+  std::string damaged = file;
+  damaged[6] ^= 1;
+  CHECK(refused(damaged).starts_with("the shard 'x.tar.zst' has a frame at byte 0 "));
+  std::filesystem::remove(folder.path("x.tar.zst"));
+  folder.write("x.tar", file);
+  CHECK(refusal(settings(folder, {{"text", "txt"}})) ==
+        "the shard 'x.tar' is compressed with zstd: such shards are read if they are named .tar.zst and have a seek table");
 }

@@ -1,0 +1,72 @@
+// Reads ranges of an archive that is compressed in frames: decompresses only those that a range needs, and keeps the last ones.
+#pragma once
+
+#include "runtime/base/result.hpp"
+#include "runtime/base/zstd.hpp"
+#include "runtime/dataset/recycled_buffer.hpp"
+#include "runtime/dataset/tar/seek_table.hpp"
+#include "runtime/storage/readable.hpp"
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+/// Whether a shard's name says that it is compressed with zstd.
+[[nodiscard]] bool is_zstd_name(std::string_view name) noexcept;
+
+/// The frames of a file. Refuses what seek_table_bytes and parse_seek_table refuse, and what the file refuses.
+result<std::vector<zstd_frame>> read_frames(readable& file);
+
+/// Keeps up to 8 frames, of 16 MiB together; of larger ones the last. Used by one thread.
+class frame_reader {
+ public:
+  /// Refuses (errc::config) if libzstd is missing. Otherwise the first read() does.
+  result<void> open();
+  /// Fills `into` from byte `at` of the archive, which these frames of `file` have. `number` tells files apart. Refuses what
+  /// the file refuses, and (errc::io) frames that cannot be decompressed, or not to what the seek table says.
+  result<void> read(std::uint64_t number, readable& file, std::span<const zstd_frame> frames, std::uint64_t at, std::span<std::byte> into);
+
+ private:
+  struct kept_frame {
+    std::uint64_t number = 0;
+    zstd_frame frame;
+    recycled_buffer contents;
+    std::byte* begin = nullptr;
+  };
+  result<std::span<const std::byte>> contents_of(std::uint64_t number, readable& file, const zstd_frame& frame);
+  result<void> decompress(readable& file, const zstd_frame& frame, std::byte* to);
+  kept_frame make_room(std::uint64_t bytes);
+
+  std::optional<zstd_codec> zstd_;
+  recycled_buffer compressed_;
+  std::list<kept_frame> kept_;  ///< the last one used first
+  std::uint64_t kept_bytes_ = 0;
+};
+
+/// Where the frames of these ranges lie in the file, each once.
+std::vector<byte_range> compressed_ranges(std::span<const zstd_frame> frames, std::span<const byte_range> ranges);
+
+/// The archive in a compressed file, as if it were not. Used while it is indexed.
+class zstd_archive final : public readable {
+ public:
+  /// The frames must outlive it.
+  zstd_archive(std::shared_ptr<readable> file, std::span<const zstd_frame> frames) : file_(std::move(file)), frames_(frames) {}
+
+  [[nodiscard]] std::uint64_t bytes() const noexcept override {
+    return frames_.empty() ? 0 : frames_.back().archive_at + frames_.back().archive_bytes;
+  }
+  result<void> read(std::uint64_t at, std::span<std::byte> into) override;
+
+ private:
+  std::shared_ptr<readable> file_;
+  std::span<const zstd_frame> frames_;
+  frame_reader reader_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,56 @@
+// The frames of a seekable zstd file, from the table at its end, and which of them a range needs. Pure. Used while an index of
+// shards is built, when members are read, and by what writes such files.
+//
+//   frames, each compressed alone
+//   0x184D2A5E, bytes that follow                                       a skippable frame, which other readers ignore
+//   for each frame: its bytes in the file, bytes of its contents, and, if flagged, the low half of their XXH64
+//   number of frames, flags (0x80: checksums), 0x8F92EAB1               all little-endian, 32 bits; the flags 8
+#pragma once
+
+#include "runtime/base/result.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/storage/readable.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+/// A frame is decompressed as a whole: this bounds the memory of whoever reads one.
+inline constexpr std::uint64_t zstd_frame_max = 64 * MiB;
+
+/// As it stands in the index of shards.
+struct zstd_frame {
+  std::uint64_t file_at = 0;
+  std::uint64_t archive_at = 0;  ///< where its contents begin among those of all frames
+  std::uint32_t file_bytes = 0;
+  std::uint32_t archive_bytes = 0;
+  std::uint32_t checksum = 0;
+  std::uint32_t has_checksum = 0;
+  bool operator==(const zstd_frame&) const = default;
+};
+static_assert(sizeof(zstd_frame) == 32);
+
+inline constexpr std::uint64_t seek_table_foot = 9;
+
+/// The bytes of the table, which end the file, from the last seek_table_foot bytes. Refuses (errc::dataset) a file without a
+/// table, and one that would be longer than the file.
+result<std::uint64_t> seek_table_bytes(std::span<const std::byte> foot, std::uint64_t file_bytes);
+
+/// The frames that a table of that many bytes names, without empty ones. Refuses (errc::dataset) a table that contradicts itself
+/// or the size of the file, and frames above zstd_frame_max.
+result<std::vector<zstd_frame>> parse_seek_table(std::span<const std::byte> table, std::uint64_t file_bytes);
+
+/// Whether frames lie within the file, follow each other without gaps in the archive, and are neither empty nor too large.
+[[nodiscard]] bool frames_fit(std::span<const zstd_frame> frames, std::uint64_t file_bytes, std::uint64_t archive_bytes) noexcept;
+
+/// The neighbours that have this range of the archive; it must lie within them.
+[[nodiscard]] std::span<const zstd_frame> frames_of(std::span<const zstd_frame> frames, byte_range range) noexcept;
+
+/// Appends a table with checksums.
+void append_seek_table(std::string& to, std::span<const zstd_frame> frames);
+
+}  // namespace penstock

@@ -1,0 +1,31 @@
+// Writes tar shards again, compressed or not, for `penstock pack`. The archives stay the same, byte for byte.
+#pragma once
+
+#include "runtime/base/result.hpp"
+#include "runtime/dataset/tar/shard_list.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::pack {
+
+/// Whether this path names shards, rather than an image folder.
+[[nodiscard]] bool names_shards(const std::string& path);
+
+struct repacked_shard {
+  std::string name;
+  bool was_there = false;  ///< from an earlier run
+  std::uint64_t archive_bytes = 0;
+  std::uint64_t bytes = 0;  ///< of the file
+};
+
+/// Members of one sample that follow each other are in one frame. A shard that is there already is left as it is. Adds the
+/// archives' bytes to `passed`. Refuses (errc::usage) two shards of the same name, and, with the shard's name, what cannot be
+/// read, written, or parsed as tar.
+result<std::vector<repacked_shard>> repack(const shard_list& shards, const std::string& out, std::uint64_t frame_size, unsigned threads,
+                                           std::atomic<std::uint64_t>& passed);
+
+}  // namespace penstock::pack
