@@ -37,6 +37,7 @@ struct connection_deps {
   std::string version;  ///< of penstock
   std::string config;   ///< protocol::config_as_bytes
   dataset_description dataset;                      ///< of a stream
+  string_map program_facts{};                       ///< of a custom dataset's worker program
   std::shared_ptr<const shared_program> program{};  ///< of a pool; null: a stream
   std::uint64_t process = 0;                             ///< a random number
   std::shared_ptr<const group::tls_context> tls{};           ///< of hosts that join; null: not encrypted
