@@ -209,6 +209,12 @@ class CustomHostsTest(HostCase):
         process.terminate()
         process.communicate()
 
+    def test_inspect_looks_at_the_samples_without_hosts(self):
+        config = self.custom(listen='listen = "127.0.0.1:1"', hosts="")  # neither may be opened, nor may a secret be missed
+        code, out, err = self.penstock("inspect", config, "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertEqual(json.loads(out)["samples"], 800)
+
     def test_doctor_compares_the_program_without_joining(self):
         process = self.begin(self.custom(epochs=100000))
         address = self.address()
