@@ -89,6 +89,12 @@ std::string difference_of_facts(const string_map& here, const std::vector<wire_f
   return {};
 }
 
+std::vector<wire_fact> as_wire(const string_map& facts) {
+  std::vector<wire_fact> all;
+  for (const auto& [name, value] : facts) all.push_back({name, value});
+  return all;
+}
+
 result<config> config_on_host(config settings, const string_map& own) {
   if (auto ok = move(settings.dataset.path, settings, own); !ok) return tl::unexpected(std::move(ok.error()));
   for (mixed_dataset_config& one : settings.datasets) {
@@ -96,6 +102,16 @@ result<config> config_on_host(config settings, const string_map& own) {
   }
   settings.storage.cache.clear();  // a folder of the session's machine
   return settings;
+}
+
+std::string path_of_session(const std::string& path, const config& here, const string_map& own) {
+  const auto back = [](const string_map& folders) {
+    string_map turned;
+    for (const auto& [from, to] : folders) turned[to] = from;
+    return turned;
+  };
+  std::string there = mapped(path, back(own));
+  return there == path ? mapped(path, back(here.loader.hosts.path_map)) : there;
 }
 
 result<void> check_list(const std::string& list, std::string_view text, const string_map& own) {

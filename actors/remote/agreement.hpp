@@ -21,12 +21,16 @@ namespace penstock::hosts {
 [[nodiscard]] std::string difference_of_datasets(const dataset_description& here,
                                                  const protocol::dataset_described& there);
 
-/// The same for the versions that a pool's program depends on, by name.
+/// The same for facts about a worker program, by name.
 [[nodiscard]] std::string difference_of_facts(const string_map& here, const std::vector<wire_fact>& there);
+[[nodiscard]] std::vector<wire_fact> as_wire(const string_map& facts);
 
 /// The session's config on the host: every path of data goes through `own` (from `--data`) and the session's path_map, the
 /// longest matching folder first. `[storage] cache` is left out. Refuses (errc::config) a path or URL outside of the folders in `own`, if there are any.
 result<config> config_on_host(config settings, const string_map& own);
+
+/// The other way round: what the session calls a path of this host.
+[[nodiscard]] std::string path_of_session(const std::string& path, const config& here, const string_map& own);
 
 /// The contents of a list of files (dataset/listing/found_files.hpp) at the path `list`. Refuses (errc::config) a line outside of
 /// the folders in `own`.

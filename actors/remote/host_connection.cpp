@@ -1,6 +1,7 @@
 #include "actors/remote/host_connection.hpp"
 
 #include "actors/protocol/tensors.hpp"
+#include "actors/remote/agreement.hpp"
 #include "actors/remote/host_connect.hpp"
 #include "actors/remote/host_probe.hpp"
 #include "runtime/base/signals.hpp"
@@ -231,12 +232,10 @@ result<void> host_connection::join(host_stream& to) {
   }
   dataset_ = std::move(*ready);
   if (dataset_->program) {
-    program_found found;
-    for (const auto& [name, value] : facts_.program_facts) found.facts.push_back({name, value});
-    to.put(from_host(std::move(found)));
+    to.put(from_host(program_found{as_wire(facts_.program_facts)}));
   } else {
     const dataset_description& d = dataset_->dataset->description;
-    to.put(from_host(dataset_found{{d.type, d.samples, protocol::as_wire(d.tensors), d.fingerprint}}));
+    to.put(from_host(dataset_found{{d.type, d.samples, protocol::as_wire(d.tensors), d.fingerprint}, as_wire(dataset_->facts)}));
   }
   if (auto ok = to.flush(connect_deadline); !ok) return ok;
   auto place = to.wait_for<to_host>(answer_deadline);

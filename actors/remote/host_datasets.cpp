@@ -2,6 +2,8 @@
 
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/remote/agreement.hpp"
+#include "actors/remote/dataset_program.hpp"
+#include "runtime/base/dataset_type.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
 
@@ -34,21 +36,27 @@ std::shared_ptr<Element> find_or_add(std::vector<std::shared_ptr<Element>>& all,
 
 }  // namespace
 
-host_datasets::host_datasets(process::io_thread& io, string_map data, own_program program)
-    : io_(io), data_(std::move(data)), program_(std::move(program)) {}
+host_datasets::host_datasets(process::io_thread& io, string_map data, own_program program, std::vector<std::string> dataset_program)
+    : io_(io), data_(std::move(data)), program_(std::move(program)), dataset_program_(std::move(dataset_program)) {}
 
 result<std::shared_ptr<const ready_dataset>> host_datasets::prepare(const session_offer& offer) {
   std::shared_ptr<entry> mine;
+  std::uint32_t failures = 0;
   {
     const std::lock_guard hold(mutex_);
     mine = find_or_add(entries_, &entry::offer, offer);
+    failures = mine->failures;
   }
   const std::lock_guard one_makes_it(mine->making);
   if (mine->made) return mine->made;
+  if (mine->failures != failures) return tl::unexpected(mine->last_failure);  // while this connection waited
   auto made = make(offer);
+  const std::lock_guard hold(mutex_);  // forget_unused() looks at it
   if (made) {
-    const std::lock_guard hold(mutex_);  // forget_unused() looks at it
     mine->made = *made;
+  } else {
+    ++mine->failures;
+    mine->last_failure = made.error();
   }
   return made;
 }
@@ -67,11 +75,29 @@ result<std::shared_ptr<const ready_dataset>> host_datasets::make(const session_o
   if (!here) return tl::unexpected(std::move(here.error()));
   if (auto ok = check_lists(*here, data_); !ok) return tl::unexpected(std::move(ok.error()));
   if (auto packs = packer::open(here->loader.hosts.compress); !packs) return tl::unexpected(std::move(packs.error()));
+  const hosts_config& rules = here->loader.hosts;
+  auto made = std::make_shared<ready_dataset>(
+      ready_dataset{protocol::config_as_bytes(*here), {}, rules.lost_after, rules.drain, rules.wait, rules.compress, {}});
+  if (type_of(*here) == dataset_type::custom) {
+    if (auto ok = describe(*here, *made); !ok) return tl::unexpected(std::move(ok.error()));
+    return made;
+  }
   auto listed = list(*here);
   if (!listed) return tl::unexpected(std::move(listed.error()));
-  const hosts_config& rules = here->loader.hosts;
-  return std::make_shared<ready_dataset>(
-      ready_dataset{protocol::config_as_bytes(*here), std::move(*listed), rules.lost_after, rules.drain, rules.wait, rules.compress, {}});
+  made->dataset = std::move(*listed);
+  return made;
+}
+
+/// Not kept for the next session: nobody but the program could tell that its data has changed.
+result<void> host_datasets::describe(const config& here, ready_dataset& made) {
+  auto described = describe_custom_on_host(here, dataset_program_, data_, &given_up_);
+  if (!described) return tl::unexpected(std::move(described.error()));
+  prepared_dataset dataset;
+  dataset.description = std::move(described->dataset);
+  made.dataset = std::make_shared<const prepared_dataset>(std::move(dataset));
+  made.command = dataset_program_;
+  made.facts = std::move(described->facts);
+  return {};
 }
 
 result<std::shared_ptr<const prepared_dataset>> host_datasets::list(const config& here) {

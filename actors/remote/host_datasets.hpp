@@ -6,6 +6,8 @@
 #include "actors/remote/host_program.hpp"
 #include "runtime/process/io_thread.hpp"
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,12 +17,14 @@ namespace penstock::hosts {
 
 class host_datasets {
  public:
-  /// `data`: where the sessions' folders are here; not empty: nothing else is read.
-  host_datasets(process::io_thread& io, string_map data, own_program program);
+  /// `data`: where the sessions' folders are here; not empty: nothing else is read. `dataset_program`: the command of custom datasets.
+  host_datasets(process::io_thread& io, string_map data, own_program program, std::vector<std::string> dataset_program);
 
   /// May take minutes; others with another dataset do not wait. Refuses (errc::config) code that this host cannot run, or must not
-  /// (rule H7), and what prepare_dataset and config_on_host refuse.
+  /// (rule H7), and what prepare_dataset, describe_custom_on_host and config_on_host refuse.
   result<std::shared_ptr<const ready_dataset>> prepare(const session_offer& offer);
+  /// The host leaves: a worker program that is being asked is asked no longer.
+  void give_up() noexcept { given_up_ = true; }
   /// Drops what no connection uses. The last listing stays: it may serve the next session.
   void forget_unused();
 
@@ -34,14 +38,19 @@ class host_datasets {
     session_offer offer;
     std::mutex making;
     std::shared_ptr<const ready_dataset> made;
+    std::uint32_t failures = 0;
+    failure last_failure;
   };
   result<std::shared_ptr<const ready_dataset>> make(const session_offer& offer);
   result<std::shared_ptr<const prepared_dataset>> list(const config& here);
+  result<void> describe(const config& here, ready_dataset& made);
   result<std::shared_ptr<host_program>> program_for(const session_offer& offer, bool forks);
 
   process::io_thread& io_;
   const string_map data_;
   const own_program program_;
+  const std::vector<std::string> dataset_program_;
+  std::atomic<bool> given_up_ = false;
   std::mutex mutex_;  // guards the rest
   std::vector<std::shared_ptr<entry>> entries_;
   std::vector<std::shared_ptr<listing>> listings_;

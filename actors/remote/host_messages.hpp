@@ -70,10 +70,11 @@ auto inspect(Inspector& f, wire_fact& x) {
 
 struct dataset_found {
   protocol::dataset_described dataset;
+  std::vector<wire_fact> program{};  ///< of a custom dataset
 };
 template <class Inspector>
 auto inspect(Inspector& f, dataset_found& x) {
-  return f(x.dataset);
+  return f(x.dataset, x.program);
 }
 
 /// Instead of dataset_found, for a pool.

@@ -1,6 +1,7 @@
 #include "actors/remote/hosted_worker.hpp"
 
 #include "actors/protocol/config_bytes.hpp"
+#include "actors/remote/agreement.hpp"
 #include "actors/supervisor/worker_processes.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/text.hpp"
@@ -121,6 +122,11 @@ void hosted_worker::launch() {
                                              .arena = arena_fd->get(),
                                              .flight = flight_fd->get(),
                                              .indexes = {}};
+    const std::vector<std::string>& command = around.dataset->command;
+    if (!command.empty()) {
+      request.program = command.front();
+      request.arguments = {command.begin() + 1, command.end()};
+    }
     if (around.dataset->program)
       shared_part::run_jobs(part, request, around);
     else
@@ -248,6 +254,11 @@ result<void> hosted_worker::take(host_stream& to, protocol::from_worker& message
   if (const auto* last = std::get_if<protocol::worker_gives_up>(&message)) gave_up_ = last->reason;
   if (const auto* done = std::get_if<protocol::jobs_done>(&message); done != nullptr && jobs_)
     return jobs_->ended(to, *done, around_.digests);
+  if (const auto* said = std::get_if<protocol::dataset_described>(&message); said != nullptr && !around_.dataset->command.empty()) {
+    // Its data may have changed since the first worker described it. The session would take a difference for its own failure.
+    const std::string why = difference_of_datasets(around_.dataset->dataset->description, *said);
+    if (!why.empty()) return say_unfit(to, why);
+  }
   const auto* batch = std::get_if<protocol::batch_loaded>(&message);
   if (batch == nullptr || !slots_ || batch->slot >= slots_->slots() || batch->rows > layout_.rows_max) {
     to.put(from_host(from_place{std::move(bytes)}));

@@ -31,6 +31,8 @@ struct ready_dataset {
   nanoseconds wait{0};
   compress_rule compress = compress_rule::none;
   std::shared_ptr<host_program> program{};  ///< of a pool
+  std::vector<std::string> command{};       ///< of a custom dataset; empty: penstock-worker
+  string_map facts{};                       ///< of that program
 };
 
 struct hosted_worker_deps {

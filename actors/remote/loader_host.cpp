@@ -6,11 +6,14 @@
 #include "runtime/base/text.hpp"
 #include "runtime/group/this_process.hpp"
 #include "runtime/process/cores.hpp"
+#include "runtime/process/spawn.hpp"
 
 #include <boost/asio/post.hpp>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <future>
 #include <utility>
 
@@ -34,12 +37,17 @@ result<std::unique_ptr<loader_host>> loader_host::open(const host_settings& sett
   auto tls = tls_of_hosts(connection_side::host, joins ? connected_by::host : connected_by::session, *address,
                           {settings.secret_file, settings.insecure, "give --secret-file, or set [loader.hosts] secret_file,"});
   if (!tls) return tl::unexpected(std::move(tls.error()));
+  if (!settings.dataset_program.empty()) {
+    auto found = process::find_program(settings.dataset_program.front());
+    if (!found) return tl::unexpected(std::move(found.error()));
+    if (::access(found->c_str(), X_OK) != 0) return refuse_os(errc::worker_program, errno, fmt::format("the worker program '{}'", *found));
+  }
   auto lifeline = process::lifeline::create();
   if (!lifeline) return tl::unexpected(std::move(lifeline.error()));
   auto made = std::unique_ptr<loader_host>(new loader_host(settings));
   made->lifeline_ = std::move(*lifeline);
   made->io_ = std::make_unique<process::io_thread>();
-  made->datasets_ = std::make_unique<host_datasets>(*made->io_, settings.data, settings.program);
+  made->datasets_ = std::make_unique<host_datasets>(*made->io_, settings.data, settings.program, settings.dataset_program);
   if (!joins) {
     auto door = host_door::listen(*address);
     if (!door) return tl::unexpected(std::move(door.error()));
@@ -60,6 +68,7 @@ result<std::unique_ptr<loader_host>> loader_host::open(const host_settings& sett
 }
 
 loader_host::~loader_host() {
+  datasets_->give_up();
   if (door_) door_->close();
   for (const auto& one : connections_) one->leave(true);
   connections_.clear();
@@ -108,6 +117,7 @@ result<void> loader_host::run() {
 void loader_host::leave(bool at_once) {
   const std::lock_guard hold(mutex_);
   leaves_ = true;
+  datasets_->give_up();
   for (const auto& one : connections_) one->leave(at_once);
   changed_.notify_all();
 }

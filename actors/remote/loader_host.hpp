@@ -30,11 +30,12 @@ struct host_settings {
   string_map data{};  ///< where the session's folders are on this machine; it then reads nothing else
   std::string version;
   own_program program{};  ///< that runs jobs of pools
+  std::vector<std::string> dataset_program{};  ///< the command that runs workers of custom datasets; empty: none
 };
 
 class loader_host {
  public:
-  /// Refuses (errc::config) a bad address or secret, and (errc::io) an address where it cannot listen.
+  /// Refuses (errc::config) a bad address or secret, (errc::worker_program) a missing program, and (errc::io) an address where it cannot listen.
   static result<std::unique_ptr<loader_host>> open(const host_settings& settings);
   ~loader_host();
   loader_host(const loader_host&) = delete;

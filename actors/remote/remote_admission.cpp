@@ -81,7 +81,9 @@ std::string remote_connection::difference(const from_host& found) const {
     return facts == nullptr ? "it does not say which program it has" : difference_of_facts(around_->program->facts, facts->facts);
   }
   const auto* dataset = std::get_if<dataset_found>(&found);
-  return dataset == nullptr ? "it does not say which dataset it has" : difference_of_datasets(around_->dataset, dataset->dataset);
+  if (dataset == nullptr) return "it does not say which dataset it has";
+  std::string why = difference_of_facts(around_->program_facts, dataset->program);
+  return why.empty() ? difference_of_datasets(around_->dataset, dataset->dataset) : why;
 }
 
 }  // namespace penstock::hosts

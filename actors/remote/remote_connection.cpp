@@ -20,6 +20,16 @@ using namespace std::chrono_literals;
 constexpr auto pings_a_silence = 8;
 constexpr nanoseconds ping_at_least_every = 1s;  // a host shares its workers by what pings say
 
+/// What a worker's report says of the batch.
+nanoseconds time_to_load(std::string_view report) {
+  nanoseconds time{0};
+  protocol::frame_reader<protocol::from_worker> reader;
+  static_cast<void>(reader.feed({report.data(), report.size()}, [&](protocol::from_worker&& message) {
+    if (const auto* batch = std::get_if<protocol::batch_loaded>(&message)) time = nanoseconds(batch->busy_ns);
+  }));
+  return time;
+}
+
 }  // namespace
 
 remote_connection::remote_connection(unique_fd socket, connected_by who, std::string address,
@@ -304,9 +314,9 @@ result<remote_connection::arrival> remote_connection::receive(const batch_follow
 }
 
 result<void> remote_connection::land(const batch_follows& batch) {
-  note_receiving(true);
+  note_receiving(time_to_load(batch.report));
   auto got = receive(batch);
-  note_receiving(false);
+  note_received();
   if (!got) return tl::unexpected(std::move(got.error()));
   if (!got->wrong.empty()) {
     if (got->kind != bad_transfer::late) stream_.put(to_host(send_again{batch.slot, batch.generation}));
@@ -320,9 +330,9 @@ result<void> remote_connection::land(const batch_follows& batch) {
 
 result<void> remote_connection::land_job(const job_over& job) {
   if (!jobs_) return refuse(errc::protocol, "it ended a job that it does not have");
-  note_receiving(true);
+  note_receiving(nanoseconds(0));  // one job at a time: its worker waits
   auto wrong = jobs_->land(stream_, job, around_->digests);
-  note_receiving(false);
+  note_received();
   if (!wrong) return tl::unexpected(std::move(wrong.error()));
   if (wrong->empty())
     tell_(batch_received{1, job.bytes});

@@ -37,6 +37,7 @@ struct connection_deps {
   std::string version;  ///< of penstock
   std::string config;   ///< protocol::config_as_bytes
   dataset_description dataset;                      ///< of a stream
+  string_map program_facts{};                       ///< of a custom dataset's worker program
   std::shared_ptr<const shared_program> program{};  ///< of a pool; null: a stream
   std::uint64_t process = 0;                             ///< a random number
   std::shared_ptr<const group::tls_context> tls{};           ///< of hosts that join; null: not encrypted
@@ -158,7 +159,8 @@ class remote_connection {
     bad_transfer kind = bad_transfer::damaged;
   };
   result<arrival> receive(const batch_follows& batch);
-  void note_receiving(bool begins);
+  void note_receiving(nanoseconds loading);
+  void note_received();
   void note_held();
   result<void> note(const protocol::to_worker& message);
   result<void> pass_on(std::string_view frame);
@@ -182,7 +184,11 @@ class remote_connection {
   mutable std::mutex mutex_;
   std::vector<connection_order> orders_;  // guarded by mutex_, as the next two
   connection_figures figures_;
-  std::optional<steady_time> receives_since_;
+  struct transfer {
+    steady_time since{};
+    nanoseconds loading{0};  // what the worker needed for it
+  };
+  std::optional<transfer> receives_;
 
   // On the thread:
   unique_fd link_;  // the worker's end of its link to the session, while one runs

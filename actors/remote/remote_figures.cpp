@@ -58,16 +58,22 @@ void remote_connection::show_flight() {
 connection_figures remote_connection::figures() const {
   const std::lock_guard hold(mutex_);
   connection_figures seen = figures_;
-  if (receives_since_) seen.times.receiving += now() - *receives_since_;
+  if (!receives_) return seen;
+  const nanoseconds passed = now() - receives_->since;
+  seen.times.receiving += passed;
+  seen.times.rests = passed > receives_->loading;
   return seen;
 }
 
-void remote_connection::note_receiving(bool begins) {
+/// `loading`: how long the worker took for what arrives now; it takes about as long for the next.
+void remote_connection::note_receiving(nanoseconds loading) {
   const std::lock_guard hold(mutex_);
-  if (begins)
-    receives_since_ = now();
-  else
-    figures_.times.receiving += now() - *std::exchange(receives_since_, std::nullopt);
+  receives_ = {now(), loading};
+}
+
+void remote_connection::note_received() {
+  const std::lock_guard hold(mutex_);
+  figures_.times.receiving += now() - std::exchange(receives_, std::nullopt)->since;
 }
 
 void remote_connection::note_held() {

@@ -29,7 +29,7 @@ struct session_surroundings {
   std::function<std::uint32_t()> workers_wanted;
   std::uint32_t partitions = 2;                 ///< places for workers, and one for the sacrificial worker
   std::optional<sampling> order;                ///< none for custom datasets
-  std::optional<dataset_description> expected;  ///< the session's own listing; none for custom datasets
+  std::optional<dataset_description> expected;  ///< the session's own listing; of custom datasets only with hosts
   bool from_store = false;                      ///< files are objects behind URLs
   stream_request request;
   steady_time demanded{};  ///< when the first batch was requested

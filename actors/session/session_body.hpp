@@ -18,6 +18,7 @@
 #include "actors/gpu_owner/batch_body.hpp"
 #include "actors/gpu_owner/batch_sink.hpp"
 #include "actors/host/run.hpp"
+#include "actors/remote/dataset_program.hpp"
 #include "actors/remote/host_hub.hpp"
 #include "actors/remote/hosts_setup.hpp"
 #include "actors/scheduler/scheduler.hpp"
@@ -64,6 +65,7 @@ class Session::body final : public host::run {
   // The part of a run that feeds a stream to a GPU owner.
   struct engine : run::engine {
     std::optional<prepared_dataset> dataset;
+    std::optional<hosts::described_program> custom;  // instead, if hosts are to run the program, too
     std::shared_ptr<device::device> device;  // none when its owner has a keeper
     std::shared_ptr<supervisor::owner_process> owner_process;
     std::shared_ptr<session::owner_inside> owner_inside;  // one of the two, or none
@@ -85,6 +87,7 @@ class Session::body final : public host::run {
   void spawn_keeper(engine& e);
   void spawn_scheduler(engine& e);
   void spawn_supervisor(engine& e);
+  result<void> describe_for_hosts(engine& e);
   void make_hub(engine& e, const hosts::hosts_setup& setup);
   void spawn_session_actor(engine& e);
   void spawn_group(engine& e);

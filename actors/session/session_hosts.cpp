@@ -1,5 +1,6 @@
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/session/session_body.hpp"
+#include "runtime/base/worker_places.hpp"
 
 namespace penstock {
 namespace {
@@ -16,12 +17,22 @@ config config_for_hosts(config settings) {
 
 }  // namespace
 
+/// Hosts are compared with what the session's own program says, even if it has no local worker.
+result<void> Session::body::describe_for_hosts(engine& e) {
+  if (!has_hosts(settings_.loader) || settings_.dataset.type != dataset_type::custom) return {};
+  auto described = hosts::describe_custom(settings_);
+  if (!described) return tl::unexpected(std::move(described.error()));
+  e.custom = std::move(*described);
+  return {};
+}
+
 /// Before the supervisor, which starts workers through it.
 void Session::body::make_hub(engine& e, const hosts::hosts_setup& setup) {
-  if (!e.dataset) return;
+  if (!e.dataset && !e.custom) return;
   hosts::connection_deps deps = hosts::deps_of(settings_, setup, PENSTOCK_VERSION);
   deps.config = protocol::config_as_bytes(config_for_hosts(settings_));
-  deps.dataset = e.dataset->description;
+  deps.dataset = e.custom ? e.custom->dataset : e.dataset->description;
+  if (e.custom) deps.program_facts = e.custom->facts;
   deps.arena = e.memory->fd();
   deps.flights = e.flights;
   deps.waited = [this] { return std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(board_.waited_seconds(now()))); };

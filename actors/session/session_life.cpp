@@ -126,6 +126,9 @@ result<void> Session::body::try_start() {
   } else {
     trouble = std::move(dataset.error());
   }
+  if (!trouble) {
+    if (auto ok = describe_for_hosts(*e); !ok) trouble = std::move(ok.error());
+  }
   if (trouble && !group_) return tl::unexpected(std::move(*trouble));
   if (e->dataset) {
     for (const std::string& notice : e->dataset->notices) log::warn("dataset", "{}", notice);

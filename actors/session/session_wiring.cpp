@@ -106,6 +106,10 @@ void Session::body::spawn_session_actor(engine& e) {
     around.order = e.dataset->order;
     around.from_store = e.dataset->in_store;
   }
+  if (e.custom) {
+    around.expected = e.custom->dataset;
+    around.expected->fingerprint = session::fingerprint_of_custom(e.custom->dataset);
+  }
   around.request = {options_.batches, resumed_};
   around.memory = e.memory;
   around.news = e.news.get();

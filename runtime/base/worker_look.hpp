@@ -12,6 +12,7 @@ struct remote_times {
   nanoseconds cpu{0};        ///< of its working thread, like the next one
   nanoseconds core_wait{0};
   nanoseconds receiving{0};  ///< time in which its batches or results were on their way here
+  bool rests = false;        ///< now: what it has sent has been on its way for longer than it needs to load the next
 };
 
 /// Times are running totals of the worker's working thread; samples are those of this incarnation.

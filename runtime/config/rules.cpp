@@ -247,16 +247,6 @@ void check_hosts(const penstock::config& values, config_purpose purpose, found_l
                      .message = "'insecure' is true in [loader.hosts], but a pool sends code to its hosts",
                      .label = "code is sent only over connections with a secret",
                      .help = "set 'secret_file' in [loader.hosts] instead"});
-  } else if (purpose == config_purpose::jobs) {
-    return;
-  } else if (values.datasets.empty() && values.dataset.type == dataset_type::custom) {
-    found.push_back({.key = "loader.hosts." + name,
-                     .other = "dataset.type",
-                     .message = fmt::format("'{}' in [loader.hosts] admits workers on other machines, which do not have the worker "
-                                            "program of a \"custom\" dataset",
-                                            name),
-                     .label = "only for built-in datasets",
-                     .help = fmt::format("leave '{}' out", name)});
   }
 }
 

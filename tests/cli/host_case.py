@@ -51,6 +51,20 @@ class Relay(threading.Thread):
                 pass
 
 
+class Bandwidth:
+    """For Relay: what hosts send passes at this many bytes a second, all connections together."""
+
+    def __init__(self, bytes_per_second):
+        self.rate, self.free_at, self.lock = bytes_per_second, 0.0, threading.Lock()
+
+    def __call__(self, _, some):
+        with self.lock:
+            self.free_at = max(self.free_at, time.monotonic()) + len(some) / self.rate
+            wait = self.free_at - time.monotonic()
+        time.sleep(max(wait, 0))
+        return some
+
+
 class HostCase(PenstockTest):
     def config(self, name="h", text=None, workers=0, hosts=INSECURE, listen='listen = "127.0.0.1:0"', **shape):
         text = synthetic(**shape) if text is None else text

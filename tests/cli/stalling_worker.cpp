@@ -2,22 +2,27 @@
 // the same sample does not. [dataset.options]:
 //   folder        where it notes which samples were read; empty it before each run
 //   samples, wait_us                   how many samples, and how long each takes
+//   count                              anything: as many samples as [dataset] path has lines
 //   stall_every, stall, stall_reads    which samples stall (index % stall_every == stall_every - 1), for how many seconds,
 //                                      and how often (1)
 //   slow_every, slow_factor            which samples always take longer, and how many times as long
 //   kill, kill_after                   this sample crashes its worker each time, after so many seconds
 //   kill_once_every                    these samples crash their worker in their first attempt
 //   collate                            anything: a batch's bytes depend on all its samples
-// Used by hedge_test.py and tools/bench/stalls.py.
+// Used by hedge_test.py, custom_hosts_test.py and tools/bench/stalls.py.
 #include <penstock/worker.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -27,10 +32,10 @@ using namespace penstock;
 
 class stalling final : public Dataset {
  public:
-  explicit stalling(const config& settings) : options_(settings.dataset.options) {}
+  explicit stalling(const config& settings) : options_(settings.dataset.options), path_(settings.dataset.path) {}
 
   dataset_description describe() override {
-    return {"stalling", number("samples", 800), {{"data", dtype::uint64, {16}, tensor_role::data}}, "1"};
+    return {"stalling", options_.contains("count") ? lines() : number("samples", 800), {{"data", dtype::uint64, {16}, tensor_role::data}}, "1"};
   }
 
   void load(const sample_request& sample, const sample_slot& slot) override {
@@ -84,7 +89,14 @@ class stalling final : public Dataset {
     return before;
   }
 
+  [[nodiscard]] std::uint64_t lines() const {
+    std::ifstream file(path_);
+    if (!file) throw std::runtime_error("there is no " + path_);
+    return static_cast<std::uint64_t>(std::count(std::istreambuf_iterator<char>(file), {}, '\n'));
+  }
+
   string_map options_;
+  std::string path_;
 };
 
 }  // namespace

@@ -90,6 +90,32 @@ class WatchedHostsTest(HostCase):
         self.assertEqual(exposed, set(re.findall(r"^\| `(penstock_\w+)", section, re.M)))
         self.stop(process, host)
 
+    def test_why_names_a_slow_link_to_the_hosts_and_what_to_do_about_it(self):
+        # Two workers could make 40 MB/s; the link carries 4 of them.
+        shape = dict(samples=1000000, bytes="64KiB", dataset='work = "2ms"', epochs=1)
+        process = self.begin(self.config(**shape))
+        host = self.host(Relay(self.address(), Bandwidth(4e6)).address, 2, "alpha")
+        self.joined(2)
+        time.sleep(9)  # the time that the measurement needs: there is no event to wait for
+        why = json.loads(self.text("why", "--json"))
+        self.assertEqual((why["limit"], why["key"]), ("wire", "loader.hosts.compress"), why)
+        self.assertGreater(why["limits"]["wire"], 0.6)
+        text = " ".join(self.text("why").split())
+        self.assertIn("The link to the loader hosts limits you: batches were on their way while the workers waited", text)
+        self.assertIn('compress what compresses ([loader.hosts] compress, now "none"), or send fewer bytes.', text)
+        self.assertIn("2 of 2 workers are on 1 host", text)
+        self.stop(process, host)
+
+    def test_why_does_not_blame_a_link_that_the_hosts_do_not_fill(self):
+        shape = dict(samples=1000000, bytes="4KiB", dataset='work = "5ms"', epochs=1)
+        process = self.begin(self.config(**shape))
+        host = self.host(Relay(self.address(), Bandwidth(20e6)).address, 2, "alpha")
+        self.joined(2)
+        time.sleep(9)
+        why = json.loads(self.text("why", "--json"))
+        self.assertEqual(why["limit"], "decode", why)
+        self.stop(process, host)
+
     def test_a_session_without_hosts_has_no_section_of_them(self):
         self.start("run", self.write("plain.toml", synthetic(**ENDLESS)), "--quiet", "--workers", 1, "--set", "name=h")
         self.assertEqual(self.penstock("wait", "--session", "h", "--timeout", "30s")[0], EXIT_OK)

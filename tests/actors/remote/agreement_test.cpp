@@ -41,6 +41,16 @@ TEST_CASE("with --data a host reads nothing outside of its folders") {
   CHECK(path_on_host("https://data.org/a/../b", {{"https://data.org/a", "https://data.org/a"}}).starts_with("refused: "));
 }
 
+TEST_CASE("a path of the host is told as the session calls it") {
+  config here;
+  here.loader.hosts.path_map = {{"/data", "/mnt"}, {"/data/b", "/fast"}};
+  CHECK(path_of_session("/mnt/a", here, {}) == "/data/a");
+  CHECK(path_of_session("/fast/a", here, {}) == "/data/b/a");
+  CHECK(path_of_session("/mnt/a", here, {{"/own", "/mnt"}}) == "/own/a");
+  CHECK(path_of_session("/mntx/a", here, {}) == "/mntx/a");
+  CHECK(path_of_session("--fast", here, {{"/own", "/mnt"}}) == "--fast");
+}
+
 TEST_CASE("with --data the files that a list names are below its folders, too") {
   const string_map own{{"/data", "/mnt"}, {"s3://data", "s3://data"}};
   CHECK(check_list("/mnt/list.txt", "# all\r\n\r\na.tar\n/mnt/{000..127}.tar\ns3://data/c.tar", own));

@@ -26,6 +26,8 @@ config settings_for(config settings, std::uint32_t step) {
   settings.sampler.uneven = uneven_rule::allow;
   settings.loader.on_bad_sample = bad_sample_rule::skip;
   settings.loader.max_failed_fraction = 1;
+  settings.loader.hosts = {};  // a running session may listen there
+  if (settings.loader.workers == 0) settings.loader.workers.reset();
   settings.quarantine.file.clear();
   settings.quarantine.max_samples = samples_looked_at;
   settings.quarantine.max_fraction = 1;

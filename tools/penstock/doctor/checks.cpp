@@ -158,7 +158,7 @@ constexpr check loader_host_checks[] = {
      "set the clocks (NTP): no batch depends on them, but times in logs and events do not match", check_clocks},
     {"host.data", data, "whether the session's dataset is found here", "it can be listed",
      "mount or copy the data; say where it is with --data FROM=TO or [loader.hosts] path_map", check_data_here},
-    {"host.fingerprint", data, "whether it is the session's dataset", "the same type, samples, tensors and fingerprint; for Python the same versions",
+    {"host.fingerprint", data, "whether it is the session's dataset", "the same type, samples, tensors and fingerprint; for Python the same versions, for a custom dataset the same program",
      "make the data the same on both machines: copy it again, or correct --data", check_same_data},
     {"host.cores", loader, "cores for workers", "", "", check_cores},
 };
@@ -250,7 +250,7 @@ std::string reference_markdown() {
   }
   text +=
       "\n## Loader hosts\n\n"
-      "`penstock doctor --host ADDRESS:PORT [--secret-file FILE|--insecure] [--data FROM=TO ...]` asks whether this\n"
+      "`penstock doctor --host ADDRESS:PORT [--secret-file FILE|--insecure] [--data FROM=TO ...] [--program FILE]` asks whether this\n"
       "machine can be a loader host of the session that listens there, or whether a session here could use the loader\n"
       "host that listens there. Only these rows are checked. It does not disturb a run: it gets no place and no\n"
       "worker, has a connection and a thread of its own there, and sends or receives at most 64 MiB in about a second.\n"

@@ -42,6 +42,7 @@ struct doctor_options {
   std::string probe_timeout = "30s";
   doctor::hosts_request host;
   std::vector<std::string> data;
+  dataset_program_option program;
 };
 
 // ---- printing
@@ -229,6 +230,7 @@ int examine_host(const doctor_options& o, std::chrono::milliseconds deadline) {
   request.version = PENSTOCK_VERSION;
   request.program = program.kind;
   request.program_facts = program.facts;
+  request.dataset_program = o.program.command();
   request.deadline = deadline;
   facts found;
   const bool hangs = doctor::look_at_loader_host(request, found.hosts.emplace());
@@ -321,6 +323,7 @@ void add_doctor_command(verb_table& verbs) {
   auto* const secret = verb.add_option("--secret-file", o->host.secret_file, "file with the secret of loader hosts")->type_name("FILE")->needs(host);
   verb.add_flag("--insecure", o->host.insecure, "without a secret and without encryption")->excludes(secret)->needs(host);
   verb.add_option("--data", o->data, "the session's folder FROM is TO here (may be repeated)")->type_name("FROM=TO")->needs(host);
+  o->program.add_to(verb)->needs(host);
   verb.add_flag("--json", o->json, "one JSON object on stdout");
   // For the throwaway process that --isolate starts.
   verb.add_flag("--load-only", o->load_only, "load the first samples without workers")->group("");

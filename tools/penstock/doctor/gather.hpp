@@ -46,6 +46,7 @@ struct hosts_request {
   std::string version;
   std::string program{};  ///< "Python": that this command can start for a session
   string_map program_facts{};
+  std::vector<std::string> dataset_program{};  ///< the command of custom datasets; empty: none
   std::chrono::milliseconds deadline = machine::probe_deadline;  ///< for listing the dataset
 };
 /// Asks the session or the loader host that listens at an address, and lists the session's dataset here. Returns true if a

@@ -1,8 +1,10 @@
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/protocol/tensors.hpp"
 #include "actors/remote/agreement.hpp"
+#include "actors/remote/dataset_program.hpp"
 #include "actors/remote/host_probe.hpp"
 #include "actors/remote/host_security.hpp"
+#include "runtime/base/dataset_type.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "runtime/process/process_facts.hpp"
@@ -19,9 +21,10 @@ struct found_here {
   std::string path;
   std::string trouble;
   dataset_description dataset;
+  string_map program;  // facts of a custom dataset's
 };
 
-found_here list_here(const std::string& settings_of_session, const string_map& data) {
+found_here list_here(const std::string& settings_of_session, const string_map& data, const std::vector<std::string>& program) {
   found_here found;
   auto settings = protocol::config_from_bytes(settings_of_session);
   if (settings) settings = hosts::config_on_host(std::move(*settings), data);
@@ -34,6 +37,16 @@ found_here list_here(const std::string& settings_of_session, const string_map& d
     found.trouble = ok.error().message;
     return found;
   }
+  if (type_of(*settings) == dataset_type::custom) {
+    auto described = hosts::describe_custom_on_host(*settings, program, data);
+    if (!described) {
+      found.trouble = described.error().message;
+      return found;
+    }
+    found.dataset = std::move(described->dataset);
+    found.program = std::move(described->facts);
+    return found;
+  }
   auto listed = prepare_dataset(*settings, {}, settings->image.decoder);
   if (listed)
     found.dataset = std::move(listed->description);
@@ -44,8 +57,10 @@ found_here list_here(const std::string& settings_of_session, const string_map& d
 
 /// A thread of its own lists: storage that does not answer must not keep this command waiting. Such a thread is left behind; the caller
 /// ends the process without waiting for it.
-found_here list_within(std::chrono::milliseconds deadline, const std::string& settings, const string_map& data, bool& hangs) {
-  auto task = std::make_shared<std::packaged_task<found_here()>>([settings, data] { return list_here(settings, data); });
+found_here list_within(const hosts_request& request, const std::string& settings, bool& hangs) {
+  const std::chrono::milliseconds deadline = request.deadline;
+  auto task = std::make_shared<std::packaged_task<found_here()>>(
+      [settings, data = request.data, program = request.dataset_program] { return list_here(settings, data, program); });
   auto done = task->get_future();
   std::thread([task] { (*task)(); }).detach();
   if (done.wait_for(deadline) == std::future_status::ready) return done.get();
@@ -93,19 +108,17 @@ bool look_at_loader_host(const hosts_request& request, hosts_facts& to) {
   to.program = said.invitation.program;
   to.own_program = request.program;
   if (!to.program.empty()) {
-    hosts::program_found found;
-    for (const auto& [name, value] : request.program_facts) found.facts.push_back({name, value});
-    if (to.program == to.own_program) compare(probe, found, to);
+    if (to.program == to.own_program) compare(probe, hosts::program_found{hosts::as_wire(request.program_facts)}, to);
     return false;
   }
   bool hangs = false;
-  const found_here found = list_within(request.deadline, said.invitation.config, request.data, hangs);
+  const found_here found = list_within(request, said.invitation.config, hangs);
   to.data_path = found.path;
   to.data_trouble = found.trouble;
   to.samples = found.dataset.samples;
   to.fingerprint = found.dataset.fingerprint;
   if (found.trouble.empty())
-    compare(probe, hosts::dataset_found{{found.dataset.type, found.dataset.samples, protocol::as_wire(found.dataset.tensors), found.dataset.fingerprint}}, to);
+    compare(probe, hosts::dataset_found{{found.dataset.type, found.dataset.samples, protocol::as_wire(found.dataset.tensors), found.dataset.fingerprint}, hosts::as_wire(found.program)}, to);
   return hangs;
 }
 

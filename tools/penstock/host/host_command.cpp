@@ -24,6 +24,7 @@ struct host_options {
   hosts::host_settings settings;
   std::string workers = "auto";
   std::vector<std::string> data;
+  dataset_program_option program;
   std::vector<std::string> on;
   std::string command_there = "penstock";
   bool json = false;
@@ -34,6 +35,8 @@ std::vector<std::string> arguments_there(const host_options& o) {
   std::vector<std::string> all{"--join", o.settings.session, "--workers", o.workers};
   if (!o.settings.name.empty()) all.insert(all.end(), {"--name", o.settings.name});
   for (const std::string& one : o.data) all.insert(all.end(), {"--data", one});
+  if (!o.program.file.empty()) all.insert(all.end(), {"--program", o.program.file});
+  for (const std::string& one : o.program.arguments) all.push_back("--program-argument=" + one);
   if (o.settings.insecure) all.emplace_back("--insecure");
   return all;
 }
@@ -68,6 +71,7 @@ int host(host_options o) {
   o.settings.version = PENSTOCK_VERSION;
   jobs_program program = program_of_environment();
   o.settings.program = {std::move(program.kind), std::move(program.command), std::move(program.environment), std::move(program.facts)};
+  o.settings.dataset_program = o.program.command();
   o.settings.workers = process::usable_cores();
   if (o.workers != "auto") {
     const char* const end = o.workers.data() + o.workers.size();
@@ -100,6 +104,8 @@ void add_host_command(verb_table& verbs) {
        "version of penstock and, over a network, the same secret.\n\n"
        "Started as `python -m penstock host`, it also runs the jobs and datasets of Python sessions, but only over "
        "connections with a secret.\n\n"
+       "With --program it also runs the workers of \"custom\" datasets: with its own copy of the session's worker program, which must be the "
+       "same file. A session never sends a program, and cannot name another one.\n\n"
        "With --on it starts hosts on other machines by ssh, where penstock must be on the PATH of a plain command. ssh must log in without "
        "a password. The hosts leave when this command ends.\n\n"
        "Ends with 0 when the session that it joined is over, or after SIGTERM once the workers have finished their "
@@ -134,6 +140,7 @@ void add_host_command(verb_table& verbs) {
   verb.add_option("--data", o->data,
                   "the session's folder FROM is TO here (may be repeated); with it, the host reads nothing outside these folders or URLs")
       ->type_name("FROM=TO");
+  o->program.add_to(verb);
   verb.add_flag("--json", o->json, "print one JSON object at the end");
 }
 

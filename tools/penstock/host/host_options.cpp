@@ -1,5 +1,6 @@
 #include "tools/penstock/host/host_options.hpp"
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <cstdlib>
@@ -15,6 +16,23 @@ result<string_map> folders_of(const std::vector<std::string>& data) {
     folders[one.substr(0, equals)] = one.substr(equals + 1);
   }
   return folders;
+}
+
+CLI::Option* dataset_program_option::add_to(CLI::App& verb) {
+  auto* const program =
+      verb.add_option("--program", file, "this machine's copy of the worker program of \"custom\" datasets ([loader] command), which is run for any session")
+          ->type_name("FILE");
+  verb.add_option("--program-argument", arguments, "an argument of it (may be repeated); as in [loader] command, but with the paths of this machine")
+      ->type_name("ARGUMENT")
+      ->needs(program);
+  return program;
+}
+
+std::vector<std::string> dataset_program_option::command() const {
+  std::vector<std::string> all;
+  if (!file.empty()) all.push_back(file);
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return all;
 }
 
 jobs_program program_of_environment() {

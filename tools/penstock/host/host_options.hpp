@@ -8,10 +8,26 @@
 #include <string>
 #include <vector>
 
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
 namespace penstock::cli {
 
 /// Of `--data FROM=TO`. Refuses (errc::usage).
 result<string_map> folders_of(const std::vector<std::string>& data);
+
+/// `--program FILE --program-argument ARGUMENT ...`: this machine's copy of the worker program of custom datasets.
+struct dataset_program_option {
+  std::string file;
+  std::vector<std::string> arguments;
+
+  /// Returns `--program`. Must outlive the parsing.
+  CLI::Option* add_to(CLI::App& verb);
+  /// Empty: none was given.
+  [[nodiscard]] std::vector<std::string> command() const;
+};
 
 /// What runs jobs and datasets of Python sessions: hosts::own_program.
 struct jobs_program {

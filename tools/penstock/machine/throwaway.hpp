@@ -1,8 +1,7 @@
 // Runs a program that may hang, crash or flood, and examines how it ended. Used by doctor and launch.
 #pragma once
 
-#include "runtime/base/fd.hpp"
-#include "runtime/base/result.hpp"
+#include "runtime/process/output_file.hpp"
 
 #include <chrono>
 #include <string>
@@ -10,19 +9,8 @@
 
 namespace penstock::machine {
 
-/// A file for a child's output. The child can neither write more than 1 MiB nor block on it, and the file
-/// outlives the child.
-class output_file {
- public:
-  static result<output_file> create();
-  [[nodiscard]] int fd() const noexcept { return file_.get(); }
-  /// What has been written so far.
-  [[nodiscard]] std::string text() const;
-
- private:
-  explicit output_file(unique_fd file) noexcept : file_(std::move(file)) {}
-  unique_fd file_;
-};
+using process::last_line;
+using process::output_file;
 
 /// How a throwaway child ended. Hangs and crashes are findings, not errors.
 struct child_outcome {
@@ -48,8 +36,5 @@ ended_child run_to_the_end(const std::string& program, const std::vector<std::st
 
 /// This process's environment, "NAME=value".
 std::vector<std::string> environment_now();
-
-/// The last non-empty line.
-std::string last_line(const std::string& text);
 
 }  // namespace penstock::machine

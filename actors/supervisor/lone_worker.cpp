@@ -1,0 +1,175 @@
+#include "actors/supervisor/lone_worker.hpp"
+
+#include "actors/protocol/config_bytes.hpp"
+#include "actors/protocol/link.hpp"
+#include "actors/protocol/tensors.hpp"
+#include "runtime/base/layout.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/process/crash_notes.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <future>
+#include <variant>
+
+namespace penstock::supervisor {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds time_to_end{2000};
+constexpr milliseconds look_every{100};  // whether somebody has given up
+
+std::string file_name(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+
+}  // namespace
+
+result<std::unique_ptr<lone_worker>> lone_worker::start(const lone_worker_request& request) {
+  auto memory = arena::arena::create();
+  if (!memory) return tl::unexpected(std::move(memory.error()));
+  auto flights = arena::flight_recorders::create(1);
+  if (!flights) return tl::unexpected(std::move(flights.error()));
+  auto output = process::output_file::create();
+  if (!output) return tl::unexpected(std::move(output.error()));
+  auto made = std::unique_ptr<lone_worker>(
+      new lone_worker(std::move(*memory), std::move(*flights), std::move(*output), request));
+  if (auto ok = made->launch(request); !ok) return tl::unexpected(std::move(ok.error()));
+  return made;
+}
+
+lone_worker::~lone_worker() {
+  if (child_.pid <= 0) return;
+  process::signal_group(child_, SIGKILL);
+  static_cast<void>(process::reap(child_, time_to_end));
+}
+
+result<void> lone_worker::launch(const lone_worker_request& request) {
+  auto lifeline = process::lifeline::create();
+  if (!lifeline) return tl::unexpected(std::move(lifeline.error()));
+  lifeline_ = std::move(*lifeline);
+  auto ends = protocol::make_link_pair();
+  if (!ends) return tl::unexpected(std::move(ends.error()));
+  socket_ = std::move(ends->first);
+  process::spawn_request spawn{request.command.front(),
+                               {request.command.begin() + 1, request.command.end()},
+                               request.environment,
+                               {{output_.fd(), STDOUT_FILENO},
+                                {output_.fd(), STDERR_FILENO},
+                                {ends->second.get(), protocol::child_fd::link},
+                                {lifeline_.read_end.get(), protocol::child_fd::lifeline},
+                                {memory_.fd(), protocol::child_fd::arena},
+                                {flights_.fd(), protocol::child_fd::flight}}};
+  for (std::size_t i = 0; i < request.indexes.size(); ++i)
+    if (request.indexes[i] >= 0) spawn.fds.push_back({request.indexes[i], protocol::child_fd::index + static_cast<int>(i)});
+  const auto started = std::make_shared<std::promise<result<process::unclaimed_child>>>();
+  auto outcome = started->get_future();
+  const auto control =
+      starter_.start(std::move(spawn), [started](result<process::unclaimed_child> made) { started->set_value(std::move(made)); });
+  if (outcome.wait_for(deadline_) != std::future_status::ready) {
+    auto no = refuse(errc::worker_program, "{} has not returned for {}: its file system does not answer", starter_.current(),
+                     duration_for_people(deadline_));
+    if (control) control->give_up();
+    return no;
+  }
+  auto child = outcome.get();
+  if (!child) return tl::unexpected(std::move(child.error()));
+  program_ = child->program();
+  child_ = std::move(*child).claim();
+  return {};
+}
+
+std::string lone_worker::how_it_ended(std::string_view doing) {
+  const auto end = process::reap(child_, time_to_end);
+  std::string how = "closed its link";
+  if (end && end->ending == process::exit_report::how::signalled) how = "was killed by " + process::signal_name(end->code);
+  if (end && end->ending == process::exit_report::how::exited) how = fmt::format("exited with {}", end->code);
+  if (end) child_ = {};
+  const std::string text = output_.text();
+  const std::string said = process::last_line(process::last_lines_without_stack(text, 1));
+  const std::vector<std::string> stack = process::stack_in(text);
+  return fmt::format("{} {} {}{}{}", printable(file_name(program_)), how, doing,
+                     stack.empty() ? "" : " (in " + file_name(stack.front()) + ")", said.empty() ? "" : "; it wrote: " + said);
+}
+
+result<protocol::from_worker> lone_worker::hear(nanoseconds deadline, std::string_view doing) {
+  const steady_time until = std::chrono::steady_clock::now() + deadline;
+  while (heard_.empty()) {
+    const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
+    if (given_up_ != nullptr && *given_up_) return refuse(errc::stopped, "nobody waits for it any more");
+    pollfd news{socket_.get(), POLLIN, 0};
+    const milliseconds turn = std::min(left, given_up_ == nullptr ? left : look_every);
+    const int ready = ::poll(&news, 1, static_cast<int>(std::max<std::int64_t>(turn.count(), 0)));
+    if ((ready < 0 && errno == EINTR) || (ready == 0 && turn < left)) continue;
+    if (ready <= 0) return refuse(errc::timed_out, "it did not answer within {} {}", duration_for_people(deadline), doing);
+    std::array<char, 4096> piece;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by read
+    const ssize_t bytes = ::read(socket_.get(), piece.data(), piece.size());
+    if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (bytes <= 0) return refuse(errc::worker_program, "{}", how_it_ended(doing));
+    const auto ok = reader_.feed({piece.data(), static_cast<std::size_t>(bytes)},
+                                 [&](protocol::from_worker&& m) { heard_.push_back(std::move(m)); });
+    if (!ok) return tl::unexpected(ok.error());
+  }
+  protocol::from_worker first = std::move(heard_.front());
+  heard_.erase(heard_.begin());
+  if (const auto* gave_up = std::get_if<protocol::worker_gives_up>(&first)) return refuse(errc::dataset, "{}", gave_up->reason);
+  return first;
+}
+
+void lone_worker::say(const protocol::to_worker& message) {
+  std::vector<char> bytes;
+  static_cast<void>(protocol::append_frame(bytes, message));
+  // A few hundred bytes into an empty socket: never a partial write. hear() notices a dead worker.
+  static_cast<void>(::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
+}
+
+result<void> lone_worker::greet() {
+  const auto first = hear(deadline_, "before saying hello");
+  if (!first) return tl::unexpected(first.error());
+  const auto* hello = std::get_if<protocol::hello>(&*first);
+  if (hello == nullptr || hello->magic != protocol::hello::expected_magic)
+    return refuse(errc::worker_program, "its first message is not hello");
+  if (hello->version != protocol::version)
+    return refuse(errc::worker_program, "it speaks protocol {}, but this session speaks {}", hello->version, protocol::version);
+  return {};
+}
+
+result<dataset_description> lone_worker::open(const config& settings) {
+  say(protocol::open_dataset{protocol::version, {0, 1}, protocol::config_as_bytes(settings)});
+  const auto second = hear(deadline_, "while opening the dataset");
+  if (!second) return tl::unexpected(second.error());
+  if (std::holds_alternative<protocol::functions_described>(*second))
+    return refuse(errc::worker_program, "it serves functions of a pool (penstock::job_main), not a dataset (penstock::worker_main)");
+  const auto* said = std::get_if<protocol::dataset_described>(&*second);
+  if (said == nullptr) return refuse(errc::protocol, "it did not describe the dataset");
+  auto tensors = protocol::from_wire(said->tensors);
+  if (!tensors) return tl::unexpected(std::move(tensors.error()));
+  return dataset_description{said->type, said->samples, std::move(*tensors), said->fingerprint};
+}
+
+result<void> lone_worker::set_up(const dataset_description& dataset, std::uint32_t samples) {
+  auto layout = lay_out(dataset.tensors, samples);
+  if (!layout) return tl::unexpected(std::move(layout.error()));
+  const arena::geometry shape{layout->bytes, 1, 1};
+  if (auto ok = memory_.size_and_seal(shape); !ok) return ok;
+  say(protocol::assign_slots{.slot_bytes = shape.slot_bytes, .slots = 1, .partitions = 1, .batch_size = samples});
+  const auto third = hear(deadline_, "while setting up the dataset");
+  if (!third) return tl::unexpected(third.error());
+  return {};
+}
+
+result<protocol::from_worker> lone_worker::load(const protocol::load_batch& lease, nanoseconds deadline) {
+  say(lease);
+  return hear(deadline, "while loading the first samples");
+}
+
+}  // namespace penstock::supervisor

@@ -1,0 +1,76 @@
+// One worker without a session: the calling thread starts it, asks it and kills it. Used by doctor, and by session and loader host to
+// learn what a worker program says of its dataset.
+#pragma once
+
+#include "actors/protocol/wire.hpp"
+#include "runtime/arena/arena.hpp"
+#include "runtime/arena/flight_recorder.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/process/child_end.hpp"
+#include "runtime/process/lifeline.hpp"
+#include "runtime/process/output_file.hpp"
+#include "runtime/process/spawner.hpp"
+
+#include <penstock/config.hpp>
+#include <penstock/dataset.hpp>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::supervisor {
+
+struct lone_worker_request {
+  std::vector<std::string> command;      ///< program, resolved by find_program, and arguments
+  std::vector<std::string> environment;  ///< the complete environment
+  std::vector<int> indexes{};            ///< of the datasets; -1: none
+  nanoseconds deadline{0};               ///< of its start and of each answer that has no other
+  const std::atomic<bool>* given_up = nullptr;  ///< once true, nothing is waited for. Outlives the worker
+};
+
+class lone_worker {
+ public:
+  /// Waits until it runs. Refuses (errc::worker_program, errc::system).
+  static result<std::unique_ptr<lone_worker>> start(const lone_worker_request& request);
+  /// Kills it.
+  ~lone_worker();
+  lone_worker(const lone_worker&) = delete;
+  lone_worker& operator=(const lone_worker&) = delete;
+
+  /// Its introduction. Refuses a program that is no worker, or speaks another protocol.
+  result<void> greet();
+  /// Has it open the dataset. Refuses what the worker gives as its reason (errc::dataset).
+  result<dataset_description> open(const config& settings);
+  /// Has it set up the dataset, with one slot for that many samples.
+  result<void> set_up(const dataset_description& dataset, std::uint32_t samples);
+  /// The answer to a lease. Refuses (errc::timed_out), and what the worker's end says.
+  result<protocol::from_worker> load(const protocol::load_batch& lease, nanoseconds deadline);
+
+  [[nodiscard]] pid_t pid() const noexcept { return child_.pid; }
+  [[nodiscard]] const std::string& program() const noexcept { return program_; }
+
+ private:
+  lone_worker(arena::arena memory, arena::flight_recorders flights, process::output_file output, const lone_worker_request& request)
+      : deadline_(request.deadline), given_up_(request.given_up), memory_(std::move(memory)), flights_(std::move(flights)), output_(std::move(output)) {}
+  result<void> launch(const lone_worker_request& request);
+  result<protocol::from_worker> hear(nanoseconds deadline, std::string_view doing);
+  void say(const protocol::to_worker& message);
+  [[nodiscard]] std::string how_it_ended(std::string_view doing);
+
+  const nanoseconds deadline_;
+  const std::atomic<bool>* const given_up_;
+  process::lifeline lifeline_;
+  arena::arena memory_;
+  arena::flight_recorders flights_;
+  process::output_file output_;
+  unique_fd socket_;
+  process::spawner starter_;  // its thread must live as long as the child, as in a session
+  process::child child_;
+  std::string program_;
+  protocol::frame_reader<protocol::from_worker> reader_;
+  std::vector<protocol::from_worker> heard_;
+};
+
+}  // namespace penstock::supervisor
