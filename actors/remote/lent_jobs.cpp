@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 using arena::row_state;
 
-constexpr nanoseconds parcel_deadline = 2s;
+constexpr nanoseconds lent_parcel_deadline = 2s;
 
 }  // namespace
 
@@ -203,7 +203,7 @@ result<void> lent_jobs::end(row_state how, std::uint64_t bytes, nanoseconds busy
     auto file = std::move(*std::exchange(room_, std::nullopt)).seal();
     if (!file) return tl::unexpected(std::move(file.error()));
     const auto sent =
-        protocol::send_parcel(parcels_.get(), {lease.slot, lease.generation, row_, bytes}, file->get(), parcel_deadline);
+        protocol::send_parcel(parcels_.get(), {lease.slot, lease.generation, row_, bytes}, file->get(), lent_parcel_deadline);
     if (!sent || !*sent) return refuse(errc::system, "the pool does not take a large result");
   }
   slot().end(row_, how, elsewhere || bytes == 0 ? 0 : *next_result_, bytes, elsewhere, busy);
