@@ -352,7 +352,8 @@ void run::measure_limits(engine& e) {
     tune(facts, workers);
     if (e.remote_times)
       std::ranges::move(look_at_remote_workers(facts.status, *e.flights, settings_.loader.limits.max, e.remote_times), std::back_inserter(workers));
-    board_.limited(meter->look(std::move(facts), times(), workers, board_.waits_since(), board_.begun_at(), now()));
+    const auto waited = std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(board_.waited_seconds(now())));
+    board_.limited(meter->look(std::move(facts), times(), workers, board_.waits_since(), waited, board_.begun_at(), now()));
     standstill->rests();
   });
 }
@@ -379,6 +380,7 @@ limits_told run::limits() const {
   around.cores = cores_;
   around.workers = workers_.load();
   around.of_jobs = kind_.of_jobs;
+  around.of_batches = status.jobs && status.jobs->of_batches;
   around.pinned = board_.is_pinned();
   return {reading, telemetry::advise(reading, around, settings_)};
 }
