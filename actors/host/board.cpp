@@ -250,6 +250,8 @@ bool board::stopping() {
 
 void board::stalled(const std::optional<stall_report>& what) {
   const std::lock_guard hold(mutex_);
+  const bool ends = stopping_ || report_.outcome != run_outcome::running;
+  if (ends && !what && status_.stalled) stalled_at_end_ = status_.stalled;
   status_.stalled = what;
 }
 
@@ -304,6 +306,13 @@ session_status board::status() const {
   if (now.rate.value_or(0) > 0 && now.samples_expected > now.samples_done)
     now.eta_seconds = static_cast<double>(now.samples_expected - now.samples_done) / *now.rate;
   return now;
+}
+
+session_status board::status_before_end() const {
+  session_status known = status();
+  const std::lock_guard hold(mutex_);
+  if (!known.stalled) known.stalled = stalled_at_end_;
+  return known;
 }
 
 double board::waited_seconds(steady_time now) const {

@@ -73,6 +73,8 @@ class board {
   void read_from(std::string config_file);
 
   [[nodiscard]] session_status status() const;
+  /// The same with the stall in which it was when its end began.
+  [[nodiscard]] session_status status_before_end() const;
   [[nodiscard]] double waited_seconds(steady_time now) const;
   [[nodiscard]] std::optional<steady_time> waits_since() const;
   [[nodiscard]] telemetry::limit_reading limits() const;
@@ -100,6 +102,7 @@ class board {
   nanoseconds waited_{0};
   mutable nanoseconds waited_told_{0};  // never decreases: the end of an owner's wait is reported late
   std::optional<steady_time> waits_since_;
+  std::optional<stall_report> stalled_at_end_;
   telemetry::limit_reading limits_;
   bool degraded_ = false;
   bool paused_ = false;

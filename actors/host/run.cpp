@@ -373,14 +373,13 @@ void run::tune(const supervision::progress_facts& facts, const std::vector<worke
 }
 
 limits_told run::limits() const {
-  session_status status = board_.status();
+  session_status status = board_.status_before_end();
   add_to_status(status);
   const telemetry::limit_reading reading = board_.limits();
   telemetry::limit_surroundings around = surroundings_of(status, reading);
   around.cores = cores_;
   around.workers = workers_.load();
   around.of_jobs = kind_.of_jobs;
-  around.of_batches = status.jobs && status.jobs->of_batches;
   around.pinned = board_.is_pinned();
   return {reading, telemetry::advise(reading, around, settings_)};
 }

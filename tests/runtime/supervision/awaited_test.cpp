@@ -289,7 +289,7 @@ TEST_CASE("a data loader waits for the sample that the worker of the awaited bat
     CHECK(s.kind == stall_kind::sample);
     CHECK(s.worker == 1);
     CHECK(s.sample == "sample 1237");
-    CHECK(s.text == "worker/1, which has been loading sample 1237 for 1 min 46 s (it waits in hrtimer_nanosleep), in job 78");
+    CHECK(s.text == "worker/1, which has been loading sample 1237 for 1 m 46 s (it waits in hrtimer_nanosleep), in job 78");
   }
   SECTION("only since the batch got to it") {
     f.now = steady_time(200s);
@@ -299,17 +299,17 @@ TEST_CASE("a data loader waits for the sample that the worker of the awaited bat
   SECTION("or for its other steps, where setting up may take as long as a start") {
     f.worker_start_deadline = 5min;
     f.batch->doing = {batch_step::collation, 9, ""};
-    CHECK(find_blocker(f).text == "worker/1, which has been collating the batch of job 78 for 1 min 46 s");
+    CHECK(find_blocker(f).text == "worker/1, which has been collating the batch of job 78 for 1 m 46 s");
     CHECK(find_blocker(f).usual == 0s);
     f.batch->doing = {batch_step::setup, 8, ""};
-    CHECK(find_blocker(f).text == "worker/1, which has been setting up the dataset for 1 min 46 s, for job 78");
+    CHECK(find_blocker(f).text == "worker/1, which has been setting up the dataset for 1 m 46 s, for job 78");
     CHECK(find_blocker(f).usual == 60s);
   }
   SECTION("not for another job whose number only ends alike") {
     f.batch->job = 8;
     const awaited s = find_blocker(f);
     CHECK(s.kind == stall_kind::worker);
-    CHECK(s.text == "a worker that is free for job 8: worker/1 has been running 'batch at position 1232 of epoch 0 (job 78)' for 1 min 46 s");
+    CHECK(s.text == "a worker that is free for job 8: worker/1 has been running 'batch at position 1232 of epoch 0 (job 78)' for 1 m 46 s");
   }
   SECTION("for an operator, or for a worker") {
     f.status.workers[1].current_sample.reset();
