@@ -59,9 +59,8 @@ class LoaderWatchTest(PackageTest):
         self.assertRegex(page, r'penstock_stalled_seconds\{session="loader",waits_for="sample"\} [1-9]')
         self.assertRegex(page, r'penstock_stall_info\{session="loader",waits_for="sample",worker="%d",sample="sample 37"\} 1' % stall["worker"])
         self.assertEqual(self.penstock("stop", "--wait", timeout=60)[0], 0)
+        process.communicate(timeout=60)  # its program learns of the stop
         self.assertIn("sample 37", self.penstock("why", "--last")[1])
-        process.kill()
-        process.wait()
 
     def test_a_step_that_takes_long_is_no_stall_and_limits(self):
         self.loader(step="time.sleep(0 if step < 2 else 600)")

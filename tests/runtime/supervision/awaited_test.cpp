@@ -294,7 +294,7 @@ TEST_CASE("a data loader waits for the sample that the worker of the awaited bat
   SECTION("only since the batch got to it") {
     f.now = steady_time(200s);
     f.batch->since = steady_time(193s);
-    CHECK(find_blocker(f).text == "worker/1, which has been loading sample 1237 for 7.00 s, in job 78");
+    CHECK(find_blocker(f).text == "worker/1, which has been loading sample 1237 for 7 s, in job 78");
   }
   SECTION("or for its other steps, where setting up may take as long as a start") {
     f.worker_start_deadline = 5min;
