@@ -187,6 +187,15 @@ void board::batch_taken(steady_time taken) {
   if (!first_batch_) first_batch_ = taken;
 }
 
+void board::loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, steady_time taken) {
+  const std::lock_guard hold(mutex_);
+  if (!first_batch_) first_batch_ = taken;
+  status_.epoch = epoch;
+  ++status_.batches_delivered;
+  ++report_.batches;
+  for (std::uint64_t* const of : {&status_.samples_delivered, &status_.samples_done, &report_.samples}) *of += samples;
+}
+
 void board::waited(nanoseconds in_all, std::optional<steady_time> waits_at) {
   const std::lock_guard hold(mutex_);
   waited_ = in_all;
@@ -220,10 +229,11 @@ bool board::ended(run_outcome how, const std::optional<failure>& why, steady_tim
   return std::exchange(report_.outcome, how) != how;
 }
 
-bool board::ended_if_running(run_outcome how, steady_time now) {
+bool board::ended_if_running(run_outcome how, steady_time now, const std::string& why_failed) {
   const std::lock_guard hold(mutex_);
   if (report_.outcome != run_outcome::running) return false;
-  report_.outcome = how;
+  report_.outcome = why_failed.empty() ? how : run_outcome::failed;
+  if (!why_failed.empty()) report_.error = failure{errc::stopped, why_failed, 0};
   ended_ = now;
   return true;
 }
@@ -240,6 +250,8 @@ bool board::stopping() {
 
 void board::stalled(const std::optional<stall_report>& what) {
   const std::lock_guard hold(mutex_);
+  const bool ends = stopping_ || report_.outcome != run_outcome::running;
+  if (ends && !what && status_.stalled) stalled_at_end_ = status_.stalled;
   status_.stalled = what;
 }
 
@@ -294,6 +306,13 @@ session_status board::status() const {
   if (now.rate.value_or(0) > 0 && now.samples_expected > now.samples_done)
     now.eta_seconds = static_cast<double>(now.samples_expected - now.samples_done) / *now.rate;
   return now;
+}
+
+session_status board::status_before_end() const {
+  session_status known = status();
+  const std::lock_guard hold(mutex_);
+  if (!known.stalled) known.stalled = stalled_at_end_;
+  return known;
 }
 
 double board::waited_seconds(steady_time now) const {

@@ -51,6 +51,8 @@ class board {
   void planned(std::uint64_t samples_before, std::uint64_t samples_expected);
   void begun(steady_time now);
   void batch_taken(steady_time taken);
+  /// A data loader's consumer has taken a batch.
+  void loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, steady_time taken);
   /// The consumer's total time spent waiting for batches. For an owner in another process: all its waits so
   /// far and, if a wait was still in progress at the last reading, the time of that reading. For an owner in
   /// this process: called when a wait begins and when it ends. A wait in progress counts.
@@ -59,7 +61,8 @@ class board {
   void wait_ends(steady_time now);
   // True if this changed anything.
   bool ended(run_outcome how, const std::optional<failure>& why, steady_time now);
-  bool ended_if_running(run_outcome how, steady_time now);
+  /// `why_failed`: of a program that failed; empty: it did not.
+  bool ended_if_running(run_outcome how, steady_time now, const std::string& why_failed = {});
   bool paused(bool is_paused);
   bool stopping();
   void stalled(const std::optional<stall_report>& what);
@@ -70,6 +73,8 @@ class board {
   void read_from(std::string config_file);
 
   [[nodiscard]] session_status status() const;
+  /// The same with the stall in which it was when its end began.
+  [[nodiscard]] session_status status_before_end() const;
   [[nodiscard]] double waited_seconds(steady_time now) const;
   [[nodiscard]] std::optional<steady_time> waits_since() const;
   [[nodiscard]] telemetry::limit_reading limits() const;
@@ -97,6 +102,7 @@ class board {
   nanoseconds waited_{0};
   mutable nanoseconds waited_told_{0};  // never decreases: the end of an owner's wait is reported late
   std::optional<steady_time> waits_since_;
+  std::optional<stall_report> stalled_at_end_;
   telemetry::limit_reading limits_;
   bool degraded_ = false;
   bool paused_ = false;

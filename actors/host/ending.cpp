@@ -40,6 +40,16 @@ std::string ending::who_asked() const {
   return asked_by_;
 }
 
+void ending::failed_by(std::string_view why) {
+  const std::lock_guard hold(mutex_);
+  if (asked_by_.empty() && failed_by_.empty()) failed_by_ = why;
+}
+
+std::string ending::why_failed() const {
+  const std::lock_guard hold(mutex_);
+  return failed_by_;
+}
+
 bool ending::stopped() const {
   const std::lock_guard hold(mutex_);
   return stopped_;

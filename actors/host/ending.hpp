@@ -28,6 +28,9 @@ class ending {
   /// Who asked the session to stop; only the first one counts. Empty: the program.
   void asked_by(std::string_view who);
   [[nodiscard]] std::string who_asked() const;  ///< empty: nobody
+  /// The program has failed for this reason; ignored after asked_by().
+  void failed_by(std::string_view why);
+  [[nodiscard]] std::string why_failed() const;  ///< empty: it has not
 
   [[nodiscard]] bool stopped() const;
   [[nodiscard]] bool closed() const;
@@ -61,6 +64,7 @@ class ending {
   bool started_ = false;
   bool stopped_ = false;
   std::string asked_by_;
+  std::string failed_by_;
   bool closed_ = false;
   bool pool_gone_ = false;
   bool owner_gone_ = false;

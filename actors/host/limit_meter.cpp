@@ -21,6 +21,7 @@ const worker_status* worker_of(const session_status& status, std::uint32_t id) {
 telemetry::limit_surroundings surroundings_of(const session_status& status, const telemetry::limit_reading& reading) {
   telemetry::limit_surroundings around;
   around.restarts = status.worker_restarts;
+  around.of_batches = status.jobs && status.jobs->of_batches;
   around.on_host = status.gpu.kind == "host";
   around.hedges = status.hedges;
   around.hosts = static_cast<std::uint32_t>(status.hosts.size());
@@ -39,7 +40,7 @@ telemetry::limit_surroundings surroundings_of(const session_status& status, cons
 
 telemetry::limit_reading limit_meter::look(supervision::progress_facts run, const batch_times* times,
                                            const std::vector<worker_look>& workers,
-                                           std::optional<steady_time> waits_since, steady_time begun,
+                                           std::optional<steady_time> waits_since, nanoseconds waited, steady_time begun,
                                            steady_time now) {
   telemetry::limit_facts facts;
   facts.waits_since = waits_since;
@@ -53,7 +54,8 @@ telemetry::limit_reading limit_meter::look(supervision::progress_facts run, cons
   facts.blocked_is_storage = blocked_is_storage_;
   facts.workers = workers;
   if (const auto& jobs = run.status.jobs) {
-    facts.jobs = {jobs->waiting, jobs->running, jobs->callers_wait, jobs->callers_hold_everything};
+    facts.jobs = {jobs->waiting - jobs->handed, jobs->handed + jobs->running, jobs->callers_wait, jobs->callers_hold_everything};
+    if (jobs->of_batches) facts.jobs->consumer_waited = waited;
   } else if (times != nullptr) {
     // Read the released ones last: a batch that was in flight a moment ago may be among them.
     facts.passages = std::move(run.under_way);

@@ -23,10 +23,10 @@ class limit_meter {
   limit_meter(std::uint32_t slots_per_worker, bool blocked_is_storage)
       : slots_per_worker_(slots_per_worker), blocked_is_storage_(blocked_is_storage) {}
 
-  /// `times`: null for a pool. `waits_since`: the consumer's wait in progress. `begun`: the first demand.
+  /// `times`: null for a pool. `waited`: the consumer's waits so far. `waits_since`: the consumer's wait in progress. `begun`: the first demand.
   telemetry::limit_reading look(supervision::progress_facts run, const batch_times* times,
                                 const std::vector<worker_look>& workers, std::optional<steady_time> waits_since,
-                                steady_time begun, steady_time now);
+                                nanoseconds waited, steady_time begun, steady_time now);
 
  private:
   const std::uint32_t slots_per_worker_;

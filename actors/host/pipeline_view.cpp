@@ -31,7 +31,12 @@ session_status look_closer(session_status status, const arena::flight_recorders&
     w.current_sample = printable(flight.sample_name);
     const nanoseconds age = std::max(now - flight.since, nanoseconds(0));
     w.current_sample_seconds = std::chrono::duration<double>(age).count();
+    if (status.jobs && status.jobs->handed > 0) {
+      --status.jobs->handed;
+      ++status.jobs->running;
+    }
   }
+  if (status.jobs) status.jobs->waiting += status.jobs->handed;
   return status;
 }
 

@@ -60,7 +60,7 @@ void progress_ticker::look() {
   const steady_time now = std::chrono::steady_clock::now();
   const supervision::progress_facts facts = facts_();
   const auto& jobs = facts.status.jobs;
-  meter_.add(now, jobs ? jobs->ok + jobs->failed : facts.status.samples_delivered);
+  meter_.add(now, jobs ? jobs->ok + jobs->failed + jobs->cancelled : facts.status.samples_delivered);
   const auto news = watch_.look(clock_.look(now), facts);
   tell_(news, watch_.stalled(), stood, meter_.per_second());
 }

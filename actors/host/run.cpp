@@ -352,7 +352,8 @@ void run::measure_limits(engine& e) {
     tune(facts, workers);
     if (e.remote_times)
       std::ranges::move(look_at_remote_workers(facts.status, *e.flights, settings_.loader.limits.max, e.remote_times), std::back_inserter(workers));
-    board_.limited(meter->look(std::move(facts), times(), workers, board_.waits_since(), board_.begun_at(), now()));
+    const auto waited = std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(board_.waited_seconds(now())));
+    board_.limited(meter->look(std::move(facts), times(), workers, board_.waits_since(), waited, board_.begun_at(), now()));
     standstill->rests();
   });
 }
@@ -372,7 +373,7 @@ void run::tune(const supervision::progress_facts& facts, const std::vector<worke
 }
 
 limits_told run::limits() const {
-  session_status status = board_.status();
+  session_status status = board_.status_before_end();
   add_to_status(status);
   const telemetry::limit_reading reading = board_.limits();
   telemetry::limit_surroundings around = surroundings_of(status, reading);

@@ -60,7 +60,7 @@ struct carry_out {
     const std::shared_ptr<job_record> record = std::move(found->second.record);
     if (!found->second.leased) ++begun;
     const bool to_device = end.how == schedule::job_end::result && record->rules().to_device;
-    if (!to_device) note_end(s, found->second, end.how == schedule::job_end::result);
+    if (!to_device) note_end(s, found->second, status_of(end.how));
     const bool ended = found->second.ending;
     s.jobs.erase(found);
     s.host_losses.erase(end.job);
@@ -194,15 +194,15 @@ void tell_to_stop(scheduler_state& s, joined_worker& worker) {
 
 }  // namespace
 
-void note_end(scheduler_state& s, const open_job& job, bool ok) {
+void note_end(scheduler_state& s, const open_job& job, job_status how) {
   job_news::function_counts& counts = s.by_function[job.function];
   --(job.leased ? counts.running : counts.waiting);
-  ++(ok ? counts.ok : counts.failed);
+  ++(how == job_status::ok ? counts.ok : how == job_status::cancelled ? counts.cancelled : counts.failed);
 }
 
 void end_at_device(scheduler_state& s, device_outcome outcome) {
-  const bool ok = !std::holds_alternative<job_failure>(outcome.how);
-  note_end(s, {outcome.record, s.functions.find(outcome.record->function())->second, true}, ok);
+  const auto* const failed = std::get_if<job_failure>(&outcome.how);
+  note_end(s, {outcome.record, s.functions.find(outcome.record->function())->second, true}, failed == nullptr ? job_status::ok : failed->status);
   if (auto* const why = std::get_if<job_failure>(&outcome.how))
     return fail_job(s, outcome.record, std::move(*why));
   succeed_job(s, outcome.record, std::get<std::shared_ptr<kept_result>>(std::move(outcome.how)),
@@ -214,7 +214,7 @@ void end_at_device(scheduler_state& s, std::vector<device_outcome> outcomes) {
 }
 
 void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job_failure why) {
-  ++s.tally.failed;
+  ++(why.status == job_status::cancelled ? s.tally.cancelled : s.tally.failed);
   if (record->rules().stays_there) s.stay_there.erase(record->number());
   s.around.meter->ended(record->argument().size());
   if (why.attempts > 0) why.ran = record->ran_for(std::chrono::steady_clock::now());
@@ -247,9 +247,9 @@ void act(self_pointer self, notify callers) {
     s.sacrificial = s.book->wants_sacrificial();
     self->send(s.supervisor, supervisor::want_sacrificial{s.sacrificial});
   }
-  const std::uint64_t running = s.book->unsettled() - s.book->waiting() + s.device->size();
-  s.around.meter->decided(running, s.book->lacks_memory(), room);
-  s.around.news->counted(running, s.book->stale_dropped());
+  const std::uint64_t leased = s.cancelled ? 0 : s.book->unsettled() - s.book->waiting();  // the book does not know of cancel_all
+  s.around.meter->decided(leased + s.device->size(), s.book->lacks_memory(), room);
+  s.around.news->counted(leased, s.device->size(), s.book->stale_dropped());
   if (callers == notify::later && !s.ended.empty()) {
     decide_soon(self);
   } else {

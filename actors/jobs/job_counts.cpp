@@ -4,18 +4,19 @@ namespace penstock::jobs {
 
 void job_counts::count_ended(const job_news::tally& some,
                              std::span<const job_news::function_counts> functions) {
-  ended_.fetch_add(some.ok + some.failed, std::memory_order_relaxed);
+  ended_.fetch_add(some.ok + some.failed + some.cancelled, std::memory_order_relaxed);
   const std::lock_guard hold(mutex_);
   counted_.ok += some.ok;
   counted_.failed += some.failed;
   counted_.retried += some.retried;
+  counted_.cancelled += some.cancelled;
   by_function_.assign(functions.begin(), functions.end());
 }
 
-void job_counts::count_orphans(std::uint64_t jobs) {
+void job_counts::count_orphans(std::uint64_t jobs, bool cancelled) {
   ended_.fetch_add(jobs, std::memory_order_relaxed);
   const std::lock_guard hold(mutex_);
-  counted_.failed += jobs;
+  (cancelled ? counted_.cancelled : counted_.failed) += jobs;
   notified_ += jobs;
   notified_changed_.notify_all();
 }
@@ -26,9 +27,10 @@ void job_counts::count_notified(std::uint64_t jobs) {
   notified_changed_.notify_all();
 }
 
-void job_counts::set_running(std::uint64_t jobs) {
+void job_counts::set_under_way(std::uint64_t leased, std::uint64_t at_device) {
   const std::lock_guard hold(mutex_);
-  counted_.running = jobs;
+  counted_.handed = leased;
+  counted_.running = at_device;
 }
 
 void job_counts::name_functions(const std::vector<std::string>& names) {
@@ -47,8 +49,8 @@ pool_statistics job_counts::statistics() const {
   all.submitted = submitted_.load();
   for (std::size_t i = 0; i < by_function_.size(); ++i) {
     const job_news::function_counts& f = by_function_[i];
-    if (f.waiting + f.running + f.ok + f.failed == 0) continue;
-    all.functions.push_back({names_.at(i), f.waiting, f.running, f.ok, f.failed, f.retried});
+    if (f.waiting + f.running + f.ok + f.failed + f.cancelled == 0) continue;
+    all.functions.push_back({names_.at(i), f.waiting, f.running, f.ok, f.failed, f.retried, f.cancelled});
   }
   return all;
 }

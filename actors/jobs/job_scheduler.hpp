@@ -44,6 +44,7 @@ class job_news {
     std::uint64_t ok = 0;
     std::uint64_t failed = 0;
     std::uint64_t retried = 0;
+    std::uint64_t cancelled = 0;
   };
   /// Counts of the jobs of one function.
   struct function_counts {
@@ -52,6 +53,7 @@ class job_news {
     std::uint64_t ok = 0;
     std::uint64_t failed = 0;
     std::uint64_t retried = 0;
+    std::uint64_t cancelled = 0;
   };
   /// `functions`: one entry per function, in the order of functions_named().
   virtual void jobs_ended(const tally& some, std::span<const function_counts> functions) = 0;
@@ -61,7 +63,8 @@ class job_news {
   virtual void callers_notified(std::uint64_t jobs) = 0;
   /// Only for failures worth an event: poisoned, timed_out, worker_lost.
   virtual void job_failed(std::uint64_t job, const std::string& work, const job_failure& why) = 0;
-  virtual void counted(std::uint64_t running, std::uint64_t stale_dropped) = 0;
+  /// `leased`: jobs that workers have; `at_device`: those that the GPU owner has.
+  virtual void counted(std::uint64_t leased, std::uint64_t at_device, std::uint64_t stale_dropped) = 0;
   /// Jobs on the device wait for callers. Called once per wait.
   virtual void waits_for_callers(const std::string& what) = 0;
 

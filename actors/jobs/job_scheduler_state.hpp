@@ -84,7 +84,7 @@ void decide_soon(self_pointer self);
 enum class notify : std::uint8_t { now, later };
 void act(self_pointer self, notify callers = notify::now);
 /// Counts the end of a job for its function.
-void note_end(scheduler_state& s, const open_job& job, bool ok);
+void note_end(scheduler_state& s, const open_job& job, job_status how);
 void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job_failure why);
 void end_at_device(scheduler_state& s, device_outcome outcome);
 void end_at_device(scheduler_state& s, std::vector<device_outcome> outcomes);

@@ -88,7 +88,7 @@ void end_all(scheduler_state& s, const failure& why) {
   s.book->set_paused(true);
   for (const auto& [number, job] : std::exchange(s.jobs, {})) {
     if (!job.leased) s.around.meter->begun(1);
-    note_end(s, job, false);
+    note_end(s, job, job_status::cancelled);
     fail_job(s, job.record, {job_status::cancelled, {}, why.message, {}, {}, job.record->attempts()});
   }
   end_at_device(s, s.device->cancel_all(why.message));

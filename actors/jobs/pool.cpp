@@ -41,6 +41,18 @@ bool Pool::finish(std::chrono::nanoseconds at_most) {
 void Pool::stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept {
   if (!body_->process().left()) body_->stop(at_most, by);
 }
+void Pool::fail(std::string_view why, std::optional<std::chrono::milliseconds> at_most) noexcept {
+  if (!body_->process().left()) body_->fail(why, at_most);
+}
+void Pool::await_batch(std::uint64_t job, batch_mark doing) noexcept {
+  if (!body_->process().left()) body_->await_batch(job, std::move(doing));
+}
+void Pool::batch_came() noexcept {
+  if (!body_->process().left()) body_->batch_came();
+}
+void Pool::batch_taken(std::uint64_t epoch, std::uint64_t samples) noexcept {
+  if (!body_->process().left()) body_->batch_taken(epoch, samples);
+}
 void Pool::close() noexcept {
   if (!body_->process().left()) body_->close();
 }
@@ -66,7 +78,7 @@ void Pool::withdraw(std::uint64_t number) noexcept {
   if (!body_->process().left()) body_->withdraw(number);
 }
 pool_statistics Pool::statistics() const {
-  return held().statistics();
+  return *held().status().jobs;
 }
 session_status Pool::status() const {
   return held().status();

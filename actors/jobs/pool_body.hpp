@@ -8,6 +8,7 @@
 #include "actors/caf/caf.hpp"
 #include "actors/host/run.hpp"
 #include "actors/jobs/admission.hpp"
+#include "actors/jobs/awaited_by_consumer.hpp"
 #include "actors/jobs/callback_thread.hpp"
 #include "actors/jobs/device_side.hpp"
 #include "actors/jobs/job_counts.hpp"
@@ -45,7 +46,11 @@ class Pool::body final : public host::run,
   Job refuse_job(std::string_view function, std::string why);
   bool finish(nanoseconds at_most);
   void stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept override;
+  void fail(std::string_view why, std::optional<std::chrono::milliseconds> at_most) noexcept;
   void close() noexcept;
+  void await_batch(std::uint64_t job, batch_mark doing) noexcept;
+  void batch_came() noexcept;
+  void batch_taken(std::uint64_t epoch, std::uint64_t samples) noexcept;
   void publish(std::uint64_t number, int file);
   void withdraw(std::uint64_t number) noexcept;
   [[nodiscard]] pool_statistics statistics() const;
@@ -77,7 +82,7 @@ class Pool::body final : public host::run,
   void functions_named(const std::vector<std::string>& names) override;
   void callers_notified(std::uint64_t jobs) override;
   void job_failed(std::uint64_t job, const std::string& work, const job_failure& why) override;
-  void counted(std::uint64_t running, std::uint64_t stale_dropped) override;
+  void counted(std::uint64_t leased, std::uint64_t at_device, std::uint64_t stale_dropped) override;
   void waits_for_callers(const std::string& what) override;
 
   result<void> try_start();
@@ -100,6 +105,7 @@ class Pool::body final : public host::run,
     status.jobs = statistics();
     host_board_->add_to(status);
   }
+  void add_to_progress(supervision::progress_facts& facts, const run::engine& e) const override;
   [[nodiscard]] arena::geometry shape() const;
   [[nodiscard]] jobs::job_rules rules_of(const job_options& options) const;
   [[nodiscard]] schedule::submitter submitter_of(const jobs::job_rules& rules) const;
@@ -117,6 +123,8 @@ class Pool::body final : public host::run,
   const std::shared_ptr<jobs::submission_queue> submissions_ = std::make_shared<jobs::submission_queue>();
   const std::shared_ptr<jobs::release_queue> released_ = std::make_shared<jobs::release_queue>();
   jobs::callback_thread callbacks_;
+  const bool of_batches_;
+  jobs::awaited_by_consumer awaited_;
 
   // For loader hosts. prepare_hosts() writes these before the engine exists.
   hosted_program hosted_;

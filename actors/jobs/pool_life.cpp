@@ -42,6 +42,7 @@ Pool::body::body(config settings, pool_options options)
           kind_of(options)),
       admission_(std::make_shared<jobs::admission>(settings_.jobs.queue, settings_.jobs.memory.bytes)),
       callbacks_(std::move(options.around_callbacks)),
+      of_batches_(options.of_batches),
       hosted_(std::move(options.hosted)) {}
 
 void Pool::body::start() {
@@ -197,7 +198,7 @@ Job Pool::body::refuse_job(std::string_view function, std::string why) {
   const job_failure failed{job_status::too_large, {}, std::move(why), {}, {}, 0};
   job_failed(record->number(), record->function(), failed);
   record->fail(failed);
-  counts_.count_orphans(1);
+  counts_.count_orphans(1, false);
   return job_access::make(std::move(record));
 }
 
@@ -206,7 +207,7 @@ Job Pool::body::refuse_job(std::string_view function, std::string why) {
 void Pool::body::fail_orphans(const std::vector<std::shared_ptr<jobs::job_record>>& orphans) {
   for (const auto& record : orphans)
     record->fail({job_status::cancelled, {}, "the pool was closed before it started", {}, {}, 0});
-  counts_.count_orphans(orphans.size());
+  counts_.count_orphans(orphans.size(), true);
 }
 
 bool Pool::body::end_job(schedule::job_id job, bool only_waiting, bool at_once) {
@@ -269,9 +270,16 @@ void Pool::body::stop(std::optional<std::chrono::milliseconds> at_most, std::str
   close_workers(ending_.shares().items);
 }
 
+void Pool::body::fail(std::string_view why, std::optional<std::chrono::milliseconds> at_most) noexcept {
+  ending_.failed_by(why);
+  stop(at_most, why);
+}
+
 void Pool::body::tell_closed() {
   const std::string who = ending_.who_asked();
-  if (!board_.ended_if_running(who.empty() ? run_outcome::finished : run_outcome::stopped, now())) return;
+  const std::string failed = ending_.why_failed();
+  if (!board_.ended_if_running(who.empty() ? run_outcome::finished : run_outcome::stopped, now(), failed)) return;
+  if (!failed.empty()) return tell(host::event_of(event_kind::run_failed, failed));
   tell(who.empty() ? host::event_of(event_kind::run_finished, "the pool was closed")
                    : host::event_of(event_kind::run_stopped, "it was stopped by " + who));
 }
@@ -313,6 +321,27 @@ void Pool::body::close() noexcept {
   fail_orphans(submissions_->take());
 }
 
+// ---- a data loader's batches ------------------------------------------------------------------------------
+
+void Pool::body::await_batch(std::uint64_t job, batch_mark doing) noexcept {
+  if (awaited_.wait(job, std::move(doing), now())) board_.wait_begins(now());
+}
+
+void Pool::body::batch_came() noexcept {
+  if (awaited_.came()) board_.wait_ends(now());
+}
+
+void Pool::body::batch_taken(std::uint64_t epoch, std::uint64_t samples) noexcept {
+  board_.loader_batch_taken(epoch, samples, now());
+}
+
+void Pool::body::add_to_progress(supervision::progress_facts& facts, const run::engine& e) const {
+  facts.batch = awaited_.now();
+  facts.consumer_waits = facts.batch.has_value();
+  facts.now = now();
+  if (facts.batch) facts.standing = host::standing_of(facts.status, first_remote_place_of(settings_.loader), *e.flights);
+}
+
 // ---- queries ----------------------------------------------------------------------------------------------
 
 pool_statistics Pool::body::statistics() const {
@@ -324,12 +353,13 @@ pool_statistics Pool::body::statistics() const {
   all.memory_bytes = settings_.jobs.memory.bytes;
   all.argument_bytes = held.argument_bytes;
   all.result_bytes = held.result_bytes;
+  all.of_batches = of_batches_;
   return all;
 }
 
 run_report Pool::body::report() const {
   run_report all = board_.report({}, now());
-  all.jobs = statistics();
+  all.jobs = status().jobs;
   return all;
 }
 

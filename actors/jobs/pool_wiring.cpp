@@ -129,9 +129,9 @@ void Pool::body::job_failed(std::uint64_t job, const std::string& work, const jo
   tell(host::event_of(event_kind::job_failed, text));
 }
 
-void Pool::body::counted(std::uint64_t running, std::uint64_t stale_dropped) {
+void Pool::body::counted(std::uint64_t leased, std::uint64_t at_device, std::uint64_t stale_dropped) {
   board_.counted(stale_dropped, poisoned_);
-  counts_.set_running(running);
+  counts_.set_under_way(leased, at_device);
 }
 
 }  // namespace penstock

@@ -40,6 +40,9 @@ bool Session::run_for(std::chrono::milliseconds at_most) {
 void Session::stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept {
   if (body_ && !body_->process().left()) body_->stop(at_most, by);
 }
+void Session::fail(std::string_view why, std::optional<std::chrono::milliseconds> at_most) noexcept {
+  if (body_ && !body_->process().left()) body_->fail(why, at_most);
+}
 void Session::retire() noexcept {
   if (body_ && !body_->process().left()) body_->retire();
 }

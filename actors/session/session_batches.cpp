@@ -214,7 +214,9 @@ std::optional<Batch> Session::body::end_of_stream() {
   static_cast<void>(accounts(false));
   hear_of_deaths();
   const run_outcome how = whole ? run_outcome::finished : run_outcome::stopped;
-  if (board_.ended(how, std::nullopt, now())) tell_ended(how);
+  const bool news = how == run_outcome::stopped && !ending_.why_failed().empty() ? board_.ended_if_running(how, now(), ending_.why_failed())
+                                                                                 : board_.ended(how, std::nullopt, now());
+  if (news) tell_ended(how);
   return std::nullopt;
 }
 

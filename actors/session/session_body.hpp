@@ -52,6 +52,7 @@ class Session::body final : public host::run {
   bool run_for(std::chrono::milliseconds at_most);
   void start();
   void stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept override;
+  void fail(std::string_view why, std::optional<std::chrono::milliseconds> at_most) noexcept;
   void retire() noexcept;
   void close() noexcept;
   bool lift_quarantine(std::uint64_t sample, bool for_good);

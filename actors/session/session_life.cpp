@@ -194,6 +194,11 @@ void Session::body::stop(std::optional<std::chrono::milliseconds> at_most, std::
   end_within(at_most);
 }
 
+void Session::body::fail(std::string_view why, std::optional<std::chrono::milliseconds> at_most) noexcept {
+  ending_.failed_by(why);
+  stop(at_most, why);
+}
+
 /// The common part of stop(), destruction and failure. Records no event.
 void Session::body::end_within(std::optional<std::chrono::milliseconds> at_most) noexcept {
   ending_.stop(at_most);  // before the consumer wakes up and asks for the reason
@@ -254,7 +259,7 @@ void Session::body::wait_for_owner(bool whole) {
 void Session::body::close() noexcept {
   ending_.close();
   leave_group();
-  const bool cut_short = board_.ended_if_running(run_outcome::stopped, now());
+  const bool cut_short = board_.ended_if_running(run_outcome::stopped, now(), ending_.why_failed());
   wait_for_pool();
   sink_.reset();
   home_->close();
@@ -298,6 +303,7 @@ void Session::body::tell_ended(run_outcome how) {
     return tell(host::event_of(event_kind::run_finished, "everything requested has been delivered"));
   const bool at_limit = options_.batches && board_.status().batches_delivered >= *options_.batches;
   const std::string who = ending_.who_asked();
+  if (const std::string failed = ending_.why_failed(); !failed.empty()) return tell(host::event_of(event_kind::run_failed, failed));
   tell(host::event_of(event_kind::run_stopped,
                       at_limit      ? counted(*options_.batches, "batch", "batches") + " were delivered, as requested"
                       : who.empty() ? "the program closed it before its end"

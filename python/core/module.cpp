@@ -69,10 +69,10 @@ class session_handle {
   session_handle& operator=(const session_handle&) = delete;
 
   [[nodiscard]] const std::shared_ptr<session_core>& core() const { return core_; }
-  void close(const std::string& by = {}) {
+  void close(const std::string& by = {}, bool fails = false) {
     if (!core_->closed()) {
       const nb::gil_scoped_release others_run;
-      core_->close(by);
+      core_->close(by, fails);
     }
     if (hook_) hook_->off = true;
     if (hook_) hook_->callable.reset();
@@ -150,7 +150,7 @@ void bind_sessions(nb::module_& m) {
             core(s).stop(at_most, by);
           },
           nb::arg("seconds").none(), nb::arg("by") = "")
-      .def("close", &session_handle::close, nb::arg("by") = "")
+      .def("close", &session_handle::close, nb::arg("by") = "", nb::arg("fails") = false)
       .def_prop_ro("closed", [core](const session_handle& s) { return core(s).closed(); })
       .def_prop_ro("lent", [core](const session_handle& s) { return core(s).lent(); })
       .def_prop_ro("buffers", [core](const session_handle& s) { return core(s).settings().gpu.buffers; })

@@ -164,8 +164,9 @@ class callback {
 
 class pool_handle {
  public:
-  pool_handle(const config& settings, bool control_socket, hosted_program hosted) {
+  pool_handle(const config& settings, bool control_socket, hosted_program hosted, bool of_batches) {
     pool_options options;
+    options.of_batches = of_batches;
     options.hosted = std::move(hosted);
     options.control_socket = control_socket;
     options.around_callbacks = [](const std::function<void()>& callbacks) {
@@ -225,12 +226,12 @@ class pool_handle {
     const nb::gil_scoped_release others_run;
     pool_->close();
   }
-  void stop(std::optional<double> seconds, const std::string& by) {
+  void stop(std::optional<double> seconds, const std::string& by, bool fails) {
     std::optional<std::chrono::milliseconds> at_most;
     if (const auto time = as_nanoseconds(seconds))
       at_most = std::chrono::duration_cast<std::chrono::milliseconds>(*time);
     const nb::gil_scoped_release others_run;
-    pool_->stop(at_most, by);
+    fails ? pool_->fail(by, at_most) : pool_->stop(at_most, by);
   }
   [[nodiscard]] Pool& pool() { return *pool_; }
 
@@ -261,12 +262,13 @@ void bind_pools(nb::module_& m) {
       .def(
           "__init__",
           [](pool_handle* made, const config& settings, bool control_socket, std::string program_of_hosts,
-             std::map<std::string, std::string> facts, const nb::bytes& code, int marks) {
+             std::map<std::string, std::string> facts, const nb::bytes& code, int marks, bool of_batches) {
             new (made) pool_handle(settings, control_socket,
-                                   {std::move(program_of_hosts), std::move(facts), {code.c_str(), code.size()}, marks});
+                                   {std::move(program_of_hosts), std::move(facts), {code.c_str(), code.size()}, marks}, of_batches);
           },
           nb::arg("settings"), nb::arg("control_socket"), nb::arg("program_of_hosts") = "",
-          nb::arg("facts") = std::map<std::string, std::string>(), nb::arg("code") = nb::bytes("", 0), nb::arg("marks") = -1)
+          nb::arg("facts") = std::map<std::string, std::string>(), nb::arg("code") = nb::bytes("", 0), nb::arg("marks") = -1,
+          nb::arg("of_batches") = false)
       .def(
           "publish", [](pool_handle& p, std::uint64_t number, int file) { p.pool().publish(number, file); },
           nb::arg("number"), nb::arg("file"))
@@ -276,7 +278,18 @@ void bind_pools(nb::module_& m) {
            nb::arg("idempotent").none(), nb::arg("fresh").none(), nb::arg("when_done").none(),
            nb::arg("worker").none() = nb::none(), nb::arg("on_device") = false)
       .def("finish", &pool_handle::finish)
-      .def("stop", &pool_handle::stop, nb::arg("seconds").none(), nb::arg("by") = "")
+      .def("stop", &pool_handle::stop, nb::arg("seconds").none(), nb::arg("by") = "", nb::arg("fails") = false)
+      .def(
+          "await_batch",
+          [](pool_handle& p, std::uint64_t job, std::uint32_t step, std::uint64_t mark, std::string sample) {
+            const auto known = step <= static_cast<std::uint32_t>(batch_step::collation) ? static_cast<batch_step>(step) : batch_step::unknown;
+            p.pool().await_batch(job, {known, mark, std::move(sample)});
+          },
+          nb::arg("job"), nb::arg("step") = 0, nb::arg("mark") = 0, nb::arg("sample") = "")
+      .def("batch_came", [](pool_handle& p) { p.pool().batch_came(); })
+      .def(
+          "batch_taken", [](pool_handle& p, std::uint64_t epoch, std::uint64_t samples) { p.pool().batch_taken(epoch, samples); },
+          nb::arg("epoch"), nb::arg("samples"))
       .def("close", &pool_handle::close)
       .def(
           "scale", [](pool_handle& p, std::uint32_t workers) { p.pool().scale(workers); },

@@ -239,9 +239,9 @@ void session_core::stop(std::optional<std::chrono::milliseconds> at_most, const 
   session_->stop(at_most, by);
 }
 
-void session_core::close(const std::string& by) noexcept {
+void session_core::close(const std::string& by, bool fails) noexcept {
   if (closing_.exchange(true)) return;
-  if (!stopped_) session_->stop(end_of_closed, by);  // wakes a thread that waits for a batch
+  if (!stopped_) fails ? session_->fail(by, end_of_closed) : session_->stop(end_of_closed, by);  // wakes a thread that waits for a batch
   std::vector<std::weak_ptr<lease>> leases;
   {
     const std::lock_guard hold(mutex_);

@@ -56,7 +56,7 @@ class session_core : public std::enable_shared_from_this<session_core> {
   void stop(std::optional<std::chrono::milliseconds> at_most, const std::string& by) noexcept;
   /// Ends everything; memory used by views is freed with the last view. `by`: who stops a stream that is not over; empty: the
   /// program.
-  void close(const std::string& by = {}) noexcept;
+  void close(const std::string& by = {}, bool fails = false) noexcept;
   [[nodiscard]] bool closed() const noexcept { return closing_; }
   [[nodiscard]] Session& session() noexcept { return *session_; }
   [[nodiscard]] const config& settings() const noexcept { return settings_; }

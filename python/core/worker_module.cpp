@@ -9,13 +9,19 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <dlfcn.h>
+#include <unistd.h>
+
 #include <array>
+#include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <exception>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -116,9 +122,53 @@ void run_job(const nb::object& run, JobCall& call) {
   throw job_exception(std::move(type), std::move(text), std::move(traceback));
 }
 
+/// Writes the frames of Python before the process's own handler writes the native ones, which do not say what Python was running.
+/// _Py_DumpTraceback is what faulthandler calls in its handlers: it allocates nothing and takes no lock. A Python without it writes
+/// only native frames.
+class python_frames {
+ public:
+  /// On the thread that runs jobs, once the process's own handlers are installed.
+  static void write_when_dying() {
+    if (thread_ == std::this_thread::get_id()) return;
+    thread_ = std::this_thread::get_id();
+    dump_ = reinterpret_cast<dump_function*>(::dlsym(RTLD_DEFAULT, "_Py_DumpTraceback"));
+    if (dump_ == nullptr) return;
+    for (const int number : numbers) {
+      struct sigaction& before = before_.at(static_cast<std::size_t>(number));
+      if (::sigaction(number, nullptr, &before) != 0 || (before.sa_flags & SA_SIGINFO) == 0 || before.sa_sigaction == on_death) continue;
+      struct sigaction action = before;
+      action.sa_sigaction = on_death;
+      ::sigaction(number, &action, nullptr);
+    }
+  }
+
+ private:
+  using dump_function = void(int, PyThreadState*);
+  static constexpr std::array numbers{SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+
+  static void on_death(int number, siginfo_t* info, void* context) {
+    const int saved = errno;
+    // A signal that another thread got is passed on to this one.
+    if (std::this_thread::get_id() == thread_ && written_ == 0) {
+      written_ = 1;
+      if (PyThreadState* const state = PyGILState_GetThisThreadState()) dump_(STDERR_FILENO, state);
+    }
+    errno = saved;
+    before_.at(static_cast<std::size_t>(number)).sa_sigaction(number, info, context);
+  }
+
+  static inline std::thread::id thread_;
+  static inline dump_function* dump_ = nullptr;
+  static inline volatile std::sig_atomic_t written_ = 0;
+  static inline std::array<struct sigaction, NSIG> before_{};
+};
+
 int job_loop(const nb::object& run) {
   const nb::gil_scoped_release others_run;
-  return job_main({{"call", [&run](JobCall& call) { run_job(run, call); }}});
+  return job_main({{"call", [&run](JobCall& call) {
+                     python_frames::write_when_dying();
+                     run_job(run, call);
+                   }}});
 }
 
 /// Returns in the workers that it forks, with the number of each. `unsafe()` is called before each fork.

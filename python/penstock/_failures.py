@@ -74,10 +74,22 @@ class Failures:
             return f"collate_fn, with the samples {planned.index}", None
         return self._sample_at(planned, place, epoch)
 
+    def doing(self, planned: Planned, job: int) -> tuple[int, int, str]:
+        """What its worker is doing for a batch: a penstock::batch_step, the mark, and the sample's name."""
+        place = self._marks.place_of(job)
+        if place is None:
+            return 0, 0, ""
+        if place >= _loading.Marks.PLACE_OF_SETUP:
+            return (1 if place == _loading.Marks.PLACE_OF_SETUP else 3), place, ""
+        return 2, place, self._name_at(planned, place)
+
+    def _name_at(self, planned: Planned, place: int) -> str:
+        return f"sample {self.index_at(planned, place)}"
+
     def _sample_at(self, planned: Planned, place: int, epoch: int) -> tuple[str, Any]:
         """A sample in words, and its index."""
         index = self.index_at(planned, place)
-        return f"sample {index} (position {planned.first + place} of epoch {epoch})", index
+        return f"{self._name_at(planned, place)} (position {planned.first + place} of epoch {epoch})", index
 
     def _quarantine(self, index: Optional[Any], causes: list[str]) -> None:
         if index is not None:
@@ -87,9 +99,14 @@ class Failures:
 class FailuresOfShards(Failures):
     """The failures of an iterable dataset, whose samples have no index and cannot be left out."""
 
+    def _at(self, planned: Planned, place: int) -> int:
+        return planned.first * (len(planned.index) if self._collated else 1) + place
+
+    def _name_at(self, planned: Planned, place: int) -> str:
+        return f"sample {self._at(planned, place)} of shard {planned.shard}"
+
     def _sample_at(self, planned: Planned, place: int, epoch: int) -> tuple[str, Any]:
-        at = planned.first * (len(planned.index) if self._collated else 1) + place
-        return f"sample {at} of shard {planned.shard}", at
+        return self._name_at(planned, place), self._at(planned, place)
 
     def _quarantine(self, index: Optional[Any], causes: list[str]) -> None:
         pass

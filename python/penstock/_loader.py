@@ -28,7 +28,7 @@ __all__ = ["IterablePass", "MapPass"]
 torch_loader: Any = importlib.import_module("torch.utils.data.dataloader")
 ExceptionWrapper: Any = torch_loader.ExceptionWrapper
 
-FOREVER = 1e8
+TELL_EVERY = 1.0  # seconds, while a batch is awaited
 LOOK_EVERY = 0.25  # seconds, for hosts that have come or gone while a shard's batch is awaited
 
 
@@ -174,7 +174,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 self._drop(planned)
                 continue
             try:
-                data, _, over, state, _ = self._loaded(planned)
+                data, raised, over, state, _ = self._loaded(planned)
             except _Interrupted as interrupted:
                 raise interrupted.why
             except BaseException:
@@ -187,6 +187,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             if not over or book.shards is None:
                 book.count(planned)
             if not over:
+                self._pool.pool._core.batch_taken(self._progress.epoch, book.samples_of(planned) - len(raised))
                 return data
         raise StopIteration
 
@@ -205,12 +206,17 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
     def _next_finished(self) -> Optional[Planned]:
         """The next batch in order, finished or not; with in_order=False, the first finished one."""
         planned = self._book.next()
-        if planned is not None and not self._progress.ordered:
+        if planned is None or self._progress.ordered:
+            return planned
+        try:
             while not self._jobs[planned].wait(0.002):
+                self._tell_of_wait(planned)
                 self._look_around()
                 for other in self._book.under_way:
                     if self._jobs[other].done():
                         return other
+        finally:
+            self._pool.pool._core.batch_came()
         return planned
 
     def _loaded(self, planned: Planned) -> Any:
@@ -233,15 +239,27 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             self._load(planned)
 
     def _wait_for(self, planned: Planned) -> _core.Job:
+        if self._jobs[planned].done():
+            return self._jobs[planned]
+        core = self._pool.pool._core
         try:
+            core.await_batch(self._jobs[planned].number)
             while not self._jobs[planned].wait(self._patience()):
                 self._look_around()
+                self._tell_of_wait(planned)
             return self._jobs[planned]
         except BaseException as interrupted:  # a signal handler raised
             raise _Interrupted(interrupted) from None
+        finally:
+            core.batch_came()
+
+    def _tell_of_wait(self, planned: Planned) -> None:
+        """Says which sample the awaited batch's worker is at, so that a stall names it."""
+        job = self._jobs[planned].number
+        self._pool.pool._core.await_batch(job, *self._failures.doing(planned, job))
 
     def _patience(self) -> float:
-        return FOREVER if self._group is None else 0.05  # a rank may be lost meanwhile
+        return TELL_EVERY if self._group is None else 0.05  # a rank may be lost meanwhile
 
     def _look_around(self) -> None:
         if self._group is not None:

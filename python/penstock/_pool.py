@@ -63,6 +63,7 @@ class Pool(Mapping):
     """
 
     _usual_name: Optional[str] = None  # instead of the config's
+    _core_options: dict[str, Any] = {}  # further ones of _core.Pool
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class Pool(Mapping):
                 if own_name.text != self._config.name:
                     self._config = load_config(file, **{**own, **overrides, "name": own_name.text})
             self._has_hosts = bool(self._config["loader.hosts.listen"]) or bool(self._config["loader.hosts.connect"])
-            self._core = _core.Pool(self._config._core, control_socket, *self._for_hosts(initializer, tuple(initargs)))
+            self._core = _core.Pool(self._config._core, control_socket, *self._for_hosts(initializer, tuple(initargs)), **self._core_options)
         except BaseException:
             setup.close()
             if own_name is not None:

@@ -10,6 +10,7 @@ from penstock import _core
 from penstock._errors import usage_error
 from penstock._future import Future
 from penstock._names import Name
+from penstock._reasons import Reason
 from penstock._setup import Setup
 
 __all__ = ["PoolLife", "end_with_the_interpreter"]
@@ -26,7 +27,7 @@ class PoolLife:
         self._halves = 0  # jobs with gpu= that have not ended
         self._shut = False
         self._aborted = False
-        self.why = ""  # it ends early: by what, for the record
+        self.why = Reason()  # it ends early, for the record
         self.owner = os.getpid()
         self.futures: set[Future[Any]] = set()  # that have not ended
         # Not at the interpreter's exit: queued jobs still run then, perhaps on workers that have not started yet.
@@ -46,7 +47,7 @@ class PoolLife:
             if self._shut:
                 self._news.notify_all()
 
-    def ends_by(self, why: str) -> None:
+    def ends_by(self, why: Reason) -> None:
         """What ends the pool early, for its record; empty: nothing does."""
         with self._lock:
             if not self._shut:
@@ -76,15 +77,23 @@ class PoolLife:
             self._close()
 
     def abort(self) -> None:
+        self._give_up()
+        self._core.stop(0.5, *self.why)
+        self._close()
+
+    def drop(self) -> None:
+        """The same for the workers of a loader that is no longer needed: unless there is a reason, nobody has stopped it."""
+        self._give_up()
+        self._close()
+
+    def _give_up(self) -> None:
         with self._lock:
             self._shut = self._aborted = True
             self._news.notify_all()
-        self._core.stop(0.5, self.why)
-        self._close()
 
     def _close(self) -> None:
-        if self.why:
-            self._core.stop(0.5, self.why)
+        if self.why.text:
+            self._core.stop(0.5, *self.why)
         self._core.close()
         if self._name is not None:
             self._name.give_back()

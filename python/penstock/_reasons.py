@@ -1,17 +1,25 @@
 """Why a program ends a session or a pool, in words for its record. Used by _session.py, _pool.py and _workers.py."""
 
 import sys
-from typing import Optional
+from typing import NamedTuple, Optional
 
-__all__ = ["by_exception", "by_the_programs_end"]
+__all__ = ["Reason", "by_exception", "by_the_programs_end"]
 
 _TEXT_MAX = 200  # characters of the exception's own text: it may be long, and the record stays readable
 
 
-def by_exception(why: Optional[BaseException]) -> str:
-    """`an exception in the program: ValueError: the loss is NaN`; empty: there is none, or it says that all is well."""
+class Reason(NamedTuple):
+    """Why something ends early."""
+
+    text: str = ""  # empty: it does not end early
+    fails: bool = False  # the program has failed: the outcome is not `stopped`
+
+
+def by_exception(why: Optional[BaseException]) -> Reason:
+    """`an exception in the program: ValueError: the loss is NaN`; empty: there is none, or it says that all is well. Ctrl-C stops a
+    program, every other exception is its failure."""
     if why is None or isinstance(why, GeneratorExit) or (isinstance(why, SystemExit) and not why.code):
-        return ""
+        return Reason()
     try:
         lines = str(why).strip().splitlines()
     except Exception:  # a __str__ that fails
@@ -23,12 +31,13 @@ def by_exception(why: Optional[BaseException]) -> str:
         text = f"{text} ... {lines[-1].strip()}"
     if len(text) > _TEXT_MAX:
         text = text[: _TEXT_MAX - 3] + "..."
-    return f"an exception in the program: {name}" + (f": {text}" if text else "")
+    text = f"an exception in the program: {name}" + (f": {text}" if text else "")
+    return Reason(text, not isinstance(why, KeyboardInterrupt))
 
 
-def by_the_programs_end() -> str:
+def by_the_programs_end() -> Reason:
     """At the interpreter's exit: the same for the exception that ended the program."""
     if hasattr(sys, "ps1"):
-        return ""  # an interactive program continues after an exception
+        return Reason()  # an interactive program continues after an exception
     why = getattr(sys, "last_value", None)
     return by_exception(why if isinstance(why, BaseException) else None)

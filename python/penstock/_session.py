@@ -14,7 +14,7 @@ from penstock._arguments import check_seconds, whole_number
 from penstock._batch import Batch, batch_of, keep_all
 from penstock._config import Config, Path, load_config
 from penstock._errors import state_mismatch_error, usage_error
-from penstock._reasons import by_exception, by_the_programs_end
+from penstock._reasons import Reason, by_exception, by_the_programs_end
 from penstock._session_parts import Controlled, Ranked
 
 if TYPE_CHECKING:
@@ -179,12 +179,12 @@ class Session(Controlled, Ranked):
     def close(self) -> None:
         """Ends everything within half a second (after stop(): within the time given to it). Batches that are still held
         stay valid. Also at the end of a `with` block, when the session is garbage-collected, and at the interpreter's exit."""
-        self._close("")
+        self._close(Reason())
 
-    def _close(self, by: str) -> None:
+    def _close(self, by: Reason) -> None:
         if not self._core.closed:
             keep_all(list(self._lent))
-        self._core.close(by)
+        self._core.close(*by)
         if self._group is not None:
             self._group.close()
 
@@ -273,5 +273,5 @@ _LIVING: "weakref.WeakSet[Session]" = weakref.WeakSet()
 @atexit.register
 def _close_all() -> None:
     for session in list(_LIVING):
-        session._core.close(by_the_programs_end())
+        session._core.close(*by_the_programs_end())
     _core.leave_the_rest_to_the_exit()

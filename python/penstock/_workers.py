@@ -19,6 +19,7 @@ COPIED_BELOW = 1 << 16  # smaller batches are copied out of their slots
 
 class _LoaderPool(Pool):
     _usual_name = "loader"
+    _core_options = {"of_batches": True}  # which the loader takes in order
 
     def __init__(self, marks: int, count: int, **options: Any) -> None:
         self._marks = marks
@@ -29,7 +30,7 @@ class _LoaderPool(Pool):
 
     def _at_exit(self) -> None:
         self._life.ends_by(by_the_programs_end())
-        self.abort()
+        self._life.drop()
 
 
 class Workers:
@@ -99,7 +100,7 @@ def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _end(pid: int, pool: Pool, marks: int, gate: _beginning.Gate, announced: _beginning.Announced) -> None:
     if pid == os.getpid():
-        pool.abort()
+        pool._life.drop()
     os.close(marks)
     gate.close()
     announced.close()

@@ -75,15 +75,20 @@ bool is_over(const session_status& s) {
   return s.outcome != run_outcome::running || s.state == "stopping";
 }
 
-/// The sample it is loading: "sample 'tom.jpg' for 7.2 s (running)".
-std::string sample_of(const progress_facts& f, const worker_status& w) {
+/// " (it computes)"; empty: unknown.
+std::string where_it_stands(const progress_facts& f, const worker_status& w) {
   const auto where = f.standing.find(w.id);
-  return fmt::format("{} for {}{}", sample_for_people(w.current_sample.value_or("")),
-                     in_words(w.current_sample_seconds.value_or(0)),
-                     where == f.standing.end() || where->second.empty() ? ""
-                     : where->second == "running"                       ? " (it computes)"
-                     : where->second == suspended                       ? " (its process is suspended)"
-                                                  : fmt::format(" (it waits in {})", where->second));
+  return where == f.standing.end() || where->second.empty() ? ""
+         : where->second == "running"                       ? " (it computes)"
+         : where->second == suspended                       ? " (its process is suspended)"
+                                                            : fmt::format(" (it waits in {})", where->second);
+}
+
+/// The sample or job that it has in hand: "sample 'tom.jpg' for 7.2 s (it computes)".
+std::string sample_of(const progress_facts& f, const worker_status& w) {
+  const std::string& name = w.current_sample.value_or("");
+  return fmt::format("{} for {}{}", f.status.jobs ? fmt::format("'{}'", name) : sample_for_people(name),
+                     in_words(w.current_sample_seconds.value_or(0)), where_it_stands(f, w));
 }
 
 awaited_if_any group_of(const progress_facts& f) {
@@ -230,14 +235,55 @@ awaited operator_who_paused(std::string_view what) {
           fmt::format("an operator, who paused the {}; `penstock resume` continues it", what)};
 }
 
+/// The job that a worker is running, as its name ends: "sample 1237 (job 78)".
+bool runs(const worker_status& w, std::uint64_t job) {
+  return w.current_sample && w.current_sample->ends_with(fmt::format("(job {})", job));
+}
+
+/// "which has been loading sample 1237 for 106 s (it waits in hrtimer_nanosleep), in job 78"
+std::string work_on(const progress_facts& f, const worker_status& w, const awaited_batch& batch) {
+  double seconds = w.current_sample_seconds.value_or(0);
+  if (batch.since) seconds = std::min(seconds, std::chrono::duration<double>(f.now - *batch.since).count());
+  const std::string how = fmt::format("for {}{}", in_words(seconds), where_it_stands(f, w));
+  switch (batch.doing.step) {
+    case batch_step::setup: return fmt::format("which has been setting up the dataset {}, for job {}", how, batch.job);
+    case batch_step::sample: return fmt::format("which has been loading {} {}, in job {}", batch.doing.sample, how, batch.job);
+    case batch_step::collation: return fmt::format("which has been collating the batch of job {} {}", batch.job, how);
+    case batch_step::unknown: break;
+  }
+  return fmt::format("which has been running job {} {}", batch.job, how);
+}
+
+/// The batch that a data loader's consumer waits for.
+awaited batch_of_loader(const progress_facts& f, const awaited_batch& batch) {
+  const worker_status* busiest = nullptr;
+  for (const worker_status& w : f.status.workers) {
+    if (!w.current_sample) continue;
+    if (runs(w, batch.job)) {
+      const bool sets_up = batch.doing.step == batch_step::setup;
+      return {stall_kind::sample, fmt::format("{}, {}", name_of(w), work_on(f, w, batch)), w.id,
+              sets_up ? start_patience(f.worker_start_deadline) : nanoseconds(0), batch.doing.sample};
+    }
+    if (busiest == nullptr || w.current_sample_seconds.value_or(0) > busiest->current_sample_seconds.value_or(0)) busiest = &w;
+  }
+  if (f.status.state == "paused") return operator_who_paused("pool");
+  if (auto r = probation_of(f)) return *r;
+  if (busiest == nullptr) return workers_of(f);
+  return {stall_kind::worker,
+          fmt::format("a worker that is free for job {}: {} has been running {}", batch.job, name_of(*busiest), sample_of(f, *busiest)),
+          busiest->id};
+}
+
 /// A job may run as long as its function does. So jobs are owed only if none runs, and jobs wait or callers
 /// wait to submit.
 bool are_jobs_owed(const pool_statistics& jobs) {
-  return (jobs.waiting > 0 || jobs.callers_wait) && jobs.running == 0;
+  return (jobs.waiting > 0 || jobs.callers_wait) && jobs.running + jobs.handed == 0;
 }
 
 awaited workers_or_callers_of(const progress_facts& f, const pool_statistics& jobs) {
-  if (jobs.running > 0) return {stall_kind::sample, counted(jobs.running, "running job")};
+  if (f.batch) return batch_of_loader(f, *f.batch);
+  if (jobs.of_batches && !jobs.callers_wait) return {stall_kind::consumer, "the consumer, which asks for no batch"};
+  if (const std::uint64_t begun = jobs.running + jobs.handed; begun > 0) return {stall_kind::sample, counted(begun, "running job")};
   if (jobs.callers_hold_everything) {
     return {stall_kind::consumer,
             fmt::format(
@@ -273,7 +319,7 @@ nanoseconds start_patience(nanoseconds deadline) noexcept {
 
 bool is_owed(const progress_facts& f) {
   if (is_over(f.status)) return false;
-  if (f.status.jobs) return are_jobs_owed(*f.status.jobs);
+  if (f.status.jobs) return f.batch || (are_jobs_owed(*f.status.jobs) && (!f.status.jobs->of_batches || f.status.jobs->callers_wait));
   return f.consumer_waits || f.owner_is_elsewhere || look_at(f.under_way).before > 0;
 }
 

@@ -5,6 +5,7 @@
 #include "runtime/base/batch_times.hpp"
 #include "runtime/base/clock.hpp"
 
+#include <penstock/pool.hpp>
 #include <penstock/report.hpp>
 
 #include <cstdint>
@@ -14,6 +15,13 @@
 #include <vector>
 
 namespace penstock::supervision {
+
+/// The batch that the consumer of a data loader waits for. Its jobs are batches, and it takes them in order.
+struct awaited_batch {
+  std::uint64_t job = 0;
+  batch_mark doing{};
+  std::optional<steady_time> since{};  ///< when its number changed; empty: it has not, while the consumer waits
+};
 
 /// The session at one moment; a pool has no batches and no buffers, but status.jobs.
 struct progress_facts {
@@ -27,6 +35,8 @@ struct progress_facts {
   bool consumer_waits = false;                    ///< it is asking for a batch right now
   bool owner_is_elsewhere = false;                ///< placement = "process": its sink is the consumer
   bool owner_is_frozen = false;                   ///< its process is suspended
+  std::optional<awaited_batch> batch{};           ///< of a data loader, while its consumer waits
+  steady_time now{};                              ///< of this moment
   std::map<std::uint32_t, std::string> standing;  ///< by worker: where the thread that loads the sample waits
 };
 
@@ -49,13 +59,14 @@ struct awaited {
       text;  ///< "worker/3, which has been loading sample 'tom.jpg' for 7.2 s, in batch 17 of epoch 0"
   std::optional<std::uint32_t> worker{};
   nanoseconds usual{0};  ///< how long this may take before it is reported: start_patience() of a start
+  std::string sample{};  ///< stall_report::sample
 };
 /// How long a start may take before it is reported to a user: 15 s, or a quarter of the deadline, but at most
 /// a minute.
 [[nodiscard]] nanoseconds start_patience(nanoseconds deadline) noexcept;
 [[nodiscard]] awaited find_blocker(const progress_facts& facts);
 
-/// Whether a batch is due, or in a pool jobs wait while none runs. If not, no progress is expected.
+/// Whether a batch is due; in a pool of other jobs, whether some wait while none runs. If not, no progress is expected.
 [[nodiscard]] bool is_owed(const progress_facts& facts);
 
 }  // namespace penstock::supervision

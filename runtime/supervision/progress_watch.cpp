@@ -19,7 +19,11 @@ bool progress_watch::moved(const progress_facts& facts) {
     samples = w.samples;
   }
   std::uint64_t passed = facts.released * batch_stages;
-  if (const auto& jobs = facts.status.jobs) passed += jobs->ok + jobs->failed;
+  if (const auto& jobs = facts.status.jobs) passed += jobs->ok + jobs->failed + jobs->cancelled;
+  if (facts.batch && facts.batch->doing.step != batch_step::unknown) {
+    const std::pair mark(facts.batch->job, facts.batch->doing.number);
+    any |= std::exchange(mark_, mark) != mark;
+  }
   for (const batch_passage& b : facts.under_way) passed += 1 + static_cast<std::uint64_t>(b.reached());
   any |= std::exchange(stages_passed_, passed) != passed;
   return any;
@@ -49,7 +53,7 @@ progress_watch::news progress_watch::look(steady_time now, const progress_facts&
   if (!stalled_ && now - last_movement_ < why.usual) return news::none;
   const std::string before = stalled_ ? stalled_->kind : std::string();
   stalled_ = stall_report{name_of(why.kind), "waiting for " + why.text,
-                          std::chrono::duration<double>(now - last_movement_).count(), why.worker};
+                          std::chrono::duration<double>(now - last_movement_).count(), why.worker, why.sample};
   return before == stalled_->kind ? news::none : news::stalled;
 }
 

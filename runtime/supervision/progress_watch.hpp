@@ -5,7 +5,8 @@
 // A start takes longer on a busy machine: until start_patience() has passed, waiting for a start is not a stall.
 // The time restarts when the owner or a worker's place becomes ready for the first time.
 //
-// Progress means that a worker finishes a sample, a batch passes a stage or a job ends. Starts, deaths,
+// Progress means that a worker finishes a sample, a batch passes a stage, a job ends, or the batch that a data loader's consumer waits
+// for gets to its next sample. Starts, deaths,
 // heartbeats and restarts of processes do not count, because a pool can crash and restart forever.
 //
 // No progress is expected while no batch is due: before the first request, after the end, and while the
@@ -47,6 +48,7 @@ class progress_watch {
   std::optional<stall_report> stalled_;
   steady_time last_movement_ = never;
   std::uint64_t stages_passed_ = 0;
+  std::pair<std::uint64_t, std::uint64_t> mark_{};  // of the awaited batch: job, mark
   std::map<std::uint32_t, std::pair<std::uint32_t, std::uint64_t>>
       samples_;                      // by place: incarnation, samples
   std::set<std::uint32_t> started_;  // places that have been ready

@@ -31,7 +31,7 @@ struct writer {
   const config& settings;
 
   [[nodiscard]] std::string waited() const {
-    return around.of_jobs ? "" : fmt::format("; the consumer waited {} % of the time", percent(r.waited()));
+    return around.of_jobs && !around.of_batches ? "" : fmt::format("; the consumer waited {} % of the time", percent(r.waited()));
   }
   /// Whether there is no core for another worker.
   [[nodiscard]] bool cores_are_used() const {
@@ -85,6 +85,15 @@ struct writer {
 
   limit_advice storage() const {
     if (mostly_remote()) return too_few_remote(limit::storage, fmt::format("Storage limits you: {} waited for reads", all_workers()));
+    if (around.of_batches) {
+      return {limit::storage, "",
+              fmt::format("Reading limits you: {} waited for files, or for something else, not for a core{}; more workers (num_workers={}) let "
+                          "more reads overlap, or put the data on faster storage.",
+                          counted(r.workers, "worker"), waited(), 2 * std::max(around.workers, 1U)),
+              {fmt::format("`penstock scale {}` tries it on the running loader. A worker that waits uses no core: there may be more workers "
+                           "than cores ({} here).",
+                           2 * std::max(around.workers, 1U), around.cores)}};
+    }
     return {limit::storage,
             "loader.workers",
             fmt::format("Storage limits you: {} waited for reads{}; start more workers ([loader] workers = "
@@ -104,7 +113,7 @@ struct writer {
   }
 
   limit_advice decode() const {
-    const std::string work = around.of_jobs ? "The jobs' own work" : "Decoding";
+    const std::string work = around.of_batches ? "The dataset's own work" : around.of_jobs ? "The jobs' own work" : "Decoding";
     const std::string busy = fmt::format("{} at {} % CPU", all_workers(), percent(r.cpu));
     const std::string key = work_less();
     const std::string less = key == "image.size" ? " ([image] size, or store smaller pictures)" : "";
@@ -134,9 +143,9 @@ struct writer {
     if (mostly_remote()) return too_few_remote(limit::decode, fmt::format("{} limits you: {}", work, busy));
     if (!cores_are_used()) {
       return {limit::decode,
-              "loader.workers",
-              fmt::format("{} limits you: {}{}; more workers ([loader] workers) would help until all {} are busy.",
-                          work, busy, waited(), counted(around.cores, "core")),
+              around.of_batches ? "" : "loader.workers",
+              fmt::format("{} limits you: {}{}; more workers ({}) would help until all {} are busy.", work, busy, waited(),
+                          around.of_batches ? fmt::format("num_workers={}", around.cores) : "[loader] workers", counted(around.cores, "core")),
               {fmt::format("`penstock scale {}` tries it on the running session.", around.cores)}};
     }
     if (r.core_wait > cores_are_short && around.workers <= around.cores) {
@@ -158,6 +167,12 @@ struct writer {
   }
 
   limit_advice order() const {
+    if (around.of_batches) {
+      return {limit::order, "",
+              fmt::format("Order limits you: the workers idled {} % of the time{}; more batches in advance (prefetch_factor) keep them busy.",
+                          percent(1 - r.busy), waited()),
+              {}};
+    }
     if (around.of_jobs) {
       return {limit::order,
               "loader.slots_per_worker",
@@ -244,6 +259,13 @@ struct writer {
                           percent(r.held)),
               {}};
     }
+    if (around.of_batches) {
+      return {limit::consumer, "",
+              fmt::format("Your training step limits you, as it should: it worked on its batches {} % of the time and waited {} %; loading "
+                          "faster would gain nothing.",
+                          percent(r.of(limit::consumer)), percent(r.waited())),
+              {}};
+    }
     if (around.of_jobs) {
       return {limit::consumer,
               "",
@@ -327,6 +349,10 @@ struct writer {
                           percent(r.of(limit::start)), counted(around.restarts, "worker was restarted", "workers were restarted")),
               what_slows_starts()};
     }
+    if (around.of_jobs) {
+      return {limit::start, "", fmt::format("Starting limits you: {} % of the time no worker was ready.", percent(r.of(limit::start))),
+              what_slows_starts()};
+    }
     return {limit::start,
             "loader.start",
             fmt::format("Starting limits you: {} % of the time no worker was ready, or the device was not open; [loader] "
@@ -377,6 +403,11 @@ std::string way_out_of(const limit_surroundings& around, const config& settings)
                        pid, duration_for_people(settings.loader.hang.heartbeat_timeout));
   }
   if (stall.kind == "gpu") return "`penstock describe gpu` shows what the owner is doing.";
+  if (around.of_batches && stall.worker && stall.kind != "trial") {
+    return fmt::format("`penstock describe worker/{0}` shows what it is doing. `penstock restart worker/{0} --now` kills it, and another worker "
+                       "loads the batch again. DataLoader(timeout=60) ends a batch after 60 s by itself.",
+                       *stall.worker);
+  }
   if (stall.kind == "sample" && stall.worker) {
     return fmt::format("`penstock describe worker/{0}` shows what it is doing. It is killed after {1} with one sample ([loader.hang] "
                        "item_timeout), or after {2} without a heartbeat, for example if its process is suspended. `penstock restart "

@@ -21,6 +21,7 @@ struct limit_surroundings {
   std::uint32_t workers = 0;  ///< wanted now
   std::uint64_t restarts = 0;  ///< of workers, so far
   bool of_jobs = false;
+  bool of_batches = false;  ///< these jobs are the batches of a Python DataLoader
   bool on_host = false;  ///< the host device
   bool pinned = true;    ///< the device reads the slots by DMA
   std::optional<stall_report> stalled{};  ///< nothing moves now

@@ -23,9 +23,9 @@ void add_stall(metrics_page& p, const session_status& s) {
     p.value("waits_for", kind, s.stalled && s.stalled->kind == kind ? s.stalled->seconds : 0.0);
   p.begin("penstock_stall_info", "gauge", "1 while the stream is stalled; the labels say by which worker and sample.");
   if (!s.stalled) return;
-  std::string sample;
+  std::string sample = s.stalled->sample;
   for (const worker_status& w : s.workers) {
-    if (w.id == s.stalled->worker) sample = w.current_sample.value_or("");
+    if (w.id == s.stalled->worker && sample.empty()) sample = w.current_sample.value_or("");
   }
   p.value({{"waits_for", s.stalled->kind},
            {"worker", s.stalled->worker ? std::to_string(*s.stalled->worker) : ""},
@@ -230,6 +230,14 @@ void add_pipeline(metrics_page& p, const metrics_facts& f) {
   for (std::size_t i = 0; i < f.stages.size(); ++i) p.histogram("stage", stage_spans()[i].name, f.stages[i]);
 }
 
+/// Of a data loader: what its consumer got, under the names that a session has for it.
+void add_batches(metrics_page& p, const metrics_facts& f) {
+  p.gauge("penstock_epoch", "The epoch being delivered, counted from 0.", f.status.epoch);
+  p.counter("penstock_batches_delivered_total", "Batches delivered to the consumer.", f.status.batches_delivered);
+  p.counter("penstock_samples_delivered_total", "Samples delivered to the consumer.", f.status.samples_delivered);
+  p.counter("penstock_consumer_wait_seconds_total", "Time that the consumer waited for batches.", f.totals.device_waited_seconds);
+}
+
 void add_jobs(metrics_page& p, const pool_statistics& jobs) {
   p.counter("penstock_jobs_submitted_total", "Jobs submitted.", jobs.submitted);
   p.begin("penstock_jobs", "gauge", "Jobs that have not ended, by state.");
@@ -238,6 +246,7 @@ void add_jobs(metrics_page& p, const pool_statistics& jobs) {
   p.begin("penstock_jobs_ended_total", "counter", "Jobs that ended, by outcome.");
   p.value("outcome", "ok", jobs.ok);
   p.value("outcome", "failed", jobs.failed);
+  p.value("outcome", "cancelled", jobs.cancelled);
   p.counter("penstock_jobs_retried_total", "Deaths of workers that were blamed on a job.", jobs.retried);
   p.begin("penstock_job_memory_bytes", "gauge", "Memory that counts towards [jobs] memory.");
   p.value("of", "arguments", jobs.argument_bytes);
@@ -289,6 +298,7 @@ std::string metrics_text(const metrics_facts& f, const std::string& version) {
           f.limits.core_wait);
   if (f.status.jobs) {
     add_jobs(p, *f.status.jobs);
+    if (f.status.jobs->of_batches) add_batches(p, f);
     add_workers(p, f);
     add_hosts(p, f.status);
     add_last_death(p, f);

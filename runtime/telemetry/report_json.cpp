@@ -151,7 +151,8 @@ json as_json(const pool_statistics& p) {
                          {"running", f.running},
                          {"ok", f.ok},
                          {"failed", f.failed},
-                         {"retried", f.retried}});
+                         {"retried", f.retried},
+                         {"cancelled", f.cancelled}});
   }
   return {{"submitted", p.submitted},
           {"waiting", p.waiting},
@@ -159,6 +160,9 @@ json as_json(const pool_statistics& p) {
           {"ok", p.ok},
           {"failed", p.failed},
           {"retried", p.retried},
+          {"cancelled", p.cancelled},
+          {"handed", p.handed},
+          {"of_batches", p.of_batches},
           {"argument_bytes", p.argument_bytes},
           {"result_bytes", p.result_bytes},
           {"memory_bytes", p.memory_bytes},
@@ -357,7 +361,8 @@ json as_json(const session_status& s) {
     j["stalled"] = {{"kind", s.stalled->kind},
                     {"text", s.stalled->text},
                     {"seconds", rounded(s.stalled->seconds)},
-                    {"worker", or_null(s.stalled->worker)}};
+                    {"worker", or_null(s.stalled->worker)},
+                    {"sample", text_or_null(s.stalled->sample)}};
   }
   j["limits"] = as_json(s.limits);
   j["verdict"] = s.limits.verdict;

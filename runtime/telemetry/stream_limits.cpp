@@ -442,6 +442,7 @@ void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
   const limited_jobs& jobs = *facts.jobs;
   const bool work_waits = jobs.waiting > 0 || jobs.callers_wait;
   if (jobs.callers_hold_everything) return add_held(looked_, now);
+  if (jobs.consumer_waited) return sample_batches(now, facts, *jobs.consumer_waited);
   if (!work_waits && jobs.running == 0) return add(limit::consumer, looked_, now);
   const auto ready = static_cast<double>(std::ranges::count_if(facts.workers, &worker_look::ready));
   if (ready == 0) return add(limit::start, looked_, now);
@@ -453,6 +454,20 @@ void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
   const bool some_start = std::ranges::any_of(facts.workers, &worker_look::starts);
   const limit idle = !work_waits ? limit::consumer : some_start ? limit::start : limit::order;
   add(idle, looked_, now, 1 - busy);
+}
+
+/// For a data loader: while its consumer waits, the workers that are loading say what it waits for.
+void stream_limits::sample_batches(std::int64_t now, const limit_facts& facts, nanoseconds waited) {
+  const auto before = std::exchange(consumer_waited_, waited);
+  if (!before || now <= looked_) return;
+  const double waits = std::clamp(seconds_of((waited - *before).count()) / seconds_of(now - looked_), 0.0, 1.0);
+  add(limit::consumer, looked_, now, 1 - waits);
+  const bool some_load = std::ranges::any_of(facts.workers, [](const worker_look& w) { return w.ready && w.busy; });
+  const bool some_start = std::ranges::any_of(facts.workers, &worker_look::starts) || std::ranges::none_of(facts.workers, &worker_look::ready);
+  if (!some_load) return add(some_start ? limit::start : limit::order, looked_, now, waits);
+  const double blocked = blocked_share();
+  add(limit::storage, looked_, now, waits * blocked);
+  add(limit::decode, looked_, now, waits * (1 - blocked));
 }
 
 /// Seconds that a worker usually needs for a sample; its peers' time if it has loaded nothing yet.

@@ -39,6 +39,8 @@ struct limited_jobs {
   std::uint64_t running = 0;
   bool callers_wait = false;
   bool callers_hold_everything = false;
+  /// Of a data loader: the time that its consumer has waited so far.
+  std::optional<nanoseconds> consumer_waited{};
 };
 
 /// The run at one moment.
@@ -182,6 +184,7 @@ class stream_limits {
   void estimate_head(std::int64_t from, std::int64_t now, const limit_facts& facts);
   void estimate_load(const batch_passage& head, std::int64_t from, std::int64_t now, const limit_facts& facts);
   void sample_jobs(std::int64_t now, const limit_facts& facts);
+  void sample_batches(std::int64_t now, const limit_facts& facts, nanoseconds waited);
   [[nodiscard]] std::optional<double> typical_of(std::uint32_t worker) const;
   [[nodiscard]] bool is_held_up_by_link(std::uint32_t worker) const;
   void add_link(std::int64_t from, std::int64_t to);
@@ -205,6 +208,7 @@ class stream_limits {
   std::map<stream_position, earlier_lease> lost_;  // batches that another worker loads, because their first one died
   std::map<std::uint32_t, worker_memory> workers_;
   std::deque<work_seen> work_;
+  std::optional<nanoseconds> consumer_waited_;  // of a data loader, as of the last look
   std::deque<outage> outages_;  // of the owner
   std::int64_t taken_ = 0;     // when the consumer took its last batch; 0: it has none
   std::int64_t released_ = 0;  // when it released that one, if it has

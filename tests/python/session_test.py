@@ -171,7 +171,7 @@ class SessionTest(PackageTest):
                          ["the session was asked to stop by the program", "it was stopped by the program"])
 
     def ends_of(self, events):
-        return [e["text"] for e in events if e["kind"] in ("stopping", "run_stopped")]
+        return [e["text"] for e in events if e["kind"] in ("stopping", "run_stopped", "run_failed")]
 
     def test_stop_may_say_who_asked(self):
         events = []
@@ -189,10 +189,11 @@ class SessionTest(PackageTest):
             with self.session(SLOW, on_event=events.append) as session:
                 session.next()
                 raise Diverged("the loss is NaN" + " and so on" * 1000 + "\nline 2")
-        asked, stopped = self.ends_of(events)
+        asked, failed = self.ends_of(events)
         self.assertIn("by an exception in the program: " , asked)
-        self.assertRegex(stopped, r"^it was stopped by an exception in the program: \S*Diverged: the loss is NaN and so on .*\.\.\.$")
-        self.assertLess(len(stopped), 400)
+        self.assertRegex(failed, r"^an exception in the program: \S*Diverged: the loss is NaN and so on .*\.\.\.$")
+        self.assertLess(len(failed), 400)
+        self.assertEqual(session.report()["outcome"], "failed")
         events = []
         with self.assertRaises(Diverged):
             with self.session(SLOW, on_event=events.append) as session:
@@ -224,7 +225,7 @@ class SessionTest(PackageTest):
             """, self.write("stream.toml", SLOW), expect=1)
         for name in ("raised", "jobs"):
             lines = self.penstock("events", "--last", "--session", name)[1].splitlines()
-            self.assertIn("it was stopped by an exception in the program: ValueError: the loss is NaN", lines[-1])
+            self.assertIn("failed: an exception in the program: ValueError: the loss is NaN", lines[-1])
 
     def test_a_pool_that_is_left_by_an_exception_says_so_in_its_record(self):
         self.ran("""
@@ -239,7 +240,7 @@ class SessionTest(PackageTest):
                 pool.submit(abs, -1)
             """)
         last = lambda name: self.penstock("events", "--last", "--session", name)[1].splitlines()[-1]
-        self.assertIn("stopped: it was stopped by an exception in the program: KeyError: 'five'", last("jobs"))
+        self.assertIn("failed: an exception in the program: KeyError: 'five'", last("jobs"))
         self.assertIn("finished: the pool was closed", last("well"))
 
     def test_pause_resume_and_scale_reach_the_workers(self):

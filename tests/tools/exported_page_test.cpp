@@ -94,10 +94,11 @@ TEST_CASE("a session that has ended says how, why, when and after how many batch
 
 TEST_CASE("a pool that has ended says how many of its jobs have a result") {
   json pool = ended("map@1");
-  pool["jobs"] = {{"ok", 20}, {"failed", 1}};
+  pool["jobs"] = {{"ok", 20}, {"failed", 1}, {"cancelled", 4}};
   const std::string page = cli::page_of_ended({pool, ended("photos@1")});
   CHECK(has_line(page, R"(penstock_session_ended_jobs{session="photos",id="map@1",outcome="failed"} 1)"));
-  CHECK(count(page, "penstock_session_ended_jobs{") == 2);
+  CHECK(has_line(page, R"(penstock_session_ended_jobs{session="photos",id="map@1",outcome="cancelled"} 4)"));
+  CHECK(count(page, "penstock_session_ended_jobs{") == 3);
 }
 
 TEST_CASE("a session that died before its first status is listed") {

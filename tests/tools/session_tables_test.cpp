@@ -152,6 +152,18 @@ TEST_CASE("the status of a pool shows its jobs, by function and by worker, and n
     CHECK(text.find(word) == std::string::npos);
 }
 
+TEST_CASE("the progress of a data loader is that of its batches, and cancelled jobs are named only where there are some") {
+  session_status s = pool_status();
+  CHECK(cli::progress_of_jobs(telemetry::as_json(s)) == "26 of 40 jobs");
+  s.jobs->cancelled = 3;
+  CHECK(cli::progress_of_jobs(telemetry::as_json(s)) == "29 of 40 jobs");
+  CHECK(cli::jobs_for_people(telemetry::as_json(s).at("jobs")) == "40 jobs submitted, 12 waiting, 2 running, 25 ok, 1 failed, 3 cancelled");
+  s.jobs->of_batches = true;
+  s.batches_delivered = 1883;
+  s.epoch = 7;
+  CHECK(cli::progress_of_jobs(telemetry::as_json(s)) == "1883 batches, epoch 7");
+}
+
 TEST_CASE("a pool without jobs has no table of functions") {
   session_status s = pool_status();
   s.jobs = pool_statistics{};

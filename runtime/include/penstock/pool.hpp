@@ -196,6 +196,16 @@ struct pool_options {
   std::function<void(const std::function<void()>& callbacks)> around_callbacks{};
   std::map<std::string, std::string> files{};  ///< as session_options::files
   hosted_program hosted{};                     ///< for [loader.hosts]
+  /// Jobs are the batches of a data loader: the program takes them in order and says so (await_batch, batch_taken).
+  bool of_batches = false;
+};
+
+/// What a worker is doing for a batch.
+enum class batch_step : std::uint8_t { unknown, setup, sample, collation };
+struct batch_mark {
+  batch_step step = batch_step::unknown;
+  std::uint64_t number = 0;  ///< changes with each step: the batch's next sample, or its collation
+  std::string sample{};      ///< the name of that sample: "sample 1237"
 };
 
 /// Thread-safe, except for destruction. As with Session: installs no signal handler, reaps only its own
@@ -239,6 +249,8 @@ class PENSTOCK_API Pool {
   void close() noexcept;
   /// The same, but does not wait. `by`: as in Session::stop().
   void stop(std::optional<std::chrono::milliseconds> at_most = std::nullopt, std::string_view by = {}) noexcept;
+  /// The same after a failure of the program: the outcome is `failed`, with this reason.
+  void fail(std::string_view why, std::optional<std::chrono::milliseconds> at_most = std::nullopt) noexcept;
 
   void pause();
   void resume();
@@ -251,6 +263,16 @@ class PENSTOCK_API Pool {
   void publish(std::uint64_t number, int file);
   /// No further job needs that file.
   void withdraw(std::uint64_t number) noexcept;
+
+  // With pool_options::of_batches. From the thread that takes batches.
+
+  /// The program waits for the batch that this job loads; while it waits, it may say again what the worker is doing. If nothing
+  /// moves for 5 s, the pool is stalled (rule W28).
+  void await_batch(std::uint64_t job, batch_mark doing = {}) noexcept;
+  /// It waits no longer.
+  void batch_came() noexcept;
+  /// It has taken a batch of that epoch.
+  void batch_taken(std::uint64_t epoch, std::uint64_t samples) noexcept;
 
   [[nodiscard]] pool_statistics statistics() const;
   [[nodiscard]] session_status status() const;

@@ -150,15 +150,16 @@ struct function_statistics {
   std::uint64_t ok = 0;
   std::uint64_t failed = 0;
   std::uint64_t retried = 0;
+  std::uint64_t cancelled = 0;
 };
 
-/// Counts of a pool's jobs so far.
+/// Counts of a pool's jobs so far. Together, those waiting, running, ok, failed and cancelled are the submitted ones.
 struct pool_statistics {
   std::uint64_t submitted = 0;
-  std::uint64_t waiting = 0;  ///< not started yet, as far as the pool knows
-  std::uint64_t running = 0;  ///< handed to workers, small jobs in bundles
+  std::uint64_t waiting = 0;  ///< not begun yet, as far as the pool knows
+  std::uint64_t running = 0;  ///< begun by a worker, or at the device
   std::uint64_t ok = 0;
-  std::uint64_t failed = 0;              ///< ended without a result
+  std::uint64_t failed = 0;              ///< ended without a result, and not because they were cancelled
   std::uint64_t retried = 0;             ///< retries after a worker's death that was blamed on the job
   std::uint64_t argument_bytes = 0;      ///< of jobs that have not ended
   std::uint64_t result_bytes = 0;        ///< kept outside of slots
@@ -166,6 +167,9 @@ struct pool_statistics {
   bool callers_wait = false;             ///< some callers wait in submit()
   bool callers_hold_everything = false;  ///< no job starts until callers free results
   std::vector<function_statistics> functions{};  ///< those that were called
+  std::uint64_t cancelled = 0;                   ///< by their callers, or by the end of the pool
+  std::uint64_t handed = 0;                      ///< of those waiting: sent to a worker that has not begun them
+  bool of_batches = false;                       ///< pool_options::of_batches
 };
 
 /// What ended a group; the same in the reports of all its ranks.
@@ -324,10 +328,11 @@ struct gpu_process {
 
 /// What the stream waits for: a batch is due, and there has been no progress for 5 s.
 struct stall_report {
-  std::string kind;                     ///< sample, worker, probation, nobody, gpu, consumer, operator, group
+  std::string kind;                     ///< sample, worker, trial, nobody, gpu, consumer, operator, group
   std::string text;                     ///< "waiting for worker/3, which has ..."
   double seconds = 0;                   ///< since the last progress
   std::optional<std::uint32_t> worker;  ///< if the stream waits for one worker
+  std::string sample{};                 ///< of a data loader: the sample that this worker is loading, if known
 };
 
 /// What the stream waited for, as shares of the last 10 s.

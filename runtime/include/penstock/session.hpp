@@ -111,6 +111,8 @@ class PENSTOCK_API Session {
   /// shortens a shutdown in progress. Does not wait. `by`: who asked for it, in events and in the session's
   /// record ("SIGTERM"); empty: the program.
   void stop(std::optional<std::chrono::milliseconds> at_most = std::nullopt, std::string_view by = {}) noexcept;
+  /// The same after a failure of the program: unless the stream has been delivered, the outcome is `failed`, with this reason.
+  void fail(std::string_view why, std::optional<std::chrono::milliseconds> at_most = std::nullopt) noexcept;
   /// Waits until the workers are gone. Batches that are still held stay valid until close(). Their memory
   /// alone does not count as use of the GPU: another session may use it from now on ([gpu] share).
   void retire() noexcept;

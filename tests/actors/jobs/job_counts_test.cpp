@@ -29,14 +29,17 @@ TEST_CASE("waiting for all notifications includes jobs that have ended but whose
   notifies.join();
 }
 
-TEST_CASE("jobs that no actor received count as failed and delay no wait") {
+TEST_CASE("jobs that no actor received count as cancelled or failed and delay no wait") {
   job_counts counts;
   counts.submit();
   counts.submit();
-  counts.count_orphans(2);
-  CHECK(counts.ended() == 2);
+  counts.submit();
+  counts.count_orphans(2, true);
+  counts.count_orphans(1, false);
+  CHECK(counts.ended() == 3);
   CHECK(counts.wait_until_all_notified(0ns));
-  CHECK(counts.statistics().failed == 2);
+  CHECK(counts.statistics().cancelled == 2);
+  CHECK(counts.statistics().failed == 1);
 }
 
 TEST_CASE("statistics list the functions that were called, with their latest counts") {
@@ -45,11 +48,12 @@ TEST_CASE("statistics list the functions that were called, with their latest cou
   const std::vector<job_news::function_counts> before{{1, 0, 0, 0, 0}, {}, {0, 1, 0, 0, 0}};
   const std::vector<job_news::function_counts> after{{0, 0, 1, 0, 2}, {}, {0, 0, 0, 1, 0}};
   counts.count_ended({0, 0, 0}, before);
-  counts.set_running(1);
+  counts.set_under_way(3, 1);
   CHECK(counts.statistics().running == 1);
-  counts.count_ended({1, 1, 2}, after);
+  CHECK(counts.statistics().handed == 3);
+  counts.count_ended({1, 1, 2, 4}, after);
   const pool_statistics now = counts.statistics();
-  CHECK(std::tuple(now.ok, now.failed, now.retried) == std::tuple(1u, 1u, 2u));
+  CHECK(std::tuple(now.ok, now.failed, now.retried, now.cancelled) == std::tuple(1u, 1u, 2u, 4u));
   REQUIRE(now.functions.size() == 2);
   CHECK(std::tuple(now.functions[0].name, now.functions[0].ok, now.functions[0].retried) ==
         std::tuple("resize", 1u, 2u));

@@ -9,6 +9,26 @@
 using namespace penstock;
 using namespace penstock::supervision;
 using namespace penstock::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// A data loader whose consumer waits for job 78, which worker/1 has been running for 106 s.
+progress_facts loading_job_78() {
+  progress_facts f;
+  f.status.state = "ok";
+  f.status.workers = {worker_in(0, "ready"), worker_in(1, "ready")};
+  f.status.workers[1].current_sample = "batch at position 1232 of epoch 0 (job 78)";
+  f.status.workers[1].current_sample_seconds = 106;
+  f.sacrificial_place = sacrificial;
+  f.status.jobs.emplace();
+  f.status.jobs->of_batches = true;
+  f.status.jobs->running = 1;
+  f.batch = awaited_batch{78, {batch_step::sample, 5, "sample 1237"}, {}};
+  return f;
+}
+
+}  // namespace
 
 TEST_CASE("a slow sample is named with its worker, its batch and where it waits") {
   progress_facts f = asking();
@@ -258,6 +278,57 @@ TEST_CASE("jobs that wait while none runs wait for what the pool lacks") {
     CHECK_FALSE(is_owed(f));
     CHECK(find_blocker(f).text == "1 running job");
   }
+}
+
+TEST_CASE("a data loader waits for the sample that the worker of the awaited batch is loading") {
+  progress_facts f = loading_job_78();
+  CHECK(is_owed(f));
+  SECTION("named with where it stands") {
+    f.standing[1] = "hrtimer_nanosleep";
+    const awaited s = find_blocker(f);
+    CHECK(s.kind == stall_kind::sample);
+    CHECK(s.worker == 1);
+    CHECK(s.sample == "sample 1237");
+    CHECK(s.text == "worker/1, which has been loading sample 1237 for 1 m 46 s (it waits in hrtimer_nanosleep), in job 78");
+  }
+  SECTION("only since the batch got to it") {
+    f.now = steady_time(200s);
+    f.batch->since = steady_time(193s);
+    CHECK(find_blocker(f).text == "worker/1, which has been loading sample 1237 for 7 s, in job 78");
+  }
+  SECTION("or for its other steps, where setting up may take as long as a start") {
+    f.worker_start_deadline = 5min;
+    f.batch->doing = {batch_step::collation, 9, ""};
+    CHECK(find_blocker(f).text == "worker/1, which has been collating the batch of job 78 for 1 m 46 s");
+    CHECK(find_blocker(f).usual == 0s);
+    f.batch->doing = {batch_step::setup, 8, ""};
+    CHECK(find_blocker(f).text == "worker/1, which has been setting up the dataset for 1 m 46 s, for job 78");
+    CHECK(find_blocker(f).usual == 60s);
+  }
+  SECTION("not for another job whose number only ends alike") {
+    f.batch->job = 8;
+    const awaited s = find_blocker(f);
+    CHECK(s.kind == stall_kind::worker);
+    CHECK(s.text == "a worker that is free for job 8: worker/1 has been running 'batch at position 1232 of epoch 0 (job 78)' for 1 m 46 s");
+  }
+  SECTION("for an operator, or for a worker") {
+    f.status.workers[1].current_sample.reset();
+    f.status.state = "paused";
+    CHECK(find_blocker(f).kind == stall_kind::operator_);
+    f.status.state = "ok";
+    f.status.workers[1] = worker_in(1, "starting");
+    f.status.workers[0] = worker_in(0, "starting");
+    CHECK(find_blocker(f).text == "worker/0, which is starting");
+  }
+}
+
+TEST_CASE("a data loader whose consumer asks for no batch waits for it, and nothing is due") {
+  progress_facts f = loading_job_78();
+  f.batch.reset();
+  f.status.jobs->waiting = 4;
+  f.status.jobs->handed = 0;
+  CHECK_FALSE(is_owed(f));
+  CHECK(find_blocker(f).text == "the consumer, which asks for no batch");
 }
 
 TEST_CASE("whatever a stall waits for has its own value of the label") {

@@ -138,6 +138,35 @@ TEST_CASE("a pool stalls when jobs wait for 5 s and none runs or ends") {
   CHECK(watch.look(start + 68s, f) == news::moves_again);
 }
 
+TEST_CASE("a data loader stalls when the batch that its consumer awaits gets to no other sample for 5 s") {
+  progress_watch watch;
+  progress_facts f;
+  f.status.state = "ok";
+  f.status.workers = {worker_in(0, "ready"), worker_in(1, "ready")};
+  f.status.workers[1].current_sample = "batch at position 1232 of epoch 0 (job 78)";
+  f.sacrificial_place = sacrificial;
+  f.status.jobs.emplace();
+  f.status.jobs->of_batches = true;
+  f.status.jobs->running = 1;
+  watch.look(start, f);
+  CHECK(watch.look(start + 600s, f) == news::none);  // its consumer works on a batch
+  f.batch = awaited_batch{78, {batch_step::sample, 5, "sample 1237"}, {}};
+  CHECK(watch.look(start + 601s, f) == news::none);
+  CHECK(watch.look(start + 605s, f) == news::none);
+  CHECK(watch.look(start + 606s, f) == news::stalled);
+  CHECK(watch.stalled()->kind == "sample");
+  CHECK(watch.stalled()->worker == 1);
+  CHECK(watch.stalled()->sample == "sample 1237");
+  f.batch->doing = {};  // another wait for the same batch, before anybody has looked at its worker
+  CHECK(watch.look(start + 607s, f) == news::none);
+  f.batch->doing = {batch_step::sample, 6, "sample 1238"};
+  CHECK(watch.look(start + 608s, f) == news::moves_again);
+  f.status.jobs->ok = 1;  // another worker's batch
+  CHECK(watch.look(start + 612s, f) == news::none);
+  CHECK(watch.look(start + 616s, f) == news::none);
+  CHECK(watch.look(start + 617s, f) == news::stalled);
+}
+
 TEST_CASE("a start is not a stall until it takes longer than usual, and each part of it has its own limit") {
   progress_watch watch;
   progress_facts f = asking();

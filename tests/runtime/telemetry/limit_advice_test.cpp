@@ -280,6 +280,35 @@ TEST_CASE("every limit has a sentence, in a session and in a pool, and only keys
   }
 }
 
+TEST_CASE("the advice for a data loader names its own arguments, and no config key") {
+  for (const std::uint32_t cores : {2U, 16U}) {
+    for (std::size_t i = 0; i < limit_count; ++i) {
+      const auto what = static_cast<limit>(i);
+      if (what == limit::wire || what == limit::convert) continue;  // a pool has neither
+      limit_surroundings around = on_cores(cores);
+      around.of_jobs = around.of_batches = true;
+      const limit_advice advice = advise(mostly(what), around, {});
+      CHECK(advice.what == what);
+      CHECK(advice.sentence.ends_with('.'));
+      CHECK_FALSE(contains(advice.sentence, "[loader]"));
+      CHECK_FALSE(contains(advice.sentence, "device"));
+      CHECK(advice.key.empty());
+    }
+  }
+  limit_surroundings around = on_cores(16);
+  around.of_jobs = around.of_batches = true;
+  CHECK(contains(advise(mostly(limit::storage), around, {}).sentence, "num_workers=4"));
+  CHECK(contains(advise(mostly(limit::decode), around, {}).sentence, "num_workers=16"));
+  CHECK(advise(mostly(limit::consumer, 0.97), around, {}).sentence ==
+        "Your training step limits you, as it should: it worked on its batches 97 % of the time and waited 0 %; loading faster would gain "
+        "nothing.");
+  around.stalled = stall_report{"sample", "waiting for worker/1, which has been loading sample 1237 for 106 s, in job 78", 106, 1};
+  const limit_advice stuck = advise(mostly(limit::storage), around, {});
+  CHECK(contains(stuck.sentence, "sample 1237"));
+  CHECK(contains(stuck.more.at(0), "`penstock restart worker/1 --now`"));
+  CHECK(contains(stuck.more.at(0), "timeout="));
+}
+
 TEST_CASE("status has the seven shares and the sentence, and why has its schema") {
   const limit_reading r = mostly(limit::wire);
   const limit_advice advice = advise(r, on_cores(16), {});

@@ -1,5 +1,6 @@
 #include "tests/runtime/telemetry/made_up_pipeline.hpp"
 
+#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstdlib>
@@ -384,6 +385,32 @@ TEST_CASE("a pool's time is that of its functions, of its callers, or of its sta
   CHECK(run(true, 0, 0ms) == limit::consumer);
   f.jobs = limited_jobs{9, 2, true, true};
   CHECK(run(true, 0, 0ms) == limit::consumer);
+}
+
+TEST_CASE("a data loader's time is its consumer's while that does not wait, and otherwise its workers'") {
+  const auto run = [](nanoseconds waits_a_look, bool busy, nanoseconds cpu_a_look) {
+    limit_facts f;
+    f.begun = made_up_pipeline::start();
+    f.jobs = limited_jobs{0, 2, false, false, 0ns};
+    f.workers = {{0, 1, true, false, busy, false, {}, {}}, {1, 1, true, false, false, false, {}, {}}};
+    stream_limits limits;
+    limit_reading r;
+    for (nanoseconds t = 0ms; t <= 12s; t += 200ms) {
+      r = limits.look(f.begun + t, f);
+      *f.jobs->consumer_waited += waits_a_look;
+      f.workers[0].cpu += cpu_a_look;
+    }
+    CHECK(sum_of(r) <= 1 + 1e-9);
+    return r;
+  };
+  CHECK(run(0ms, false, 0ms).of(limit::consumer) > 0.95);
+  CHECK(run(0ms, true, 190ms).largest() == limit::consumer);
+  CHECK(run(200ms, true, 190ms).of(limit::decode) > 0.9);
+  CHECK(run(200ms, true, 5ms).of(limit::storage) > 0.9);
+  CHECK(run(200ms, false, 0ms).of(limit::order) > 0.95);
+  const limit_reading half = run(100ms, true, 190ms);
+  CHECK(half.of(limit::consumer) == Catch::Approx(0.5).margin(0.03));
+  CHECK(half.waited() == Catch::Approx(0.5).margin(0.03));
 }
 
 TEST_CASE("a worker that dies after hours of work leaves the shares and figures of the others intact") {

@@ -71,14 +71,17 @@ void add_deaths(metrics_page& p, const std::vector<json>& sessions) {
   p.begin("penstock_session_ended_last_death_info", "gauge",
           "1; the labels say which worker, or the GPU owner, died last in a session that has ended, how, and of what.");
   each([&p](const json& s, const json& d, const char* of) {
-    p.value(labels_of(s) + metric_labels{{"of", of},
-                                         {"worker", label_in(d, "worker")},
-                                         {"cause", label_in(d, "cause")},
-                                         {"reason", shortened(printable(reason_of_death(d)), reason_bytes)},
-                                         {"signal", label_in(d, "signal")},
-                                         {"code", label_in(d, "code")},
-                                         {"sample", d.contains("job") ? label_in(d, "work") : name_of_sample(d)},
-                                         {"index", label_in(d, d.contains("job") ? "job" : "sample")}},
+    // As penstock_last_death_info of a running session, or of a running pool.
+    const metric_labels work = is_pool(s) ? metric_labels{{"job", label_in(d, "job")}, {"work", shortened(label_in(d, "work"), reason_bytes)}}
+                                          : metric_labels{{"sample", name_of_sample(d)}, {"index", label_in(d, "sample")}};
+    p.value(labels_of(s) +
+                metric_labels{{"of", of},
+                              {"worker", label_in(d, "worker")},
+                              {"cause", label_in(d, "cause")},
+                              {"reason", shortened(printable(reason_of_death(d)), reason_bytes)},
+                              {"signal", label_in(d, "signal")},
+                              {"code", label_in(d, "code")}} +
+                work,
             1);
   });
   p.begin("penstock_session_ended_last_death_timestamp_seconds", "gauge", "When that was, in Unix time.");
@@ -93,7 +96,7 @@ void add_jobs(metrics_page& p, const std::vector<json>& sessions) {
   for (const json& s : sessions) {
     const json jobs = s.value("jobs", json());
     if (!jobs.is_object()) continue;
-    for (const char* outcome : {"ok", "failed"})
+    for (const char* outcome : {"ok", "failed", "cancelled"})
       p.value(labels_of(s) + metric_labels{{"outcome", outcome}}, jobs.value(outcome, std::uint64_t{0}));
   }
 }

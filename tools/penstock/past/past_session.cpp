@@ -125,7 +125,7 @@ json past_session::summary() const {
              {"pid", header_.value("pid", json())},
              {"started", header_.value("started", json())},
              {"ended", ended_}};
-  for (const char* key : {"outcome", "failure", "config_file", "epoch", "samples_delivered",
+  for (const char* key : {"outcome", "failure", "config_file", "epoch", "batches_delivered", "samples_delivered",
                           "samples_expected", "workers_ended_unexpectedly", "jobs"})
     about[key] = s.value(key, json());
   about["owners_ended_unexpectedly"] = s.value("gpu", json::object()).value("ended_unexpectedly", json());

@@ -38,8 +38,14 @@ std::string why_ended(const json& ended) {
 }
 
 std::string progress_at_end(const json& s) {
-  if (is_pool(s))
-    return counted(s.at("jobs").at("ok").get<std::uint64_t>() + s.at("jobs").at("failed").get<std::uint64_t>(), "job");
+  if (is_pool(s)) {
+    const json& jobs = s.at("jobs");
+    std::string text = jobs.value("of_batches", false) ? progress_of_jobs(s) : counted(jobs.at("ok").get<std::uint64_t>(), "job") + " ok";
+    for (const char* how : {"failed", "cancelled"}) {
+      if (const auto count = jobs.value(how, std::uint64_t{0}); count > 0) text += fmt::format(", {} {}", counted(count, "job"), how);
+    }
+    return text;
+  }
   if (!s.at("samples_expected").is_number() || s.at("samples_expected") == 0) return "";
   return fmt::format("{} of {}", text_of(s.at("samples_delivered")),
                      counted(s.at("samples_expected").get<std::uint64_t>(), "sample"));

@@ -85,9 +85,20 @@ bool is_pool(const json& status) {
 }
 
 std::string jobs_for_people(const json& jobs) {
-  return fmt::format("{} submitted, {} waiting, {} running, {} ok, {} failed", counted_of(jobs, "submitted"),
-                     text_of(jobs.at("waiting")), text_of(jobs.at("running")), text_of(jobs.at("ok")),
-                     text_of(jobs.at("failed")));
+  const auto cancelled = jobs.value("cancelled", std::uint64_t{0});
+  return fmt::format("{} submitted, {} waiting, {} running, {} ok, {} failed{}", counted_of(jobs, "submitted"), text_of(jobs.at("waiting")),
+                     text_of(jobs.at("running")), text_of(jobs.at("ok")), text_of(jobs.at("failed")),
+                     cancelled == 0 ? "" : fmt::format(", {} cancelled", cancelled));
+}
+
+std::string progress_of_jobs(const json& status) {
+  const json& jobs = status.at("jobs");
+  if (jobs.value("of_batches", false))
+    return fmt::format("{}, epoch {}", counted(status.value("batches_delivered", std::uint64_t{0}), "batch", "batches"),
+                       status.value("epoch", std::uint64_t{0}));
+  std::uint64_t ended = 0;
+  for (const char* how : {"ok", "failed", "cancelled"}) ended += jobs.value(how, std::uint64_t{0});
+  return fmt::format("{} of {}", ended, counted_of(jobs, "submitted"));
 }
 
 std::string worker_name(const json& one) {

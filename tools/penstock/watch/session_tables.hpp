@@ -37,6 +37,8 @@ namespace penstock::cli {
 
 /// Whether it is the status of a pool of jobs.
 [[nodiscard]] bool is_pool(const nlohmann::ordered_json& status);
+/// How far a pool is: "1883 batches, epoch 7" of a data loader, otherwise "17 of 40 jobs".
+[[nodiscard]] std::string progress_of_jobs(const nlohmann::ordered_json& status);
 /// "40 jobs submitted, 12 waiting, 2 running, 25 ok, 1 failed", from a pool's statistics.
 [[nodiscard]] std::string jobs_for_people(const nlohmann::ordered_json& jobs);
 

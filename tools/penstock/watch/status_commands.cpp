@@ -118,6 +118,7 @@ json session_facts(const control::found_session& s) {
              {"pid", nullptr},
              {"age_seconds", nullptr},
              {"epoch", nullptr},
+             {"batches_delivered", nullptr},
              {"samples_delivered", nullptr},
              {"samples_done", nullptr},
              {"samples_expected", nullptr},
@@ -140,7 +141,7 @@ json session_facts(const control::found_session& s) {
     about["suspended"] = !if_suspended(pid).empty();  // perhaps only since it was asked
     return about;
   }
-  for (const char* key : {"state", "outcome", "id", "pid", "epoch", "samples_delivered", "samples_done", "samples_expected",
+  for (const char* key : {"state", "outcome", "id", "pid", "epoch", "batches_delivered", "samples_delivered", "samples_done", "samples_expected",
                           "workers_ended_unexpectedly", "jobs", "stalled"})
     about[key] = answer->at("result").value(key, json());
   about["owners_ended_unexpectedly"] = answer->at("result").value("gpu", json::object()).value("ended_unexpectedly", json());
@@ -153,12 +154,7 @@ std::vector<std::string> session_row(const json& s) {
     return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
   };
   std::string progress = "-";
-  if (is_pool(s)) {
-    const json& jobs = s.at("jobs");
-    progress =
-        fmt::format("{} of {}", jobs.at("ok").get<std::uint64_t>() + jobs.at("failed").get<std::uint64_t>(),
-                    counted(jobs.at("submitted").get<std::uint64_t>(), "job"));
-  }
+  if (is_pool(s)) progress = progress_of_jobs(s);
   if (s.at("samples_expected").is_number() && s.at("samples_expected") != 0) {
     const double part = s.at("samples_done").get<double>() / s.at("samples_expected").get<double>();
     progress = fmt::format("{:.0f} %, epoch {}", std::floor(std::min(part, 1.0) * 100), text("epoch"));

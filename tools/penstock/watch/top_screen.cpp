@@ -61,7 +61,7 @@ struct rates {
 
 double jobs_ended(const json& status) {
   const json jobs = status.value("jobs", json());
-  return jobs.is_object() ? number(jobs, "ok") + number(jobs, "failed") : 0.0;
+  return jobs.is_object() ? number(jobs, "ok") + number(jobs, "failed") + jobs.value("cancelled", 0.0) : 0.0;
 }
 
 rates rates_between(const json& before, const json& now) {

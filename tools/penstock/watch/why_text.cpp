@@ -31,7 +31,7 @@ constexpr limit_meaning limit_meanings[] = {
      "jobs waited although workers were idle"},
     {"wire", "the next batch was being copied to the device, or came from a loader host", nullptr},
     {"convert", "the device converted the next batch", nullptr},
-    {"consumer", "the consumer did not ask for a batch", "callers submitted no job, or kept all results"},
+    {"consumer", "the consumer did not ask for a batch", "callers asked for nothing, or kept all results"},
     {"start", "no worker was ready, or no GPU owner had the device open", "no worker was ready"},
 };
 

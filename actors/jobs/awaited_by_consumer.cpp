@@ -1,0 +1,27 @@
+#include "actors/jobs/awaited_by_consumer.hpp"
+
+#include <utility>
+
+namespace penstock::jobs {
+
+bool awaited_by_consumer::wait(std::uint64_t job, batch_mark doing, steady_time now) {
+  const std::lock_guard hold(mutex_);
+  const bool waited = batch_.has_value();
+  const bool known = waited && batch_->job == job && batch_->doing.step != batch_step::unknown;
+  std::optional<steady_time> since;
+  if (known) since = batch_->doing.number == doing.number ? batch_->since : std::optional(now);
+  batch_ = {job, std::move(doing), since};
+  return !waited;
+}
+
+bool awaited_by_consumer::came() {
+  const std::lock_guard hold(mutex_);
+  return std::exchange(batch_, std::nullopt).has_value();
+}
+
+std::optional<supervision::awaited_batch> awaited_by_consumer::now() const {
+  const std::lock_guard hold(mutex_);
+  return batch_;
+}
+
+}  // namespace penstock::jobs

@@ -1,0 +1,27 @@
+// The batch that the consumer of a data loader waits for, as the program says it. Thread-safe: the consumer's thread writes, the io
+// thread reads.
+#pragma once
+
+#include "runtime/supervision/awaited.hpp"
+
+#include <penstock/pool.hpp>
+
+#include <mutex>
+#include <optional>
+
+namespace penstock::jobs {
+
+class awaited_by_consumer {
+ public:
+  /// True if the consumer did not wait before.
+  bool wait(std::uint64_t job, batch_mark doing, steady_time now);
+  /// True if it did.
+  bool came();
+  [[nodiscard]] std::optional<supervision::awaited_batch> now() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<supervision::awaited_batch> batch_;
+};
+
+}  // namespace penstock::jobs

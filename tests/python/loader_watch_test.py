@@ -1,0 +1,136 @@
+"""What the verbs of `penstock` say of a loader: what it waits for, what it has delivered, and how its program ended."""
+
+import datetime
+import json
+import re
+import signal
+
+import loader_data  # noqa: F401 - skips without torch
+from package import *
+from package import PackageTest
+
+PROGRAM = """
+    import os, signal, sys, time, torch
+    from penstock.torch import DataLoader
+    class Numbers(torch.utils.data.Dataset):
+        def __len__(self): return 64
+        def __getitem__(self, index):
+            %(sample)s
+            return index
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=2, shuffle=False, name="loader")
+    for epoch in range(1000000):
+        for step, batch in enumerate(loader):
+            %(step)s
+    """
+
+
+def seconds_of(time):
+    return datetime.datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
+
+
+class LoaderWatchTest(PackageTest):
+    def loader(self, sample="pass", step="pass"):
+        return self.program(PROGRAM % {"sample": sample, "step": step})
+
+    def asked(self, *verb):
+        """The JSON of a verb; None while no session answers."""
+        code, out, _ = self.penstock(*verb, "--json")
+        return json.loads(out) if code in (0, 3) and out else None
+
+    def stalled(self):
+        status = self.asked("status")
+        return status and status["stalled"]
+
+    def test_a_sample_that_hangs_stalls_its_loader_and_is_named_wherever_an_operator_looks(self):
+        process = self.loader(sample="time.sleep(600 if index == 37 else 0)")
+        self.wait_until(self.stalled, "the stall", seconds=60)
+        stall = self.stalled()
+        self.assertEqual(stall["kind"], "sample")
+        self.assertEqual(stall["sample"], "sample 37")
+        worker = "worker/%d" % stall["worker"]
+        self.assertRegex(stall["text"], r"^waiting for %s, which has been loading sample 37 for .*, in job \d+$" % worker)
+        self.assertEqual(self.penstock("status", "--check")[0], 3)
+        self.assertIn("stalled for", self.penstock("sessions")[1])
+        why = self.asked("why")
+        self.assertIn("sample 37", why["verdict"])
+        self.assertIn("`penstock restart %s --now`" % worker, " ".join(why["more"]))
+        self.assertTrue([e for e in map(json.loads, self.penstock("events", "--json")[1].splitlines()) if e["kind"] == "stalled" and "sample 37" in e["text"]])
+        page = self.penstock("metrics")[1]
+        self.assertRegex(page, r'penstock_stalled_seconds\{session="loader",waits_for="sample"\} [1-9]')
+        self.assertRegex(page, r'penstock_stall_info\{session="loader",waits_for="sample",worker="%d",sample="sample 37"\} 1' % stall["worker"])
+        self.assertEqual(self.penstock("stop", "--wait", timeout=60)[0], 0)
+        process.communicate(timeout=60)  # its program learns of the stop
+        self.assertIn("sample 37", self.penstock("why", "--last")[1])
+
+    def test_a_step_that_takes_long_is_no_stall_and_limits(self):
+        self.loader(step="time.sleep(0 if step < 2 else 600)")
+        self.wait_until(lambda: (self.asked("status") or {}).get("batches_delivered") == 3, "three batches", seconds=60)
+        self.wait_until(lambda: self.asked("why")["limit"] == "consumer", "the limit", seconds=30)
+        self.assertIn("Your training step limits you", self.asked("why")["verdict"])
+        self.assertIn("the consumer, which asks for no batch", self.penstock("top", "--once")[1])
+        self.assertIsNone(self.asked("status")["stalled"])
+        self.assertIn("3 batches, epoch 0", self.penstock("sessions")[1])
+
+    def test_an_exception_that_ends_the_program_is_a_failure_and_its_cancelled_batches_are_none(self):
+        # At the exception, batches 8 and 9 of the second epoch are under way, and perhaps those before them.
+        process = self.loader(sample="time.sleep(600 if index >= 32 and os.path.exists('second') else 0)",
+                              step="epoch == 1 and step == 0 and open('second', 'w').close(); assert epoch == 0 or step < 5, 'the loss is NaN'")
+        process.communicate(timeout=100)
+        self.assertEqual(process.returncode, 1)
+        ended = json.loads(self.penstock("sessions", "--ended", "--json")[1])["ended"][0]
+        self.assertEqual(ended["outcome"], "failed")
+        self.assertEqual(ended["failure"], "an exception in the program: AssertionError: the loss is NaN")
+        jobs = ended["jobs"]
+        self.assertEqual(jobs["failed"], 0)
+        self.assertIn(jobs["cancelled"], (2, 3, 4))
+        self.assertEqual(jobs["ok"] + jobs["cancelled"], jobs["submitted"])
+        self.assertEqual(ended["batches_delivered"], 16 + 6)
+        self.assertIn("22 batches, epoch 1", self.penstock("sessions", "--ended")[1])
+        page = self.penstock("metrics")[1]
+        self.assertRegex(page, r'penstock_session_ended_info\{session="loader",id="[^"]*",outcome="failed",reason="an exception in the program: ')
+        self.assertRegex(page, r"penstock_session_ended_batches\{[^}]*\} 22\n")
+        self.assertRegex(page, r"penstock_session_ended_samples\{[^}]*\} 88\n")
+        self.assertRegex(page, r'penstock_session_ended_jobs\{[^}]*outcome="failed"\} 0\n')
+
+    def test_a_program_that_drops_its_loader_or_ends_has_finished(self):
+        process = self.loader(step="os.environ if epoch < 1 else sys.exit(0)")
+        process.communicate(timeout=100)
+        ended = json.loads(self.penstock("sessions", "--ended", "--json")[1])["ended"][0]
+        self.assertEqual((ended["outcome"], ended["batches_delivered"]), ("finished", 17))
+
+    def test_ctrl_c_stops_a_program_and_does_not_fail_it(self):
+        process = self.loader(step="time.sleep(0.05)")
+        self.wait_until(lambda: (self.asked("status") or {}).get("batches_delivered"), "a batch", seconds=60)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        ended = json.loads(self.penstock("sessions", "--ended", "--json")[1])["ended"][0]
+        self.assertEqual(ended["outcome"], "stopped")
+        self.assertIn("KeyboardInterrupt", ended["reason"])
+
+    def test_a_worker_that_crashes_leaves_the_line_of_python_that_it_ran_and_how_long_it_lived(self):
+        process = self.loader(sample="os.kill(os.getpid(), signal.SIGSEGV) if index == 9 else None")
+        process.communicate(timeout=100)
+        death = json.loads(self.penstock("deaths", "--last", "--json")[1])["deaths"][0]
+        self.assertEqual(death["signal"], "SIGSEGV")
+        self.assertRegex(death["last_output"], r'File "<string>", line \d+ in __getitem__')
+        self.assertTrue(death["stack"])
+        events = map(json.loads, self.penstock("events", "--last", "--json")[1].splitlines())
+        started = next(e for e in events if e["kind"] == "worker_started" and e["worker"] == death["worker"])
+        began = seconds_of(death["time"]) - death["lived_seconds"]
+        self.assertGreater(began, seconds_of(started["time"]) - 1)
+
+    def test_metrics_of_a_loader_tell_how_long_its_consumer_waits(self):
+        self.loader(sample="time.sleep(0.05)")
+
+        def value(name):
+            found = re.search(r"^%s(?:\{[^}]*\})? (\S+)$" % name, self.penstock("metrics")[1], re.M)
+            return 0 if found is None else float(found[1])
+        self.wait_until(lambda: value("penstock_samples_delivered_total") >= 16, "four batches", seconds=60)
+        self.assertGreater(value("penstock_consumer_wait_seconds_total"), 0.2)
+        jobs = self.asked("status")["jobs"]
+        self.assertLessEqual(jobs["running"], 2)
+        self.assertEqual(jobs["submitted"], sum(jobs[state] for state in ("waiting", "running", "ok", "failed", "cancelled")))
+
+
+if __name__ == "__main__":
+    main()
