@@ -6,6 +6,9 @@
 
 #include <fmt/core.h>
 
+#include <charconv>
+#include <system_error>
+
 namespace penstock::supervisor {
 namespace {
 
@@ -15,14 +18,24 @@ std::string_view without_number(std::string_view name) {
   return end == std::string_view::npos ? std::string_view() : name.substr(0, end);
 }
 
+/// The number in such a name.
+std::optional<std::uint64_t> job_in(std::string_view name) {
+  const std::size_t begin = name.rfind(' ') + 1;
+  std::uint64_t job = 0;
+  const auto [end, fault] = std::from_chars(name.data() + begin, name.data() + name.size(), job);
+  return fault == std::errc() && std::string_view(end, name.data() + name.size()) == ")" ? std::optional(job) : std::nullopt;
+}
+
 template <class Report>
 std::string text_of_end(const Report& d) {
   if (d.ignored_stop_seconds) {
     const nanoseconds time(static_cast<std::int64_t>(*d.ignored_stop_seconds * 1e9));
-    if (time < supervision::hurried_stop) return "was killed by the stop, which gave it no time to finish";
+    if (time < supervision::hurried_stop)
+      return "was killed right after the stop, without time to finish: by `stop --now`, or because its program closed the session";
     return fmt::format("was killed: it had not stopped within {} of the request", duration_for_people(time));
   }
   if (d.cause == death_cause::stopped) return "was stopped on request";
+  if (d.cause == death_cause::signal && d.signal && !d.reason.empty()) return fmt::format("ended: {} ({})", *d.signal, d.reason);
   if (!d.reason.empty()) return "was killed: " + d.reason;
   if (d.cause == death_cause::signal && d.signal) return "ended: " + *d.signal;
   if (d.cause == death_cause::exit && d.code) return fmt::format("ended: exit {}", *d.code);
@@ -66,6 +79,7 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
   if (const auto ignored = ending.ignored_stop(*w.ended)) {
     r.ignored_stop_seconds = std::chrono::duration<double>(*ignored).count();
     std::string work = w.last_flight.state.at == arena::phase::idle ? std::string() : work_in_hand(w, kind);
+    if (!work.empty() && kind == blamed_work::jobs) r.job = job_in(w.last_flight.sample_name);
     if (!work.empty()) (kind == blamed_work::jobs ? r.work : r.path) = std::move(work);
   }
   r.phase = std::string(arena::name_of(w.last_flight.state.at));

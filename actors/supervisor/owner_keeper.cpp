@@ -227,7 +227,7 @@ void note_end(self_pointer self, const owner_exited& news) {
   if (news.incarnation == s.owner->incarnation())
     s.sink.report_to(*s.around.news, flight, now_of(self), false);
   const bool oom = news.report.ended_by(SIGKILL) && s.oom.explains_death(now_of(self));
-  s.owner->exited(news.incarnation, now_of(self), {news.report, in_hand(flight), news.last_lines, oom});
+  s.owner->exited(news.incarnation, now_of(self), {news.report, in_hand(flight), news.last_lines, oom, s.oom.counts()});
   if (!s.owner->has_process()) s.link.reset();
 }
 

@@ -210,7 +210,9 @@ void settle_death_of(supervisor_state& s, const scheduler::blame_decision& decis
   const worker_facts* w = s.records.find(decision.who);
   const supervision::termination* ending = s.workers->ending_of(decision.who);
   if (w == nullptr || ending == nullptr || !w->ended) return;
-  const death_report report = as_report(*w, *ending, decision, kind_of_work(s), now);
+  death_report report = as_report(*w, *ending, decision, kind_of_work(s), now);
+  if (report.cause == death_cause::signal && !w->remote && ending->killed_from_outside(*w->ended))
+    report.reason = supervision::text_of_outside_kill(s.oom.counts());
   const std::uint64_t samples = w->last_flight.samples_done;
   const auto news =
       s.workers->blame_decided(decision.who, now, decision.blamed.has_value(), samples, w->last_lines);

@@ -36,12 +36,6 @@ result<unique_fd> new_file(const fs::path& path) {
   return file;
 }
 
-/// A process holds the writer's lock.
-bool is_written(const fs::path& path) {
-  const unique_fd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-  return file && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-}
-
 /// The part of an id that orders records by time.
 std::string_view time_in(const found_record& r) {
   return std::string_view(r.id).substr(r.session.size());
@@ -105,6 +99,12 @@ void session_record::finish() noexcept {
 
 bool is_record(const fs::path& path) {
   return path.native().ends_with(record_suffix);
+}
+
+/// A process holds the writer's lock.
+bool is_written(const fs::path& record) {
+  const unique_fd file(::open(record.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  return file && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 std::vector<found_record> find_records() {

@@ -69,6 +69,8 @@ struct found_record {
 /// Newest first.
 [[nodiscard]] std::vector<found_record> find_records();
 [[nodiscard]] bool is_record(const std::filesystem::path& path);
+/// Whether its session is still running and writes to it.
+[[nodiscard]] bool is_written(const std::filesystem::path& record);
 
 /// The whole lines of a record.
 [[nodiscard]] result<std::vector<std::string>> read_record(const std::filesystem::path& path);

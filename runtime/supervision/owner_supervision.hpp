@@ -124,6 +124,7 @@ struct owner_end {
   std::optional<std::uint32_t> in_hand;
   std::string last_lines;
   bool oom_killed = false;  ///< the kernel counted an OOM kill that explains it
+  bool oom_is_counted = true;  ///< oom_watch::counts()
 };
 
 class owner_supervision {

@@ -10,6 +10,11 @@
 
 namespace penstock::supervision {
 
+std::string text_of_outside_kill(bool oom_is_counted) {
+  return fmt::format("sent by another process or by its own code, not by the session; {}",
+                     oom_is_counted ? "no OOM kill was counted" : "OOM kills are not counted here");
+}
+
 void termination::begin(death_cause why, std::string reason) {
   // A child that was asked to finish, and then hangs or violates the protocol, is ended for the new reason.
   const bool harmless = !cause_ || *cause_ == death_cause::stopped || *cause_ == death_cause::memory;

@@ -19,6 +19,7 @@ constexpr double stalled_seconds = 0.02;
 constexpr double usual_part = 1.5;
 // A worker is slower than its peers from this factor on.
 constexpr double slow_from = 2.5;
+constexpr std::size_t compared_from = 5;  // batches: the first ones of a new process say little
 // Workers that are busy for this share of their time do not count as idle.
 constexpr double busy_enough = 0.85;
 constexpr double measured_enough = 1;  // worker seconds
@@ -317,7 +318,9 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   w.loads.push_back(seconds_a_sample(b));
   if (w.loads.size() > loads_kept) w.loads.pop_front();
   w.usual = median({w.loads.begin(), w.loads.end()});
-  w.reading = loaded > begun ? static_cast<double>(b.reading_ns) / static_cast<double>(loaded - begun) : 0;
+  w.readings.push_back(loaded > begun ? static_cast<double>(b.reading_ns) / static_cast<double>(loaded - begun) : 0);
+  if (w.readings.size() > loads_kept) w.readings.pop_front();
+  w.reading = median({w.readings.begin(), w.readings.end()});
   ++at(to).batches;
   at(to).samples += b.samples;
   taken_ = to;
@@ -491,10 +494,10 @@ bool stream_limits::is_held_up_by_link(std::uint32_t worker) const {
 /// A worker's time for a sample, divided by that of its peers.
 std::optional<double> stream_limits::slowness_of(std::uint32_t worker) const {
   const auto own = workers_.find(worker);
-  if (own == workers_.end() || own->second.loads.size() < 3) return std::nullopt;
+  if (own == workers_.end() || own->second.loads.size() < compared_from) return std::nullopt;
   std::vector<double> peers;
   for (const auto& [id, w] : workers_) {
-    if (id != worker && w.loads.size() >= 3) peers.push_back(w.usual);
+    if (id != worker && w.loads.size() >= compared_from) peers.push_back(w.usual);
   }
   if (peers.empty()) return std::nullopt;
   const double theirs = median(std::move(peers));
@@ -590,6 +593,12 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
       if (b.slow) r.slow = b.slow;
       for (const auto& [worker, seconds] : b.lost) lost[worker] += seconds * inside;
     }
+  }
+  // The factor of the times that `loads` has: those of the wait may be from before a worker was replaced.
+  if (const auto slowness = r.slow ? slowness_of(r.slow->worker) : std::nullopt; slowness && *slowness >= slow_from) {
+    r.slow->factor = *slowness;
+  } else {
+    r.slow.reset();
   }
   if (2 * stalled < r.of(limit::order)) r.stall.reset();
   for (const auto& [worker, seconds] : lost) {

@@ -98,7 +98,7 @@ struct limit_reading {
   struct worker_load {
     std::uint32_t worker = 0;
     double seconds_a_sample = 0;  ///< median of its last batches
-    double reading = 0;           ///< share of that in its last batch
+    double reading = 0;           ///< share of that in reads, from memory or from storage: the median of the same batches
   };
   std::vector<worker_load> loads;  ///< of workers that are ready and have loaded a batch
 
@@ -164,7 +164,8 @@ class stream_limits {
     double working = 0;    // share of the last second in which it worked
     std::deque<double> loads;  // seconds a sample of its last batches
     double usual = 0;          // their median
-    double reading = 0;        // share of reads in its last batch
+    std::deque<double> readings;  // share of reads in the same batches
+    double reading = 0;           // their median
   };
 
   void forget_until(std::int64_t now);

@@ -13,6 +13,9 @@ from harness import *
 ENDLESS = synthetic(samples=100000, dataset='wait = "2ms"', epochs=1)
 
 
+POSITION_LOST = "its position was saved nowhere; with `penstock run --state FILE` a later run continues there\n"
+
+
 class ControlTest(PenstockTest):
     def live(self, name="live", text=ENDLESS, workers=2, options=()):
         process = self.start("run", self.write(name + ".toml", text), "--workers", workers, "--json", "--quiet", *options)
@@ -59,6 +62,8 @@ class ControlTest(PenstockTest):
         self.wait_until(lambda: any(w["restarts"] == 1 and w["state"] == "ready" for w in self.status()["workers"]), "a restart")
         death = next(w["last_death"] for w in self.status()["workers"] if w["last_death"])
         self.assertEqual((death["cause"], death["signal"], death["incarnation"]), ("signal", "SIGKILL", 1))
+        self.assertRegex(death["reason"], r"^sent by another process or by its own code, not by the session; (no OOM kill was|OOM kills are not) counted")
+        self.assertIn("ended: SIGKILL (%s)" % death["reason"], self.penstock("events")[1])
         victim = next(w["id"] for w in self.status()["workers"] if w["last_death"])
         for verb in ("status", "deaths"):
             self.assertIn("next: penstock describe worker/%d" % victim, self.penstock(verb)[2])
@@ -76,7 +81,7 @@ class ControlTest(PenstockTest):
     def test_stop_wait_returns_when_the_session_is_gone(self):
         process = self.live()
         code, _, err = self.penstock("stop", "--wait", "--timeout", "30s")
-        self.assertEqual((code, err), (EXIT_OK, "stopped\n"))
+        self.assertEqual((code, err), (EXIT_OK, "stopped\n" + POSITION_LOST))
         self.assertFalse(os.path.exists(self.socket("live")))
         process.communicate(timeout=5)
         self.assertEqual(self.penstock("stop", "--timeout", "1s")[0], EXIT_USAGE)
@@ -88,20 +93,22 @@ class ControlTest(PenstockTest):
         code, _, err = self.penstock("stop", "--wait")
         self.assertEqual(code, EXIT_OK, err)
         self.assertRegex(err, r"^waiting for worker/0 \(pid \d+\), which has been working on sample 0 for \S+ m?s; it is killed if it does not end "
-                              r"in time\nstopped\n")
+                              r"in time\nstopped\nworker 0 \(pid \d+\) was killed: it had not stopped within \d\S* s of the request, while working on "
+                              r"'sample 0'\n" + POSITION_LOST)
 
     def test_stop_wait_says_that_the_session_is_frozen(self):
         process = self.live()
         signal_process(process.pid, signal.SIGSTOP)
         one = json.loads(self.penstock("sessions", "--json")[1])["sessions"][0]
-        self.assertEqual((one["state"], one["pid"], one["suspended"]), (None, process.pid, True))
+        self.assertEqual((one["state"], one["pid"], one["suspended"]), ("suspended", process.pid, True))
+        self.assertRegex(one["id"], r"^live@.*-%d$" % process.pid)
         self.assertRegex(self.penstock("sessions")[1], r"(?m)^live +suspended +%d " % process.pid)
         stop = subprocess.Popen([PENSTOCK, "stop", "--wait"], stderr=subprocess.PIPE, env=self.environment, cwd=self.folder)
         self._running.append(stop)
         said = stop.stderr.readline().decode()
         signal_process(process.pid, signal.SIGCONT)
         self.assertRegex(said, r"pid %d\) is suspended \(SIGSTOP\); after `kill -CONT" % process.pid)
-        self.assertEqual(stop.communicate(timeout=30)[1], b"stopped\n")
+        self.assertEqual(stop.communicate(timeout=30)[1].decode(), "stopped\n" + POSITION_LOST)
 
     def test_stop_wait_of_a_suspended_session_takes_no_longer_than_its_timeout(self):
         process = self.live()
@@ -124,6 +131,31 @@ class ControlTest(PenstockTest):
         code, out, _ = self.penstock("why", "--json")
         self.assertEqual(code, EXIT_TIMED_OUT, out)
         self.assertIn("is suspended (SIGSTOP)", json.loads(out)["error"]["message"])
+
+    def test_the_record_of_a_suspended_session_can_be_read_by_its_id(self):
+        process = self.live()
+        self.wait_until(lambda: self.status()["batches_delivered"] > 0, "a batch")
+        number = json.loads(self.penstock("sessions", "--json")[1])["sessions"][0]["id"]
+        self.assertEqual(self.penstock("events", "--session", number)[0], EXIT_NO_SESSION)  # while it runs, it answers by its name
+        record = os.path.join(self.folder, "penstock", number + ".record")
+        def recorded():
+            with open(record) as file:
+                text = file.read()
+            return '"kind":"worker_ready"' in text and '{"status"' in text
+        self.wait_until(recorded, "its record")
+        signal_process(process.pid, signal.SIGSTOP)
+        since = r"^suspended since \d\d-\d\d \d\d:\d\d:\d\d UTC: the session's process \(pid %d\) is suspended" % process.pid
+        self.assertRegex(self.penstock("status", "--session", number)[2], since)
+        code, _, err = self.penstock("status")
+        self.assertEqual(code, EXIT_TIMED_OUT)
+        self.assertRegex(err, since)
+        self.assertIn("does not answer while it is suspended\nnext: penstock status --session %s\n" % number, err)
+        kinds = [json.loads(line)["kind"] for line in self.penstock("events", "--session", number, "--json")[1].splitlines()]
+        self.assertIn("worker_ready", kinds)
+        self.assertNotIn("ended", kinds)
+        self.assertEqual(json.loads(self.penstock("deaths", "--session", number, "--json")[1])["deaths"], [])
+        self.assertEqual(json.loads(self.penstock("status", "--session", number, "--json")[1])["state"], "suspended")
+        self.assertEqual(self.penstock("status", "--session", number, "--check")[0], EXIT_NOT_MET)
 
     def test_a_session_that_was_suspended_says_so_afterwards(self):
         process = self.live()
@@ -252,7 +284,7 @@ class ControlTest(PenstockTest):
             code, out, err = self.penstock("stop", "--wait", *(["--json"] if as_json else []))
             self.assertEqual(code, EXIT_OK, err)
             if as_json:
-                self.assertEqual(json.loads(out), {"schema": "penstock.order/1", "stopped": True, "files": files})
+                self.assertEqual(json.loads(out), {"schema": "penstock.order/1", "stopped": True, "files": files, "killed": [], "position_saved": True})
             else:
                 self.assertEqual(err, "stopped\n" + "".join("%s: %s\n" % one for one in files.items()))
             process.communicate(timeout=30)

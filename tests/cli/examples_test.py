@@ -121,7 +121,7 @@ class Examples(harness.PenstockTest):
     def test_each_death_is_printed_and_the_stream_continues(self):
         out = self.example("06_watch_events")
         self.assertRegex(out, r"DEATH +worker \d \(pid \d+\) ended: SIGSEGV, while loading sample 100")
-        self.assertRegex(out, r"DEATH +worker \d \(pid \d+\) ended: SIGKILL, while loading sample 200")
+        self.assertRegex(out, r"DEATH +worker \d \(pid \d+\) ended: SIGKILL \(sent by another process .*\), while loading sample 200")
         self.assertRegex(out, r"sample_failed +sample 300")
         self.assertRegex(out, r"sample_quarantined +sample 400")
         self.assertEqual(out.count("DEATH"), 5)

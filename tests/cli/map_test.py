@@ -481,6 +481,7 @@ class LifeTest(MapTest):
         code, _, err = self.penstock("trace", "--out", self.path("trace.json"))
         self.assertNotEqual(code, EXIT_OK)
         self.assertIn("it has no batches to trace", err)
+        self.assertFalse(os.path.exists(self.path("trace.json")))
 
         self.assertEqual(self.penstock("scale", "3")[0], EXIT_OK)
         self.wait_until(lambda: sum(name_of(pid) == "sleep" for pid in descendants_of(process.pid)) == 3, "a third command")

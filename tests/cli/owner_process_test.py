@@ -115,7 +115,7 @@ class OwnerProcessTest(PenstockTest):
         process = self.start("run", self.slow("said"), "--workers", 2)
         self.wait_until(lambda: self.penstock("wait", "--session", "said", "--timeout", "5s")[0] == EXIT_OK, "a ready session")
         self.kill_owners(process, "said", 1)
-        self.assertRegex(self.penstock("status", "gpu")[1], r"^gpu .* 1 restart  last death SIGKILL\n")
+        self.assertRegex(self.penstock("status", "gpu")[1], r"^gpu .* 1 restart  last death SIGKILL: sent by another process or by its own code, not by the session; .*OOM kill.*\n")
         code, out, err = self.penstock("deaths")
         self.assertRegex(out.splitlines()[1], r" gpu +\d+ +SIGKILL ")
         self.assertIn("next: penstock describe gpu", err)  # SIGKILL leaves no output to look at

@@ -123,7 +123,7 @@ class PastTest(PenstockTest):
         killed = [e["text"] for e in self.lines("events", "--last") if e["kind"] in ("worker_died", "device_lost")]
         self.assertTrue(killed)
         for text in killed:
-            self.assertIn("was killed by the stop, which gave it no time to finish", text)
+            self.assertIn("was killed right after the stop, without time to finish: by `stop --now`, or because its program closed the session", text)
 
     def test_the_quarantined_samples_can_be_listed_after_the_end(self):
         text = synthetic(samples=200, dataset='faults = [{sample = 17, kind = "segv", times = 0}]', epochs=1)

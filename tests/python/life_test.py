@@ -44,6 +44,30 @@ class LifeTest(PackageTest):
     def config(self, text=STREAM):
         return self.write("stream.toml", text)
 
+    def test_stop_wait_returns_when_the_record_of_a_pool_is_complete_while_its_program_runs_on(self):
+        program = self.program("""
+            import penstock
+            for _ in range(5):
+                try:
+                    with penstock.Pool(1, name="curlew") as pool:
+                        print("open", flush=True)
+                        while True:
+                            pool.submit(abs, -1).result()
+                except Exception:
+                    print("stopped", flush=True)
+            """)
+        for _ in range(5):
+            self.assertEqual(program.stdout.readline(), "open\n")
+            code, _, err = self.penstock("wait", "--session", "curlew", "--timeout", "30s")
+            self.assertEqual(code, EXIT_OK, err)
+            code, _, err = self.penstock("stop", "--wait", "--session", "curlew")
+            self.assertEqual(code, EXIT_OK, err)
+            code, out, err = self.penstock("events", "--last", "--session", "curlew", "--json")
+            self.assertEqual(code, EXIT_OK, err)
+            last = json.loads(out.splitlines()[-1])
+            self.assertEqual((last["kind"], last["outcome"]), ("ended", "stopped"))
+            self.assertEqual(program.stdout.readline(), "stopped\n")
+
     def make_and_drop(self, times):
         config = self.config()
         for turn in range(times):

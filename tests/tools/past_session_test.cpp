@@ -7,6 +7,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <sstream>
+
 using namespace penstock;
 using json = nlohmann::ordered_json;
 
@@ -133,6 +135,19 @@ TEST_CASE("a session without an end died, at the time of its last line") {
   CHECK(status.at("ended") == "2026-11-24T02:00:00.000000Z");
 }
 
+TEST_CASE("a suspended session has a state and events, but no end") {
+  cli::past_session past({header, status_line(7, run_outcome::running), event_line(1, event_kind::paused)}, "2026-11-24T02:00:00.000000Z");
+  CHECK(past.has_no_end());
+  past.is_suspended();
+  const json status = result_of(past, {{"verb", "status"}});
+  CHECK(status.at("state") == "suspended");
+  CHECK(status.at("outcome") == "running");
+  CHECK(status.at("samples_delivered") == 7);
+  CHECK(status.at("eta_seconds").is_null());
+  CHECK(result_of(past, {{"verb", "events"}}).at("events").size() == 1);
+  CHECK(result_of(past, {{"verb", "pipeline"}}).at("waits_for") == "nobody: the session is suspended");
+}
+
 TEST_CASE("deaths come from their events, and the sacrificial worker is marked") {
   death_report usual;
   usual.worker = 3;
@@ -240,8 +255,11 @@ TEST_CASE("on a narrow terminal the list of ended sessions shortens no reason") 
   one["id"] = "photos@20261124T183344.123-4711";
   one["failure"] = why;
   one["samples_expected"] = 40;
-  const std::string text = cli::ended_for_people(json::array({one}), 80);
-  CHECK(text.ends_with("\n    7 of 40 samples; " + why + "\n"));
+  std::string text = cli::ended_for_people(json::array({one}), 80);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
+  for (std::size_t at = 0; (at = text.find("\n    ")) != std::string::npos;) text.replace(at, 5, " ");
+  CHECK(text.ends_with(" 7 of 40 samples; " + why + "\n"));
   CHECK(text.find("photos@20261124T183344.123-4711  failed   11-24 02:13:07") != std::string::npos);
 }
 

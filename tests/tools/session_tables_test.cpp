@@ -193,7 +193,7 @@ TEST_CASE("deaths in a pool name job and work") {
   CHECK(text.find(" 17        2  thumbnail") != std::string::npos);
 }
 
-TEST_CASE("without a width no line of the status is cut, and with one all are") {
+TEST_CASE("without a width no line of the status is broken, and with one all are") {
   session_status s = status_with(std::nullopt);
   s.session = std::string(120, 's');
   s.gpu.name = std::string(120, 'g');
@@ -308,7 +308,7 @@ TEST_CASE("why prints times and rates as plain numbers") {
   CHECK(text.find("worker/0: 1310 ms a sample") != std::string::npos);
   CHECK(text.find("worker/1: 1.23 ms a sample") != std::string::npos);
   CHECK(text.find("batches: 1234 a second") != std::string::npos);
-  CHECK(text.find("Of their time they ran 9 % on a core, waited 80 % for a core and 8 % for something else, mostly reads, and had "
+  CHECK(text.find("Of their time they ran 9 % on a core, waited 80 % for a core and 8 % for something else (storage, a lock, another process), and had "
                   "nothing to do for 3 %") != std::string::npos);
 }
 

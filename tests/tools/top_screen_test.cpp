@@ -219,10 +219,11 @@ TEST_CASE("on 80 columns the bar is there and samples are told apart, during a p
   const json before = look(0, 0, 3, 1);
   for (const char* const state : {"stopped", "ready"}) {
     CAPTURE(state);
-    const json now = after_a_quarantine(state);
+    json now = after_a_quarantine(state);
+    now["status"]["eta_seconds"] = 31;  // of a longer time than that between the looks
     const auto screen = top_screen({before, before, now}, "", {80, 24}, 0, false);
     CHECK(screen.size() == 24);
-    CHECK(line_with(screen, "progress [").find(" 33 %  20 s left") != std::string::npos);
+    CHECK(line_with(screen, "progress [").find(" 33 %  31 s left") != std::string::npos);
     CHECK(has(screen, "3333 samples/s"));
     CHECK(has(screen, "1.00 MiB/s"));
     CHECK(line_with(screen, "worker/1 ").ends_with("2012_val_00000293.jpeg"));

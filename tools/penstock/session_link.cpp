@@ -6,19 +6,26 @@
 #include "runtime/control/session_record.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "runtime/process/process_facts.hpp"
+#include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/past/past_session.hpp"
 #include "tools/penstock/targets.hpp"
+#include "tools/penstock/watch/session_tables.hpp"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
 #include <algorithm>
+#include <charconv>
+#include <thread>
 
 namespace penstock::cli {
 
 using json = nlohmann::ordered_json;
+using namespace std::chrono_literals;
+
+constexpr auto suspension_polled_every = 20ms;
 
 void add_session_choice(CLI::App& verb, session_choice& into) {
   into.verb = verb.get_name();
@@ -161,13 +168,50 @@ std::string if_suspended(int pid) {
   return fmt::format("the session's process (pid {0}) is suspended (SIGSTOP); after `kill -CONT {0}` it carries out this request", pid);
 }
 
-std::string suspension_of(const std::filesystem::path& session) {
-  const int pid = control::is_record(session) ? 0 : control::process_behind(session);
+namespace {
+
+/// `record`: empty if it writes none. A running session writes to it once a second.
+std::string suspension(int pid, const std::filesystem::path& record) {
   if (if_suspended(pid).empty()) return "";
-  return fmt::format("the session's process (pid {0}) is suspended (SIGSTOP); `kill -CONT {0}` continues it", pid);
+  std::error_code gone;
+  const auto written = std::filesystem::last_write_time(record, gone);
+  const auto ago = std::filesystem::file_time_type::clock::now() - written;
+  const auto when = std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now() - ago);
+  const std::string since = gone ? "" : fmt::format("suspended since {} UTC: ", without_year(utc_for_people(telemetry::as_utc(when))));
+  return fmt::format("{1}the session's process (pid {0}) is suspended (SIGSTOP); `kill -CONT {0}` continues it", pid, since);
+}
+
+}  // namespace
+
+std::string suspension_of(const std::filesystem::path& session) {
+  return control::is_record(session) ? "" : suspension_of(session, control::process_behind(session));
+}
+
+std::string suspension_of(const std::filesystem::path& socket, int pid) {
+  if (if_suspended(pid).empty()) return "";
+  const auto record = live_record_of(socket, pid);
+  return suspension(pid, record ? record->path : std::filesystem::path());
+}
+
+std::string suspension_of_record(const std::filesystem::path& record) {
+  const std::string id = record.stem().string();
+  int pid = 0;
+  const std::size_t begin = id.rfind('-') + 1;
+  std::from_chars(id.data() + begin, id.data() + id.size(), pid);
+  return control::is_written(record) ? suspension(pid, record) : "";
 }
 
 namespace {
+
+/// Whether it is still suspended after that time. Does not connect, which would fill its backlog.
+bool stays_suspended(int pid, std::chrono::milliseconds time) {
+  const auto until = std::chrono::steady_clock::now() + time;
+  while (!if_suspended(pid).empty()) {
+    if (std::chrono::steady_clock::now() >= until) return true;
+    std::this_thread::sleep_for(suspension_polled_every);
+  }
+  return false;
+}
 
 /// A suspended session does not answer, and an order is carried out when it continues: no need to wait for long.
 bool only_reads(const json& question) {
@@ -177,14 +221,29 @@ bool only_reads(const json& question) {
 
 }  // namespace
 
+namespace {
+
+int refuse_suspended(const session_choice& choice, const std::filesystem::path& socket, int pid, const std::string& suspended) {
+  failure why{errc::timed_out, "the session does not answer while it is suspended", 0};
+  if (choice.as_json) why.message += ": " + suspended;
+  const int code = refuse_unreached(choice, why);
+  const auto record = live_record_of(socket, pid);
+  if (record && !choice.as_json && !choice.reading_verb.empty()) say(fmt::format("next: penstock {} --session {}", choice.reading_verb, record->id));
+  return code;
+}
+
+}  // namespace
+
 session_answer request(const session_choice& choice, const std::filesystem::path& socket, json question,
                        std::optional<std::chrono::milliseconds> deadline) {
   std::string suspended;
   if (!control::is_record(socket)) {
     const bool reads = only_reads(question);
-    suspended = reads ? suspension_of(socket) : if_suspended(control::process_behind(socket));
+    const int pid = control::process_behind(socket);
+    suspended = reads ? suspension_of(socket, pid) : if_suspended(pid);
     if (!suspended.empty() && !choice.as_json) say(suspended);
-    if (!suspended.empty() && deadline && reads) deadline = std::min(*deadline, look_deadline);
+    if (!suspended.empty() && reads && stays_suspended(pid, std::min(deadline.value_or(look_deadline), look_deadline)))
+      return {{}, refuse_suspended(choice, socket, pid, suspended)};
   }
   auto answer = ask(socket, std::move(question), deadline);
   if (!answer) {

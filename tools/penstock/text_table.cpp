@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::size_t gap = 2;
 constexpr std::size_t narrowest = 6;  // minimum width of a shortened column
+constexpr std::size_t narrowest_wrapped = 16;  // of a column whose cells are wrapped, and of hanging text
+constexpr std::size_t small_indent = 4;     // of text that finds no space to the right of its column
 
 bool continues(char c) {
   return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;
@@ -37,7 +39,9 @@ void fit(layout& table, const std::vector<table_column>& columns, std::size_t wi
     table.shown.erase(std::next(last).base());
   }
   while (table.line() > width) {
-    const auto can_give = [&](std::size_t i) { return columns[i].gives_way && table.widths[i] > narrowest; };
+    const auto can_give = [&](std::size_t i) {
+      return (columns[i].gives_way && table.widths[i] > narrowest) || (columns[i].wraps && table.widths[i] > narrowest_wrapped);
+    };
     const auto space = [&](std::size_t i) { return can_give(i) ? table.widths[i] : 0; };
     const auto widest = std::ranges::max_element(table.shown, {}, space);
     if (widest == table.shown.end() || !can_give(*widest)) break;
@@ -45,16 +49,62 @@ void fit(layout& table, const std::vector<table_column>& columns, std::size_t wi
   }
 }
 
-std::string line_of(const std::vector<table_column>& columns, const layout& table,
-                    const std::vector<std::string>& cells) {
-  std::string line;
-  for (const std::size_t i : table.shown) {
-    if (i != table.shown.front()) line.append(gap, ' ');
-    const std::string cell = columns[i].keeps_end ? cut_to_end(cells[i], table.widths[i]) : cells[i];
-    line += padded(cell, table.widths[i], columns[i].side);
+/// The end of the first line of `width` columns: after a word if there is one, else inside the word.
+std::size_t end_of_line(std::string_view text, std::size_t width) {
+  std::size_t columns = 0;
+  std::size_t blank = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (continues(text[at])) continue;
+    if (text[at] == ' ' && at > 0) blank = at;
+    if (columns++ == width) return blank > 0 ? blank : at;
   }
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line + "\n";
+  return text.size();
+}
+
+/// `first`: columns of the first line, `others`: of all others; at least 1.
+std::vector<std::string> lines_of(std::string_view text, std::size_t first, std::size_t others) {
+  std::vector<std::string> lines;
+  do {
+    const std::size_t end = end_of_line(text, lines.empty() ? first : others);
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end);
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  } while (!text.empty());
+  return lines;
+}
+
+std::string joined(const std::vector<std::string>& lines, std::size_t indent) {
+  std::string out;
+  for (const std::string& line : lines) out += (out.empty() ? "" : "\n" + std::string(indent, ' ')) + line;
+  return out;
+}
+
+/// One row: several lines if a cell is wrapped.
+std::string lines_of_row(const std::vector<table_column>& columns, const layout& table,
+                         const std::vector<std::string>& cells) {
+  std::vector<std::vector<std::string>> parts;
+  std::size_t height = 1;
+  for (const std::size_t i : table.shown) {
+    const std::size_t width = table.widths[i];
+    if (columns[i].wraps && width > 0) {
+      parts.push_back(lines_of(cells[i], width, width));
+    } else {
+      parts.push_back({columns[i].keeps_end ? cut_to_end(cells[i], width) : cells[i]});
+    }
+    height = std::max(height, parts.back().size());
+  }
+  std::string out;
+  for (std::size_t n = 0; n < height; ++n) {
+    std::string line;
+    for (std::size_t c = 0; c < parts.size(); ++c) {
+      const std::size_t i = table.shown[c];
+      if (c > 0) line.append(gap, ' ');
+      line += padded(n < parts[c].size() ? parts[c][n] : "", table.widths[i], columns[i].side);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+  return out;
 }
 
 }  // namespace
@@ -90,6 +140,18 @@ std::string fitted(std::string_view text, std::size_t width) {
   return width == 0 ? std::string(text) : cut_to(text, width);
 }
 
+std::string wrapped(std::string_view text, std::size_t width, std::size_t indent) {
+  if (width == 0) return std::string(text);
+  return joined(lines_of(text, width, std::max(width, indent + narrowest_wrapped) - indent), indent);
+}
+
+std::string hanging(std::string_view text, std::size_t width, std::size_t column) {
+  if (width == 0) return std::string(text);
+  if (width >= column + narrowest_wrapped) return joined(lines_of(text, width - column, width - column), column);
+  const std::size_t left = std::max(width, small_indent + narrowest_wrapped) - small_indent;
+  return "\n" + std::string(small_indent, ' ') + joined(lines_of(text, left, left), small_indent);
+}
+
 std::string padded(std::string_view text, std::size_t columns, column_side side) {
   std::string out = cut_to(text, columns);
   const std::string blanks(columns - std::min(columns, columns_of(out)), ' ');
@@ -108,8 +170,8 @@ std::string text_table(const std::vector<table_column>& columns,
     titles.push_back(columns[i].title);
   }
   if (width > 0) fit(table, columns, width);
-  std::string out = line_of(columns, table, titles);
-  for (const auto& row : rows) out += line_of(columns, table, row);
+  std::string out = lines_of_row(columns, table, titles);
+  for (const auto& row : rows) out += lines_of_row(columns, table, row);
   return out;
 }
 

@@ -16,6 +16,7 @@ struct table_column {
   bool gives_way = false;  ///< shortened when the line gets too long
   bool optional = false;   ///< left out before any column is shortened
   bool keeps_end = false;  ///< a shortened cell keeps its end, which is what distinguishes paths
+  bool wraps = false;      ///< gives way too, but its cells continue on further lines instead of being cut
 };
 
 /// Complete lines. `width`: the terminal's columns; 0 for no limit.
@@ -30,6 +31,12 @@ struct table_column {
 [[nodiscard]] std::string cut_to_end(std::string_view text, std::size_t columns);
 /// As cut_to, for a line on a terminal with `width` columns; 0 for no limit.
 [[nodiscard]] std::string fitted(std::string_view text, std::size_t width);
+/// Text broken between words into lines of at most `width` columns; 0 for no limit. A word that is longer than a line is broken as well.
+/// The lines after the first begin with `indent` spaces. Without a line break at the end.
+[[nodiscard]] std::string wrapped(std::string_view text, std::size_t width, std::size_t indent);
+/// The same for text that begins after `column` columns of its line and stays to the right of them. If too little space is left
+/// there, it begins on the next line.
+[[nodiscard]] std::string hanging(std::string_view text, std::size_t width, std::size_t column);
 /// Pads or cuts text to exactly this many columns.
 [[nodiscard]] std::string padded(std::string_view text, std::size_t columns,
                                  column_side side = column_side::left);

@@ -3,6 +3,7 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <numeric>
 #include <string>
@@ -219,6 +220,29 @@ TEST_CASE("a worker slower than its peers means that decoding is the limit, and 
   REQUIRE(r.slow);
   CHECK(r.slow->worker == 2);
   CHECK(r.slow->factor > 8);
+}
+
+TEST_CASE("how slow a worker is follows from the times that are shown, and a new process is not compared at once") {
+  pipeline_plan p = quick();
+  p.load = [](std::uint32_t worker, std::uint64_t batch) {
+    return made_up_load{worker == 2 ? (batch < 500 ? 120ms : 60ms) : 10ms, 0ns};
+  };
+  made_up_pipeline pipeline(p);
+  stream_limits limits;
+  limit_reading r;
+  nanoseconds t = 0ms;
+  const auto look = [&](std::uint32_t incarnation) {
+    limit_facts f = pipeline.facts_at(t);
+    f.workers[2].incarnation = incarnation;
+    r = limits.look(made_up_pipeline::start() + t, f);
+    t += 200ms;
+  };
+  while (t <= 20s) look(1);
+  REQUIRE(r.slow);
+  const auto of = [&](std::uint32_t worker) { return std::ranges::find(r.loads, worker, &limit_reading::worker_load::worker)->seconds_a_sample; };
+  CHECK(r.slow->factor == Catch::Approx(of(2) / of(1)));
+  look(2);
+  CHECK_FALSE(r.slow);
 }
 
 TEST_CASE("a worker that others keep from its core is not slower than its peers by itself") {

@@ -4,10 +4,12 @@
 #include "runtime/base/worker_places.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/control/session_end.hpp"
+#include "tools/penstock/control/stop_cost.hpp"
 #include "tools/penstock/control/written_files.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
 #include "tools/penstock/host_targets.hpp"
 #include "tools/penstock/number_option.hpp"
+#include "tools/penstock/past/past_session.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
 
@@ -91,7 +93,17 @@ int for_workers(request_options o, const std::string& verb) {
   return exit_ok;
 }
 
-int wait_for_the_end(const request_options& o, const session_end& end, const written_files& files,
+/// From the session's record; nothing without one. `ends`: as in its answer.
+stop_cost cost_of(const session_end& end, const std::string& ends) {
+  const auto past = end.record().empty() ? result<past_session>(tl::unexpect, failure{}) : read_past(end.record());
+  if (!past) return {};
+  json ended{{"id", end.record().stem().string()}};
+  ended.update(past->summary());
+  const json events = past->answer({{"verb", "events"}});
+  return {ended, events.at("result").at("events"), ends};
+}
+
+int wait_for_the_end(const request_options& o, const session_end& end, const written_files& files, const std::string& ends,
                      steady_time until) {
   if (!end.wait_and_tell(until, o.choice.as_json)) {
     return refuse_with(
@@ -99,13 +111,15 @@ int wait_for_the_end(const request_options& o, const session_end& end, const wri
         {errc::timed_out, fmt::format("not stopped within {}: {}", o.timeout, end.what_is_left()), 0},
         o.choice.as_json);
   }
+  const stop_cost cost = cost_of(end, ends);
   if (o.choice.as_json) {
     json stopped{{"stopped", true}};
     stopped.update(files.as_json());
+    stopped.update(cost.as_json());
     print_json("penstock.order/1", stopped);
   } else {
     say("stopped");
-    say_raw(files.for_people());
+    say_raw(cost.for_people() + files.for_people());
   }
   return exit_ok;
 }
@@ -129,7 +143,7 @@ int stop(const request_options& o) {
   if (answer.refused != exit_ok) return answer.refused;
   end.says(answer.result);
   files.are(answer.result);
-  if (o.wait) return wait_for_the_end(o, end, files, begin + longest->value_or(longest_wait));
+  if (o.wait) return wait_for_the_end(o, end, files, answer.result.value("ends", "session"), begin + longest->value_or(longest_wait));
   if (o.choice.as_json) {
     print_json("penstock.order/1", answer.result);
   } else {

@@ -124,7 +124,7 @@ void add_quarantine_commands(verb_table& verbs) {
         {"penstock quarantine retry 17", "once its file has been repaired"},
         {"penstock quarantine release 17 --file bad.jsonl", "so that the next run loads it"}}},
       quarantine);
-  verb.add_option("ACT", o->act, "what to do")
+  verb.add_option("ACT", o->act, "list, retry SAMPLE or release SAMPLE")
       ->check(CLI::IsMember({"list", "retry", "release"}))
       ->capture_default_str();
   takes_whole_number(verb.add_option("SAMPLE", o->sample, "the sample's index"), {0, count_max});

@@ -2,9 +2,12 @@
 
 #include "runtime/base/units.hpp"
 #include "runtime/control/control_client.hpp"
+#include "runtime/control/session_record.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "tools/penstock/output.hpp"
+#include "tools/penstock/past/choose_past.hpp"
+#include "tools/penstock/past/past_session.hpp"
 #include "tools/penstock/session_link.hpp"
 
 #include <nlohmann/json.hpp>
@@ -25,6 +28,7 @@ using namespace std::chrono_literals;
 constexpr auto look_again_after = 20ms;
 constexpr auto silent_for = 1s;  // an end that takes longer says what it waits for
 constexpr auto told_again_after = 5s;
+constexpr auto record_completed_within = 5s;
 
 unique_fd open_process(pid_t pid) {
   if (pid <= 0) return unique_fd();  // in another pid namespace
@@ -58,6 +62,7 @@ result<std::optional<std::chrono::milliseconds>> parse_timeout(const std::string
 session_end::session_end(std::filesystem::path socket) : socket_(std::move(socket)) {
   const pid_t pid = control::process_behind(socket_);
   pid_ = pid;
+  if (const auto record = live_record_of(socket_, pid)) record_ = record->path;
   process_ = open_process(pid);
   const auto facts = process::look_at(pid);
   if (!process_ || !facts) return;
@@ -79,11 +84,30 @@ bool session_end::socket_is_gone() const {
 }
 
 bool session_end::wait_until(steady_time until) const {
-  while (!socket_is_gone()) {
+  if (!is_over(until)) return false;
+  wait_for_record(until);
+  return true;
+}
+
+bool session_end::is_over(steady_time until) const {
+  while (!socket_is_gone() && !record_has_end()) {
     if (std::chrono::steady_clock::now() >= until) return false;
     std::this_thread::sleep_for(look_again_after);
   }
   return wait_for(process_, until) && wait_for(parent_, until);
+}
+
+/// Its socket may already be that of the next session of this name.
+bool session_end::record_has_end() const {
+  if (record_.empty() || control::is_written(record_)) return false;
+  const auto past = read_past(record_);
+  return past && !past->has_no_end();
+}
+
+/// The session completes its record after it has closed its socket. A file system that does not respond may delay that for ever.
+void session_end::wait_for_record(steady_time until) const {
+  const auto longest = std::min<steady_time>(until, std::chrono::steady_clock::now() + record_completed_within);
+  while (control::is_written(record_) && std::chrono::steady_clock::now() < longest) std::this_thread::sleep_for(look_again_after);
 }
 
 std::vector<awaited_end> session_end::awaited(steady_time until) const {
@@ -100,13 +124,14 @@ bool session_end::wait_and_tell(steady_time until, bool quiet, const std::string
   if (quiet) return wait_until(until);
   std::set<std::string> told;
   auto silent_until = std::chrono::steady_clock::now() + silent_for;
-  while (!wait_until(std::min<steady_time>(until, silent_until))) {
+  while (!is_over(std::min<steady_time>(until, silent_until))) {
     if (std::chrono::steady_clock::now() >= until) return false;
     for (const awaited_end& one : awaited(until)) {
       if (told.insert(one.what).second) say(fmt::format("{}waiting for {}", whose, one.words));
     }
     silent_until = std::chrono::steady_clock::now() + told_again_after;
   }
+  wait_for_record(until);
   return true;
 }
 

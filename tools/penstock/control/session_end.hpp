@@ -32,7 +32,9 @@ class session_end {
   void says(const nlohmann::ordered_json& answer);
   /// The session's process; 0: unknown, because it is gone, or in another pid namespace.
   [[nodiscard]] int pid() const noexcept { return pid_; }
-  /// Waits until the socket has no listener and the processes are gone. False: not within that time.
+  /// What it writes, or has written: its record. Empty: it writes none.
+  [[nodiscard]] const std::filesystem::path& record() const noexcept { return record_; }
+  /// Waits until the socket has no listener, the processes are gone and the record is complete. False: not within that time.
   [[nodiscard]] bool wait_until(steady_time until) const;
   /// The same, and it says what the end waits for: once each, after a second and then about every 5 s. `whose`: "rank 1: ".
   [[nodiscard]] bool wait_and_tell(steady_time until, bool quiet, const std::string& whose = {}) const;
@@ -41,9 +43,13 @@ class session_end {
 
  private:
   [[nodiscard]] bool socket_is_gone() const;
+  [[nodiscard]] bool record_has_end() const;
+  [[nodiscard]] bool is_over(steady_time until) const;
+  void wait_for_record(steady_time until) const;
   [[nodiscard]] std::vector<awaited_end> awaited(steady_time until) const;
 
   std::filesystem::path socket_;
+  std::filesystem::path record_;
   int pid_ = 0;
   unique_fd process_;  // empty: unknown, or need not be awaited
   unique_fd parent_;

@@ -61,7 +61,7 @@ json stopping_for(const json& status) {
 
 std::string stopping_in_words(const json& stopping, std::size_t width) {
   std::string text;
-  for (const json& one : stopping) text += fitted("waiting for " + one.at("text").get<std::string>(), width) + "\n";
+  for (const json& one : stopping) text += wrapped("waiting for " + one.at("text").get<std::string>(), width, 2) + "\n";
   return text;
 }
 

@@ -28,6 +28,14 @@ constexpr auto record_deadline = 5s;  // for the end of a session's record, afte
 constexpr auto record_polled_every = 20ms;
 constexpr double told_status_age = 2;  // seconds
 
+/// Whether the session behind this socket, a process with this pid (0: unknown), writes this record.
+bool is_record_of(const found_record& r, const std::filesystem::path& socket, int pid) {
+  const std::string name = socket.stem().string();
+  // The socket of the second session of one name is NAME-PID.
+  const bool same_name = r.session == name || name.starts_with(r.session + '-');
+  return same_name && (pid <= 0 || r.id.ends_with(fmt::format("-{}", pid)));
+}
+
 /// The one that ended last comes first. A session writes to its record for the last time when it ends.
 std::vector<found_record> ended_records() {
   std::vector<std::pair<std::filesystem::file_time_type, found_record>> dated;
@@ -93,6 +101,10 @@ chosen_socket choose_past(const session_choice& choice) {
   for (const found_record& r : control::find_records()) {
     if (r.id != choice.session) continue;
     if (!r.live) return {r.path, exit_ok};
+    if (const std::string suspended = suspension_of_record(r.path); !suspended.empty()) {
+      if (!choice.as_json) say(suspended);
+      return {r.path, exit_ok};
+    }
     return no(fmt::format("'{}' is still running: --session {} reaches it", printable(r.id), printable(r.session)));
   }
   return no(fmt::format("there is no record of '{}'; `penstock sessions --ended` lists them",
@@ -163,13 +175,15 @@ std::optional<json> last_ended(const std::string& session) {
   return std::nullopt;
 }
 
+std::optional<found_record> live_record_of(const std::filesystem::path& socket, int pid) {
+  for (found_record& r : control::find_records()) {
+    if (r.live && is_record_of(r, socket, pid)) return std::move(r);
+  }
+  return std::nullopt;
+}
+
 std::optional<std::filesystem::path> record_of(const std::filesystem::path& socket, int pid) {
-  const std::string name = socket.stem().string();
-  const auto is_its = [&](const found_record& r) {
-    // The socket of the second session of one name is NAME-PID.
-    const bool same_name = r.session == name || name.starts_with(r.session + '-');
-    return same_name && (pid <= 0 || r.id.ends_with(fmt::format("-{}", pid)));
-  };
+  const auto is_its = [&](const found_record& r) { return is_record_of(r, socket, pid); };
   // The session writes the rest of its record after it has closed its socket.
   const auto until = std::chrono::steady_clock::now() + record_deadline;
   while (true) {

@@ -2,6 +2,7 @@
 // --ended`. Used by session_link.
 #pragma once
 
+#include "runtime/control/session_record.hpp"
 #include "tools/penstock/past/past_tables.hpp"
 #include "tools/penstock/session_link.hpp"
 
@@ -39,6 +40,9 @@ void add_past_choice(CLI::App& verb, session_choice& into);
 /// The summary (past_session::summary()) and "id" of the last ended session of this name, or of any name if this one is
 /// empty. `session` may be an ID.
 [[nodiscard]] std::optional<nlohmann::ordered_json> last_ended(const std::string& session);
+
+/// The record that the session behind this socket writes. `pid`: of its process; 0: unknown. Empty: it writes none.
+[[nodiscard]] std::optional<control::found_record> live_record_of(const std::filesystem::path& socket, int pid);
 
 /// The record of the session that listened here and has ended; waits until the record is complete. `pid`: of its process; if 0
 /// (unknown), takes the last session of that name. Empty: it left none.

@@ -83,8 +83,19 @@ void past_session::note_workers(const json& status) {
   }
 }
 
+void past_session::is_suspended() {
+  suspended_ = true;
+  died_ = false;
+}
+
 json past_session::status() const {
   json s = status_;
+  if (suspended_) {
+    s["state"] = "suspended";
+    s["status_time"] = status_time_.empty() ? json() : json(status_time_);
+    for (const char* key : {"rate", "eta_seconds"}) s[key] = nullptr;
+    return s;
+  }
   s["state"] = "ended";
   // A worker that has exited has no pid: report what it had before. What it has loaded since then counts.
   for (json& w : s["workers"]) {
@@ -115,7 +126,7 @@ json past_session::status() const {
 json past_session::why() const {
   json w = why_;
   const json s = status();
-  for (const char* key : {"state", "outcome", "failure", "ended"}) w[key] = s.value(key, json());
+  for (const char* key : {"state", "outcome", "failure", "ended"}) w[key] = s.value(key, json());  // a suspended session has no end
   return w;
 }
 
@@ -231,7 +242,7 @@ json past_session::events_after(const json& question) const {
     last = std::max(last, e.value("number", std::uint64_t{0}));
     if (e.value("number", std::uint64_t{0}) > after) found.push_back(e);
   }
-  if (++last > after) found.push_back(end_event(last));
+  if (!suspended_ && ++last > after) found.push_back(end_event(last));
   return {{"events", std::move(found)}, {"lost", 0}, {"last", last}};
 }
 
@@ -285,7 +296,7 @@ json past_session::answer(const json& question) const {
     return control::good_answer(
         {{"status", status()},
          {"batches", {{"loading", 0}, {"loaded", 0}, {"uploading", 0}, {"ready", 0}, {"in_use", 0}}},
-         {"waits_for", "nobody: the session has ended"},
+         {"waits_for", suspended_ ? "nobody: the session is suspended" : "nobody: the session has ended"},
          {"waits_for_worker", nullptr},
          {"device_waited_seconds", nullptr}});
   }
@@ -304,6 +315,7 @@ result<past_session> read_past(const std::filesystem::path& record) {
   const auto written = std::chrono::system_clock::from_time_t(facts.st_mtim.tv_sec) +
                        std::chrono::microseconds(facts.st_mtim.tv_nsec / 1000);
   past_session past(*lines, telemetry::as_utc(written));
+  if (past.has_no_end() && control::is_written(record)) past.is_suspended();
   const json started = past.started();
   if (const auto when = started.is_string() ? time_of_utc(started.get<std::string>()) : std::nullopt) {
     written_files files(*when);

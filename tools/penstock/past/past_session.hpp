@@ -30,6 +30,9 @@ class past_session {
 
   /// Which of its files there are: written_files::as_json().
   void files_are(const nlohmann::ordered_json& written);
+  /// Its session has not ended: it is suspended, and cannot answer itself.
+  void is_suspended();
+  [[nodiscard]] bool has_no_end() const noexcept { return died_; }
   /// When its first batch was requested: a UTC time; null if it is unknown.
   [[nodiscard]] nlohmann::ordered_json started() const;
 
@@ -62,6 +65,7 @@ class past_session {
   std::string status_time_;  // when status_ was recorded
   std::string ended_;
   bool died_ = true;
+  bool suspended_ = false;
 };
 
 [[nodiscard]] result<past_session> read_past(const std::filesystem::path& record);

@@ -78,7 +78,7 @@ std::string ended_for_people(const json& ended, std::size_t width) {
   for (const std::string& more : below) {
     std::getline(table, line);
     out += line + "\n";
-    if (!more.empty()) out += "    " + more + "\n";
+    if (!more.empty()) out += "    " + hanging(more, width, 4) + "\n";
   }
   return out;
 }

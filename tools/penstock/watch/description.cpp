@@ -80,7 +80,8 @@ class fields {
   explicit fields(std::size_t width) : width_(width) {}
   void heading(const std::string& text) { out_ += (out_.empty() ? "" : "\n") + fitted(text, width_) + "\n"; }
   void add(const char* name, const std::string& value) {
-    out_ += fitted(fmt::format("  {:<18}{}", name, value), width_) + "\n";
+    const std::string label = fmt::format("  {:<18}", name);
+    out_ += label + hanging(value, width_, columns_of(label)) + "\n";
   }
   /// Indented lines of a process's output.
   void quote(const char* name, const std::string& text) {
@@ -107,7 +108,9 @@ void add_death(fields& f, const json& d) {
   f.add("last death", fmt::format("{} after {}, incarnation {}, pid {}", ending_of(d),
                                   seconds_for_people(d.at("lived_seconds")), text_of(d.at("incarnation")),
                                   text_of(d.at("pid"))));
-  if (d.contains("job")) {
+  if (d.contains("job") && d.at("attempt") == 0) {
+    f.add("  worked on", fmt::format("job {} ({})", text_of(d.at("job")), text_of(d.at("work"))));
+  } else if (d.contains("job")) {
     f.add("  blamed on", fmt::format("job {} ({}), attempt {}", text_of(d.at("job")), text_of(d.at("work")),
                                      text_of(d.at("attempt"))));
   } else if (!d.at("sample").is_null()) {
@@ -144,8 +147,8 @@ void add_jobs(fields& f, const json& about, const json& jobs) {
   f.add("jobs", jobs_for_people(jobs));
   f.add("retried", counted(jobs.at("retried").get<std::uint64_t>(), "job"));
   f.add("arguments", bytes_for_people(jobs.at("argument_bytes").get<std::uint64_t>()));
-  f.add("kept results", bytes_for_people(jobs.at("result_bytes").get<std::uint64_t>()) + " outside of slots");
-  for (const json& one : jobs.value("functions", json::array())) {
+  f.add("results kept", bytes_for_people(jobs.at("result_bytes").get<std::uint64_t>()) + " by callers, in addition to the slots");
+  for (const json& one : functions_shown(jobs)) {
     f.add(("  " + text_of(one.at("name"))).c_str(),
           fmt::format("{} waiting, {} running, {} ok, {} failed", text_of(one.at("waiting")),
                       text_of(one.at("running")), text_of(one.at("ok")), text_of(one.at("failed"))));
@@ -155,7 +158,8 @@ void add_jobs(fields& f, const json& about, const json& jobs) {
 void add_gpu(fields& f, const json& g) {
   f.heading("gpu");
   f.add("state", text_of(g.at("state")));
-  f.add("device", fmt::format("{} ({})", text_of(g.at("name")), text_of(g.at("kind"))));
+  const std::string name = text_of(g.at("name"));
+  f.add("device", name.empty() ? "none" : fmt::format("{} ({})", name, text_of(g.at("kind"))));
   if (!g.at("uuid").is_null()) f.add("uuid", text_of(g.at("uuid")));
   f.add("placement", fmt::format("{}, pid {}", text_of(g.at("placement")), text_of(g.at("pid"))));
   f.add("uploaded", bytes_for_people(g.at("bytes_uploaded").get<std::uint64_t>()));
@@ -169,7 +173,7 @@ void add_gpu(fields& f, const json& g) {
     if (!d.at("seq").is_null())
       f.add("  at", fmt::format("batch {} of epoch {}", text_of(d.at("seq")), text_of(d.at("epoch"))));
     if (d.at("recovered_seconds").is_number())
-      f.add("  replaced after", seconds_for_people(d.at("recovered_seconds")));
+      f.add("  replaced after", seconds_for_people(d.at("recovered_seconds")) + ", until the first upload by the new one");
     f.quote("  last output", text_of(d.at("last_words")));
   }
 }
@@ -211,7 +215,8 @@ void add_worker(fields& f, const json& w, bool pool) {
   f.heading(worker_name(w));
   f.add("state", state_of(w));
   f.add("process",
-        fmt::format("pid {}, incarnation {}, {}", text_of(w.at("pid")), text_of(w.at("incarnation")),
+        fmt::format("pid {}, incarnation {} ({} in its place so far), {}", text_of(w.at("pid")), text_of(w.at("incarnation")),
+                    counted(w.at("incarnation").get<std::uint64_t>(), "process", "processes"),
                     counted(w.at("restarts").get<std::uint64_t>(), "restart")));
   f.add(pool ? "jobs" : "samples", text_of(w.at("samples")) + " by this incarnation");
   f.add("memory", bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()));

@@ -101,6 +101,12 @@ std::string progress_of_jobs(const json& status) {
   return fmt::format("{} of {}", ended, counted_of(jobs, "submitted"));
 }
 
+json functions_shown(const json& jobs) {
+  const json all = jobs.value("functions", json::array());
+  const bool of_python = all.size() == 1 && all.front().at("name") == "call";
+  return of_python ? json::array() : all;
+}
+
 std::string worker_name(const json& one) {
   const json& id = one.contains("worker") ? one.at("worker") : one.at("id");
   return "worker/" + text_of(id) + (one.value("sacrificial", false) ? " (sacrificial)" : "");
@@ -140,7 +146,7 @@ namespace {
 
 std::string functions_for_people(const json& jobs, std::size_t width) {
   std::vector<std::vector<std::string>> rows;
-  for (const json& f : jobs.value("functions", json::array())) {
+  for (const json& f : functions_shown(jobs)) {
     rows.push_back({text_of(f.at("name")), text_of(f.at("waiting")), text_of(f.at("running")),
                     text_of(f.at("ok")), text_of(f.at("failed")), text_of(f.at("retried"))});
   }
@@ -185,17 +191,17 @@ std::string progress_for_people(const json& s) {
 }
 
 void add_progress(std::string& out, const json& s, std::size_t width) {
-  if (const std::string line = progress_for_people(s); !line.empty()) out += fitted(line, width) + "\n";
+  if (const std::string line = progress_for_people(s); !line.empty()) out += wrapped(line, width, 2) + "\n";
 }
 
 void add_pool(std::string& out, const json& s, std::size_t width) {
-  out += fitted(fmt::format("{}  {}  pid {}  {}", text_of(s.at("session")), text_of(s.at("state")),
+  out += wrapped(fmt::format("{}  {}  pid {}  {}", text_of(s.at("session")), text_of(s.at("state")),
                             text_of(s.at("pid")), jobs_for_people(s.at("jobs"))),
-                width) +
+                 width, 2) +
          "\n";
   add_progress(out, s, width);
   if (const std::string stall = stall_for_people(s); !stall.empty())
-    out += fitted("stalled for " + stall, width) + "\n";
+    out += wrapped("stalled for " + stall, width, 2) + "\n";
   out += functions_for_people(s.at("jobs"), width);
 }
 
@@ -229,7 +235,7 @@ std::string tuning_for_people(const json& s) {
 }
 
 void add_stream(std::string& out, const json& s, std::size_t width) {
-  const auto line = [&](const std::string& text) { out += fitted(text, width) + "\n"; };
+  const auto line = [&](const std::string& text) { out += wrapped(text, width, 2) + "\n"; };
   line(fmt::format("{}  {}  pid {}  epoch {}  {}, {} delivered", text_of(s.at("session")), state_of_stream(s),
                    text_of(s.at("pid")), text_of(s.at("epoch")),
                    counted(s.at("batches_delivered").get<std::uint64_t>(), "batch", "batches"),
@@ -245,14 +251,14 @@ void add_gpu(std::string& out, const json& gpu, std::size_t width) {
   const auto restarts = gpu.value("restarts", std::uint64_t{0});
   const json died = gpu.value("last_death", json());
   const std::string why = died.is_object() ? reason_of_death(died) : std::string();
-  out += fitted(fmt::format("gpu  {}  {}  {}  pid {}{}", text_of(gpu.at("state")), text_of(gpu.at("name")),
+  out += wrapped(fmt::format("gpu  {}  {}  {}  pid {}{}", text_of(gpu.at("state")), text_of(gpu.at("name")),
                             text_of(gpu.at("placement")), text_of(gpu.at("pid")),
                             restarts == 0 ? "" : "  " + counted(restarts, "restart")) +
                     (died.is_object() ? fmt::format("  last death {}{}", ending_of(died), why.empty() ? "" : ": " + why) : ""),
-                width) +
+                 width, 2) +
          "\n";
   if (gpu.contains("processes") && gpu.at("processes").is_array())
-    out += fitted(processes_on_gpu(gpu), width) + "\n";
+    out += wrapped(processes_on_gpu(gpu), width, 2) + "\n";
 }
 
 /// `all`: the target names no single worker; omits a worker that is not needed.
@@ -275,10 +281,10 @@ void add_workers(std::string& out, const json& s, bool all, std::size_t width) {
                                     {"restarts", column_side::right},
                                     {pool ? "jobs" : "samples", column_side::right},
                                     {"memory", column_side::right, false, true},
-                                    {"last death", column_side::left, true}};
-  if (pool) columns.push_back({"running", column_side::left, true});
+                                    {"last death", column_side::left, false, false, false, true}};
+  if (pool) columns.push_back({"running", column_side::left, false, false, false, true});
   out += text_table(columns, rows, width);
-  if (starred) out += fitted(star_explained, width) + "\n";
+  if (starred) out += wrapped(star_explained, width, 2) + "\n";
 }
 
 }  // namespace
@@ -293,10 +299,10 @@ std::string status_for_people(const json& s, const target& meant, std::size_t wi
   if (meant.kind == target_kind::all) out += hosts_for_people(s, width);
   add_workers(out, s, meant.kind != target_kind::worker, width);
   if (!pool && meant.kind == target_kind::all && (s.at("failed") != 0 || s.at("quarantined") != 0))
-    out += fitted(fmt::format("{} failed, {} quarantined",
+    out += wrapped(fmt::format("{} failed, {} quarantined",
                               counted(s.at("failed").get<std::uint64_t>(), "sample"),
                               text_of(s.at("quarantined"))),
-                  width) +
+                   width, 2) +
            "\n";
   return out;
 }
@@ -380,23 +386,24 @@ std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t widt
   }
   std::string out = text_table({{"time (UTC)"},
                                 {"process"},
-                                {"pid", column_side::right},
+                                {"pid", column_side::right, false, true},
                                 {"ended by"},
                                 {"lived", column_side::right},
                                 {number, column_side::right},
-                                {"attempt", column_side::right},
-                                {name, column_side::left, true, false, true}},
+                                {"attempt", column_side::right, false, true},
+                                {name, column_side::left, false, false, false, true}},
                                rows, width);
-  if (starred) out += fitted(star_explained, width) + "\n";
+  if (starred) out += wrapped(star_explained, width, 2) + "\n";
   return out;
 }
 
 std::string event_for_people(const json& e, std::size_t width) {
-  const std::string time = utc_for_people(e.at("time"));
+  constexpr std::size_t usual = 100;  // a narrower line shows more of the text instead of the year and milliseconds
+  const std::string whole_time = utc_for_people(e.at("time"));
+  const std::string time = width == 0 || width >= usual ? whole_time : without_year(whole_time);
   const std::string who = e.at("worker").is_number() ? "worker/" + text_of(e.at("worker")) : "session";
-  const std::string line =
-      fmt::format("{}  {:<10} {:<19} {}", time, who, text_of(e.at("kind")), text_of(e.at("text")));
-  return fitted(line, width);
+  const std::string facts = fmt::format("{}  {:<10} {:<19} ", time, who, text_of(e.at("kind")));
+  return facts + hanging(text_of(e.at("text")), width, columns_of(facts));
 }
 
 }  // namespace penstock::cli

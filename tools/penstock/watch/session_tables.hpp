@@ -42,6 +42,9 @@ namespace penstock::cli {
 /// "40 jobs submitted, 12 waiting, 2 running, 25 ok, 1 failed", from a pool's statistics.
 [[nodiscard]] std::string jobs_for_people(const nlohmann::ordered_json& jobs);
 
+/// The functions of a pool's statistics; none of a Python pool, which sends all its functions through one.
+[[nodiscard]] nlohmann::ordered_json functions_shown(const nlohmann::ordered_json& jobs);
+
 /// "worker/3", "worker/64 (sacrificial)": for an entry in status or deaths.
 [[nodiscard]] std::string worker_name(const nlohmann::ordered_json& one);
 /// "worker/64*": for a column that all workers share. `star_explained` explains the star below the table.

@@ -66,10 +66,11 @@ int status(status_options o) {
     print_json(s);
   } else {
     const bool over = s.at("state") == "ended";
+    const bool from_record = over || s.at("state") == "suspended";
     if (over) print(end_with_reason(socket.path));
     print_raw(status_for_people(s, *meant, terminal_width(1)));
     if (s.at("stopping").is_array()) print_raw(stopping_in_words(s.at("stopping"), terminal_width(1)));
-    if (const std::string next = over ? "" : hint_after_status(s); !next.empty()) {
+    if (const std::string next = from_record ? "" : hint_after_status(s); !next.empty()) {
       say("next: " + next + choice_in_words(o.choice));
     }
   }
@@ -134,11 +135,18 @@ json session_facts(const control::found_session& s) {
     about["age_seconds"] = std::round(std::max(age.count(), 0.0) * 10) / 10;
   }
   const pid_t pid = control::process_behind(s.path);
-  about["suspended"] = !if_suspended(pid).empty();
-  const auto answer = about.at("suspended") == true ? result<json>(json()) : control::ask(s.path, {{"verb", "status"}}, look_deadline);
-  if (!answer || !answer->is_object() || !answer->value("ok", false)) {
+  const auto suspended = [&] {
+    about["suspended"] = true;
+    about["state"] = "suspended";
+    about["pid"] = pid;
+    if (const auto record = live_record_of(s.path, pid)) about["id"] = record->id;
+    return about;
+  };
+  if (!if_suspended(pid).empty()) return suspended();
+  const auto answer = control::ask(s.path, {{"verb", "status"}}, look_deadline);
+  if (!answer || !answer->value("ok", false)) {
+    if (!if_suspended(pid).empty()) return suspended();  // perhaps only since it was asked
     if (pid > 0) about["pid"] = pid;
-    about["suspended"] = !if_suspended(pid).empty();  // perhaps only since it was asked
     return about;
   }
   for (const char* key : {"state", "outcome", "id", "pid", "epoch", "batches_delivered", "samples_delivered", "samples_done", "samples_expected",
@@ -165,7 +173,7 @@ std::vector<std::string> session_row(const json& s) {
       : seconds.get<double>() < 1
           ? "0 s"
           : duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(seconds.get<double>())));
-  std::string state = s.at("suspended") == true ? "suspended" : s.at("state").is_null() ? "no answer" : text("state");
+  std::string state = s.at("state").is_null() ? "no answer" : text("state");
   if (s.at("outcome") == "finished") state = "finished, still open";
   if (const json& stall = s.at("stalled"); stall.is_object())
     state += fmt::format(", stalled for {:.0f} s", stall.at("seconds").get<double>());
@@ -176,7 +184,7 @@ void show_ended() {
   const json ended = ended_sessions();
   if (ended.empty()) return say("no ended session has left a record");
   print_raw(ended_for_people(ended, terminal_width(STDOUT_FILENO)));
-  say("next: penstock events --session " + ended.front().at("id").get<std::string>());
+  say("next: penstock events --session ID, with one of these");
 }
 
 int sessions(const status_options& o) {

@@ -147,13 +147,14 @@ std::vector<std::string> worker_lines(const json& before, const std::vector<json
   return lines;
 }
 
-std::string progress_text(const json& status, const rates& r, std::size_t width) {
+/// The time left is that of `status`: its rate is a mean of 10 s, which one death or one screen does not change much.
+std::string progress_text(const json& status, std::size_t width) {
   const double expected = number(status, "samples_expected");
   if (expected <= 0) return "unknown: no worker has described the dataset yet";
   const double done = number(status, "samples_done");
   const double part = std::min(1.0, done / expected);
   std::string text = fmt::format("{} {:3.0f} %", bar(part, width >= 120 ? 40 : 16), part * 100);
-  if (r.samples > 0) text += "  " + time_text((expected - std::min(done, expected)) / r.samples) + " left";
+  if (const json left = status.value("eta_seconds", json()); left.is_number()) text += "  " + time_text(left.get<double>()) + " left";
   return text;
 }
 
@@ -180,7 +181,7 @@ void add_stream(std::vector<std::string>& lines, const json& now, const rates& r
   add(fmt::format("batches  loading {}  loaded {}  uploading {}  ready {}  in use {}",
                   text_of(b.at("loading")), text_of(b.at("loaded")), text_of(b.at("uploading")),
                   text_of(b.at("ready")), text_of(b.at("in_use"))));
-  add("progress " + progress_text(s, mean, width));
+  add("progress " + progress_text(s, width));
   const bool known = number(s, "samples_expected") > 0;
   add(fmt::format("samples  {}{} delivered, {} failed, {} quarantined", text_of(s.at("samples_delivered")),
                   known ? " of " + text_of(s.at("samples_expected")) : "", text_of(s.at("failed")),

@@ -131,6 +131,9 @@ int tell_trace(const trace_options& o, std::size_t batches, std::size_t events, 
 }
 
 int trace_sessions(const trace_options& o, const std::vector<named_session>& sessions, nanoseconds time) {
+  for (const named_session& one : sessions) {  // before the file is created
+    if (const session_answer able = request(o.choice, one.socket, {{"verb", "trace"}}); able.refused != exit_ok) return able.refused;
+  }
   if (auto ok = write_file(o.out, ""); !ok) return refuse_with(exit_failed, ok.error(), o.choice.as_json);
   std::vector<traced_session> traced;
   std::size_t batches = 0;

@@ -103,13 +103,13 @@ std::string figures_of_workers(const json& why, std::size_t width) {
   const double cpu = w.at("cpu").get<double>();
   const double core_wait = w.at("core_wait").get<double>();
   std::string text = broken_at_words(
-      fmt::format("workers: {} ready. Of their time they ran {} on a core, waited {} for a core and {} for something else, mostly "
-                  "reads, and had nothing to do for {}",
+      fmt::format("workers: {} ready. Of their time they ran {} on a core, waited {} for a core and {} for something else (storage, "
+                  "a lock, another process), and had nothing to do for {}",
                   w.at("ready").get<std::uint32_t>(), share_in_words(cpu), share_in_words(core_wait),
                   share_in_words(std::max(busy - cpu - core_wait, 0.0)), share_in_words(std::max(1 - busy, 0.0))),
       width, 2);
   for (const json& one : w.at("each")) {
-    text += fmt::format("  worker/{}: {} ms a sample, {} of it waiting for reads\n", one.at("worker").get<std::uint32_t>(),
+    text += fmt::format("  worker/{}: {} ms a sample, {} of it in reads\n", one.at("worker").get<std::uint32_t>(),
                         figure(one.at("seconds_a_sample").get<double>() * 1000), share_in_words(one.at("reading").get<double>()));
   }
   return text;

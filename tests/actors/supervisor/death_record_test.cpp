@@ -1,0 +1,62 @@
+// The report of a worker's death, and its words.
+#include "actors/supervisor/death_record.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <csignal>
+
+using namespace penstock;
+using namespace std::chrono_literals;
+
+namespace {
+
+const steady_time start{1h};
+
+/// A worker that died of a signal while it was working on this.
+supervisor::worker_facts died_of(int signal, const std::string& work) {
+  supervisor::worker_facts w;
+  w.who = {0, 1};
+  w.pid = 17;
+  w.started = start;
+  w.ended = process::exit_report{17, process::exit_report::how::signalled, signal};
+  w.last_flight.state.at = arena::phase::loading;
+  w.last_flight.sample_name = work;
+  return w;
+}
+
+supervision::termination stopped_but_did_not(nanoseconds patience) {
+  supervision::termination ending({}, start);
+  ending.stop(start, patience);
+  for (nanoseconds t = 0ms; t <= patience + 500ms; t += 100ms) static_cast<void>(ending.advance(start + t));
+  return ending;
+}
+
+}  // namespace
+
+TEST_CASE("a job that was running when its worker was killed at a stop is named by number, without blame") {
+  const auto w = died_of(SIGKILL, "sample 1237 (job 78)");
+  const death_report d = as_report(w, stopped_but_did_not(2s), {}, supervisor::blamed_work::jobs, start + 3s);
+  CHECK(d.cause == death_cause::stopped);
+  CHECK(d.job == 78);
+  CHECK(d.work == "sample 1237");
+  CHECK(d.attempt == 0);
+  CHECK(d.reason.empty());
+  CHECK(supervisor::end_text(d) + supervisor::blame_text(d) ==
+        "was killed: it had not stopped within 2 s of the request, while running job 78 (sample 1237)");
+}
+
+TEST_CASE("a worker that a stop gave no time is not called one that did not stop in time") {
+  const death_report d = as_report(died_of(SIGKILL, "cat.jpg"), stopped_but_did_not(100ms), {}, supervisor::blamed_work::samples, start + 3s);
+  CHECK(d.path == "cat.jpg");
+  CHECK_FALSE(d.job);
+  CHECK(supervisor::end_text(d).starts_with("was killed right after the stop, without time to finish"));
+}
+
+TEST_CASE("of a SIGKILL that the session did not send, the words say so") {
+  const supervision::termination ending({}, start);
+  death_report d = as_report(died_of(SIGKILL, "cat.jpg"), ending, {}, supervisor::blamed_work::samples, start + 3s);
+  CHECK(supervisor::end_text(d) == "ended: SIGKILL");
+  d.reason = supervision::text_of_outside_kill(true);
+  CHECK(supervisor::end_text(d) == "ended: SIGKILL (sent by another process or by its own code, not by the session; no OOM kill was counted)");
+  CHECK(supervision::text_of_outside_kill(false).ends_with("; OOM kills are not counted here"));
+}

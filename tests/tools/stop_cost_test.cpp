@@ -1,0 +1,44 @@
+// What `stop --wait` says of processes that were killed and of a position that was not saved.
+#include "tools/penstock/control/stop_cost.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using json = nlohmann::ordered_json;
+
+namespace {
+
+json killed(int worker) {
+  return {{"worker", worker}, {"text", "worker " + std::to_string(worker) + " (pid 17) was killed"}, {"death", {{"pid", 17}, {"ignored_stop_seconds", 10.0}}}};
+}
+
+json run(const char* outcome) {
+  return {{"id", "photos@1"}, {"outcome", outcome}, {"config_file", "photos.toml"}, {"files", json::object()}};
+}
+
+}  // namespace
+
+TEST_CASE("a worker that was killed at the stop is told in one line, and several are counted") {
+  const json died{{"worker", 1}, {"text", "worker 1 ended: SIGSEGV"}, {"death", {{"pid", 5}, {"ignored_stop_seconds", nullptr}}}};
+  const cli::stop_cost one(run("finished"), json::array({died, killed(0)}), "process");
+  CHECK(one.for_people() == "worker 0 (pid 17) was killed\n");
+  CHECK(one.as_json() == json{{"killed", {{{"target", "worker/0"}, {"pid", 17}, {"text", "worker 0 (pid 17) was killed"}}}}, {"position_saved", nullptr}});
+  const cli::stop_cost two(run("finished"), json::array({killed(0), killed(1)}), "process");
+  CHECK(two.for_people() == "2 processes were killed: `penstock deaths --session photos@1` lists them\n");
+}
+
+TEST_CASE("only a stopped run without a state file has lost its position") {
+  const auto says = [](const json& ended, const char* ends) { return cli::stop_cost(ended, json::array(), ends).for_people(); };
+  CHECK(says(run("stopped"), "process").starts_with("its position was saved nowhere"));
+  CHECK(says(run("stopped"), "parent").starts_with("its position was saved nowhere"));
+  CHECK(says(run("finished"), "process").empty());
+  CHECK(says(run("stopped"), "session").empty());  // a program saves its own
+  json with_state = run("stopped");
+  with_state["files"]["state"] = "run.state";
+  CHECK(says(with_state, "process").empty());
+  CHECK(cli::stop_cost(with_state, json::array(), "process").as_json().at("position_saved") == true);
+  json pool = run("stopped");
+  pool["jobs"] = json::object();
+  CHECK(says(pool, "process").empty());
+  CHECK(cli::stop_cost().as_json() == json{{"killed", json::array()}, {"position_saved", nullptr}});
+}
