@@ -1,30 +1,14 @@
 #include "actors/supervisor/death_record.hpp"
 
+#include "runtime/base/job_name.hpp"
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 
 #include <fmt/core.h>
 
-#include <charconv>
-#include <system_error>
-
 namespace penstock::supervisor {
 namespace {
-
-/// A pool's workers name their current work like "thumbnail (job 17)".
-std::string_view without_number(std::string_view name) {
-  const std::size_t end = name.rfind(" (job ");
-  return end == std::string_view::npos ? std::string_view() : name.substr(0, end);
-}
-
-/// The number in such a name.
-std::optional<std::uint64_t> job_in(std::string_view name) {
-  const std::size_t begin = name.rfind(' ') + 1;
-  std::uint64_t job = 0;
-  const auto [end, fault] = std::from_chars(name.data() + begin, name.data() + name.size(), job);
-  return fault == std::errc() && std::string_view(end, name.data() + name.size()) == ")" ? std::optional(job) : std::nullopt;
-}
 
 template <class Report>
 std::string text_of_end(const Report& d) {
@@ -46,7 +30,7 @@ std::string text_of_end(const Report& d) {
 
 std::string work_in_hand(const worker_facts& w, blamed_work kind) {
   const std::string_view name = w.last_flight.sample_name;
-  return printable(kind == blamed_work::jobs ? without_number(name) : name);
+  return printable(kind == blamed_work::jobs ? job_named(name).value_or(named_job{}).work : name);
 }
 
 std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w) {
@@ -79,7 +63,7 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
   if (const auto ignored = ending.ignored_stop(*w.ended)) {
     r.ignored_stop_seconds = std::chrono::duration<double>(*ignored).count();
     std::string work = w.last_flight.state.at == arena::phase::idle ? std::string() : work_in_hand(w, kind);
-    if (!work.empty() && kind == blamed_work::jobs) r.job = job_in(w.last_flight.sample_name);
+    if (!work.empty() && kind == blamed_work::jobs) r.job = job_named(w.last_flight.sample_name).value_or(named_job{}).job;
     if (!work.empty()) (kind == blamed_work::jobs ? r.work : r.path) = std::move(work);
   }
   r.phase = std::string(arena::name_of(w.last_flight.state.at));

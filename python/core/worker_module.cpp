@@ -134,9 +134,9 @@ class python_frames {
     dump_ = reinterpret_cast<dump_function*>(::dlsym(RTLD_DEFAULT, "_Py_DumpTraceback"));
     if (dump_ == nullptr) return;
     for (const int number : numbers) {
-      struct sigaction& before = before_.at(static_cast<std::size_t>(number));
-      if (::sigaction(number, nullptr, &before) != 0 || (before.sa_flags & SA_SIGINFO) == 0 || before.sa_sigaction == on_death) continue;
-      struct sigaction action = before;
+      struct sigaction action {};
+      if (::sigaction(number, nullptr, &action) != 0 || (action.sa_flags & SA_SIGINFO) == 0 || action.sa_sigaction == on_death) continue;
+      before_.at(static_cast<std::size_t>(number)) = action;
       action.sa_sigaction = on_death;
       ::sigaction(number, &action, nullptr);
     }

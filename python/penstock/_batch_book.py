@@ -176,9 +176,9 @@ class BatchBook:
         planned.timeouts = 0
         return True
 
-    def samples_of(self, planned: Planned) -> int:
-        """How many samples the batch has without those that are left out. The last batch of a shard may have fewer."""
-        return self._samples(planned.index) - len(planned.bad)
+    def size_of(self, planned: Planned) -> int:
+        """How many samples were planned for the batch. The last batch of a shard may have fewer."""
+        return self._samples(planned.index)
 
     def _samples(self, index: Any) -> int:
         return len(index) if self._collated else 1

@@ -187,7 +187,8 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             if not over or book.shards is None:
                 book.count(planned)
             if not over:
-                self._pool.pool._core.batch_taken(self._progress.epoch, book.samples_of(planned) - len(raised))
+                missing = 0 if self._failures.bad.policy == "replace" else len(planned.bad) + len(raised)
+                self._pool.pool._core.batch_taken(self._progress.epoch, book.size_of(planned) - missing)
                 return data
         raise StopIteration
 

@@ -24,6 +24,7 @@ namespace penstock::process {
 namespace {
 
 constexpr std::string_view mark = "penstock-stack: ";
+constexpr std::string_view python_stack = "Stack (most recent call first):";
 constexpr std::string_view function_follows = " in ";
 constexpr std::size_t readable_function_max = 300;  // templates
 // A line of /proc/self/maps before its path: two addresses, permissions, offset, device, inode, separators.
@@ -296,6 +297,12 @@ std::string last_lines_without_stack(std::string_view output, std::size_t count)
     if (!text.starts_with(mark)) lines.push_back(text);
   });
   while (!lines.empty() && lines.back().empty()) lines.pop_back();
+  // Python writes the frame that crashed first: the last lines of a long stack would be those of its program's main.
+  const auto stack = std::ranges::find(lines.rbegin(), lines.rend(), python_stack);
+  if (stack != lines.rend()) {
+    const auto from_header = static_cast<std::size_t>(stack - lines.rbegin()) + 1;
+    if (from_header > count) lines.resize(lines.size() - from_header + count);
+  }
   std::string text;
   for (std::size_t i = lines.size() > count ? lines.size() - count : 0; i < lines.size(); ++i) {
     if (!text.empty()) text += '\n';

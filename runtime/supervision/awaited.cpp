@@ -1,6 +1,7 @@
 #include "runtime/supervision/awaited.hpp"
 
 #include "runtime/base/counted.hpp"
+#include "runtime/base/job_name.hpp"
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/units.hpp"
 
@@ -235,9 +236,9 @@ awaited operator_who_paused(std::string_view what) {
           fmt::format("an operator, who paused the {}; `penstock resume` continues it", what)};
 }
 
-/// The job that a worker is running, as its name ends: "sample 1237 (job 78)".
 bool runs(const worker_status& w, std::uint64_t job) {
-  return w.current_sample && w.current_sample->ends_with(fmt::format("(job {})", job));
+  const auto now = w.current_sample ? job_named(*w.current_sample) : std::nullopt;
+  return now && now->job == job;
 }
 
 /// "which has been loading sample 1237 for 106 s (it waits in hrtimer_nanosleep), in job 78"

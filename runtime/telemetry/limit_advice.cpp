@@ -87,7 +87,7 @@ struct writer {
     if (mostly_remote()) return too_few_remote(limit::storage, fmt::format("Storage limits you: {} waited for reads", all_workers()));
     if (around.of_batches) {
       return {limit::storage, "",
-              fmt::format("Reading limits you: {} waited for files, or for something else, not for a core{}; more workers (num_workers={}) let "
+              fmt::format("Reading limits you: {} were blocked, mostly on files{}; more workers (num_workers={}) let "
                           "more reads overlap, or put the data on faster storage.",
                           counted(r.workers, "worker"), waited(), 2 * std::max(around.workers, 1U)),
               {fmt::format("`penstock scale {}` tries it on the running loader. A worker that waits uses no core: there may be more workers "

@@ -100,7 +100,7 @@ class RulesTest(PenstockTest):
     def test_an_alert_names_the_session_whether_or_not_its_series_come_from_the_exporter(self):
         for alert, series, labels, summary in (
                 ("PenstockDeviceStarves", {"penstock_consumer_wait_seconds_total{": "0+30x10"}, {},
-                 ": the device had nothing to do for 50% of the last 5 minutes"),
+                 ": the device or the training program waited for batches for 50% of the last 5 minutes"),
                 ("PenstockWorkersDie", {"penstock_worker_restarts_total{": "7x10"}, {}, " has replaced 7 workers in 15 minutes"),
                 ("PenstockHostLost", {'penstock_host_losses_total{host="alpha",cause="silent"': "0x5 1x5",
                                       'penstock_host_losses_total{host="beta",cause="closed"': "0x10"}, {"host": "alpha", "cause": "silent"},

@@ -1,5 +1,6 @@
 #include "runtime/process/child_end.hpp"
 #include "runtime/process/child_process.hpp"
+#include "runtime/process/crash_notes.hpp"
 #include "runtime/process/io_thread.hpp"
 #include "runtime/process/lifeline.hpp"
 #include "runtime/process/spawn.hpp"
@@ -133,6 +134,14 @@ std::optional<child> reuse_pid(pid_t wanted) {
 }
 
 }  // namespace
+
+TEST_CASE("of a stack that Python has written the frames nearest to the crash are kept") {
+  std::string output = "loading\nStack (most recent call first):\n";
+  for (int frame = 0; frame < 15; ++frame) output += "  File \"f.py\", line " + std::to_string(frame) + " in f\n";
+  CHECK(process::last_lines_without_stack(output + "penstock-stack: #0 main\n", 3) ==
+        "Stack (most recent call first):\n  File \"f.py\", line 0 in f\n  File \"f.py\", line 1 in f");
+  CHECK(process::last_lines_without_stack("a\nb\nStack (most recent call first):\n  x\n", 3) == "b\nStack (most recent call first):\n  x");
+}
 
 TEST_CASE("how a process ended is reported") {
   auto exited = spawn(shell("exit 7"));

@@ -90,16 +90,18 @@ bool session_end::wait_until(steady_time until) const {
 }
 
 bool session_end::is_over(steady_time until) const {
-  while (!socket_is_gone() && !record_has_end()) {
+  while (!socket_is_gone() && !has_a_successor()) {
     if (std::chrono::steady_clock::now() >= until) return false;
     std::this_thread::sleep_for(look_again_after);
   }
   return wait_for(process_, until) && wait_for(parent_, until);
 }
 
-/// Its socket may already be that of the next session of this name.
-bool session_end::record_has_end() const {
+/// Its socket may already be that of the next session of this name, perhaps of the same process. A session that was killed has
+/// written no end.
+bool session_end::has_a_successor() const {
   if (record_.empty() || control::is_written(record_)) return false;
+  if (control::process_behind(socket_) != pid_) return true;
   const auto past = read_past(record_);
   return past && !past->has_no_end();
 }

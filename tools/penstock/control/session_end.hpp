@@ -43,7 +43,7 @@ class session_end {
 
  private:
   [[nodiscard]] bool socket_is_gone() const;
-  [[nodiscard]] bool record_has_end() const;
+  [[nodiscard]] bool has_a_successor() const;
   [[nodiscard]] bool is_over(steady_time until) const;
   void wait_for_record(steady_time until) const;
   [[nodiscard]] std::vector<awaited_end> awaited(steady_time until) const;

@@ -72,8 +72,8 @@ void add_deaths(metrics_page& p, const std::vector<json>& sessions) {
           "1; the labels say which worker, or the GPU owner, died last in a session that has ended, how, and of what.");
   each([&p](const json& s, const json& d, const char* of) {
     // As penstock_last_death_info of a running session, or of a running pool.
-    const metric_labels work = is_pool(s) ? metric_labels{{"job", label_in(d, "job")}, {"work", shortened(label_in(d, "work"), reason_bytes)}}
-                                          : metric_labels{{"sample", name_of_sample(d)}, {"index", label_in(d, "sample")}};
+    metric_labels work{{"sample", name_of_sample(d)}, {"index", label_in(d, "sample")}};
+    if (is_pool(s)) work = work + metric_labels{{"job", label_in(d, "job")}, {"work", shortened(label_in(d, "work"), reason_bytes)}};
     p.value(labels_of(s) +
                 metric_labels{{"of", of},
                               {"worker", label_in(d, "worker")},

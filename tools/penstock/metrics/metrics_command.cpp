@@ -4,12 +4,12 @@
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/session_record.hpp"
 #include "runtime/control/socket_place.hpp"
-#include "runtime/process/process_facts.hpp"
 #include "runtime/telemetry/metrics_server.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/metrics/exported_page.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
+#include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/past/past_session.hpp"
 #include "tools/penstock/session_link.hpp"
 #include "tools/penstock/stop_signals.hpp"
@@ -113,16 +113,11 @@ struct exported {
   std::size_t ended = 0;
 };
 
-bool is_suspended(int pid) { return pid > 0 && process::wait_channel(pid) == process::suspended_channel; }
-
 seen_from_outside look_at(const control::found_session& s, const std::vector<control::found_record>& records) {
   seen_from_outside seen;
   seen.pid = control::process_behind(s.path);
-  seen.suspended = is_suspended(seen.pid);
-  const std::string suffix = fmt::format("-{}", seen.pid);
-  const auto r = std::ranges::find_if(records, [&](const control::found_record& one) {
-    return one.live && one.id.ends_with(suffix) && s.name.starts_with(one.session);
-  });
+  seen.suspended = !if_suspended(seen.pid).empty();
+  const auto r = std::ranges::find_if(records, [&](const control::found_record& one) { return one.live && is_record_of(one, s.path, seen.pid); });
   std::error_code gone;
   if (r == records.end()) return seen;
   seen.id = r->id;
@@ -155,7 +150,7 @@ exported make_page(ended_sessions_reader& reader) {
   merged_pages running;
   for (auto& [name, answer] : asked) {
     const std::string text = answer.get();
-    if (text.empty()) seen[name].suspended = is_suspended(seen[name].pid);  // perhaps only since it was asked
+    if (text.empty()) seen[name].suspended = !if_suspended(seen[name].pid).empty();  // perhaps only since it was asked
     running.add(name, text, seen[name]);
   }
   const std::vector<json> ended = reader.read();

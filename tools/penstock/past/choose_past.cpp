@@ -28,14 +28,6 @@ constexpr auto record_deadline = 5s;  // for the end of a session's record, afte
 constexpr auto record_polled_every = 20ms;
 constexpr double told_status_age = 2;  // seconds
 
-/// Whether the session behind this socket, a process with this pid (0: unknown), writes this record.
-bool is_record_of(const found_record& r, const std::filesystem::path& socket, int pid) {
-  const std::string name = socket.stem().string();
-  // The socket of the second session of one name is NAME-PID.
-  const bool same_name = r.session == name || name.starts_with(r.session + '-');
-  return same_name && (pid <= 0 || r.id.ends_with(fmt::format("-{}", pid)));
-}
-
 /// The one that ended last comes first. A session writes to its record for the last time when it ends.
 std::vector<found_record> ended_records() {
   std::vector<std::pair<std::filesystem::file_time_type, found_record>> dated;
@@ -173,6 +165,14 @@ std::optional<json> last_ended(const std::string& session) {
     if (about) return about;
   }
   return std::nullopt;
+}
+
+bool is_record_of(const found_record& r, const std::filesystem::path& socket, int pid) {
+  const std::string name = socket.stem().string();
+  if (pid <= 0) return name == r.session;
+  // The sockets of further sessions of one name are NAME-PID, NAME-PID-2 and so on.
+  const std::string another = fmt::format("{}-{}", r.session, pid);
+  return r.id.ends_with(fmt::format("-{}", pid)) && (name == r.session || name == another || name.starts_with(another + '-'));
 }
 
 std::optional<found_record> live_record_of(const std::filesystem::path& socket, int pid) {

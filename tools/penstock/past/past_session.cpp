@@ -3,10 +3,12 @@
 #include "runtime/base/text.hpp"
 #include "runtime/control/control_server.hpp"
 #include "runtime/control/session_record.hpp"
+#include "runtime/process/process_facts.hpp"
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/control/written_files.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/watch/event_times.hpp"
+#include "tools/penstock/watch/session_tables.hpp"
 
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -164,8 +166,7 @@ json past_session::started() const {
 /// Workers and owners that did not stop in time when asked: not unexpected ends, but still deaths.
 std::uint64_t past_session::killed_at_stop() const {
   return static_cast<std::uint64_t>(std::ranges::count_if(events_, [](const json& e) {
-    const json death = e.value("death", json());
-    return death.is_object() && death.value("ignored_stop_seconds", json()).is_number();
+    return e.contains("death") && was_killed_at_stop(e.at("death"));
   }));
 }
 
@@ -315,7 +316,9 @@ result<past_session> read_past(const std::filesystem::path& record) {
   const auto written = std::chrono::system_clock::from_time_t(facts.st_mtim.tv_sec) +
                        std::chrono::microseconds(facts.st_mtim.tv_nsec / 1000);
   past_session past(*lines, telemetry::as_utc(written));
-  if (past.has_no_end() && control::is_written(record)) past.is_suspended();
+  const json pid = past.summary().value("pid", json());
+  if (past.has_no_end() && control::is_written(record) && pid.is_number() && process::wait_channel(pid.get<pid_t>()) == process::suspended_channel)
+    past.is_suspended();
   const json started = past.started();
   if (const auto when = started.is_string() ? time_of_utc(started.get<std::string>()) : std::nullopt) {
     written_files files(*when);

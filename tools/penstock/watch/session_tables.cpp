@@ -135,9 +135,13 @@ std::string deaths_in(const json& session) {
                         session.value("killed_at_stop", std::uint64_t{0}));
 }
 
+bool was_killed_at_stop(const json& death) {
+  return death.is_object() && death.value("ignored_stop_seconds", json()).is_number();
+}
+
 std::string ending_of(const json& d) {
   const std::string cause = text_of(d.at("cause"));
-  if (d.value("ignored_stop_seconds", json()).is_number()) return "killed at stop";
+  if (was_killed_at_stop(d)) return "killed at stop";
   if (cause == "exit") return "exit " + text_of(d.at("code"));
   return cause == "signal" ? text_of(d.at("signal")) : cause;
 }

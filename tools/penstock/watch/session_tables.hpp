@@ -59,6 +59,9 @@ inline constexpr const char* star_explained =
 /// One event in one line: date and time (UTC), who, what.
 [[nodiscard]] std::string event_for_people(const nlohmann::ordered_json& event, std::size_t width);
 
+/// It had not stopped in time when it was asked to.
+[[nodiscard]] bool was_killed_at_stop(const nlohmann::ordered_json& death);
+
 /// "SIGSEGV", "exit 3", "hang": how a process ended.
 [[nodiscard]] std::string ending_of(const nlohmann::ordered_json& death);
 

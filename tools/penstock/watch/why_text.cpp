@@ -28,7 +28,7 @@ constexpr limit_meaning limit_meanings[] = {
     {"storage", "the next batch's worker waited for a read", "jobs waited: for files, or for something else"},
     {"decode", "the next batch's worker decoded or transformed samples", "jobs ran"},
     {"order", "later batches waited for an earlier one, or there were too few slots",
-     "jobs waited although workers were idle"},
+     "workers were idle although jobs waited; of a data loader: they had no batch to load"},
     {"wire", "the next batch was being copied to the device, or came from a loader host", nullptr},
     {"convert", "the device converted the next batch", nullptr},
     {"consumer", "the consumer did not ask for a batch", "callers asked for nothing, or kept all results"},
