@@ -51,13 +51,14 @@ class remote_object final : public readable, public std::enable_shared_from_this
   /// Neighbouring ranges share a request. What is not read after store_options::unread_for is forgotten: its batch was given
   /// up. If it is read after all, it is requested again.
   void expect(std::vector<byte_range> ranges) override;
+  void drop(byte_range range) override;
   void forget_unread(steady_time expected_until);
 
  private:
   struct piece {
     byte_range range;
     steady_time expected;
-    std::size_t users = 1;  ///< reads that it is expected to serve
+    std::vector<byte_range> awaits;  ///< the ranges that it is expected to serve
     transfers::ticket ticket{};
     std::mutex taking{};  ///< guards `contents`: a ticket's answer is taken once
     std::shared_ptr<const std::vector<std::byte>> contents{};  ///< once it has come
@@ -68,6 +69,7 @@ class remote_object final : public readable, public std::enable_shared_from_this
   [[nodiscard]] byte_range aligned(byte_range range) const noexcept;
   [[nodiscard]] transfers::ticket start(byte_range range) const;
   [[nodiscard]] std::multimap<std::uint64_t, std::shared_ptr<piece>>::iterator piece_with(byte_range range);
+  void take_from(std::multimap<std::uint64_t, std::shared_ptr<piece>>::iterator one, byte_range range);
   bool read_expected(std::uint64_t at, std::span<std::byte> into);
   result<std::vector<std::byte>> finish(byte_range range, transfers::ticket ticket);
   result<transfer_answer> answer_to(const transfers::ticket& ticket);

@@ -89,12 +89,13 @@ void remote_object::expect(std::vector<byte_range> ranges) {
       const std::uint64_t end = std::max(last.at + last.bytes, one.at + one.bytes);
       if (one.at <= last.at + last.bytes + gap_max && end - last.at <= piece_bytes_max) {
         last.bytes = end - last.at;
-        ++made.back()->users;
+        made.back()->awaits.push_back(one);
         continue;
       }
     }
     made.push_back(std::make_shared<piece>());
     made.back()->range = one;
+    made.back()->awaits.push_back(one);
   }
   if (made.empty()) return;
   const steady_time now = std::chrono::steady_clock::now();
@@ -128,6 +129,24 @@ std::multimap<std::uint64_t, std::shared_ptr<remote_object::piece>>::iterator re
   return pieces_.end();
 }
 
+/// Another range than those expected counts as one of them.
+void remote_object::take_from(std::multimap<std::uint64_t, std::shared_ptr<piece>>::iterator one, byte_range range) {
+  auto& awaits = one->second->awaits;
+  const auto itself = std::ranges::find(awaits, range);
+  awaits.erase(itself != awaits.end() ? itself : awaits.end() - 1);
+  if (awaits.empty()) pieces_.erase(one);
+  if (pieces_.empty()) store_->remove_unread(this);
+}
+
+void remote_object::drop(byte_range range) {
+  const std::lock_guard lock(mutex_);
+  for (auto next = pieces_.upper_bound(range.at); next != pieces_.begin();) {
+    --next;
+    if (range.at - next->first > longest_) return;
+    if (std::ranges::find(next->second->awaits, range) != next->second->awaits.end()) return take_from(next, range);
+  }
+}
+
 /// False if the range was not expected, or could not be fetched. The caller then requests it.
 bool remote_object::read_expected(std::uint64_t at, std::span<std::byte> into) {
   std::shared_ptr<piece> found;
@@ -136,8 +155,7 @@ bool remote_object::read_expected(std::uint64_t at, std::span<std::byte> into) {
     const auto one = piece_with({at, into.size()});
     if (one == pieces_.end()) return false;
     found = one->second;
-    if (--found->users == 0) pieces_.erase(one);
-    if (pieces_.empty()) store_->remove_unread(this);
+    take_from(one, {at, into.size()});
   }
   const std::lock_guard taking(found->taking);
   if (!found->contents) {

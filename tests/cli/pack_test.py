@@ -274,8 +274,37 @@ device = "host"
         os.truncate(shard, os.path.getsize(shard) - 5000)
         code, _, err = self.penstock("pack", shard, "--out", to, "--compress", "zstd")
         self.assertEqual(code, EXIT_FAILED)
-        self.assertRegex(err, r"packing '.*shard-000000\.tar': it at offset \d+")
+        self.assertRegex(err, r"packing '.*shard-000000\.tar': it is damaged at offset \d+")
         self.assertFalse(os.path.exists(os.path.join(to, "shard-000000.tar.zst")))
+
+    def test_shards_of_an_earlier_run_are_kept_only_if_their_sources_and_settings_are_the_same(self):
+        plain = os.path.join(self.folder, "plain")
+        self.pack(out=plain)
+        shard = os.path.join(plain, "shard-000000.tar")
+        compress = ["pack", plain, "--out", self.out, "--compress", "zstd"]
+        self.expect_ok(*compress)
+        self.refuse("made with another --compress or --frame-size", *compress, "--frame-size", "8KiB")
+        facts = os.stat(shard)
+        os.utime(shard, ns=(facts.st_atime_ns, facts.st_mtime_ns + 1))
+        self.refuse("and another time of modification: choose another --out, or remove the shards", *compress)
+        os.remove(os.path.join(self.out, "shard-000000.tar.zst"))
+        self.expect_ok(*compress)
+        os.remove(os.path.join(self.out, "pack.json"))
+        self.refuse("which was not written by penstock pack", *compress)
+        self.refuse("is the folder of '%s'" % shard, "pack", plain, "--out", plain + "/.", "--compress", "zstd")
+        self.refuse("made from pictures", "pack", os.path.join(self.out, "*.tar.zst"), "--out", plain)
+        within = ["pack", plain, "--out", os.path.join(plain, "small"), "--compress", "zstd"]
+        self.expect_ok(*within)
+        self.assertIn("1 of them was there already", self.expect_ok(*within))
+
+    def test_an_image_folder_with_an_archive_in_it_is_packed_as_pictures(self):
+        self.write(os.path.join(self.photos, "train.tar"), "x")
+        self.assertEqual(self.pack()["schema"], "penstock.pack/1")
+
+    def refuse(self, text, *arguments):
+        code, _, err = self.penstock(*arguments)
+        self.assertEqual(code, EXIT_USAGE, err)
+        self.assertIn(text, err)
 
     def expect_ok(self, *arguments):
         code, out, err = self.penstock(*arguments)

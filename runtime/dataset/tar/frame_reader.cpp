@@ -14,7 +14,7 @@
 namespace penstock {
 namespace {
 
-constexpr std::size_t frames_kept = 8;
+constexpr std::size_t frames_kept = 256;
 constexpr std::uint64_t bytes_kept = 16 * MiB;
 
 }  // namespace
@@ -61,11 +61,16 @@ result<void> frame_reader::read(std::uint64_t number, readable& file, std::span<
   return refuse(errc::io, "ends at byte {} of its archive, {} bytes too early", at, into.size());
 }
 
+std::list<frame_reader::kept_frame>::iterator frame_reader::find(std::uint64_t number, const zstd_frame& frame) {
+  return std::ranges::find_if(kept_, [&](const kept_frame& one) { return one.number == number && one.frame == frame; });
+}
+
 result<std::span<const std::byte>> frame_reader::contents_of(std::uint64_t number, readable& file, const zstd_frame& frame) {
-  const auto found = std::ranges::find_if(kept_, [&](const kept_frame& one) { return one.number == number && one.frame == frame; });
+  const auto found = find(number, frame);
   if (found != kept_.end()) {
     // Of nothing, but it notices a file that has changed.
     if (auto ok = file.read(frame.file_at, {}); !ok) return tl::unexpected(std::move(ok.error()));
+    file.drop({frame.file_at, frame.file_bytes});
     kept_.splice(kept_.begin(), kept_, found);
   } else {
     kept_frame made = make_room(frame.archive_bytes);
@@ -122,8 +127,10 @@ std::vector<byte_range> compressed_ranges(std::span<const zstd_frame> frames, st
 }
 
 result<void> zstd_archive::read(std::uint64_t at, std::span<std::byte> into) {
-  const byte_range range{at, into.size()};
-  file_->expect(compressed_ranges(frames_, std::span(&range, 1)));
+  std::vector<byte_range> missing;
+  for (const zstd_frame& frame : frames_of(frames_, {at, into.size()}))
+    if (!reader_.keeps(0, frame)) missing.push_back({frame.file_at, frame.file_bytes});
+  file_->expect(std::move(missing));
   return reader_.read(0, *file_, frames_, at, into);
 }
 

@@ -23,7 +23,7 @@ namespace penstock {
 /// The frames of a file. Refuses what seek_table_bytes and parse_seek_table refuse, and what the file refuses.
 result<std::vector<zstd_frame>> read_frames(readable& file);
 
-/// Keeps up to 8 frames, of 16 MiB together; of larger ones the last. Used by one thread.
+/// Keeps up to 256 frames, of 16 MiB together; of larger ones the last. Used by one thread.
 class frame_reader {
  public:
   /// Refuses (errc::config) if libzstd is missing. Otherwise the first read() does.
@@ -31,6 +31,7 @@ class frame_reader {
   /// Fills `into` from byte `at` of the archive, which these frames of `file` have. `number` tells files apart. Refuses what
   /// the file refuses, and (errc::io) frames that cannot be decompressed, or not to what the seek table says.
   result<void> read(std::uint64_t number, readable& file, std::span<const zstd_frame> frames, std::uint64_t at, std::span<std::byte> into);
+  [[nodiscard]] bool keeps(std::uint64_t number, const zstd_frame& frame) { return find(number, frame) != kept_.end(); }
 
  private:
   struct kept_frame {
@@ -39,6 +40,7 @@ class frame_reader {
     recycled_buffer contents;
     std::byte* begin = nullptr;
   };
+  std::list<kept_frame>::iterator find(std::uint64_t number, const zstd_frame& frame);
   result<std::span<const std::byte>> contents_of(std::uint64_t number, readable& file, const zstd_frame& frame);
   result<void> decompress(readable& file, const zstd_frame& frame, std::byte* to);
   kept_frame make_room(std::uint64_t bytes);

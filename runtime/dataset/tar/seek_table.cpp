@@ -60,7 +60,7 @@ result<std::vector<zstd_frame>> parse_seek_table(std::span<const std::byte> tabl
     next.has_checksum = (flags & checksum_flag) != 0 ? 1 : 0;
     next.checksum = next.has_checksum != 0 ? number_at(table, at + 8) : 0;
     if (next.file_bytes > frames_end - next.file_at)
-      return refuse(errc::dataset, "has a seek table whose frame at byte {} would end behind the table's beginning, byte {}: the file was cut short or damaged",
+      return refuse(errc::dataset, "has a seek table whose frame at byte {} would end after the table begins, at byte {}: the file was cut short or damaged",
                     next.file_at, frames_end);
     // Skippable frames are empty.
     if (next.archive_bytes > 0) {
@@ -73,7 +73,7 @@ result<std::vector<zstd_frame>> parse_seek_table(std::span<const std::byte> tabl
     next.archive_at += next.archive_bytes;
   }
   if (next.file_at != frames_end)
-    return refuse(errc::dataset, "has a seek table of frames up to byte {}, but begins itself at byte {}: the file was damaged",
+    return refuse(errc::dataset, "has a seek table whose frames end at byte {}, but the table begins at byte {}: the file was damaged",
                   next.file_at, frames_end);
   return frames;
 }

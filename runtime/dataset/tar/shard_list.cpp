@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_set>
+#include <unordered_map>
 
 namespace penstock {
 namespace {
@@ -32,17 +32,23 @@ constexpr file_kind shard_files{
 
 /// A shard and what it was compressed to, next to each other: its samples would come twice.
 result<void> check_listed_once(const shard_list& list) {
-  const std::unordered_set<std::string_view> names(list.names.begin(), list.names.end());
-  for (const std::string& name : list.names) {
-    const std::string_view plain = std::string_view(name).substr(0, name.size() - std::min<std::size_t>(name.size(), 4));
-    if (is_zstd_name(name) && names.contains(plain))
-      return refuse(errc::dataset, "'{}' is listed as well as '{}', and would give its samples twice: name the shards by a pattern, such as '*.tar.zst'",
-                    printable(plain), printable(name));
+  std::unordered_map<std::string_view, std::string_view> by_stem;
+  for (const std::string_view name : list.names) {
+    const std::string_view stem = stem_of_shard(name);
+    if (const auto [same, is_new] = by_stem.emplace(stem, name); !is_new)
+      return refuse(errc::dataset, "'{}' is listed as well as '{}', and would give its samples twice: name the shards by a pattern, such as '*{}'",
+                    printable(same->second), printable(name), printable(name.substr(stem.size())));
   }
   return {};
 }
 
 }  // namespace
+
+std::string_view stem_of_shard(std::string_view name) noexcept {
+  for (const std::string_view ending : {".tar.zst", ".tzst", ".tar"})
+    if (ends_with_any_case(name, ending)) return name.substr(0, name.size() - ending.size());
+  return name;
+}
 
 std::string folder_of_shards(const std::string& path) {
   return folder_of_files(path, shard_files);

@@ -8,8 +8,11 @@ namespace penstock {
 using shard_list = found_files;
 
 /// As find_files. Refuses (errc::dataset) also names of shards with other compressions than zstd, and a shard that is
-/// listed compressed as well.
+/// listed compressed as well: the names have the same stem.
 result<shard_list> list_shards(const std::string& path, const store_options& options = {});
+
+/// A shard's name without .tar, .tar.zst or .tzst, in any case.
+std::string_view stem_of_shard(std::string_view name) noexcept;
 
 /// shard_list::folder for this path.
 std::string folder_of_shards(const std::string& path);

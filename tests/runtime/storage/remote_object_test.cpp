@@ -134,3 +134,20 @@ TEST_CASE("what was expected and not read is forgotten after a while, and reques
   read(*here.object, {200'000, 1000});
   CHECK(here.requests() == 4);
 }
+
+TEST_CASE("what was expected and is dropped frees its piece, and takes nothing from its neighbours") {
+  server there;
+  const stored here = object_on(there, std::chrono::minutes(10));
+  const byte_range first{0, 1000};
+  const byte_range second{1000, 1000};
+  const byte_range third{2000, 1000};
+  here.object->expect({first, second, third});
+  read(*here.object, first);
+  for (int i = 0; i < 5; ++i) here.object->drop(first);  // was read
+  here.object->drop({500'000, 10});                      // was not expected
+  read(*here.object, second);
+  CHECK(here.requests() == 1);
+  here.object->drop(third);
+  read(*here.object, third);  // the piece is gone
+  CHECK(here.requests() == 2);
+}

@@ -173,6 +173,9 @@ int pack_shards(const pack_options& o, std::uint64_t frame_size) {
                        o.json);
   const auto shards = list_shards(o.folder);
   if (!shards) return refuse_with(exit_failed, shards.error(), o.json);
+  if (shards->store)
+    return refuse_with(exit_usage, {errc::usage, fmt::format("'{}' is not on this machine: pack reads shards from files alone; copy them first", printable(o.folder)), 0},
+                       o.json);
   if (auto ok = make_folder(o.out); !ok) return refuse_with(exit_failed, ok.error(), o.json);
   std::atomic<std::uint64_t> passed{0};
   std::optional<progress_display> display;
@@ -192,7 +195,7 @@ int pack_shards(const pack_options& o, std::uint64_t frame_size) {
 int pack_folder(const pack_options& o) {
   const auto frame_size = frame_size_of(o);
   if (!frame_size) return refuse_with(exit_usage, frame_size.error(), o.json);
-  if (pack::names_shards(o.folder)) return pack_shards(o, *frame_size);
+  if (pack::names_shards(o.folder, o.out)) return pack_shards(o, *frame_size);
   const auto shard_size = parse_bytes(o.shard_size);
   if (!shard_size || *shard_size < 1 * MiB)
     return refuse_with(exit_usage,

@@ -12,8 +12,9 @@
 
 namespace penstock::pack {
 
-/// Whether this path names shards, rather than an image folder.
-[[nodiscard]] bool names_shards(const std::string& path);
+/// Whether this path names shards, rather than an image folder: a file, or a folder of files that has no pictures and no
+/// folder but `out`.
+[[nodiscard]] bool names_shards(const std::string& path, const std::string& out);
 
 struct repacked_shard {
   std::string name;
@@ -22,9 +23,10 @@ struct repacked_shard {
   std::uint64_t bytes = 0;  ///< of the file
 };
 
-/// Members of one sample that follow each other are in one frame. A shard that is there already is left as it is. Adds the
-/// archives' bytes to `passed`. Refuses (errc::usage) two shards of the same name, and, with the shard's name, what cannot be
-/// read, written, or parsed as tar.
+/// Members of one sample that follow each other are in one frame. A shard that is there already is left as it is, if it was
+/// made from the same file. Adds the archives' bytes to `passed`. Refuses (errc::usage) two shards of the same name, the folder
+/// that the shards are in, and one with shards that were made otherwise, and, with the shard's name, what cannot be read,
+/// written, or parsed as tar.
 result<std::vector<repacked_shard>> repack(const shard_list& shards, const std::string& out, std::uint64_t frame_size, unsigned threads,
                                            std::atomic<std::uint64_t>& passed);
 

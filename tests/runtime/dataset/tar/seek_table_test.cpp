@@ -1,12 +1,14 @@
 #include "runtime/dataset/tar/seek_table.hpp"
 
 #include "runtime/dataset/tar/frame_reader.hpp"
+#include "runtime/dataset/tar/shard_index.hpp"
 #include "tests/runtime/dataset/tar/archives.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <memory>
 
@@ -26,12 +28,20 @@ class text_file final : public readable {
   [[nodiscard]] std::uint64_t bytes() const noexcept override { return text.size(); }
   result<void> read(std::uint64_t at, std::span<std::byte> into) override {
     if (at + into.size() > text.size()) return refuse(errc::io, "ends too early");
-    if (!into.empty()) reads.push_back({at, into.size()});
+    if (!into.empty()) {
+      reads.push_back({at, into.size()});
+      drop({at, into.size()});
+    }
     std::ranges::copy(bytes_of(text).subspan(at, into.size()), into.begin());
     return {};
   }
+  void expect(std::vector<byte_range> ranges) override { awaited.insert(awaited.end(), ranges.begin(), ranges.end()); }
+  void drop(byte_range range) override {
+    if (const auto one = std::ranges::find(awaited, range); one != awaited.end()) awaited.erase(one);
+  }
   std::string text;
   std::vector<byte_range> reads;
+  std::vector<byte_range> awaited;
 };
 
 std::string numbers(std::size_t size) {
@@ -137,10 +147,10 @@ TEST_CASE("seek tables that lie are refused, and the refusal names the numbers")
   begins([](std::string& f) { put(f, foot, 2); }, "has a damaged seek table");
   begins([](std::string& f) { f[f.size() - 5] = '\x84'; }, "has a seek table with unknown flags (0x84)");
   begins([](std::string& f) { put(f, last_entry, 0xfffffff0); }, "has a seek table whose frame at byte");
-  begins([](std::string& f) { put(f, first_entry, 1); }, "has a seek table of frames up to byte");
+  begins([](std::string& f) { put(f, first_entry, 1); }, "has a seek table whose frames end at byte");
   begins([](std::string& f) { put(f, first_entry - 4, 0xffffffff); }, "has a frame at byte 0 of");
   begins([](std::string& f) { f.erase(0, 10); }, "has a seek table whose frame at byte");
-  begins([](std::string& f) { f.insert(0, "abc"); }, "has a seek table of frames up to byte");
+  begins([](std::string& f) { f.insert(0, "abc"); }, "has a seek table whose frames end at byte");
 }
 
 TEST_CASE("frames without contents are passed over") {
@@ -184,15 +194,47 @@ TEST_CASE("a range is read from its frames alone, and the last frames are kept")
   CHECK(file.reads.size() == 2);
   CHECK(text_at(reader, file, frames, 0, text.size()) == text);
   CHECK(file.reads.size() == 20);
-  // The last eight are kept, of all that were read.
-  CHECK(text_at(reader, file, frames, 60'000, 40'000) == text.substr(60'000));
-  CHECK(file.reads.size() == 20);
   CHECK(text_at(reader, file, frames, 0, 1) == text.substr(0, 1));
-  CHECK(file.reads.size() == 21);
+  CHECK(file.reads.size() == 20);
   // Another file has frames of the same numbers.
   std::string other(1, '\0');
   REQUIRE(reader.read(2, file, frames, 99'999, std::as_writable_bytes(std::span(other))));
-  CHECK(file.reads.size() == 22);
+  CHECK(file.reads.size() == 21);
+}
+
+TEST_CASE("of many small frames, the last 256 are kept") {
+  const std::string text = numbers(300'000);
+  text_file file(seekable(text, 1000));
+  const auto frames = frames_in(file);
+  file.reads.clear();
+  frame_reader reader;
+  CHECK(text_at(reader, file, frames, 0, text.size()) == text);
+  CHECK(text_at(reader, file, frames, 44'000, 256'000) == text.substr(44'000));
+  CHECK(file.reads.size() == 300);
+  CHECK(text_at(reader, file, frames, 43'999, 1) == text.substr(43'999, 1));
+  CHECK(file.reads.size() == 301);
+}
+
+TEST_CASE("what is expected of a file is read or dropped, also while it is indexed") {
+  testing::named_contents members;
+  for (int i = 0; i < 3000; ++i) members.emplace_back(fmt::format("{:06}.txt", i), numbers(static_cast<std::size_t>(i % 700)));
+  const std::string archive = testing::archive_of(members);
+  const auto file = std::make_shared<text_file>(seekable(archive, 10'000));
+  std::atomic<std::uint64_t> passed{0};
+  const auto index = read_shard(file, "tag", "a.tar.zst", passed);
+  if (!index) FAIL(index.error().message);
+  CHECK(index->members == 3000);
+  CHECK(file->awaited.empty());
+  // The dataset's reader knows what is kept only when it reads.
+  frame_reader reader;
+  const auto frames = frames_in(*file);
+  for (int round = 0; round < 2; ++round) {
+    const byte_range range{5000, 20'000};
+    file->expect(compressed_ranges(frames, std::span(&range, 1)));
+    CHECK(file->awaited.size() == 3);
+    CHECK(text_at(reader, *file, frames, range.at, range.bytes) == archive.substr(range.at, range.bytes));
+    CHECK(file->awaited.empty());
+  }
 }
 
 TEST_CASE("large frames are kept one at a time, and small ones get little memory again") {

@@ -89,4 +89,14 @@ TEST_CASE("shards that are compressed with zstd are listed, but not next to what
   CHECK(list_shards(folder.path()).error().message ==
         "'b.tar' is listed as well as 'b.tar.zst', and would give its samples twice: name the shards by a pattern, such as '*.tar.zst'");
   CHECK(list_shards(folder.path("*.tar.zst"))->names == names{"b.tar.zst"});
+  const auto twice = [&](std::string_view pattern) {
+    const auto list = list_shards(folder.path(pattern));
+    return list ? "" : list.error().message.substr(0, list.error().message.find(','));
+  };
+  for (const char* const name : {"c.TAR", "x.tar.zst", "x.TZST", "y.tar", "z/y.tar"}) folder.write(name, "");
+  CHECK(twice("c.*") == "'c.TAR' is listed as well as 'c.tzst'");
+  CHECK(twice("x.*") == "'x.TZST' is listed as well as 'x.tar.zst'");
+  CHECK(twice("{,z/}y.tar").empty());
+  CHECK(stem_of_shard("z/a.b.Tar.Zst") == "z/a.b");
+  CHECK(stem_of_shard("a.zst") == "a.zst");
 }
