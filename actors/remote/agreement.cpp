@@ -16,6 +16,7 @@ namespace penstock::hosts {
 namespace {
 
 constexpr std::size_t shown_bytes_max = 200;
+constexpr std::size_t lists_max = 64;  // of arguments
 
 bool is_below(const std::string& path, const std::string& folder) {
   return path.starts_with(folder) && (path.size() == folder.size() || folder.ends_with('/') || path[folder.size()] == '/');
@@ -47,10 +48,32 @@ bool is_below_any(const std::string& path, const string_map& own) {
   return std::ranges::any_of(own, [&](const auto& one) { return is_below(plain, one.second); });
 }
 
+std::string on_host(const std::string& path, const string_map& of_session, const string_map& own) {
+  const std::string there = mapped(path, own);
+  return there == path ? mapped(path, of_session) : there;
+}
+
+/// All that the two maps turn into `argument`; itself if nothing is.
+std::vector<std::string> names_of_session(const std::string& argument, const string_map& of_session, const string_map& own) {
+  std::vector<std::string> names;
+  const auto add = [&](const std::string& before, const std::string& path) {
+    for (const string_map* folders : {&own, &of_session}) {
+      for (const auto& [from, to] : *folders) {
+        if (!is_below(path, to)) continue;
+        const std::string name = from + path.substr(to.size());
+        if (on_host(name, of_session, own) == path && std::ranges::find(names, before + name) == names.end()) names.push_back(before + name);
+      }
+    }
+  };
+  add("", argument);
+  if (const std::size_t end = argument.find('='); end != std::string::npos) add(argument.substr(0, end + 1), argument.substr(end + 1));
+  if (names.empty()) names.push_back(argument);
+  return names;
+}
+
 result<void> move(std::string& path, const config& settings, const string_map& own) {
   if (path.empty()) return {};
-  std::string there = mapped(path, own);
-  if (there == path) there = mapped(path, settings.loader.hosts.path_map);
+  const std::string there = on_host(path, settings.loader.hosts.path_map, own);
   if (!own.empty() && !is_below_any(there, own))
     return refuse(errc::config, "the session reads '{}', which is '{}' here and not below a folder of --data", path, there);
   path = there;
@@ -83,7 +106,8 @@ std::string difference_of_facts(const string_map& here, const std::vector<wire_f
   for (const auto& [name, value] : here) {
     const auto found = std::ranges::find(there, name, &wire_fact::name);
     if (found == there.end()) return fmt::format("the host has no {}, but the session has {} {}", name, name, value);
-    if (found->value != value)
+    const bool equal = std::ranges::any_of(there, [&](const wire_fact& one) { return one.name == name && one.value == value; });
+    if (!equal)
       return fmt::format("the host has {} {}, but the session has {} {}", name, found->value, name, value);
   }
   return {};
@@ -104,14 +128,19 @@ result<config> config_on_host(config settings, const string_map& own) {
   return settings;
 }
 
-std::string path_of_session(const std::string& path, const config& here, const string_map& own) {
-  const auto back = [](const string_map& folders) {
-    string_map turned;
-    for (const auto& [from, to] : folders) turned[to] = from;
-    return turned;
-  };
-  std::string there = mapped(path, back(own));
-  return there == path ? mapped(path, back(here.loader.hosts.path_map)) : there;
+std::vector<std::vector<std::string>> arguments_of_session(const std::vector<std::string>& arguments, const config& here, const string_map& own) {
+  std::vector<std::vector<std::string>> lists{{}};
+  for (const std::string& argument : arguments) {
+    std::vector<std::vector<std::string>> longer;
+    for (const std::string& name : names_of_session(argument, here.loader.hosts.path_map, own)) {
+      for (const auto& list : lists) {
+        if (longer.size() == lists_max) break;
+        longer.emplace_back(list).push_back(name);
+      }
+    }
+    lists = std::move(longer);
+  }
+  return lists;
 }
 
 result<void> check_list(const std::string& list, std::string_view text, const string_map& own) {

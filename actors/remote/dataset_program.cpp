@@ -3,11 +3,13 @@
 #include "actors/remote/agreement.hpp"
 #include "actors/supervisor/lone_worker.hpp"
 #include "actors/supervisor/worker_processes.hpp"
+#include "runtime/base/dataset_type.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/process/spawn.hpp"
 #include "runtime/storage/sha256.hpp"
 
 #include <fmt/ranges.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <fstream>
@@ -17,21 +19,36 @@
 namespace penstock::hosts {
 namespace {
 
-/// Digest of the program's file. Libraries and scripts that it loads are not in it.
-result<std::string> digest_of(const std::string& program) {
+constexpr std::int64_t ns_a_second = 1'000'000'000;
+
+std::int64_t as_ns(const timespec& time) {
+  return time.tv_sec * ns_a_second + time.tv_nsec;
+}
+
+std::string text_of(const program_file& file) {
+  const auto seconds = [](std::int64_t ns) { return fmt::format("{}.{:09}", ns / ns_a_second, ns % ns_a_second); };
+  return fmt::format("inode {} of device {}, {} bytes, modified at {}, changed at {}", file.inode, file.device, file.bytes,
+                     seconds(file.modified_ns), seconds(file.changed_ns));
+}
+
+/// Libraries and scripts that the program loads are not in it.
+result<std::string> digest_of(const program_file& program) {
   if (auto ok = check_sha256(); !ok) return tl::unexpected(std::move(ok.error()));
-  auto path = process::find_program(program);
-  if (!path) return tl::unexpected(std::move(path.error()));
-  std::ifstream file(*path, std::ios::binary);
+  std::ifstream file(program.path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  if (!file || bytes.empty()) return refuse_os(errc::worker_program, errno, fmt::format("reading the worker program '{}'", *path));
+  if (!file || bytes.empty()) return refuse_os(errc::worker_program, errno, fmt::format("reading the worker program '{}'", program.path));
   return hex_of(sha256(bytes));
 }
 
-/// `arguments`: as the session would write them.
-result<described_program> describe(const config& settings, const std::vector<std::string>& command, const std::vector<std::string>& arguments,
+/// `arguments`: as the session may write them.
+result<described_program> describe(const config& settings, std::vector<std::string> command, const std::vector<std::vector<std::string>>& arguments,
                                    const string_map& environment, const std::atomic<bool>* given_up) {
-  auto digest = digest_of(command.front());
+  auto path = process::find_program(command.front());
+  if (!path) return tl::unexpected(std::move(path.error()));
+  command.front() = std::move(*path);
+  auto file = look_at_program(command.front());  // before it is read: a change meanwhile is noticed
+  if (!file) return tl::unexpected(std::move(file.error()));
+  auto digest = digest_of(*file);
   if (!digest) return tl::unexpected(std::move(digest.error()));
   const auto failed = [&](failure why) -> result<described_program> {
     why.message = fmt::format("having '{}' describe the dataset: {}", printable(command.front()), why.message);
@@ -43,16 +60,35 @@ result<described_program> describe(const config& settings, const std::vector<std
   if (auto ok = (*worker)->greet(); !ok) return failed(std::move(ok.error()));
   auto described = (*worker)->open(settings);
   if (!described) return failed(std::move(described.error()));
-  return described_program{std::move(*described),
-                           {{"a worker program with SHA-256", std::move(*digest)},
-                            {"worker arguments", fmt::format("[{}]", fmt::join(arguments, ", "))}}};
+  std::vector<wire_fact> facts{{"a worker program with SHA-256", std::move(*digest)}};
+  for (const auto& one : arguments) facts.push_back({"worker arguments", fmt::format("{}", one)});
+  return described_program{std::move(*described), std::move(*file), std::move(facts)};
 }
 
 }  // namespace
 
-result<described_program> describe_custom(const config& settings) {
+bool is_custom(const config& settings) noexcept {
+  return type_of(settings) == dataset_type::custom;
+}
+
+result<program_file> look_at_program(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0) return refuse_os(errc::worker_program, errno, fmt::format("the worker program '{}'", printable(path)));
+  return program_file{path, facts.st_dev, facts.st_ino, static_cast<std::uint64_t>(facts.st_size), as_ns(facts.st_mtim), as_ns(facts.st_ctim)};
+}
+
+result<void> check_unchanged(const program_file& before) {
+  const auto here = look_at_program(before.path);
+  if (!here) return tl::unexpected(here.error());
+  if (*here == before) return {};
+  return refuse(errc::worker_program,
+                "the worker program '{}' has changed since it was compared with the session's: it was {}, but is {}; start this host again",
+                printable(before.path), text_of(before), text_of(*here));
+}
+
+result<described_program> describe_custom(const config& settings, const std::atomic<bool>* given_up) {
   const std::vector<std::string>& command = settings.loader.command;
-  return describe(settings, command, {command.begin() + 1, command.end()}, settings.loader.env, nullptr);
+  return describe(settings, command, {{command.begin() + 1, command.end()}}, settings.loader.env, given_up);
 }
 
 result<described_program> describe_custom_on_host(const config& here, const std::vector<std::string>& command, const string_map& own,
@@ -60,9 +96,7 @@ result<described_program> describe_custom_on_host(const config& here, const std:
   if (command.empty())
     return refuse(errc::config, "the session's dataset is \"custom\": only its worker program can read it, and no session can make a host "
                                 "run one; give --program FILE, this machine's copy of that program");
-  std::vector<std::string> arguments;
-  for (auto one = command.begin() + 1; one != command.end(); ++one) arguments.push_back(path_of_session(*one, here, own));
-  return describe(here, command, arguments, {{"PENSTOCK_ON_HOST", "1"}}, given_up);
+  return describe(here, command, arguments_of_session({command.begin() + 1, command.end()}, here, own), {{"PENSTOCK_ON_HOST", "1"}}, given_up);
 }
 
 }  // namespace penstock::hosts

@@ -31,6 +31,11 @@ constexpr auto turn_max = 50ms;       // hosted_worker shows its flight page tha
 constexpr auto idle_turn_max = 250ms;
 constexpr auto signs_a_silence = 8;  // the session pings as often
 
+/// Whether this host could not work for that session at another time either.
+bool is_for_good(errc why) {
+  return why == errc::config || why == errc::dataset || why == errc::worker_program;
+}
+
 }  // namespace
 
 host_connection::host_connection(const host_facts& facts, std::uint32_t number, connection_listener listener, std::optional<accepted_call> call)
@@ -225,6 +230,7 @@ result<void> host_connection::join(host_stream& to) {
                       to.encrypted()};
   if (auto ok = to.read_raw(std::as_writable_bytes(std::span(offer.code)), answer_deadline); !ok) return ok;
   auto ready = listener_.prepare(offer);
+  if (!ready && !is_for_good(ready.error().code)) return refuse(errc::io, "{}", ready.error().message);
   if (!ready) {
     to.put(from_host(cannot_join{fmt::format("{}: {}", facts_.name, ready.error().message)}));
     static_cast<void>(to.flush(connect_deadline));
@@ -235,7 +241,7 @@ result<void> host_connection::join(host_stream& to) {
     to.put(from_host(program_found{as_wire(facts_.program_facts)}));
   } else {
     const dataset_description& d = dataset_->dataset->description;
-    to.put(from_host(dataset_found{{d.type, d.samples, protocol::as_wire(d.tensors), d.fingerprint}, as_wire(dataset_->facts)}));
+    to.put(from_host(dataset_found{{d.type, d.samples, protocol::as_wire(d.tensors), d.fingerprint}, dataset_->facts}));
   }
   if (auto ok = to.flush(connect_deadline); !ok) return ok;
   auto place = to.wait_for<to_host>(answer_deadline);
@@ -256,8 +262,12 @@ result<void> host_connection::join(host_stream& to) {
 
 result<host_connection::way> host_connection::work(host_stream& to) {
   leaving_told_ = session_over_ = false;
+  leaving_.reset();
   cpu_.start();
   const nanoseconds lost_after = dataset_->lost_after;
+  to.while_busy([this, &to] {
+    if (has_drained()) to.close_soon();
+  });
   to.while_receiving(lost_after / signs_a_silence, [&to] { to.put(from_host(pong{})); });
   patient_deadline silence(lost_after, std::min<nanoseconds>(idle_turn_max, lost_after / signs_a_silence));
   silence.restart(now());
@@ -280,8 +290,8 @@ result<host_connection::way> host_connection::turn(host_stream& to) {
     look[2].fd = worker_->link();  // -1 is ignored
     if (worker_->has_unsent()) look[2].events |= POLLOUT;
   }
-  const std::chrono::milliseconds at_most = worker_ && worker_->is_busy() ? turn_max : idle_turn_max;
-  ::poll(look.data(), look.size(), to.has_message() ? 0 : static_cast<int>(at_most.count()));
+  const auto at_most = std::min<nanoseconds>(worker_ && worker_->is_busy() ? turn_max : idle_turn_max, dataset_->lost_after / signs_a_silence);
+  ::poll(look.data(), look.size(), to.has_message() ? 0 : static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(at_most).count()));
   if (look[1].revents != 0) clear_wake();
   if (look[0].revents != 0 || to.has_message()) {
     if (auto ok = hear_session(to); !ok) return tl::unexpected(std::move(ok.error()));
@@ -295,15 +305,21 @@ result<host_connection::way> host_connection::turn(host_stream& to) {
     const std::uint32_t now_offered = listener_.offered(session_);
     if (std::exchange(offered_, now_offered) != now_offered) to.put(from_host(host_offers{now_offered}));
   }
-  if (leaves_ && !std::exchange(leaving_told_, true)) {
-    leaving_ = patient_deadline(dataset_->drain, idle_turn_max);
-    leaving_.restart(now());
-    to.put(from_host(host_leaves{}));
-  }
+  if (leaves_ && !std::exchange(leaving_told_, true)) to.put(from_host(host_leaves{}));
   if (auto ok = to.flush(dataset_->lost_after); !ok) return tl::unexpected(std::move(ok.error()));
   if (session_over_ || at_once_) return way::over;
   // The session answers with its goodbye once the worker has ended.
-  return leaving_told_ && leaving_.is_over(now()) ? way::over : way::again;
+  return has_drained() ? way::over : way::again;
+}
+
+/// Whether it leaves and has had its time. Looked at every `idle_turn_max` at least: only time in which the thread did not run is left out.
+bool host_connection::has_drained() {
+  if (!leaves_) return false;
+  if (!leaving_) {
+    leaving_.emplace(dataset_->drain, idle_turn_max);
+    leaving_->restart(now());
+  }
+  return leaving_->is_over(now());
 }
 
 }  // namespace penstock::hosts

@@ -117,6 +117,7 @@ class host_connection {
   result<void> join(host_stream& to);
   result<way> work(host_stream& to);
   result<way> turn(host_stream& to);
+  [[nodiscard]] bool has_drained();
   result<void> hear_session(host_stream& to);
 
   const host_facts facts_;
@@ -143,7 +144,7 @@ class host_connection {
   std::uint32_t offered_ = 0;  // as told to the session
   bool leaving_told_ = false;
   bool session_over_ = false;
-  patient_deadline leaving_{nanoseconds(0), nanoseconds(0)};
+  std::optional<patient_deadline> leaving_;  // since it leaves
   std::optional<steady_time> lost_since_;  // a session that it had joined
   std::thread thread_;
 };

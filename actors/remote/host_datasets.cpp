@@ -3,7 +3,6 @@
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/remote/agreement.hpp"
 #include "actors/remote/dataset_program.hpp"
-#include "runtime/base/dataset_type.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
 
@@ -78,7 +77,7 @@ result<std::shared_ptr<const ready_dataset>> host_datasets::make(const session_o
   const hosts_config& rules = here->loader.hosts;
   auto made = std::make_shared<ready_dataset>(
       ready_dataset{protocol::config_as_bytes(*here), {}, rules.lost_after, rules.drain, rules.wait, rules.compress, {}});
-  if (type_of(*here) == dataset_type::custom) {
+  if (is_custom(*here)) {
     if (auto ok = describe(*here, *made); !ok) return tl::unexpected(std::move(ok.error()));
     return made;
   }
@@ -96,7 +95,9 @@ result<void> host_datasets::describe(const config& here, ready_dataset& made) {
   dataset.description = std::move(described->dataset);
   made.dataset = std::make_shared<const prepared_dataset>(std::move(dataset));
   made.command = dataset_program_;
+  made.command.front() = described->file.path;
   made.facts = std::move(described->facts);
+  made.file = std::move(described->file);
   return {};
 }
 

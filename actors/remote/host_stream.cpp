@@ -165,6 +165,7 @@ result<void> host_stream::send_all(std::string_view bytes, nanoseconds silence_m
       said_ = time_();
       taken.restart(said_);
       if (std::exchange(waited, false)) heard_ns_ = as_ns(said_);  // it reads
+      while_busy_();
       continue;
     }
     if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return refuse_os(errc::io, errno, "writing to the connection");

@@ -95,7 +95,11 @@ result<std::unique_ptr<hosted_worker>> hosted_worker::start(const hosted_worker_
   if (!packs) return tl::unexpected(std::move(packs.error()));
   auto made = std::unique_ptr<hosted_worker>(new hosted_worker(around, std::move(*memory), std::move(*flights)));
   made->packer_ = std::move(*packs);
-  made->launch();
+  const auto& file = around.dataset->file;
+  if (auto ok = file ? check_unchanged(*file) : result<void>(); !ok)
+    made->shared_->started = tl::unexpected(std::move(ok.error()));  // the first work() tells
+  else
+    made->launch();
   return made;
 }
 

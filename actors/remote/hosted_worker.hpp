@@ -2,6 +2,7 @@
 // a host_stream; for the worker this host is the session. Used by host_connection's thread; the process lives on the io thread.
 #pragma once
 
+#include "actors/remote/dataset_program.hpp"
 #include "actors/remote/host_program.hpp"
 #include "actors/remote/hosted_jobs.hpp"
 #include "actors/remote/packing.hpp"
@@ -32,7 +33,8 @@ struct ready_dataset {
   compress_rule compress = compress_rule::none;
   std::shared_ptr<host_program> program{};  ///< of a pool
   std::vector<std::string> command{};       ///< of a custom dataset; empty: penstock-worker
-  string_map facts{};                       ///< of that program
+  std::vector<wire_fact> facts{};           ///< of that program
+  std::optional<program_file> file{};       ///< and the only one that may run
 };
 
 struct hosted_worker_deps {

@@ -10,10 +10,8 @@
 
 #include <boost/asio/post.hpp>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <future>
 #include <utility>
 
@@ -40,7 +38,6 @@ result<std::unique_ptr<loader_host>> loader_host::open(const host_settings& sett
   if (!settings.dataset_program.empty()) {
     auto found = process::find_program(settings.dataset_program.front());
     if (!found) return tl::unexpected(std::move(found.error()));
-    if (::access(found->c_str(), X_OK) != 0) return refuse_os(errc::worker_program, errno, fmt::format("the worker program '{}'", *found));
   }
   auto lifeline = process::lifeline::create();
   if (!lifeline) return tl::unexpected(std::move(lifeline.error()));

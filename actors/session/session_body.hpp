@@ -159,6 +159,7 @@ class Session::body final : public host::run {
   std::unique_ptr<gpu_owner::batch_sink> sink_;  // of run_for() with an embedded owner; the consumer's thread
   std::atomic<bool> taking_ = false;             // a thread is in next()
   std::atomic<bool> owner_is_irreplaceable_ = false;  // losing it would end the run
+  std::atomic<bool> given_up_ = false;                // stopped: its start waits for no program
 };
 
 }  // namespace penstock

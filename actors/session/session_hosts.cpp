@@ -19,8 +19,9 @@ config config_for_hosts(config settings) {
 
 /// Hosts are compared with what the session's own program says, even if it has no local worker.
 result<void> Session::body::describe_for_hosts(engine& e) {
-  if (!has_hosts(settings_.loader) || settings_.dataset.type != dataset_type::custom) return {};
-  auto described = hosts::describe_custom(settings_);
+  if (!has_hosts(settings_.loader) || !hosts::is_custom(settings_)) return {};
+  auto described = hosts::describe_custom(settings_, &given_up_);
+  if (!described && described.error().code == errc::stopped) return {};  // it is stopped while it starts, and needs no hosts
   if (!described) return tl::unexpected(std::move(described.error()));
   e.custom = std::move(*described);
   return {};
@@ -32,7 +33,9 @@ void Session::body::make_hub(engine& e, const hosts::hosts_setup& setup) {
   hosts::connection_deps deps = hosts::deps_of(settings_, setup, PENSTOCK_VERSION);
   deps.config = protocol::config_as_bytes(config_for_hosts(settings_));
   deps.dataset = e.custom ? e.custom->dataset : e.dataset->description;
-  if (e.custom) deps.program_facts = e.custom->facts;
+  if (e.custom) {
+    for (const auto& [name, value] : e.custom->facts) deps.program_facts[name] = value;
+  }
   deps.arena = e.memory->fd();
   deps.flights = e.flights;
   deps.waited = [this] { return std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(board_.waited_seconds(now()))); };

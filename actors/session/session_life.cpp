@@ -201,6 +201,7 @@ void Session::body::fail(std::string_view why, std::optional<std::chrono::millis
 
 /// The common part of stop(), destruction and failure. Records no event.
 void Session::body::end_within(std::optional<std::chrono::milliseconds> at_most) noexcept {
+  given_up_ = true;
   ending_.stop(at_most);  // before the consumer wakes up and asks for the reason
   consumer_->stop();
   cursor_.give_up();

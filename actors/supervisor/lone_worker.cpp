@@ -4,6 +4,7 @@
 #include "actors/protocol/link.hpp"
 #include "actors/protocol/tensors.hpp"
 #include "runtime/base/layout.hpp"
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/process/crash_notes.hpp"
@@ -26,10 +27,33 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds time_to_end{2000};
-constexpr milliseconds look_every{100};  // whether somebody has given up
+constexpr milliseconds look_every_max{100};  // whether somebody has given up
+constexpr int looks_a_wait = 8;
 
 std::string file_name(const std::string& path) {
   return std::filesystem::path(path).filename().string();
+}
+
+steady_time now() {
+  return std::chrono::steady_clock::now();
+}
+
+nanoseconds look_every(nanoseconds deadline) {
+  return std::clamp<nanoseconds>(deadline / looks_a_wait, milliseconds(1), look_every_max);
+}
+
+int as_ms(nanoseconds time) {
+  return static_cast<int>(std::chrono::ceil<milliseconds>(time).count());
+}
+
+patient_deadline deadline_in(nanoseconds deadline) {
+  patient_deadline until(deadline, look_every(deadline));
+  until.restart(now());
+  return until;
+}
+
+tl::unexpected<failure> nobody_waits() {
+  return refuse(errc::stopped, "nobody waits for it any more");
 }
 
 }  // namespace
@@ -75,9 +99,12 @@ result<void> lone_worker::launch(const lone_worker_request& request) {
   auto outcome = started->get_future();
   const auto control =
       starter_.start(std::move(spawn), [started](result<process::unclaimed_child> made) { started->set_value(std::move(made)); });
-  if (outcome.wait_for(deadline_) != std::future_status::ready) {
-    auto no = refuse(errc::worker_program, "{} has not returned for {}: its file system does not answer", starter_.current(),
-                     duration_for_people(deadline_));
+  patient_deadline until = deadline_in(deadline_);
+  while (outcome.wait_for(look_every(deadline_)) != std::future_status::ready) {
+    if (!given_up() && !until.is_over(now())) continue;
+    auto no = given_up() ? nobody_waits()
+                         : refuse(errc::timed_out, "{} has not returned for {}: its file system does not answer", starter_.current(),
+                                  duration_for_people(deadline_));
     if (control) control->give_up();
     return no;
   }
@@ -102,22 +129,15 @@ std::string lone_worker::how_it_ended(std::string_view doing) {
 }
 
 result<protocol::from_worker> lone_worker::hear(nanoseconds deadline, std::string_view doing) {
-  const steady_time until = std::chrono::steady_clock::now() + deadline;
+  patient_deadline until = deadline_in(deadline);
   while (heard_.empty()) {
-    const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
-    if (given_up_ != nullptr && *given_up_) return refuse(errc::stopped, "nobody waits for it any more");
+    if (given_up()) return nobody_waits();
     pollfd news{socket_.get(), POLLIN, 0};
-    const milliseconds turn = std::min(left, given_up_ == nullptr ? left : look_every);
-    const int ready = ::poll(&news, 1, static_cast<int>(std::max<std::int64_t>(turn.count(), 0)));
-    if ((ready < 0 && errno == EINTR) || (ready == 0 && turn < left)) continue;
-    if (ready <= 0) return refuse(errc::timed_out, "it did not answer within {} {}", duration_for_people(deadline), doing);
-    std::array<char, 4096> piece;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by read
-    const ssize_t bytes = ::read(socket_.get(), piece.data(), piece.size());
-    if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (bytes <= 0) return refuse(errc::worker_program, "{}", how_it_ended(doing));
-    const auto ok = reader_.feed({piece.data(), static_cast<std::size_t>(bytes)},
-                                 [&](protocol::from_worker&& m) { heard_.push_back(std::move(m)); });
-    if (!ok) return tl::unexpected(ok.error());
+    if (::poll(&news, 1, as_ms(look_every(deadline))) > 0) {
+      if (auto ok = read(doing); !ok) return tl::unexpected(std::move(ok.error()));
+    }
+    if (heard_.empty() && until.is_over(now()))
+      return refuse(errc::timed_out, "it did not answer within {} {}", duration_for_people(deadline), doing);
   }
   protocol::from_worker first = std::move(heard_.front());
   heard_.erase(heard_.begin());
@@ -125,11 +145,33 @@ result<protocol::from_worker> lone_worker::hear(nanoseconds deadline, std::strin
   return first;
 }
 
-void lone_worker::say(const protocol::to_worker& message) {
+result<void> lone_worker::read(std::string_view doing) {
+  std::array<char, 4096> piece;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
+  const ssize_t bytes = ::recv(socket_.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+  if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return {};
+  if (bytes <= 0) return refuse(errc::worker_program, "{}", how_it_ended(doing));
+  return reader_.feed({piece.data(), static_cast<std::size_t>(bytes)},
+                      [&](protocol::from_worker&& m) { heard_.push_back(std::move(m)); });
+}
+
+/// Does not notice a dead worker: hear() does.
+result<void> lone_worker::say(const protocol::to_worker& message, std::string_view doing) {
   std::vector<char> bytes;
   static_cast<void>(protocol::append_frame(bytes, message));
-  // A few hundred bytes into an empty socket: never a partial write. hear() notices a dead worker.
-  static_cast<void>(::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
+  patient_deadline until = deadline_in(deadline_);
+  for (std::size_t done = 0; done < bytes.size();) {
+    if (given_up()) return nobody_waits();
+    const ssize_t sent = ::send(socket_.get(), bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0) {
+      done += static_cast<std::size_t>(sent);
+      continue;
+    }
+    if (errno != EAGAIN && errno != EINTR) return {};
+    pollfd room{socket_.get(), POLLOUT, 0};
+    ::poll(&room, 1, as_ms(look_every(deadline_)));
+    if (until.is_over(now())) return refuse(errc::timed_out, "it took no message within {} {}", duration_for_people(deadline_), doing);
+  }
+  return {};
 }
 
 result<void> lone_worker::greet() {
@@ -144,8 +186,10 @@ result<void> lone_worker::greet() {
 }
 
 result<dataset_description> lone_worker::open(const config& settings) {
-  say(protocol::open_dataset{protocol::version, {0, 1}, protocol::config_as_bytes(settings)});
-  const auto second = hear(deadline_, "while opening the dataset");
+  constexpr std::string_view doing = "while opening the dataset";
+  if (auto ok = say(protocol::open_dataset{protocol::version, {0, 1}, protocol::config_as_bytes(settings)}, doing); !ok)
+    return tl::unexpected(std::move(ok.error()));
+  const auto second = hear(deadline_, doing);
   if (!second) return tl::unexpected(second.error());
   if (std::holds_alternative<protocol::functions_described>(*second))
     return refuse(errc::worker_program, "it serves functions of a pool (penstock::job_main), not a dataset (penstock::worker_main)");
@@ -161,15 +205,18 @@ result<void> lone_worker::set_up(const dataset_description& dataset, std::uint32
   if (!layout) return tl::unexpected(std::move(layout.error()));
   const arena::geometry shape{layout->bytes, 1, 1};
   if (auto ok = memory_.size_and_seal(shape); !ok) return ok;
-  say(protocol::assign_slots{.slot_bytes = shape.slot_bytes, .slots = 1, .partitions = 1, .batch_size = samples});
-  const auto third = hear(deadline_, "while setting up the dataset");
+  constexpr std::string_view doing = "while setting up the dataset";
+  const protocol::assign_slots slots{.slot_bytes = shape.slot_bytes, .slots = 1, .partitions = 1, .batch_size = samples};
+  if (auto ok = say(slots, doing); !ok) return ok;
+  const auto third = hear(deadline_, doing);
   if (!third) return tl::unexpected(third.error());
   return {};
 }
 
 result<protocol::from_worker> lone_worker::load(const protocol::load_batch& lease, nanoseconds deadline) {
-  say(lease);
-  return hear(deadline, "while loading the first samples");
+  constexpr std::string_view doing = "while loading the first samples";
+  if (auto ok = say(lease, doing); !ok) return tl::unexpected(std::move(ok.error()));
+  return hear(deadline, doing);
 }
 
 }  // namespace penstock::supervisor

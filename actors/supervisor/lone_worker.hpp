@@ -1,5 +1,5 @@
 // One worker without a session: the calling thread starts it, asks it and kills it. Used by doctor, and by session and loader host to
-// learn what a worker program says of its dataset.
+// learn what a worker program says of its dataset. No deadline counts time in which the calling thread did not run.
 #pragma once
 
 #include "actors/protocol/wire.hpp"
@@ -27,12 +27,12 @@ struct lone_worker_request {
   std::vector<std::string> environment;  ///< the complete environment
   std::vector<int> indexes{};            ///< of the datasets; -1: none
   nanoseconds deadline{0};               ///< of its start and of each answer that has no other
-  const std::atomic<bool>* given_up = nullptr;  ///< once true, nothing is waited for. Outlives the worker
+  const std::atomic<bool>* given_up = nullptr;  ///< once true, nothing is waited for (errc::stopped). Outlives the worker
 };
 
 class lone_worker {
  public:
-  /// Waits until it runs. Refuses (errc::worker_program, errc::system).
+  /// Waits until it runs. Refuses (errc::worker_program, errc::system, errc::timed_out).
   static result<std::unique_ptr<lone_worker>> start(const lone_worker_request& request);
   /// Kills it.
   ~lone_worker();
@@ -56,7 +56,9 @@ class lone_worker {
       : deadline_(request.deadline), given_up_(request.given_up), memory_(std::move(memory)), flights_(std::move(flights)), output_(std::move(output)) {}
   result<void> launch(const lone_worker_request& request);
   result<protocol::from_worker> hear(nanoseconds deadline, std::string_view doing);
-  void say(const protocol::to_worker& message);
+  result<void> read(std::string_view doing);
+  result<void> say(const protocol::to_worker& message, std::string_view doing);
+  [[nodiscard]] bool given_up() const noexcept { return given_up_ != nullptr && *given_up_; }
   [[nodiscard]] std::string how_it_ended(std::string_view doing);
 
   const nanoseconds deadline_;

@@ -141,7 +141,7 @@ class CustomHostsTest(HostCase):
         process = self.begin(self.custom(command=(PROGRAM, "/data/a", "--fast")))
         address = self.address()
         err = self.ends(self.serving(address, 2, "a", "--program-argument", "/mnt/a", "--program-argument=--fast"), EXIT_CONFIG)
-        self.assertIn("the host has worker arguments [/mnt/a, --fast], but the session has worker arguments [/data/a, --fast]", err)
+        self.assertIn('the host has worker arguments ["/mnt/a", "--fast"], but the session has worker arguments ["/data/a", "--fast"]', err)
         host = self.serving(address, 2, "a", "--program-argument", "/mnt/a", "--program-argument=--fast", "--data", "/data=/mnt")
         self.assertEqual(self.digests_of(self.report_of(process)), self.digests_of(self.alone()))
         self.ends(host, EXIT_OK)
@@ -192,9 +192,11 @@ class CustomHostsTest(HostCase):
     def test_a_program_that_never_answers_is_given_up_after_its_deadline_once_for_all_workers(self):
         process = self.begin(self.custom(more='[loader.hang]\nstart_deadline = "1s"\n'))
         address, since = self.address(), time.monotonic()
-        err = self.ends(self.serving(address, 16, program=self.hanging_program()), EXIT_CONFIG)
-        self.assertIn("it did not answer within 1 s before saying hello", err)
+        host = self.serving(address, 16, program=self.hanging_program())
+        self.line_of(host, rb"it did not answer within 1 s before saying hello; trying again")
         self.assertLess(time.monotonic() - since, 10)
+        host.terminate()
+        self.ends(host, EXIT_OK)
         self.serving(address)
         self.report_of(process)
 
@@ -208,6 +210,31 @@ class CustomHostsTest(HostCase):
         self.assertLess(time.monotonic() - since, 10)
         process.terminate()
         process.communicate()
+
+    def test_a_session_ends_at_once_though_its_program_does_not_answer(self):
+        process = self.begin(self.custom(command=(self.hanging_program(),)))
+        self.wait_until(lambda: children_of(process.pid), "the program")
+        since = time.monotonic()
+        process.terminate()
+        process.communicate(timeout=20)
+        self.assertLess(time.monotonic() - since, 10)
+
+    def test_a_program_that_is_replaced_on_a_host_is_not_started_again(self):
+        shape = dict(samples=4000, wait_us=2000, epochs=1)
+        process = self.begin(self.custom(**shape))
+        address = self.address()
+        copy = self.copy_of_program()
+        host = self.serving(address, 1, "changed", program=copy)
+        self.joined(1)
+        os.rename(copy, copy + ".old")
+        before = os.stat(copy + ".old")
+        self.copy_of_program(b"\0")
+        signal_process(children_of(host.pid)[0], signal.SIGKILL)
+        err = self.ends(host, EXIT_CONFIG)
+        self.assertIn("the worker program '%s' has changed since it was compared with the session's: it was inode %d of" % (copy, before.st_ino), err)
+        self.assertIn("but is inode %d of" % os.stat(copy).st_ino, err)
+        self.serving(address, 3, "other")
+        self.assertEqual(self.digests_of(self.report_of(process)), self.digests_of(self.alone(**dict(shape, wait_us=0))))
 
     def test_inspect_looks_at_the_samples_without_hosts(self):
         config = self.custom(listen='listen = "127.0.0.1:1"', hosts="")  # neither may be opened, nor may a secret be missed

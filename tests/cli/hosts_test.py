@@ -378,6 +378,24 @@ class HostsTest(HostCase):
         self.assertEqual(self.digests_of(report), self.local_digests(samples=800, epochs=1))
         self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
 
+    def test_a_host_that_leaves_takes_no_longer_than_drain_over_a_slow_link(self):
+        """A batch would take 16 s."""
+        process = self.begin(self.config(hosts=INSECURE + 'drain = "1s"\n', samples=64, bytes="2MiB", batch=8, epochs=1))
+        passed = []
+
+        def slow(_, some):
+            passed.append(len(some))
+            time.sleep(len(some) / 1e6)
+            return some
+        host = self.host(Relay(self.address(), slow).address, 1, "a")
+        self.wait_until(lambda: sum(passed) > 1 << 20, "a batch on its way")
+        since = time.monotonic()
+        host.terminate()
+        self.ends(host, EXIT_OK)
+        self.assertLess(time.monotonic() - since, 5)
+        process.terminate()
+        process.communicate()
+
     def test_sigterm_to_the_workers_too_costs_no_sample_an_attempt(self):
         process = self.begin(self.config(samples=800, dataset='wait = "4ms"', epochs=1))
         address = self.address()

@@ -44,11 +44,27 @@ TEST_CASE("with --data a host reads nothing outside of its folders") {
 TEST_CASE("a path of the host is told as the session calls it") {
   config here;
   here.loader.hosts.path_map = {{"/data", "/mnt"}, {"/data/b", "/fast"}};
-  CHECK(path_of_session("/mnt/a", here, {}) == "/data/a");
-  CHECK(path_of_session("/fast/a", here, {}) == "/data/b/a");
-  CHECK(path_of_session("/mnt/a", here, {{"/own", "/mnt"}}) == "/own/a");
-  CHECK(path_of_session("/mntx/a", here, {}) == "/mntx/a");
-  CHECK(path_of_session("--fast", here, {{"/own", "/mnt"}}) == "--fast");
+  using lists = std::vector<std::vector<std::string>>;
+  CHECK(arguments_of_session({"/mnt/a", "--fast"}, here, {}) == lists{{"/data/a", "--fast"}});
+  CHECK(arguments_of_session({"/fast/a"}, here, {}) == lists{{"/data/b/a"}});
+  CHECK(arguments_of_session({"/mntx/a"}, here, {}) == lists{{"/mntx/a"}});
+  CHECK(arguments_of_session({"/mnt/b/a"}, here, {}) == lists{{"/mnt/b/a"}});  // /data/b is elsewhere
+  CHECK(arguments_of_session({"--root=/mnt/a=b", "--x=y"}, here, {}) == lists{{"--root=/data/a=b", "--x=y"}});
+  CHECK(arguments_of_session({}, here, {}) == lists{{}});
+}
+
+TEST_CASE("a folder of the host may be several of the session's") {
+  using lists = std::vector<std::vector<std::string>>;
+  config here;
+  here.loader.hosts.path_map = {{"/data", "/mnt"}};
+  CHECK(arguments_of_session({"/mnt/a"}, here, {{"/own", "/mnt"}}) == lists{{"/own/a"}, {"/data/a"}});
+  CHECK(arguments_of_session({"/m/a"}, here, {{"/x", "/m"}, {"/y", "/m"}}) == lists{{"/x/a"}, {"/y/a"}});
+  const std::vector<std::string> many(20, "/m/a");
+  CHECK(arguments_of_session(many, here, {{"/x", "/m"}, {"/y", "/m"}}).size() <= 64);
+  const string_map session{{"worker arguments", "[\"/y/a\"]"}};
+  CHECK(difference_of_facts(session, {{"worker arguments", "[\"/x/a\"]"}, {"worker arguments", "[\"/y/a\"]"}}).empty());
+  CHECK(difference_of_facts(session, {{"worker arguments", "[\"/x/a\"]"}, {"worker arguments", "[\"/z/a\"]"}}) ==
+        "the host has worker arguments [\"/x/a\"], but the session has worker arguments [\"/y/a\"]");
 }
 
 TEST_CASE("with --data the files that a list names are below its folders, too") {

@@ -4,7 +4,6 @@
 #include "actors/remote/dataset_program.hpp"
 #include "actors/remote/host_probe.hpp"
 #include "actors/remote/host_security.hpp"
-#include "runtime/base/dataset_type.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "runtime/process/process_facts.hpp"
@@ -21,7 +20,7 @@ struct found_here {
   std::string path;
   std::string trouble;
   dataset_description dataset;
-  string_map program;  // facts of a custom dataset's
+  std::vector<hosts::wire_fact> program;  // facts of a custom dataset's
 };
 
 found_here list_here(const std::string& settings_of_session, const string_map& data, const std::vector<std::string>& program) {
@@ -37,7 +36,7 @@ found_here list_here(const std::string& settings_of_session, const string_map& d
     found.trouble = ok.error().message;
     return found;
   }
-  if (type_of(*settings) == dataset_type::custom) {
+  if (hosts::is_custom(*settings)) {
     auto described = hosts::describe_custom_on_host(*settings, program, data);
     if (!described) {
       found.trouble = described.error().message;
@@ -118,7 +117,7 @@ bool look_at_loader_host(const hosts_request& request, hosts_facts& to) {
   to.samples = found.dataset.samples;
   to.fingerprint = found.dataset.fingerprint;
   if (found.trouble.empty())
-    compare(probe, hosts::dataset_found{{found.dataset.type, found.dataset.samples, protocol::as_wire(found.dataset.tensors), found.dataset.fingerprint}, hosts::as_wire(found.program)}, to);
+    compare(probe, hosts::dataset_found{{found.dataset.type, found.dataset.samples, protocol::as_wire(found.dataset.tensors), found.dataset.fingerprint}, found.program}, to);
   return hangs;
 }
 
