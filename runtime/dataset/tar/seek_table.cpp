@@ -13,7 +13,7 @@ constexpr std::uint64_t table_head = 8;
 constexpr unsigned checksum_flag = 0x80;
 constexpr unsigned reserved_flags = 0x7c;
 /// What compression may add to bytes that it cannot make smaller, and some skippable frames.
-constexpr std::uint64_t file_bytes_max = zstd_frame_max + zstd_frame_max / 64;
+constexpr std::uint64_t frame_file_bytes_max = zstd_frame_max + zstd_frame_max / 64;
 
 std::uint32_t number_at(std::span<const std::byte> bytes, std::size_t at) noexcept {
   std::uint32_t value = 0;
@@ -64,7 +64,7 @@ result<std::vector<zstd_frame>> parse_seek_table(std::span<const std::byte> tabl
                     next.file_at, frames_end);
     // Skippable frames are empty.
     if (next.archive_bytes > 0) {
-      if (next.archive_bytes > zstd_frame_max || next.file_bytes > file_bytes_max)
+      if (next.archive_bytes > zstd_frame_max || next.file_bytes > frame_file_bytes_max)
         return refuse(errc::dataset, "has a frame at byte {} of {} compressed and {} decompressed bytes; at most {} are read at once: write it again with smaller frames (t2sz -S 1M)",
                       next.file_at, next.file_bytes, next.archive_bytes, bytes_for_people(zstd_frame_max));
       frames.push_back(next);
@@ -81,7 +81,7 @@ result<std::vector<zstd_frame>> parse_seek_table(std::span<const std::byte> tabl
 bool frames_fit(std::span<const zstd_frame> frames, std::uint64_t file_bytes, std::uint64_t archive_bytes) noexcept {
   std::uint64_t archive_at = 0;
   for (const zstd_frame& one : frames) {
-    if (one.archive_at != archive_at || one.archive_bytes == 0 || one.archive_bytes > zstd_frame_max || one.file_bytes > file_bytes_max ||
+    if (one.archive_at != archive_at || one.archive_bytes == 0 || one.archive_bytes > zstd_frame_max || one.file_bytes > frame_file_bytes_max ||
         one.file_bytes > file_bytes || one.file_at > file_bytes - one.file_bytes)
       return false;
     archive_at += one.archive_bytes;
