@@ -61,7 +61,9 @@ void progress_ticker::look() {
   const supervision::progress_facts facts = facts_();
   const auto& jobs = facts.status.jobs;
   meter_.add(now, jobs ? jobs->ok + jobs->failed + jobs->cancelled : facts.status.samples_delivered);
-  const auto news = watch_.look(clock_.look(now), facts);
+  using news_of_watch = supervision::progress_watch::news;
+  auto news = watch_.look(clock_.look(now), facts);
+  if (news == news_of_watch::moves_again && facts.status.state == "stopping") news = news_of_watch::none;  // a stop ends the wait, not the stall
   tell_(news, watch_.stalled(), stood, meter_.per_second());
 }
 

@@ -405,7 +405,8 @@ std::string way_out_of(const limit_surroundings& around, const config& settings)
   if (stall.kind == "gpu") return "`penstock describe gpu` shows what the owner is doing.";
   if (around.of_batches && stall.worker && stall.kind != "trial") {
     return fmt::format("`penstock describe worker/{0}` shows what it is doing. `penstock restart worker/{0} --now` kills it, and another worker "
-                       "loads the batch again. DataLoader(timeout=60) ends a batch after 60 s by itself.",
+                       "loads the batch again. If the sample hangs again, stop the program and start it with DataLoader(timeout=60), which raises an "
+                       "exception after three tries.",
                        *stall.worker);
   }
   if (stall.kind == "sample" && stall.worker) {

@@ -61,6 +61,7 @@ class LoaderWatchTest(PackageTest):
         self.assertEqual(self.penstock("stop", "--wait", timeout=60)[0], 0)
         process.communicate(timeout=60)  # its program learns of the stop
         self.assertIn("sample 37", self.penstock("why", "--last")[1])
+        self.assertNotIn("moving again", self.penstock("events", "--last")[1])
 
     def test_a_step_that_takes_long_is_no_stall_and_limits(self):
         self.loader(step="time.sleep(0 if step < 2 else 600)")
