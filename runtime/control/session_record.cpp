@@ -60,10 +60,17 @@ result<session_record> session_record::create(const std::string& session, int pi
   for (int tries = 0;; ++tries) {
     fs::path path =
         *folder / (session_id(session, pid, started + milliseconds(tries)) + std::string(record_suffix));
-    auto file = new_file(path);
-    if (file) return session_record(std::move(path), std::move(*file));
-    if (file.error().os_code != EEXIST || tries == names_tried)
-      return tl::unexpected(std::move(file.error()));
+    // Locked under a name at which no reader looks, then published: a record that is not locked is that of a session that died.
+    const fs::path beside = path.native() + ".new";
+    auto file = new_file(beside);
+    int code = file ? 0 : file.error().os_code;
+    if (file) {
+      code = ::link(beside.c_str(), path.c_str()) == 0 ? 0 : errno;
+      ::unlink(beside.c_str());
+      if (code == 0) return session_record(std::move(path), std::move(*file));
+    }
+    // Another process has the name, or removes files of dead sessions at this moment.
+    if ((code != EEXIST && code != ENOENT && code != EWOULDBLOCK) || tries == names_tried) return no(code, path);
   }
 }
 

@@ -44,6 +44,7 @@ SCHEMAS = {
     "penstock.group-why": ("`why --json` of a group", "../operating.md#what-limits-a-session"),
     "penstock.pack": ("`pack --json`; `pack.json` next to the shards", "verbs.md#penstock-pack"),
     "penstock.repack": ("`pack --json` of tar shards", "verbs.md#penstock-pack"),
+    "penstock.repacked": ("`pack.json` next to shards made from shards", "verbs.md#penstock-pack"),
     "penstock.map": ("a line of the output of `map`", "../jobs.md#penstock-map"),
     "penstock.map-journal": ("the first line of a journal of `map`", "../jobs.md#penstock-map"),
     "penstock.npy": ("the manifest of `--sink npy`", "../formats.md#--sink-npy---out-folder"),
