@@ -13,7 +13,7 @@ endif()
 if(PENSTOCK_PCH AND PENSTOCK_ACTORS)
   if(PENSTOCK_CCACHE)
     # Otherwise ccache caches no source that uses a precompiled header.
-    set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${PENSTOCK_CCACHE}")
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${penstock_ccache};CCACHE_SLOPPINESS=pch_defines,time_macros;${PENSTOCK_CCACHE}")
   endif()
   add_library(penstock_precompiled OBJECT "${CMAKE_CURRENT_LIST_DIR}/precompiled/precompiled.cpp")
   target_link_libraries(penstock_precompiled PRIVATE
@@ -21,7 +21,7 @@ if(PENSTOCK_PCH AND PENSTOCK_ACTORS)
   target_precompile_headers(penstock_precompiled PRIVATE "${CMAKE_CURRENT_LIST_DIR}/precompiled/heavy.hpp")
 endif()
 
-# penstock_precompile(TARGET...): not for those that are HOT. GCC 12 crashes where a header precompiled without -O3 meets it.
+# penstock_precompile(TARGET...): not for those with HOT sources. GCC 12 crashes where a header precompiled without -O3 meets it.
 function(penstock_precompile)
   if(TARGET penstock_precompiled)
     foreach(target IN LISTS ARGN)

@@ -18,8 +18,10 @@ set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
 
 find_program(PENSTOCK_CCACHE ccache)
 if(PENSTOCK_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${PENSTOCK_CCACHE}")
-  set(CMAKE_CUDA_COMPILER_LAUNCHER "${PENSTOCK_CCACHE}")
+  # What a source includes is known from the compiler's list of dependencies: without it, ccache preprocesses each source first.
+  set(penstock_ccache "${CMAKE_COMMAND};-E;env;CCACHE_DEPEND=1")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${penstock_ccache};${PENSTOCK_CCACHE}")
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${penstock_ccache};${PENSTOCK_CCACHE}")
 endif()
 
 # Errors only with the compiler that the project is developed with: another one has other opinions.
@@ -84,16 +86,21 @@ function(penstock_unity target)
   set_source_files_properties(${arg_ALONE} PROPERTIES UNITY_GROUP alone)
 endfunction()
 
-# penstock_library(NAME [HOT] SOURCES ... LINKS ... [ALONE ...]): one folder of runtime/ or actors/ as a static library. HOT: every
-# byte of a batch passes through it, so that it is compiled with -O3 where the rest has -Og (preset quickstart).
+# penstock_library(NAME SOURCES ... LINKS ... [HOT ...] [ALONE ...]): one folder of runtime/ or actors/ as a static library. HOT: sources
+# through which every byte of a batch passes; they are compiled with -O3 where the rest has -Og (preset quickstart).
 function(penstock_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "HOT" "" "SOURCES;LINKS;ALONE")
-  add_library(${name} STATIC ${arg_SOURCES} ${arg_ALONE})
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;HOT;LINKS;ALONE")
+  if(arg_HOT AND CMAKE_CXX_FLAGS_RELEASE MATCHES "-Og")
+    add_library(${name}_hot OBJECT ${arg_HOT})
+    target_link_libraries(${name}_hot PRIVATE penstock_build_options ${arg_LINKS})
+    target_include_directories(${name}_hot SYSTEM PRIVATE $<TARGET_PROPERTY:${name},INCLUDE_DIRECTORIES>)
+    target_compile_options(${name}_hot PRIVATE $<$<CONFIG:Release>:-O3>)
+    penstock_unity(${name}_hot)
+    set(arg_HOT $<TARGET_OBJECTS:${name}_hot>)
+  endif()
+  add_library(${name} STATIC ${arg_SOURCES} ${arg_HOT} ${arg_ALONE})
   target_link_libraries(${name} PUBLIC penstock_build_options ${arg_LINKS})
   penstock_unity(${name} ALONE ${arg_ALONE})
-  if(arg_HOT AND CMAKE_CXX_FLAGS_RELEASE MATCHES "-Og")
-    target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O3>)
-  endif()
 endfunction()
 
 # What tools/test builds under sanitizers: the unit tests and what they need, and none of the programs of other tests.
