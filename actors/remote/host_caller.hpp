@@ -2,6 +2,7 @@
 // on the session's io thread; a side thread connects, because names may take long to look up.
 #pragma once
 
+#include "actors/remote/trouble_filter.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/group/group_address.hpp"
@@ -29,6 +30,8 @@ class host_caller : public std::enable_shared_from_this<host_caller> {
   void start();
   /// The host has said how many workers it offers.
   void offers(std::uint32_t workers);
+  /// A connection has agreed with the session: what was wrong before is over.
+  void joined() { troubles_.forget(); }
   /// A connection has ended. Calls again after `pause` at the earliest. `why`: it could not be used.
   void gone(nanoseconds pause, const std::string& why = {});
   /// The session is over. Does not wait for the thread.
@@ -54,7 +57,7 @@ class host_caller : public std::enable_shared_from_this<host_caller> {
   std::uint32_t live_ = 0;
   bool busy_ = false;  // connects, or waits until it may again
   bool over_ = false;
-  std::string said_;
+  trouble_filter troubles_;
 };
 
 }  // namespace penstock::hosts

@@ -161,6 +161,7 @@ struct host_hub::news_visitor {
       return of.connection->order(turn_away{fmt::format("the session has no place for more than {}",
                                                   counted(hub.settings_.book.places, "remote worker"))});
     of.card = news.card;
+    if (of.caller) of.caller->joined();
     of.connection->order(give_place{hub.book_.place_of(id)});
     if (!std::exchange(hub.looks_, true)) hub.look_later();
   }

@@ -211,7 +211,7 @@ void loader_host::remove_ended(std::unique_lock<std::mutex>& hold) {
 
 void loader_host::joined(const std::string& session, session_number number) {
   const std::lock_guard hold(mutex_);
-  last_trouble_.clear();
+  troubles_.forget();
   if (door_) {
     if (!std::exchange(guests_[number].announced, true)) log::info("host", "working for session {}", printable(session));
   } else if (joined_++ % settings_.workers == 0) {
@@ -232,7 +232,7 @@ void loader_host::sent_away() {
 void loader_host::trouble(const std::string& why, bool unknown) {
   const std::lock_guard hold(mutex_);
   if (unknown && ++unknown_ > unknown_calls_logged) return;
-  if (std::exchange(last_trouble_, why) != why) log::warn("host", "{}{}", why, door_ ? "" : "; trying again");
+  if (troubles_.is_news(why, now())) log::warn("host", "{}{}", why, door_ ? "" : "; trying again");
 }
 
 void loader_host::ended(std::optional<failure> failed, session_number session) {

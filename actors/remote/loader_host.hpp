@@ -5,6 +5,7 @@
 #include "actors/remote/host_door.hpp"
 #include "actors/remote/host_connection.hpp"
 #include "actors/remote/host_datasets.hpp"
+#include "actors/remote/trouble_filter.hpp"
 #include "runtime/hosts/host_shares.hpp"
 #include "runtime/process/lifeline.hpp"
 
@@ -79,7 +80,7 @@ class loader_host {
   std::uint32_t calls_ = 0;   // so far
   std::uint64_t unknown_ = 0;
   std::uint32_t joined_ = 0;
-  std::string last_trouble_;
+  trouble_filter troubles_;
   std::optional<failure> failed_;
   std::unique_ptr<process::io_thread> io_;
   std::unique_ptr<host_datasets> datasets_;
