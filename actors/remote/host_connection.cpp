@@ -31,9 +31,9 @@ constexpr auto turn_max = 50ms;       // hosted_worker shows its flight page tha
 constexpr auto idle_turn_max = 250ms;
 constexpr auto signs_a_silence = 8;  // the session pings as often
 
-/// Whether this host could not work for that session at another time either.
+/// Whether trying again would fail in the same way. errc::protocol: the program is not a worker program.
 bool is_for_good(errc why) {
-  return why == errc::config || why == errc::dataset || why == errc::worker_program;
+  return why == errc::config || why == errc::dataset || why == errc::worker_program || why == errc::protocol;
 }
 
 }  // namespace
