@@ -219,10 +219,6 @@ bool only_reads(const json& question) {
   return verb == "status" || verb == "why" || verb == "deaths" || verb == "pipeline" || verb == "logs" || verb == "events";
 }
 
-}  // namespace
-
-namespace {
-
 int refuse_suspended(const session_choice& choice, const std::filesystem::path& socket, int pid, const std::string& suspended) {
   failure why{errc::timed_out, "the session does not answer while it is suspended", 0};
   if (choice.as_json) why.message += ": " + suspended;
