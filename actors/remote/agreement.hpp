@@ -21,7 +21,7 @@ namespace penstock::hosts {
 [[nodiscard]] std::string difference_of_datasets(const dataset_description& here,
                                                  const protocol::dataset_described& there);
 
-/// The same for facts about a worker program, by name. The host may give several values, of which one must be equal.
+/// The same for facts about a worker program, by name. The host may send several values of one fact: one of them must be equal.
 [[nodiscard]] std::string difference_of_facts(const string_map& here, const std::vector<wire_fact>& there);
 [[nodiscard]] std::vector<wire_fact> as_wire(const string_map& facts);
 
@@ -29,8 +29,8 @@ namespace penstock::hosts {
 /// longest matching folder first. `[storage] cache` is left out. Refuses (errc::config) a path or URL outside of the folders in `own`, if there are any.
 result<config> config_on_host(config settings, const string_map& own);
 
-/// The other way round, for arguments of a program: what the session may call them. A path is an argument, or follows its first "=".
-/// More than one list if several folders of the session are the same folder here.
+/// The inverse, for the arguments of a worker program: the lists that the session may have in its config. A path is a whole argument,
+/// or what follows its first "=". There are several lists if several folders of the session are the same folder here.
 [[nodiscard]] std::vector<std::vector<std::string>> arguments_of_session(const std::vector<std::string>& arguments, const config& here,
                                                                          const string_map& own);
 

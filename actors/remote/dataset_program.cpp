@@ -33,7 +33,7 @@ std::string text_of(const program_file& file) {
                      seconds(file.modified_ns), seconds(file.changed_ns));
 }
 
-/// Libraries and scripts that the program loads are not in it.
+/// Of the file alone, not of libraries and scripts that it loads.
 result<std::string> digest_of(const program_file& program) {
   if (auto ok = check_sha256(); !ok) return tl::unexpected(std::move(ok.error()));
   const std::string what = fmt::format("reading the worker program '{}'", printable(program.path));
@@ -46,13 +46,13 @@ result<std::string> digest_of(const program_file& program) {
   return hex_of(sha256(bytes));
 }
 
-/// `arguments`: as the session may write them.
+/// `arguments`: the lists that the session may have in its config.
 result<described_program> describe(const config& settings, std::vector<std::string> command, const std::vector<std::vector<std::string>>& arguments,
                                    const string_map& environment, const std::atomic<bool>* given_up) {
   auto path = process::find_program(command.front());
   if (!path) return tl::unexpected(std::move(path.error()));
   command.front() = std::move(*path);
-  auto file = look_at_program(command.front());  // before it is read: a change meanwhile is noticed
+  auto file = look_at_program(command.front());  // before it is read, so that check_unchanged() notices a change meanwhile
   if (!file) return tl::unexpected(std::move(file.error()));
   auto digest = digest_of(*file);
   if (!digest) return tl::unexpected(std::move(digest.error()));

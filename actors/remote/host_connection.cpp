@@ -29,7 +29,7 @@ constexpr std::uint64_t code_bytes_max = 256U << 20U;  // datasets travel as fil
 constexpr auto again_after = 300ms;
 constexpr auto turn_max = 50ms;       // hosted_worker shows its flight page that often
 constexpr auto idle_turn_max = 250ms;
-constexpr auto signs_a_silence = 8;  // the session pings as often
+constexpr auto signs_a_silence = 8;  // as often as the session pings
 
 /// Whether trying again would fail in the same way. errc::protocol: the program is not a worker program.
 bool is_for_good(errc why) {
@@ -312,7 +312,8 @@ result<host_connection::way> host_connection::turn(host_stream& to) {
   return has_drained() ? way::over : way::again;
 }
 
-/// Whether it leaves and has had its time. Looked at every `idle_turn_max` at least: only time in which the thread did not run is left out.
+/// Whether the host is leaving and `drain` is over. Called at least every `idle_turn_max`, so that only time in which this thread did
+/// not run does not count.
 bool host_connection::has_drained() {
   if (!leaves_) return false;
   if (!leaving_) {

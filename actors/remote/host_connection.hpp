@@ -144,7 +144,7 @@ class host_connection {
   std::uint32_t offered_ = 0;  // as told to the session
   bool leaving_told_ = false;
   bool session_over_ = false;
-  std::optional<patient_deadline> leaving_;  // since it leaves
+  std::optional<patient_deadline> leaving_;  // `drain`, since the host began to leave
   std::optional<steady_time> lost_since_;  // a session that it had joined
   std::thread thread_;
 };

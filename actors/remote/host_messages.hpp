@@ -204,7 +204,7 @@ auto inspect(Inspector& f, host_leaves&) {
 
 /// Whatever else is sent proves life as well.
 struct pong {
-  std::uint64_t number = 0;  ///< of the ping; 0: unasked, while something long is received
+  std::uint64_t number = 0;  ///< of the ping; 0: there was none, but something long is being received
   std::int64_t cpu_ns = 0;  ///< processor time of this connection and its workers, since it joined
 };
 template <class Inspector>

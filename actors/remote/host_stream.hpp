@@ -1,7 +1,7 @@
 // One end of the connection between a session and a connection of a loader host: messages and the raw bytes of batches on a TCP
 // socket, encrypted if there is a secret. Used by one thread at a time, which waits; close_soon() wakes it from any other.
 //
-// No wait counts time in which this thread did not run (rule H17). Bytes that arrive slowly are no silence.
+// Waits do not count time in which this thread did not run (rule H17). A peer whose bytes arrive slowly is not silent.
 #pragma once
 
 #include "actors/protocol/wire.hpp"
@@ -53,8 +53,8 @@ class host_stream {
 
   /// Called on the using thread at least every 200 ms while a call waits or transfers bytes.
   void while_busy(std::function<void()> call) { while_busy_ = std::move(call); }
-  /// Called while read_raw() receives and nothing has been sent for `every`. What it puts is sent: a peer whose last bytes are
-  /// still on their way would otherwise hear nothing until all have arrived.
+  /// Called while read_raw() receives, whenever nothing has been sent for `every`; what it puts is sent at once. Otherwise the peer would
+  /// hear nothing from here until all of its bytes have arrived.
   void while_receiving(nanoseconds every, std::function<void()> put_something) {
     say_every_ = every;
     say_something_ = std::move(put_something);
@@ -100,7 +100,7 @@ class host_stream {
 
  private:
   [[nodiscard]] patient_deadline deadline_in(nanoseconds at_most) const;
-  /// One look at the socket, of a wait that takes `at_most` in all.
+  /// Polls the socket once, as a part of a wait of `at_most`.
   [[nodiscard]] result<void> look(short events, nanoseconds at_most) const;
   result<void> receive();
   result<void> receive_encrypted();

@@ -33,8 +33,8 @@ struct ready_dataset {
   compress_rule compress = compress_rule::none;
   std::shared_ptr<host_program> program{};  ///< of a pool
   std::vector<std::string> command{};       ///< of a custom dataset; empty: penstock-worker
-  std::vector<wire_fact> facts{};           ///< of that program
-  std::optional<program_file> file{};       ///< and the only one that may run
+  std::vector<wire_fact> facts{};           ///< about that program
+  std::optional<program_file> file{};       ///< its file, the only one that may run
 };
 
 struct hosted_worker_deps {

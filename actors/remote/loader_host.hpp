@@ -31,7 +31,7 @@ struct host_settings {
   string_map data{};  ///< where the session's folders are on this machine; it then reads nothing else
   std::string version;
   own_program program{};  ///< that runs jobs of pools
-  std::vector<std::string> dataset_program{};  ///< the command that runs workers of custom datasets; empty: none
+  std::vector<std::string> dataset_program{};  ///< the command of workers for custom datasets; empty: there are none
 };
 
 class loader_host {

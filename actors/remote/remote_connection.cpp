@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 constexpr auto pings_a_silence = 8;
 constexpr nanoseconds ping_at_least_every = 1s;  // a host shares its workers by what pings say
 
-/// What a worker's report says of the batch.
+/// How long the worker took for a batch, from its report.
 nanoseconds time_to_load(std::string_view report) {
   nanoseconds time{0};
   protocol::frame_reader<protocol::from_worker> reader;
@@ -137,7 +137,7 @@ ping remote_connection::next_ping() const {
   return {pings_.number, around_->waited ? around_->waited().count() : 0};
 }
 
-/// Measures nothing: the answer waits behind what is being received.
+/// Does not measure a round trip: the answer has to wait for what is being received.
 void remote_connection::show_life() {
   if (place_) stream_.put(to_host(next_ping()));
 }
@@ -330,7 +330,7 @@ result<void> remote_connection::land(const batch_follows& batch) {
 
 result<void> remote_connection::land_job(const job_over& job) {
   if (!jobs_) return refuse(errc::protocol, "it ended a job that it does not have");
-  note_receiving(nanoseconds(0));  // one job at a time: its worker waits
+  note_receiving(nanoseconds(0));  // the worker has one job at a time, and waits
   auto wrong = jobs_->land(stream_, job, around_->digests);
   note_received();
   if (!wrong) return tl::unexpected(std::move(wrong.error()));

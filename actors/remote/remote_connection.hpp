@@ -186,7 +186,7 @@ class remote_connection {
   connection_figures figures_;
   struct transfer {
     steady_time since{};
-    nanoseconds loading{0};  // what the worker needed for it
+    nanoseconds loading{0};  // how long the worker took for it
   };
   std::optional<transfer> receives_;
 
@@ -199,7 +199,7 @@ class remote_connection {
   std::unique_ptr<lent_jobs> jobs_;  // instead of them, in a pool
   arena::flight_reading flight_;  // as last mirrored
   steady_time mirrored_at_{};
-  std::uint32_t signs_ = 0;  // that this connection made up
+  std::uint32_t signs_ = 0;  // of life that this connection made up, so far
   struct {
     std::uint64_t number = 0;
     steady_time sent{};

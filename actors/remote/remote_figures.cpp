@@ -40,7 +40,7 @@ void remote_connection::stand_in() {
   show_flight();
 }
 
-/// Makes the page show a sign of life of each kind, and no work that could take too long.
+/// Makes the page show a sign of life of each kind, and nothing that has a time limit.
 void remote_connection::pause_clocks() {
   ++signs_;
   flight_.heartbeats += signs_;
@@ -65,7 +65,7 @@ connection_figures remote_connection::figures() const {
   return seen;
 }
 
-/// `loading`: how long the worker took for what arrives now; it takes about as long for the next.
+/// `loading`: how long the worker took for what arrives now. It will need about as long for the next.
 void remote_connection::note_receiving(nanoseconds loading) {
   const std::lock_guard hold(mutex_);
   receives_ = {now(), loading};

@@ -27,7 +27,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds time_to_end{2000};
-constexpr milliseconds look_every_max{100};  // whether somebody has given up
+constexpr milliseconds look_every_max{100};  // to notice that the caller has given up
 constexpr int looks_a_wait = 8;
 
 std::string file_name(const std::string& path) {

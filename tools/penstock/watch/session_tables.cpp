@@ -402,7 +402,7 @@ std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t widt
 }
 
 std::string event_for_people(const json& e, std::size_t width) {
-  constexpr std::size_t usual = 100;  // a narrower line shows more of the text instead of the year and milliseconds
+  constexpr std::size_t usual = 100;  // narrower lines leave out the year and milliseconds, for more of the text
   const std::string whole_time = utc_for_people(e.at("time"));
   const std::string time = width == 0 || width >= usual ? whole_time : without_year(whole_time);
   const std::string who = e.at("worker").is_number() ? "worker/" + text_of(e.at("worker")) : "session";
