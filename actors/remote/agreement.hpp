@@ -15,7 +15,7 @@
 
 namespace penstock::hosts {
 
-/// Both values; empty: they are equal.
+/// How they differ, with both values; empty: they are equal.
 [[nodiscard]] std::string difference_of_versions(const std::string& penstock_there, std::uint32_t protocol_there,
                                                  const std::string& penstock_here);
 [[nodiscard]] std::string difference_of_datasets(const dataset_description& here,
@@ -26,7 +26,8 @@ namespace penstock::hosts {
 [[nodiscard]] std::vector<wire_fact> as_wire(const string_map& facts);
 
 /// The session's config on the host: every path of data goes through `own` (from `--data`) and the session's path_map, the
-/// longest matching folder first. `[storage] cache` is left out. Refuses (errc::config) a path or URL outside of the folders in `own`, if there are any.
+/// longest matching folder first. `[storage] cache` is left out. Refuses (errc::config) a path or URL outside
+/// the folders in `own`, if there are any.
 result<config> config_on_host(config settings, const string_map& own);
 
 /// The inverse, for the arguments of a worker program: the lists that the session may have in its config. A path is a whole argument,
@@ -34,7 +35,7 @@ result<config> config_on_host(config settings, const string_map& own);
 [[nodiscard]] std::vector<std::vector<std::string>> arguments_of_session(const std::vector<std::string>& arguments, const config& here,
                                                                          const string_map& own);
 
-/// The contents of a list of files (dataset/listing/found_files.hpp) at the path `list`. Refuses (errc::config) a line outside of
+/// The contents of a list of files (dataset/listing/found_files.hpp) at the path `list`. Refuses (errc::config) a line outside
 /// the folders in `own`.
 result<void> check_list(const std::string& list, std::string_view text, const string_map& own);
 

@@ -23,7 +23,7 @@ std::string key_of(config here) {
   return protocol::config_as_bytes(here);
 }
 
-/// The element with this key, which is made if there is none.
+/// The element with this key; adds it if there is none.
 template <class Element, class Key>
 std::shared_ptr<Element> find_or_add(std::vector<std::shared_ptr<Element>>& all, Key Element::* key, const Key& wanted) {
   const auto found = std::ranges::find_if(all, [&](const auto& one) { return (*one).*key == wanted; });

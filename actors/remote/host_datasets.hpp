@@ -21,7 +21,7 @@ class host_datasets {
   /// custom datasets.
   host_datasets(process::io_thread& io, string_map data, own_program program, std::vector<std::string> dataset_program);
 
-  /// May take minutes; others with another dataset do not wait. Refuses (errc::config) code that this host cannot run, or must not
+  /// May take minutes, in which calls for other datasets do not wait. Refuses (errc::config) code that this host cannot run, or must not
   /// (rule H7), and what prepare_dataset, describe_custom_on_host and config_on_host refuse.
   result<std::shared_ptr<const ready_dataset>> prepare(const session_offer& offer);
   /// The host is leaving: stops waiting for a worker program to describe its dataset.

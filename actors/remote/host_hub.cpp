@@ -25,7 +25,7 @@ constexpr std::uint64_t unknown_logged = 10;  // more could be a flood
 constexpr std::size_t refusals_remembered = 1000;
 constexpr auto goodbye_deadline = 1500ms;
 constexpr auto accept_again_after = 100ms;
-// Until a host is called again: whose connection is lost; that is busy; that was refused, which may last.
+// When a host is called again: after its connection was lost, if it was busy, and if it was refused, which may last.
 constexpr nanoseconds call_again_after = 300ms;
 constexpr nanoseconds call_busy_after = 1s;
 constexpr nanoseconds call_refused_after = 5s;
@@ -108,7 +108,7 @@ void host_hub::accept_more() {
                          self->accepted(std::move(socket));
                          return self->accept_more();
                        }
-                       // Perhaps there is no descriptor left: the connection waits, and must not keep this thread busy.
+                       // Perhaps no descriptor is left: the connection has to wait, and must not keep this thread busy.
                        self->accept_later();
                      });
 }
@@ -237,7 +237,7 @@ void host_hub::closed(connection_id id, const connection_closed& news) {
   if (all_closed_ && connections_.empty()) all_closed_->set_value();
 }
 
-/// An event for each host and reason: a host that is started again and again must not fill the journal.
+/// One event for each host and reason: a host that something keeps starting must not fill the journal.
 void host_hub::tell_refusal(const entry& of, const connection_closed& news) {
   const bool unknown = !of.known && !of.caller && unknown_ <= unknown_logged;
   if (!news.refused && !unknown) return;

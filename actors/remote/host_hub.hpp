@@ -37,7 +37,7 @@ namespace penstock::hosts {
 class host_board {
  public:
   void listens_at(std::string where);
-  /// Counts the death of a worker of a host that is here.
+  /// Counts the death of a worker on a host that is connected.
   void worker_died(const death_report& death);
   void calls(std::vector<std::string> addresses);
   /// Since then the session has had no worker, and waits for a host for at most `limit`. The wait ends when shows() gets a host.

@@ -48,7 +48,7 @@ class host_stream {
   /// `tls` null: not encrypted.
   host_stream(unique_fd socket, const std::shared_ptr<const group::tls_context>& tls, clock time = &now);
 
-  /// Proves the secret to each other, if there is one. Refuses (errc::io; errc::config for a wrong secret).
+  /// Both sides prove the secret, if there is one. Refuses (errc::io; errc::config for a wrong secret).
   result<void> secure(nanoseconds at_most);
 
   /// Called on the using thread at least every 200 ms while a call waits or transfers bytes.
@@ -75,14 +75,14 @@ class host_stream {
   /// The next complete message that has arrived. Refuses (errc::protocol) anything else.
   template <class Variant>
   result<std::optional<Variant>> next();
-  /// Whether next() has one: it came together with others, and the socket will not tell of it again.
+  /// Whether next() has one. The socket does not report a message again that came together with others.
   [[nodiscard]] bool has_message() const;
   /// Reads what has arrived, without waiting. Refuses (errc::io) when the connection has ended.
   result<void> read();
   /// Waits for the next message.
   template <class Variant>
   result<Variant> wait_for(nanoseconds at_most);
-  /// The raw bytes after a message, and adds them to `digest`. Refuses (errc::io) when nothing arrives for `silence_max`.
+  /// Reads the raw bytes after a message, and adds them to `digest`. Refuses (errc::io) when nothing arrives for `silence_max`.
   result<void> read_raw(std::span<std::byte> to, nanoseconds silence_max, running_digest* digest = nullptr);
   /// The same, and with `digest` reads the digest that the peer has sent. Returns how the bytes are damaged; empty: they are not.
   result<std::string> read_checked(std::span<std::byte> to, nanoseconds silence_max, bool digest);

@@ -244,7 +244,7 @@ result<void> hosted_worker::hear_link(host_stream& to) {
       if (done) done = take(to, message);
     });
     if (!done) return done;
-    // The session judges its workers: it gets the same.
+    // The session decides about its workers, so it gets the same report.
     if (!ok) to.put(from_host(from_place{{some.data(), static_cast<std::size_t>(got)}}));
   }
   return {};

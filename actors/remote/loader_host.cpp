@@ -146,7 +146,7 @@ void loader_host::serve_callers(std::unique_lock<std::mutex>& hold) {
   }
 }
 
-/// Tells the shares what is measured, and connections to leave whose workers others are to have.
+/// Tells the shares what was measured. Has connections leave whose workers other sessions are to get.
 void loader_host::share() {
   if (leaves_) return;
   for (const session_number session : shares_.sessions()) {
@@ -161,7 +161,7 @@ void loader_host::share() {
     for (std::uint32_t n = surplus; n > 0; --n) {
       const auto stays = [&](const auto& one) { return one->session() == session && !one->is_leaving() && !one->over(); };
       const auto last = std::ranges::find_if(connections_.rbegin(), connections_.rend(), stays);
-      if (last == connections_.rend()) break;  // it has ended, which is about to be heard
+      if (last == connections_.rend()) break;  // it has ended: released() is about to be called
       shares_.leaving(session);
       (*last)->leave(false);
     }
@@ -223,7 +223,7 @@ void loader_host::joined(const std::string& session, session_number number) {
 void loader_host::sent_away() {
   {
     const std::lock_guard hold(mutex_);
-    if (leaves_) return;  // each connection hears of it
+    if (leaves_) return;  // every connection reports it
     log::info("host", "the session asks this host to leave: workers finish their batches");
   }
   leave(false);

@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto pings_a_silence = 8;
-constexpr nanoseconds ping_at_least_every = 1s;  // a host shares its workers by what pings say
+constexpr nanoseconds ping_at_least_every = 1s;  // a host divides its workers by what pings say
 
 /// How long the worker took for a batch, from its report.
 nanoseconds time_to_load(std::string_view report) {
@@ -156,12 +156,12 @@ void remote_connection::look_at_clock() {
 // ---- from the session ---------------------------------------------------------------------------------------
 
 result<void> remote_connection::hear_session() {
-  // Small: the stack of an idle connection must not grow for it.
+  // Small, so that the stacks of idle connections stay small.
   std::array<char, 1024> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
   const ssize_t got = ::recv(link_.get(), some.data(), some.size(), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
   if (got <= 0) {
-    // The session has given this worker up: it kills it as well.
+    // The session has given up this worker, and kills it as well.
     ::shutdown(link_.get(), SHUT_RDWR);
     link_.reset();
     return {};
@@ -182,7 +182,7 @@ result<void> remote_connection::hear_session() {
   return ok ? noted : ok;
 }
 
-/// What the connection has to know of what the worker is told.
+/// Notes what this connection needs to know from a message to the worker.
 result<void> remote_connection::note(const protocol::to_worker& message) {
   if (around_->program) return {};
   if (const auto* slots = std::get_if<protocol::assign_slots>(&message))
@@ -260,7 +260,7 @@ struct remote_connection::from_host_visitor {
     return {};
   }
   result<void> operator()(const cannot_join& news) const {
-    s.refused_ = true;  // its workers cannot work: to call again soon would not help
+    s.refused_ = true;  // its workers cannot work: calling again soon would not help
     return refuse(errc::io, "{}", news.why);
   }
   template <class Other>
@@ -280,7 +280,7 @@ result<void> remote_connection::hear_host() {
   }
 }
 
-/// To the session's end of the worker's link, whose reader never waits.
+/// Sends to the session's end of the worker's link. Does not block for long: its reader never waits.
 result<void> remote_connection::pass_on(std::string_view frame) {
   while (link_ && !frame.empty()) {
     const ssize_t sent = ::send(link_.get(), frame.data(), frame.size(), MSG_NOSIGNAL);

@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr nanoseconds silent_after = 500ms;  // longer than the host needs to show that its worker lives
+constexpr nanoseconds silent_after = 500ms;  // longer than the pause between two signs of life of a worker
 
 }  // namespace
 
@@ -32,8 +32,8 @@ void remote_connection::mirror(const flight_seen& seen) {
   show_flight();
 }
 
-/// While the host's messages wait behind a transfer, or nothing is heard, the session must not take that for a worker that
-/// hangs: lost_after decides (rule H5).
+/// While the host's messages wait behind a transfer, or nothing is heard, the worker must not seem to hang: lost_after decides
+/// (rule H5).
 void remote_connection::stand_in() {
   if (!link_ || now() - mirrored_at_ <= silent_after) return;
   pause_clocks();

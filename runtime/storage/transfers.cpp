@@ -238,7 +238,7 @@ class transfers::loop {
     one.next_attempt = clock::now() + *pause;
   }
 
-  /// Credentials stay with the server that they are for.
+  /// Follows a redirection. Does not send credentials to another server.
   void redirect(exchange& one, const std::string& location) {
     url next = one.request.to;
     if (location.starts_with('/')) {
