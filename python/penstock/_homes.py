@@ -49,7 +49,7 @@ class SeenWorkers:
     """A pool's workers, as its status shows them from time to time.
 
     Args:
-        count: of those that are not on hosts.
+        count: how many of them are not on hosts.
     """
 
     def __init__(self, pool: Any, count: int) -> None:
