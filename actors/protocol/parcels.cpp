@@ -31,14 +31,12 @@ static_assert(sizeof(packet) == 24);
 // only that something was truncated.
 constexpr std::size_t descriptors_seen = 4;
 
-constexpr int looks_a_wait = 8;
-
 /// A wait in turns, after each of which the caller tries again.
 class turns {
  public:
   turns(nanoseconds patience, parcel_clock time)
       : time_(time),
-        turn_(std::clamp<nanoseconds>(patience / looks_a_wait, std::chrono::milliseconds(1), std::chrono::milliseconds(250))),
+        turn_(look_interval(patience, std::chrono::milliseconds(250))),
         until_(patience, turn_),
         over_(patience <= nanoseconds(0)) {
     if (!over_) until_.restart(time_());

@@ -29,7 +29,6 @@ constexpr std::uint64_t code_bytes_max = 256U << 20U;  // datasets travel as fil
 constexpr auto again_after = 300ms;
 constexpr auto turn_max = 50ms;       // hosted_worker shows its flight page that often
 constexpr auto idle_turn_max = 250ms;
-constexpr auto signs_a_silence = 8;  // as often as the session pings
 
 /// Whether trying again would fail in the same way. errc::protocol: the program is not a worker program.
 bool is_for_good(errc why) {

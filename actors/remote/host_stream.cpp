@@ -19,8 +19,6 @@ namespace {
 
 static_assert(POLLIN == 1);  // host_stream::wait_for
 
-constexpr int looks_a_wait = 8;
-
 constexpr std::size_t read_bytes = 64 * 1024;
 constexpr std::size_t short_read_bytes = 1024;  // of messages: the stack of an otherwise idle thread stays small
 constexpr nanoseconds busy_turn = std::chrono::milliseconds(200);
@@ -33,7 +31,7 @@ std::int64_t as_ns(steady_time time) {
 }
 
 nanoseconds look_every(nanoseconds at_most) {
-  return std::clamp<nanoseconds>(at_most / looks_a_wait, std::chrono::milliseconds(1), busy_turn);
+  return look_interval(at_most, busy_turn);
 }
 
 }  // namespace

@@ -23,6 +23,9 @@
 
 namespace penstock::hosts {
 
+/// How often each side shows within [loader.hosts] lost_after that it lives.
+inline constexpr auto signs_a_silence = 8;
+
 [[nodiscard]] inline steady_time now() {
   return std::chrono::steady_clock::now();
 }

@@ -17,7 +17,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto pings_a_silence = 8;
 constexpr nanoseconds ping_at_least_every = 1s;  // a host divides its workers by what pings say
 
 /// How long the worker took for a batch, from its report.
@@ -74,7 +73,7 @@ result<void> remote_connection::work() {
   const int argument = jobs_ ? jobs_->waits_on() : -1;  // -1 is ignored
   std::array<pollfd, 4> look{
       pollfd{stream_.socket(), POLLIN, 0}, {wake_.get(), POLLIN, 0}, {link_.get(), POLLIN, 0}, {argument, POLLIN, 0}};
-  nanoseconds tick = std::min<nanoseconds>(around_->lost_after / pings_a_silence, link_ ? 250ms : ping_at_least_every);
+  nanoseconds tick = std::min<nanoseconds>(around_->lost_after / signs_a_silence, link_ ? 250ms : ping_at_least_every);
   if (stream_.has_message()) tick = nanoseconds(0);
   ::poll(look.data(), look.size(), static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(tick).count()));
   if (look[1].revents != 0) {
@@ -130,7 +129,7 @@ result<void> remote_connection::take_orders() {
 }
 
 nanoseconds remote_connection::ping_every() const {
-  return std::min<nanoseconds>(around_->lost_after / pings_a_silence, ping_at_least_every);
+  return std::min<nanoseconds>(around_->lost_after / signs_a_silence, ping_at_least_every);
 }
 
 ping remote_connection::next_ping() const {
