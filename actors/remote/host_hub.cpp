@@ -227,9 +227,7 @@ void host_hub::closed(connection_id id, const connection_closed& news) {
     gone.caller->gone(call_busy_after, news.why);
   } else if (gone.caller) {
     gone.caller->gone(news.refused ? call_refused_after : call_again_after, news.refused ? news.why : "");
-  } else if (news.refused) {
-    log::warn("hosts", "a loader host cannot join: {}", news.why);
-  } else if (!gone.known && !all_closed_ && ++unknown_ <= unknown_logged) {
+  } else if (!news.refused && !gone.known && !all_closed_ && ++unknown_ <= unknown_logged) {
     log::warn("hosts", "a connection that wanted to join as a loader host was refused: {}{}", news.why,
               unknown_ == unknown_logged ? " (more of them are not logged)" : "");
   }
@@ -237,14 +235,16 @@ void host_hub::closed(connection_id id, const connection_closed& news) {
   if (all_closed_ && connections_.empty()) all_closed_->set_value();
 }
 
-/// One event for each host and reason: a host that something keeps starting must not fill the journal.
+/// Once for each host and reason: a host that something keeps starting must not fill the journal and the log.
 void host_hub::tell_refusal(const entry& of, const connection_closed& news) {
   const bool unknown = !of.known && !of.caller && unknown_ <= unknown_logged;
   if (!news.refused && !unknown) return;
   const std::string who = news.host.empty() ? "a connection that wanted to join as a loader host" : "loader host " + news.host;
   const std::string text = fmt::format("{} was refused: {}", who, news.why);
   if (refusals_told_.size() >= refusals_remembered) refusals_told_.clear();
-  if (refusals_told_.insert(text).second) listener_(event_kind::host_refused, news.host, text);
+  if (!refusals_told_.insert(text).second) return;
+  if (news.refused && !of.caller) log::warn("hosts", "{}", text);
+  listener_(event_kind::host_refused, news.host, text);
 }
 
 // ---- decisions ----------------------------------------------------------------------------------------------
