@@ -61,7 +61,7 @@ class board {
   void wait_ends(steady_time now);
   // True if this changed anything.
   bool ended(run_outcome how, const std::optional<failure>& why, steady_time now);
-  /// `why_failed`: of a program that failed; empty: it did not.
+  /// `why_failed`: why the program failed; empty if it did not.
   bool ended_if_running(run_outcome how, steady_time now, const std::string& why_failed = {});
   bool paused(bool is_paused);
   bool stopping();
@@ -73,7 +73,7 @@ class board {
   void read_from(std::string config_file);
 
   [[nodiscard]] session_status status() const;
-  /// The same with the stall in which it was when its end began.
+  /// As status(), with the stall that the end cut short, if there was one.
   [[nodiscard]] session_status status_before_end() const;
   [[nodiscard]] double waited_seconds(steady_time now) const;
   [[nodiscard]] std::optional<steady_time> waits_since() const;

@@ -63,7 +63,7 @@ void progress_ticker::look() {
   meter_.add(now, jobs ? jobs->ok + jobs->failed + jobs->cancelled : facts.status.samples_delivered);
   using news_of_watch = supervision::progress_watch::news;
   auto news = watch_.look(clock_.look(now), facts);
-  if (news == news_of_watch::moves_again && facts.status.state == "stopping") news = news_of_watch::none;  // a stop ends the wait, not the stall
+  if (news == news_of_watch::moves_again && facts.status.state == "stopping") news = news_of_watch::none;  // a stop ended the wait; nothing moved
   tell_(news, watch_.stalled(), stood, meter_.per_second());
 }
 

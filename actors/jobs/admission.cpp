@@ -66,6 +66,18 @@ void admission::close(failure why) {
 
 // ---- jobs -------------------------------------------------------------------------------------------------
 
+template <class Free>
+void admission::make_room(Free free) {
+  bool due = false;
+  {
+    const std::lock_guard hold(mutex_);
+    free();
+    if (waiting_ > 0) room_.notify_all();
+    due = wake_is_due();
+  }
+  if (due) wake_();
+}
+
 void admission::begun(std::uint64_t jobs) {
   const std::lock_guard hold(mutex_);
   bounds_.begun(jobs);
@@ -73,15 +85,7 @@ void admission::begun(std::uint64_t jobs) {
 }
 
 void admission::ended(std::uint64_t bytes) {
-  if (bytes == 0) return;
-  bool due = false;
-  {
-    const std::lock_guard hold(mutex_);
-    bounds_.ended(bytes);
-    if (waiting_ > 0) room_.notify_all();
-    due = wake_is_due();
-  }
-  if (due) wake_();
+  if (bytes > 0) make_room([&] { bounds_.ended(bytes); });
 }
 
 admission::holding admission::kept(std::uint64_t job, std::uint64_t bytes) {
@@ -90,14 +94,7 @@ admission::holding admission::kept(std::uint64_t job, std::uint64_t bytes) {
 }
 
 void admission::let_go(holding what) {
-  bool due = false;
-  {
-    const std::lock_guard hold(mutex_);
-    bounds_.freed(what);
-    if (waiting_ > 0) room_.notify_all();
-    due = wake_is_due();
-  }
-  if (due) wake_();
+  make_room([&] { bounds_.freed(what); });
 }
 
 // ---- the job scheduler ------------------------------------------------------------------------------------

@@ -86,6 +86,9 @@ class admission {
   [[nodiscard]] result<void> possible(std::uint64_t bytes) const;
   [[nodiscard]] std::string held() const;
   [[nodiscard]] std::optional<std::string> own_wait(steady_time now);
+  /// free() gives back memory; tells whoever waits for it.
+  template <class Free>
+  void make_room(Free free);
   [[nodiscard]] bool wake_is_due() noexcept;
 
   mutable std::mutex mutex_;

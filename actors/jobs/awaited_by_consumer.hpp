@@ -1,4 +1,4 @@
-// The batch that the consumer of a data loader waits for, as the program says it. Thread-safe: the consumer's thread writes, the io
+// The batch that the consumer of a data loader waits for, as the program reports it. Thread-safe: the consumer's thread writes, the io
 // thread reads.
 #pragma once
 
@@ -13,9 +13,9 @@ namespace penstock::jobs {
 
 class awaited_by_consumer {
  public:
-  /// True if the consumer did not wait before.
+  /// Returns true if the wait begins with this call.
   bool wait(std::uint64_t job, batch_mark doing, steady_time now);
-  /// True if it did.
+  /// Ends the wait. Returns false if there was none.
   bool came();
   [[nodiscard]] std::optional<supervision::awaited_batch> now() const;
 

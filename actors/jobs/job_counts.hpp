@@ -25,7 +25,7 @@ class job_counts {
 
   /// `functions`: all counts of each function, by index.
   void count_ended(const job_news::tally& some, std::span<const job_news::function_counts> functions);
-  /// Counts jobs that ended before any actor had them, cancelled or else failed; their callers have been notified.
+  /// Counts jobs that ended, cancelled or failed, before any actor had them; their callers have been notified.
   void count_orphans(std::uint64_t jobs, bool cancelled);
   void count_notified(std::uint64_t jobs);
   /// `leased`: jobs that workers have, begun or not; `at_device`: those that the GPU owner has.
@@ -35,8 +35,8 @@ class job_counts {
 
   /// False if, after that time, the callers of some submitted jobs have not been notified.
   [[nodiscard]] bool wait_until_all_notified(nanoseconds at_most);
-  /// Excludes the number of waiting jobs and the bytes held: admission knows those. Flight recorders know which of the handed jobs
-  /// run (host::look_closer).
+  /// Excludes the number of waiting jobs and the bytes held: admission knows those. No handed job counts as
+  /// running: host::look_closer moves those that their worker has begun.
   [[nodiscard]] pool_statistics statistics() const;
 
  private:

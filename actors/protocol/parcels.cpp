@@ -31,19 +31,17 @@ static_assert(sizeof(packet) == 24);
 // only that something was truncated.
 constexpr std::size_t descriptors_seen = 4;
 
-constexpr int looks_a_wait = 8;
-
-/// Waits in turns: the caller tries again after each.
+/// A wait in turns, after each of which the caller tries again.
 class turns {
  public:
   turns(nanoseconds patience, parcel_clock time)
       : time_(time),
-        turn_(std::clamp<nanoseconds>(patience / looks_a_wait, std::chrono::milliseconds(1), std::chrono::milliseconds(250))),
+        turn_(look_interval(patience, std::chrono::milliseconds(250))),
         until_(patience, turn_),
         over_(patience <= nanoseconds(0)) {
     if (!over_) until_.restart(time_());
   }
-  /// Waits for one turn until the socket is readable or writable. False: the time is over. Call when an attempt has failed.
+  /// Call when an attempt has failed. Waits until the socket is readable or writable, for one turn at most. False: the time is over.
   bool wait(int socket, short event) { return wait(socket, event, turn_); }
   bool wait(int socket, short event, nanoseconds turn) {
     if (over_ || until_.is_over(time_())) return false;

@@ -38,7 +38,7 @@ struct parcel {
 /// Two connected ends, both close-on-exec.
 result<std::pair<unique_fd, unique_fd>> make_parcel_pair();
 
-/// Time in which this thread did not run does not count towards a `patience`.
+/// For tests. `patience` does not count time in which this thread did not run.
 using parcel_clock = steady_time (*)();
 
 /// Sends a duplicate of `file`, which must be sealed and have label.bytes bytes; the caller keeps the

@@ -37,7 +37,7 @@ bool may_lead_up(std::string_view path) {
     if (at == 0 || !is_plain(at - 1) || !is_plain(at + 2)) return true;
   }
   if (path.find('{') == std::string_view::npos) return false;
-  constexpr std::array joints{"{.", ",.", ".}", ".,", "{,", ",}", ",,", "{}"};  // dots of several parts may meet
+  constexpr std::array joints{"{.", ",.", ".}", ".,", "{,", ",}", ",,", "{}"};  // where the dots of two parts may meet
   return std::ranges::any_of(joints, [&](const char* joint) { return path.find(joint) != std::string_view::npos; });
 }
 
@@ -53,7 +53,7 @@ std::string on_host(const std::string& path, const string_map& of_session, const
   return there == path ? mapped(path, of_session) : there;
 }
 
-/// All that the two maps turn into `argument`; itself if nothing is.
+/// Everything that the two maps turn into `argument`; `argument` itself if there is nothing.
 std::vector<std::string> names_of_session(const std::string& argument, const string_map& of_session, const string_map& own) {
   std::vector<std::string> names;
   const auto add = [&](const std::string& before, const std::string& path) {
@@ -168,7 +168,7 @@ result<void> check_lists(const config& here, const string_map& own) {
     if (own.empty() || !ends_with_any_case(path, ".txt")) continue;
     if (is_url(path)) return refuse(errc::config, "the list '{}' is in object storage, where --data cannot be checked", path);
     std::ifstream file(path, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};  // that it cannot be read is reported by the listing
+    const std::string text{std::istreambuf_iterator<char>(file), {}};  // if it cannot be read, listing it says so
     if (auto ok = check_list(path, text, own); !ok) return ok;
   }
   return {};

@@ -11,7 +11,7 @@ namespace penstock::hosts {
 
 class cpu_account {
  public:
-  /// Counts from now on.
+  /// Begins to count.
   void start() { before_ = -of_this_thread(); }
   void ended(hosted_worker& worker) { before_ += worker.cpu(); }
   /// `running`: null if no worker runs.

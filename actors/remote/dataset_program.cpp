@@ -4,16 +4,18 @@
 #include "actors/supervisor/lone_worker.hpp"
 #include "actors/supervisor/worker_processes.hpp"
 #include "runtime/base/dataset_type.hpp"
+#include "runtime/base/fd.hpp"
+#include "runtime/base/read_at.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/process/spawn.hpp"
 #include "runtime/storage/sha256.hpp"
 
+#include <fcntl.h>
 #include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <fstream>
-#include <iterator>
+#include <span>
 #include <utility>
 
 namespace penstock::hosts {
@@ -31,22 +33,26 @@ std::string text_of(const program_file& file) {
                      seconds(file.modified_ns), seconds(file.changed_ns));
 }
 
-/// Libraries and scripts that the program loads are not in it.
+/// Of the file alone, not of libraries and scripts that it loads.
 result<std::string> digest_of(const program_file& program) {
   if (auto ok = check_sha256(); !ok) return tl::unexpected(std::move(ok.error()));
-  std::ifstream file(program.path, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  if (!file || bytes.empty()) return refuse_os(errc::worker_program, errno, fmt::format("reading the worker program '{}'", program.path));
+  const std::string what = fmt::format("reading the worker program '{}'", printable(program.path));
+  const unique_fd file(::open(program.path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return refuse_os(errc::worker_program, errno, what);
+  std::string bytes(program.bytes, '\0');
+  const read_part got = read_at(file.get(), 0, std::as_writable_bytes(std::span(bytes)));
+  if (got.error != 0) return refuse_os(errc::worker_program, got.error, what);
+  if (got.bytes != bytes.size()) return refuse(errc::worker_program, "{}: it ends at byte {}, but had {} bytes", what, got.bytes, program.bytes);
   return hex_of(sha256(bytes));
 }
 
-/// `arguments`: as the session may write them.
+/// `arguments`: the lists that the session may have in its config.
 result<described_program> describe(const config& settings, std::vector<std::string> command, const std::vector<std::vector<std::string>>& arguments,
                                    const string_map& environment, const std::atomic<bool>* given_up) {
   auto path = process::find_program(command.front());
   if (!path) return tl::unexpected(std::move(path.error()));
   command.front() = std::move(*path);
-  auto file = look_at_program(command.front());  // before it is read: a change meanwhile is noticed
+  auto file = look_at_program(command.front());  // before it is read, so that check_unchanged() notices a change meanwhile
   if (!file) return tl::unexpected(std::move(file.error()));
   auto digest = digest_of(*file);
   if (!digest) return tl::unexpected(std::move(digest.error()));

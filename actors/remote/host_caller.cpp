@@ -34,7 +34,6 @@ void host_caller::start() {
 
 void host_caller::offers(std::uint32_t workers) {
   wanted_ = std::clamp(workers, 1U, remote_workers_max);
-  said_.clear();
   call_more();
 }
 
@@ -84,7 +83,7 @@ void host_caller::call_later(nanoseconds pause) {
 }
 
 void host_caller::say(const std::string& why) {
-  if (std::exchange(said_, why) == why || over_) return;
+  if (over_ || !troubles_.is_news(why, std::chrono::steady_clock::now())) return;
   log::warn("hosts", "the loader host at {} cannot be used: {}; trying again", text_of(address_), printable(why));
 }
 

@@ -1,7 +1,8 @@
 // Calls one host that listens (`penstock host --listen`): keeps as many connections to it as it has workers. Used by host_hub,
-// on the session's io thread; a side thread connects, because names may take long to look up.
+// on the session's io thread; a side thread connects, because looking up a name may take long.
 #pragma once
 
+#include "actors/remote/trouble_filter.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/group/group_address.hpp"
@@ -29,7 +30,9 @@ class host_caller : public std::enable_shared_from_this<host_caller> {
   void start();
   /// The host has said how many workers it offers.
   void offers(std::uint32_t workers);
-  /// A connection has ended. Calls again after `pause` at the earliest. `why`: it could not be used.
+  /// A connection has agreed with the session: what was wrong before is over.
+  void joined() { troubles_.forget(); }
+  /// A connection has ended. Calls again, after at least `pause`. `why`: why it could not be used.
   void gone(nanoseconds pause, const std::string& why = {});
   /// The session is over. Does not wait for the thread.
   void stop();
@@ -52,9 +55,9 @@ class host_caller : public std::enable_shared_from_this<host_caller> {
   process::side_thread thread_{"hosts-call"};
   std::uint32_t wanted_ = 1;
   std::uint32_t live_ = 0;
-  bool busy_ = false;  // connects, or waits until it may again
+  bool busy_ = false;  // connects, or pauses before it does
   bool over_ = false;
-  std::string said_;
+  trouble_filter troubles_;
 };
 
 }  // namespace penstock::hosts

@@ -23,17 +23,16 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr nanoseconds connect_deadline = 5s;
-constexpr nanoseconds answer_deadline = 30s;  // the session may have much to do
+constexpr nanoseconds answer_deadline = 30s;  // a session may be busy
 constexpr std::size_t call_bytes_max = 4096;
 constexpr std::uint64_t code_bytes_max = 256U << 20U;  // datasets travel as files
 constexpr auto again_after = 300ms;
 constexpr auto turn_max = 50ms;       // hosted_worker shows its flight page that often
 constexpr auto idle_turn_max = 250ms;
-constexpr auto signs_a_silence = 8;  // the session pings as often
 
-/// Whether this host could not work for that session at another time either.
+/// Whether trying again would fail in the same way. errc::protocol: the program is not a worker program.
 bool is_for_good(errc why) {
-  return why == errc::config || why == errc::dataset || why == errc::worker_program;
+  return why == errc::config || why == errc::dataset || why == errc::worker_program || why == errc::protocol;
 }
 
 }  // namespace
@@ -53,7 +52,7 @@ host_connection::~host_connection() {
   thread_.join();
 }
 
-/// Until it has a place, a connection that leaves ends at once.
+/// Lets leave() and cut() reach the stream. A connection that leaves before it has a place ends at once.
 class host_connection::reachable_while {
  public:
   reachable_while(host_connection& c, host_stream& stream) : c_(c) {
@@ -135,7 +134,7 @@ void host_connection::keep_joining() {
   end(std::nullopt);
 }
 
-/// One session, which has called. Only if no worker can work here would the next one fail as well.
+/// Serves one session, which has called. Its failure is the host's only if no worker can work here.
 void host_connection::answer() {
   const auto done = attend_call();
   if (done || leaves_) return end(std::nullopt);
@@ -187,7 +186,7 @@ result<host_connection::way> host_connection::attend_call() {
   return refuse(errc::io, "the connection to the session at {} is lost: {}", call_->from, end.error().message);
 }
 
-/// Until it is clear that a session has called, and that it may have a worker (rule H8).
+/// Finds out whether a session has called, and whether it may have a worker (rule H8).
 result<void> host_connection::let_in(host_stream& to, bool& probe) {
   if (auto ok = to.secure(connect_deadline); !ok) return ok;
   to.limit(call_bytes_max);
@@ -208,7 +207,7 @@ result<void> host_connection::let_in(host_stream& to, bool& probe) {
   return {};
 }
 
-/// Until the session has given it a place (rule H2).
+/// Agrees with the session, until it gives this connection a place (rule H2).
 result<void> host_connection::join(host_stream& to) {
   to.put(from_host(host_hello{.penstock = facts_.version,
                               .name = facts_.name,
@@ -312,7 +311,8 @@ result<host_connection::way> host_connection::turn(host_stream& to) {
   return has_drained() ? way::over : way::again;
 }
 
-/// Whether it leaves and has had its time. Looked at every `idle_turn_max` at least: only time in which the thread did not run is left out.
+/// Whether the host is leaving and `drain` is over. Called at least every `idle_turn_max`, so that only time in which this thread did
+/// not run does not count.
 bool host_connection::has_drained() {
   if (!leaves_) return false;
   if (!leaving_) {

@@ -1,5 +1,5 @@
-// A host's end of a connection: a thread that keeps one connection to a session, and runs the worker that the session orders. A
-// host that joins connects, again and again; on one that listens a connection is one connection of a session that has called.
+// A host's end of a connection: a thread that keeps one connection to a session, and runs the worker that the session orders. On a
+// host that joins, it connects again whenever the connection is lost. On one that listens, it serves one call of a session.
 //
 //   connecting -- hello, dataset --> working -- the connection is lost --> connecting
 //                                       +-- the session is over, or the host leaves and its worker has ended --> (end)
@@ -51,25 +51,25 @@ struct session_offer {
 struct connection_listener {
   /// Lists the dataset of a session, or takes its code, once for all connections. May take minutes.
   std::function<result<std::shared_ptr<const ready_dataset>>(const session_offer&)> prepare;
-  /// A session has called. Why it must wait; empty: it may have a worker.
+  /// A session has called. Returns why it must wait; empty: it may have a worker.
   std::function<std::string(const session_calls& call)> admit;
   /// The worker of an admitted session is free again. `left`: it was told to leave.
   std::function<void(std::uint64_t session, const std::atomic<bool>& left)> released;
   /// How many workers an admitted session may have.
   std::function<std::uint32_t(std::uint64_t session)> offered;
-  /// How long its consumer has waited, in all.
+  /// How long the session's consumer has waited so far.
   std::function<void(std::uint64_t session, nanoseconds in_all)> waited;
   std::function<void(const std::string& session, std::uint64_t number)> joined;
   /// The session wants the host to leave.
   std::function<void()> sent_away;
-  /// It has no connection. `unknown`: it was not one of a session that was admitted.
+  /// Why there is no connection. `unknown`: no session had been admitted.
   std::function<void(const std::string& why, bool unknown)> trouble;
-  /// The last call. `failed`: why this host cannot go on; none: it left, or its session is over or, on a host that listens,
-  /// lost.
+  /// The last call. `failed`: why this host cannot continue. None: the host left, or the session is over or, on a host that
+  /// listens, lost.
   std::function<void(std::optional<failure> failed, std::uint64_t session)> ended;
 };
 
-/// What a connection of a host that listens is made of.
+/// A call that a host which listens has accepted.
 struct accepted_call {
   unique_fd socket;
   std::string from;  ///< its address, for texts
@@ -87,7 +87,7 @@ class host_connection {
 
   /// Its worker finishes its leases first, unless `at_once`.
   void leave(bool at_once);
-  /// Whether its session has the secret, and a worker of this host.
+  /// Whether a session has proved the secret and has got a worker of this host.
   [[nodiscard]] bool admitted() const noexcept { return session_ != 0; }
   /// The number of that session's process; 0: none has been admitted.
   [[nodiscard]] std::uint64_t session() const noexcept { return session_; }
@@ -144,7 +144,7 @@ class host_connection {
   std::uint32_t offered_ = 0;  // as told to the session
   bool leaving_told_ = false;
   bool session_over_ = false;
-  std::optional<patient_deadline> leaving_;  // since it leaves
+  std::optional<patient_deadline> leaving_;  // `drain`, since the host began to leave
   std::optional<steady_time> lost_since_;  // a session that it had joined
   std::thread thread_;
 };

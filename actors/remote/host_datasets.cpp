@@ -23,7 +23,7 @@ std::string key_of(config here) {
   return protocol::config_as_bytes(here);
 }
 
-/// The element with this key, which is made if there is none.
+/// The element with this key; adds it if there is none.
 template <class Element, class Key>
 std::shared_ptr<Element> find_or_add(std::vector<std::shared_ptr<Element>>& all, Key Element::* key, const Key& wanted) {
   const auto found = std::ranges::find_if(all, [&](const auto& one) { return (*one).*key == wanted; });
@@ -48,7 +48,7 @@ result<std::shared_ptr<const ready_dataset>> host_datasets::prepare(const sessio
   }
   const std::lock_guard one_makes_it(mine->making);
   if (mine->made) return mine->made;
-  if (mine->failures != failures) return tl::unexpected(mine->last_failure);  // while this connection waited
+  if (mine->failures != failures) return tl::unexpected(mine->last_failure);  // another connection tried while this one waited
   auto made = make(offer);
   const std::lock_guard hold(mutex_);  // forget_unused() looks at it
   if (made) {
@@ -87,7 +87,7 @@ result<std::shared_ptr<const ready_dataset>> host_datasets::make(const session_o
   return made;
 }
 
-/// Not kept for the next session: nobody but the program could tell that its data has changed.
+/// Not kept for the next session: only the program could tell whether its data has changed.
 result<void> host_datasets::describe(const config& here, ready_dataset& made) {
   auto described = describe_custom_on_host(here, dataset_program_, data_, &given_up_);
   if (!described) return tl::unexpected(std::move(described.error()));

@@ -17,13 +17,14 @@ namespace penstock::hosts {
 
 class host_datasets {
  public:
-  /// `data`: where the sessions' folders are here; not empty: nothing else is read. `dataset_program`: the command of custom datasets.
+  /// `data`: where the sessions' folders are on this machine; unless it is empty, nothing else is read. `dataset_program`: the command for
+  /// custom datasets.
   host_datasets(process::io_thread& io, string_map data, own_program program, std::vector<std::string> dataset_program);
 
-  /// May take minutes; others with another dataset do not wait. Refuses (errc::config) code that this host cannot run, or must not
+  /// May take minutes, in which calls for other datasets do not wait. Refuses (errc::config) code that this host cannot run, or must not
   /// (rule H7), and what prepare_dataset, describe_custom_on_host and config_on_host refuse.
   result<std::shared_ptr<const ready_dataset>> prepare(const session_offer& offer);
-  /// The host leaves: a worker program that is being asked is asked no longer.
+  /// The host is leaving: stops waiting for a worker program to describe its dataset.
   void give_up() noexcept { given_up_ = true; }
   /// Drops what no connection uses. The last listing stays: it may serve the next session.
   void forget_unused();

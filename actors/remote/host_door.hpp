@@ -15,7 +15,7 @@ namespace penstock::hosts {
 
 class host_door {
  public:
-  /// Listens from now on, and accepts from the call of open() on. Refuses (errc::io).
+  /// Listens at once; accepts after open(). Refuses (errc::io).
   static result<std::unique_ptr<host_door>> listen(const group::group_address& address);
   ~host_door() { close(); }
   host_door(const host_door&) = delete;

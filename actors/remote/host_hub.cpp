@@ -25,7 +25,7 @@ constexpr std::uint64_t unknown_logged = 10;  // more could be a flood
 constexpr std::size_t refusals_remembered = 1000;
 constexpr auto goodbye_deadline = 1500ms;
 constexpr auto accept_again_after = 100ms;
-// Until a host is called again: whose connection is lost; that is busy; that was refused, which may last.
+// When a host is called again: after its connection was lost, if it was busy, and if it was refused, which may last.
 constexpr nanoseconds call_again_after = 300ms;
 constexpr nanoseconds call_busy_after = 1s;
 constexpr nanoseconds call_refused_after = 5s;
@@ -108,7 +108,7 @@ void host_hub::accept_more() {
                          self->accepted(std::move(socket));
                          return self->accept_more();
                        }
-                       // Perhaps there is no descriptor left: the connection waits, and must not keep this thread busy.
+                       // Perhaps no descriptor is left: the connection has to wait, and must not keep this thread busy.
                        self->accept_later();
                      });
 }
@@ -161,6 +161,7 @@ struct host_hub::news_visitor {
       return of.connection->order(turn_away{fmt::format("the session has no place for more than {}",
                                                   counted(hub.settings_.book.places, "remote worker"))});
     of.card = news.card;
+    if (of.caller) of.caller->joined();
     of.connection->order(give_place{hub.book_.place_of(id)});
     if (!std::exchange(hub.looks_, true)) hub.look_later();
   }
@@ -226,9 +227,7 @@ void host_hub::closed(connection_id id, const connection_closed& news) {
     gone.caller->gone(call_busy_after, news.why);
   } else if (gone.caller) {
     gone.caller->gone(news.refused ? call_refused_after : call_again_after, news.refused ? news.why : "");
-  } else if (news.refused) {
-    log::warn("hosts", "a loader host cannot join: {}", news.why);
-  } else if (!gone.known && !all_closed_ && ++unknown_ <= unknown_logged) {
+  } else if (!news.refused && !gone.known && !all_closed_ && ++unknown_ <= unknown_logged) {
     log::warn("hosts", "a connection that wanted to join as a loader host was refused: {}{}", news.why,
               unknown_ == unknown_logged ? " (more of them are not logged)" : "");
   }
@@ -236,14 +235,16 @@ void host_hub::closed(connection_id id, const connection_closed& news) {
   if (all_closed_ && connections_.empty()) all_closed_->set_value();
 }
 
-/// An event for each host and reason: a host that is started again and again must not fill the journal.
+/// Once for each host and reason: a host that something keeps starting must not fill the journal and the log.
 void host_hub::tell_refusal(const entry& of, const connection_closed& news) {
   const bool unknown = !of.known && !of.caller && unknown_ <= unknown_logged;
   if (!news.refused && !unknown) return;
   const std::string who = news.host.empty() ? "a connection that wanted to join as a loader host" : "loader host " + news.host;
   const std::string text = fmt::format("{} was refused: {}", who, news.why);
   if (refusals_told_.size() >= refusals_remembered) refusals_told_.clear();
-  if (refusals_told_.insert(text).second) listener_(event_kind::host_refused, news.host, text);
+  if (!refusals_told_.insert(text).second) return;
+  if (news.refused && !of.caller) log::warn("hosts", "{}", text);
+  listener_(event_kind::host_refused, news.host, text);
 }
 
 // ---- decisions ----------------------------------------------------------------------------------------------

@@ -37,10 +37,10 @@ namespace penstock::hosts {
 class host_board {
  public:
   void listens_at(std::string where);
-  /// Counts the death of a worker of a host that is here.
+  /// Counts the death of a worker on a host that is connected.
   void worker_died(const death_report& death);
   void calls(std::vector<std::string> addresses);
-  /// The session has no worker since then, and waits for a host for at most `limit`. Ends when shows() has a host.
+  /// Since then the session has had no worker, and waits for a host for at most `limit`. The wait ends when shows() gets a host.
   void waits(steady_time since, nanoseconds limit);
   void shows(std::vector<host_status> hosts, const host_records& records);
   void add_to(session_status& status) const;

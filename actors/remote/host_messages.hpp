@@ -86,7 +86,7 @@ auto inspect(Inspector& f, program_found& x) {
   return f(x.facts);
 }
 
-/// Also later: no worker of this host can load anything.
+/// May also come later: no worker of this host can load anything.
 struct cannot_join {
   std::string why;
 };
@@ -202,9 +202,9 @@ auto inspect(Inspector& f, host_leaves&) {
   return f();
 }
 
-/// Whatever else is sent proves life as well.
+/// Any other message is a sign of life, too.
 struct pong {
-  std::uint64_t number = 0;  ///< of the ping; 0: unasked, while something long is received
+  std::uint64_t number = 0;  ///< of the ping; 0: there was none, but something long is being received
   std::int64_t cpu_ns = 0;  ///< processor time of this connection and its workers, since it joined
 };
 template <class Inspector>
@@ -239,7 +239,7 @@ struct welcome {
   std::string program{};  ///< what runs a pool's jobs: "Python"; empty: a stream's workers
   std::uint64_t code_bytes = 0;
   std::uint64_t marks_bytes = 0;  ///< of the file in which jobs mark their progress
-  std::uint64_t nonce = 0;        ///< another pool has another one: its files are others under the same numbers
+  std::uint64_t nonce = 0;        ///< distinguishes pools, whose files have the same numbers
 };
 template <class Inspector>
 auto inspect(Inspector& f, welcome& x) {
@@ -348,14 +348,14 @@ struct session_calls {
   static constexpr std::uint32_t magic_of_probe = 0x43545350;  // "PSTC"
   std::uint32_t magic = expected_magic;
   std::string session;
-  std::uint64_t process = 0;  ///< a random number: tells sessions of the same name apart
+  std::uint64_t process = 0;  ///< a random number that distinguishes sessions of the same name
 };
 template <class Inspector>
 auto inspect(Inspector& f, session_calls& x) {
   return f(x.magic, x.session, x.process);
 }
 
-/// An operator wants this host to leave. It does as after SIGTERM.
+/// An operator wants this host to leave. The host acts as after SIGTERM.
 struct please_leave {};
 template <class Inspector>
 auto inspect(Inspector& f, please_leave&) {

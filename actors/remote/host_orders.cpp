@@ -1,4 +1,4 @@
-// What operators see of loader hosts, and order.
+// Loader hosts for operators: what they see, and what they order.
 #include "actors/remote/host_hub.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"

@@ -24,24 +24,24 @@ constexpr std::size_t round_trips = 16;
 constexpr std::size_t part_max = 256U << 10U;
 constexpr std::uint64_t first_transfer = 1U << 20U;
 constexpr std::uint64_t last_transfer = 16U << 20U;  // with those before it: less than probe_bytes_max
-constexpr nanoseconds measured_for = 500ms;          // then a transfer says enough
+constexpr nanoseconds measured_for = 500ms;          // a transfer that takes longer is a good measurement
 
 std::int64_t unix_now() {
   return nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Answers one question after the other, for at most `patience`. `Said`: what the peer sends, `Told`: what is sent to it.
+/// Answers questions, for at most `patience`. `Said`: what the peer sends; `Told`: what is sent to it.
 template <class Said, class Told, class Other>
 result<void> answer(host_stream& peer, nanoseconds patience, const Other& other) {
   std::uint64_t bytes = 0;
-  std::vector<std::byte> part;  // of what measures the bandwidth, sent again and again
+  std::vector<std::byte> part;  // of the bytes that measure the bandwidth: always the same
   const steady_time end = now() + patience;
   for (std::uint64_t questions = 0; questions < probe_questions_max; ++questions) {
     auto message = peer.wait_for<Said>(std::max(end - now(), nanoseconds(0)));
     if (!message) return tl::unexpected(std::move(message.error()));
     probe_told reply;
     if (const auto* question = std::get_if<probe_asked>(&*message)) {
-      // Each alone first: their sum could overflow.
+      // Each of them first, because their sum could overflow.
       if (std::max(question->bytes, question->wanted) > probe_bytes_max || (bytes += question->bytes + question->wanted) > probe_bytes_max)
         return refuse(errc::protocol, "it asks for more than {} bytes", probe_bytes_max);
       if (auto ok = peer.skip_raw(question->bytes, silence_max); !ok) return ok;
@@ -156,7 +156,7 @@ std::string host_probe::try_as_session(const probe_settings& settings) {
   return "";
 }
 
-/// What the peer tells about a question; reads the bytes that it sends back.
+/// The peer's answer to a question. Reads the bytes that it sends back.
 result<probe_told> host_probe::ask(const probe_asked& question, std::span<const std::byte> bytes) {
   const bool of_session = answers_.who == probe_answers::peer::session;
   of_session ? peer_->put(from_host(question)) : peer_->put(to_host(question));

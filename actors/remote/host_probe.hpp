@@ -1,6 +1,6 @@
 // What `penstock doctor --host` asks a session or a host that listens, without joining: versions, round trip, bandwidth, clock, and
-// whether the dataset is the session's. Whoever is asked answers on the thread of that connection. It gives no place, starts no
-// worker and receives at most probe_bytes_max.
+// whether the dataset is the session's. The side that is asked answers on the thread of that connection. It gives no place,
+// starts no worker and receives at most probe_bytes_max.
 #pragma once
 
 #include "actors/remote/host_stream.hpp"
@@ -24,9 +24,10 @@ inline constexpr std::uint64_t probe_questions_max = 256;
 
 // ---- the side that is asked ----------------------------------------------------------------------------------
 
-/// A session's. `difference`: between what the peer has found and what the session has. Returns when the peer is done: always refuses.
+/// A session answers. `difference`: between what the peer has found and what the session has. Returns, always with a refusal, when the
+/// peer is done.
 result<void> answer_probe_of_host(host_stream& peer, nanoseconds patience, const std::function<std::string(const from_host&)>& difference);
-/// A host's, which a session would call.
+/// A host answers that a session would call.
 result<void> answer_probe_of_session(host_stream& peer, const std::string& version, const std::string& name, std::uint32_t workers);
 
 // ---- the side that asks --------------------------------------------------------------------------------------
@@ -38,7 +39,7 @@ struct probe_settings {
   std::string version;  ///< of penstock
 };
 
-/// Who answered, as far as it came: each text says what went wrong, and what follows it is unknown.
+/// Who answered what. A text that is not empty says what went wrong; then the fields after it are unknown.
 struct probe_answers {
   enum class peer : std::uint8_t { none, session, host };
   peer who = peer::none;

@@ -18,7 +18,7 @@ namespace penstock::hosts {
 
 /// A program that this host can start for sessions.
 struct own_program {
-  std::string kind;  ///< as session's: "Python"; empty: none
+  std::string kind;  ///< as the session names it: "Python"; empty: none
   std::vector<std::string> command{};
   string_map environment{};
   string_map facts{};  ///< versions
@@ -28,15 +28,15 @@ struct own_program {
 class host_files {
  public:
   enum class standing : std::uint8_t { here, to_be_fetched, on_its_way };
-  /// to_be_fetched: by `who`, once.
+  /// `who`: a connection. to_be_fetched, which is returned once: this connection must fetch the file.
   standing look(std::uint64_t number, const void* who);
   [[nodiscard]] shelved_file find(std::uint64_t number) const;
   void arrived(std::uint64_t number, shelved_file file);
-  /// It fetches nothing any more.
+  /// This connection will fetch nothing more.
   void gone(const void* who);
 
  private:
-  /// More orders than a program uses at a time. One that is needed again is fetched again.
+  /// More than a program uses at a time. A file that is needed again is fetched again.
   static constexpr std::size_t files_max = 4;
 
   mutable std::mutex mutex_;

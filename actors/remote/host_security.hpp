@@ -25,8 +25,8 @@ struct hosts_secret {
   std::string_view how;  ///< how to give a secret, for texts: "set [loader.hosts] secret_file"
 };
 
-/// Of one side of connections that `who` makes to `at`. Null: no encryption. Refuses (errc::config) what read_secret refuses,
-/// and having no secret unless `insecure`. Blocks while it reads the file, and for a quarter of a second if the secret is a
+/// The TLS of one side of connections that `who` makes to `at`. Null: no encryption. Refuses (errc::config) what read_secret refuses,
+/// and a missing secret, unless `insecure`. Blocks while it reads the file, and for a quarter of a second if the secret is a
 /// passphrase.
 result<std::shared_ptr<const group::tls_context>> tls_of_hosts(connection_side side, connected_by who, const group::group_address& at,
                                                                const hosts_secret& secret);

@@ -19,13 +19,11 @@ namespace {
 
 static_assert(POLLIN == 1);  // host_stream::wait_for
 
-constexpr int looks_a_wait = 8;
-
 constexpr std::size_t read_bytes = 64 * 1024;
-constexpr std::size_t short_read_bytes = 1024;  // of messages: a thread that is idle otherwise keeps a small stack
+constexpr std::size_t short_read_bytes = 1024;  // of messages: the stack of an otherwise idle thread stays small
 constexpr nanoseconds busy_turn = std::chrono::milliseconds(200);
 constexpr std::size_t piece_bytes = 256 * 1024;  // of a batch; stays in the cache between its digest and its system call
-// Only what a peer sends while it does not read itself; it stops at the leases that fit its slots.
+// What a peer may send while it does not read; the leases that fit its slots bound it.
 constexpr std::size_t unread_max = 16U << 20U;
 
 std::int64_t as_ns(steady_time time) {
@@ -33,7 +31,7 @@ std::int64_t as_ns(steady_time time) {
 }
 
 nanoseconds look_every(nanoseconds at_most) {
-  return std::clamp<nanoseconds>(at_most / looks_a_wait, std::chrono::milliseconds(1), busy_turn);
+  return look_interval(at_most, busy_turn);
 }
 
 }  // namespace
@@ -154,7 +152,7 @@ result<void> host_stream::read() {
   return receive();
 }
 
-/// Reads as well while the peer takes nothing: it may do the same.
+/// Reads while the peer takes nothing: it may be waiting in the same way.
 result<void> host_stream::send_all(std::string_view bytes, nanoseconds silence_max) {
   patient_deadline taken = deadline_in(silence_max);
   bool waited = false;

@@ -1,7 +1,7 @@
 // One end of the connection between a session and a connection of a loader host: messages and the raw bytes of batches on a TCP
 // socket, encrypted if there is a secret. Used by one thread at a time, which waits; close_soon() wakes it from any other.
 //
-// No wait counts time in which this thread did not run (rule H17). Bytes that arrive slowly are no silence.
+// Waits do not count time in which this thread did not run (rule H17). A peer whose bytes arrive slowly is not silent.
 #pragma once
 
 #include "actors/protocol/wire.hpp"
@@ -22,6 +22,9 @@
 #include <vector>
 
 namespace penstock::hosts {
+
+/// How often each side shows within [loader.hosts] lost_after that it lives.
+inline constexpr auto signs_a_silence = 8;
 
 [[nodiscard]] inline steady_time now() {
   return std::chrono::steady_clock::now();
@@ -48,13 +51,13 @@ class host_stream {
   /// `tls` null: not encrypted.
   host_stream(unique_fd socket, const std::shared_ptr<const group::tls_context>& tls, clock time = &now);
 
-  /// Proves the secret to each other, if there is one. Refuses (errc::io; errc::config for a wrong secret).
+  /// Both sides prove the secret, if there is one. Refuses (errc::io; errc::config for a wrong secret).
   result<void> secure(nanoseconds at_most);
 
   /// Called on the using thread at least every 200 ms while a call waits or transfers bytes.
   void while_busy(std::function<void()> call) { while_busy_ = std::move(call); }
-  /// Called while read_raw() receives and nothing has been sent for `every`. What it puts is sent: a peer whose last bytes are
-  /// still on their way would otherwise hear nothing until all have arrived.
+  /// Called while read_raw() receives, whenever nothing has been sent for `every`; what it puts is sent at once. Otherwise the peer would
+  /// hear nothing from here until all of its bytes have arrived.
   void while_receiving(nanoseconds every, std::function<void()> put_something) {
     say_every_ = every;
     say_something_ = std::move(put_something);
@@ -75,14 +78,14 @@ class host_stream {
   /// The next complete message that has arrived. Refuses (errc::protocol) anything else.
   template <class Variant>
   result<std::optional<Variant>> next();
-  /// Whether next() has one: it came together with others, and the socket will not tell of it again.
+  /// Whether next() has one. The socket does not report a message again that came together with others.
   [[nodiscard]] bool has_message() const;
   /// Reads what has arrived, without waiting. Refuses (errc::io) when the connection has ended.
   result<void> read();
   /// Waits for the next message.
   template <class Variant>
   result<Variant> wait_for(nanoseconds at_most);
-  /// The raw bytes after a message, and adds them to `digest`. Refuses (errc::io) when nothing arrives for `silence_max`.
+  /// Reads the raw bytes after a message, and adds them to `digest`. Refuses (errc::io) when nothing arrives for `silence_max`.
   result<void> read_raw(std::span<std::byte> to, nanoseconds silence_max, running_digest* digest = nullptr);
   /// The same, and with `digest` reads the digest that the peer has sent. Returns how the bytes are damaged; empty: they are not.
   result<std::string> read_checked(std::span<std::byte> to, nanoseconds silence_max, bool digest);
@@ -100,7 +103,7 @@ class host_stream {
 
  private:
   [[nodiscard]] patient_deadline deadline_in(nanoseconds at_most) const;
-  /// One look at the socket, of a wait that takes `at_most` in all.
+  /// Polls the socket once, as a part of a wait of `at_most`.
   [[nodiscard]] result<void> look(short events, nanoseconds at_most) const;
   result<void> receive();
   result<void> receive_encrypted();

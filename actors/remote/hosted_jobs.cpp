@@ -115,7 +115,7 @@ result<void> hosted_jobs::answer(host_stream& to) {
     }
     const bool wanted = standing == host_files::standing::to_be_fetched;
     to.put(from_host(file_answer{number, wanted}));
-    if (wanted) later.push_back(number);  // this connection's answer once it has arrived
+    if (wanted) later.push_back(number);  // this connection answers when it has arrived
   }
   offered_ = std::move(later);
   return {};

@@ -28,11 +28,11 @@ class hosted_jobs {
   void started(unique_fd parcels) { parcels_ = std::move(parcels); }
   void assigned(arena::slots_view slots) { slots_.emplace(std::move(slots)); }
 
-  /// Receives a job's argument. What the worker must hear; refuses as host_stream does, and (errc::system).
+  /// Receives a job's argument. Returns what the worker must be told. Refuses as host_stream does, and (errc::system).
   result<protocol::to_worker> take(host_stream& from, const job_follows& job);
   void offered(const file_offered& news) { offered_.push_back(news.number); }
   result<void> take_file(host_stream& from, const file_follows& news);
-  /// Answers offers: gives the worker what is here.
+  /// Answers offers, and gives the worker the files that are here.
   result<void> answer(host_stream& to);
   /// The worker has ended its job.
   result<void> ended(host_stream& to, const protocol::jobs_done& news, bool digests);

@@ -8,7 +8,7 @@
 
 namespace penstock::hosts {
 
-/// Changes what differs on this machine.
+/// Adapts a message to this machine.
 struct hosted_worker::session_visitor {
   hosted_worker& w;
 

@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 
 constexpr auto flight_interval = 50ms;        // while it works
 constexpr auto idle_flight_interval = 250ms;  // remote_connection takes twice as long for silence
-constexpr auto measure_every = 250ms;  // a fraction of the shortest time limits: a debugger stops them
+constexpr auto measure_every = 250ms;  // a debugger suspends time limits: a fraction of the shortest ones
 
 }  // namespace
 
@@ -97,7 +97,7 @@ result<std::unique_ptr<hosted_worker>> hosted_worker::start(const hosted_worker_
   made->packer_ = std::move(*packs);
   const auto& file = around.dataset->file;
   if (auto ok = file ? check_unchanged(*file) : result<void>(); !ok)
-    made->shared_->started = tl::unexpected(std::move(ok.error()));  // the first work() tells
+    made->shared_->started = tl::unexpected(std::move(ok.error()));  // reported by the first work()
   else
     made->launch();
   return made;
@@ -244,7 +244,7 @@ result<void> hosted_worker::hear_link(host_stream& to) {
       if (done) done = take(to, message);
     });
     if (!done) return done;
-    // The session judges its workers: it gets the same.
+    // The session decides about its workers, so it gets the same report.
     if (!ok) to.put(from_host(from_place{{some.data(), static_cast<std::size_t>(got)}}));
   }
   return {};
@@ -259,7 +259,8 @@ result<void> hosted_worker::take(host_stream& to, protocol::from_worker& message
   if (const auto* done = std::get_if<protocol::jobs_done>(&message); done != nullptr && jobs_)
     return jobs_->ended(to, *done, around_.digests);
   if (const auto* said = std::get_if<protocol::dataset_described>(&message); said != nullptr && !around_.dataset->command.empty()) {
-    // Its data may have changed since the first worker described it. The session would take a difference for its own failure.
+    // Its data may have changed since the first worker described it. The session must not see that: it would fail, instead of losing
+    // this host.
     const std::string why = difference_of_datasets(around_.dataset->dataset->description, *said);
     if (!why.empty()) return say_unfit(to, why);
   }

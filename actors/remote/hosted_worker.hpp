@@ -33,8 +33,8 @@ struct ready_dataset {
   compress_rule compress = compress_rule::none;
   std::shared_ptr<host_program> program{};  ///< of a pool
   std::vector<std::string> command{};       ///< of a custom dataset; empty: penstock-worker
-  std::vector<wire_fact> facts{};           ///< of that program
-  std::optional<program_file> file{};       ///< and the only one that may run
+  std::vector<wire_fact> facts{};           ///< about that program
+  std::optional<program_file> file{};       ///< its file, the only one that may run
 };
 
 struct hosted_worker_deps {
@@ -67,8 +67,8 @@ class hosted_worker {
 
   /// Frames of the session, for the worker.
   result<void> hear_session(std::string_view frames);
-  /// Everything that has happened since the last call: reports it, with the bytes of loaded batches. Refuses (errc::config)
-  /// where every worker of this host would end in the same way: that must not fail the session.
+  /// Reports everything that has happened since the last call, with the bytes of loaded batches. Refuses (errc::config) if every
+  /// worker of this host would end in the same way, which must not fail the session.
   result<void> work(host_stream& to);
   result<void> send_again(host_stream& to, const send_again& order);
   /// In a pool.

@@ -26,7 +26,7 @@ class landing_slots {
   void landed(std::uint32_t slot) { leases_.erase(slot); }
   /// How many batches may land.
   [[nodiscard]] std::size_t waiting() const noexcept { return slots_ ? leases_.size() : 0; }
-  /// Another worker follows.
+  /// Another worker takes the place.
   void forget_leases() { leases_.clear(); }
   /// The worker has ended: nothing may land.
   void unmap() { slots_.reset(); }
@@ -34,7 +34,7 @@ class landing_slots {
   /// Whether a batch of that many bytes fits a slot at all.
   [[nodiscard]] bool holds(std::uint64_t bytes) const noexcept { return slots_ && bytes <= layout_.bytes; }
   [[nodiscard]] std::uint64_t slot_bytes() const noexcept { return layout_.bytes; }
-  /// Why these bytes may not land; empty: they may. `late`: no lease waits for them any more, which does not count against the host.
+  /// Why these bytes may not land; empty: they may. `late`: no lease waits for them any more, which is no fault of the host.
   [[nodiscard]] std::string misfit(const batch_follows& batch, bool& late) const;
   /// Only if holds() and no misfit().
   [[nodiscard]] std::span<std::byte> room(const batch_follows& batch) const {

@@ -38,7 +38,7 @@ result<bool> lent_jobs::hears(protocol::to_worker& message, int arena) {
     return false;
   }
   if (std::holds_alternative<protocol::stop_work>(message)) {
-    // The worker would drop a job that it has not begun. Here its row has.
+    // A worker would drop a job that it has not begun; here its row has begun.
     stopping_ = true;
     return false;
   }
@@ -90,7 +90,7 @@ result<void> lent_jobs::answered(host_stream& to, const file_answer& news) {
   const auto found = all.find(news.number);
   const mapping contents =
       found == all.end() ? mapping() : map_read_only(found->second.file->get(), {0, found->second.bytes});
-  // No bytes: it has been withdrawn meanwhile, and no job needs it.
+  // If there are no bytes, it was withdrawn meanwhile, and no job needs it.
   to.put(to_host(file_follows{news.number, contents.bytes().size()}));
   return to.flush(silence_max_, contents.bytes());
 }
@@ -125,7 +125,7 @@ result<void> lent_jobs::begin_next() {
   return {};
 }
 
-/// Arguments come in the order of leases and rows, perhaps also those of rows that were revoked.
+/// Arguments come in the order of leases and rows. Those of revoked rows may come, too.
 result<bool> lent_jobs::fetch_argument(in_hand& job) {
   while (true) {
     auto came = protocol::receive_parcel(parcels_.get());
@@ -161,8 +161,8 @@ result<std::string> lent_jobs::land(host_stream& from, const job_over& news, boo
   const auto how = static_cast<row_state>(news.how);
   if (!job_ || (how != row_state::finished && how != row_state::failed && how != row_state::too_large))
     return refuse(errc::protocol, "it ended a job that it does not have");
-  if (news.bytes > std::max<std::uint64_t>(elsewhere_max_, slots_->slot(0).size()))
-    return refuse(errc::protocol, "it announced a result of {} bytes, but at most {} are allowed", news.bytes, elsewhere_max_);
+  const auto bytes_max = std::max<std::uint64_t>(elsewhere_max_, slots_->slot(0).size());
+  if (news.bytes > bytes_max) return refuse(errc::protocol, "it announced a result of {} bytes, but at most {} are allowed", news.bytes, bytes_max);
   auto room = make_room(news.bytes);
   if (!room) {
     if (auto ok = from.skip_raw(news.bytes, silence_max_, digests); !ok) return tl::unexpected(std::move(ok.error()));
@@ -180,7 +180,7 @@ result<std::string> lent_jobs::land(host_stream& from, const job_over& news, boo
   return std::string();
 }
 
-/// In the slot, after earlier results; if it does not fit, elsewhere.
+/// Where the result goes: in the slot, after earlier results; in a file if it does not fit.
 result<std::span<std::byte>> lent_jobs::make_room(std::uint64_t bytes) {
   room_.reset();
   const std::uint64_t left = slot().room_from(*next_result_);

@@ -31,11 +31,12 @@ class lent_jobs {
   static result<std::unique_ptr<lent_jobs>> make(std::shared_ptr<const shared_program> program, nanoseconds silence_max,
                                                  std::function<void(std::string_view)> tell, unique_fd& parcels);
 
-  /// What the pool says to its worker; may change it for the host. False: the host need not hear it. Refuses (errc::system).
+  /// Takes a message from the pool to its worker, and may change it for the host. False: the host need not get it. Refuses
+  /// (errc::system).
   result<bool> hears(protocol::to_worker& message, int arena);
   /// Sends what the host can do now. Refuses as host_stream does, and (errc::protocol) a damaged slot.
   result<void> advance(host_stream& to);
-  /// Empty: its result is in place, or nothing could be done. Otherwise what was wrong with the bytes: it is sent again.
+  /// Returns what was wrong with the bytes: they are sent again. Empty: the result is in place, or sending it again would not help.
   result<std::string> land(host_stream& from, const job_over& news, bool digests);
   result<void> answered(host_stream& to, const file_answer& news);
 
@@ -59,7 +60,7 @@ class lent_jobs {
   /// The slot of the lease at the front.
   [[nodiscard]] arena::job_slot slot() const { return arena::job_slot(slots_->slot(leases_.front().slot)); }
   result<void> begin_next();
-  /// False: it is still on its way, or not wanted any more.
+  /// False: it is still on its way, or no longer wanted.
   result<bool> fetch_argument(in_hand& job);
   void row_over();
   void offer_files(host_stream& to);

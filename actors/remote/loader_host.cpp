@@ -146,7 +146,7 @@ void loader_host::serve_callers(std::unique_lock<std::mutex>& hold) {
   }
 }
 
-/// Tells the shares what is measured, and connections to leave whose workers others are to have.
+/// Tells the shares what was measured. Has connections leave whose workers other sessions are to get.
 void loader_host::share() {
   if (leaves_) return;
   for (const session_number session : shares_.sessions()) {
@@ -161,7 +161,7 @@ void loader_host::share() {
     for (std::uint32_t n = surplus; n > 0; --n) {
       const auto stays = [&](const auto& one) { return one->session() == session && !one->is_leaving() && !one->over(); };
       const auto last = std::ranges::find_if(connections_.rbegin(), connections_.rend(), stays);
-      if (last == connections_.rend()) break;  // it has ended, which is about to be heard
+      if (last == connections_.rend()) break;  // it has ended: released() is about to be called
       shares_.leaving(session);
       (*last)->leave(false);
     }
@@ -211,7 +211,7 @@ void loader_host::remove_ended(std::unique_lock<std::mutex>& hold) {
 
 void loader_host::joined(const std::string& session, session_number number) {
   const std::lock_guard hold(mutex_);
-  last_trouble_.clear();
+  troubles_.forget();
   if (door_) {
     if (!std::exchange(guests_[number].announced, true)) log::info("host", "working for session {}", printable(session));
   } else if (joined_++ % settings_.workers == 0) {
@@ -223,7 +223,7 @@ void loader_host::joined(const std::string& session, session_number number) {
 void loader_host::sent_away() {
   {
     const std::lock_guard hold(mutex_);
-    if (leaves_) return;  // each connection hears of it
+    if (leaves_) return;  // every connection reports it
     log::info("host", "the session asks this host to leave: workers finish their batches");
   }
   leave(false);
@@ -232,7 +232,7 @@ void loader_host::sent_away() {
 void loader_host::trouble(const std::string& why, bool unknown) {
   const std::lock_guard hold(mutex_);
   if (unknown && ++unknown_ > unknown_calls_logged) return;
-  if (std::exchange(last_trouble_, why) != why) log::warn("host", "{}{}", why, door_ ? "" : "; trying again");
+  if (troubles_.is_news(why, now())) log::warn("host", "{}{}", why, door_ ? "" : "; trying again");
 }
 
 void loader_host::ended(std::optional<failure> failed, session_number session) {

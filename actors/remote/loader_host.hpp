@@ -5,6 +5,7 @@
 #include "actors/remote/host_door.hpp"
 #include "actors/remote/host_connection.hpp"
 #include "actors/remote/host_datasets.hpp"
+#include "actors/remote/trouble_filter.hpp"
 #include "runtime/hosts/host_shares.hpp"
 #include "runtime/process/lifeline.hpp"
 
@@ -30,7 +31,7 @@ struct host_settings {
   string_map data{};  ///< where the session's folders are on this machine; it then reads nothing else
   std::string version;
   own_program program{};  ///< that runs jobs of pools
-  std::vector<std::string> dataset_program{};  ///< the command that runs workers of custom datasets; empty: none
+  std::vector<std::string> dataset_program{};  ///< the command of workers for custom datasets; empty: there are none
 };
 
 class loader_host {
@@ -79,7 +80,7 @@ class loader_host {
   std::uint32_t calls_ = 0;   // so far
   std::uint64_t unknown_ = 0;
   std::uint32_t joined_ = 0;
-  std::string last_trouble_;
+  trouble_filter troubles_;
   std::optional<failure> failed_;
   std::unique_ptr<process::io_thread> io_;
   std::unique_ptr<host_datasets> datasets_;

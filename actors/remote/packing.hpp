@@ -1,5 +1,5 @@
 // Compressed batches ([loader.hosts] compress): in parts, each compressed alone, so that sender and receiver work at the same
-// time and need little memory. A part that does not become smaller is sent as it is. Used by hosted_worker and remote_connection.
+// time, and need little memory. A part that does not become smaller is sent as it is. Used by hosted_worker and remote_connection.
 //
 // On the wire each part is its size (32 bits) and that many bytes; every part but the last has packed_at_once bytes when
 // unpacked. The libraries are opened at run time.

@@ -14,7 +14,7 @@ result<received_file> received_file::make(std::uint64_t bytes, std::string_view 
   if (!file) return tl::unexpected(std::move(file.error()));
   int status = 0;
   do {
-    status = ::fallocate(file->get(), 0, 0, static_cast<off_t>(bytes));  // now: a page that is missing later raises SIGBUS
+    status = ::fallocate(file->get(), 0, 0, static_cast<off_t>(bytes));  // now, because writing to a page without memory would raise SIGBUS
   } while (status != 0 && errno == EINTR);
   mapping memory = status == 0 ? map_shared(file->get(), {0, bytes}) : mapping();
   if (!memory) return refuse_os(errc::out_of_memory, errno, fmt::format("{}: {}", what, bytes_for_people(bytes)));

@@ -40,7 +40,7 @@ result<void> remote_connection::admit() {
   if (probe) tell_(host_known{card, hello->workers});
   if (std::string why = difference_of_versions(hello->penstock, hello->version, around_->version); !why.empty()) {
     auto no = refuse_host(std::move(why));
-    refused_ = !probe;  // it did not want to join
+    refused_ = !probe;  // a probe did not want to join
     return no;
   }
   if (probe) return answer_probe();
@@ -74,7 +74,7 @@ result<void> remote_connection::answer_probe() {
   return answer_probe_of_host(stream_, probe_deadline, [this](const from_host& found) { return difference(found); });
 }
 
-/// Of what the host has found and what the session has; empty: they are equal (rule H2).
+/// Between what the host has found and what the session has; empty: none (rule H2).
 std::string remote_connection::difference(const from_host& found) const {
   if (around_->program) {
     const auto* facts = std::get_if<program_found>(&found);

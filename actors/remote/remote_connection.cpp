@@ -17,10 +17,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto pings_a_silence = 8;
-constexpr nanoseconds ping_at_least_every = 1s;  // a host shares its workers by what pings say
+constexpr nanoseconds ping_at_least_every = 1s;  // a host divides its workers by what pings say
 
-/// What a worker's report says of the batch.
+/// How long the worker took for a batch, from its report.
 nanoseconds time_to_load(std::string_view report) {
   nanoseconds time{0};
   protocol::frame_reader<protocol::from_worker> reader;
@@ -74,7 +73,7 @@ result<void> remote_connection::work() {
   const int argument = jobs_ ? jobs_->waits_on() : -1;  // -1 is ignored
   std::array<pollfd, 4> look{
       pollfd{stream_.socket(), POLLIN, 0}, {wake_.get(), POLLIN, 0}, {link_.get(), POLLIN, 0}, {argument, POLLIN, 0}};
-  nanoseconds tick = std::min<nanoseconds>(around_->lost_after / pings_a_silence, link_ ? 250ms : ping_at_least_every);
+  nanoseconds tick = std::min<nanoseconds>(around_->lost_after / signs_a_silence, link_ ? 250ms : ping_at_least_every);
   if (stream_.has_message()) tick = nanoseconds(0);
   ::poll(look.data(), look.size(), static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(tick).count()));
   if (look[1].revents != 0) {
@@ -130,14 +129,14 @@ result<void> remote_connection::take_orders() {
 }
 
 nanoseconds remote_connection::ping_every() const {
-  return std::min<nanoseconds>(around_->lost_after / pings_a_silence, ping_at_least_every);
+  return std::min<nanoseconds>(around_->lost_after / signs_a_silence, ping_at_least_every);
 }
 
 ping remote_connection::next_ping() const {
   return {pings_.number, around_->waited ? around_->waited().count() : 0};
 }
 
-/// Measures nothing: the answer waits behind what is being received.
+/// Does not measure a round trip: the answer has to wait for what is being received.
 void remote_connection::show_life() {
   if (place_) stream_.put(to_host(next_ping()));
 }
@@ -156,12 +155,12 @@ void remote_connection::look_at_clock() {
 // ---- from the session ---------------------------------------------------------------------------------------
 
 result<void> remote_connection::hear_session() {
-  // Small: the stack of an idle connection must not grow for it.
+  // Small, so that the stacks of idle connections stay small.
   std::array<char, 1024> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
   const ssize_t got = ::recv(link_.get(), some.data(), some.size(), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
   if (got <= 0) {
-    // The session has given this worker up: it kills it as well.
+    // The session has given up this worker, and kills it as well.
     ::shutdown(link_.get(), SHUT_RDWR);
     link_.reset();
     return {};
@@ -182,7 +181,7 @@ result<void> remote_connection::hear_session() {
   return ok ? noted : ok;
 }
 
-/// What the connection has to know of what the worker is told.
+/// Notes what this connection needs to know from a message to the worker.
 result<void> remote_connection::note(const protocol::to_worker& message) {
   if (around_->program) return {};
   if (const auto* slots = std::get_if<protocol::assign_slots>(&message))
@@ -260,7 +259,7 @@ struct remote_connection::from_host_visitor {
     return {};
   }
   result<void> operator()(const cannot_join& news) const {
-    s.refused_ = true;  // its workers cannot work: to call again soon would not help
+    s.refused_ = true;  // its workers cannot work: calling again soon would not help
     return refuse(errc::io, "{}", news.why);
   }
   template <class Other>
@@ -280,7 +279,7 @@ result<void> remote_connection::hear_host() {
   }
 }
 
-/// To the session's end of the worker's link, whose reader never waits.
+/// Sends to the session's end of the worker's link. Does not block for long: its reader never waits.
 result<void> remote_connection::pass_on(std::string_view frame) {
   while (link_ && !frame.empty()) {
     const ssize_t sent = ::send(link_.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
@@ -330,7 +329,7 @@ result<void> remote_connection::land(const batch_follows& batch) {
 
 result<void> remote_connection::land_job(const job_over& job) {
   if (!jobs_) return refuse(errc::protocol, "it ended a job that it does not have");
-  note_receiving(nanoseconds(0));  // one job at a time: its worker waits
+  note_receiving(nanoseconds(0));  // the worker has one job at a time, and waits
   auto wrong = jobs_->land(stream_, job, around_->digests);
   note_received();
   if (!wrong) return tl::unexpected(std::move(wrong.error()));

@@ -70,7 +70,7 @@ using connection_order = std::variant<give_place, turn_away, start_worker, signa
 
 // ---- news ---------------------------------------------------------------------------------------------------
 
-/// The peer has proved the secret, and is of the same version. Comes again when the host offers another number of workers.
+/// The peer has proved the secret and has the same version. Sent again when the host offers another number of workers.
 struct host_known {
   host_card card;
   std::uint32_t workers = 1;  ///< that the host offers
@@ -107,7 +107,7 @@ struct ping_answered {
   nanoseconds round_trip{0};
   nanoseconds cpu{0};  ///< pong::cpu_ns
 };
-/// The last one. `refused`: the session turned the host away. `host`: its name; empty: it has not said who it is.
+/// The last one. `refused`: the session turned the host away. `host`: its name; empty: unknown.
 struct connection_closed {
   std::string why;
   bool refused = false;
@@ -186,7 +186,7 @@ class remote_connection {
   connection_figures figures_;
   struct transfer {
     steady_time since{};
-    nanoseconds loading{0};  // what the worker needed for it
+    nanoseconds loading{0};  // how long the worker took for it
   };
   std::optional<transfer> receives_;
 
@@ -199,7 +199,7 @@ class remote_connection {
   std::unique_ptr<lent_jobs> jobs_;  // instead of them, in a pool
   arena::flight_reading flight_;  // as last mirrored
   steady_time mirrored_at_{};
-  std::uint32_t signs_ = 0;  // that this connection made up
+  std::uint32_t signs_ = 0;  // of life that this connection made up, so far
   struct {
     std::uint64_t number = 0;
     steady_time sent{};

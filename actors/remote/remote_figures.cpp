@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr nanoseconds silent_after = 500ms;  // longer than the host needs to show that its worker lives
+constexpr nanoseconds silent_after = 500ms;  // longer than the pause between two signs of life of a worker
 
 }  // namespace
 
@@ -32,15 +32,15 @@ void remote_connection::mirror(const flight_seen& seen) {
   show_flight();
 }
 
-/// While the host's messages wait behind a transfer, or nothing is heard, the session must not take that for a worker that
-/// hangs: lost_after decides (rule H5).
+/// While the host's messages wait behind a transfer, or nothing is heard, the worker must not seem to hang: lost_after decides
+/// (rule H5).
 void remote_connection::stand_in() {
   if (!link_ || now() - mirrored_at_ <= silent_after) return;
   pause_clocks();
   show_flight();
 }
 
-/// Makes the page show a sign of life of each kind, and no work that could take too long.
+/// Makes the page show a sign of life of each kind, and nothing that has a time limit.
 void remote_connection::pause_clocks() {
   ++signs_;
   flight_.heartbeats += signs_;
@@ -65,7 +65,7 @@ connection_figures remote_connection::figures() const {
   return seen;
 }
 
-/// `loading`: how long the worker took for what arrives now; it takes about as long for the next.
+/// `loading`: how long the worker took for what arrives now. It will need about as long for the next.
 void remote_connection::note_receiving(nanoseconds loading) {
   const std::lock_guard hold(mutex_);
   receives_ = {now(), loading};

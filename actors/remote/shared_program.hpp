@@ -59,13 +59,13 @@ class job_marks {
 struct shared_program {
   std::string kind;  ///< "Python": the host starts its own program of that kind
   string_map facts;  ///< versions that must be the same on both sides
-  std::string code;  ///< what each worker reads first
+  std::string code;  ///< what each worker reads before its first job
   std::uint64_t nonce = 0;
   std::unique_ptr<const job_marks> marks{};  ///< null: jobs mark nothing
   file_shelf files{};
 };
 
-/// What the session's first message says of it; its code follows as raw bytes. Of null: nothing.
+/// Describes it in the session's first message, after which its code follows as raw bytes.
 void describe(const shared_program& program, welcome& in);
 [[nodiscard]] inline std::span<const std::byte> code_of(const shared_program* program) {
   return program == nullptr ? std::span<const std::byte>() : std::as_bytes(std::span(program->code));

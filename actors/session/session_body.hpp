@@ -66,7 +66,7 @@ class Session::body final : public host::run {
   // The part of a run that feeds a stream to a GPU owner.
   struct engine : run::engine {
     std::optional<prepared_dataset> dataset;
-    std::optional<hosts::described_program> custom;  // instead, if hosts are to run the program, too
+    std::optional<hosts::described_program> custom;  // instead of `dataset`, if hosts are to run the program too
     std::shared_ptr<device::device> device;  // none when its owner has a keeper
     std::shared_ptr<supervisor::owner_process> owner_process;
     std::shared_ptr<session::owner_inside> owner_inside;  // one of the two, or none
@@ -159,7 +159,7 @@ class Session::body final : public host::run {
   std::unique_ptr<gpu_owner::batch_sink> sink_;  // of run_for() with an embedded owner; the consumer's thread
   std::atomic<bool> taking_ = false;             // a thread is in next()
   std::atomic<bool> owner_is_irreplaceable_ = false;  // losing it would end the run
-  std::atomic<bool> given_up_ = false;                // stopped: its start waits for no program
+  std::atomic<bool> given_up_ = false;                // a start that waits for a program stops waiting
 };
 
 }  // namespace penstock

@@ -17,11 +17,11 @@ config config_for_hosts(config settings) {
 
 }  // namespace
 
-/// Hosts are compared with what the session's own program says, even if it has no local worker.
+/// Even without local workers: hosts are compared with what the session's own program says.
 result<void> Session::body::describe_for_hosts(engine& e) {
   if (!has_hosts(settings_.loader) || !hosts::is_custom(settings_)) return {};
   auto described = hosts::describe_custom(settings_, &given_up_);
-  if (!described && described.error().code == errc::stopped) return {};  // it is stopped while it starts, and needs no hosts
+  if (!described && described.error().code == errc::stopped) return {};  // the session is stopped while it starts, and needs no hosts
   if (!described) return tl::unexpected(std::move(described.error()));
   e.custom = std::move(*described);
   return {};

@@ -27,8 +27,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds time_to_end{2000};
-constexpr milliseconds look_every_max{100};  // whether somebody has given up
-constexpr int looks_a_wait = 8;
+constexpr milliseconds look_every_max{100};  // to notice that the caller has given up
 
 std::string file_name(const std::string& path) {
   return std::filesystem::path(path).filename().string();
@@ -39,7 +38,7 @@ steady_time now() {
 }
 
 nanoseconds look_every(nanoseconds deadline) {
-  return std::clamp<nanoseconds>(deadline / looks_a_wait, milliseconds(1), look_every_max);
+  return look_interval(deadline, look_every_max);
 }
 
 int as_ms(nanoseconds time) {

@@ -1,5 +1,5 @@
 // One worker without a session: the calling thread starts it, asks it and kills it. Used by doctor, and by session and loader host to
-// learn what a worker program says of its dataset. No deadline counts time in which the calling thread did not run.
+// have a worker program describe its dataset. Deadlines do not count time in which the calling thread did not run.
 #pragma once
 
 #include "actors/protocol/wire.hpp"
@@ -26,8 +26,8 @@ struct lone_worker_request {
   std::vector<std::string> command;      ///< program, resolved by find_program, and arguments
   std::vector<std::string> environment;  ///< the complete environment
   std::vector<int> indexes{};            ///< of the datasets; -1: none
-  nanoseconds deadline{0};               ///< of its start and of each answer that has no other
-  const std::atomic<bool>* given_up = nullptr;  ///< once true, nothing is waited for (errc::stopped). Outlives the worker
+  nanoseconds deadline{0};               ///< for its start and for each answer, except that of load()
+  const std::atomic<bool>* given_up = nullptr;  ///< when true, every wait ends (errc::stopped). Must outlive the worker
 };
 
 class lone_worker {
@@ -39,13 +39,13 @@ class lone_worker {
   lone_worker(const lone_worker&) = delete;
   lone_worker& operator=(const lone_worker&) = delete;
 
-  /// Its introduction. Refuses a program that is no worker, or speaks another protocol.
+  /// Waits for its introduction. Refuses a program that is not a worker, or speaks another protocol.
   result<void> greet();
-  /// Has it open the dataset. Refuses what the worker gives as its reason (errc::dataset).
+  /// Has it open the dataset. If the worker refuses, so does this, with its reason (errc::dataset).
   result<dataset_description> open(const config& settings);
   /// Has it set up the dataset, with one slot for that many samples.
   result<void> set_up(const dataset_description& dataset, std::uint32_t samples);
-  /// The answer to a lease. Refuses (errc::timed_out), and what the worker's end says.
+  /// Returns the answer to a lease. Refuses (errc::timed_out), and (errc::worker_program) with how the worker ended.
   result<protocol::from_worker> load(const protocol::load_batch& lease, nanoseconds deadline);
 
   [[nodiscard]] pid_t pid() const noexcept { return child_.pid; }

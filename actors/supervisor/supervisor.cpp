@@ -173,7 +173,7 @@ struct hear {
 void note_start(supervisor_state& s, const worker_started& news, steady_time now) {
   if (worker_facts* w = s.records.find(news.who)) {
     w->pid = news.pid;
-    w->started = now;  // a template may have prepared for long before it forked
+    w->started = now;  // the template may have taken long before it forked
     w->remote = news.remote;
     w->link = news.link;
     w->parcels = news.parcels;

@@ -122,12 +122,12 @@ void run_job(const nb::object& run, JobCall& call) {
   throw job_exception(std::move(type), std::move(text), std::move(traceback));
 }
 
-/// Writes the frames of Python before the process's own handler writes the native ones, which do not say what Python was running.
-/// _Py_DumpTraceback is what faulthandler calls in its handlers: it allocates nothing and takes no lock. A Python without it writes
-/// only native frames.
+/// When the process crashes, writes the frames of Python before its usual handler writes the native ones, which do not say what Python
+/// was running. faulthandler calls _Py_DumpTraceback in its handlers, too: it allocates nothing and takes no lock. Without this function
+/// only native frames are written.
 class python_frames {
  public:
-  /// On the thread that runs jobs, once the process's own handlers are installed.
+  /// Call on the thread that runs jobs, after the usual handlers have been installed.
   static void write_when_dying() {
     if (thread_ == std::this_thread::get_id()) return;
     thread_ = std::this_thread::get_id();
@@ -148,7 +148,7 @@ class python_frames {
 
   static void on_death(int number, siginfo_t* info, void* context) {
     const int saved = errno;
-    // A signal that another thread got is passed on to this one.
+    // If another thread got the signal, its handler passes it on to this one.
     if (std::this_thread::get_id() == thread_ && written_ == 0) {
       written_ = 1;
       if (PyThreadState* const state = PyGILState_GetThisThreadState()) dump_(STDERR_FILENO, state);

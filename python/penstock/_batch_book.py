@@ -177,7 +177,7 @@ class BatchBook:
         return True
 
     def size_of(self, planned: Planned) -> int:
-        """How many samples were planned for the batch. The last batch of a shard may have fewer."""
+        """How many samples were planned for the batch. The last batch of a shard may hold fewer."""
         return self._samples(planned.index)
 
     def _samples(self, index: Any) -> int:

@@ -75,7 +75,7 @@ class Failures:
         return self._sample_at(planned, place, epoch)
 
     def doing(self, planned: Planned, job: int) -> tuple[int, int, str]:
-        """What its worker is doing for a batch: a penstock::batch_step, the mark, and the sample's name."""
+        """What the worker is doing for a batch: a penstock::batch_step, the mark, and the sample's name."""
         place = self._marks.place_of(job)
         if place is None:
             return 0, 0, ""

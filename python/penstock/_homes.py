@@ -25,7 +25,7 @@ class Homes:
         return self._of[shard]
 
     def spread(self, workers: Sequence[int]) -> None:
-        """Gives each shard one of these workers, which are there now."""
+        """Gives each shard one of these workers, those that are there now."""
         if not workers:
             return  # others will come
         held: dict[int, list[int]] = {worker: [] for worker in workers}
@@ -49,7 +49,7 @@ class SeenWorkers:
     """A pool's workers, as its status shows them from time to time.
 
     Args:
-        count: of those that are not on hosts.
+        count: how many of them are not on hosts.
     """
 
     def __init__(self, pool: Any, count: int) -> None:
@@ -78,6 +78,6 @@ class SeenWorkers:
         return self._on_hosts
 
     def last_seen_on_hosts(self) -> list[int]:
-        """The same, at most LOOK_EVERY old."""
+        """The workers of hosts, as of at most LOOK_EVERY ago."""
         self.on_hosts()
         return self._on_hosts

@@ -255,7 +255,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             core.batch_came()
 
     def _tell_of_wait(self, planned: Planned) -> None:
-        """Says which sample the awaited batch's worker is at, so that a stall names it."""
+        """Reports which sample the awaited batch's worker is loading, so that a stall names it."""
         job = self._jobs[planned].number
         self._pool.pool._core.await_batch(job, *self._failures.doing(planned, job))
 

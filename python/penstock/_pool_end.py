@@ -82,7 +82,7 @@ class PoolLife:
         self._close()
 
     def drop(self) -> None:
-        """The same for the workers of a loader that is no longer needed: unless there is a reason, nobody has stopped it."""
+        """As abort(), for a loader that is no longer needed: without a reason it has finished, and was not stopped."""
         self._give_up()
         self._close()
 

@@ -16,8 +16,8 @@ class Reason(NamedTuple):
 
 
 def by_exception(why: Optional[BaseException]) -> Reason:
-    """`an exception in the program: ValueError: the loss is NaN`; empty: there is none, or it says that all is well. Ctrl-C stops a
-    program, every other exception is its failure."""
+    """`an exception in the program: ValueError: the loss is NaN`; empty without an exception, or for one that means success. Ctrl-C stops a
+    program; with any other exception it has failed."""
     if why is None or isinstance(why, GeneratorExit) or (isinstance(why, SystemExit) and not why.code):
         return Reason()
     try:

@@ -1,4 +1,4 @@
-// The name of what a pool's worker is doing, "thumbnail (job 17)": written by the worker (job_runner), read by its session.
+// What a pool's worker is doing, as a text: "thumbnail (job 17)". The worker writes it (job_runner), the pool reads it.
 #pragma once
 
 #include <charconv>
@@ -14,7 +14,7 @@ struct named_job {
   std::uint64_t job = 0;
 };
 
-/// Empty: the name is not that of a job.
+/// Empty if this is not the name of a job.
 [[nodiscard]] inline std::optional<named_job> job_named(std::string_view name) {
   constexpr std::string_view before_number = " (job ";
   const std::size_t end = name.rfind(before_number);

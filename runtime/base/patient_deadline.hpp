@@ -6,15 +6,21 @@
 #include "runtime/base/clock.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 namespace penstock {
+
+/// How often a thread that waits for up to `limit` should look: eight times, and at least every `longest`.
+[[nodiscard]] constexpr nanoseconds look_interval(nanoseconds limit, nanoseconds longest) {
+  return std::clamp<nanoseconds>(limit / 8, std::chrono::milliseconds(1), longest);
+}
 
 /// Each check counts at most twice the interval between checks: a watcher that is always a little late counts
 /// all of the time; a watcher that slept for an hour counts two intervals.
 class patient_deadline {
  public:
   /// Expires when nothing has happened for more than `limit`. Call is_over() every `look_every`, a small
-  /// fraction of `limit`.
+  /// fraction of `limit`: look_interval().
   constexpr patient_deadline(nanoseconds limit, nanoseconds look_every)
       : limit_(limit), counted_a_look_max_(2 * look_every) {}
 

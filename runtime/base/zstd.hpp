@@ -18,11 +18,11 @@ class zstd_codec {
   zstd_codec(zstd_codec&& other) noexcept;
   zstd_codec& operator=(zstd_codec&& other) noexcept;
 
-  /// Enough room for a frame of this many bytes.
+  /// The largest frame that so many bytes can make.
   [[nodiscard]] static std::size_t bound(std::size_t bytes) noexcept { return bytes + bytes / 256 + 1024; }
-  /// Returns how much of `to` it has filled; 0: it does not fit.
+  /// Returns how much of `to` it has filled; 0: the frame does not fit.
   std::size_t compress(std::span<const std::byte> bytes, std::span<std::byte> to, int level);
-  /// Returns how much of `to` it has filled. Refuses (errc::io), in zstd's words, what is damaged, and what would need more room.
+  /// Returns how much of `to` it has filled. Refuses (errc::io), in zstd's words, a damaged frame, and one that needs more room.
   result<std::size_t> decompress(std::span<const std::byte> frame, std::span<std::byte> to);
 
  private:

@@ -21,8 +21,12 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
 constexpr std::string_view record_suffix = ".record";
-constexpr std::string_view unfinished_suffix = ".record.new";  // of a rewrite
-constexpr int names_tried = 100;                               // sessions that start in the same millisecond
+constexpr int names_tried = 100;  // sessions that start in the same millisecond
+
+/// Where a record is made before it gets its name: no reader looks there.
+fs::path unfinished(const fs::path& record) {
+  return record.native() + ".new";
+}
 
 tl::unexpected<failure> no(int code, const fs::path& path) {
   return refuse_os(errc::io, code,
@@ -60,8 +64,8 @@ result<session_record> session_record::create(const std::string& session, int pi
   for (int tries = 0;; ++tries) {
     fs::path path =
         *folder / (session_id(session, pid, started + milliseconds(tries)) + std::string(record_suffix));
-    // Locked under a name at which no reader looks, then published: a record that is not locked is that of a session that died.
-    const fs::path beside = path.native() + ".new";
+    // It must be locked before a reader finds it: an unlocked record is that of a session that has ended.
+    const fs::path beside = unfinished(path);
     auto file = new_file(beside);
     int code = file ? 0 : file.error().os_code;
     if (file) {
@@ -69,7 +73,7 @@ result<session_record> session_record::create(const std::string& session, int pi
       ::unlink(beside.c_str());
       if (code == 0) return session_record(std::move(path), std::move(*file));
     }
-    // Another process has the name, or removes files of dead sessions at this moment.
+    // Another process has the name, or is removing unfinished records at this moment.
     if ((code != EEXIST && code != ENOENT && code != EWOULDBLOCK) || tries == names_tried) return no(code, path);
   }
 }
@@ -81,7 +85,7 @@ result<void> session_record::append(std::string_view lines) {
 }
 
 result<void> session_record::rewrite(std::string_view lines) {
-  const fs::path beside = path_.native() + ".new";
+  const fs::path beside = unfinished(path_);
   ::unlink(beside.c_str());
   auto file = new_file(beside);
   if (!file) return tl::unexpected(std::move(file.error()));
@@ -108,7 +112,7 @@ bool is_record(const fs::path& path) {
   return path.native().ends_with(record_suffix);
 }
 
-/// A process holds the writer's lock.
+/// Whether a process holds the writer's lock.
 bool is_written(const fs::path& record) {
   const unique_fd file(::open(record.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   return file && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -167,10 +171,10 @@ std::size_t prune_records() {
         ++of_name[r.session] <= records_kept_of_a_name && kept <= records_kept && bytes <= records_bytes_kept;
     if (!stays && ::unlink(r.path.c_str()) == 0) ++removed;
   }
-  // Left by a process that was killed in the middle of a rewrite.
+  // Left by processes that were killed while they made a record.
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(socket_folder(), ignored)) {
-    if (entry.path().native().ends_with(unfinished_suffix) && !is_written(entry.path()))
+    if (entry.path().native().ends_with(unfinished(record_suffix).native()) && !is_written(entry.path()))
       ::unlink(entry.path().c_str());
   }
   return removed;

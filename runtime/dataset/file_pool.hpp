@@ -29,7 +29,7 @@ class file_pool {
   file_pool(std::shared_ptr<object_store> store, file_check check);
 
   [[nodiscard]] bool is_remote() const noexcept { return store_ != nullptr; }
-  /// File `number` of the dataset. `facts` is called if it is not there.
+  /// File `number` of the dataset. Calls `facts` if the pool does not have it.
   std::shared_ptr<readable> file(std::uint64_t number, const std::function<pooled_file()>& facts);
 
  private:

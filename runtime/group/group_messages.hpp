@@ -66,7 +66,7 @@ enum class group_phase : std::uint8_t {
 
 enum class group_outcome : std::uint8_t { none, finished, stopped, failed };
 
-/// What is agreed. Every order contains it, and every report returns what its rank has heard.
+/// What the group has agreed on. Every order contains it; every report returns it as its rank knows it.
 struct group_view {
   std::uint64_t generation = 0;   ///< of the coordinator; 0: it does not know enough yet to act as one
   std::uint64_t coordinator = 0;  ///< its process

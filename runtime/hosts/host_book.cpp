@@ -57,7 +57,8 @@ std::uint32_t host_book::wanted_of(const host& of) const {
   return name != names_.end() && name->second.wanted ? *name->second.wanted : settings_.places;
 }
 
-/// Lets as many of its connections work as are wanted. Those in the highest places rest; none rests for another.
+/// Lets as many of the host's connections work as are wanted. If there are too many, those in the highest places rest. A connection
+/// that works is never swapped for one that rests.
 void host_book::balance(const host& of) {
   std::map<std::uint32_t, connection_id> working;
   std::map<std::uint32_t, connection_id> resting;
@@ -99,7 +100,7 @@ void host_book::scale(const std::string& name, std::uint32_t workers) {
   }
 }
 
-/// Forgets the name that has not been used for longest if there are too many.
+/// If there are too many names, forgets the one that was used least recently.
 host_book::order_for_name& host_book::remember(const std::string& name) {
   order_for_name& found = names_[name];
   found.used = ++names_used_;
@@ -129,7 +130,7 @@ void host_book::leaving(connection_id id) {
   outbox_.emplace_back(vacate_place{id, connection->second.place, false});
   const host& of = hosts_.at(connection->second.process);
   const auto stays = [this](connection_id one) { return !connections_.at(one).leaving; };
-  // It hands one over to another session; a host that leaves as a whole offers more than stay.
+  // With enough others left, the host gives this worker to another session. A host that leaves altogether still offers all of them.
   if (std::ranges::count_if(of.connections, stays) >= of.card.workers) balance(of);
 }
 

@@ -37,7 +37,7 @@ struct host_card {
   std::string name;
   std::string address;
   std::int32_t pid = 0;
-  std::uint64_t process = 0;  ///< a random number: tells processes of the same name apart
+  std::uint64_t process = 0;  ///< a random number that distinguishes processes of the same name
   std::string version{};      ///< of penstock
   std::uint32_t cores = 0;    ///< that its workers may use
   std::uint32_t workers = 1;  ///< that it offers
@@ -113,7 +113,7 @@ class host_book {
   void emptied(connection_id connection);
   void closed(connection_id connection, const std::string& why);
   void received(connection_id connection, std::uint64_t samples, std::uint64_t bytes, steady_time now);
-  /// A batch did not arrive as it should.
+  /// A batch arrived, but not as it should.
   void spoilt(connection_id connection, bad_transfer kind, const std::string& how);
   /// How many workers each host of this name offers, the smallest number; empty: there is none.
   [[nodiscard]] std::optional<std::uint32_t> offered_by(const std::string& name) const;

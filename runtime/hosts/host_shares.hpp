@@ -5,7 +5,7 @@
 //
 //   it waits for the share f of its time with n workers    n / (1 - f), at most all workers of the host
 //   it does not wait, or its workers have no work          the workers that have work, and a quarter more
-//   it has come just now                                   all workers of the host
+//   it has just come                                       all workers of the host
 //
 // Workers are shared in proportion to the needs, at least one each. They change sessions only where that brings the numbers nearer
 // to these shares by more than a quarter of a worker, and where the session that gets them needs them:
@@ -45,7 +45,7 @@ class host_shares {
   void leaving(session_number session);
   /// One of its workers has ended.
   void ended(session_number session, bool was_leaving, steady_time now);
-  /// How long its consumer has waited, in all. Numbers that are smaller than known ones are late.
+  /// How long its consumer has waited so far. A number smaller than one that is known is late, and ignored.
   void waited(session_number session, nanoseconds total, steady_time now);
   /// How many of its workers have work, or are starting.
   void worked(session_number session, std::uint32_t busy, steady_time now);
@@ -72,7 +72,7 @@ class host_shares {
     std::uint32_t leaving = 0;
     bool was_served = false;
     steady_time called{};
-    std::deque<sample> waited;  ///< seconds in all
+    std::deque<sample> waited;  ///< seconds so far
     std::deque<sample> busy;
   };
   struct plan {

@@ -297,7 +297,7 @@ std::string last_lines_without_stack(std::string_view output, std::size_t count)
     if (!text.starts_with(mark)) lines.push_back(text);
   });
   while (!lines.empty() && lines.back().empty()) lines.pop_back();
-  // Python writes the frame that crashed first: the last lines of a long stack would be those of its program's main.
+  // Python writes the innermost frame first, so the last lines of a long stack would be those of the main program.
   const auto stack = std::ranges::find(lines.rbegin(), lines.rend(), python_stack);
   if (stack != lines.rend()) {
     const auto from_header = static_cast<std::size_t>(stack - lines.rbegin()) + 1;

@@ -23,7 +23,7 @@ class oom_watch {
 
   /// Call periodically, so that OOM kills of other processes do not explain a later death.
   void look(steady_time now);
-  /// Whether the kernel tells here how many OOM kills there were.
+  /// Whether the kernel counts OOM kills where we can read it.
   [[nodiscard]] bool counts() const noexcept { return evidence_.has_value(); }
   /// A child died of a SIGKILL that we did not send: was it the OOM killer? Each counted kill explains one
   /// death.

@@ -128,7 +128,7 @@ class Group::body {
     enter(what, std::move(value));
     const std::uint64_t number = open_->number;
     const nanoseconds limit = std::min(deadline, at_any_time);
-    patient_deadline waited(limit, looked_every);  // a pause of all ranks blames no rank
+    patient_deadline waited(limit, looked_every);  // while all ranks are paused, no time passes
     waited.restart(now());
     program_group_news news;
     while (true) {

@@ -56,7 +56,7 @@ class program_group {
 
   // From any thread; only wait() waits.
 
-  /// The next collective operation. Not before the previous one is done.
+  /// Begins the next collective operation. The previous one must be done.
   void enter(collective_kind what, std::string value);
   /// Ends the group with this cause.
   void fail(std::string why);

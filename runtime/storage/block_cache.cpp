@@ -45,7 +45,7 @@ unique_fd open_sized(const std::string& path, std::uint64_t bytes) {
   unique_fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   struct ::stat facts {};
   if (!file || ::fstat(file.get(), &facts) != 0) return {};
-  // Another length is that of a file that is being emptied, or new.
+  // A file of another length is new, or is being emptied.
   if (static_cast<std::uint64_t>(facts.st_size) != bytes && ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
     return {};
   return file;
@@ -69,7 +69,7 @@ std::int64_t modified(const struct ::stat& facts) noexcept {
 
 /// `path`: without its ending.
 void empty_object(const std::string& path) {
-  // First the checksums: a reader in between finds none, or contents that they do not fit.
+  // Checksums first: a reader in between finds none, or some that do not match the contents.
   const unique_fd sums(::open((path + ".sums").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   struct ::stat facts {};
   if (!sums || ::fstat(sums.get(), &facts) != 0) return;
@@ -120,7 +120,7 @@ void block_cache::will_use(const std::string& identity, std::uint64_t bytes) {
   ::utimensat(AT_FDCWD, (path_of(identity, bytes) + ".sums").c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
 }
 
-/// Without a session nothing is in use.
+/// Without a session, no object is in use.
 std::int64_t block_cache::session_began() const {
   struct ::stat facts {};
   return ::stat(session_file().c_str(), &facts) == 0 ? modified(facts) : std::numeric_limits<std::int64_t>::max();

@@ -32,9 +32,9 @@ class block_cache : public std::enable_shared_from_this<block_cache> {
   /// `identity`: different for objects, and versions of an object, that differ. Null if its files cannot be opened.
   std::unique_ptr<cached_object> object(const std::string& identity, std::uint64_t bytes);
 
-  // For a session that begins: what others used before and it does not need may be emptied.
+  // For a new session. Objects that others used before may be emptied, except those that this one needs.
   void begin_session();
-  /// It needs this object, though perhaps not soon.
+  /// The session needs this object, though perhaps not soon.
   void will_use(const std::string& identity, std::uint64_t bytes);
 
   /// Makes room, if there is too little. Called as blocks are added; by hand in tests. Returns the bytes that are left.
@@ -62,7 +62,7 @@ class cached_object {
   [[nodiscard]] bool has(std::uint64_t at, std::uint64_t bytes) const;
   /// False if a block is missing or damaged.
   [[nodiscard]] bool read(std::uint64_t at, std::span<std::byte> into) const;
-  /// Keeps the whole blocks of the range, the object's last one included. Failures (a full disk) are none of the reader's.
+  /// Keeps the whole blocks of the range, the object's last one included. Failures, such as a full disk, do not concern the reader.
   void keep(std::uint64_t at, std::span<const std::byte> contents);
 
  private:

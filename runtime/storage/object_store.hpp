@@ -106,14 +106,14 @@ class object_store : public std::enable_shared_from_this<object_store> {
   result<transfer_request> request_for(const std::string& path) const;
   [[nodiscard]] std::vector<std::string> headers_for(const transfer_request& request) const;
   bool renew_credentials();
-  /// A checksum that the contents of a whole object do not have. Remembers whether the store's tags are checksums.
+  /// The first stated checksum that the contents of a whole object do not match. Remembers whether the store's tags are checksums.
   std::optional<stated_sum> wrong_sum(const transfer_answer& whole);
   void begin_session();
   void will_use(const std::string& path, const object_facts& facts);
   // Objects with ranges that are expected and not yet read.
   void add_unread(const remote_object* object, std::weak_ptr<remote_object> itself);
   void remove_unread(const remote_object* object);
-  /// Lets them forget what nobody has read for long. Looks now and then.
+  /// Lets them forget what has not been read for long. Looks only now and then.
   void forget_unread(steady_time now);
 
   mutable std::mutex mutex_;
@@ -132,7 +132,7 @@ class object_store : public std::enable_shared_from_this<object_store> {
 std::string name_in_cache(const std::string& path, const object_facts& facts);
 
 /// Whether requests to this path can be made here at all: refuses (errc::config) a missing libcurl, AWS files that cannot be
-/// used, and a URL that cannot be read. Contacts nobody.
+/// used, and a URL that cannot be read. Sends nothing.
 result<void> check_remote_path(const std::string& path);
 
 }  // namespace penstock

@@ -30,7 +30,7 @@ class readable {
   virtual result<void> read(std::uint64_t at, std::span<std::byte> into) = 0;
   /// These ranges will be read soon, each once: storage that is far away may begin to fetch them. Does not wait.
   virtual void expect(std::vector<byte_range> ranges) { static_cast<void>(ranges); }
-  /// One of these ranges will not be read after all. Does nothing if it was not expected, or was read.
+  /// This range will not be read after all. Does nothing if it was not expected, or has been read.
   virtual void drop(byte_range range) { static_cast<void>(range); }
 };
 

@@ -129,7 +129,7 @@ std::multimap<std::uint64_t, std::shared_ptr<remote_object::piece>>::iterator re
   return pieces_.end();
 }
 
-/// Another range than those expected counts as one of them.
+/// A range that was not expected in this form counts as any of those that were.
 void remote_object::take_from(std::multimap<std::uint64_t, std::shared_ptr<piece>>::iterator one, byte_range range) {
   auto& awaits = one->second->awaits;
   const auto itself = std::ranges::find(awaits, range);

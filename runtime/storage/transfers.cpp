@@ -42,7 +42,7 @@ class transfers::exchange {
   transfer_request request;
   steady_time deadline;
   std::uint64_t key = 0;
-  std::list<attempt> running;  ///< the first, and second ones while it is slow
+  std::list<attempt> running;  ///< the first one, and others while it is slow
   unsigned attempts = 0;
   unsigned redirects = 0;
   unsigned hedges = 0;  ///< of the attempt that is running
@@ -152,7 +152,7 @@ class transfers::loop {
     return true;
   }
 
-  /// When to do so. From the second time on two are sent: a batch waits for whoever had bad luck twice.
+  /// When to do so. From the second time on, two are sent: a batch may be waiting for a request that was slow twice.
   [[nodiscard]] steady_time hedge_due(const exchange& one) const {
     if (one.running.empty() || one.hedges >= hedges_max) return never;
     const attempt& newest = one.running.back();
@@ -227,7 +227,7 @@ class transfers::loop {
     ++one.failures;
     one.is_reachable = !came.no_connection;
     const auto pause = pause_before(one.failures + 1, one.key);
-    if (!one.running.empty()) {  // the other one goes on
+    if (!one.running.empty()) {  // the other request continues
       if (pause) one.failed_hedge_due = clock::now() + *pause;
       return;
     }
@@ -238,7 +238,7 @@ class transfers::loop {
     one.next_attempt = clock::now() + *pause;
   }
 
-  /// Credentials stay with the server that they are for.
+  /// Follows a redirection. Does not send credentials to another server.
   void redirect(exchange& one, const std::string& location) {
     url next = one.request.to;
     if (location.starts_with('/')) {
@@ -285,7 +285,7 @@ class transfers::loop {
     for (const ticket& one : active_) {
       due = std::min(due, one->deadline);
       if (one->running.empty() && (one->attempts > 0 || in_flight_ < pace_.at_once())) due = std::min(due, one->next_attempt);
-      // One that is due and did not start has to wait for others to end.
+      // One that is due but has not started waits until others have ended.
       due = std::min(due, std::max(now + 5ms, hedge_due(*one)));
     }
     return static_cast<int>(std::max<std::int64_t>(0, std::chrono::ceil<std::chrono::milliseconds>(due - now).count()));
@@ -294,7 +294,7 @@ class transfers::loop {
   const curl_library& curl_;
   nanoseconds patience_;
   request_signer signer_;
-  std::uint64_t renewals_ = 0;  // many requests may be under way with the credentials of before
+  std::uint64_t renewals_ = 0;  // many requests may still have the previous credentials
   CURLM* multi_;
   std::vector<ticket> active_;
   std::size_t in_flight_ = 0;

@@ -20,7 +20,7 @@ namespace penstock::supervision {
 struct awaited_batch {
   std::uint64_t job = 0;
   batch_mark doing{};
-  std::optional<steady_time> since{};  ///< when its number changed; empty: it has not, while the consumer waits
+  std::optional<steady_time> since{};  ///< when `doing.number` last changed; empty: it has not since the wait began
 };
 
 /// The session at one moment; a pool has no batches and no buffers, but status.jobs.
@@ -35,8 +35,8 @@ struct progress_facts {
   bool consumer_waits = false;                    ///< it is asking for a batch right now
   bool owner_is_elsewhere = false;                ///< placement = "process": its sink is the consumer
   bool owner_is_frozen = false;                   ///< its process is suspended
-  std::optional<awaited_batch> batch{};           ///< of a data loader, while its consumer waits
-  steady_time now{};                              ///< of this moment
+  std::optional<awaited_batch> batch{};           ///< only while the consumer of a data loader waits
+  steady_time now{};                              ///< when all this was so
   std::map<std::uint32_t, std::string> standing;  ///< by worker: where the thread that loads the sample waits
 };
 
@@ -66,7 +66,7 @@ struct awaited {
 [[nodiscard]] nanoseconds start_patience(nanoseconds deadline) noexcept;
 [[nodiscard]] awaited find_blocker(const progress_facts& facts);
 
-/// Whether a batch is due; in a pool of other jobs, whether some wait while none runs. If not, no progress is expected.
+/// Whether progress is expected: a batch is due or, in a pool that is no data loader, jobs wait while none runs.
 [[nodiscard]] bool is_owed(const progress_facts& facts);
 
 }  // namespace penstock::supervision

@@ -203,7 +203,7 @@ void owner_supervision::look(steady_time now, const owner_sign& sign) {
 
 // ---- its end ----------------------------------------------------------------------------------------------
 
-/// While no process runs, nobody else notices that the session did not run.
+/// Postpones close_by_ by time in which the session did not run; without a process, `ending_` does not notice that.
 void owner_supervision::look_at_clock(steady_time now) {
   const nanoseconds since = now - looked_;
   looked_ = std::max(looked_, now);

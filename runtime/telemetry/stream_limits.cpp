@@ -19,7 +19,7 @@ constexpr double stalled_seconds = 0.02;
 constexpr double usual_part = 1.5;
 // A worker is slower than its peers from this factor on.
 constexpr double slow_from = 2.5;
-constexpr std::size_t compared_from = 5;  // batches: the first ones of a new process say little
+constexpr std::size_t compared_from = 5;  // batches, because the first ones of a new process say little
 // Workers that are busy for this share of their time do not count as idle.
 constexpr double busy_enough = 0.85;
 constexpr double measured_enough = 1;  // worker seconds
@@ -459,7 +459,7 @@ void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
   add(idle, looked_, now, 1 - busy);
 }
 
-/// For a data loader: while its consumer waits, the workers that are loading say what it waits for.
+/// For a data loader. While its consumer waits, what the workers are doing says what it waits for.
 void stream_limits::sample_batches(std::int64_t now, const limit_facts& facts, nanoseconds waited) {
   const auto before = std::exchange(consumer_waited_, waited);
   if (!before || now <= looked_) return;
@@ -594,7 +594,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
       for (const auto& [worker, seconds] : b.lost) lost[worker] += seconds * inside;
     }
   }
-  // The factor of the times that `loads` has: those of the wait may be from before a worker was replaced.
+  // From the same times as `loads`. The factor noted during the wait may be that of a process that has been replaced.
   if (const auto slowness = r.slow ? slowness_of(r.slow->worker) : std::nullopt; slowness && *slowness >= slow_from) {
     r.slow->factor = *slowness;
   } else {

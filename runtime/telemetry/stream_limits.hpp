@@ -39,7 +39,7 @@ struct limited_jobs {
   std::uint64_t running = 0;
   bool callers_wait = false;
   bool callers_hold_everything = false;
-  /// Of a data loader: the time that its consumer has waited so far.
+  /// Only of a data loader: how long its consumer has waited so far.
   std::optional<nanoseconds> consumer_waited{};
 };
 

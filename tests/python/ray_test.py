@@ -36,7 +36,7 @@ def setUpModule():
     global of_ray
     of_ray = tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp")  # short: sockets are in it
     os.environ["PATH"] = BIN + os.pathsep + os.environ["PATH"]  # for Ray's workers
-    # Ray starts a process for each CPU otherwise, and all of them with the niceness 15.
+    # Otherwise Ray starts a process for each CPU, all with the niceness 15.
     os.environ.update(RAY_prestart_worker_first_driver="0", RAY_enable_worker_prestart="0", RAY_worker_niceness="0")
     for attempt in range(4):
         try:

@@ -8,6 +8,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 
+#include <sstream>
+
 using namespace penstock;
 
 namespace {
@@ -292,24 +294,43 @@ TEST_CASE("a session that is over says so while its program holds it") {
   CHECK(cli::status_for_people(status, {}, 200).find(held) == std::string::npos);
 }
 
+namespace {
+
+nlohmann::ordered_json why_of_two_workers() {
+  return {{"state", "ok"},
+          {"seconds", 10},
+          {"verdict", "Decoding limits you."},
+          {"more", {"`penstock scale 16` tries more workers on the running session, until all cores are busy."}},
+          {"limits", {{"decode", 0.9}}},
+          {"batches_per_second", 1234.4},
+          {"workers",
+           {{"ready", 2}, {"busy", 0.97}, {"cpu", 0.09}, {"core_wait", 0.8},
+            {"each", nlohmann::ordered_json::array({{{"worker", 0}, {"seconds_a_sample", 1.3104}, {"reading", 0.5}},
+                                                    {{"worker", 1}, {"seconds_a_sample", 0.00123}, {"reading", 0.5}}})}}}};
+}
+
+}  // namespace
+
 TEST_CASE("why prints times and rates as plain numbers") {
-  const nlohmann::ordered_json why{
-      {"state", "ok"},
-      {"seconds", 10},
-      {"verdict", "Decoding limits you."},
-      {"more", nlohmann::ordered_json::array()},
-      {"limits", {{"decode", 0.9}}},
-      {"batches_per_second", 1234.4},
-      {"workers",
-       {{"ready", 2}, {"busy", 0.97}, {"cpu", 0.09}, {"core_wait", 0.8},
-        {"each", nlohmann::ordered_json::array({{{"worker", 0}, {"seconds_a_sample", 1.3104}, {"reading", 0.5}},
-                                                {{"worker", 1}, {"seconds_a_sample", 0.00123}, {"reading", 0.5}}})}}}};
-  const std::string text = cli::why_for_people(why, 0);
+  const std::string text = cli::why_for_people(why_of_two_workers(), 0);
   CHECK(text.find("worker/0: 1310 ms a sample") != std::string::npos);
   CHECK(text.find("worker/1: 1.23 ms a sample") != std::string::npos);
   CHECK(text.find("batches: 1234 a second") != std::string::npos);
   CHECK(text.find("Of their time they ran 9 % on a core, waited 80 % for a core and 8 % for something else (storage, a lock, another process), and had "
                   "nothing to do for 3 %") != std::string::npos);
+}
+
+TEST_CASE("on a narrow terminal why breaks its lines and cuts none") {
+  std::string whole = cli::why_for_people(why_of_two_workers(), 0);
+  for (const std::size_t width : {std::size_t{64}, std::size_t{90}}) {
+    const std::string text = cli::why_for_people(why_of_two_workers(), width);
+    INFO(text);
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) CHECK(line.size() <= width);
+    CHECK(text.find("..") == std::string::npos);
+    std::istringstream words(whole);
+    for (std::string word; words >> word;) CHECK(text.find(word) != std::string::npos);
+  }
 }
 
 TEST_CASE("the line of the GPU says how its last process ended") {

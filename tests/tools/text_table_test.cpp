@@ -37,7 +37,7 @@ TEST_CASE("hanging text stays to the right of its column, or goes below if there
 }
 
 TEST_CASE("a cell that wraps is whole, and the columns after and before it stay in line") {
-  const std::string text = text_table({{"id", column_side::right}, {"why", column_side::left, false, false, false, true}, {"n"}},
+  const std::string text = text_table({{"id", column_side::right}, {.title = "why", .wraps = true}, {"n"}},
                                       {{"1", "/photos/a/very/long/name.jpg", "x"}, {"2", "short", "y"}}, 23);
   CHECK(text == "id  why               n\n 1  /photos/a/very/l  x\n    ong/name.jpg\n 2  short             y\n");
 }

@@ -87,7 +87,7 @@ constexpr unsigned links_max = 36;  // of one GPU; today's have up to 18
 constexpr unsigned link_to_switch = 2;
 constexpr unsigned peer_over_nvlink = 2;
 
-/// A GPU's working NVLinks: to which GPU, or to a switch.
+/// The working NVLinks of a GPU: the GPUs at their other ends, and how many lead to a switch.
 struct nvlinks {
   std::vector<std::string> to_gpus;  // addresses on the PCI bus
   unsigned to_switches = 0;

@@ -170,7 +170,7 @@ std::string if_suspended(int pid) {
 
 namespace {
 
-/// `record`: empty if it writes none. A running session writes to it once a second.
+/// `record`: empty if the session writes none. The time of the last write says since when: a running session writes once a second.
 std::string suspension(int pid, const std::filesystem::path& record) {
   if (if_suspended(pid).empty()) return "";
   std::error_code gone;
@@ -203,7 +203,7 @@ std::string suspension_of_record(const std::filesystem::path& record) {
 
 namespace {
 
-/// Whether it is still suspended after that time. Does not connect, which would fill its backlog.
+/// Whether the process stays suspended for that time. Does not connect: connections would fill the socket's backlog.
 bool stays_suspended(int pid, std::chrono::milliseconds time) {
   const auto until = std::chrono::steady_clock::now() + time;
   while (!if_suspended(pid).empty()) {
@@ -218,10 +218,6 @@ bool only_reads(const json& question) {
   const json verb = question.value("verb", json());
   return verb == "status" || verb == "why" || verb == "deaths" || verb == "pipeline" || verb == "logs" || verb == "events";
 }
-
-}  // namespace
-
-namespace {
 
 int refuse_suspended(const session_choice& choice, const std::filesystem::path& socket, int pid, const std::string& suspended) {
   failure why{errc::timed_out, "the session does not answer while it is suspended", 0};

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::size_t gap = 2;
 constexpr std::size_t narrowest = 6;  // minimum width of a shortened column
-constexpr std::size_t narrowest_wrapped = 16;  // of a column whose cells are wrapped, and of hanging text
-constexpr std::size_t small_indent = 4;     // of text that finds no space to the right of its column
+constexpr std::size_t narrowest_wrapped = 16;  // minimum width of a column whose cells are wrapped, and of hanging text
+constexpr std::size_t small_indent = 4;     // for text that has no space to the right of its column
 
 bool continues(char c) {
   return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;
@@ -49,7 +49,7 @@ void fit(layout& table, const std::vector<table_column>& columns, std::size_t wi
   }
 }
 
-/// The end of the first line of `width` columns: after a word if there is one, else inside the word.
+/// Where a first line of `width` columns ends: between words or, if a single word is longer, inside it.
 std::size_t end_of_line(std::string_view text, std::size_t width) {
   std::size_t columns = 0;
   std::size_t blank = 0;
@@ -61,7 +61,7 @@ std::size_t end_of_line(std::string_view text, std::size_t width) {
   return text.size();
 }
 
-/// `first`: columns of the first line, `others`: of all others; at least 1.
+/// `first`: columns of the first line; `others`: of each further one. Both at least 1.
 std::vector<std::string> lines_of(std::string_view text, std::size_t first, std::size_t others) {
   std::vector<std::string> lines;
   do {

@@ -31,11 +31,11 @@ struct table_column {
 [[nodiscard]] std::string cut_to_end(std::string_view text, std::size_t columns);
 /// As cut_to, for a line on a terminal with `width` columns; 0 for no limit.
 [[nodiscard]] std::string fitted(std::string_view text, std::size_t width);
-/// Text broken between words into lines of at most `width` columns; 0 for no limit. A word that is longer than a line is broken as well.
-/// The lines after the first begin with `indent` spaces. Without a line break at the end.
+/// Breaks text between words into lines of at most `width` columns (0: no limit), and words that are longer than a line. The lines after
+/// the first begin with `indent` spaces. The last line has no line break.
 [[nodiscard]] std::string wrapped(std::string_view text, std::size_t width, std::size_t indent);
-/// The same for text that begins after `column` columns of its line and stays to the right of them. If too little space is left
-/// there, it begins on the next line.
+/// The same for text that begins after `column` columns of its line and stays to the right of them. If there is too little space, it
+/// begins on the next line.
 [[nodiscard]] std::string hanging(std::string_view text, std::size_t width, std::size_t column);
 /// Pads or cuts text to exactly this many columns.
 [[nodiscard]] std::string padded(std::string_view text, std::size_t columns,

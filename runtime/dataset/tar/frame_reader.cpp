@@ -24,7 +24,7 @@ bool is_zstd_name(std::string_view name) noexcept {
 }
 
 result<std::vector<zstd_frame>> read_frames(readable& file) {
-  // Most tables are within the last piece: one request.
+  // One request is enough for most tables.
   const std::uint64_t usual = std::min<std::uint64_t>(file.bytes(), 64 * KiB);
   std::vector<std::byte> end(usual);
   if (auto ok = file.read(file.bytes() - usual, end); !ok) return tl::unexpected(std::move(ok.error()));
@@ -68,7 +68,7 @@ std::list<frame_reader::kept_frame>::iterator frame_reader::find(std::uint64_t n
 result<std::span<const std::byte>> frame_reader::contents_of(std::uint64_t number, readable& file, const zstd_frame& frame) {
   const auto found = find(number, frame);
   if (found != kept_.end()) {
-    // Of nothing, but it notices a file that has changed.
+    // Reads nothing, but notices that a file has changed.
     if (auto ok = file.read(frame.file_at, {}); !ok) return tl::unexpected(std::move(ok.error()));
     file.drop({frame.file_at, frame.file_bytes});
     kept_.splice(kept_.begin(), kept_, found);
@@ -84,7 +84,7 @@ result<std::span<const std::byte>> frame_reader::contents_of(std::uint64_t numbe
   return std::span<const std::byte>(kept_.front().begin, frame.archive_bytes);
 }
 
-/// Forgets frames, and hands the memory of one of them on.
+/// Forgets frames until there is room. Returns one of them, for its memory.
 frame_reader::kept_frame frame_reader::make_room(std::uint64_t bytes) {
   kept_frame free;
   while (!kept_.empty() && (kept_.size() >= frames_kept || kept_bytes_ + bytes > bytes_kept)) {
@@ -92,7 +92,7 @@ frame_reader::kept_frame frame_reader::make_room(std::uint64_t bytes) {
     free = std::move(kept_.back());
     kept_.pop_back();
   }
-  // A large frame's memory would stay with small ones.
+  // Otherwise small frames would keep the memory of large ones.
   constexpr std::uint64_t spare_max = 4;
   if (free.contents.capacity() > spare_max * bytes) return {};
   return free;

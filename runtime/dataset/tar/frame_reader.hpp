@@ -1,4 +1,4 @@
-// Reads ranges of an archive that is compressed in frames: decompresses only those that a range needs, and keeps the last ones.
+// Reads ranges of an archive that is compressed in frames: decompresses only the frames that a range needs, and keeps the last ones.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -20,16 +20,16 @@ namespace penstock {
 /// Whether a shard's name says that it is compressed with zstd.
 [[nodiscard]] bool is_zstd_name(std::string_view name) noexcept;
 
-/// The frames of a file. Refuses what seek_table_bytes and parse_seek_table refuse, and what the file refuses.
+/// The frames of a file, from its seek table. Refuses what seek_table_bytes, parse_seek_table and the file refuse.
 result<std::vector<zstd_frame>> read_frames(readable& file);
 
-/// Keeps up to 256 frames, of 16 MiB together; of larger ones the last. Used by one thread.
+/// Keeps the last frames: up to 256, of 16 MiB together; or one that is larger. Used by one thread.
 class frame_reader {
  public:
   /// Refuses (errc::config) if libzstd is missing. Otherwise the first read() does.
   result<void> open();
-  /// Fills `into` from byte `at` of the archive, which these frames of `file` have. `number` tells files apart. Refuses what
-  /// the file refuses, and (errc::io) frames that cannot be decompressed, or not to what the seek table says.
+  /// Fills `into` from byte `at` of the archive. The frames must hold that range. `number` distinguishes files. Refuses what the
+  /// file refuses, and (errc::io) frames that cannot be decompressed, or whose contents are not as the seek table says.
   result<void> read(std::uint64_t number, readable& file, std::span<const zstd_frame> frames, std::uint64_t at, std::span<std::byte> into);
   [[nodiscard]] bool keeps(std::uint64_t number, const zstd_frame& frame) { return find(number, frame) != kept_.end(); }
 
@@ -51,10 +51,10 @@ class frame_reader {
   std::uint64_t kept_bytes_ = 0;
 };
 
-/// Where the frames of these ranges lie in the file, each once.
+/// Where the frames that hold these ranges lie in the file, each once.
 std::vector<byte_range> compressed_ranges(std::span<const zstd_frame> frames, std::span<const byte_range> ranges);
 
-/// The archive in a compressed file, as if it were not. Used while it is indexed.
+/// The archive in a compressed file, as if it were a plain one. Used to index it and to write it again.
 class zstd_archive final : public readable {
  public:
   /// The frames must outlive it.

@@ -1,4 +1,4 @@
-// Writes a file in zstd's seekable format: frames and the table of them. Used by `penstock pack` and tests.
+// Makes a file in zstd's seekable format: frames, and the table of them. Used by `penstock pack` and tests.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -12,13 +12,13 @@
 
 namespace penstock {
 
-/// Makes bytes that the caller writes. Move-only.
+/// The caller writes the bytes. Move-only.
 class frame_writer {
  public:
-  /// `level`: of zstd. Refuses (errc::config) if libzstd is missing.
+  /// `level`: zstd's. Refuses (errc::config) if libzstd is missing.
   static result<frame_writer> open(int level);
 
-  /// Appends frames with these contents: one, or several if they are longer than 16 MiB.
+  /// Appends a frame with these contents, or several if they are longer than 16 MiB.
   void append_frame(std::string& to, std::string_view contents);
   /// Appends the table that ends the file.
   void append_table(std::string& to) const { append_seek_table(to, frames_); }

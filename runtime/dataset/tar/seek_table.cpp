@@ -12,7 +12,7 @@ constexpr std::uint32_t frames_max = 0x8000000;  // of the format
 constexpr std::uint64_t table_head = 8;
 constexpr unsigned checksum_flag = 0x80;
 constexpr unsigned reserved_flags = 0x7c;
-/// What compression may add to bytes that it cannot make smaller, and some skippable frames.
+/// Contents that zstd cannot compress grow a little, and a table may count skippable frames as part of the frame before them.
 constexpr std::uint64_t frame_file_bytes_max = zstd_frame_max + zstd_frame_max / 64;
 
 std::uint32_t number_at(std::span<const std::byte> bytes, std::size_t at) noexcept {
@@ -62,7 +62,7 @@ result<std::vector<zstd_frame>> parse_seek_table(std::span<const std::byte> tabl
     if (next.file_bytes > frames_end - next.file_at)
       return refuse(errc::dataset, "has a seek table whose frame at byte {} would end after the table begins, at byte {}: the file was cut short or damaged",
                     next.file_at, frames_end);
-    // Skippable frames are empty.
+    // Skippable frames have no contents.
     if (next.archive_bytes > 0) {
       if (next.archive_bytes > zstd_frame_max || next.file_bytes > frame_file_bytes_max)
         return refuse(errc::dataset, "has a frame at byte {} of {} compressed and {} decompressed bytes; at most {} are read at once: write it again with smaller frames (t2sz -S 1M)",

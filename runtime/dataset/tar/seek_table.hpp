@@ -1,5 +1,5 @@
-// The frames of a seekable zstd file, from the table at its end, and which of them a range needs. Pure. Used while an index of
-// shards is built, when members are read, and by what writes such files.
+// The table at the end of a seekable zstd file: which frames the file has, and which of them a range needs. Pure. Used to index
+// shards, to read their members, and to write such files.
 //
 //   frames, each compressed alone
 //   0x184D2A5E, bytes that follow                                       a skippable frame, which other readers ignore
@@ -19,10 +19,10 @@
 
 namespace penstock {
 
-/// A frame is decompressed as a whole: this bounds the memory of whoever reads one.
+/// Frames are decompressed as a whole: this bounds the memory of their reader.
 inline constexpr std::uint64_t zstd_frame_max = 64 * MiB;
 
-/// As it stands in the index of shards.
+/// The index of shards holds it in this form.
 struct zstd_frame {
   std::uint64_t file_at = 0;
   std::uint64_t archive_at = 0;  ///< where its contents begin among those of all frames
@@ -36,18 +36,18 @@ static_assert(sizeof(zstd_frame) == 32);
 
 inline constexpr std::uint64_t seek_table_foot = 9;
 
-/// The bytes of the table, which end the file, from the last seek_table_foot bytes. Refuses (errc::dataset) a file without a
-/// table, and one that would be longer than the file.
+/// The size of the table, from the last seek_table_foot bytes of the file; the table ends there. Refuses (errc::dataset) a file without
+/// a table, and a table longer than the file.
 result<std::uint64_t> seek_table_bytes(std::span<const std::byte> foot, std::uint64_t file_bytes);
 
-/// The frames that a table of that many bytes names, without empty ones. Refuses (errc::dataset) a table that contradicts itself
+/// The frames in a table of that size, without empty ones. Refuses (errc::dataset) a table that contradicts itself
 /// or the size of the file, and frames above zstd_frame_max.
 result<std::vector<zstd_frame>> parse_seek_table(std::span<const std::byte> table, std::uint64_t file_bytes);
 
 /// Whether frames lie within the file, follow each other without gaps in the archive, and are neither empty nor too large.
 [[nodiscard]] bool frames_fit(std::span<const zstd_frame> frames, std::uint64_t file_bytes, std::uint64_t archive_bytes) noexcept;
 
-/// The neighbours that have this range of the archive; it must lie within them.
+/// The frames that hold this range of the archive. They must hold all of it.
 [[nodiscard]] std::span<const zstd_frame> frames_of(std::span<const zstd_frame> frames, byte_range range) noexcept;
 
 /// Appends a table with checksums.

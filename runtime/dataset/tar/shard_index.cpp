@@ -100,7 +100,7 @@ std::string_view compression_by_magic(std::span<const std::byte> start) noexcept
   return {};
 }
 
-/// What was read of an archive, as bytes of its file.
+/// Counts what has been read of an archive, as bytes of its file.
 class file_progress {
  public:
   file_progress(const shard_index& shard, std::atomic<std::uint64_t>& file_bytes)
@@ -118,7 +118,7 @@ class part_of_shard {
   part_of_shard(readable& from, const read_sizes& sizes, tar_parser begin, const file_progress& progress)
       : parser(std::move(begin)), reader_(from, sizes), progress_(progress) {}
 
-  /// Up to the first header at `until` or behind it, or to the archive's end. Call it again to go on.
+  /// Up to the first header at `until` or behind it, or to the archive's end. Call it again to continue.
   result<void> read(std::uint64_t until) {
     constexpr std::uint64_t told_every = 4 * MiB;
     if (const auto range = parser.wanted()) told_ = range->at;
@@ -167,7 +167,7 @@ std::uint64_t find_header(readable& from, std::uint64_t begin, std::uint64_t end
 /// Opens the archive in a shard: each thread needs its own.
 using archive_opener = std::function<std::unique_ptr<readable>()>;
 
-/// What a thread has read of an archive, beginning with a block that looks like a header.
+/// What one thread has read of an archive, from a block on that looks like a header.
 struct read_part {
   std::unique_ptr<readable> archive;
   std::uint64_t begin = 0;
@@ -227,7 +227,7 @@ result<void> finish(part_of_shard& whole, shard_index& shard) {
   return whole.grouping.finish(shard);
 }
 
-/// Those of a shard whose name says that it has them.
+/// The frames of a shard, if its name says that it is compressed.
 result<void> find_frames(readable& file, const std::string& name, shard_index& shard) {
   if (!is_zstd_name(name)) return {};
   auto frames = read_frames(file);

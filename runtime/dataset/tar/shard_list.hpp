@@ -7,8 +7,8 @@ namespace penstock {
 
 using shard_list = found_files;
 
-/// As find_files. Refuses (errc::dataset) also names of shards with other compressions than zstd, and a shard that is
-/// listed compressed as well: the names have the same stem.
+/// As find_files. Also refuses (errc::dataset) shards with other compressions than zstd, by their names, and two shards whose names
+/// have the same stem: one is probably a compressed copy of the other.
 result<shard_list> list_shards(const std::string& path, const store_options& options = {});
 
 /// A shard's name without .tar, .tar.zst or .tzst, in any case.

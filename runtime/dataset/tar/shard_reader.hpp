@@ -1,5 +1,5 @@
-// Reads members of shards in a worker: shards stay open, neighbouring members are read with one call, and
-// of compressed shards only the frames that have them.
+// Reads members of shards in a worker: shards stay open, and neighbouring members are read with one call. Of compressed shards it
+// reads only the frames that hold them.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -28,7 +28,7 @@ class shard_reader {
   result<std::span<const std::span<const std::byte>>> read(std::uint64_t shard,
                                                            std::span<const indexed_member> members);
 
-  /// Refuses (errc::config) if a shard is compressed and libzstd is missing. read() would refuse it, too.
+  /// Refuses (errc::config) if a shard is compressed and libzstd is missing, which read() would do later.
   result<void> prepare();
   [[nodiscard]] bool is_remote() const noexcept { return files_.is_remote(); }
   /// Begins to fetch ranges of a remote shard that read() will need. From any thread.

@@ -9,8 +9,7 @@ result<tls_library> tls_library::open(const char* name) {
   const shared_library opened(name, shared_library::symbols::own_first);
   if (!opened)
     return refuse(errc::config,
-                  "encrypting the links of the group needs OpenSSL 3: {} (the package libssl3, or "
-                  "libssl3t64, has it)",
+                  "connections with a secret need OpenSSL 3, which encrypts them: {} (the package libssl3, or libssl3t64, has it)",
                   opened.trouble());
   tls_library library;
   const char* missing = nullptr;
@@ -19,7 +18,7 @@ result<tls_library> tls_library::open(const char* name) {
   PENSTOCK_TLS_FUNCTIONS(PENSTOCK_TLS_FIND)
 #undef PENSTOCK_TLS_FIND
   if (missing != nullptr)
-    return refuse(errc::config, "encrypting the links of the group: {} has no function {}", name, missing);
+    return refuse(errc::config, "connections with a secret: {} has no function {}", name, missing);
   return library;
 }
 

@@ -155,7 +155,7 @@ class model {
     check_numbers();
   }
 
-  /// Of each host that does not leave as many work as are wanted, and of one that leaves no more.
+  /// On a host that stays, as many workers work as are wanted; on one that is leaving, no more than that.
   void check_numbers() {
     struct counts {
       std::uint32_t works = 0, stays = 0;

@@ -123,7 +123,7 @@ class model {
     return std::clamp(1.25 * std::round(std::min<double>(one.held, one.needs)), 1.0, std::max<double>(one.held, 1));
   }
 
-  /// Where every share is a worker or more, no session that needs more is further from its share than a change would repair.
+  /// If every share is at least one worker, no session that needs more is so far below its share that a change would help.
   void check_shares() {
     double needs = 0;
     double least = workers;

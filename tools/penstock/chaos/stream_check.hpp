@@ -60,7 +60,7 @@ class stream_check {
   /// Checks a disturbed run of the same stream, with the session's reports in order.
   [[nodiscard]] stream_faults check(const std::vector<delivered_batch>& disturbed,
                                     const std::vector<delivery_promise>& promises = {}) const;
-  /// How many batches came again under a new owner, as allowed.
+  /// How many batches a new owner delivered again, which it may.
   [[nodiscard]] static std::uint64_t replays_of(const std::vector<delivered_batch>& batches);
 
  private:

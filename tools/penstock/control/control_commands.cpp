@@ -93,7 +93,7 @@ int for_workers(request_options o, const std::string& verb) {
   return exit_ok;
 }
 
-/// From the session's record; nothing without one. `ends`: as in its answer.
+/// From the session's record; without one, nothing is known. `ends`: as in the session's answer.
 stop_cost cost_of(const session_end& end, const std::string& ends) {
   const auto past = end.record().empty() ? result<past_session>(tl::unexpect, failure{}) : read_past(end.record());
   if (!past) return {};

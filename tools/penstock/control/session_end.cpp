@@ -97,8 +97,8 @@ bool session_end::is_over(steady_time until) const {
   return wait_for(process_, until) && wait_for(parent_, until);
 }
 
-/// Its socket may already be that of the next session of this name, perhaps of the same process. A session that was killed has
-/// written no end.
+/// Whether the socket belongs to the next session of this name by now, perhaps in the same process. Then the record is no longer
+/// written, and has an end unless the session was killed.
 bool session_end::has_a_successor() const {
   if (record_.empty() || control::is_written(record_)) return false;
   if (control::process_behind(socket_) != pid_) return true;
@@ -106,7 +106,7 @@ bool session_end::has_a_successor() const {
   return past && !past->has_no_end();
 }
 
-/// The session completes its record after it has closed its socket. A file system that does not respond may delay that for ever.
+/// A session completes its record after it has closed its socket. The wait is bounded because a file system may not respond.
 void session_end::wait_for_record(steady_time until) const {
   const auto longest = std::min<steady_time>(until, std::chrono::steady_clock::now() + record_completed_within);
   while (control::is_written(record_) && std::chrono::steady_clock::now() < longest) std::this_thread::sleep_for(look_again_after);

@@ -32,7 +32,7 @@ class session_end {
   void says(const nlohmann::ordered_json& answer);
   /// The session's process; 0: unknown, because it is gone, or in another pid namespace.
   [[nodiscard]] int pid() const noexcept { return pid_; }
-  /// What it writes, or has written: its record. Empty: it writes none.
+  /// The session's record. Empty: it writes none.
   [[nodiscard]] const std::filesystem::path& record() const noexcept { return record_; }
   /// Waits until the socket has no listener, the processes are gone and the record is complete. False: not within that time.
   [[nodiscard]] bool wait_until(steady_time until) const;

@@ -11,7 +11,7 @@ using json = nlohmann::ordered_json;
 
 stop_cost::stop_cost(const json& ended, const json& events, const std::string& ends) : id_(ended.value("id", "")) {
   for (const json& e : events) {
-    if (e.value("kind", "") == "stopping") killed_.clear();  // earlier ones had been drained, or were too many after a `scale`
+    if (e.value("kind", "") == "stopping") killed_.clear();  // earlier deaths belong to a `drain` or a `scale`
     if (!e.contains("death") || !was_killed_at_stop(e.at("death"))) continue;
     const json worker = e.value("worker", json());
     killed_.push_back({{"target", worker.is_number() ? "worker/" + worker.dump() : "gpu"},

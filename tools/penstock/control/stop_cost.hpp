@@ -10,13 +10,13 @@ namespace penstock::cli {
 
 class stop_cost {
  public:
-  /// For a session without a record: nothing is known.
+  /// Without a record nothing is known.
   stop_cost() = default;
-  /// `ended`: past_session::summary() with its "id". `events`: those of its record. `ends`: which process ends with it, as in its
-  /// answer: only `penstock run` saves a position.
+  /// `ended`: past_session::summary() with its "id". `events`: those of its record. `ends`: which process
+  /// ends with the session, as in its answer; only `penstock run` saves a position.
   stop_cost(const nlohmann::ordered_json& ended, const nlohmann::ordered_json& events, const std::string& ends);
 
-  /// {"killed": [{"target": "worker/0", "pid": 17, "text": "..."}], "position_saved": false}; null: it has no position to save.
+  /// {"killed": [{"target": "worker/0", "pid": 17, "text": "..."}], "position_saved": false}; null: there is no position to save.
   [[nodiscard]] nlohmann::ordered_json as_json() const;
   /// A line for each of the two; empty if it cost nothing.
   [[nodiscard]] std::string for_people() const;

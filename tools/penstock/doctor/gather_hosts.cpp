@@ -20,7 +20,7 @@ struct found_here {
   std::string path;
   std::string trouble;
   dataset_description dataset;
-  std::vector<hosts::wire_fact> program;  // facts of a custom dataset's
+  std::vector<hosts::wire_fact> program;  // facts about the program of a custom dataset
 };
 
 found_here list_here(const std::string& settings_of_session, const string_map& data, const std::vector<std::string>& program) {

@@ -80,7 +80,7 @@ std::vector<std::string> row_of(const json& rank, const json& before, double sec
 
 // ---- loader hosts -----------------------------------------------------------------------------------------
 
-/// The entry of the same process in `hosts`, which is added if it is new.
+/// The entry of this host's process in `hosts`; adds it if it is new.
 json& host_in(json& hosts, const json& host) {
   const auto same = [&](const json& one) {
     return one.at("name") == host.at("name") && one.at("pid") == host.at("pid") && one.at("address") == host.at("address");
@@ -112,7 +112,7 @@ void add_host(json& to, const json& host, const json& rank) {
   }
 }
 
-/// Unless one with the same values under these keys, or the same value, is there.
+/// Adds `value` unless the list has it. Without keys, whole values are compared; with keys, only what stands under these.
 void add_new(json& list, const json& value, std::initializer_list<const char*> keys) {
   const auto same = [&](const json& one) {
     return keys.size() == 0 ? one == value : std::ranges::all_of(keys, [&](const char* key) { return one.at(key) == value.at(key); });
@@ -120,7 +120,7 @@ void add_new(json& list, const json& value, std::initializer_list<const char*> k
   if (std::ranges::none_of(list, same)) list.push_back(value);
 }
 
-/// The hosts of all ranks, as the status of one session: an operator looks after hosts, and ranks share those that they call.
+/// The hosts of all ranks in the form of one session's status. Ranks that call the same host share it, so it is listed once.
 json hosts_of(const json& group) {
   std::vector<std::string> join_at;
   json all{{"state", "ok"}, {"hosts", json::array()}, {"workers", json::array()}, {"hosts_called", json::array()}, {"hosts_lost", json::array()}};

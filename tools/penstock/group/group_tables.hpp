@@ -1,4 +1,4 @@
-// A group's status as a table with one line per rank, and one with a line per loader host. Pure: JSON in, text out. Used by status and top.
+// A group's status: a table with a line for each rank, and one with a line for each loader host. Pure: JSON in, text out. Used by status and top.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

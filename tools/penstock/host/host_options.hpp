@@ -23,7 +23,7 @@ struct dataset_program_option {
   std::string file;
   std::vector<std::string> arguments;
 
-  /// Returns `--program`. Must outlive the parsing.
+  /// Returns the option `--program`. This object must outlive the parsing.
   CLI::Option* add_to(CLI::App& verb);
   /// Empty: none was given.
   [[nodiscard]] std::vector<std::string> command() const;

@@ -71,7 +71,7 @@ void add_deaths(metrics_page& p, const std::vector<json>& sessions) {
   p.begin("penstock_session_ended_last_death_info", "gauge",
           "1; the labels say which worker, or the GPU owner, died last in a session that has ended, how, and of what.");
   each([&p](const json& s, const json& d, const char* of) {
-    // As penstock_last_death_info of a running session, or of a running pool.
+    // The same labels as penstock_last_death_info of a running session or pool.
     metric_labels work{{"sample", name_of_sample(d)}, {"index", label_in(d, "sample")}};
     if (is_pool(s)) work = work + metric_labels{{"job", label_in(d, "job")}, {"work", shortened(label_in(d, "work"), reason_bytes)}};
     p.value(labels_of(s) +

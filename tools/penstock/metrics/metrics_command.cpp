@@ -150,7 +150,7 @@ exported make_page(ended_sessions_reader& reader) {
   merged_pages running;
   for (auto& [name, answer] : asked) {
     const std::string text = answer.get();
-    if (text.empty()) seen[name].suspended = !if_suspended(seen[name].pid).empty();  // perhaps only since it was asked
+    if (text.empty()) seen[name].suspended = !if_suspended(seen[name].pid).empty();  // perhaps it was suspended after it was asked
     running.add(name, text, seen[name]);
   }
   const std::vector<json> ended = reader.read();

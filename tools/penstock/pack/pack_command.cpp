@@ -53,7 +53,7 @@ result<void> make_folder(const std::string& path) {
   return {};
 }
 
-/// Contents of a frame; 0: shards are not compressed.
+/// How much a frame holds; 0: shards are not compressed.
 result<std::uint64_t> frame_size_of(const pack_options& o) {
   const auto size = parse_bytes(o.frame_size);
   if (!size || *size < 4 * KiB || *size > 16 * MiB)
@@ -161,7 +161,7 @@ int tell_repacked(const pack_options& o, const std::vector<pack::repacked_shard>
   return exit_ok;
 }
 
-/// Shards are copied: what concerns pictures does not apply.
+/// Archives are copied as they are, so the options for pictures do not apply.
 int pack_shards(const pack_options& o, std::uint64_t frame_size) {
   if (o.resize != 0 || o.quality != 0 || o.restart_markers)
     return refuse_with(exit_usage,

@@ -21,7 +21,7 @@
 namespace penstock::pack {
 namespace {
 
-/// A sample's members that are longer together are added in pieces.
+/// Longer samples are added in pieces.
 constexpr std::uint64_t piece_max = 16 * MiB;
 
 bool is_shard_name(std::string_view name) noexcept {
@@ -32,12 +32,12 @@ std::string_view without_folders(std::string_view name) noexcept {
   return name.substr(name.rfind('/') + 1);
 }
 
-/// The name of a shard in the folder of results: without folders, .tar or .tar.zst.
+/// What a shard is called in the folder of results.
 std::string name_in_results(std::string_view name, bool compressed) {
   return std::string(stem_of_shard(without_folders(name))) + (compressed ? ".tar.zst" : ".tar");
 }
 
-/// Only what the source refuses: what is written refuses in its own words.
+/// For failures to read; failures to write already name their file.
 tl::unexpected<failure> about_source(const std::string& path, failure why) {
   why.message = fmt::format("packing '{}': it {}{}", printable(path), why.message.starts_with("at offset") ? "is damaged " : "", why.message);
   return tl::unexpected(std::move(why));
@@ -60,7 +60,7 @@ class archive_copy {
       if (!member) return about_source(path_, member.error());
       if (!*member) continue;
       const std::string_view its_key = split_member_name((*member)->name).key;
-      // Long names and records before the header belong to the member.
+      // What precedes the header (long names, records) belongs to the member: the copy ends behind the member before it.
       if (its_key != key || its_key.empty()) {
         if (auto ok = copy_until(members_end_); !ok) return ok;
         key = its_key;
@@ -111,7 +111,7 @@ result<shard_source> source_of(const shard_list& shards, std::size_t i) {
   return shard_source{printable(without_folders(shards.names[i])), static_cast<std::uint64_t>(facts.st_size), modified_ns_of(facts)};
 }
 
-/// Finds the shards of an earlier run, and notes what all are made from before the first is written.
+/// Finds the shards of an earlier run. Before the first one is written, records what each is made from.
 result<void> begin_or_continue(const shard_list& shards, const std::string& out, std::uint64_t frame_size, std::vector<repacked_shard>& made) {
   constexpr std::string_view way_out = "choose another --out, or remove the shards and pack.json to begin again";
   auto found = read_repack_state(out);
@@ -141,7 +141,7 @@ result<void> begin_or_continue(const shard_list& shards, const std::string& out,
   return write_repack_state(out, state);
 }
 
-/// A folder of shards would have each sample twice.
+/// Otherwise a folder of shards would have each sample twice.
 result<void> check_is_another_folder(const shard_list& shards, const std::string& out) {
   for (std::size_t i = 0; i < shards.names.size(); ++i) {
     std::error_code fault;
@@ -164,7 +164,7 @@ bool names_shards(const std::string& path, const std::string& out) {
   for (std::filesystem::directory_iterator at(path, fault), end; !fault && at != end; at.increment(fault)) {
     std::error_code unknown;
     const std::string& name = at->path().native();
-    // An earlier run may have made `out` in the folder of shards.
+    // An earlier run may have created `out` inside the folder of shards.
     if (at->is_directory(unknown) && !std::filesystem::equivalent(at->path(), out, unknown)) return false;
     if (is_picture_name(name)) return false;
     has_shards = has_shards || (is_shard_name(name) && at->is_regular_file(unknown));

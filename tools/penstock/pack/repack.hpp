@@ -23,10 +23,9 @@ struct repacked_shard {
   std::uint64_t bytes = 0;  ///< of the file
 };
 
-/// Members of one sample that follow each other are in one frame. A shard that is there already is left as it is, if it was
-/// made from the same file. Adds the archives' bytes to `passed`. Refuses (errc::usage) two shards of the same name, the folder
-/// that the shards are in, and one with shards that were made otherwise, and, with the shard's name, what cannot be read,
-/// written, or parsed as tar.
+/// Puts members of one sample that follow each other into one frame. Keeps a shard that is there already, if it was made from the same
+/// file. Adds the archives' bytes to `passed`. Refuses (errc::usage) two shards of the same name; an `out` that the shards are in, or
+/// that has shards made in another way; and, with the shard's name, what cannot be read, written or parsed as tar.
 result<std::vector<repacked_shard>> repack(const shard_list& shards, const std::string& out, std::uint64_t frame_size, unsigned threads,
                                            std::atomic<std::uint64_t>& passed);
 

@@ -1,5 +1,5 @@
-// What the shards in a folder were made from, when `penstock pack` wrote shards again: pack.json next to them. It tells a
-// continued run which of them it may keep.
+// What shards were made from, if `penstock pack` made them from other shards: pack.json next to them. From it, a continued run knows
+// which shards it may keep.
 #pragma once
 
 #include "runtime/base/result.hpp"

@@ -15,11 +15,11 @@ namespace penstock::pack {
 /// Move-only.
 class shard_file {
  public:
-  /// `frame_size`: contents of a frame, 0: not compressed. Overwrites what a killed run may have left. Refuses (errc::io) what the
+  /// `frame_size`: how much a frame holds; 0: not compressed. Overwrites what a killed run may have left. Refuses (errc::io) what the
   /// system refuses, and (errc::config) if libzstd is missing.
   static result<shard_file> create(std::string path, std::uint64_t frame_size);
 
-  /// Appends to the archive. What is added at once is in one frame: it begins a new frame where it does not fit.
+  /// Appends to the archive. What one call adds stays in one frame; if it does not fit, it begins a new one.
   result<void> add(std::string_view bytes);
   /// Writes everything to disk and gives the file its name. Returns the file's bytes.
   result<std::uint64_t> finish();

@@ -170,7 +170,7 @@ std::optional<json> last_ended(const std::string& session) {
 bool is_record_of(const found_record& r, const std::filesystem::path& socket, int pid) {
   const std::string name = socket.stem().string();
   if (pid <= 0) return name == r.session;
-  // The sockets of further sessions of one name are NAME-PID, NAME-PID-2 and so on.
+  // If the name is taken, a session's socket is NAME-PID, NAME-PID-2 and so on.
   const std::string another = fmt::format("{}-{}", r.session, pid);
   return r.id.ends_with(fmt::format("-{}", pid)) && (name == r.session || name == another || name.starts_with(another + '-'));
 }

@@ -41,7 +41,7 @@ void add_past_choice(CLI::App& verb, session_choice& into);
 /// empty. `session` may be an ID.
 [[nodiscard]] std::optional<nlohmann::ordered_json> last_ended(const std::string& session);
 
-/// Whether the session behind this socket, a process with this pid (0: unknown), writes this record.
+/// Whether this record is written by the session behind this socket. `pid`: of its process; 0: unknown.
 [[nodiscard]] bool is_record_of(const control::found_record& record, const std::filesystem::path& socket, int pid);
 
 /// The record that the session behind this socket writes. `pid`: of its process; 0: unknown. Empty: it writes none.

@@ -283,7 +283,7 @@ json past_session::answer(const json& question) const {
   if (reads_status && !status_.is_object()) {
     return control::refusal(
         exit_no_session, "no_status",
-        fmt::format("'{}' died before it recorded a status; `penstock events` shows what is known", name));
+        fmt::format("'{}' {} before it recorded a status; `penstock events` shows what is known", name, suspended_ ? "was suspended" : "died"));
   }
   if (verb == "status") return control::good_answer(status());
   if (verb == "why") {
@@ -302,9 +302,8 @@ json past_session::answer(const json& question) const {
          {"device_waited_seconds", nullptr}});
   }
   return control::refusal(exit_no_session, "ended",
-                          fmt::format("'{}' has ended: only status, why, describe, deaths, events, logs and "
-                                      "quarantine list work on ended sessions",
-                                      name));
+                          fmt::format("'{}' {}: only status, why, describe, deaths, events, logs and quarantine list work on records", name,
+                                      suspended_ ? "is suspended" : "has ended"));
 }
 
 result<past_session> read_past(const std::filesystem::path& record) {

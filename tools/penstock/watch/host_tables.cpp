@@ -90,7 +90,7 @@ std::string ranks_text(const json& ranks) {
   return text;
 }
 
-/// "jobs/s" in a pool. With the ranks that use each host, if it is a group's.
+/// A pool has "jobs/s", a group the ranks that use each host.
 std::string table_of(const json& s, const std::vector<json>& hosts, std::size_t width) {
   std::vector<std::vector<std::string>> rows;
   for (const json& host : hosts) rows.push_back(row_of(s, host));

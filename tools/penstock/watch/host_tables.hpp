@@ -9,7 +9,7 @@
 
 namespace penstock::cli {
 
-/// A list of the status; empty if it has none, or is no status.
+/// A list in the status; empty if there is none, or no status.
 [[nodiscard]] nlohmann::ordered_json list_in(const nlohmann::ordered_json& status, const char* key);
 
 /// Whether the status is of a session with [loader.hosts].

@@ -285,8 +285,8 @@ void add_workers(std::string& out, const json& s, bool all, std::size_t width) {
                                     {"restarts", column_side::right},
                                     {pool ? "jobs" : "samples", column_side::right},
                                     {"memory", column_side::right, false, true},
-                                    {"last death", column_side::left, false, false, false, true}};
-  if (pool) columns.push_back({"running", column_side::left, false, false, false, true});
+                                    {.title = "last death", .wraps = true}};
+  if (pool) columns.push_back({.title = "running", .wraps = true});
   out += text_table(columns, rows, width);
   if (starred) out += wrapped(star_explained, width, 2) + "\n";
 }
@@ -395,14 +395,14 @@ std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t widt
                                 {"lived", column_side::right},
                                 {number, column_side::right},
                                 {"attempt", column_side::right, false, true},
-                                {name, column_side::left, false, false, false, true}},
+                                {.title = name, .wraps = true}},
                                rows, width);
   if (starred) out += wrapped(star_explained, width, 2) + "\n";
   return out;
 }
 
 std::string event_for_people(const json& e, std::size_t width) {
-  constexpr std::size_t usual = 100;  // a narrower line shows more of the text instead of the year and milliseconds
+  constexpr std::size_t usual = 100;  // narrower lines leave out the year and milliseconds, for more of the text
   const std::string whole_time = utc_for_people(e.at("time"));
   const std::string time = width == 0 || width >= usual ? whole_time : without_year(whole_time);
   const std::string who = e.at("worker").is_number() ? "worker/" + text_of(e.at("worker")) : "session";

@@ -37,12 +37,12 @@ namespace penstock::cli {
 
 /// Whether it is the status of a pool of jobs.
 [[nodiscard]] bool is_pool(const nlohmann::ordered_json& status);
-/// How far a pool is: "1883 batches, epoch 7" of a data loader, otherwise "17 of 40 jobs".
+/// A pool's progress: "17 of 40 jobs", of a data loader "1883 batches, epoch 7".
 [[nodiscard]] std::string progress_of_jobs(const nlohmann::ordered_json& status);
 /// "40 jobs submitted, 12 waiting, 2 running, 25 ok, 1 failed", from a pool's statistics.
 [[nodiscard]] std::string jobs_for_people(const nlohmann::ordered_json& jobs);
 
-/// The functions of a pool's statistics; none of a Python pool, which sends all its functions through one.
+/// The functions in a pool's statistics; none for a Python pool, which runs everything through one function.
 [[nodiscard]] nlohmann::ordered_json functions_shown(const nlohmann::ordered_json& jobs);
 
 /// "worker/3", "worker/64 (sacrificial)": for an entry in status or deaths.
@@ -59,7 +59,7 @@ inline constexpr const char* star_explained =
 /// One event in one line: date and time (UTC), who, what.
 [[nodiscard]] std::string event_for_people(const nlohmann::ordered_json& event, std::size_t width);
 
-/// It had not stopped in time when it was asked to.
+/// Whether the process was killed because it had not stopped in time.
 [[nodiscard]] bool was_killed_at_stop(const nlohmann::ordered_json& death);
 
 /// "SIGSEGV", "exit 3", "hang": how a process ended.

@@ -145,7 +145,7 @@ json session_facts(const control::found_session& s) {
   if (!if_suspended(pid).empty()) return suspended();
   const auto answer = control::ask(s.path, {{"verb", "status"}}, look_deadline);
   if (!answer || !answer->value("ok", false)) {
-    if (!if_suspended(pid).empty()) return suspended();  // perhaps only since it was asked
+    if (!if_suspended(pid).empty()) return suspended();  // perhaps it was suspended after it was asked
     if (pid > 0) about["pid"] = pid;
     return about;
   }

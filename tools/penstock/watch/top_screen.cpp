@@ -147,7 +147,7 @@ std::vector<std::string> worker_lines(const json& before, const std::vector<json
   return lines;
 }
 
-/// The time left is that of `status`: its rate is a mean of 10 s, which one death or one screen does not change much.
+/// The time left is that of `status`, from a mean of 10 s, which a single death does not change much.
 std::string progress_text(const json& status, std::size_t width) {
   const double expected = number(status, "samples_expected");
   if (expected <= 0) return "unknown: no worker has described the dataset yet";

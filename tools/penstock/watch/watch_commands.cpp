@@ -230,7 +230,7 @@ int describe_target(describe_options o) {
   return exit_ok;
 }
 
-/// A record, or a live session, may be of an older version.
+/// An older version of penstock may have written the record, or may run the session.
 int describe(const describe_options& o) {
   try {
     return describe_target(o);

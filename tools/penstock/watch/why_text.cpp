@@ -15,7 +15,6 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr std::size_t narrowest_text = 40;
 constexpr std::size_t widest_text = 100;  // a longer line is hard to read
 constexpr std::size_t columns_of_bar = 25;
 
@@ -59,25 +58,9 @@ std::string with_choice(std::string text, const std::string& choice) {
   return text;
 }
 
-/// Breaks lines between words; lines after the first begin with `indent` spaces.
-std::string broken_at_words(const std::string& text, std::size_t width, std::size_t indent) {
-  std::string out;
-  std::size_t column = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    const std::string word = text.substr(at, end - at);
-    if (column > 0 && width > 0 && column + 1 + columns_of(word) > width) {
-      out += "\n" + std::string(indent, ' ');
-      column = indent;
-    } else if (column > 0) {
-      out += ' ';
-      ++column;
-    }
-    out += word;
-    column += columns_of(word);
-    at = end + 1;
-  }
-  return out + "\n";
+/// A paragraph of its own below another, indented.
+std::string paragraph_below(const std::string& text, std::size_t width) {
+  return "\n  " + hanging(text, width, 2);
 }
 
 std::string table_of_shares(const json& why, std::size_t width) {
@@ -93,7 +76,7 @@ std::string table_of_shares(const json& why, std::size_t width) {
   return text_table({{"LIMIT"},
                      {"SHARE", column_side::right},
                      {fmt::format("OF THE LAST {:.0f} s", std::ceil(why.at("seconds").get<double>()))},
-                     {"WHAT HAPPENED", column_side::left, true}},
+                     {.title = "WHAT HAPPENED", .wraps = true}},
                     rows, width);
 }
 
@@ -102,17 +85,18 @@ std::string figures_of_workers(const json& why, std::size_t width) {
   const double busy = w.at("busy").get<double>();
   const double cpu = w.at("cpu").get<double>();
   const double core_wait = w.at("core_wait").get<double>();
-  std::string text = broken_at_words(
+  std::string text = wrapped(
       fmt::format("workers: {} ready. Of their time they ran {} on a core, waited {} for a core and {} for something else (storage, "
                   "a lock, another process), and had nothing to do for {}",
                   w.at("ready").get<std::uint32_t>(), share_in_words(cpu), share_in_words(core_wait),
                   share_in_words(std::max(busy - cpu - core_wait, 0.0)), share_in_words(std::max(1 - busy, 0.0))),
       width, 2);
   for (const json& one : w.at("each")) {
-    text += fmt::format("  worker/{}: {} ms a sample, {} of it in reads\n", one.at("worker").get<std::uint32_t>(),
-                        figure(one.at("seconds_a_sample").get<double>() * 1000), share_in_words(one.at("reading").get<double>()));
+    const std::string line = fmt::format("worker/{}: {} ms a sample, {} of it in reads", one.at("worker").get<std::uint32_t>(),
+                                         figure(one.at("seconds_a_sample").get<double>() * 1000), share_in_words(one.at("reading").get<double>()));
+    text += paragraph_below(line, width);
   }
-  return text;
+  return text + "\n";
 }
 
 }  // namespace
@@ -126,16 +110,16 @@ void limit_to(json& why, const target& meant) {
 }
 
 std::string why_for_people(const json& why, std::size_t width, const std::string& choice) {
-  const std::size_t columns = width == 0 ? 0 : std::clamp(width, narrowest_text, widest_text);
-  if (why.at("state") == "paused") return "An operator has paused the session.\n  " + with_choice("`penstock resume` ends the pause.\n", choice);
-  std::string text = broken_at_words(with_choice(why.at("verdict").get<std::string>(), choice), columns, 0);
-  for (const json& line : why.at("more"))
-    text += "  " + broken_at_words(with_choice(line.get<std::string>(), choice), columns == 0 ? 0 : columns - 2, 2);
+  const std::size_t columns = std::min(width, widest_text);
+  if (why.at("state") == "paused") return "An operator has paused the session." + paragraph_below(with_choice("`penstock resume` ends the pause.", choice), columns) + "\n";
+  std::string text = wrapped(with_choice(why.at("verdict").get<std::string>(), choice), columns, 0);
+  for (const json& line : why.at("more")) text += paragraph_below(with_choice(line.get<std::string>(), choice), columns);
+  text += "\n";
   const json stall = why.value("stalled", json());
   const bool over = why.at("state") == "ended";
   if (stall.is_object() && !over) return text;  // the shares are those of the time before the stall
   if (stall.is_object() && over)
-    text += broken_at_words("It was stalled at its end: " + stall.at("text").get<std::string>() + ".", columns, 0);
+    text += wrapped("It was stalled at its end: " + stall.at("text").get<std::string>() + ".", columns, 0) + "\n";
   text += "\n" + table_of_shares(why, width) + "\n" + figures_of_workers(why, columns);
   if (const double rate = why.at("batches_per_second"); rate > 0) text += fmt::format("batches: {} a second\n", figure(rate));
   return text;

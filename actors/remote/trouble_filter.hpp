@@ -1,0 +1,30 @@
+// Which troubles are logged of something that is tried again and again. Pure; used by loader_host and host_caller.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace penstock::hosts {
+
+class trouble_filter {
+ public:
+  /// Whether to log this: the text differs from the last one logged, which is at least a second old. Texts often differ only in a
+  /// port, so comparing them is not enough.
+  [[nodiscard]] bool is_news(const std::string& text, steady_time now) {
+    if (text == last_ || (logged_ && now - *logged_ < std::chrono::seconds(1))) return false;
+    last_ = text;
+    logged_ = now;
+    return true;
+  }
+  /// It has worked: the same text is news again.
+  void forget() { last_.clear(); }
+
+ private:
+  std::string last_;
+  std::optional<steady_time> logged_;
+};
+
+}  // namespace penstock::hosts
