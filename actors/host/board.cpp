@@ -233,7 +233,7 @@ bool board::ended_if_running(run_outcome how, steady_time now, const std::string
   const std::lock_guard hold(mutex_);
   if (report_.outcome != run_outcome::running) return false;
   report_.outcome = why_failed.empty() ? how : run_outcome::failed;
-  if (!why_failed.empty()) report_.error = failure{errc::stopped, why_failed, 0};
+  if (!why_failed.empty()) report_.error = failure{errc::sink, why_failed, 0};
   ended_ = now;
   return true;
 }

@@ -42,6 +42,7 @@ TEST_CASE("a program that failed has this outcome and its reason, unless its run
   CHECK(board.ended_if_running(run_outcome::stopped, start, "an exception in the program: KeyError"));
   CHECK(board.status().outcome == run_outcome::failed);
   CHECK(board.status().failure == "an exception in the program: KeyError");
+  CHECK(board.report({}, start).error->code == errc::sink);
   host::board whole("loader", "embedded");
   CHECK(whole.ended_if_running(run_outcome::finished, start));
   CHECK_FALSE(whole.ended_if_running(run_outcome::stopped, start, "an exception in the program: KeyError"));
