@@ -150,7 +150,7 @@ json quarantine(const json& request, const session_controls& controls) {
   if (act == "list") {
     json all = json::array();
     for (const quarantine_report& q : controls.quarantine()) {
-      if (!q.lifted) all.push_back(telemetry::as_json(q));
+      if (!q.lifted) all.push_back(of_jobs ? telemetry::poisoned_job_as_json(q) : telemetry::as_json(q));
     }
     return control::good_answer({{"quarantine", std::move(all)}, {"of", of_jobs ? "jobs" : "samples"}});
   }

@@ -104,6 +104,12 @@ json as_json(const quarantine_report& q) {
 json as_json(const death_report& d) {
   json j{{"worker", d.worker},
          {"pid", d.pid},
+json poisoned_job_as_json(const quarantine_report& q) {
+  json j{{"job", q.sample}, {"work", or_null(q.path)}};
+  j.update(as_json(q));  // with the names that jobs had before
+  return j;
+}
+
          {"incarnation", d.incarnation},
          {"cause", penstock::name_of(d.cause)},
          {"signal", or_null(d.signal)},
@@ -281,9 +287,7 @@ json as_json(const run_report& r) {
                   {"stale_dropped", r.stale_dropped},
                   {"deaths", std::move(deaths)}};
   j["quarantine"] = json::array();
-  for (const quarantine_report& q : r.quarantine) {
-    j["quarantine"].push_back(as_json(q));
-  }
+  for (const quarantine_report& q : r.quarantine) j["quarantine"].push_back(r.jobs ? poisoned_job_as_json(q) : as_json(q));
   j["failures"] = json::array();
   for (const failure_report& f : r.failures) {
     j["failures"].push_back({{"sample", f.sample}, {"path", or_null(f.path)}, {"error", f.error}});
