@@ -431,6 +431,15 @@ std::string way_out_of(const limit_surroundings& around, const config& settings)
 
 /// Whether a stream that waits for nothing needs its hosts.
 std::string use_of_hosts(const limit_reading& r, const limit_surroundings& around) {
+/// What the sentence leaves out.
+std::string text_of_beginning(const limit_reading& r, const limit_surroundings& around) {
+  const auto in_words = [](double seconds) { return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds * 1e9))); };
+  const std::string took = fmt::format("This is about the time after the first {}, which took {} of these {} ({} % of them to start)",
+                                       around.of_jobs && !around.of_batches ? "job" : "batch", in_words(r.beginning * r.seconds), in_words(r.seconds),
+                                       percent(r.share_of_beginning[static_cast<std::size_t>(limit::start)]));
+  return took + (around.of_jobs ? "." : "; [loader] start = \"eager\" starts workers and device before the first demand.");
+}
+
   if (r.remote == 0 || around.of_jobs || !r.largest() || r.waited() >= spare_from) return "";
   const std::uint32_t local = r.workers - r.remote;
   const auto needed = static_cast<std::uint32_t>(std::ceil(r.working / fully_used));
@@ -444,7 +453,9 @@ std::string use_of_hosts(const limit_reading& r, const limit_surroundings& aroun
 
 }  // namespace
 
-limit_advice advise(const limit_reading& reading, const limit_surroundings& around, const config& settings) {
+limit_advice advise(const limit_reading& whole, const limit_surroundings& around, const config& settings) {
+  const std::optional<limit_reading> rest = whole.after_beginning();
+  const limit_reading& reading = rest ? *rest : whole;
   limit_advice advice = advise_on_limits(reading, around, settings);
   // What limited the stream before the stall does not help now.
   if (around.stalled) {
@@ -454,6 +465,7 @@ limit_advice advise(const limit_reading& reading, const limit_surroundings& arou
   }
   advice.hosts = use_of_hosts(reading, around);
   if (!advice.hosts.empty()) advice.more.push_back(advice.hosts);
+  if (rest) advice.more.push_back(text_of_beginning(whole, around));
   if (around.hedges.started > 0) {
     advice.more.push_back(fmt::format("So far a second worker was given {} too ([loader] hedge), and was faster in {}.",
                                       counted(around.hedges.started, "late batch", "late batches"), around.hedges.won));
@@ -486,6 +498,7 @@ json why_as_json(const limit_reading& reading, const limit_advice& advice) {
           {"waited", rounded(reading.waited())},
           {"workers",
            {{"ready", reading.workers},
+          {"beginning", rounded(reading.beginning)},
             {"remote", reading.remote},
             {"busy", rounded(reading.busy)},
             {"cpu", rounded(reading.cpu)},

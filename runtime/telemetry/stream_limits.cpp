@@ -88,6 +88,20 @@ std::optional<limit> limit_reading::largest() const noexcept {
   return static_cast<limit>(found - most.begin());
 }
 
+std::optional<limit_reading> limit_reading::after_beginning() const {
+  const double rest = 1 - beginning;
+  if (beginning <= 0 || rest < mostly) return std::nullopt;
+  limit_reading r = *this;
+  for (std::size_t i = 0; i < limit_count; ++i) r.share[i] = std::clamp((share[i] - share_of_beginning[i]) / rest, 0.0, 1.0);
+  for (double* const part : {&r.link, &r.held, &r.spare, &r.owner_frozen, &r.owner_down}) *part = std::min(*part / rest, 1.0);
+  if (r.lost) r.lost->share = std::min(r.lost->share / rest, 1.0);
+  r.batches_per_second /= rest;
+  r.seconds *= rest;
+  r.beginning = 0;
+  r.share_of_beginning = {};
+  return r;
+}
+
 limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   // The first look after the end still settles the last batches.
   if (std::exchange(over_, facts.is_over) && over_) return last_;
@@ -102,6 +116,7 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   measure_workers(now, facts);
   if (facts.jobs) {
     sample_jobs(now, facts);
+    if (began_ == 0 && facts.jobs->any_ended) began_ = now;
   } else {
     remember(facts);
     into_ = &estimated_;
@@ -139,7 +154,10 @@ void stream_limits::add(limit what, std::int64_t from, std::int64_t to, double w
       for (const std::int64_t edge : {o.from, o.to})
         if (edge > from) end = std::min(end, edge);
     }
-    at(from).seconds[static_cast<std::size_t>(cause)] += seconds_of(end - from) * weight;
+    const double seconds = seconds_of(end - from) * weight;
+    at(from).seconds[static_cast<std::size_t>(cause)] += seconds;
+    if (began_ == 0) at(from).of_beginning[static_cast<std::size_t>(cause)] += seconds;
+    if (down && what != limit::consumer && into_ == &settled_) lost_seconds_ += seconds;
     from = end;
   }
 }
@@ -329,6 +347,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
 
 /// The consumer waited while the worker loaded the head.
 void stream_limits::settle_load(const batch_passage& b, std::int64_t from, std::int64_t to,
+  if (began_ == 0) began_ = to;
                                 const limit_facts& facts) {
   const std::int64_t begun = stamp(b, batch_stage::begun);
   const std::int64_t loaded = stamp(b, batch_stage::loaded);
@@ -581,6 +600,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
       r.cpu += b.cpu;
       r.core_wait += b.core_wait;
       starting += b.starting;
+      for (std::size_t i = 0; i < limit_count; ++i) r.share_of_beginning[i] += b.of_beginning[i] * inside;
       r.start_core_wait += b.start_core_wait;
       r.batches_per_second += static_cast<double>(b.batches);
       r.samples_a_batch += static_cast<double>(b.samples);
@@ -611,12 +631,16 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   r.spare = facts.jobs ? 0 : std::min(spare_seconds(first) / r.seconds, 1.0);
   const double sum = std::accumulate(r.share.begin(), r.share.end(), 0.0);
   if (sum > 1) {  // rounding at the window's edges
+  for (double& share : r.share_of_beginning) share /= r.seconds;
+  r.beginning = std::clamp(seconds_of((began_ == 0 ? now : began_) - first) / r.seconds, 0.0, 1.0);
+  if (!facts.jobs) r.lost_seconds = lost_seconds_;
     for (double& share : r.share) share /= sum;
   }
   if (r.batches_per_second > 0) r.samples_a_batch /= r.batches_per_second;
   r.batches_per_second /= r.seconds;
   for (double* value : {&r.busy, &r.cpu, &r.core_wait})
     *value = ready > 0 ? std::min(*value / ready, 1.0) : 0;
+    for (double& share : r.share_of_beginning) share /= sum;
   // `busy` is sampled, the others are measured: a thread that runs or waits for a core works.
   r.core_wait = std::min(r.core_wait, 1 - r.cpu);
   r.busy = std::max(r.busy, r.cpu + r.core_wait);

@@ -103,6 +103,22 @@ TEST_CASE("a consumer that works on its batches is the limit, and waits are belo
   CHECK(r.held < 0.05);
 }
 
+TEST_CASE("the beginning of a short run is measured apart, and after it the consumer is the limit") {
+  pipeline_plan p = quick();
+  p.ready_after = 1500ms;
+  p.consume = always(20ms);
+  const limit_reading r = made_up_pipeline(p).run(0ms, 4s);
+  CHECK(r.of(limit::start) == Catch::Approx(0.375).margin(0.01));
+  CHECK(r.beginning == Catch::Approx(0.375).margin(0.01));
+  REQUIRE(r.after_beginning());
+  CHECK(r.after_beginning()->largest() == limit::consumer);
+  CHECK(r.after_beginning()->of(limit::start) < 0.01);
+  CHECK(r.after_beginning()->seconds == Catch::Approx(2.5).margin(0.05));
+  CHECK_FALSE(made_up_pipeline(p).run(0ms, 1s).after_beginning());     // no batch yet
+  CHECK_FALSE(made_up_pipeline(p).run(0ms, 1600ms).after_beginning());  // the beginning is nearly all of it
+  CHECK_FALSE(made_up_pipeline(p).run(0ms, 12s).after_beginning());    // more than 10 s ago
+}
+
 TEST_CASE("a consumer that takes batches in bursts is the limit, although the slots run empty in each burst") {
   pipeline_plan p = quick();
   p.workers = 2;
