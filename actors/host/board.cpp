@@ -192,11 +192,19 @@ void board::loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, stead
   if (!first_batch_) first_batch_ = taken;
   status_.epoch = epoch;
   ++status_.batches_delivered;
+void board::loader_pass(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) {
+  const std::lock_guard hold(mutex_);
+  status_.epoch = epoch;
+  status_.batches_done = done;
+  status_.batches_expected = expected;
+}
+
   ++report_.batches;
   for (std::uint64_t* const of : {&status_.samples_delivered, &status_.samples_done, &report_.samples}) *of += samples;
 }
 
 void board::waited(nanoseconds in_all, std::optional<steady_time> waits_at) {
+  ++status_.batches_done;
   const std::lock_guard hold(mutex_);
   waited_ = in_all;
   waits_since_ = waits_at;
@@ -311,6 +319,8 @@ session_status board::status() const {
 session_status board::status_before_end() const {
   session_status known = status();
   const std::lock_guard hold(mutex_);
+  if (now.rate.value_or(0) > 0 && now.batches_expected > now.batches_done)  // of a data loader, whose rate is that of its batches
+    now.eta_seconds = static_cast<double>(now.batches_expected - now.batches_done) / *now.rate;
   if (!known.stalled) known.stalled = stalled_at_end_;
   return known;
 }

@@ -52,6 +52,8 @@ class board {
   void begun(steady_time now);
   void batch_taken(steady_time taken);
   /// A data loader's consumer has taken a batch.
+  /// A data loader's pass over an epoch has so many batches behind it, of so many (0: unknown).
+  void loader_pass(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected);
   void loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, steady_time taken);
   /// The consumer's total time spent waiting for batches. For an owner in another process: all its waits so
   /// far and, if a wait was still in progress at the last reading, the time of that reading. For an owner in

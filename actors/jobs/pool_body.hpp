@@ -50,6 +50,7 @@ class Pool::body final : public host::run,
   void close() noexcept;
   void await_batch(std::uint64_t job, batch_mark doing) noexcept;
   void batch_came() noexcept;
+  void pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept { board_.loader_pass(epoch, done, expected); }
   void batch_taken(std::uint64_t epoch, std::uint64_t samples) noexcept;
   void publish(std::uint64_t number, int file);
   void withdraw(std::uint64_t number) noexcept;

@@ -9,6 +9,7 @@
 #include <ctime>
 
 namespace penstock::telemetry {
+#include <utility>
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -335,8 +336,9 @@ json as_json(const session_status& s) {
          {"config_file", s.config_file.empty() ? json(nullptr) : json(s.config_file)},
          {"failure", s.failure.empty() ? json(nullptr) : json(s.failure)},
          {"ended", nullptr}};
-  if (s.samples_expected > 0) {
-    const double share = static_cast<double>(s.samples_done) / static_cast<double>(s.samples_expected);
+  for (const auto& [done, expected] : {std::pair(s.samples_done, s.samples_expected), std::pair(s.batches_done, s.batches_expected)}) {
+    if (expected == 0) continue;
+    const double share = static_cast<double>(done) / static_cast<double>(expected);
     j["progress"] = std::floor(std::min(share, 1.0) * 1e4) / 1e4;
   }
   j["gpu"] = {{"kind", s.gpu.kind},        {"name", s.gpu.name},        {"uuid", or_null(s.gpu.uuid)},
@@ -354,6 +356,10 @@ json as_json(const session_status& s) {
   for (const worker_status& w : s.workers) j["workers"].push_back(as_json(w));
   j["worker_restarts"] = s.worker_restarts;
   j["workers_ended_unexpectedly"] = s.workers_ended_unexpectedly;
+  if (s.jobs && s.jobs->of_batches) {
+    j["batches_done"] = s.batches_done;
+    j["batches_expected"] = s.batches_expected;
+  }
   j["quarantined"] = s.quarantined;
   j["failed"] = s.failed;
   j["hedges"] = as_json(s.hedges);

@@ -383,6 +383,8 @@ struct session_status {
   std::uint64_t workers_ended_unexpectedly = 0;  ///< total of unexpected ends, as in run_report
   std::uint64_t owners_ended_unexpectedly = 0;   ///< the same for the GPU owner's processes
   std::optional<owner_death_report> last_owner_death{};
+  std::uint64_t batches_expected = 0;  ///< of a data loader: those of its current pass; 0: unknown
+  std::uint64_t batches_done = 0;      ///< the same: delivered or left out so far
   std::optional<pool_statistics> jobs{};  ///< of a pool
   std::optional<group_status> group{};    ///< of a rank
   /// empty: there is progress, or nothing is due; checked every second

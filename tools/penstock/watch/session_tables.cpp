@@ -54,6 +54,11 @@ std::string counted_of(const json& jobs, const char* key) {
 
 /// What a worker is running, and since when.
 std::string work_of(const json& worker) {
+/// "34 %", of a status whose progress is known.
+std::string percent_of(const json& status) {
+  return fmt::format("{:.0f} %", std::floor(status.at("progress").get<double>() * 100));
+}
+
   if (worker.at("current_sample").is_null()) return "-";
   const json& seconds = worker.at("current_sample_seconds");
   return seconds.is_number()
@@ -94,8 +99,8 @@ std::string jobs_for_people(const json& jobs) {
 std::string progress_of_jobs(const json& status) {
   const json& jobs = status.at("jobs");
   if (jobs.value("of_batches", false))
-    return fmt::format("{}, epoch {}", counted(status.value("batches_delivered", std::uint64_t{0}), "batch", "batches"),
-                       status.value("epoch", std::uint64_t{0}));
+    return fmt::format("{}, {}epoch {}", counted(status.value("batches_delivered", std::uint64_t{0}), "batch", "batches"),
+                       status.value("progress", json()).is_number() ? percent_of(status) + " of " : "", status.value("epoch", std::uint64_t{0}));
   std::uint64_t ended = 0;
   for (const char* how : {"ok", "failed", "cancelled"}) ended += jobs.value(how, std::uint64_t{0});
   return fmt::format("{} of {}", ended, counted_of(jobs, "submitted"));
@@ -173,8 +178,9 @@ std::string seconds_in_words(double seconds) {
 std::string progress_for_people(const json& s) {
   std::vector<std::string> parts;
   const auto number = [&](const char* key) { return s.value(key, json()); };
-  if (number("progress").is_number())
-    parts.push_back(fmt::format("{:.0f} %", std::floor(number("progress").get<double>() * 100)));
+  const bool of_batches = is_pool(s) && s.at("jobs").value("of_batches", false);
+  const std::string of_epoch = of_batches ? fmt::format(" of epoch {}", s.value("epoch", std::uint64_t{0})) : "";
+  if (number("progress").is_number()) parts.push_back(percent_of(s) + of_epoch);
   // A rate of the last 10 s says nothing about a stalled stream.
   const bool moves = !number("stalled").is_object();
   if (moves && number("rate").is_number())
@@ -182,7 +188,7 @@ std::string progress_for_people(const json& s) {
                             is_pool(s) ? "job" : "sample") +
                     "/s");
   if (moves && number("eta_seconds").is_number())
-    parts.push_back(seconds_in_words(number("eta_seconds").get<double>()) + " left");
+    parts.push_back(seconds_in_words(number("eta_seconds").get<double>()) + " left" + (of_batches ? " in it" : ""));
   if (number("uptime_seconds").is_number() && number("uptime_seconds") > 0) {
     const bool over = s.value("outcome", "running") != "running";
     parts.push_back((over ? "ran for " : "up for ") +

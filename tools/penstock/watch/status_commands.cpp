@@ -125,6 +125,7 @@ json session_facts(const control::found_session& s) {
              {"samples_expected", nullptr},
              {"workers_ended_unexpectedly", nullptr},
              {"owners_ended_unexpectedly", nullptr},
+             {"progress", nullptr},
              {"jobs", nullptr},
              {"stalled", nullptr},
              {"suspended", false}};
@@ -149,7 +150,7 @@ json session_facts(const control::found_session& s) {
     if (pid > 0) about["pid"] = pid;
     return about;
   }
-  for (const char* key : {"state", "outcome", "id", "pid", "epoch", "batches_delivered", "samples_delivered", "samples_done", "samples_expected",
+  for (const char* key : {"state", "outcome", "id", "pid", "epoch", "batches_delivered", "samples_delivered", "samples_done", "samples_expected", "progress",
                           "workers_ended_unexpectedly", "jobs", "stalled"})
     about[key] = answer->at("result").value(key, json());
   about["owners_ended_unexpectedly"] = answer->at("result").value("gpu", json::object()).value("ended_unexpectedly", json());
