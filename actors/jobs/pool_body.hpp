@@ -100,7 +100,7 @@ class Pool::body final : public host::run,
   [[nodiscard]] result<void> check_room(std::uint32_t more_workers) const override;
   void worker_died(const death_report& death) override {
     host_board_->worker_died(death);
-    run::worker_died(death);
+    run::worker_died(awaited_.named(death));
   }
   void add_to_status(session_status& status) const override {
     status.jobs = statistics();

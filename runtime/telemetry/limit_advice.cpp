@@ -403,6 +403,8 @@ std::string way_out_of(const limit_surroundings& around, const config& settings)
                        pid, duration_for_people(settings.loader.hang.heartbeat_timeout));
   }
   if (stall.kind == "gpu") return "`penstock describe gpu` shows what the owner is doing.";
+  if (stall.hung_before > 0 && stall.worker)  // the sentence says what helps
+    return fmt::format("`penstock describe worker/{}` shows what it is doing.", *stall.worker);
   if (around.of_batches && stall.worker && stall.kind != "trial") {
     return fmt::format("`penstock describe worker/{0}` shows what it is doing. `penstock restart worker/{0} --now` kills it, and another worker "
                        "loads the batch again. If the sample hangs again, stop the program and start it with DataLoader(timeout=60), which raises an "
@@ -429,8 +431,6 @@ std::string way_out_of(const limit_surroundings& around, const config& settings)
   return "`penstock describe scheduler` shows where the batches are.";
 }
 
-/// Whether a stream that waits for nothing needs its hosts.
-std::string use_of_hosts(const limit_reading& r, const limit_surroundings& around) {
 /// What the sentence leaves out.
 std::string text_of_beginning(const limit_reading& r, const limit_surroundings& around) {
   const auto in_words = [](double seconds) { return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds * 1e9))); };
@@ -440,6 +440,8 @@ std::string text_of_beginning(const limit_reading& r, const limit_surroundings& 
   return took + (around.of_jobs ? "." : "; [loader] start = \"eager\" starts workers and device before the first demand.");
 }
 
+/// Whether a stream that waits for nothing needs its hosts.
+std::string use_of_hosts(const limit_reading& r, const limit_surroundings& around) {
   if (r.remote == 0 || around.of_jobs || !r.largest() || r.waited() >= spare_from) return "";
   const std::uint32_t local = r.workers - r.remote;
   const auto needed = static_cast<std::uint32_t>(std::ceil(r.working / fully_used));
@@ -463,9 +465,9 @@ limit_advice advise(const limit_reading& whole, const limit_surroundings& around
     advice.more = {way_out_of(around, settings)};
     return advice;
   }
+  if (rest) advice.more.push_back(text_of_beginning(whole, around));
   advice.hosts = use_of_hosts(reading, around);
   if (!advice.hosts.empty()) advice.more.push_back(advice.hosts);
-  if (rest) advice.more.push_back(text_of_beginning(whole, around));
   if (around.hedges.started > 0) {
     advice.more.push_back(fmt::format("So far a second worker was given {} too ([loader] hedge), and was faster in {}.",
                                       counted(around.hedges.started, "late batch", "late batches"), around.hedges.won));
@@ -496,9 +498,9 @@ json why_as_json(const limit_reading& reading, const limit_advice& advice) {
           {"hosts", advice.hosts.empty() ? json() : json(advice.hosts)},
           {"limits", std::move(limits)},
           {"waited", rounded(reading.waited())},
+          {"beginning", rounded(reading.beginning)},
           {"workers",
            {{"ready", reading.workers},
-          {"beginning", rounded(reading.beginning)},
             {"remote", reading.remote},
             {"busy", rounded(reading.busy)},
             {"cpu", rounded(reading.cpu)},

@@ -1,5 +1,7 @@
 #include "runtime/telemetry/report_json.hpp"
 
+#include "runtime/base/death_words.hpp"
+
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
@@ -7,9 +9,9 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <utility>
 
 namespace penstock::telemetry {
-#include <utility>
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -102,15 +104,15 @@ json as_json(const quarantine_report& q) {
           {"causes", q.causes}, {"known", q.known},        {"lifted", q.lifted}};
 }
 
-json as_json(const death_report& d) {
-  json j{{"worker", d.worker},
-         {"pid", d.pid},
 json poisoned_job_as_json(const quarantine_report& q) {
   json j{{"job", q.sample}, {"work", or_null(q.path)}};
   j.update(as_json(q));  // with the names that jobs had before
   return j;
 }
 
+json as_json(const death_report& d) {
+  json j{{"worker", d.worker},
+         {"pid", d.pid},
          {"incarnation", d.incarnation},
          {"cause", penstock::name_of(d.cause)},
          {"signal", or_null(d.signal)},
@@ -121,6 +123,9 @@ json poisoned_job_as_json(const quarantine_report& q) {
          {"seq", or_null(d.sequence)},
          {"attempt", d.attempt},
          {"ignored_stop_seconds", seconds_or_null(d.ignored_stop_seconds)},
+         {"worked_seconds", seconds_or_null(d.worked_seconds)},
+         {"hung_before", d.hung_before},
+         {"held", d.held},
          {"phase", d.phase},
          {"time", as_utc(d.time)},
          {"lived_seconds", rounded(d.lived_seconds)},
@@ -148,6 +153,16 @@ json as_json(const owner_death_report& d) {
           {"lived_seconds", rounded(d.lived_seconds)},
           {"recovered_seconds", seconds_or_null(d.recovered_seconds)},
           {"reason", text_or_null(d.reason)}};
+}
+
+json as_json(const death_costs& cost, std::uint64_t quarantined) {
+  return {{"quarantined", quarantined}, {"repeated", cost.repeated}, {"waited_seconds", seconds_or_null(cost.waited_seconds)}};
+}
+
+json as_json(const hung_work& hung) {
+  json hangs = json::array();
+  for (const hung_work::hang& h : hung.hangs) hangs.push_back({{"worker", h.worker}, {"seconds", rounded(h.seconds)}, {"time", as_utc(h.time)}});
+  return {{"name", hung.name}, {"job", or_null(hung.job)}, {"hangs", std::move(hangs)}, {"text", hangs_in_words(hung)}};
 }
 
 json as_json(const pool_statistics& p) {
@@ -341,6 +356,10 @@ json as_json(const session_status& s) {
     const double share = static_cast<double>(done) / static_cast<double>(expected);
     j["progress"] = std::floor(std::min(share, 1.0) * 1e4) / 1e4;
   }
+  if (s.jobs && s.jobs->of_batches) {
+    j["batches_done"] = s.batches_done;
+    j["batches_expected"] = s.batches_expected;
+  }
   j["gpu"] = {{"kind", s.gpu.kind},        {"name", s.gpu.name},        {"uuid", or_null(s.gpu.uuid)},
               {"state", s.gpu_state},      {"pid", or_null(s.gpu_pid)}, {"placement", s.gpu_placement},
               {"restarts", s.gpu_restarts}};
@@ -356,10 +375,6 @@ json as_json(const session_status& s) {
   for (const worker_status& w : s.workers) j["workers"].push_back(as_json(w));
   j["worker_restarts"] = s.worker_restarts;
   j["workers_ended_unexpectedly"] = s.workers_ended_unexpectedly;
-  if (s.jobs && s.jobs->of_batches) {
-    j["batches_done"] = s.batches_done;
-    j["batches_expected"] = s.batches_expected;
-  }
   j["quarantined"] = s.quarantined;
   j["failed"] = s.failed;
   j["hedges"] = as_json(s.hedges);
@@ -372,8 +387,12 @@ json as_json(const session_status& s) {
                     {"text", s.stalled->text},
                     {"seconds", rounded(s.stalled->seconds)},
                     {"worker", or_null(s.stalled->worker)},
-                    {"sample", text_or_null(s.stalled->sample)}};
+                    {"sample", text_or_null(s.stalled->sample)},
+                    {"hung_before", s.stalled->hung_before}};
   }
+  j["hung"] = json::array();
+  for (const hung_work& h : s.hung) j["hung"].push_back(as_json(h));
+  j["deaths_cost"] = as_json(s.deaths_cost, s.quarantined);
   j["limits"] = as_json(s.limits);
   j["verdict"] = s.limits.verdict;
   return j;

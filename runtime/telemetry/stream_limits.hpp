@@ -161,6 +161,7 @@ class stream_limits {
   struct outage {
     std::int64_t from = 0;
     std::int64_t to = 0;
+    bool down = false;  // it was being replaced, not suspended
   };
   struct worker_memory {
     std::uint32_t incarnation = 0;
@@ -221,9 +222,9 @@ class stream_limits {
   std::deque<outage> outages_;  // of the owner
   std::int64_t taken_ = 0;     // when the consumer took its last batch; 0: it has none
   std::int64_t released_ = 0;  // when it released that one, if it has
-  std::int64_t looked_ = 0;
   std::int64_t began_ = 0;     // when the beginning was over; 0: it is not
   double lost_seconds_ = 0;    // limit_reading::lost_seconds
+  std::int64_t looked_ = 0;
   std::int64_t counted_from_ = 0;
   std::int64_t waits_from_ = 0;  // the wait in progress; 0: none
   bool over_ = false;

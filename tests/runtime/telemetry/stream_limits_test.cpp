@@ -203,12 +203,14 @@ TEST_CASE("the time in which a batch is lost with its worker is that worker's, b
   REQUIRE(r.lost.has_value());
   CHECK(r.lost->worker == 0);
   CHECK(r.lost->share > 0.8);
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(3.9).margin(0.01));
   f.passages = {};
   for (nanoseconds t = 4800ms; t <= 16s; t += 200ms) {
     look_until(t, t);
     if (r.lost) CHECK(r.lost->share <= r.of(limit::start) + 1e-6);
   }
   CHECK_FALSE(r.lost.has_value());
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(3.9).margin(0.01));  // of the whole run
 }
 
 TEST_CASE("one sample that stalls while the others' batches are ready means that order is the limit") {

@@ -8,6 +8,7 @@
 #include "tools/penstock/control/written_files.hpp"
 #include "tools/penstock/group/group_tables.hpp"
 #include "tools/penstock/past/choose_past.hpp"
+#include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/full_screen.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 
@@ -301,6 +302,8 @@ int deaths_of_group(const session_choice& choice, const live_group& group) {
     if (deaths.empty()) continue;
     text += fmt::format("rank {} ({}):\n", a.rank, a.session) +
             deaths_for_people(deaths, a.result->value("of", json()) == "jobs", terminal_width(STDOUT_FILENO));
+    if (const std::string cost = cost_of_deaths(a.result->value("cost", json()), a.result->value("of", json()) == "jobs"); !cost.empty())
+      text += wrapped(cost, terminal_width(STDOUT_FILENO), 2) + "\n";
   }
   if (choice.as_json) {
     print_json(all);

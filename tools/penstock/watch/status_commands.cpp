@@ -103,6 +103,8 @@ int deaths(const status_options& o) {
     const json all = all_deaths(result);
     if (all.empty()) return say("no worker or GPU owner has died");
     print_raw(deaths_for_people(all, result.value("of", json()) == "jobs", terminal_width(1)));
+    if (const std::string cost = cost_of_deaths(result.value("cost", json()), result.value("of", json()) == "jobs"); !cost.empty())
+      print_raw(wrapped(cost, terminal_width(1), 2) + "\n");
     if (o.stacks) print_stacks(all);
     say("next: " + hint_after_deaths(all) + choice_in_words(o.choice));
   });
@@ -123,9 +125,9 @@ json session_facts(const control::found_session& s) {
              {"samples_delivered", nullptr},
              {"samples_done", nullptr},
              {"samples_expected", nullptr},
+             {"progress", nullptr},
              {"workers_ended_unexpectedly", nullptr},
              {"owners_ended_unexpectedly", nullptr},
-             {"progress", nullptr},
              {"jobs", nullptr},
              {"stalled", nullptr},
              {"suspended", false}};
