@@ -1,5 +1,7 @@
 #include "actors/host/board.hpp"
 
+#include "runtime/supervision/hang_history.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -91,13 +93,16 @@ void board::workers_changed(const std::vector<worker_status>& workers, bool degr
   status_.worker_restarts = restarts;
 }
 
-void board::worker_died(const death_report& death) {
+death_report board::worker_died(death_report death) {
   const std::lock_guard hold(mutex_);
+  supervision::note_hang(status_.hung, death);
+  if (death.cause != death_cause::stopped) status_.deaths_cost.repeated += death.held;
   if (report_.deaths.size() >= deaths_kept) report_.deaths.erase(report_.deaths.begin());
   report_.deaths.push_back(death);
   ++deaths_.at(static_cast<std::size_t>(death.cause));
   if (is_unexpected(death.cause)) ++status_.workers_ended_unexpectedly;
   report_.workers_ended_unexpectedly = status_.workers_ended_unexpectedly;
+  return death;
 }
 
 void board::group_changed(const group_status& now) {
@@ -187,11 +192,19 @@ void board::batch_taken(steady_time taken) {
   if (!first_batch_) first_batch_ = taken;
 }
 
+void board::loader_pass(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) {
+  const std::lock_guard hold(mutex_);
+  status_.epoch = epoch;
+  status_.batches_done = done;
+  status_.batches_expected = expected;
+}
+
 void board::loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, steady_time taken) {
   const std::lock_guard hold(mutex_);
   if (!first_batch_) first_batch_ = taken;
   status_.epoch = epoch;
   ++status_.batches_delivered;
+  ++status_.batches_done;
   ++report_.batches;
   for (std::uint64_t* const of : {&status_.samples_delivered, &status_.samples_done, &report_.samples}) *of += samples;
 }
@@ -233,7 +246,7 @@ bool board::ended_if_running(run_outcome how, steady_time now, const std::string
   const std::lock_guard hold(mutex_);
   if (report_.outcome != run_outcome::running) return false;
   report_.outcome = why_failed.empty() ? how : run_outcome::failed;
-  if (!why_failed.empty()) report_.error = failure{errc::stopped, why_failed, 0};
+  if (!why_failed.empty()) report_.error = failure{errc::sink, why_failed, 0};
   ended_ = now;
   return true;
 }
@@ -263,6 +276,7 @@ void board::measured(std::optional<double> rate) {
 void board::limited(const telemetry::limit_reading& reading) {
   const std::lock_guard hold(mutex_);
   limits_ = reading;
+  status_.deaths_cost.waited_seconds = reading.lost_seconds;
 }
 
 telemetry::limit_reading board::limits() const {
@@ -305,6 +319,8 @@ session_status board::status() const {
   if (!goes_on) now.rate.reset();
   if (now.rate.value_or(0) > 0 && now.samples_expected > now.samples_done)
     now.eta_seconds = static_cast<double>(now.samples_expected - now.samples_done) / *now.rate;
+  if (now.rate.value_or(0) > 0 && now.batches_expected > now.batches_done)  // of a data loader, whose rate is that of its batches
+    now.eta_seconds = static_cast<double>(now.batches_expected - now.batches_done) / *now.rate;
   return now;
 }
 

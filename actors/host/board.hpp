@@ -35,7 +35,8 @@ class board {
   void owner_recovered(std::uint32_t incarnation, double seconds_since_its_end);
   void workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
                        std::uint32_t restarts);
-  void worker_died(const death_report& death);
+  /// Returns it with what is known of earlier hangs.
+  death_report worker_died(death_report death);
   void group_changed(const group_status& now);
   void sample_failed(const scheduler::lost_sample& lost);
   void sample_quarantined(const scheduler::lost_sample& lost);
@@ -51,6 +52,8 @@ class board {
   void planned(std::uint64_t samples_before, std::uint64_t samples_expected);
   void begun(steady_time now);
   void batch_taken(steady_time taken);
+  /// A data loader's pass over an epoch has so many batches behind it, of so many (0: unknown).
+  void loader_pass(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected);
   /// A data loader's consumer has taken a batch.
   void loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, steady_time taken);
   /// The consumer's total time spent waiting for batches. For an owner in another process: all its waits so

@@ -105,10 +105,12 @@ json deaths_of(const session_controls& controls) {
   mark_sacrificial(workers, "worker", controls);
   json owners = json::array();
   for (const owner_death_report& d : controls.owner_deaths()) owners.push_back(telemetry::as_json(d));
+  const session_status status = controls.status();
   return control::good_answer({{"schema", "penstock.deaths/1"},
                                {"deaths", std::move(workers)},
                                {"owner_deaths", std::move(owners)},
-                               {"of", controls.status().jobs ? "jobs" : "samples"}});
+                               {"cost", telemetry::as_json(status.deaths_cost, status.quarantined)},
+                               {"of", status.jobs ? "jobs" : "samples"}});
 }
 
 json pipeline(const session_controls& controls) {
@@ -150,7 +152,7 @@ json quarantine(const json& request, const session_controls& controls) {
   if (act == "list") {
     json all = json::array();
     for (const quarantine_report& q : controls.quarantine()) {
-      if (!q.lifted) all.push_back(telemetry::as_json(q));
+      if (!q.lifted) all.push_back(of_jobs ? telemetry::poisoned_job_as_json(q) : telemetry::as_json(q));
     }
     return control::good_answer({{"quarantine", std::move(all)}, {"of", of_jobs ? "jobs" : "samples"}});
   }

@@ -393,8 +393,7 @@ void run::workers_changed(const std::vector<worker_status>& workers, bool degrad
 }
 
 void run::worker_died(const death_report& death) {
-  board_.worker_died(death);
-  tell(event_of(death));
+  tell(event_of(board_.worker_died(death)));
 }
 
 }  // namespace penstock::host

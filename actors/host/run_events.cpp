@@ -65,9 +65,8 @@ event event_of(const gpu_owner::attached_partition& what) {
 }
 
 event event_of(const death_report& d) {
-  std::string text = with_pid(fmt::format("worker {}", d.worker), d.pid) + " " +
-                     supervisor::end_text(d);
-  text += supervisor::blame_text(d);
+  std::string text = with_pid(fmt::format("worker {}", d.worker), d.pid) + " " + supervisor::end_text(d) + supervisor::blame_text(d) +
+                     supervisor::history_text(d);
   event e = event_of(event_kind::worker_died, std::move(text));
   e.time = d.time;
   e.worker = d.worker;

@@ -1,5 +1,7 @@
 #include "actors/jobs/awaited_by_consumer.hpp"
 
+#include "runtime/supervision/hang_history.hpp"
+
 #include <utility>
 
 namespace penstock::jobs {
@@ -22,6 +24,13 @@ bool awaited_by_consumer::came() {
 std::optional<supervision::awaited_batch> awaited_by_consumer::now() const {
   const std::lock_guard hold(mutex_);
   return batch_;
+}
+
+death_report awaited_by_consumer::named(death_report death) const {
+  const std::lock_guard hold(mutex_);
+  const bool awaited = batch_ && death.job == batch_->job && !batch_->doing.sample.empty();
+  if (awaited && supervision::is_hang(death)) death.work = batch_->doing.sample;
+  return death;
 }
 
 }  // namespace penstock::jobs

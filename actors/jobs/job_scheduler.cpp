@@ -1,6 +1,8 @@
 #include "actors/caf/caf.hpp"
 #include "actors/jobs/job_scheduler_state.hpp"
 
+#include <algorithm>
+
 namespace penstock::jobs {
 
 void decide_soon(self_pointer self) {
@@ -94,8 +96,11 @@ bool charges(scheduler_state& s, const scheduler::worker_ended& ended) {
 void decide_blame(self_pointer self, const scheduler::worker_ended& ended) {
   scheduler_state& s = self->state;
   scheduler::blame_decision decision{ended.who, std::nullopt, 0, 0};
+  const std::uint64_t unsettled = s.book->unsettled();
+  decision.held = s.book->rows_of(ended.who.worker);
   decision.blamed =
       settle(s, ended.who, charges(s, ended), ended.cause, ended.sample_name, self->clock().now());
+  decision.held -= std::min<std::uint32_t>(decision.held, static_cast<std::uint32_t>(unsettled - s.book->unsettled()));  // jobs that have ended
   act(self);  // takes the dead worker's results from its parcels while the socket is open
   forget(s, ended.who);
   s.parcels->forget(ended.who);

@@ -50,6 +50,9 @@ void Pool::await_batch(std::uint64_t job, batch_mark doing) noexcept {
 void Pool::batch_came() noexcept {
   if (!body_->process().left()) body_->batch_came();
 }
+void Pool::pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept {
+  if (!body_->process().left()) body_->pass_is_at(epoch, done, expected);
+}
 void Pool::batch_taken(std::uint64_t epoch, std::uint64_t samples) noexcept {
   if (!body_->process().left()) body_->batch_taken(epoch, samples);
 }

@@ -50,6 +50,7 @@ class Pool::body final : public host::run,
   void close() noexcept;
   void await_batch(std::uint64_t job, batch_mark doing) noexcept;
   void batch_came() noexcept;
+  void pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept { board_.loader_pass(epoch, done, expected); }
   void batch_taken(std::uint64_t epoch, std::uint64_t samples) noexcept;
   void publish(std::uint64_t number, int file);
   void withdraw(std::uint64_t number) noexcept;
@@ -99,7 +100,7 @@ class Pool::body final : public host::run,
   [[nodiscard]] result<void> check_room(std::uint32_t more_workers) const override;
   void worker_died(const death_report& death) override {
     host_board_->worker_died(death);
-    run::worker_died(death);
+    run::worker_died(awaited_.named(death));
   }
   void add_to_status(session_status& status) const override {
     status.jobs = statistics();

@@ -199,10 +199,12 @@ void settle_death(scheduler_state& s, const worker_ended& ended) {
   blame_decision decision{ended.who, std::nullopt, 0, 0};
   if (s.ledger) {
     note_name(s, ended.who, ended.mark, ended.sample_name);
+    decision.held = s.ledger->leases_of(ended.who.worker);
     decision.blamed = s.ledger->worker_died(ended.who, s.hosts.charged(*s.ledger, ended), ended.cause);
     if (decision.blamed) {
       decision.epoch = s.source->epoch_of(decision.blamed->position);
       decision.sequence = s.source->sequence_of(decision.blamed->position);
+      if (decision.blamed->alone) decision.held = 0;  // that sample, without its batch
     }
   }
   forget(s, ended.who);

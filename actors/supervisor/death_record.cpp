@@ -1,11 +1,15 @@
 #include "actors/supervisor/death_record.hpp"
 
+#include "runtime/base/counted.hpp"
+#include "runtime/base/death_words.hpp"
 #include "runtime/base/job_name.hpp"
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 
 #include <fmt/core.h>
+
+#include <algorithm>
 
 namespace penstock::supervisor {
 namespace {
@@ -18,7 +22,7 @@ std::string text_of_end(const Report& d) {
       return "was killed right after the stop, without time to finish: by `stop --now`, or because its program closed the session";
     return fmt::format("was killed: it had not stopped within {} of the request", duration_for_people(time));
   }
-  if (d.cause == death_cause::stopped) return "was stopped on request";
+  if (d.cause == death_cause::stopped) return d.signal == "SIGKILL" ? "was killed on request" : "was stopped on request";
   if (d.cause == death_cause::signal && d.signal && !d.reason.empty()) return fmt::format("ended: {} ({})", *d.signal, d.reason);
   if (!d.reason.empty()) return "was killed: " + d.reason;
   if (d.cause == death_cause::signal && d.signal) return "ended: " + *d.signal;
@@ -60,12 +64,17 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
     r.sequence = decision.sequence;
     if (std::string path = work_in_hand(w, kind); !path.empty()) r.path = std::move(path);
   }
-  if (const auto ignored = ending.ignored_stop(*w.ended)) {
-    r.ignored_stop_seconds = std::chrono::duration<double>(*ignored).count();
-    std::string work = w.last_flight.state.at == arena::phase::idle ? std::string() : work_in_hand(w, kind);
+  const auto ignored = ending.ignored_stop(*w.ended);
+  if (ignored) r.ignored_stop_seconds = std::chrono::duration<double>(*ignored).count();
+  const bool ordered = r.cause == death_cause::stopped && ending.killed_here(*w.ended);
+  const bool idle = w.last_flight.state.at == arena::phase::idle;
+  if ((ignored || ordered) && !idle) {
+    std::string work = work_in_hand(w, kind);
     if (!work.empty() && kind == blamed_work::jobs) r.job = job_named(w.last_flight.sample_name).value_or(named_job{}).job;
     if (!work.empty()) (kind == blamed_work::jobs ? r.work : r.path) = std::move(work);
   }
+  if (!idle && (r.job || r.sample || r.path)) r.worked_seconds = std::chrono::duration<double>(std::max(now - w.last_flight.since, nanoseconds(0))).count();
+  r.held = decision.held;
   r.phase = std::string(arena::name_of(w.last_flight.state.at));
   r.lived_seconds = std::chrono::duration<double>(now - w.started).count();
   r.time = w.ended->noticed;
@@ -90,7 +99,16 @@ std::string blame_text(const death_report& d) {
     return fmt::format(", while running job {}{}", *d.job, d.work ? fmt::format(" ({})", *d.work) : "");
   if (d.sample) return ", while loading " + sample_for_people(*d.sample, d.path.value_or(""));
   const std::optional<std::string>& work = d.work ? d.work : d.path;
-  return d.ignored_stop_seconds && work ? fmt::format(", while working on '{}'", *work) : "";
+  return d.cause == death_cause::stopped && work ? fmt::format(", while working on '{}'", *work) : "";
+}
+
+std::string history_text(const death_report& d) {
+  std::string text;
+  if (d.worked_seconds && (d.cause == death_cause::hang || d.cause == death_cause::stopped))
+    text = fmt::format(", for {}", duration_for_people(nanoseconds(static_cast<std::int64_t>(*d.worked_seconds * 1e9))));
+  if (d.hung_before > 0) text += fmt::format("; that had hung {} before: {}", counted(d.hung_before, "time"), way_out_of_hangs(d.job.has_value()));
+  if (d.held > 0) text += "; " + repeated_in_words(d.held, d.job.has_value());
+  return text;
 }
 
 }  // namespace penstock::supervisor

@@ -52,4 +52,7 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
 /// it ignored a stop and nothing is blamed. Empty: nothing is known.
 [[nodiscard]] std::string blame_text(const death_report& death);
 
+/// ", for 40 s; that had hung 2 times before: ...; 2 batches are loaded again": what else is known. Empty: nothing.
+[[nodiscard]] std::string history_text(const death_report& death);
+
 }  // namespace penstock::supervisor

@@ -288,6 +288,9 @@ void bind_pools(nb::module_& m) {
           nb::arg("job"), nb::arg("step") = 0, nb::arg("mark") = 0, nb::arg("sample") = "")
       .def("batch_came", [](pool_handle& p) { p.pool().batch_came(); })
       .def(
+          "pass_is_at", [](pool_handle& p, std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) { p.pool().pass_is_at(epoch, done, expected); },
+          nb::arg("epoch"), nb::arg("done"), nb::arg("expected"))
+      .def(
           "batch_taken", [](pool_handle& p, std::uint64_t epoch, std::uint64_t samples) { p.pool().batch_taken(epoch, samples); },
           nb::arg("epoch"), nb::arg("samples"))
       .def("close", &pool_handle::close)

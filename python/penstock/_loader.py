@@ -74,6 +74,8 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         progress.ordered = getattr(loader, "in_order", True)
         self._shutdown_workers()
         self._book = self._begun(loader)
+        self._expected = self._length(loader)
+        self._tell_position()
         self._prefetch = loader.prefetch_factor or 2
         for _ in range(self._prefetch * self._width()):
             self._load_next()
@@ -88,6 +90,10 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
     def _begun(self, loader: Any) -> BatchBook:
         """The book of a new epoch."""
         raise NotImplementedError
+
+    def _length(self, loader: Any) -> int:
+        """The number of batches in this pass, with those before it was resumed; 0 if unknown."""
+        return 0
 
     def _kind_of_failures(self) -> type[Failures]:
         return Failures
@@ -182,15 +188,21 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 book.gave_up(planned)
                 self._load_next()
                 book.count(planned)
+                self._tell_position()
                 raise
             self._took(planned, over, state)
             if not over or book.shards is None:
                 book.count(planned)
-            if not over:
+            if over:
+                self._tell_position()  # no sample of the batch is left
+            else:
                 missing = 0 if self._failures.bad.policy == "replace" else len(planned.bad) + len(raised)
                 self._pool.pool._core.batch_taken(self._progress.epoch, book.size_of(planned) - missing)
                 return data
         raise StopIteration
+
+    def _tell_position(self) -> None:
+        self._pool.pool._core.pass_is_at(self._progress.epoch, self._progress.batches, self._expected)
 
     def _took(self, planned: Planned, over: bool, state: Any) -> None:
         del self._jobs[planned]
@@ -275,6 +287,10 @@ class MapPass(Pass):
         if rest is not None:
             self._sampler_iter = rest
         return BatchBook(self._progress, self._auto_collation, self._failures.bad.policy != "raise")
+
+    def _length(self, loader: Any) -> int:
+        left = _progress.batches_left(loader, self._progress)
+        return 0 if left is None else self._progress.batches + max(left, 0)
 
     def _bad_places(self, index: Any) -> tuple[int, ...]:
         return self._failures.bad.quarantine.places_in(index if self._auto_collation else (index,))

@@ -212,7 +212,7 @@ def batches_left(loader: Any, progress: Progress) -> Optional[int]:
         if not _is_plain(loader):
             return int(len(loader._index_sampler)) - progress.batches
         left = int(len(loader.batch_sampler.sampler)) - progress.samples
-    except TypeError:
+    except (TypeError, NotImplementedError):
         return None
     size = int(loader.batch_size)
     return left // size if loader.drop_last else -(-left // size)

@@ -1,9 +1,11 @@
 #include "runtime/supervision/awaited.hpp"
 
 #include "runtime/base/counted.hpp"
+#include "runtime/base/death_words.hpp"
 #include "runtime/base/job_name.hpp"
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/supervision/hang_history.hpp"
 
 #include <fmt/core.h>
 
@@ -143,6 +145,15 @@ awaited_if_any owner_of(const progress_facts& f, const places_of_batches& batche
                  fmt::format("{}, which has {} to copy", owner_in_words(f), name_of(*batches.uploading))};
 }
 
+/// Adds that what the worker is working on hung before.
+awaited with_history(awaited found, const progress_facts& f, const worker_status& w) {
+  const hung_work* const hung = earlier_hangs(f.status, w);
+  if (hung == nullptr) return found;
+  found.hung_before = static_cast<std::uint32_t>(hung->hangs.size());
+  found.text += fmt::format("; it hung before, {}; {}", hangs_in_words(*hung), way_out_of_hangs(f.status.jobs.has_value()));
+  return found;
+}
+
 /// The worker that holds the first batch that is not loaded.
 awaited_if_any loading_of(const progress_facts& f, const places_of_batches& batches) {
   if (batches.loading == nullptr) return std::nullopt;
@@ -151,10 +162,8 @@ awaited_if_any loading_of(const progress_facts& f, const places_of_batches& batc
   // After a death the batch waits to be leased again.
   if (w == f.status.workers.end() || w->incarnation != b.incarnation || !w->pid) return std::nullopt;
   if (w->current_sample) {
-    return awaited{
-        stall_kind::sample,
-        fmt::format("{}, which has been loading {}, in {}", name_of(*w), sample_of(f, *w), name_of(b)),
-        w->id};
+    const std::string text = fmt::format("{}, which has been loading {}, in {}", name_of(*w), sample_of(f, *w), name_of(b));
+    return with_history({stall_kind::sample, text, w->id}, f, *w);
   }
   if (const auto where = f.standing.find(w->id); where != f.standing.end() && where->second == suspended) {
     return awaited{stall_kind::worker,
@@ -262,8 +271,9 @@ awaited batch_of_loader(const progress_facts& f, const awaited_batch& batch) {
     if (!w.current_sample) continue;
     if (runs(w, batch.job)) {
       const bool sets_up = batch.doing.step == batch_step::setup;
-      return {stall_kind::sample, fmt::format("{}, {}", name_of(w), work_on(f, w, batch)), w.id,
-              sets_up ? start_patience(f.worker_start_deadline) : nanoseconds(0), batch.doing.sample};
+      return with_history({stall_kind::sample, fmt::format("{}, {}", name_of(w), work_on(f, w, batch)), w.id,
+                           sets_up ? start_patience(f.worker_start_deadline) : nanoseconds(0), batch.doing.sample},
+                          f, w);
     }
     if (busiest == nullptr || w.current_sample_seconds.value_or(0) > busiest->current_sample_seconds.value_or(0)) busiest = &w;
   }

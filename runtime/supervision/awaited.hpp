@@ -60,6 +60,7 @@ struct awaited {
   std::optional<std::uint32_t> worker{};
   nanoseconds usual{0};  ///< how long this may take before it is reported: start_patience() of a start
   std::string sample{};  ///< stall_report::sample
+  std::uint32_t hung_before = 0;  ///< stall_report::hung_before
 };
 /// How long a start may take before it is reported to a user: 15 s, or a quarter of the deadline, but at most
 /// a minute.

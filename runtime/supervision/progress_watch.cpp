@@ -53,7 +53,7 @@ progress_watch::news progress_watch::look(steady_time now, const progress_facts&
   if (!stalled_ && now - last_movement_ < why.usual) return news::none;
   const std::string before = stalled_ ? stalled_->kind : std::string();
   stalled_ = stall_report{name_of(why.kind), "waiting for " + why.text,
-                          std::chrono::duration<double>(now - last_movement_).count(), why.worker, why.sample};
+                          std::chrono::duration<double>(now - last_movement_).count(), why.worker, why.sample, why.hung_before};
   return before == stalled_->kind ? news::none : news::stalled;
 }
 

@@ -403,6 +403,8 @@ std::string way_out_of(const limit_surroundings& around, const config& settings)
                        pid, duration_for_people(settings.loader.hang.heartbeat_timeout));
   }
   if (stall.kind == "gpu") return "`penstock describe gpu` shows what the owner is doing.";
+  if (stall.hung_before > 0 && stall.worker)  // the sentence says what helps
+    return fmt::format("`penstock describe worker/{}` shows what it is doing.", *stall.worker);
   if (around.of_batches && stall.worker && stall.kind != "trial") {
     return fmt::format("`penstock describe worker/{0}` shows what it is doing. `penstock restart worker/{0} --now` kills it, and another worker "
                        "loads the batch again. If the sample hangs again, stop the program and start it with DataLoader(timeout=60), which raises an "
@@ -429,6 +431,15 @@ std::string way_out_of(const limit_surroundings& around, const config& settings)
   return "`penstock describe scheduler` shows where the batches are.";
 }
 
+/// What the sentence leaves out.
+std::string text_of_beginning(const limit_reading& r, const limit_surroundings& around) {
+  const auto in_words = [](double seconds) { return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds * 1e9))); };
+  const std::string took = fmt::format("This is about the time after the first {}, which took {} of these {} ({} % of them to start)",
+                                       around.of_jobs && !around.of_batches ? "job" : "batch", in_words(r.beginning * r.seconds), in_words(r.seconds),
+                                       percent(r.share_of_beginning[static_cast<std::size_t>(limit::start)]));
+  return took + (around.of_jobs ? "." : "; [loader] start = \"eager\" starts workers and device before the first demand.");
+}
+
 /// Whether a stream that waits for nothing needs its hosts.
 std::string use_of_hosts(const limit_reading& r, const limit_surroundings& around) {
   if (r.remote == 0 || around.of_jobs || !r.largest() || r.waited() >= spare_from) return "";
@@ -444,7 +455,9 @@ std::string use_of_hosts(const limit_reading& r, const limit_surroundings& aroun
 
 }  // namespace
 
-limit_advice advise(const limit_reading& reading, const limit_surroundings& around, const config& settings) {
+limit_advice advise(const limit_reading& whole, const limit_surroundings& around, const config& settings) {
+  const std::optional<limit_reading> rest = whole.after_beginning();
+  const limit_reading& reading = rest ? *rest : whole;
   limit_advice advice = advise_on_limits(reading, around, settings);
   // What limited the stream before the stall does not help now.
   if (around.stalled) {
@@ -452,6 +465,7 @@ limit_advice advise(const limit_reading& reading, const limit_surroundings& arou
     advice.more = {way_out_of(around, settings)};
     return advice;
   }
+  if (rest) advice.more.push_back(text_of_beginning(whole, around));
   advice.hosts = use_of_hosts(reading, around);
   if (!advice.hosts.empty()) advice.more.push_back(advice.hosts);
   if (around.hedges.started > 0) {
@@ -484,6 +498,7 @@ json why_as_json(const limit_reading& reading, const limit_advice& advice) {
           {"hosts", advice.hosts.empty() ? json() : json(advice.hosts)},
           {"limits", std::move(limits)},
           {"waited", rounded(reading.waited())},
+          {"beginning", rounded(reading.beginning)},
           {"workers",
            {{"ready", reading.workers},
             {"remote", reading.remote},

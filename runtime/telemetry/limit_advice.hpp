@@ -41,7 +41,8 @@ struct limit_advice {
   std::vector<std::string> more;  ///< more lines, with figures and alternatives
   std::string hosts{};            ///< whether the stream needs its loader hosts; empty: it has none, or it waits
 };
-[[nodiscard]] limit_advice advise(const limit_reading& reading, const limit_surroundings& around,
+/// Decides over the time after the first batch, if that is known; its figures are of that time, too.
+[[nodiscard]] limit_advice advise(const limit_reading& whole, const limit_surroundings& around,
                                   const config& settings);
 
 /// For status.

@@ -102,6 +102,12 @@ void add_last_owner_death(metrics_page& p, const metrics_facts& f) {
   if (d != nullptr) p.value(unix_seconds(d->time));
 }
 
+std::string causes_of(const quarantine_report& q) {
+  std::string causes;
+  for (const std::string& cause : q.causes) causes += (causes.empty() ? "" : ", ") + cause;
+  return causes;
+}
+
 /// Names only the newest samples of each kind, because every name is a time series.
 void add_bad_samples(metrics_page& p, const run_report& r) {
   std::set<std::uint64_t> named;
@@ -111,9 +117,7 @@ void add_bad_samples(metrics_page& p, const run_report& r) {
   p.begin("penstock_sample_quarantined_info", "gauge", "1; a sample that is left out because it kills workers; the last 16.");
   for (auto q = r.quarantine.rbegin(); q != r.quarantine.rend(); ++q) {
     if (q->lifted || !is_news(q->sample)) continue;
-    std::string causes;
-    for (const std::string& cause : q->causes) causes += (causes.empty() ? "" : ", ") + cause;
-    p.value({{"sample", name_of_sample(q->sample, q->path)}, {"index", std::to_string(q->sample)}, {"causes", causes}}, 1);
+    p.value({{"sample", name_of_sample(q->sample, q->path)}, {"index", std::to_string(q->sample)}, {"causes", causes_of(*q)}}, 1);
   }
   named.clear();
   p.begin("penstock_sample_failed_info", "gauge", "1; a sample that could not be loaded, and why; the last 16.");
@@ -259,6 +263,15 @@ void add_jobs(metrics_page& p, const pool_statistics& jobs) {
   for (const function_statistics& f : jobs.functions) p.value("function", f.name, f.failed);
 }
 
+void add_poisoned_jobs(metrics_page& p, const run_report& r) {
+  p.begin("penstock_job_poisoned_info", "gauge", "1; a job that is not tried again because it kills workers; the last 16.");
+  const std::size_t first = r.quarantine.size() - std::min(r.quarantine.size(), samples_named_max);
+  for (std::size_t i = r.quarantine.size(); i > first; --i) {
+    const quarantine_report& q = r.quarantine[i - 1];
+    p.value({{"job", std::to_string(q.sample)}, {"work", shortened(printable(q.path.value_or("")), reason_bytes)}, {"causes", causes_of(q)}}, 1);
+  }
+}
+
 }  // namespace
 
 pipeline_counts count_pipeline(const std::vector<batch_passage>& under_way) {
@@ -298,6 +311,7 @@ std::string metrics_text(const metrics_facts& f, const std::string& version) {
           f.limits.core_wait);
   if (f.status.jobs) {
     add_jobs(p, *f.status.jobs);
+    add_poisoned_jobs(p, f.totals);
     if (f.status.jobs->of_batches) add_batches(p, f);
     add_workers(p, f);
     add_hosts(p, f.status);

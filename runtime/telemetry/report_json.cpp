@@ -1,5 +1,7 @@
 #include "runtime/telemetry/report_json.hpp"
 
+#include "runtime/base/death_words.hpp"
+
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
@@ -7,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <utility>
 
 namespace penstock::telemetry {
 namespace {
@@ -101,6 +104,12 @@ json as_json(const quarantine_report& q) {
           {"causes", q.causes}, {"known", q.known},        {"lifted", q.lifted}};
 }
 
+json poisoned_job_as_json(const quarantine_report& q) {
+  json j{{"job", q.sample}, {"work", or_null(q.path)}};
+  j.update(as_json(q));  // with the names that jobs had before
+  return j;
+}
+
 json as_json(const death_report& d) {
   json j{{"worker", d.worker},
          {"pid", d.pid},
@@ -114,6 +123,9 @@ json as_json(const death_report& d) {
          {"seq", or_null(d.sequence)},
          {"attempt", d.attempt},
          {"ignored_stop_seconds", seconds_or_null(d.ignored_stop_seconds)},
+         {"worked_seconds", seconds_or_null(d.worked_seconds)},
+         {"hung_before", d.hung_before},
+         {"held", d.held},
          {"phase", d.phase},
          {"time", as_utc(d.time)},
          {"lived_seconds", rounded(d.lived_seconds)},
@@ -141,6 +153,16 @@ json as_json(const owner_death_report& d) {
           {"lived_seconds", rounded(d.lived_seconds)},
           {"recovered_seconds", seconds_or_null(d.recovered_seconds)},
           {"reason", text_or_null(d.reason)}};
+}
+
+json as_json(const death_costs& cost, std::uint64_t quarantined) {
+  return {{"quarantined", quarantined}, {"repeated", cost.repeated}, {"waited_seconds", seconds_or_null(cost.waited_seconds)}};
+}
+
+json as_json(const hung_work& hung) {
+  json hangs = json::array();
+  for (const hung_work::hang& h : hung.hangs) hangs.push_back({{"worker", h.worker}, {"seconds", rounded(h.seconds)}, {"time", as_utc(h.time)}});
+  return {{"name", hung.name}, {"job", or_null(hung.job)}, {"hangs", std::move(hangs)}, {"text", hangs_in_words(hung)}};
 }
 
 json as_json(const pool_statistics& p) {
@@ -281,9 +303,7 @@ json as_json(const run_report& r) {
                   {"stale_dropped", r.stale_dropped},
                   {"deaths", std::move(deaths)}};
   j["quarantine"] = json::array();
-  for (const quarantine_report& q : r.quarantine) {
-    j["quarantine"].push_back(as_json(q));
-  }
+  for (const quarantine_report& q : r.quarantine) j["quarantine"].push_back(r.jobs ? poisoned_job_as_json(q) : as_json(q));
   j["failures"] = json::array();
   for (const failure_report& f : r.failures) {
     j["failures"].push_back({{"sample", f.sample}, {"path", or_null(f.path)}, {"error", f.error}});
@@ -331,9 +351,14 @@ json as_json(const session_status& s) {
          {"config_file", s.config_file.empty() ? json(nullptr) : json(s.config_file)},
          {"failure", s.failure.empty() ? json(nullptr) : json(s.failure)},
          {"ended", nullptr}};
-  if (s.samples_expected > 0) {
-    const double share = static_cast<double>(s.samples_done) / static_cast<double>(s.samples_expected);
+  for (const auto& [done, expected] : {std::pair(s.samples_done, s.samples_expected), std::pair(s.batches_done, s.batches_expected)}) {
+    if (expected == 0) continue;
+    const double share = static_cast<double>(done) / static_cast<double>(expected);
     j["progress"] = std::floor(std::min(share, 1.0) * 1e4) / 1e4;
+  }
+  if (s.jobs && s.jobs->of_batches) {
+    j["batches_done"] = s.batches_done;
+    j["batches_expected"] = s.batches_expected;
   }
   j["gpu"] = {{"kind", s.gpu.kind},        {"name", s.gpu.name},        {"uuid", or_null(s.gpu.uuid)},
               {"state", s.gpu_state},      {"pid", or_null(s.gpu_pid)}, {"placement", s.gpu_placement},
@@ -362,8 +387,12 @@ json as_json(const session_status& s) {
                     {"text", s.stalled->text},
                     {"seconds", rounded(s.stalled->seconds)},
                     {"worker", or_null(s.stalled->worker)},
-                    {"sample", text_or_null(s.stalled->sample)}};
+                    {"sample", text_or_null(s.stalled->sample)},
+                    {"hung_before", s.stalled->hung_before}};
   }
+  j["hung"] = json::array();
+  for (const hung_work& h : s.hung) j["hung"].push_back(as_json(h));
+  j["deaths_cost"] = as_json(s.deaths_cost, s.quarantined);
   j["limits"] = as_json(s.limits);
   j["verdict"] = s.limits.verdict;
   return j;

@@ -88,6 +88,20 @@ std::optional<limit> limit_reading::largest() const noexcept {
   return static_cast<limit>(found - most.begin());
 }
 
+std::optional<limit_reading> limit_reading::after_beginning() const {
+  const double rest = 1 - beginning;
+  if (beginning <= 0 || rest < mostly) return std::nullopt;
+  limit_reading r = *this;
+  for (std::size_t i = 0; i < limit_count; ++i) r.share[i] = std::clamp((share[i] - share_of_beginning[i]) / rest, 0.0, 1.0);
+  for (double* const part : {&r.link, &r.held, &r.spare, &r.owner_frozen, &r.owner_down}) *part = std::min(*part / rest, 1.0);
+  if (r.lost) r.lost->share = std::min(r.lost->share / rest, 1.0);
+  r.batches_per_second /= rest;
+  r.seconds *= rest;
+  r.beginning = 0;
+  r.share_of_beginning = {};
+  return r;
+}
+
 limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   // The first look after the end still settles the last batches.
   if (std::exchange(over_, facts.is_over) && over_) return last_;
@@ -102,6 +116,7 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   measure_workers(now, facts);
   if (facts.jobs) {
     sample_jobs(now, facts);
+    if (began_ == 0 && facts.jobs->any_ended) began_ = now;
   } else {
     remember(facts);
     into_ = &estimated_;
@@ -134,12 +149,17 @@ void stream_limits::add(limit what, std::int64_t from, std::int64_t to, double w
     std::int64_t end = std::min(to, (from / bucket_ns + 1) * bucket_ns);
     // Without an owner nobody can take a batch, whatever holds up the next one.
     limit cause = what;
+    bool down = false;
     for (const outage& o : outages_) {
       if (from >= o.from && from < o.to) cause = limit::start;
+      if (from >= o.from && from < o.to) down = o.down;
       for (const std::int64_t edge : {o.from, o.to})
         if (edge > from) end = std::min(end, edge);
     }
-    at(from).seconds[static_cast<std::size_t>(cause)] += seconds_of(end - from) * weight;
+    const double seconds = seconds_of(end - from) * weight;
+    at(from).seconds[static_cast<std::size_t>(cause)] += seconds;
+    if (began_ == 0) at(from).of_beginning[static_cast<std::size_t>(cause)] += seconds;
+    if (down && what != limit::consumer && into_ == &settled_) lost_seconds_ += seconds;
     from = end;
   }
 }
@@ -167,7 +187,10 @@ void stream_limits::add_stall(const batch_passage& head, double busy, std::int64
 /// The stream waited for a batch that died with its worker, until it was leased again.
 void stream_limits::add_lost(std::uint32_t worker, std::int64_t from, std::int64_t to) {
   add(limit::start, from, to);
-  spread(std::max(from, counted_from_), to, [&](std::int64_t when, double seconds) { at(when).lost[worker] += seconds; });
+  spread(std::max(from, counted_from_), to, [&](std::int64_t when, double seconds) {
+    at(when).lost[worker] += seconds;
+    if (into_ == &settled_) lost_seconds_ += seconds;
+  });
 }
 
 /// Remembers who held a batch that is now leased to another process because that worker has died. (A late batch may have
@@ -188,7 +211,7 @@ void stream_limits::note_outage(std::int64_t now, const limit_facts& facts) {
   const bool down = !facts.device_ready && !facts.owner_is_frozen;
   while (!outages_.empty() && outages_.front().to < now - kept_ns) outages_.pop_front();
   if (facts.jobs || taken_ == 0 || looked_ == 0 || facts.is_over || (!down && !facts.owner_is_frozen)) return;
-  outages_.push_back({looked_, now});
+  outages_.push_back({looked_, now, down});
   (down ? at(now).owner_down : at(now).owner_frozen) += seconds_of(now - looked_);
 }
 
@@ -324,6 +347,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   ++at(to).batches;
   at(to).samples += b.samples;
   taken_ = to;
+  if (began_ == 0) began_ = to;
   released_ = stamp(b, batch_stage::released);
 }
 
@@ -576,6 +600,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
       const double inside =
           std::clamp(seconds_of((time + 1) * bucket_ns - (now - span_ns)) / seconds_of(bucket_ns), 0.0, 1.0);
       for (std::size_t i = 0; i < limit_count; ++i) r.share[i] += b.seconds[i] * inside;
+      for (std::size_t i = 0; i < limit_count; ++i) r.share_of_beginning[i] += b.of_beginning[i] * inside;
       ready += b.ready;
       r.busy += b.busy;
       r.cpu += b.cpu;
@@ -606,12 +631,16 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
     if (!r.lost || r.lost->share < share) r.lost = {worker, share};
   }
   for (double& share : r.share) share /= r.seconds;
+  for (double& share : r.share_of_beginning) share /= r.seconds;
+  r.beginning = std::clamp(seconds_of((began_ == 0 ? now : began_) - first) / r.seconds, 0.0, 1.0);
+  if (!facts.jobs) r.lost_seconds = lost_seconds_;
   r.working = r.busy / r.seconds;
   for (double* share : {&r.held, &r.owner_frozen, &r.owner_down, &r.link}) *share = std::min(*share / r.seconds, 1.0);
   r.spare = facts.jobs ? 0 : std::min(spare_seconds(first) / r.seconds, 1.0);
   const double sum = std::accumulate(r.share.begin(), r.share.end(), 0.0);
   if (sum > 1) {  // rounding at the window's edges
     for (double& share : r.share) share /= sum;
+    for (double& share : r.share_of_beginning) share /= sum;
   }
   if (r.batches_per_second > 0) r.samples_a_batch /= r.batches_per_second;
   r.batches_per_second /= r.seconds;

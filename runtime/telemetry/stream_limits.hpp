@@ -41,6 +41,7 @@ struct limited_jobs {
   bool callers_hold_everything = false;
   /// Only of a data loader: how long its consumer has waited so far.
   std::optional<nanoseconds> consumer_waited{};
+  bool any_ended = false;  ///< a job has ended
 };
 
 /// The run at one moment.
@@ -63,6 +64,10 @@ struct limit_facts {
 struct limit_reading {
   double seconds = 0;  ///< length of that time
   std::array<double, limit_count> share{};
+  double beginning = 0;  ///< share of the time before the first batch, in a pool before the first job had ended
+  std::array<double, limit_count> share_of_beginning{};  ///< what of `share` belongs to it
+  /// So far, the time that the stream waited for batches of dead workers and for dead owners; empty: a pool.
+  std::optional<double> lost_seconds{};
 
   // Figures for the advice.
   std::uint32_t workers = 0;  ///< ready now
@@ -109,6 +114,8 @@ struct limit_reading {
   [[nodiscard]] bool in_bursts() const noexcept;
   /// What to change first: the largest cause of waits if these matter, otherwise the consumer. Empty: nothing was measured.
   [[nodiscard]] std::optional<limit> largest() const noexcept;
+  /// Without the beginning, which says nothing about the rest of a short run. Empty: there is none, or it took most of the time.
+  [[nodiscard]] std::optional<limit_reading> after_beginning() const;
 };
 
 /// Not thread-safe.
@@ -125,6 +132,7 @@ class stream_limits {
  private:
   struct bucket {
     std::array<double, limit_count> seconds{};
+    std::array<double, limit_count> of_beginning{};
     double ready = 0;  // workers' seconds
     double busy = 0;
     double cpu = 0;
@@ -153,6 +161,7 @@ class stream_limits {
   struct outage {
     std::int64_t from = 0;
     std::int64_t to = 0;
+    bool down = false;  // it was being replaced, not suspended
   };
   struct worker_memory {
     std::uint32_t incarnation = 0;
@@ -213,6 +222,8 @@ class stream_limits {
   std::deque<outage> outages_;  // of the owner
   std::int64_t taken_ = 0;     // when the consumer took its last batch; 0: it has none
   std::int64_t released_ = 0;  // when it released that one, if it has
+  std::int64_t began_ = 0;     // when the beginning was over; 0: it is not
+  double lost_seconds_ = 0;    // limit_reading::lost_seconds
   std::int64_t looked_ = 0;
   std::int64_t counted_from_ = 0;
   std::int64_t waits_from_ = 0;  // the wait in progress; 0: none

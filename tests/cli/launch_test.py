@@ -273,7 +273,7 @@ class LaunchTest(PenstockTest):
         self.assertIn("live: slow", err)
         stopped = self.group_verb("stop", "--wait")
         self.assertEqual([(rank["session"], rank["result"]) for rank in stopped["ranks"]],
-                         [("slow-rank%d" % rank, {"stopped": True, "files": {}}) for rank in range(2)])
+                         [("slow-rank%d" % rank, {"stopped": True, "files": {}, "killed": [], "position_saved": False}) for rank in range(2)])
         self.assertEqual(self.report_of(process)["outcome"], "stopped")
 
     def test_a_stopped_group_exits_with_the_code_that_a_script_asked_for(self):
@@ -293,6 +293,21 @@ class LaunchTest(PenstockTest):
         self.assertEqual([rank["result"]["files"] for rank in stopped["ranks"]], 2 * [{"report": report}])
         with open(report) as file:
             self.assertEqual(json.load(file)["outcome"], "stopped")
+
+    def test_stop_wait_says_what_was_killed_in_which_rank_and_that_the_position_was_not_saved(self):
+        text = synthetic(samples=100, batch=1, epochs=1, dataset='faults = [{sample = 0, kind = "hang"}]', more='[supervisor]\nshutdown = "3s"\n')
+        self.start_sessions(self.write("late.toml", text), "--set", "loader.slots_per_worker=1", ranks=2)
+
+        def stuck():
+            code, out, _ = self.penstock("status", "--json")
+            ranks = json.loads(out).get("ranks", []) if code == EXIT_OK else []
+            return [w for rank in ranks if rank["status"] for w in rank["status"]["workers"] if (w["current_sample_seconds"] or 0) > 0.5]
+
+        (worker,) = self.wait_until(stuck, "the stuck sample")
+        code, _, err = self.penstock("stop", "--wait")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertRegex(err, r"\nrank \d: worker %d \(pid %d\) was killed: it had not stopped within .*\n" % (worker["id"], worker["pid"]))
+        self.assertEqual(err.count("its position was not saved; with `penstock launch --state FILE` a later run continues there\n"), 1)
 
     def test_wait_says_how_each_rank_of_a_group_ended(self):
         self.start_sessions(self.slow_stream(samples=4000), ranks=2)

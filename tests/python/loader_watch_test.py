@@ -63,6 +63,38 @@ class LoaderWatchTest(PackageTest):
         self.assertIn("sample 37", self.penstock("why", "--last")[1])
         self.assertNotIn("moving again", self.penstock("events", "--last")[1])
 
+    def test_a_sample_that_hangs_again_after_a_restart_is_told_as_one_that_hung_before(self):
+        self.loader(sample="time.sleep(600 if index == 37 else 0)")
+        self.wait_until(self.stalled, "the stall", seconds=60)
+        first = self.stalled()
+        self.assertEqual(first["hung_before"], 0)
+        self.assertEqual(self.penstock("restart", "worker/%d" % first["worker"], "--now")[0], 0)
+        again = self.wait_until(lambda: (s := self.stalled()) and s["hung_before"] and s, "the next stall", seconds=60)
+        self.assertEqual(again["hung_before"], 1)
+        self.assertRegex(again["text"], r"in job \d+; it hung before, 1 time: in worker/%d at [\d:]+ after .*; .*DataLoader\(timeout=60" % first["worker"])
+        (hung,) = self.asked("status")["hung"]
+        self.assertEqual((hung["name"], len(hung["hangs"]), hung["hangs"][0]["worker"]), ("sample 37", 1, first["worker"]))
+        why = self.asked("why")
+        self.assertIn("it hung before", why["verdict"])
+        self.assertNotIn("restart", " ".join(why["more"]))
+        self.assertIn("sample 37", self.penstock("describe", "worker/%d" % again["worker"])[1])
+        (death,) = self.asked("deaths")["deaths"]
+        self.assertEqual((death["cause"], death["work"], death["attempt"], death["hung_before"]), ("stopped", "sample 37", 0, 0))
+        self.assertGreater(death["worked_seconds"], 5)
+        self.assertEqual(self.penstock("restart", "worker/%d" % again["worker"], "--now")[0], 0)
+        told = lambda: [e["text"] for e in map(json.loads, self.penstock("events", "--json")[1].splitlines()) if e["kind"] == "worker_died"][1:]
+        (text,) = self.wait_until(told, "the event")
+        self.assertRegex(text, r"was killed on request, while running job \d+ \(sample 37\), for .*; that had hung 1 time before: .*DataLoader\(timeout=60")
+
+    def test_status_shows_how_far_a_pass_is_and_when_it_will_end(self):
+        self.loader(step="time.sleep(0.2)")
+        status = self.wait_until(lambda: (s := self.asked("status")) and s["eta_seconds"] and s["batches_done"] > 1 and s, "a rate", seconds=60)
+        self.assertEqual(status["batches_expected"], 16)
+        self.assertAlmostEqual(status["progress"], status["batches_done"] / 16, places=3)
+        self.assertLess(status["eta_seconds"], 60)
+        self.assertRegex(self.penstock("status")[1], r"\d+ % of epoch \d+")
+        self.assertRegex(self.penstock("sessions")[1], r"\d+ batch(es)?, \d+ % of epoch \d+")
+
     def test_a_step_that_takes_long_is_no_stall_and_limits(self):
         self.loader(step="time.sleep(0 if step < 2 else 600)")
         self.wait_until(lambda: (self.asked("status") or {}).get("batches_delivered") == 3, "three batches", seconds=60)

@@ -138,3 +138,13 @@ TEST_CASE("samples that an ended session could not load are named once each, wit
   CHECK(has_line(page, R"(penstock_session_ended_sample_failed_info{session="photos",id="photos@1",sample="sample 19",)"
                        R"(index="19",reason="sample 19 failed: no \"end\""} 1)"));
 }
+
+TEST_CASE("poisoned jobs of a pool that has ended are jobs and no samples, also in the record of an older version") {
+  json pool = ended("map@1");
+  pool["jobs"] = {{"ok", 20}};
+  pool["quarantine"] = {{{"job", 7}, {"work", "./job.sh 7"}, {"sample", 7}, {"path", "./job.sh 7"}}, {{"sample", 9}, {"path", "./job.sh 9"}}};
+  const std::string page = cli::page_of_ended({pool});
+  CHECK(has_line(page, R"(penstock_session_ended_job_poisoned_info{session="photos",id="map@1",job="7",work="./job.sh 7"} 1)"));
+  CHECK(has_line(page, R"(penstock_session_ended_job_poisoned_info{session="photos",id="map@1",job="9",work="./job.sh 9"} 1)"));
+  CHECK(page.find("penstock_session_ended_sample_quarantined_info{") == std::string::npos);
+}

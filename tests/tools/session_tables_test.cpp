@@ -364,3 +364,75 @@ TEST_CASE("a death without a known sample has none in the list") {
   const auto deaths = nlohmann::ordered_json::array({telemetry::as_json(died)});
   CHECK(cli::deaths_for_people(deaths, false, 200).find("loading") == std::string::npos);
 }
+
+TEST_CASE("status, deaths and describe say what deaths have cost in the same words") {
+  using json = nlohmann::ordered_json;
+  CHECK(cli::cost_of_deaths({{"quarantined", 0}, {"repeated", 3}, {"waited_seconds", 1.25}}, false) ==
+        "deaths cost no sample; 3 batches were loaded again; the stream waited 1.25 s because of them");
+  CHECK(cli::cost_of_deaths({{"quarantined", 1}, {"repeated", 0}, {"waited_seconds", 0}}, false) ==
+        "deaths cost 1 sample, which is quarantined; the stream did not wait");
+  CHECK(cli::cost_of_deaths({{"quarantined", 2}, {"repeated", 1}, {"waited_seconds", nullptr}}, true) ==
+        "deaths cost 2 jobs, which are poisoned; 1 job was run again");
+  CHECK(cli::cost_of_deaths(json(), false).empty());  // a session of an older version
+  session_status s = status_with(std::nullopt);
+  s.workers_ended_unexpectedly = 1;
+  s.deaths_cost = {3, 1.25};
+  const std::string cost = cli::cost_of_deaths(telemetry::as_json(s).at("deaths_cost"), false);
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(cost + "\n") != std::string::npos);
+  s.workers_ended_unexpectedly = 0;
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find("deaths cost") == std::string::npos);
+  death_report d;
+  d.held = 2;
+  CHECK(cli::cost_of_death(telemetry::as_json(d), false) == "2 batches are loaded again");
+  d.held = 0;
+  CHECK(cli::cost_of_death(telemetry::as_json(d), false).empty());
+}
+
+TEST_CASE("a sample that has hung is told in status, and in describe of the worker that has it now") {
+  session_status s = status_with(std::nullopt);
+  s.hung.push_back({"cats/tom.jpg", {}, {{0, 40, std::chrono::system_clock::time_point(std::chrono::hours(12))}}});
+  s.workers.resize(2);
+  s.workers[1].id = 1;
+  s.workers[1].current_sample = "cats/tom.jpg";
+  const std::string words = "sample 'cats/tom.jpg' hung 1 time: in worker/0 at 12:00:00 after 40 s; restarting a worker does not help";
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(words) != std::string::npos);
+  nlohmann::ordered_json pipeline{{"status", telemetry::as_json(s)}, {"batches", {{"loading", 1}, {"loaded", 0}, {"uploading", 0}, {"ready", 0}, {"in_use", 0}}}, {"waits_for", "x"}};
+  cli::target one;
+  one.kind = cli::target_kind::worker;
+  one.worker = 1;
+  CHECK(cli::description_for_people(cli::description_of(pipeline, one), 0).find(words) != std::string::npos);
+  one.worker = 0;
+  CHECK(cli::description_for_people(cli::description_of(pipeline, one), 0).find("hung") == std::string::npos);
+  s.stalled = stall_report{"sample", "waiting for worker/1; it hung before", 6, 1, "", 1};
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(words) == std::string::npos);  // the stall says it
+}
+
+TEST_CASE("restarts and drains on request are no deaths, but what was killed at a stop is one") {
+  death_report asked;
+  asked.cause = death_cause::stopped;
+  death_report late = asked;
+  late.ignored_stop_seconds = 10;
+  death_report crashed;
+  crashed.cause = death_cause::signal;
+  const nlohmann::ordered_json all{telemetry::as_json(asked), telemetry::as_json(late), telemetry::as_json(crashed), telemetry::as_json(crashed)};
+  CHECK(cli::deaths_by_cause(all) == nlohmann::ordered_json{{"stopped", 1}, {"signal", 2}});
+  CHECK(cli::is_unexpected_death(all[2]));
+  CHECK_FALSE(cli::is_unexpected_death(all[0]));
+}
+
+TEST_CASE("a data loader shows how far its pass is and when that will end") {
+  session_status s = status_with(std::nullopt);
+  s.jobs.emplace();
+  s.jobs->of_batches = true;
+  s.epoch = 2;
+  s.batches_delivered = 75;
+  s.batches_done = 11;
+  s.batches_expected = 30;
+  s.rate = 2;
+  s.eta_seconds = 9.5;
+  const auto status = telemetry::as_json(s);
+  CHECK(status.at("progress") == 0.3666);
+  const std::string text = cli::status_for_people(status, {}, 0);
+  CHECK(text.find("36 % of epoch 2  2 jobs/s  10 s left in it") != std::string::npos);
+  CHECK(cli::progress_of_jobs(status) == "75 batches, 36 % of epoch 2");
+}

@@ -21,18 +21,20 @@ json run(const char* outcome) {
 TEST_CASE("a worker that was killed at the stop is told in one line, and several are counted") {
   const json died{{"worker", 1}, {"text", "worker 1 ended: SIGSEGV"}, {"death", {{"pid", 5}, {"ignored_stop_seconds", nullptr}}}};
   const cli::stop_cost one(run("finished"), json::array({died, killed(0)}), "process");
-  CHECK(one.for_people() == "worker 0 (pid 17) was killed\n");
+  CHECK(one.killed_for_people() == "worker 0 (pid 17) was killed\n");
   CHECK(one.as_json() == json{{"killed", {{{"target", "worker/0"}, {"pid", 17}, {"text", "worker 0 (pid 17) was killed"}}}}, {"position_saved", nullptr}});
   const cli::stop_cost later(run("finished"), json::array({killed(1), {{"kind", "stopping"}, {"text", "asked"}}, killed(0)}), "process");
   CHECK(later.as_json().at("killed").size() == 1);  // worker 1 had been drained before
   const cli::stop_cost two(run("finished"), json::array({killed(0), killed(1)}), "process");
-  CHECK(two.for_people() == "2 processes were killed: `penstock deaths --session photos@1` lists them\n");
+  CHECK(two.killed_for_people() == "2 processes were killed: `penstock deaths --session photos@1` lists them\n");
 }
 
 TEST_CASE("only a stopped run without a state file has lost its position") {
-  const auto says = [](const json& ended, const char* ends) { return cli::stop_cost(ended, json::array(), ends).for_people(); };
+  const auto says = [](const json& ended, const char* ends) { return cli::stop_cost(ended, json::array(), ends).position_for_people(); };
   CHECK(says(run("stopped"), "process").starts_with("its position was not saved"));
+  CHECK(says(run("stopped"), "process").find("`penstock run --state FILE`") != std::string::npos);
   CHECK(says(run("stopped"), "parent").starts_with("its position was not saved"));
+  CHECK(says(run("stopped"), "parent").find("`penstock launch --state FILE`") != std::string::npos);
   CHECK(says(run("finished"), "process").empty());
   CHECK(says(run("stopped"), "session").empty());  // a program saves its own
   json with_state = run("stopped");

@@ -35,6 +35,7 @@ struct blame_decision {
   std::optional<schedule::blame> blamed;
   std::uint64_t epoch = 0;  // of the blamed sample
   std::uint64_t sequence = 0;
+  std::uint32_t held = 0;  // batches that others have to load again; in a pool, jobs
 };
 
 /// The dataset is known: start leasing.

@@ -95,8 +95,11 @@ struct death_report {
   std::optional<std::uint64_t> job{};  ///< in a pool: the job that the death is blamed on; no sample then
   std::optional<std::string> work{};   ///< its function, or the text of JobCall::describe()
   /// It was asked to stop, had not stopped this much later and was killed. `path` or `work` then says what it
-  /// was working on; nothing is blamed.
+  /// was working on; nothing is blamed. The same if an operator had it killed at once.
   std::optional<double> ignored_stop_seconds{};
+  std::optional<double> worked_seconds{};  ///< for how long it had been working on that, or on what is blamed
+  std::uint32_t hung_before = 0;           ///< how often that had hung before: see hung_work
+  std::uint32_t held = 0;  ///< batches that it held, in a pool jobs: others load them, or run them, again
   std::uint32_t attempt = 0;           ///< of the sample or job; 0 if none is blamed
   std::string phase;  ///< what it was doing: "idle", "setup", "loading", "checking", "collating"
   std::chrono::system_clock::time_point time;  ///< when the session noticed
@@ -125,6 +128,24 @@ struct owner_death_report {
   double lived_seconds = 0;
   std::optional<double> recovered_seconds;  ///< from its end to the first upload by the next process
   std::string reason{};                     ///< as in death_report
+};
+
+/// A sample or job that hung: its worker was killed by a timeout, or by an operator once it had been working on it for 5 s.
+struct hung_work {
+  struct hang {
+    std::uint32_t worker = 0;
+    double seconds = 0;  ///< that it had been working on it
+    std::chrono::system_clock::time_point time;
+  };
+  std::string name;                    ///< of the sample; in a pool, of the job's work
+  std::optional<std::uint64_t> job{};  ///< in a pool
+  std::vector<hang> hangs{};           ///< oldest first; the last 16
+};
+
+/// What the deaths of workers and GPU owners have cost a run so far, besides the samples that are quarantined.
+struct death_costs {
+  std::uint64_t repeated = 0;              ///< batches that workers had held and others loaded again; in a pool, jobs
+  std::optional<double> waited_seconds{};  ///< that the stream waited for such batches or for an owner; empty: it is not measured
 };
 
 struct quarantine_report {
@@ -333,6 +354,7 @@ struct stall_report {
   double seconds = 0;                   ///< since the last progress
   std::optional<std::uint32_t> worker;  ///< if the stream waits for one worker
   std::string sample{};                 ///< of a data loader: the sample that this worker is loading, if known
+  std::uint32_t hung_before = 0;        ///< how often that, or the worker's sample, has hung before
 };
 
 /// What the stream waited for, as shares of the last 10 s.
@@ -361,6 +383,8 @@ struct session_status {
   std::uint64_t samples_done = 0;
   /// Samples before the position where this run began: not 0 if it was resumed, or is a restarted rank.
   std::uint64_t samples_before = 0;
+  std::uint64_t batches_expected = 0;  ///< of a data loader: those of its current pass; 0: unknown
+  std::uint64_t batches_done = 0;      ///< the same: delivered or left out so far
   std::uint64_t bytes_uploaded = 0;  ///< tensor bytes copied to the device
   device_report gpu;
   std::string gpu_state;                ///< idle, starting, ready, failed, stopped
@@ -383,6 +407,8 @@ struct session_status {
   std::uint64_t workers_ended_unexpectedly = 0;  ///< total of unexpected ends, as in run_report
   std::uint64_t owners_ended_unexpectedly = 0;   ///< the same for the GPU owner's processes
   std::optional<owner_death_report> last_owner_death{};
+  death_costs deaths_cost{};
+  std::vector<hung_work> hung{};  ///< the last 64
   std::optional<pool_statistics> jobs{};  ///< of a pool
   std::optional<group_status> group{};    ///< of a rank
   /// empty: there is progress, or nothing is due; checked every second

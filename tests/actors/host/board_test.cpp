@@ -42,10 +42,47 @@ TEST_CASE("a program that failed has this outcome and its reason, unless its run
   CHECK(board.ended_if_running(run_outcome::stopped, start, "an exception in the program: KeyError"));
   CHECK(board.status().outcome == run_outcome::failed);
   CHECK(board.status().failure == "an exception in the program: KeyError");
+  CHECK(board.report({}, start).error->code == errc::sink);
   host::board whole("loader", "embedded");
   CHECK(whole.ended_if_running(run_outcome::finished, start));
   CHECK_FALSE(whole.ended_if_running(run_outcome::stopped, start, "an exception in the program: KeyError"));
   CHECK(whole.status().outcome == run_outcome::finished);
+}
+
+TEST_CASE("a data loader that knows the length of its pass says how far it is and when the pass ends") {
+  host::board board("loader", "embedded");
+  board.begun(start);
+  board.loader_pass(2, 10, 30);
+  board.measured(2);
+  board.loader_batch_taken(2, 16, start + 1s);
+  session_status s = board.status();
+  CHECK(std::tuple(s.epoch, s.batches_done, s.batches_expected, s.eta_seconds.value_or(0)) == std::tuple(2U, 11U, 30U, 9.5));
+  board.loader_pass(3, 0, 0);
+  s = board.status();
+  CHECK(std::tuple(s.epoch, s.batches_expected) == std::tuple(3U, 0U));
+  CHECK_FALSE(s.eta_seconds);
+}
+
+TEST_CASE("what hung and what deaths cost is in the status, and a restart on request costs nothing") {
+  host::board board("stream", "embedded");
+  death_report d;
+  d.cause = death_cause::signal;
+  d.held = 3;
+  CHECK(board.worker_died(d).hung_before == 0);
+  d.cause = death_cause::stopped;
+  d.path = "tom.jpg";
+  d.worked_seconds = 40;
+  CHECK(board.worker_died(d).hung_before == 0);
+  CHECK(board.worker_died(d).hung_before == 1);
+  CHECK(board.status().deaths_cost.repeated == 3);
+  CHECK_FALSE(board.status().deaths_cost.waited_seconds);
+  REQUIRE(board.status().hung.size() == 1);
+  CHECK(board.status().hung[0].hangs.size() == 2);
+  CHECK(board.status().workers_ended_unexpectedly == 1);
+  telemetry::limit_reading reading;
+  reading.lost_seconds = 1.5;
+  board.limited(reading);
+  CHECK(board.status().deaths_cost.waited_seconds == 1.5);
 }
 
 TEST_CASE("the batches of a data loader count as those of a session do") {

@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <csignal>
+#include <tuple>
 
 using namespace penstock;
 using namespace std::chrono_literals;
@@ -43,6 +44,27 @@ TEST_CASE("a job that was running when its worker was killed at a stop is named 
   CHECK(d.reason.empty());
   CHECK(supervisor::end_text(d) + supervisor::blame_text(d) ==
         "was killed: it had not stopped within 2 s of the request, while running job 78 (sample 1237)");
+}
+
+TEST_CASE("of a worker that an operator had killed at once, the death says what it worked on and for how long") {
+  supervision::termination ending({}, start);
+  ending.kill(start + 40s);
+  static_cast<void>(ending.advance(start + 40s));
+  auto w = died_of(SIGKILL, "cat.jpg");
+  w.last_flight.since = start;
+  scheduler::blame_decision decision;
+  decision.held = 2;
+  death_report d = as_report(w, ending, decision, supervisor::blamed_work::samples, start + 40s);
+  CHECK(d.cause == death_cause::stopped);
+  CHECK(std::tuple(d.path, d.attempt, d.worked_seconds) == std::tuple("cat.jpg", 0U, 40.0));
+  CHECK(supervisor::end_text(d) + supervisor::blame_text(d) + supervisor::history_text(d) ==
+        "was killed on request, while working on 'cat.jpg', for 40 s; 2 batches are loaded again");
+  d.hung_before = 1;
+  CHECK(supervisor::history_text(d).find("; that had hung 1 time before: restarting a worker does not help") != std::string::npos);
+  w.last_flight.state.at = arena::phase::idle;
+  d = as_report(w, ending, {}, supervisor::blamed_work::samples, start + 40s);
+  CHECK_FALSE(d.path);
+  CHECK(supervisor::end_text(d) + supervisor::blame_text(d) + supervisor::history_text(d) == "was killed on request");
 }
 
 TEST_CASE("a worker that a stop gave no time is not called one that did not stop in time") {

@@ -322,6 +322,15 @@ TEST_CASE("a data loader waits for the sample that the worker of the awaited bat
   }
 }
 
+TEST_CASE("a data loader's batch that hung before is known by its job, and a time limit is named") {
+  progress_facts f = loading_job_78();
+  f.status.hung.push_back({"sample 1237", 78, {{0, 40, std::chrono::system_clock::time_point(1h)}}});
+  const awaited s = find_blocker(f);
+  CHECK(s.hung_before == 1);
+  CHECK(s.text.ends_with("in job 78; it hung before, 1 time: in worker/0 at 01:00:00 after 40 s; restarting a worker does not help, a time limit does: "
+                         "[jobs] timeout for jobs, DataLoader(timeout=60, on_bad_sample=\"skip\") for a sample, which is left out after three tries"));
+}
+
 TEST_CASE("a data loader whose consumer asks for no batch waits for it, and nothing is due") {
   progress_facts f = loading_job_78();
   f.batch.reset();

@@ -307,6 +307,27 @@ TEST_CASE("the advice for a data loader names its own arguments, and no config k
   CHECK(contains(stuck.sentence, "sample 1237"));
   CHECK(contains(stuck.more.at(0), "`penstock restart worker/1 --now`"));
   CHECK(contains(stuck.more.at(0), "timeout="));
+  around.stalled->hung_before = 1;  // the sentence has the remedy, and another restart is none
+  CHECK_FALSE(contains(advise(mostly(limit::storage), around, {}).more.at(0), "restart"));
+}
+
+TEST_CASE("a short run is decided over the time after its first batch, and the beginning is told apart") {
+  limit_reading r = mostly(limit::start, 0.4);
+  r.seconds = 5;
+  r.share[static_cast<std::size_t>(limit::consumer)] = 0.55;
+  r.share[static_cast<std::size_t>(limit::decode)] = 0.05;
+  r.beginning = 0.4;
+  r.share_of_beginning[static_cast<std::size_t>(limit::start)] = 0.4;
+  const limit_advice advice = advise(r, on_cores(16), {});
+  CHECK(advice.what == limit::consumer);
+  CHECK(contains(advice.sentence, "it worked on its batches 92 % of the time and waited 8 %"));
+  CHECK(advice.more.back() ==
+        "This is about the time after the first batch, which took 2 s of these 5 s (40 % of them to start); [loader] start = \"eager\" starts workers "
+        "and device before the first demand.");
+  CHECK(as_json(limits_of(r, advice)).at("start") == 0.4);
+  CHECK(why_as_json(r, advice).at("beginning") == 0.4);
+  r.beginning = r.share_of_beginning[static_cast<std::size_t>(limit::start)] = r.share[static_cast<std::size_t>(limit::start)] = 0.9;
+  CHECK(advise(r, on_cores(16), {}).what == limit::start);  // most of the time
 }
 
 TEST_CASE("status has the seven shares and the sentence, and why has its schema") {

@@ -107,6 +107,17 @@ TEST_CASE("the last death in a pool names its job") {
   CHECK(metrics_text(facts, "1").find(R"(cause="oom",reason="",signal="",code="",job="7",work="resize"} 1)") != std::string::npos);
 }
 
+TEST_CASE("the last 16 poisoned jobs of a pool are named by number and work") {
+  telemetry::metrics_facts facts;
+  facts.status.jobs.emplace();
+  for (std::uint64_t job = 1; job <= 20; ++job) facts.totals.quarantine.push_back({job, "resize", 2, {"SIGSEGV", "hang"}, false, false});
+  const std::string page = metrics_text(facts, "1");
+  CHECK(has_line(page, R"(penstock_job_poisoned_info{job="20",work="resize",causes="SIGSEGV, hang"} 1)"));
+  CHECK(page.find("penstock_job_poisoned_info{job=\"5\"") != std::string::npos);
+  CHECK(page.find("penstock_job_poisoned_info{job=\"4\"") == std::string::npos);
+  CHECK(page.find("penstock_sample_quarantined_info") == std::string::npos);
+}
+
 TEST_CASE("the last death of the GPU owner has its batch and its last line of output") {
   telemetry::metrics_facts facts;
   facts.stages.resize(stage_spans().size());

@@ -103,6 +103,22 @@ TEST_CASE("a consumer that works on its batches is the limit, and waits are belo
   CHECK(r.held < 0.05);
 }
 
+TEST_CASE("the beginning of a short run is measured apart, and after it the consumer is the limit") {
+  pipeline_plan p = quick();
+  p.ready_after = 1500ms;
+  p.consume = always(20ms);
+  const limit_reading r = made_up_pipeline(p).run(0ms, 4s);
+  CHECK(r.of(limit::start) == Catch::Approx(0.375).margin(0.01));
+  CHECK(r.beginning == Catch::Approx(0.375).margin(0.01));
+  REQUIRE(r.after_beginning());
+  CHECK(r.after_beginning()->largest() == limit::consumer);
+  CHECK(r.after_beginning()->of(limit::start) < 0.01);
+  CHECK(r.after_beginning()->seconds == Catch::Approx(2.5).margin(0.05));
+  CHECK_FALSE(made_up_pipeline(p).run(0ms, 1s).after_beginning());     // no batch yet
+  CHECK_FALSE(made_up_pipeline(p).run(0ms, 1600ms).after_beginning());  // the beginning is nearly all of it
+  CHECK_FALSE(made_up_pipeline(p).run(0ms, 12s).after_beginning());    // more than 10 s ago
+}
+
 TEST_CASE("a consumer that takes batches in bursts is the limit, although the slots run empty in each burst") {
   pipeline_plan p = quick();
   p.workers = 2;
@@ -187,12 +203,14 @@ TEST_CASE("the time in which a batch is lost with its worker is that worker's, b
   REQUIRE(r.lost.has_value());
   CHECK(r.lost->worker == 0);
   CHECK(r.lost->share > 0.8);
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(3.9).margin(0.01));
   f.passages = {};
   for (nanoseconds t = 4800ms; t <= 16s; t += 200ms) {
     look_until(t, t);
     if (r.lost) CHECK(r.lost->share <= r.of(limit::start) + 1e-6);
   }
   CHECK_FALSE(r.lost.has_value());
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(3.9).margin(0.01));  // of the whole run
 }
 
 TEST_CASE("one sample that stalls while the others' batches are ready means that order is the limit") {

@@ -9,7 +9,6 @@
 #include "tools/penstock/group/group_verbs.hpp"
 #include "tools/penstock/host_targets.hpp"
 #include "tools/penstock/number_option.hpp"
-#include "tools/penstock/past/past_session.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
 
@@ -93,16 +92,6 @@ int for_workers(request_options o, const std::string& verb) {
   return exit_ok;
 }
 
-/// From the session's record; without one, nothing is known. `ends`: as in the session's answer.
-stop_cost cost_of(const session_end& end, const std::string& ends) {
-  const auto past = end.record().empty() ? result<past_session>(tl::unexpect, failure{}) : read_past(end.record());
-  if (!past) return {};
-  json ended{{"id", end.record().stem().string()}};
-  ended.update(past->summary());
-  const json events = past->answer({{"verb", "events"}});
-  return {ended, events.at("result").at("events"), ends};
-}
-
 int wait_for_the_end(const request_options& o, const session_end& end, const written_files& files, const std::string& ends,
                      steady_time until) {
   if (!end.wait_and_tell(until, o.choice.as_json)) {
@@ -111,7 +100,7 @@ int wait_for_the_end(const request_options& o, const session_end& end, const wri
         {errc::timed_out, fmt::format("not stopped within {}: {}", o.timeout, end.what_is_left()), 0},
         o.choice.as_json);
   }
-  const stop_cost cost = cost_of(end, ends);
+  const stop_cost cost = read_stop_cost(end.record(), ends);
   if (o.choice.as_json) {
     json stopped{{"stopped", true}};
     stopped.update(files.as_json());
@@ -119,7 +108,7 @@ int wait_for_the_end(const request_options& o, const session_end& end, const wri
     print_json("penstock.order/1", stopped);
   } else {
     say("stopped");
-    say_raw(cost.for_people() + files.for_people());
+    say_raw(cost.killed_for_people() + cost.position_for_people() + files.for_people());
   }
   return exit_ok;
 }

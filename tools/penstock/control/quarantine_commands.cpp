@@ -34,14 +34,17 @@ std::string words_of(const json& list) {
 void tell(const json& all, bool of_jobs = false) {
   if (all.empty()) return say(of_jobs ? "no job is poisoned" : "no sample is quarantined");
   std::vector<std::vector<std::string>> rows;
+  const char* const number = of_jobs ? "job" : "sample";
+  const char* const name = of_jobs ? "work" : "path";
   for (const json& q : all) {
-    rows.push_back({q.at("sample").dump(), q.at("attempts").dump(), words_of(q.at("causes")),
-                    q.at("path").is_null() ? "-" : q.at("path").get<std::string>()});
+    const json& called = q.at(q.contains(name) ? name : "path");  // an older version has only this one
+    rows.push_back({q.at(q.contains(number) ? number : "sample").dump(), q.at("attempts").dump(), words_of(q.at("causes")),
+                    called.is_null() ? "-" : called.get<std::string>()});
   }
-  print_raw(text_table({{of_jobs ? "job" : "sample", column_side::right},
+  print_raw(text_table({{number, column_side::right},
                         {"attempts", column_side::right},
                         {"causes"},
-                        {of_jobs ? "function" : "path", column_side::left, true}},
+                        {name, column_side::left, true}},
                        rows, terminal_width(1)));
 }
 

@@ -1,6 +1,7 @@
 #include "tools/penstock/control/stop_cost.hpp"
 
 #include "runtime/base/text.hpp"
+#include "tools/penstock/past/past_session.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 
 #include <fmt/core.h>
@@ -20,18 +21,31 @@ stop_cost::stop_cost(const json& ended, const json& events, const std::string& e
   }
   const bool is_run = ends != "session" && ended.value("config_file", json()).is_string() && !ended.value("jobs", json()).is_object();
   if (is_run && ended.value("outcome", "") == "stopped") position_saved_ = ended.value("files", json::object()).contains("state");
+  if (ends == "parent") saver_ = "launch";
 }
 
 json stop_cost::as_json() const {
   return {{"killed", killed_}, {"position_saved", position_saved_}};
 }
 
-std::string stop_cost::for_people() const {
-  std::string text;
-  if (killed_.size() == 1) text = printable(killed_.front().at("text").get<std::string>()) + "\n";
-  if (killed_.size() > 1) text = fmt::format("{} processes were killed: `penstock deaths --session {}` lists them\n", killed_.size(), id_);
-  if (position_saved_ == false) text += "its position was not saved; with `penstock run --state FILE` a later run continues there\n";
-  return text;
+std::string stop_cost::killed_for_people() const {
+  if (killed_.size() == 1) return printable(killed_.front().at("text").get<std::string>()) + "\n";
+  if (killed_.size() > 1) return fmt::format("{} processes were killed: `penstock deaths --session {}` lists them\n", killed_.size(), id_);
+  return {};
+}
+
+std::string stop_cost::position_for_people() const {
+  if (position_saved_ != false) return {};
+  return fmt::format("its position was not saved; with `penstock {} --state FILE` a later run continues there\n", saver_);
+}
+
+stop_cost read_stop_cost(const std::filesystem::path& record, const std::string& ends) {
+  const auto past = record.empty() ? result<past_session>(tl::unexpect, failure{}) : read_past(record);
+  if (!past) return {};
+  json ended{{"id", record.stem().string()}};
+  ended.update(past->summary());
+  const json events = past->answer({{"verb", "events"}});
+  return {ended, events.at("result").at("events"), ends};
 }
 
 }  // namespace penstock::cli

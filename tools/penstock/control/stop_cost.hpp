@@ -1,8 +1,9 @@
-// What a stop has cost: processes that were killed, and a position that was not saved. Pure; used by stop --wait.
+// What a stop has cost: processes that were killed, and a position that was not saved. Used by stop --wait, of a session and of a group.
 #pragma once
 
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -18,13 +19,19 @@ class stop_cost {
 
   /// {"killed": [{"target": "worker/0", "pid": 17, "text": "..."}], "position_saved": false}; null: there is no position to save.
   [[nodiscard]] nlohmann::ordered_json as_json() const;
-  /// A line for each of the two; empty if it cost nothing.
-  [[nodiscard]] std::string for_people() const;
+  /// A line for the processes. Empty: none was killed.
+  [[nodiscard]] std::string killed_for_people() const;
+  /// A line for the position. Empty: it was saved, or there is none.
+  [[nodiscard]] std::string position_for_people() const;
 
  private:
   std::string id_;
+  const char* saver_ = "run";  // the verb with --state
   nlohmann::ordered_json killed_ = nlohmann::ordered_json::array();
   nlohmann::ordered_json position_saved_;
 };
+
+/// As the record says; nothing without one. `ends`: as above.
+[[nodiscard]] stop_cost read_stop_cost(const std::filesystem::path& record, const std::string& ends);
 
 }  // namespace penstock::cli

@@ -4,9 +4,11 @@
 #include "runtime/base/text.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "tools/penstock/control/session_end.hpp"
+#include "tools/penstock/control/stop_cost.hpp"
 #include "tools/penstock/control/written_files.hpp"
 #include "tools/penstock/group/group_tables.hpp"
 #include "tools/penstock/past/choose_past.hpp"
+#include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/full_screen.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 
@@ -15,7 +17,6 @@
 #include <algorithm>
 #include <csignal>
 #include <future>
-#include <set>
 #include <thread>
 
 namespace penstock::cli {
@@ -191,12 +192,22 @@ int stop_group(const session_choice& choice, const live_group& group, bool now, 
          fmt::format("rank {} has not stopped in time: {}", group.ranks[i].rank, ends[i].what_is_left()), 0},
         choice.as_json);
   }
-  std::set<std::string> lines;  // all ranks name the launcher's files
+  std::vector<std::string> lines;
+  const auto add = [&lines](const std::string& text) {  // all ranks name the launcher's files
+    for (std::string& line : lines_of(text)) {
+      if (std::ranges::find(lines, line) == lines.end()) lines.push_back(std::move(line));
+    }
+  };
+  std::string shared;
   for (std::size_t i = 0; i < files.size(); ++i) {
+    const stop_cost cost = read_stop_cost(ends[i].record(), answers[i].result.value_or(json::object()).value("ends", "session"));
     answers[i].result = json{{"stopped", true}};
     answers[i].result->update(files[i].as_json());
-    for (std::string& line : lines_of(files[i].for_people())) lines.insert(std::move(line));
+    answers[i].result->update(cost.as_json());
+    if (const std::string killed = cost.killed_for_people(); !killed.empty()) add(fmt::format("rank {}: {}", group.ranks[i].rank, killed));
+    shared += cost.position_for_people() + files[i].for_people();
   }
+  add(shared);
   if (choice.as_json) {
     print_order(group, answers);
   } else {
@@ -291,6 +302,8 @@ int deaths_of_group(const session_choice& choice, const live_group& group) {
     if (deaths.empty()) continue;
     text += fmt::format("rank {} ({}):\n", a.rank, a.session) +
             deaths_for_people(deaths, a.result->value("of", json()) == "jobs", terminal_width(STDOUT_FILENO));
+    if (const std::string cost = cost_of_deaths(a.result->value("cost", json()), a.result->value("of", json()) == "jobs"); !cost.empty())
+      text += wrapped(cost, terminal_width(STDOUT_FILENO), 2) + "\n";
   }
   if (choice.as_json) {
     print_json(all);

@@ -101,14 +101,18 @@ void add_jobs(metrics_page& p, const std::vector<json>& sessions) {
   }
 }
 
-void add_quarantine(metrics_page& p, const std::vector<json>& sessions) {
-  p.begin("penstock_session_ended_sample_quarantined_info", "gauge",
-          "1; a sample that a session that has ended left out because it kills workers; the last 16 of each.");
+/// Samples, or the poisoned jobs of pools, whose entries were named like samples by older versions.
+void add_quarantine(metrics_page& p, const std::vector<json>& sessions, bool of_pools) {
   for (const json& s : sessions) {
+    if (is_pool(s) != of_pools) continue;
     const json all = s.value("quarantine", json::array());
-    const std::size_t first = all.size() - std::min(all.size(), telemetry::samples_named_max);
-    for (std::size_t i = first; i < all.size(); ++i)
-      p.value(labels_of(s) + metric_labels{{"sample", name_of_sample(all[i])}, {"index", label_in(all[i], "sample")}}, 1);
+    for (std::size_t i = all.size() - std::min(all.size(), telemetry::samples_named_max); i < all.size(); ++i) {
+      const json& q = all[i];
+      p.value(labels_of(s) + (of_pools ? metric_labels{{"job", label_in(q, q.contains("job") ? "job" : "sample")},
+                                                       {"work", shortened(label_in(q, q.contains("work") ? "work" : "path"), reason_bytes)}}
+                                       : metric_labels{{"sample", name_of_sample(q)}, {"index", label_in(q, "sample")}}),
+              1);
+    }
   }
 }
 
@@ -226,7 +230,12 @@ std::string page_of_ended(const std::vector<json>& sessions) {
   numbers("penstock_session_ended_worker_restarts", "worker_restarts", "Worker processes that it started as replacements.");
   add_jobs(p, sessions);
   add_deaths(p, sessions);
-  add_quarantine(p, sessions);
+  p.begin("penstock_session_ended_sample_quarantined_info", "gauge",
+          "1; a sample that a session that has ended left out because it kills workers; the last 16 of each.");
+  add_quarantine(p, sessions, false);
+  p.begin("penstock_session_ended_job_poisoned_info", "gauge",
+          "1; a job that a pool that has ended gave up because it kills workers; the last 16 of each.");
+  add_quarantine(p, sessions, true);
   add_failures(p, sessions);
   return std::move(p).text();
 }

@@ -14,6 +14,7 @@
 #include "tools/penstock/session_link.hpp"
 #include "tools/penstock/stop_signals.hpp"
 #include "tools/penstock/verb_table.hpp"
+#include "tools/penstock/watch/death_tables.hpp"
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -44,19 +45,9 @@ struct metrics_options {
 /// The last death; null if there is none, not counting processes that were asked to stop.
 json last_of(const json& deaths) {
   for (auto d = deaths.rbegin(); d != deaths.rend(); ++d) {
-    if (const json cause = d->value("cause", json()); cause != "stopped" && cause != "cancelled") return *d;
+    if (const json cause = d->value("cause", json()); cause != "stopped" && cause != "cancelled" && cause != "host") return *d;
   }
   return nullptr;
-}
-
-/// {"signal": 2, "hang": 1}
-json by_cause(const json& deaths) {
-  json counts = json::object();
-  for (const json& d : deaths) {
-    json& count = counts[d.value("cause", "unknown")];
-    count = count.is_null() ? 1U : count.get<std::uint64_t>() + 1;
-  }
-  return counts;
 }
 
 /// What page_of_ended() needs.
@@ -66,7 +57,7 @@ json ended_facts_of(const past_session& past, const std::string& id) {
   about.update(past.summary());
   about["status"] = told({{"verb", "status"}});
   const json deaths = told({{"verb", "deaths"}});
-  about["deaths"] = {{"worker", by_cause(deaths.value("deaths", json::array()))}, {"gpu", by_cause(deaths.value("owner_deaths", json::array()))}};
+  about["deaths"] = {{"worker", deaths_by_cause(deaths.value("deaths", json::array()))}, {"gpu", deaths_by_cause(deaths.value("owner_deaths", json::array()))}};
   about["last_death"] = last_of(deaths.value("deaths", json::array()));
   about["last_owner_death"] = last_of(deaths.value("owner_deaths", json::array()));
   about["quarantine"] = told({{"verb", "quarantine"}, {"act", "list"}}).value("quarantine", json::array());

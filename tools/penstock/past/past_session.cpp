@@ -173,7 +173,7 @@ std::uint64_t past_session::killed_at_stop() const {
 std::uint64_t past_session::deaths_of(bool workers) const {
   return static_cast<std::uint64_t>(std::ranges::count_if(events_, [workers](const json& e) {
     const json death = e.value("death", json());
-    return death.is_object() && death.contains("worker") == workers;
+    return death.is_object() && death.contains("worker") == workers && is_unexpected_death(death);
   }));
 }
 
@@ -232,6 +232,7 @@ json past_session::deaths() const {
   return {{"schema", "penstock.deaths/1"},
           {"deaths", std::move(workers)},
           {"owner_deaths", std::move(owners)},
+          {"cost", status_.is_object() ? status_.value("deaths_cost", json()) : json()},
           {"of", text_in(header_, "of")}};
 }
 

@@ -18,6 +18,18 @@ namespace penstock::cli {
 
 using json = nlohmann::ordered_json;
 
+namespace {
+
+/// Whether the worker is working on what has hung.
+bool is_current(const json& hung, const json& worker) {
+  const json& current = worker.at("current_sample");
+  if (!current.is_string()) return false;
+  if (hung.at("job").is_null()) return current == hung.at("name");
+  return current.get<std::string>().ends_with(fmt::format("(job {})", text_of(hung.at("job"))));
+}
+
+}  // namespace
+
 json description_of(const json& pipeline, const target& meant) {
   const json& s = pipeline.at("status");
   json about{{"schema", "penstock.describe/1"}, {"session", s.at("session")}, {"state", s.at("state")}};
@@ -45,6 +57,9 @@ json description_of(const json& pipeline, const target& meant) {
     about["workers"].push_back(w);
     const json stalled = s.value("stalled", json());
     if (stalled.is_object() && stalled.at("worker") == w.at("id")) about["workers"].back()["stalled"] = stalled;
+    for (const json& hung : s.value("hung", json::array())) {
+      if (is_current(hung, w)) about["workers"].back()["hung"] = hung;
+    }
   }
   return about;
 }
@@ -104,7 +119,7 @@ std::string seconds_for_people(const json& seconds) {
   return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds.get<double>() * 1e9)));
 }
 
-void add_death(fields& f, const json& d) {
+void add_death(fields& f, const json& d, bool pool) {
   f.add("last death", fmt::format("{} after {}, incarnation {}, pid {}", ending_of(d),
                                   seconds_for_people(d.at("lived_seconds")), text_of(d.at("incarnation")),
                                   text_of(d.at("pid"))));
@@ -119,6 +134,7 @@ void add_death(fields& f, const json& d) {
           fmt::format("{}, attempt {}", sample_for_people(d.at("sample"), name), text_of(d.at("attempt"))));
   }
   if (d.value("reason", json()).is_string()) f.add("  reason", text_of(d.at("reason")));
+  if (const std::string cost = cost_of_death(d, pool); !cost.empty()) f.add("  cost", cost);
   f.add("  while", text_of(d.at("phase")));
   f.quote("  last output", text_of(d.at("last_output")));
 }
@@ -228,13 +244,14 @@ void add_worker(fields& f, const json& w, bool pool) {
                               ? seconds_for_people(w.at("current_sample_seconds"))
                               : "-"));
   if (const std::string stall = stall_for_people(w); !stall.empty()) f.add("stalled for", stall);
+  if (const json hung = w.value("hung", json()); hung.is_object()) f.add("hung before", hung_for_people(hung));
   if (const json use = w.value("gpu_use", json()); use.is_string()) f.add("uses the GPU", text_of(use));
   const char* name = "output";
   for (const json& line : w.value("output", json::array())) {
     f.add(name, line.get<std::string>());
     name = "";
   }
-  if (!w.at("last_death").is_null()) add_death(f, w.at("last_death"));
+  if (!w.at("last_death").is_null()) add_death(f, w.at("last_death"), pool);
 }
 
 }  // namespace

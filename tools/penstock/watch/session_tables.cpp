@@ -1,6 +1,8 @@
 #include "tools/penstock/watch/session_tables.hpp"
 
 #include "runtime/base/counted.hpp"
+#include "runtime/base/death_words.hpp"
+#include "runtime/base/sample_name.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/host_tables.hpp"
@@ -52,6 +54,11 @@ std::string counted_of(const json& jobs, const char* key) {
   return counted(jobs.at(key).get<std::uint64_t>(), "job");
 }
 
+/// "34 %", of a status whose progress is known.
+std::string percent_of(const json& status) {
+  return fmt::format("{:.0f} %", std::floor(status.at("progress").get<double>() * 100));
+}
+
 /// What a worker is running, and since when.
 std::string work_of(const json& worker) {
   if (worker.at("current_sample").is_null()) return "-";
@@ -80,6 +87,13 @@ std::string processes_on_gpu(const json& gpu) {
 
 }  // namespace
 
+std::string hung_for_people(const json& hung) {
+  const bool of_job = hung.at("job").is_number();
+  const std::string name = text_of(hung.at("name"));
+  return fmt::format("{} hung {}; {}", of_job ? fmt::format("job {} ({})", text_of(hung.at("job")), name) : sample_for_people(name),
+                     text_of(hung.at("text")), way_out_of_hangs(of_job));
+}
+
 bool is_pool(const json& status) {
   return status.value("jobs", json()).is_object();
 }
@@ -94,8 +108,8 @@ std::string jobs_for_people(const json& jobs) {
 std::string progress_of_jobs(const json& status) {
   const json& jobs = status.at("jobs");
   if (jobs.value("of_batches", false))
-    return fmt::format("{}, epoch {}", counted(status.value("batches_delivered", std::uint64_t{0}), "batch", "batches"),
-                       status.value("epoch", std::uint64_t{0}));
+    return fmt::format("{}, {}epoch {}", counted(status.value("batches_delivered", std::uint64_t{0}), "batch", "batches"),
+                       status.value("progress", json()).is_number() ? percent_of(status) + " of " : "", status.value("epoch", std::uint64_t{0}));
   std::uint64_t ended = 0;
   for (const char* how : {"ok", "failed", "cancelled"}) ended += jobs.value(how, std::uint64_t{0});
   return fmt::format("{} of {}", ended, counted_of(jobs, "submitted"));
@@ -135,17 +149,6 @@ std::string deaths_in(const json& session) {
                         session.value("killed_at_stop", std::uint64_t{0}));
 }
 
-bool was_killed_at_stop(const json& death) {
-  return death.is_object() && death.value("ignored_stop_seconds", json()).is_number();
-}
-
-std::string ending_of(const json& d) {
-  const std::string cause = text_of(d.at("cause"));
-  if (was_killed_at_stop(d)) return "killed at stop";
-  if (cause == "exit") return "exit " + text_of(d.at("code"));
-  return cause == "signal" ? text_of(d.at("signal")) : cause;
-}
-
 namespace {
 
 std::string functions_for_people(const json& jobs, std::size_t width) {
@@ -173,8 +176,9 @@ std::string seconds_in_words(double seconds) {
 std::string progress_for_people(const json& s) {
   std::vector<std::string> parts;
   const auto number = [&](const char* key) { return s.value(key, json()); };
-  if (number("progress").is_number())
-    parts.push_back(fmt::format("{:.0f} %", std::floor(number("progress").get<double>() * 100)));
+  const bool of_batches = is_pool(s) && s.at("jobs").value("of_batches", false);
+  const std::string of_epoch = of_batches ? fmt::format(" of epoch {}", s.value("epoch", std::uint64_t{0})) : "";
+  if (number("progress").is_number()) parts.push_back(percent_of(s) + of_epoch);
   // A rate of the last 10 s says nothing about a stalled stream.
   const bool moves = !number("stalled").is_object();
   if (moves && number("rate").is_number())
@@ -182,7 +186,7 @@ std::string progress_for_people(const json& s) {
                             is_pool(s) ? "job" : "sample") +
                     "/s");
   if (moves && number("eta_seconds").is_number())
-    parts.push_back(seconds_in_words(number("eta_seconds").get<double>()) + " left");
+    parts.push_back(seconds_in_words(number("eta_seconds").get<double>()) + " left" + (of_batches ? " in it" : ""));
   if (number("uptime_seconds").is_number() && number("uptime_seconds") > 0) {
     const bool over = s.value("outcome", "running") != "running";
     parts.push_back((over ? "ran for " : "up for ") +
@@ -293,6 +297,23 @@ void add_workers(std::string& out, const json& s, bool all, std::size_t width) {
 
 }  // namespace
 
+namespace {
+
+/// What has hung, unless the stall says so, and what deaths have cost.
+void add_hangs_and_deaths(std::string& out, const json& s, std::size_t width) {
+  constexpr std::size_t hung_shown = 3;
+  const json hung = s.value("hung", json::array());
+  const json stall = s.value("stalled", json());
+  const bool is_said = stall.is_object() && stall.value("hung_before", 0) > 0;
+  for (std::size_t i = hung.size() - std::min(hung.size(), hung_shown); i < hung.size() && !is_said; ++i)
+    out += wrapped(hung_for_people(hung[i]), width, 2) + "\n";
+  const json cost = s.value("deaths_cost", json());
+  const bool some = s.value("workers_ended_unexpectedly", std::uint64_t{0}) + s.at("gpu").value("ended_unexpectedly", std::uint64_t{0}) > 0;
+  if (some && cost.is_object()) out += wrapped(cost_of_deaths(cost, is_pool(s)), width, 2) + "\n";
+}
+
+}  // namespace
+
 std::string status_for_people(const json& s, const target& meant, std::size_t width) {
   std::string out;
   const bool pool = is_pool(s);
@@ -302,6 +323,7 @@ std::string status_for_people(const json& s, const target& meant, std::size_t wi
     add_gpu(out, s.at("gpu"), width);
   if (meant.kind == target_kind::all) out += hosts_for_people(s, width);
   add_workers(out, s, meant.kind != target_kind::worker, width);
+  if (meant.kind == target_kind::all) add_hangs_and_deaths(out, s, width);
   if (!pool && meant.kind == target_kind::all && (s.at("failed") != 0 || s.at("quarantined") != 0))
     out += wrapped(fmt::format("{} failed, {} quarantined",
                               counted(s.at("failed").get<std::uint64_t>(), "sample"),
@@ -310,25 +332,6 @@ std::string status_for_people(const json& s, const target& meant, std::size_t wi
            "\n";
   return out;
 }
-
-namespace {
-
-std::string last_line(const std::string& text) {
-  return text.substr(text.rfind('\n') + 1);  // npos wraps to 0: the whole text
-}
-
-/// Suggests its last output; or describe, for a process that wrote nothing, as after SIGKILL.
-std::string look_into(const json& death) {
-  const bool of_worker = death.contains("worker");
-  const std::string target = of_worker ? "worker/" + text_of(death.at("worker")) : "gpu";
-  const bool crashed =
-      death.at("cause") == "signal" && death.at("signal") != "SIGKILL";  // it wrote its stack
-  const bool wrote =
-      crashed || !death.at(of_worker ? "last_output" : "last_words").get<std::string>().empty();
-  return wrote ? fmt::format("penstock logs {} --previous", target) : "penstock describe " + target;
-}
-
-}  // namespace
 
 std::string hint_after_status(const json& s) {
   // Report what the session waits for now before earlier deaths.
@@ -344,61 +347,6 @@ std::string hint_after_status(const json& s) {
     if (!w.at("last_death").is_null()) return look_into(w.at("last_death"));
   }
   return s.at("state") == "paused" ? "penstock resume" : "";
-}
-
-json all_deaths(const json& answer) {
-  json all = answer.at("deaths");
-  for (const json& d : answer.value("owner_deaths", json::array())) all.push_back(d);
-  std::stable_sort(all.begin(), all.end(), [](const json& one, const json& other) {
-    return one.at("time").get<std::string>() < other.at("time").get<std::string>();
-  });
-  return all;
-}
-
-std::string hint_after_deaths(const json& deaths) {
-  if (deaths.empty()) return "";
-  return look_into(deaths.back());
-}
-
-std::string reason_of_death(const json& death) {
-  if (const json reason = death.value("reason", json()); reason.is_string()) return text_of(reason);
-  const json words = death.value("last_words", json());
-  return words.is_string() ? last_line(words.get<std::string>()) : "";
-}
-
-std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t width) {
-  const char* const number = of_jobs ? "job" : "sample";
-  const char* const name = of_jobs ? "work" : "path";
-  bool starred = false;
-  std::vector<std::vector<std::string>> rows;
-  for (const json& d : deaths) {
-    const std::string at = without_year(utc_for_people(d.at("time")));
-    const std::string lived = duration_for_people(
-        nanoseconds(static_cast<std::int64_t>(d.at("lived_seconds").get<double>() * 1e9)));
-    if (!d.contains("worker")) {
-      const std::string reason = reason_of_death(d);
-      const json batch = d.value("seq", json());
-      const std::string where = batch.is_null() ? "" : fmt::format("at batch {} of epoch {}", text_of(batch), text_of(d.at("epoch")));
-      rows.push_back({at, "gpu", text_of(d.at("pid")), ending_of(d), lived, "-", "-",
-                      reason + (reason.empty() || where.empty() ? "" : ", ") + where});
-      continue;
-    }
-    starred |= d.value("sacrificial", false);
-    rows.push_back({at, worker_cell(d), text_of(d.at("pid")), ending_of(d), lived,
-                    text_of(d.value(number, json())),
-                    d.at("attempt") == 0 ? "-" : text_of(d.at("attempt")), text_of(d.value(name, json()))});
-  }
-  std::string out = text_table({{"time (UTC)"},
-                                {"process"},
-                                {"pid", column_side::right, false, true},
-                                {"ended by"},
-                                {"lived", column_side::right},
-                                {number, column_side::right},
-                                {"attempt", column_side::right, false, true},
-                                {.title = name, .wraps = true}},
-                               rows, width);
-  if (starred) out += wrapped(star_explained, width, 2) + "\n";
-  return out;
 }
 
 std::string event_for_people(const json& e, std::size_t width) {

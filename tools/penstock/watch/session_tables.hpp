@@ -1,7 +1,8 @@
-// Formats a live session's answers as tables. Pure: JSON in, text out. Used by status, deaths, events and description.cpp.
+// Formats a live session's answers as tables. Pure: JSON in, text out. Used by status, events and description.cpp.
 #pragma once
 
 #include "tools/penstock/targets.hpp"
+#include "tools/penstock/watch/death_tables.hpp"
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -12,8 +13,6 @@ namespace penstock::cli {
 
 /// A value as text: strings without quotes, "-" for null.
 [[nodiscard]] std::string text_of(const nlohmann::ordered_json& value);
-/// Why the session killed the process, or the last line of a GPU owner's output; empty if neither is known.
-[[nodiscard]] std::string reason_of_death(const nlohmann::ordered_json& death);
 /// How many workers and GPU owners of an entry of `sessions` ended unexpectedly, or had to be killed at a stop; "-" if unknown.
 [[nodiscard]] std::string deaths_in(const nlohmann::ordered_json& session);
 /// "2026-11-24 18:33:44.123", for a UTC time from an answer.
@@ -27,13 +26,6 @@ namespace penstock::cli {
                                             std::size_t width);
 /// A suggested next command; empty if all is well.
 [[nodiscard]] std::string hint_after_status(const nlohmann::ordered_json& status);
-[[nodiscard]] std::string hint_after_deaths(const nlohmann::ordered_json& deaths);
-/// `of_jobs`: for a pool.
-[[nodiscard]] std::string deaths_for_people(const nlohmann::ordered_json& deaths, bool of_jobs,
-                                            std::size_t width);
-
-/// The answer to "deaths" as one list of workers and GPU owners, oldest first.
-[[nodiscard]] nlohmann::ordered_json all_deaths(const nlohmann::ordered_json& answer);
 
 /// Whether it is the status of a pool of jobs.
 [[nodiscard]] bool is_pool(const nlohmann::ordered_json& status);
@@ -53,16 +45,12 @@ inline constexpr const char* star_explained =
     "* the sacrificial worker: it loads alone what may have killed other workers";
 /// Whether this is the sacrificial worker while no sample must be tried alone: its row would be meaningless.
 [[nodiscard]] bool is_not_needed(const nlohmann::ordered_json& worker);
+/// "sample 'cats/tom.jpg' hung 2 times: in worker/0 at 23:04:05 after 40 s, ...", and what helps: of an entry of `hung` in status.
+[[nodiscard]] std::string hung_for_people(const nlohmann::ordered_json& hung);
 /// "8 s, waiting for worker/3, which ...": how long the stream has stalled; empty while it moves.
 [[nodiscard]] std::string stall_for_people(const nlohmann::ordered_json& status);
 
 /// One event in one line: date and time (UTC), who, what.
 [[nodiscard]] std::string event_for_people(const nlohmann::ordered_json& event, std::size_t width);
-
-/// Whether the process was killed because it had not stopped in time.
-[[nodiscard]] bool was_killed_at_stop(const nlohmann::ordered_json& death);
-
-/// "SIGSEGV", "exit 3", "hang": how a process ended.
-[[nodiscard]] std::string ending_of(const nlohmann::ordered_json& death);
 
 }  // namespace penstock::cli

@@ -72,9 +72,9 @@ std::vector<std::string> name_frames(const std::vector<std::string>& frames) {
       std::string function;
       std::string place;
       if (!std::getline(lines, function) || !std::getline(lines, place)) break;
-      if (function == "??") continue;
-      named[i] = place.starts_with("??") ? fmt::format("{} ({})", function, places[i])
-                                         : fmt::format("{} at {}", function, place);
+      // Without debug information, addr2line names the nearest exported function, however far away it is.
+      if (function == "??" || place.starts_with("??")) continue;
+      named[i] = fmt::format("{} at {}", function, place);
     }
   }
   return named;

@@ -103,6 +103,8 @@ int deaths(const status_options& o) {
     const json all = all_deaths(result);
     if (all.empty()) return say("no worker or GPU owner has died");
     print_raw(deaths_for_people(all, result.value("of", json()) == "jobs", terminal_width(1)));
+    if (const std::string cost = cost_of_deaths(result.value("cost", json()), result.value("of", json()) == "jobs"); !cost.empty())
+      print_raw(wrapped(cost, terminal_width(1), 2) + "\n");
     if (o.stacks) print_stacks(all);
     say("next: " + hint_after_deaths(all) + choice_in_words(o.choice));
   });
@@ -123,6 +125,7 @@ json session_facts(const control::found_session& s) {
              {"samples_delivered", nullptr},
              {"samples_done", nullptr},
              {"samples_expected", nullptr},
+             {"progress", nullptr},
              {"workers_ended_unexpectedly", nullptr},
              {"owners_ended_unexpectedly", nullptr},
              {"jobs", nullptr},
@@ -149,7 +152,7 @@ json session_facts(const control::found_session& s) {
     if (pid > 0) about["pid"] = pid;
     return about;
   }
-  for (const char* key : {"state", "outcome", "id", "pid", "epoch", "batches_delivered", "samples_delivered", "samples_done", "samples_expected",
+  for (const char* key : {"state", "outcome", "id", "pid", "epoch", "batches_delivered", "samples_delivered", "samples_done", "samples_expected", "progress",
                           "workers_ended_unexpectedly", "jobs", "stalled"})
     about[key] = answer->at("result").value(key, json());
   about["owners_ended_unexpectedly"] = answer->at("result").value("gpu", json::object()).value("ended_unexpectedly", json());

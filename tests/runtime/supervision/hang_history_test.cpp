@@ -1,0 +1,117 @@
+// Samples and jobs that hung before.
+#include "runtime/supervision/hang_history.hpp"
+
+#include "runtime/base/death_words.hpp"
+#include "runtime/supervision/awaited.hpp"
+#include "tests/runtime/supervision/progress_facts.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::supervision;
+using namespace penstock::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::chrono::system_clock::time_point noon{12h};
+
+/// A worker that an operator had killed while it worked on this sample.
+death_report restarted_at(const std::string& sample, double seconds, std::uint32_t worker = 0) {
+  death_report d;
+  d.worker = worker;
+  d.cause = death_cause::stopped;
+  d.signal = "SIGKILL";
+  d.path = sample;
+  d.worked_seconds = seconds;
+  d.time = noon;
+  return d;
+}
+
+death_report restarted_in_job(std::uint64_t job, const std::string& work) {
+  death_report d = restarted_at("", 40);
+  d.path.reset();
+  d.job = job;
+  d.work = work;
+  return d;
+}
+
+}  // namespace
+
+TEST_CASE("a hang is a timeout, or an operator's restart of a worker that had been at its sample for 5 s") {
+  CHECK(is_hang(restarted_at("tom.jpg", 40)));
+  CHECK_FALSE(is_hang(restarted_at("tom.jpg", 4.9)));
+  death_report d = restarted_at("tom.jpg", 40);
+  d.ignored_stop_seconds = 10;  // the session ends anyway
+  CHECK_FALSE(is_hang(d));
+  d = restarted_at("tom.jpg", 40);
+  d.path.reset();  // it was idle
+  CHECK_FALSE(is_hang(d));
+  d = restarted_at("tom.jpg", 1);
+  d.cause = death_cause::hang;
+  CHECK(is_hang(d));
+  d.cause = death_cause::signal;
+  CHECK_FALSE(is_hang(d));
+}
+
+TEST_CASE("each hang of a sample is told how many there were before, and other samples are not") {
+  std::vector<hung_work> known;
+  death_report first = restarted_at("tom.jpg", 40);
+  note_hang(known, first);
+  CHECK(first.hung_before == 0);
+  death_report other = restarted_at("cat.jpg", 40);
+  note_hang(known, other);
+  CHECK(other.hung_before == 0);
+  death_report second = restarted_at("tom.jpg", 62, 3);
+  second.time += 5min;
+  note_hang(known, second);
+  CHECK(second.hung_before == 1);
+  REQUIRE(known.size() == 2);
+  CHECK(hangs_in_words(known[0]) == "2 times: in worker/0 at 12:00:00 after 40 s, in worker/3 at 12:05:00 after 1 m 2 s");
+}
+
+TEST_CASE("a job is known by its number, whatever its work is called") {
+  std::vector<hung_work> known;
+  death_report first = restarted_in_job(78, "batch at position 0");
+  note_hang(known, first);
+  death_report second = restarted_in_job(78, "sample 1237");
+  note_hang(known, second);
+  CHECK(second.hung_before == 1);
+  CHECK(known.back().name == "sample 1237");
+  death_report other = restarted_in_job(79, "sample 1237");
+  note_hang(known, other);
+  CHECK(other.hung_before == 0);
+}
+
+TEST_CASE("what is kept of hangs is bounded") {
+  std::vector<hung_work> known;
+  for (int i = 0; i < 100; ++i) {
+    death_report d = restarted_at("sample " + std::to_string(i), 40);
+    note_hang(known, d);
+  }
+  CHECK(known.size() == hung_work_max);
+  CHECK(known.back().name == "sample 99");
+  for (int i = 0; i < 40; ++i) {
+    death_report d = restarted_at("sample 99", 40);
+    note_hang(known, d);
+  }
+  CHECK(known.back().hangs.size() == hangs_kept);
+}
+
+TEST_CASE("a stall at a sample that hung before says how often, when, in which worker, and what helps") {
+  progress_facts f = asking();
+  f.under_way = {batch_at(17, batch_stage::begun, 3)};
+  f.status.workers.push_back(worker_in(3, "ready"));
+  f.status.workers.back().current_sample = "cats/tom.jpg";
+  f.status.workers.back().current_sample_seconds = 7.25;
+  CHECK(find_blocker(f).hung_before == 0);
+  death_report d = restarted_at("cats/tom.jpg", 40);
+  note_hang(f.status.hung, d);
+  const awaited found = find_blocker(f);
+  CHECK(found.hung_before == 1);
+  CHECK(found.text.find("in batch 17 of epoch 0; it hung before, 1 time: in worker/0 at 12:00:00 after 40 s; restarting a worker does not help") !=
+        std::string::npos);
+  CHECK(found.text.find("item_timeout") != std::string::npos);
+  f.status.workers.back().current_sample = "cats/other.jpg";
+  CHECK(find_blocker(f).hung_before == 0);
+}

@@ -1,0 +1,160 @@
+#include "tools/penstock/watch/death_tables.hpp"
+
+#include "runtime/base/counted.hpp"
+#include "runtime/base/death_words.hpp"
+#include "runtime/base/units.hpp"
+#include "tools/penstock/text_table.hpp"
+#include "tools/penstock/watch/session_tables.hpp"
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <vector>
+
+namespace penstock::cli {
+
+using json = nlohmann::ordered_json;
+
+namespace {
+
+std::string last_line(const std::string& text) {
+  return text.substr(text.rfind('\n') + 1);  // npos wraps to 0: the whole text
+}
+
+}  // namespace
+
+bool was_killed_at_stop(const json& death) {
+  return death.is_object() && death.value("ignored_stop_seconds", json()).is_number();
+}
+
+std::string ending_of(const json& d) {
+  const std::string cause = text_of(d.at("cause"));
+  if (was_killed_at_stop(d)) return "killed at stop";
+  if (cause == "exit") return "exit " + text_of(d.at("code"));
+  return cause == "signal" ? text_of(d.at("signal")) : cause;
+}
+
+bool is_unexpected_death(const json& d) {
+  const json cause = d.value("cause", json());
+  return cause != "stopped" && cause != "memory" && cause != "cancelled" && cause != "host";
+}
+
+json deaths_by_cause(const json& deaths) {
+  json counts = json::object();
+  for (const json& d : deaths) {
+    const std::string cause = d.value("cause", "unknown");
+    if (cause == "stopped" && !was_killed_at_stop(d)) continue;
+    counts[cause] = counts.value(cause, std::uint64_t{0}) + 1;
+  }
+  return counts;
+}
+
+std::string cost_of_death(const json& d, bool of_jobs) {
+  const auto held = d.value("held", std::uint64_t{0});
+  return held == 0 ? "" : repeated_in_words(held, of_jobs);
+}
+
+std::string cost_of_deaths(const json& cost, bool of_jobs) {
+  if (!cost.is_object()) return "";
+  const auto lost = cost.at("quarantined").get<std::uint64_t>();
+  const auto repeated = cost.at("repeated").get<std::uint64_t>();
+  const json& waited = cost.at("waited_seconds");
+  const bool has_waited = waited.is_number() && waited.get<double>() >= 0.001;
+  std::string text = "deaths cost ";
+  text += lost == 0 ? (of_jobs ? "no job" : "no sample")
+                    : of_jobs ? counted(lost, "job, which is poisoned", "jobs, which are poisoned")
+                              : counted(lost, "sample, which is quarantined", "samples, which are quarantined");
+  if (repeated > 0)
+    text += of_jobs ? fmt::format("; {} again", counted(repeated, "job was run", "jobs were run"))
+                    : fmt::format("; {} again", counted(repeated, "batch was loaded", "batches were loaded"));
+  if (waited.is_number())
+    text += has_waited ? fmt::format("; the stream waited {} because of them",
+                                     duration_for_people(nanoseconds(static_cast<std::int64_t>(waited.get<double>() * 1e9))))
+                       : "; the stream did not wait";
+  return text;
+}
+
+/// Suggests its last output; or describe, for a process that wrote nothing, as after SIGKILL.
+std::string look_into(const json& death) {
+  const bool of_worker = death.contains("worker");
+  const std::string target = of_worker ? "worker/" + text_of(death.at("worker")) : "gpu";
+  const bool crashed =
+      death.at("cause") == "signal" && death.at("signal") != "SIGKILL";  // it wrote its stack
+  const bool wrote =
+      crashed || !death.at(of_worker ? "last_output" : "last_words").get<std::string>().empty();
+  return wrote ? fmt::format("penstock logs {} --previous", target) : "penstock describe " + target;
+}
+
+json all_deaths(const json& answer) {
+  json all = answer.at("deaths");
+  for (const json& d : answer.value("owner_deaths", json::array())) all.push_back(d);
+  std::stable_sort(all.begin(), all.end(), [](const json& one, const json& other) {
+    return one.at("time").get<std::string>() < other.at("time").get<std::string>();
+  });
+  return all;
+}
+
+std::string hint_after_deaths(const json& deaths) {
+  if (deaths.empty()) return "";
+  return look_into(deaths.back());
+}
+
+std::string reason_of_death(const json& death) {
+  if (const json reason = death.value("reason", json()); reason.is_string()) return text_of(reason);
+  const json words = death.value("last_words", json());
+  return words.is_string() ? last_line(words.get<std::string>()) : "";
+}
+
+namespace {
+
+std::string with_commas(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() || part.empty() ? "" : ", ") + part;
+  return text;
+}
+
+std::string replaced_after(const json& owner_death) {
+  const json seconds = owner_death.value("recovered_seconds", json());
+  if (!seconds.is_number()) return "";
+  return "replaced after " + duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds.get<double>() * 1e9)));
+}
+
+}  // namespace
+
+std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t width) {
+  const char* const number = of_jobs ? "job" : "sample";
+  const char* const name = of_jobs ? "work" : "path";
+  bool starred = false;
+  std::vector<std::vector<std::string>> rows;
+  for (const json& d : deaths) {
+    const std::string at = without_year(utc_for_people(d.at("time")));
+    const std::string lived = duration_for_people(
+        nanoseconds(static_cast<std::int64_t>(d.at("lived_seconds").get<double>() * 1e9)));
+    if (!d.contains("worker")) {
+      const std::string reason = reason_of_death(d);
+      const json batch = d.value("seq", json());
+      const std::string where = batch.is_null() ? "" : fmt::format("at batch {} of epoch {}", text_of(batch), text_of(d.at("epoch")));
+      rows.push_back({at, "gpu", text_of(d.at("pid")), ending_of(d), lived, "-", "-",
+                      with_commas({reason, where, replaced_after(d)})});
+      continue;
+    }
+    starred |= d.value("sacrificial", false);
+    rows.push_back({at, worker_cell(d), text_of(d.at("pid")), ending_of(d), lived,
+                    text_of(d.value(number, json())),
+                    d.at("attempt") == 0 ? "-" : text_of(d.at("attempt")), text_of(d.value(name, json()))});
+  }
+  std::string out = text_table({{"time (UTC)"},
+                                {"process"},
+                                {"pid", column_side::right, false, true},
+                                {"ended by"},
+                                {"lived", column_side::right},
+                                {number, column_side::right},
+                                {"attempt", column_side::right, false, true},
+                                {.title = name, .wraps = true}},
+                               rows, width);
+  if (starred) out += wrapped(star_explained, width, 2) + "\n";
+  return out;
+}
+
+}  // namespace penstock::cli

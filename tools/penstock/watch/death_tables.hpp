@@ -1,0 +1,38 @@
+// Formats the deaths of workers and GPU owners, and what they have cost. Pure: JSON in, text out. Used by status, deaths, describe,
+// groups, ended sessions and metrics.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstddef>
+#include <string>
+
+namespace penstock::cli {
+
+/// "SIGSEGV", "exit 3", "hang": how a process ended.
+[[nodiscard]] std::string ending_of(const nlohmann::ordered_json& death);
+/// Why the session killed the process, or the last line of a GPU owner's output; empty if neither is known.
+[[nodiscard]] std::string reason_of_death(const nlohmann::ordered_json& death);
+/// Whether the process was killed because it had not stopped in time.
+[[nodiscard]] bool was_killed_at_stop(const nlohmann::ordered_json& death);
+/// Ordered neither by an operator or the program nor by a limit.
+[[nodiscard]] bool is_unexpected_death(const nlohmann::ordered_json& death);
+
+/// The answer to "deaths" as one list of workers and GPU owners, oldest first.
+[[nodiscard]] nlohmann::ordered_json all_deaths(const nlohmann::ordered_json& answer);
+/// {"signal": 2, "hang": 1}. Processes that were restarted or drained on request are not among them (rule D24).
+[[nodiscard]] nlohmann::ordered_json deaths_by_cause(const nlohmann::ordered_json& deaths);
+/// `of_jobs`: of a pool.
+[[nodiscard]] std::string deaths_for_people(const nlohmann::ordered_json& deaths, bool of_jobs, std::size_t width);
+/// A suggested next command.
+[[nodiscard]] std::string hint_after_deaths(const nlohmann::ordered_json& deaths);
+/// The same for one death.
+[[nodiscard]] std::string look_into(const nlohmann::ordered_json& death);
+
+/// "2 batches are loaded again", of one death; empty: it cost nothing.
+[[nodiscard]] std::string cost_of_death(const nlohmann::ordered_json& death, bool of_jobs);
+/// "deaths cost no sample; 3 batches were loaded again; the stream waited 1.2 s because of them", of `deaths_cost` in status or `cost` in
+/// deaths; empty: an older version does not say.
+[[nodiscard]] std::string cost_of_deaths(const nlohmann::ordered_json& cost, bool of_jobs);
+
+}  // namespace penstock::cli
