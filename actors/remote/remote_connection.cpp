@@ -134,7 +134,7 @@ nanoseconds remote_connection::ping_every() const {
 }
 
 ping remote_connection::next_ping() const {
-  return {pings_.number, around_->waited ? around_->waited().count() : 0};
+  return {pings_.number, around_->waited ? around_->waited().count() : 0, wanted_};
 }
 
 /// Measures nothing: the answer waits behind what is being received.
