@@ -91,10 +91,10 @@ class WatchedHostsTest(HostCase):
         self.stop(process, host)
 
     def test_why_names_a_slow_link_to_the_hosts_and_what_to_do_about_it(self):
-        # Two workers could make 40 MB/s; the link carries 4 of them.
+        # Two workers could make 40 MB/s, far fewer on a busy machine; the link carries 1 of them.
         shape = dict(samples=1000000, bytes="64KiB", dataset='work = "2ms"', epochs=1)
         process = self.begin(self.config(**shape))
-        host = self.host(Relay(self.address(), Bandwidth(4e6)).address, 2, "alpha")
+        host = self.host(Relay(self.address(), Bandwidth(1e6)).address, 2, "alpha")
         self.joined(2)
         time.sleep(9)  # the time that the measurement needs: there is no event to wait for
         why = json.loads(self.text("why", "--json"))
