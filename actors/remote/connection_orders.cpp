@@ -43,11 +43,11 @@ struct host_connection::session_visitor {
     return {};
   }
   result<void> operator()(const please_leave&) const {
-    s.listener_.sent_away();
+    s.listener_.sent_away(s.session_);
     return {};
   }
   result<void> operator()(const ping& order) const {
-    if (s.admitted()) s.listener_.waited(s.session_, nanoseconds(order.waited_ns));
+    s.listener_.measured(s.session_, order);
     to.put(from_host(pong{order.number, s.cpu_.used(s.worker_.get()).count()}));
     return {};
   }

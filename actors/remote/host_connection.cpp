@@ -26,7 +26,6 @@ constexpr nanoseconds connect_deadline = 5s;
 constexpr nanoseconds answer_deadline = 30s;  // a session may be busy
 constexpr std::size_t call_bytes_max = 4096;
 constexpr std::uint64_t code_bytes_max = 256U << 20U;  // datasets travel as files
-constexpr auto again_after = 300ms;
 constexpr auto turn_max = 50ms;       // hosted_worker shows its flight page that often
 constexpr auto idle_turn_max = 250ms;
 
@@ -37,12 +36,14 @@ bool is_for_good(errc why) {
 
 }  // namespace
 
-host_connection::host_connection(const host_facts& facts, std::uint32_t number, connection_listener listener, std::optional<accepted_call> call)
+host_connection::host_connection(const host_facts& facts, std::uint32_t number, connection_listener listener,
+                                 std::variant<accepted_call, session_to_join> to)
     : facts_(facts),
       number_(number),
       listener_(std::move(listener)),
       wake_(std::make_shared<const unique_fd>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))),
-      call_(std::move(call)) {
+      joins_(std::holds_alternative<session_to_join>(to) ? std::get<session_to_join>(to).number : 0),
+      to_(std::move(to)) {
   const all_signals_blocked quiet;
   thread_ = std::thread([this] { run(); });
 }
@@ -97,93 +98,63 @@ void host_connection::clear_wake() const {
   static_cast<void>(!::read(wake_->get(), &times, sizeof times));
 }
 
-void host_connection::sleep(nanoseconds at_most) const {
-  pollfd look{wake_->get(), POLLIN, 0};
-  ::poll(&look, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(at_most).count()));
-}
-
 void host_connection::run() {
   ::pthread_setname_np(::pthread_self(), "penstock-remote");
-  call_ ? answer() : keep_joining();
+  end(std::visit([this](auto& to) { return attend(to); }, to_));
 }
 
-void host_connection::end(std::optional<failure> failed) {
+void host_connection::end(const result<void>& done) {
+  using how = connection_end::how;
   worker_.reset();
   over_ = true;
-  busy_ = false;
-  if (admitted()) listener_.released(session_, leaves_);
-  listener_.ended(std::move(failed), session_);
-}
-
-void host_connection::keep_joining() {
-  while (!leaves_) {
-    const auto next = attend();
-    worker_.reset();
-    if (next && *next == way::over) break;
-    if (next || leaves_) continue;
-    const failure& why = next.error();
-    if (why.code == errc::config || why.code == errc::dataset) return end(why);
-    if (lost_since_ && dataset_ && now() - *lost_since_ > dataset_->wait)
-      return end(failure{errc::io,
-                         fmt::format("the session at {} has not come back for {}: {}", text_of(facts_.address),
-                                     duration_for_people(dataset_->wait), why.message),
-                         0});
-    listener_.trouble(why.message, false);
-    sleep(again_after);
+  busy_ = has_worker_ = false;
+  connection_end end{how::left, admitted() ? session() : joins_, had_place_, {}};
+  if (!done && !leaves_) {
+    end.why = done.error();
+    // Of sessions that have called, only if no worker can work here would the next one fail as well.
+    const bool unfit = end.why.code == errc::config && (joins_ != 0 || had_place_);
+    end.ending = busy_here_ ? how::busy : unfit ? how::unfit : how::lost;
+  } else if (session_over_ && !leaves_) {  // who leaves is dismissed with the same message
+    end.ending = how::session_over;
   }
-  end(std::nullopt);
-}
-
-/// Serves one session, which has called. Its failure is the host's only if no worker can work here.
-void host_connection::answer() {
-  const auto done = attend_call();
-  if (done || leaves_) return end(std::nullopt);
-  const bool unfit = admitted() && working_ && done.error().code == errc::config;
-  if (unfit) return end(done.error());
-  listener_.trouble(done.error().message, !admitted());
-  end(std::nullopt);
+  if (admitted()) listener_.released(session_, leaves_);
+  listener_.ended(end);
 }
 
 // ---- joining ------------------------------------------------------------------------------------------------
 
-result<host_connection::way> host_connection::attend() {
-  clear_wake();
-  if (leaves_) return way::over;
-  auto socket = connect_to(facts_.address, connect_deadline, wake_->get());
-  if (!socket) {
-    return refuse(socket.error().code, "connecting to the session at {}: {}", text_of(facts_.address), socket.error().message);
-  }
+result<void> host_connection::attend(const session_to_join& where) {
+  const std::string address = text_of(where.address);
+  auto socket = connect_to(where.address, connect_deadline, wake_->get());
+  if (!socket) return refuse(errc::io, "connecting to the session at {}: {}", address, socket.error().message);
   host_stream to(std::move(*socket), facts_.tls);
   const reachable_while here(*this, to);
   auto ok = to.secure(connect_deadline);
+  if (ok) ok = admit(to, where.number, address);
   if (ok) ok = join(to);
   if (!ok) {
-    if (leaves_) return way::over;
-    if (ok.error().code != errc::config && ok.error().code != errc::dataset) ok.error().code = errc::io;
-    ok.error().message = fmt::format("joining the session at {}: {}", text_of(facts_.address), ok.error().message);
-    return tl::unexpected(std::move(ok.error()));
+    const bool for_good = ok.error().code == errc::config || ok.error().code == errc::dataset;
+    return refuse(for_good ? errc::config : errc::io, "joining the session at {}: {}", address, ok.error().message);
   }
   auto end = work(to);
   if (end || end.error().code == errc::config) return end;
-  lost_since_ = now();
-  return refuse(errc::io, "the connection to the session at {} is lost: {}", text_of(facts_.address), end.error().message);
+  return refuse(errc::io, "the connection to the session at {} is lost: {}", address, end.error().message);
 }
 
-result<host_connection::way> host_connection::attend_call() {
-  host_stream to(std::move(call_->socket), facts_.tls);
+result<void> host_connection::attend(accepted_call& call) {
+  host_stream to(std::move(call.socket), facts_.tls);
   const reachable_while here(*this, to);
   bool probe = false;
   auto ok = let_in(to, probe);
-  if (probe) return way::over;
+  if (probe) return {};
   if (ok) ok = join(to);
   if (!ok) {
-    ok.error().message = fmt::format("a session called from {}: {}", call_->from, ok.error().message);
-    return tl::unexpected(std::move(ok.error()));
+    ok.error().message = fmt::format("a session called from {}: {}", call.from, ok.error().message);
+    return ok;
   }
-  working_ = true;
   auto end = work(to);
   if (end || end.error().code == errc::config) return end;
-  return refuse(errc::io, "the connection to the session at {} is lost: {}", call_->from, end.error().message);
+  return refuse(errc::io, "the connection to the session at {} is lost: {}", call.from, end.error().message);
 }
 
 /// Finds out whether a session has called, and whether it may have a worker (rule H8).
@@ -197,24 +168,33 @@ result<void> host_connection::let_in(host_stream& to, bool& probe) {
   if (probe) return answer_probe_of_session(to, facts_.version, facts_.name, facts_.workers);
   if (call == nullptr || call->magic != session_calls::expected_magic) return refuse(errc::protocol, "it is not a session");
   if (call->process == 0) return refuse(errc::protocol, "its number is 0");
-  if (const std::string busy = listener_.admit(*call); !busy.empty()) {
-    to.put(from_host(host_busy{busy}));
-    static_cast<void>(to.flush(connect_deadline));
-    return refuse(errc::io, "{}", busy);
-  }
-  session_ = call->process;
+  if (auto ok = admit(to, call->process, call->session); !ok) return ok;
   to.limit(protocol::frame_bytes_max);
   return {};
 }
 
-/// Agrees with the session, until it gives this connection a place (rule H2).
+/// Until a worker is free for the session (rule H14).
+result<void> host_connection::admit(host_stream& to, session_number session, const std::string& name) {
+  const std::string busy = listener_.admit(session, name);
+  busy_here_ = !busy.empty();
+  if (!busy_here_) {
+    session_ = session;
+    return {};
+  }
+  to.put(from_host(host_busy{busy}));
+  static_cast<void>(to.flush(connect_deadline));
+  return refuse(errc::io, "{}", busy);
+}
+
+/// Until the session has given it a place (rule H2).
 result<void> host_connection::join(host_stream& to) {
   to.put(from_host(host_hello{.penstock = facts_.version,
                               .name = facts_.name,
                               .pid = ::getpid(),
                               .process = facts_.process,
-                              .workers = offered_ = admitted() ? listener_.offered(session_) : facts_.workers,
-                              .cores = facts_.cores}));
+                              .workers = offered_ = listener_.offered(session_),
+                              .cores = facts_.cores,
+                              .workers_of_all = facts_.workers}));
   if (auto ok = to.flush(connect_deadline); !ok) return ok;
   auto answer = to.wait_for<to_host>(answer_deadline);
   if (!answer) return tl::unexpected(std::move(answer.error()));
@@ -250,18 +230,15 @@ result<void> host_connection::join(host_stream& to) {
   {
     const std::lock_guard hold(mutex_);
     if (leaves_) return refuse(errc::stopped, "this host leaves");
-    placed_ = true;
+    placed_ = had_place_ = true;
   }
-  listener_.joined(session->session, session_);
-  lost_since_.reset();
+  listener_.joined(session_, session->session, dataset_->wait);
   return {};
 }
 
 // ---- working ------------------------------------------------------------------------------------------------
 
-result<host_connection::way> host_connection::work(host_stream& to) {
-  leaving_told_ = session_over_ = false;
-  leaving_.reset();
+result<void> host_connection::work(host_stream& to) {
   cpu_.start();
   const nanoseconds lost_after = dataset_->lost_after;
   to.while_busy([this, &to] {
@@ -272,8 +249,9 @@ result<host_connection::way> host_connection::work(host_stream& to) {
   silence.restart(now());
   steady_time heard{};
   while (true) {
-    auto end = turn(to);
-    if (!end || *end == way::over) return end;
+    auto next = turn(to);
+    if (!next) return tl::unexpected(std::move(next.error()));
+    if (*next == way::over) return {};
     const steady_time last = to.last_heard();
     if (std::exchange(heard, last) != last)
       silence.restart(now());
@@ -300,10 +278,10 @@ result<host_connection::way> host_connection::turn(host_stream& to) {
     if (worker_->over()) cpu_.ended(*std::exchange(worker_, nullptr));
   }
   busy_ = worker_ && !worker_->is_idle();
-  if (admitted()) {  // before it leaves: otherwise the session would call again
-    const std::uint32_t now_offered = listener_.offered(session_);
-    if (std::exchange(offered_, now_offered) != now_offered) to.put(from_host(host_offers{now_offered}));
-  }
+  has_worker_ = worker_ != nullptr;
+  // Before it leaves: otherwise the session would call again. One that was dismissed is offered none, and learns that when it calls.
+  const std::uint32_t now_offered = listener_.offered(session_);
+  if (now_offered > 0 && std::exchange(offered_, now_offered) != now_offered) to.put(from_host(host_offers{now_offered}));
   if (leaves_ && !std::exchange(leaving_told_, true)) to.put(from_host(host_leaves{}));
   if (auto ok = to.flush(dataset_->lost_after); !ok) return tl::unexpected(std::move(ok.error()));
   if (session_over_ || at_once_) return way::over;

@@ -1,8 +1,8 @@
-// A host's end of a connection: a thread that keeps one connection to a session, and runs the worker that the session orders. On a
-// host that joins, it connects again whenever the connection is lost. On one that listens, it serves one call of a session.
+// A host's end of a connection: a thread that has one connection to a session, and runs the worker that the session orders. Either side
+// has connected; where the connection fails, loader_host decides whether there is another one.
 //
-//   connecting -- hello, dataset --> working -- the connection is lost --> connecting
-//                                       +-- the session is over, or the host leaves and its worker has ended --> (end)
+//   connecting, or called -- hello, dataset --> working -- the session is over, or the connection is lost, or
+//                                                          the host leaves and its worker has ended --> (end)
 #pragma once
 
 #include "actors/remote/cpu_account.hpp"
@@ -10,6 +10,7 @@
 #include "actors/remote/host_stream.hpp"
 #include "runtime/base/patient_deadline.hpp"
 #include "runtime/group/group_address.hpp"
+#include "runtime/hosts/host_shares.hpp"
 
 #include <atomic>
 #include <functional>
@@ -18,19 +19,19 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <variant>
 
 namespace penstock::hosts {
 
 /// What all connections of a host have in common.
 struct host_facts {
   process::io_thread* io = nullptr;
-  group::group_address address;             ///< of the session, or where the host listens
   std::shared_ptr<const group::tls_context> tls{};  ///< null: not encrypted
   int lifeline = -1;
   std::string version;  ///< of penstock
   std::string name;
   std::uint64_t process = 0;  ///< a random number
-  std::uint32_t workers = 1;  ///< of the whole host
+  std::uint32_t workers = 1;  ///< of this host, for all sessions
   std::uint32_t cores = 1;    ///< that they may use
   string_map program_facts{};  ///< versions of the program that runs jobs
 };
@@ -47,39 +48,57 @@ struct session_offer {
   bool operator==(const session_offer&) const = default;
 };
 
+/// How a connection has ended.
+struct connection_end {
+  enum class how : std::uint8_t {
+    left,          ///< the host wanted it, or the peer only asked
+    session_over,
+    busy,          ///< the session must wait for a worker
+    lost,          ///< or could not be made
+    unfit          ///< the session refuses this host, or no worker can work here
+  };
+  how ending = how::left;
+  session_number session = 0;  ///< 0: a peer has called and has not been admitted
+  bool placed = false;         ///< the session had given it a place
+  failure why{};               ///< of busy, lost and unfit
+};
+
 /// What a connection tells its host, on the connection's thread.
 struct connection_listener {
   /// Lists the dataset of a session, or takes its code, once for all connections. May take minutes.
   std::function<result<std::shared_ptr<const ready_dataset>>(const session_offer&)> prepare;
-  /// A session has called. Returns why it must wait; empty: it may have a worker.
-  std::function<std::string(const session_calls& call)> admit;
+  /// A session of this name has called, or has answered. Returns why it must wait; empty: it may have a worker.
+  std::function<std::string(session_number session, const std::string& name)> admit;
   /// The worker of an admitted session is free again. `left`: it was told to leave.
-  std::function<void(std::uint64_t session, const std::atomic<bool>& left)> released;
+  std::function<void(session_number session, const std::atomic<bool>& left)> released;
   /// How many workers an admitted session may have.
-  std::function<std::uint32_t(std::uint64_t session)> offered;
-  /// How long the session's consumer has waited so far.
-  std::function<void(std::uint64_t session, nanoseconds in_all)> waited;
-  std::function<void(const std::string& session, std::uint64_t number)> joined;
+  std::function<std::uint32_t(session_number session)> offered;
+  /// How long the session's consumer has waited so far, and how many workers it wants at most.
+  std::function<void(session_number session, const ping& said)> measured;
+  /// `wait`: how long to try after the session is lost.
+  std::function<void(session_number session, const std::string& name, nanoseconds wait)> joined;
   /// The session wants the host to leave.
-  std::function<void()> sent_away;
-  /// Why there is no connection. `unknown`: no session had been admitted.
-  std::function<void(const std::string& why, bool unknown)> trouble;
-  /// The last call. `failed`: why this host cannot continue. None: the host left, or the session is over or, on a host that
-  /// listens, lost.
-  std::function<void(std::optional<failure> failed, std::uint64_t session)> ended;
+  std::function<void(session_number session)> sent_away;
+  /// The last call.
+  std::function<void(const connection_end& end)> ended;
 };
 
-/// A call that a host which listens has accepted.
+/// A session has connected.
 struct accepted_call {
   unique_fd socket;
   std::string from;  ///< its address, for texts
 };
+/// The host is to connect to a session.
+struct session_to_join {
+  group::group_address address;
+  session_number number = 0;  ///< not 0
+};
 
 class host_connection {
  public:
-  /// `number`: of the host's connections, from 0. `call`: only on a host that listens.
+  /// `number`: of the host's connections, from 0.
   host_connection(const host_facts& facts, std::uint32_t number, connection_listener listener,
-            std::optional<accepted_call> call = std::nullopt);
+                  std::variant<accepted_call, session_to_join> to);
   /// Ends it at once, and waits for the thread.
   ~host_connection();
   host_connection(const host_connection&) = delete;
@@ -89,10 +108,13 @@ class host_connection {
   void leave(bool at_once);
   /// Whether a session has proved the secret and has got a worker of this host.
   [[nodiscard]] bool admitted() const noexcept { return session_ != 0; }
-  /// The number of that session's process; 0: none has been admitted.
-  [[nodiscard]] std::uint64_t session() const noexcept { return session_; }
+  /// The number of that session; 0: none has been admitted.
+  [[nodiscard]] session_number session() const noexcept { return session_; }
+  /// The number of the session that it connects to; 0: it was called.
+  [[nodiscard]] session_number joins() const noexcept { return joins_; }
   /// Whether its worker has work, or is starting.
   [[nodiscard]] bool is_busy() const noexcept { return busy_; }
+  [[nodiscard]] bool has_worker() const noexcept { return has_worker_; }
   [[nodiscard]] bool is_leaving() const noexcept { return leaves_; }
   [[nodiscard]] bool over() const noexcept { return over_; }
   /// Ends the connection.
@@ -100,22 +122,20 @@ class host_connection {
   [[nodiscard]] bool was_cut() const noexcept { return cut_; }
 
  private:
-  enum class way { again, over };
   struct session_visitor;
   class reachable_while;
 
+  enum class way { again, over };
   void run();
-  void keep_joining();
-  void answer();
-  void end(std::optional<failure> failed);
+  void end(const result<void>& done);
   void wake() const;
   void clear_wake() const;
-  void sleep(nanoseconds at_most) const;
-  result<way> attend();
-  result<way> attend_call();
+  result<void> attend(const session_to_join& to);
+  result<void> attend(accepted_call& call);
   result<void> let_in(host_stream& to, bool& probe);
+  result<void> admit(host_stream& to, session_number session, const std::string& name);
   result<void> join(host_stream& to);
-  result<way> work(host_stream& to);
+  result<void> work(host_stream& to);
   result<way> turn(host_stream& to);
   [[nodiscard]] bool has_drained();
   result<void> hear_session(host_stream& to);
@@ -124,10 +144,12 @@ class host_connection {
   const std::uint32_t number_;
   const connection_listener listener_;
   const std::shared_ptr<const unique_fd> wake_;
+  const session_number joins_;
   std::atomic<bool> leaves_ = false;
   std::atomic<bool> at_once_ = false;
-  std::atomic<std::uint64_t> session_ = 0;
+  std::atomic<session_number> session_ = 0;
   std::atomic<bool> busy_ = false;
+  std::atomic<bool> has_worker_ = false;
   std::atomic<bool> over_ = false;
   std::atomic<bool> cut_ = false;
   std::mutex mutex_;
@@ -135,17 +157,17 @@ class host_connection {
   bool placed_ = false;            // the session has given it a place
 
   // On the thread:
-  std::optional<accepted_call> call_;
+  std::variant<accepted_call, session_to_join> to_;
   std::shared_ptr<const ready_dataset> dataset_;
   std::unique_ptr<hosted_worker> worker_;
   cpu_account cpu_;
-  bool working_ = false;  // the session that called has given it a place
+  bool had_place_ = false;
+  bool busy_here_ = false;  // the session must wait for a worker
   bool digests_ = false;
   std::uint32_t offered_ = 0;  // as told to the session
   bool leaving_told_ = false;
   bool session_over_ = false;
   std::optional<patient_deadline> leaving_;  // `drain`, since the host began to leave
-  std::optional<steady_time> lost_since_;  // a session that it had joined
   std::thread thread_;
 };
 

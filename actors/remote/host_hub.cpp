@@ -152,8 +152,7 @@ struct host_hub::news_visitor {
 
   void operator()(const host_known& news) const {
     of.known = true;
-    if (!of.caller) return;
-    of.caller->offers(news.workers);
+    if (of.caller) of.caller->offers(news.workers);
     hub.book_.offers(id, news.workers);
   }
   void operator()(const host_agreed& news) const {

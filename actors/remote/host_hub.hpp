@@ -77,7 +77,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   result<void> open(supervisor::supervisor_actor supervisor);
   /// Asks the hosts of this name to finish what they have begun, and to leave. False: there are none. On the io thread.
   [[nodiscard]] bool send_away(const std::string& name);
-  /// Hosts of this name run that many of their workers from now on (rule H16). Refuses (errc::usage) more than one of them offers,
+  /// Hosts of this name run that many of their workers from now on (rule H16). Refuses (errc::usage) more than one of them has,
   /// and where there is none. On the io thread.
   result<void> scale(const std::string& name, std::uint32_t workers);
   /// The times of the worker in a place; empty if there is none. On the io thread.

@@ -2,9 +2,8 @@
 // what is named so: as many as the message says.
 //
 //   host                                          session
-//         <------------------------- session_calls   only if the session has connected; host_busy is the answer of a host
-//                                                    whose workers all serve others, or which has given it its share
-//     host_hello  ------------------------------->   version of penstock
+//         <------------------------- session_calls   only if the session has connected
+//     host_hello  ------------------------------->   version of penstock; or host_busy: all workers serve others, or the session has its share
 //         <------------------------------ welcome    the config, and a pool's code as raw bytes; or refused
 //     dataset_found, program_found --------------->   the host's own listing, or its versions; or cannot_join
 //         <---------------------------- place_given   or refused
@@ -21,7 +20,7 @@
 //     place_ended --------------------------------->
 //     host_leaves -------------------------------->   session_over
 //         <---------------------------- please_leave
-//     host_offers -------------------------------->   only if the session has connected: how many workers it may have
+//     host_offers -------------------------------->   how many workers the session may have
 //     pong <--------------------------------> ping
 //
 // `penstock doctor --host` says that it only asks, by the magic number of its first message, and gets no place:
@@ -50,12 +49,13 @@ struct host_hello {
   std::string name;
   std::int32_t pid = 0;
   std::uint64_t process = 0;
-  std::uint32_t workers = 1;  ///< of this host; if the session has connected, those that it may have
+  std::uint32_t workers = 1;  ///< that the session may have
   std::uint32_t cores = 1;    ///< that they may use
+  std::uint32_t workers_of_all = 1;  ///< sessions of this host
 };
 template <class Inspector>
 auto inspect(Inspector& f, host_hello& x) {
-  return f(x.magic, x.version, x.penstock, x.name, x.pid, x.process, x.workers, x.cores);
+  return f(x.magic, x.version, x.penstock, x.name, x.pid, x.process, x.workers, x.cores, x.workers_of_all);
 }
 
 /// A fact about a program that must be the same on both sides: "Python", "3.11.2".
@@ -336,10 +336,11 @@ auto inspect(Inspector& f, session_over&) {
 struct ping {
   std::uint64_t number = 0;
   std::int64_t waited_ns = 0;  ///< how long the session's consumer has waited so far
+  std::uint32_t workers = 0;   ///< how many of this host may run for the session (rule H16)
 };
 template <class Inspector>
 auto inspect(Inspector& f, ping& x) {
-  return f(x.number, x.waited_ns);
+  return f(x.number, x.waited_ns, x.workers);
 }
 
 /// The first message of a session that has connected to a host.
@@ -355,7 +356,7 @@ auto inspect(Inspector& f, session_calls& x) {
   return f(x.magic, x.session, x.process);
 }
 
-/// An operator wants this host to leave. The host acts as after SIGTERM.
+/// An operator wants this host to leave the session (rule H18).
 struct please_leave {};
 template <class Inspector>
 auto inspect(Inspector& f, please_leave&) {

@@ -45,7 +45,10 @@ void host_hub::look() {
   for (const host_view& view : book_.hosts(now())) {
     host_status& one = all.emplace_back(status_of(view, records_, now()));
     for (const std::uint32_t place : view.places) {
-      if (const entry* const of = entry_at(place)) one.holds += of->connection->figures().holds;
+      const entry* const of = entry_at(place);
+      if (of == nullptr) continue;
+      one.holds += of->connection->figures().holds;
+      of->connection->wants(view.limit);
     }
   }
   looks_ = !all.empty();
@@ -73,12 +76,10 @@ bool host_hub::send_away(const std::string& name) {
 }
 
 result<void> host_hub::scale(const std::string& name, std::uint32_t workers) {
-  const auto offered = book_.offered_by(name);
-  if (!offered) return refuse(errc::usage, "there is no host/{}", name);
-  if (workers > *offered) {
-    return refuse(errc::usage, "host/{} offers this session {} now: the number must be 0 to {}", name, counted(*offered, "worker"), *offered);
-  }
-  const std::string text = fmt::format("host {}: scaled to {} of its {}", name, workers, counted(*offered, "worker"));
+  const auto all = book_.workers_of(name);
+  if (!all) return refuse(errc::usage, "there is no host/{}", name);
+  if (workers > *all) return refuse(errc::usage, "host/{} has {}: the number must be 0 to {}", name, counted(*all, "worker"), *all);
+  const std::string text = fmt::format("host {}: scaled to {} of its {}", name, workers, counted(*all, "worker"));
   log::info("hosts", "{}", text);
   listener_(event_kind::scaled, name, text);
   book_.scale(name, workers);

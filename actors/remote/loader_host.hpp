@@ -1,4 +1,4 @@
-// `penstock host`: the workers that a machine offers to a session which it joins, or to those that call it and share them
+// `penstock host`: the workers that a machine offers to the sessions that it joins, or to those that call it. They share them
 // (runtime/hosts/host_shares). One connection for each worker.
 #pragma once
 
@@ -7,6 +7,7 @@
 #include "actors/remote/host_datasets.hpp"
 #include "actors/remote/trouble_filter.hpp"
 #include "runtime/hosts/host_shares.hpp"
+#include "runtime/hosts/join_attempts.hpp"
 #include "runtime/process/lifeline.hpp"
 
 #include <penstock/config.hpp>
@@ -22,8 +23,8 @@
 namespace penstock::hosts {
 
 struct host_settings {
-  std::string session;  ///< where to join: HOST:PORT; or empty, and
-  std::string listen;   ///< where to wait for sessions
+  std::vector<std::string> sessions{};  ///< where to join: HOST:PORT; or empty, and
+  std::string listen;                   ///< where to wait for sessions
   std::uint32_t workers = 1;
   std::string name;  ///< empty: this machine's
   std::string secret_file;
@@ -42,30 +43,43 @@ class loader_host {
   loader_host(const loader_host&) = delete;
   loader_host& operator=(const loader_host&) = delete;
 
-  /// Works until leave() is done or, after joining, the session is over. Refuses where the session refuses this host (errc::config), and
-  /// where the session does not come back (errc::io).
+  /// Works until leave() is done or, after joining, all sessions are over. Refuses, then, where one of them has refused this host
+  /// (errc::config) or has not come back (errc::io).
   result<void> run();
   /// From any thread. Workers finish their leases first, unless `at_once`.
   void leave(bool at_once);
 
  private:
-  /// A session that has called.
+  /// A session that has workers.
   struct guest {
     std::string name;
     bool announced = false;
   };
+  /// A session that is joined. Its number is its place in the list, from 1.
+  struct target {
+    group::group_address address;
+    join_attempts attempts{};
+  };
   explicit loader_host(const host_settings& settings);
   [[nodiscard]] connection_listener listener();
   void accept(accepted_call call);
-  void serve_callers(std::unique_lock<std::mutex>& hold);
+  [[nodiscard]] bool is_done() const;
+  void serve(std::unique_lock<std::mutex>& hold);
   void remove_ended(std::unique_lock<std::mutex>& hold);
+  void join_more();
   void share();
-  std::string admit(const session_calls& call);
-  void joined(const std::string& session, session_number number);
+  void hand_over(session_number session);
+  [[nodiscard]] target& target_of(session_number session) { return targets_[session - 1]; }
+  [[nodiscard]] bool serves_others(session_number session) const;
+  std::string admit(session_number session, const std::string& name);
+  void has_joined(session_number session, const std::string& name, nanoseconds wait);
   void released(session_number session, const std::atomic<bool>& left);
-  void sent_away();
-  void trouble(const std::string& why, bool unknown);
-  void ended(std::optional<failure> failed, session_number session);
+  void sent_away(session_number session);
+  void trouble(session_number session, const std::string& why);
+  void ended(const connection_end& end);
+  void caller_ended(const connection_end& end);
+  void joined_ended(const connection_end& end);
+  void give_up(session_number session, failure why);
 
   const host_settings settings_;
   process::lifeline lifeline_;
@@ -73,14 +87,14 @@ class loader_host {
 
   std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
-  std::uint32_t ended_ = 0;
   bool leaves_ = false;
-  host_shares shares_;        // of sessions that have called
-  std::map<session_number, guest> guests_;  // those that have workers
-  std::uint32_t calls_ = 0;   // so far
+  bool joined_ = false;  // more connections may be made
+  host_shares shares_;
+  std::vector<target> targets_;             // empty: it is called
+  std::map<session_number, guest> guests_;
+  std::uint32_t connections_made_ = 0;
   std::uint64_t unknown_ = 0;
-  std::uint32_t joined_ = 0;
-  trouble_filter troubles_;
+  std::map<session_number, trouble_filter> troubles_;  // 0: of those that call
   std::optional<failure> failed_;
   std::unique_ptr<process::io_thread> io_;
   std::unique_ptr<host_datasets> datasets_;

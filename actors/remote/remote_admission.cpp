@@ -30,13 +30,16 @@ result<void> remote_connection::admit() {
   if (auto ok = stream_.flush(handshake_deadline); !ok) return ok;
   auto first = stream_.wait_for<from_host>(handshake_deadline);
   if (!first) return tl::unexpected(std::move(first.error()));
-  if (const auto* no = std::get_if<host_busy>(&*first)) return refuse(errc::io, "{}", no->why);
+  if (const auto* no = std::get_if<host_busy>(&*first)) {
+    if (who_ == connected_by::host) tell_(host_known{});  // it has proved the secret
+    return refuse(errc::io, "{}", no->why);
+  }
   const auto* hello = std::get_if<host_hello>(&*first);
   const bool probe = hello != nullptr && hello->magic == host_hello::magic_of_probe;
   if (hello == nullptr || (hello->magic != host_hello::expected_magic && !probe))
     return refuse(errc::protocol, "it is not a loader host");
   host_ = shown_name(hello->name);
-  const host_card card{host_, address_, hello->pid, hello->process, hello->penstock, hello->cores, hello->workers};
+  const host_card card{host_, address_, hello->pid, hello->process, hello->penstock, hello->cores, hello->workers, hello->workers_of_all};
   if (probe) tell_(host_known{card, hello->workers});
   if (std::string why = difference_of_versions(hello->penstock, hello->version, around_->version); !why.empty()) {
     auto no = refuse_host(std::move(why));

@@ -133,7 +133,7 @@ nanoseconds remote_connection::ping_every() const {
 }
 
 ping remote_connection::next_ping() const {
-  return {pings_.number, around_->waited ? around_->waited().count() : 0};
+  return {pings_.number, around_->waited ? around_->waited().count() : 0, wanted_};
 }
 
 /// Does not measure a round trip: the answer has to wait for what is being received.

@@ -16,10 +16,12 @@
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/exit_report.hpp"
 #include "runtime/base/worker_look.hpp"
+#include "runtime/base/worker_places.hpp"
 #include "runtime/hosts/host_book.hpp"
 
 #include <penstock/dataset.hpp>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -136,6 +138,8 @@ class remote_connection {
   void close_soon() noexcept { stream_.close_soon(); }
   [[nodiscard]] steady_time last_heard() const noexcept { return stream_.last_heard(); }
   [[nodiscard]] connection_figures figures() const;
+  /// How many workers of its host may run for this session (rule H16). The host learns it with the next ping.
+  void wants(std::uint32_t workers) noexcept { wanted_ = workers; }
 
  private:
   struct from_host_visitor;
@@ -181,6 +185,7 @@ class remote_connection {
   const std::function<void(connection_news)> tell_;
   host_stream stream_;
   unique_fd wake_;
+  std::atomic<std::uint32_t> wanted_ = remote_workers_max;
   mutable std::mutex mutex_;
   std::vector<connection_order> orders_;  // guarded by mutex_, as the next two
   connection_figures figures_;

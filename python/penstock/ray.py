@@ -17,7 +17,7 @@ import os
 import subprocess
 import sys
 import threading
-from typing import Any, Iterator, Mapping, Optional, Union
+from typing import Any, Iterator, Mapping, Optional, Sequence, Union
 
 import ray
 from ray.util import placement_group, placement_group_table, remove_placement_group
@@ -47,7 +47,7 @@ class LoaderHosts:
     Args:
         hosts: how many.
         cpus_per_host: CPUs that each host reserves in Ray.
-        join: where the session listens, as seen from the hosts: "ADDRESS:PORT".
+        join: where the session listens, as seen from the hosts: "ADDRESS:PORT". A list: several sessions share the workers of the hosts.
         secret_file: file with the session's secret. It is read here; Ray's own connections carry its contents to the hosts.
         insecure: join without a secret and without encryption.
         workers: the number of workers on each host; by default one per CPU.
@@ -64,7 +64,7 @@ class LoaderHosts:
         self,
         hosts: int,
         cpus_per_host: float,
-        join: str,
+        join: Union[str, Sequence[str]],
         *,
         secret_file: Union[str, "os.PathLike[str]", None] = None,
         insecure: bool = False,
@@ -78,7 +78,9 @@ class LoaderHosts:
             raise usage_error("LoaderHosts needs the secret_file of the session's [loader.hosts], or insecure=True, and not both")
         if cpus_per_host <= 0:
             raise usage_error(f"cpus_per_host={cpus_per_host}: a host needs CPUs")
-        self._options = ["--join", join, "--workers", str(workers or max(1, int(cpus_per_host)))]
+        self._options = ["--workers", str(workers or max(1, int(cpus_per_host)))]
+        for session in [join] if isinstance(join, str) else join:
+            self._options += ["--join", session]
         for ours, theirs in (data or {}).items():
             self._options += ["--data", f"{ours}={theirs}"]
         self._secret = None if secret_file is None else _Secret.of_file(secret_file)

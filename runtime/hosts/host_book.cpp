@@ -79,10 +79,10 @@ void host_book::balance(const host& of) {
   }
 }
 
-std::optional<std::uint32_t> host_book::offered_by(const std::string& name) const {
+std::optional<std::uint32_t> host_book::workers_of(const std::string& name) const {
   std::optional<std::uint32_t> least;
   for (const auto& [process, one] : hosts_) {
-    if (one.card.name == name) least = std::min(least.value_or(one.card.workers), one.card.workers);
+    if (one.card.name == name) least = std::min(least.value_or(one.card.workers_of_all), one.card.workers_of_all);
   }
   return least;
 }
@@ -213,7 +213,7 @@ std::vector<host_view> host_book::hosts(steady_time now) const {
   std::vector<host_view> all;
   for (const auto& [process, one] : hosts_) {
     host_view& view = all.emplace_back(
-        host_view{one.card, true, {}, 0, 0, one.round_trip, one.joined, std::min(wanted_of(one), one.card.workers)});
+        host_view{one.card, true, {}, 0, 0, one.round_trip, one.joined, std::min(wanted_of(one), one.card.workers), wanted_of(one)});
     for (const connection_id id : one.connections) {
       view.places.push_back(connections_.at(id).place);
       view.leaving &= connections_.at(id).leaving;

@@ -40,7 +40,8 @@ struct host_card {
   std::uint64_t process = 0;  ///< a random number that distinguishes processes of the same name
   std::string version{};      ///< of penstock
   std::uint32_t cores = 0;    ///< that its workers may use
-  std::uint32_t workers = 1;  ///< that it offers
+  std::uint32_t workers = 1;  ///< that it offers this session
+  std::uint32_t workers_of_all = 1;  ///< of its sessions
 };
 
 /// Why a transfer was not used.
@@ -94,6 +95,7 @@ struct host_view {
   nanoseconds round_trip{0};
   steady_time joined{};
   std::uint32_t wanted = 0;  ///< of the workers that it offers
+  std::uint32_t limit = 0;   ///< how many may run: wanted of hosts of this name
 };
 
 class host_book {
@@ -115,8 +117,8 @@ class host_book {
   void received(connection_id connection, std::uint64_t samples, std::uint64_t bytes, steady_time now);
   /// A batch arrived, but not as it should.
   void spoilt(connection_id connection, bad_transfer kind, const std::string& how);
-  /// How many workers each host of this name offers, the smallest number; empty: there is none.
-  [[nodiscard]] std::optional<std::uint32_t> offered_by(const std::string& name) const;
+  /// How many workers each host of this name has, the smallest number; empty: there is none.
+  [[nodiscard]] std::optional<std::uint32_t> workers_of(const std::string& name) const;
   /// Hosts of this name, also those that join later, run at most this many workers from now on (rule H16).
   void scale(const std::string& name, std::uint32_t workers);
 

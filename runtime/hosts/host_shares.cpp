@@ -28,7 +28,7 @@ bool host_shares::calls(session_number number, steady_time now) {
   sessions_[number].called = now;
   advance(now);
   session& s = sessions_.at(number);
-  if (s.held >= s.offer) return false;
+  if (s.dismissed || s.held >= s.offer) return false;
   ++s.held;
   s.was_served = true;
   return true;
@@ -67,6 +67,18 @@ void host_shares::worked(session_number number, std::uint32_t busy, steady_time 
   if (found != sessions_.end()) note(found->second.busy, {now, static_cast<double>(busy)});
 }
 
+void host_shares::wants_at_most(session_number number, std::uint32_t workers) {
+  const auto found = sessions_.find(number);
+  if (found != sessions_.end()) found->second.limit = std::max(workers, 1U);
+}
+
+void host_shares::dismiss(session_number number) {
+  const auto found = sessions_.find(number);
+  if (found == sessions_.end()) return;
+  found->second.dismissed = true;
+  found->second.offer = 0;
+}
+
 // ---- needs and shares ---------------------------------------------------------------------------------------
 
 bool host_shares::is_measured(const session& s) const {
@@ -74,7 +86,7 @@ bool host_shares::is_measured(const session& s) const {
 }
 
 double host_shares::need_of(const session& s) const {
-  const double all = settings_.workers;
+  const double all = std::min(settings_.workers, s.limit);
   if (!is_measured(s)) return all;
   const sample& first = s.waited.front();
   const sample& last = s.waited.back();
@@ -84,7 +96,7 @@ double host_shares::need_of(const session& s) const {
   for (const sample& one : s.busy) busy += one.value;
   busy /= static_cast<double>(s.busy.size());
   if (waits > waits_little && busy > has * works_little) return waits < 1 ? std::min(all, has / (1 - waits)) : all;
-  return std::clamp(busy * reserve, 1.0, has);
+  return std::min(all, std::clamp(busy * reserve, 1.0, has));
 }
 
 std::uint32_t host_shares::free_workers() const {
@@ -96,14 +108,17 @@ std::uint32_t host_shares::free_workers() const {
 void host_shares::forget(steady_time now) {
   std::erase_if(sessions_, [&](const auto& one) {
     const session& s = one.second;
-    return s.held == 0 && s.leaving == 0 && (s.was_served || now - s.called > settings_.call_again);
+    if (s.held > 0 || s.leaving > 0) return false;
+    return now - s.called > (s.dismissed ? settings_.dismissed_for : settings_.call_again) || (s.was_served && !s.dismissed);
   });
 }
 
 /// In proportion to the needs, but at least one each while there are enough.
 std::vector<host_shares::plan> host_shares::shares() {
   std::vector<plan> all;
-  for (auto& [number, s] : sessions_) all.push_back({&s, 0, need_of(s), static_cast<double>(s.offer)});
+  for (auto& [number, s] : sessions_) {
+    if (!s.dismissed) all.push_back({&s, 0, need_of(s), static_cast<double>(s.offer)});
+  }
   const double least = std::min(1.0, static_cast<double>(settings_.workers) / std::max<double>(static_cast<double>(all.size()), 1));
   for (bool again = true; std::exchange(again, false);) {
     double rest = settings_.workers;
@@ -143,7 +158,7 @@ std::uint32_t host_shares::change(steady_time now) {
     return 0;
   }
   std::uint32_t promised = 0;
-  for (const plan& one : all) promised += one.of->leaving + std::max(one.of->held, one.of->offer) - one.of->offer;
+  for (const auto& [number, s] : sessions_) promised += s.leaving + std::max(s.held, s.offer) - s.offer;
   for (; promised > 0; --promised) ++std::ranges::max_element(all, {}, lacks)->expected;
 
   std::uint32_t changes = 0;
@@ -209,6 +224,11 @@ std::uint32_t host_shares::held(session_number number) const {
 double host_shares::need(session_number number) const {
   const auto found = sessions_.find(number);
   return found == sessions_.end() ? 0 : need_of(found->second);
+}
+
+bool host_shares::is_dismissed(session_number number) const {
+  const auto found = sessions_.find(number);
+  return found != sessions_.end() && found->second.dismissed;
 }
 
 std::vector<session_number> host_shares::sessions() const {

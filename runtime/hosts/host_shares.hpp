@@ -1,11 +1,12 @@
-// How a loader host that several sessions have called shares its workers between them (rules H14-H15). Pure: events and the time
-// come in; how many workers each session may have comes out. Driven by actors/remote/loader_host.
+// How a loader host shares its workers between the sessions that it has joined or that have called it (rules H14-H15 and H18). Pure: events
+// and the time come in; how many workers each session may have comes out. Driven by actors/remote/loader_host.
 //
 // The need of a session is the number of workers with which its consumer would not wait:
 //
 //   it waits for the share f of its time with n workers    n / (1 - f), at most all workers of the host
 //   it does not wait, or its workers have no work          the workers that have work, and a quarter more
 //   it has just come                                       all workers of the host
+//   an operator of it wants fewer of them to run           at most that number
 //
 // Workers are shared in proportion to the needs, at least one each. They change sessions only where that brings the numbers nearer
 // to these shares by more than a quarter of a worker, and where the session that gets them needs them:
@@ -19,6 +20,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <optional>
 #include <vector>
@@ -33,6 +35,7 @@ struct share_settings {
   nanoseconds settle{2'000'000'000};
   nanoseconds rest{5'000'000'000};
   nanoseconds call_again{5'000'000'000};  ///< a session that has no worker and has not called for that long is gone
+  nanoseconds dismissed_for{600'000'000'000};  ///< the same for one that was dismissed: it may have been suspended
 };
 
 class host_shares {
@@ -49,6 +52,12 @@ class host_shares {
   void waited(session_number session, nanoseconds total, steady_time now);
   /// How many of its workers have work, or are starting.
   void worked(session_number session, std::uint32_t busy, steady_time now);
+
+  /// At most that many of its workers run (rule H16).
+  void wants_at_most(session_number session, std::uint32_t workers);
+  /// All of its workers must leave, and it gets none while it calls (rule H18).
+  void dismiss(session_number session);
+  [[nodiscard]] bool is_dismissed(session_number session) const;
 
   /// Returns how many workers have been ordered to change sessions.
   std::uint32_t advance(steady_time now);
@@ -70,7 +79,9 @@ class host_shares {
     std::uint32_t offer = 0;
     std::uint32_t held = 0;     ///< without leaving ones
     std::uint32_t leaving = 0;
+    std::uint32_t limit = std::numeric_limits<std::uint32_t>::max();
     bool was_served = false;
+    bool dismissed = false;
     steady_time called{};
     std::deque<sample> waited;  ///< seconds so far
     std::deque<sample> busy;

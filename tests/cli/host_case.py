@@ -66,6 +66,8 @@ class Bandwidth:
 
 
 class HostCase(PenstockTest):
+    GIVEN_WITHIN = 30  # 3 s of measuring, 2 s until it is certain, 5 s since the last change; the rest is for a busy machine
+
     def config(self, name="h", text=None, workers=0, hosts=INSECURE, listen='listen = "127.0.0.1:0"', **shape):
         text = synthetic(**shape) if text is None else text
         return self.write(name + ".toml", text + HOSTS.format(workers=workers, more=hosts, listen=listen))
@@ -105,6 +107,29 @@ class HostCase(PenstockTest):
             ready = {w["id"] for w in status.get("workers", []) if w["state"] == "ready"}
             return sum(len(ready & set(h["workers"])) for h in status.get("hosts", [])) >= count and status
         return self.wait_until(connections, lambda: "%d remote workers: %s" % (count, self.status(name)))
+
+    def workers_here(self, name):
+        """How many workers of hosts a session has that are ready."""
+        status = self.status(name)
+        ready = {w["id"] for w in status.get("workers", []) if w["state"] == "ready"}
+        return sum(len(ready & set(h["workers"])) for h in status.get("hosts", []))
+
+    def share(self, seconds=GIVEN_WITHIN, **expected):
+        """Waits until sessions have as many."""
+        def now():
+            return {name: self.workers_here(name) for name in expected}
+        self.wait_until(lambda: now() == expected, lambda: "%s: %s" % (expected, now()), seconds=seconds)
+
+    def check(self, process, expected):
+        """It ends with these digests, and has lost nothing."""
+        report = self.report_of(process)
+        self.assertEqual(self.digests_of(report), expected)
+        self.assertEqual((report["quarantine"], report["workers"]["ended_unexpectedly"]), ([], 0))
+
+    def stop(self, **sessions):
+        for name, process in sessions.items():
+            self.assertEqual(self.penstock("stop", "--now", "--session", name)[0], EXIT_OK)
+            process.communicate(timeout=30)
 
     def report_of(self, process, expect=EXIT_OK, timeout=100):
         out, err = process.communicate(timeout=timeout)

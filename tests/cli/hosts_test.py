@@ -73,7 +73,7 @@ class HostsTest(HostCase):
         self.assertEqual(self.penstock("restart", "host/beta/worker/0", "--session", "h")[0], EXIT_OK)
         code, _, err = self.penstock("drain", "host/alpha", "--session", "h")
         self.assertEqual((code, err), (EXIT_OK, "host/alpha: drain requested\n"))
-        self.assertIn("the session asks this host to leave", self.ends(alpha, EXIT_OK))
+        self.assertIn("session h asks this host to leave", self.ends(alpha, EXIT_OK))
         self.assertEqual(self.penstock("drain", "host/alpha", "--session", "h")[0], EXIT_NO_TARGET)
         report = self.report_of(process)
         self.assertEqual(self.digests_of(report), self.local_digests(samples=1600, epochs=1))
@@ -166,7 +166,7 @@ class HostsTest(HostCase):
         self.scale(1)
         code, _, err = self.penstock("scale", "host/alpha", 4, "--session", "h")
         self.assertEqual(code, EXIT_REFUSED)
-        self.assertIn("host/alpha offers this session 3 workers now: the number must be 0 to 3", err)
+        self.assertIn("host/alpha has 3 workers: the number must be 0 to 3", err)
         self.scale(0)
         self.assertIsNone(alpha.poll())  # it stays
         self.scale(3)

@@ -5,26 +5,9 @@ from host_case import *
 
 class SharedHostsTest(HostCase):
     WORKERS, SLOW = 4, 'wait = "4ms"'
-    GIVEN_WITHIN = 30  # 3 s of measuring, 2 s until it is certain, 5 s since the last change; the rest is for a busy machine
 
     def calling(self, name, address, *arguments, **rest):
         return self.begin(self.config(name, listen="connect = %s" % json.dumps([address]), **rest), *arguments)
-
-    def workers_here(self, name):
-        """Those of the host that are ready."""
-        status = self.status(name)
-        ready = {w["id"] for w in status.get("workers", []) if w["state"] == "ready"}
-        return sum(len(ready & set(h["workers"])) for h in status.get("hosts", []))
-
-    def share(self, seconds=GIVEN_WITHIN, **expected):
-        def now():
-            return {name: self.workers_here(name) for name in expected}
-        self.wait_until(lambda: now() == expected, lambda: "%s: %s" % (expected, now()), seconds=seconds)
-
-    def check(self, process, expected):
-        report = self.report_of(process)
-        self.assertEqual(self.digests_of(report), expected)
-        self.assertEqual((report["quarantine"], report["workers"]["ended_unexpectedly"]), ([], 0))
 
     def leaves(self, host):
         host.terminate()
@@ -51,9 +34,7 @@ class SharedHostsTest(HostCase):
         self.share(paused=1, other=3)
         self.assertEqual(self.penstock("resume", "--session", "paused")[0], EXIT_OK)
         self.share(paused=2, other=2)
-        for name, process in zip(("paused", "other"), sessions):
-            self.assertEqual(self.penstock("stop", "--now", "--session", name)[0], EXIT_OK)
-            process.communicate(timeout=30)
+        self.stop(paused=sessions[0], other=sessions[1])
         self.leaves(host)
 
     def test_a_host_that_is_killed_costs_neither_session_a_sample(self):
@@ -92,6 +73,38 @@ class SharedHostsTest(HostCase):
         for process in sessions:
             self.check(process, local)
         self.leaves(host)
+
+    def test_workers_that_rest_for_one_session_work_for_the_other_until_they_are_wanted_again(self):
+        host, address = self.listening_host(self.WORKERS)
+        sessions = [self.calling(name, address, dataset=self.SLOW, samples=10**6, epochs=1) for name in ("first", "second")]
+        self.share(first=2, second=2)
+        for wanted, shares in ((0, dict(first=0, second=3)), (1, dict(first=1, second=3)), (4, dict(first=2, second=2))):
+            code, _, err = self.penstock("scale", "host/a", wanted, "--session", "first")
+            self.assertEqual(code, EXIT_OK, err)
+            self.share(**shares)
+        code, _, err = self.penstock("scale", "host/a", 5, "--session", "first")
+        self.assertEqual(code, EXIT_REFUSED)
+        self.assertIn("host/a has 4 workers: the number must be 0 to 4", err)
+        self.stop(first=sessions[0], second=sessions[1])
+        self.leaves(host)
+
+    def test_a_session_that_sends_a_host_away_leaves_it_to_the_others_and_it_ends_when_the_last_one_does(self):
+        host, address = self.listening_host(self.WORKERS)
+        shape = dict(samples=3000, epochs=1)
+        local = self.local_digests(**shape)
+        first = self.begin(self.config("first", listen="connect = %s" % json.dumps([address]), workers=1, dataset=self.SLOW, **shape))
+        second = self.calling("second", address, dataset=self.SLOW, samples=10**6, epochs=1)
+        self.share(first=2, second=2)
+        self.assertEqual(self.penstock("drain", "host/a", "--session", "first")[0], EXIT_OK)
+        self.share(first=0, second=4)
+        self.assertEqual(self.status("first")["hosts"], [])
+        told = [json.loads(line) for line in self.penstock("events", "--json", "--session", "first")[1].splitlines()]
+        self.assertEqual([e["kind"] for e in told if e.get("host") == "a"], ["host_joined", "draining", "host_left"])
+        self.check(first, local)
+        self.assertEqual(self.workers_here("second"), 4)
+        self.assertEqual(self.penstock("drain", "host/a", "--session", "second")[0], EXIT_OK)
+        self.assertIn("session first asks this host to leave: its workers finish their batches; other sessions keep this host", self.ends(host, EXIT_OK))
+        self.stop(second=second)
 
     def test_the_ranks_of_a_group_share_a_host_and_have_their_own_parts(self):
         host, address = self.listening_host(self.WORKERS)

@@ -1,43 +1,24 @@
 """Loader hosts that a real Ray places: the same stream as from local workers, whatever is killed. Skipped where Ray is not installed."""
 
-import itertools
 import glob
 import random
 import time
 
 import penstock
-from package import *
-
-try:
-    import ray
-    from penstock.ray import LoaderHosts
-except ImportError:
-    print("ray is not installed")
-    sys.exit(77)
+from ray_case import *
 
 SEED = int(os.environ.get("PENSTOCK_TEST_SEED", random.randrange(1 << 32)))
 HOSTS = int(os.environ.get("PENSTOCK_TEST_HOSTS", 2))
 KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS", 3))
 BETWEEN = float(os.environ.get("PENSTOCK_TEST_SECONDS_BETWEEN_KILLS", 1))
 CPUS = 8.0  # the number that Ray gets
-PATIENCE = 120  # seconds: a busy machine takes long to start an actor's process
-
-LISTENING = """
-[loader]
-workers = 0
-[loader.hosts]
-listen = "127.0.0.1:0"
-wait = "300s"
-%s
-"""
 
 
 def setUpModule():
     global of_ray
     of_ray = tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp")  # short: sockets are in it
     os.environ["PATH"] = BIN + os.pathsep + os.environ["PATH"]  # for Ray's workers
-    # Otherwise Ray starts a process for each CPU, all with the niceness 15.
-    os.environ.update(RAY_prestart_worker_first_driver="0", RAY_enable_worker_prestart="0", RAY_worker_niceness="0")
+    os.environ.update(QUICK)
     for attempt in range(4):
         try:
             return ray.init(num_cpus=int(CPUS), object_store_memory=100 << 20, include_dashboard=False, log_to_driver=False,
@@ -53,62 +34,10 @@ def tearDownModule():
     of_ray.cleanup()
 
 
-def command_of(pid):
-    try:
-        with open("/proc/%d/cmdline" % pid, "rb") as file:
-            return file.read().decode("utf-8", "replace").split("\0")
-    except OSError:
-        return []
-
-
-class RayTest(PackageTest):
+class RayTest(RayCase):
     def tearDown(self):
-        self.doCleanups()
-        self.no_hosts_left()
-        self.wait_until(lambda: ray.available_resources().get("CPU") == CPUS, lambda: "Ray has its CPUs back: %s" % ray.available_resources())
         super().tearDown()
-
-    def begin(self, samples, hosts="insecure = true", wait="4ms", more=""):
-        """Starts a session without local workers; hosts join at self.address."""
-        text = synthetic(samples=samples, dataset='wait = "%s"' % wait, epochs=1) + LISTENING % hosts + more
-        process = self.start("run", self.write("h.toml", text), "--digest", "--json", "--quiet")
-        joins = lambda: process.poll() is not None or self.status().get("hosts_join_at")
-        self.address = self.wait_until(joins, "where hosts join", seconds=PATIENCE)
-        self.assertIsNone(process.poll(), process.stderr.read().decode() if process.poll() is not None else "")
-        return process
-
-    def hosts(self, hosts, cpus, **options):
-        made = LoaderHosts(hosts, cpus, self.address, **options)
-        self.addCleanup(made.stop)
-        return made
-
-    def local_digests(self, samples):
-        return self.digests(self.write("local.toml", synthetic(samples=samples, epochs=1)), "--workers", 2)
-
-    def status(self):
-        code, out, _ = self.penstock("status", "--json", "--session", "h")
-        return json.loads(out) if code == EXIT_OK else {}
-
-    def joined(self):
-        return sorted(host["name"] for host in self.status().get("hosts", []))
-
-    def finished(self, process, samples, timeout=100):
-        out, err = process.communicate(timeout=timeout)
-        self.assertEqual(process.returncode, EXIT_OK, err.decode() + out.decode())
-        report = json.loads(out)
-        self.check_sums(report)
-        self.assertEqual([epoch["digest"] for epoch in report["epochs"]], self.local_digests(samples))
-        self.assertEqual((report["quarantine"], report["failures"]), ([], []))
-        return report
-
-    def hosts_here(self):
-        """The processes of `penstock host`, by the names of the hosts."""
-        commands = {pid: command_of(pid) for pid in all_pids() if alive(pid)}
-        return {command[command.index("--name") + 1]: pid for pid, command in commands.items()
-                if command[:2] == [PENSTOCK, "host"] and self.address in command}
-
-    def no_hosts_left(self):
-        self.wait_until(lambda: not self.hosts_here(), lambda: "the end of all hosts: %s" % self.hosts_here(), seconds=10)
+        self.wait_until(lambda: ray.available_resources().get("CPU") == CPUS, lambda: "Ray has its CPUs back: %s" % ray.available_resources())
 
     def test_the_stream_is_the_local_one_though_actors_and_hosts_are_killed_and_ray_replaces_them(self):
         print("PENSTOCK_TEST_SEED=%d" % SEED, flush=True)

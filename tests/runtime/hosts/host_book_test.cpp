@@ -13,7 +13,7 @@ namespace {
 const steady_time begin{1h};
 
 host_card card_of(std::uint64_t process) {
-  return {"loader-" + std::to_string(process), "10.0.0.7:4711", 12, process, "1.0", 8, 4};
+  return {"loader-" + std::to_string(process), "10.0.0.7:4711", 12, process, "1.0", 8, 4, 4};
 }
 
 /// Places in which a worker may run, as the commands so far say.
@@ -128,8 +128,8 @@ TEST_CASE("a scaled host runs that many workers, in its lowest places, and all o
   REQUIRE(book.joined(5, card_of(8), begin));
   working_places seen;
   seen.follow(book.advance(begin));
-  CHECK(book.offered_by("loader-7") == 4);
-  CHECK_FALSE(book.offered_by("loader-9"));
+  CHECK(book.workers_of("loader-7") == 4);
+  CHECK_FALSE(book.workers_of("loader-9"));
   book.scale("loader-7", 2);
   seen.follow(book.advance(begin));
   CHECK(seen.places == those{65, 66, 69});
@@ -208,12 +208,16 @@ TEST_CASE("late transfers do not count towards the loss of a host") {
   CHECK(book.advance(begin).empty());
 }
 
-TEST_CASE("a host that offers more workers than at first may be scaled to these") {
+TEST_CASE("a host may be scaled to all of its workers, also while it offers fewer because others have them") {
   host_book book({.first_place = 65, .places = 8});
   host_card card = card_of(7);
   card.workers = 1;
   REQUIRE(book.joined(1, card, begin));
   card.workers = 3;
   REQUIRE(book.joined(2, card, begin));
-  CHECK(book.offered_by("loader-7") == 3);
+  CHECK(book.workers_of("loader-7") == 4);
+  book.scale("loader-7", 4);
+  const host_view view = book.hosts(begin).at(0);
+  CHECK(view.limit == 4);
+  CHECK(view.wanted == 3);
 }

@@ -1,4 +1,5 @@
-// Random sessions come, need more or less, stop, hand workers over late and vanish, against what must hold at any time.
+// Random sessions come, need more or less, let workers rest, send the host away, stop, hand workers over late and vanish, against what must
+// hold at any time.
 #include "runtime/hosts/host_shares.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -22,7 +23,12 @@ struct session_seen {
   double needs = 0;
   std::uint32_t held = 0;
   std::uint32_t leaving = 0;
+  std::uint32_t limit = workers;
+  bool dismissed = false;
   nanoseconds waited{0};
+
+  [[nodiscard]] std::uint32_t running() const { return std::min(held, limit); }
+  [[nodiscard]] double busy() const { return std::round(std::min<double>(running(), needs)); }
 };
 
 class model {
@@ -68,7 +74,7 @@ class model {
     auto at = seen_.begin();
     std::advance(at, static_cast<std::ptrdiff_t>(draw(seen_.size())));
     auto& [number, seen] = *at;
-    if (draw(1000) < seen_.size()) {
+    if (draw(seen.dismissed ? 100 : 1000) < seen_.size()) {
       for (; seen.held > 0; --seen.held) shares_.ended(number, false, now_);
       for (; seen.leaving > 0; --seen.leaving) shares_.ended(number, true, now_);
       seen_.erase(at);
@@ -78,6 +84,12 @@ class model {
       shares_.ended(number, false, now_);
     } else if (draw(100) == 0) {
       seen.needs = draw_need();
+    } else if (draw(100) == 0) {
+      seen.limit = draw(2) == 0 ? workers : static_cast<std::uint32_t>(draw(workers + 1));
+      shares_.wants_at_most(number, seen.limit);
+    } else if (draw(500) == 0) {
+      shares_.dismiss(number);
+      seen.dismissed = shares_.is_dismissed(number);
     }
   }
 
@@ -85,10 +97,11 @@ class model {
 
   void live(session_number number, session_seen& seen, nanoseconds passed) {
     if (draw(4) == 0 && shares_.calls(number, now_)) ++seen.held;
-    const double lacks = std::max(0.0, 1 - seen.held / std::max(seen.needs, 1e-3));
+    const double lacks = std::max(0.0, 1 - seen.running() / std::max(seen.needs, 1e-3));
     seen.waited += nanoseconds(static_cast<std::int64_t>(static_cast<double>(passed.count()) * lacks));
     if (draw(3) != 0) shares_.waited(number, seen.waited - (draw(9) == 0 ? nanoseconds(1) : nanoseconds(0)), now_);
-    shares_.worked(number, static_cast<std::uint32_t>(std::round(std::min<double>(seen.held, seen.needs))), now_);
+    shares_.wants_at_most(number, seen.limit);
+    shares_.worked(number, static_cast<std::uint32_t>(seen.busy()), now_);
     if (seen.leaving > 0 && draw(5) == 0) {
       --seen.leaving;
       shares_.ended(number, true, now_);
@@ -109,37 +122,46 @@ class model {
     // Nothing has happened for long: shares are what the needs say, and no worker changes its session.
     ++calm;
     REQUIRE(changes == changes_when_calm_);
-    std::uint32_t with_none = 0;
-    for (const auto& [number, seen] : seen_) with_none += seen.held == 0 ? 1 : 0;
-    REQUIRE(with_none == (seen_.size() > workers ? seen_.size() - workers : 0));
-    if (seen_.size() > workers || seen_.empty()) return;
+    std::map<session_number, session_seen> served = seen_;
+    for (const auto& [number, seen] : seen_) {
+      if (!seen.dismissed) continue;
+      REQUIRE(seen.held == 0);
+      served.erase(number);
+    }
+    const auto with_none = static_cast<std::size_t>(std::ranges::count_if(served, [](const auto& one) { return one.second.held == 0; }));
+    REQUIRE(with_none == (served.size() > workers ? served.size() - workers : 0));
+    if (served.size() > workers || served.empty()) return;
     REQUIRE(taken == workers);
-    check_shares();
+    compared += compare(served);
   }
 
   /// As host_shares.hpp says: of a session that waits, and of one that does not.
   static double need(const session_seen& one) {
-    if (one.held < 0.95 * one.needs) return std::clamp<double>(one.needs, 1, workers);
-    return std::clamp(1.25 * std::round(std::min<double>(one.held, one.needs)), 1.0, std::max<double>(one.held, 1));
+    const double most = std::clamp(one.limit, 1U, workers);
+    const bool waits = one.running() < 0.95 * one.needs && one.busy() > 0.3 * one.held;
+    if (waits) return std::clamp(one.held * one.needs / one.running(), 1.0, most);
+    return std::min(most, std::clamp(1.25 * one.busy(), 1.0, std::max<double>(one.held, 1)));
   }
 
   /// If every share is at least one worker, no session that needs more is so far below its share that a change would help.
-  void check_shares() {
+  static std::uint64_t compare(const std::map<session_number, session_seen>& served) {
+    std::uint64_t compared = 0;
     double needs = 0;
     double least = workers;
-    for (const auto& [number, seen] : seen_) {
+    for (const auto& [number, seen] : served) {
       needs += need(seen);
       least = std::min(least, need(seen));
     }
-    if (workers * least / needs < 1) return;
+    if (workers * least / needs < 1) return 0;
     const auto lacks = [&](const session_seen& one) { return workers * need(one) / needs - one.held; };
-    for (const auto& [number, seen] : seen_) {
+    for (const auto& [number, seen] : served) {
       if (need(seen) - seen.held <= 0.6) continue;
-      for (const auto& [other, has] : seen_) {
+      for (const auto& [other, has] : served) {
         if (has.held >= 2) REQUIRE(lacks(seen) - lacks(has) < 1.75);
       }
       ++compared;
     }
+    return compared;
   }
 
   std::mt19937_64 random_;

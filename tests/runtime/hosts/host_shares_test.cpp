@@ -19,6 +19,8 @@ class shared_host {
 
   void set(session_number session, double needs) { needs_[session] = needs; }
   void pause(session_number session) { paused_ = session; }
+  void scale(session_number session, std::uint32_t workers) { shares_.wants_at_most(session, workers); }
+  void dismiss(session_number session) { shares_.dismiss(session); }
   void go(session_number session) {
     while (shares_.held(session) > 0) shares_.ended(session, false, now_);
     needs_.erase(session);
@@ -182,4 +184,63 @@ TEST_CASE("a session that has called and does not come back is forgotten") {
   shares.advance(now);
   CHECK(shares.offer(2) == 0);
   CHECK(shares.offer(1) == 2);
+}
+
+TEST_CASE("workers that an operator of one session lets rest go to the others, except one, and come back when he wants them again") {
+  shared_host host(8);
+  host.set(1, 100);
+  host.set(2, 100);
+  host.run(10s);
+  host.scale(1, 2);
+  host.run(10s);
+  CHECK(host.of(1) == 2);
+  CHECK(host.of(2) == 6);
+  host.scale(1, 0);
+  host.run(10s);
+  CHECK(host.of(1) == 1);
+  CHECK(host.of(2) == 7);
+  host.scale(1, 8);
+  host.run(15s);
+  CHECK(host.of(1) == 4);
+  CHECK(host.of(2) == 4);
+}
+
+TEST_CASE("the only session of a host keeps the workers that rest, until another one comes") {
+  shared_host host(8);
+  host.set(1, 100);
+  host.run(1s);
+  host.scale(1, 2);
+  host.run(60s);
+  CHECK(host.of(1) == 8);
+  host.set(2, 100);
+  host.run(1s);
+  CHECK(host.of(2) >= 6);
+}
+
+TEST_CASE("a session that has sent its host away gives all workers to the others, and gets none while it calls") {
+  shared_host host(8);
+  host.set(1, 100);
+  host.set(2, 100);
+  host.run(10s);
+  host.dismiss(1);
+  host.run(1s);
+  CHECK(host.of(1) == 0);
+  CHECK(host.of(2) == 8);
+  host.run(30min);
+  CHECK(host.of(1) == 0);
+}
+
+TEST_CASE("a session that has sent its host away is not forgotten while it may be suspended") {
+  host_shares shares({.workers = 2});
+  steady_time now{1h};
+  CHECK(shares.calls(1, now));
+  shares.dismiss(1);
+  CHECK(shares.surplus(1) == 1);
+  shares.leaving(1);
+  shares.ended(1, true, now);
+  CHECK_FALSE(shares.calls(1, now += 9min));
+  CHECK_FALSE(shares.calls(1, now += 9min));
+  CHECK(shares.is_dismissed(1));
+  shares.advance(now += 11min);
+  CHECK_FALSE(shares.is_dismissed(1));
 }

@@ -32,7 +32,9 @@ struct host_options {
 
 /// The same command there, without what is said about this machine.
 std::vector<std::string> arguments_there(const host_options& o) {
-  std::vector<std::string> all{"--join", o.settings.session, "--workers", o.workers};
+  std::vector<std::string> all;
+  for (const std::string& one : o.settings.sessions) all.insert(all.end(), {"--join", one});
+  all.insert(all.end(), {"--workers", o.workers});
   if (!o.settings.name.empty()) all.insert(all.end(), {"--name", o.settings.name});
   for (const std::string& one : o.data) all.insert(all.end(), {"--data", one});
   if (!o.program.file.empty()) all.insert(all.end(), {"--program", o.program.file});
@@ -62,7 +64,7 @@ int hosts_elsewhere(const host_options& o) {
 }
 
 int host(host_options o) {
-  if (o.settings.session.empty() && o.settings.listen.empty())
+  if (o.settings.sessions.empty() && o.settings.listen.empty())
     return refuse_with(exit_usage, failure{errc::usage, "a host needs --join, where a session listens, or --listen, where sessions call it", 0}, o.json);
   auto folders = folders_of(o.data);
   if (!folders) return refuse_with(exit_usage, folders.error(), o.json);
@@ -99,7 +101,7 @@ void add_host_command(verb_table& verbs) {
        "load samples on this machine for a session on another one",
        "Joins a session whose config sets [loader.hosts] listen, and runs workers for it: they read and decode "
        "samples here, and the session receives finished batches. With --listen it waits instead until a session calls it "
-       "([loader.hosts] connect); several sessions share its workers. The stream is the same as without hosts. The "
+       "([loader.hosts] connect). Several sessions share its workers, with --listen or several --join. The stream is the same as without hosts. The "
        "dataset must be here too, with the same contents; --data says where. Session and hosts need the same "
        "version of penstock and, over a network, the same secret.\n\n"
        "Started as `python -m penstock host`, it also runs the jobs and datasets of Python sessions, but only over "
@@ -108,15 +110,16 @@ void add_host_command(verb_table& verbs) {
        "same file. A session never sends a program, and cannot name another one.\n\n"
        "With --on it starts hosts on other machines by ssh, where penstock must be on the PATH of a plain command. ssh must log in without "
        "a password. The hosts leave when this command ends.\n\n"
-       "Ends with 0 when the session that it joined is over, or after SIGTERM once the workers have finished their "
-       "batches; with 78 when that session refuses this host, or no worker can work here. Until a session answers, it tries again.",
+       "Ends with 0 when the sessions that it joined are over, or after SIGTERM once the workers have finished their "
+       "batches; with 78 when one of them refused this host, or no worker can work here. Until a session answers, it tries again.",
        {{"penstock host --join trainer:7077 --secret-file hosts.secret", "a worker for each core"},
         {"penstock host --join trainer:7077 --workers 8 --data /data=/mnt/data --secret-file hosts.secret",
          "the session's /data is /mnt/data here"},
+        {"penstock host --join one:7077 --join two:7077 --secret-file hosts.secret", "two sessions share its workers"},
         {"penstock host --listen 0.0.0.0:7077 --secret-file hosts.secret", "waits for sessions with connect = [\"loader-1:7077\"]"},
         {"penstock host --on user@one --on user@two --join trainer:7077 --secret-file hosts.secret", "starts two hosts by ssh"}}},
       [o] { return host(*o); });
-  auto* const join = verb.add_option("--join", o->settings.session, "where the session listens")->type_name("ADDRESS:PORT");
+  auto* const join = verb.add_option("--join", o->settings.sessions, "where the session listens (may be repeated)")->type_name("ADDRESS:PORT");
   auto* const listen = verb.add_option("--listen", o->settings.listen, "instead of --join: where to wait for sessions that call; port 0: any free port")
                            ->type_name("ADDRESS:PORT")
                            ->excludes(join);

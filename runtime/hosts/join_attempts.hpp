@@ -1,0 +1,64 @@
+// When a loader host connects to one of the sessions that it joins, how many times, and when it gives that session up (rules H9 and H14).
+// Pure: events and the time come in. Driven by actors/remote/loader_host, which has one for each `--join`.
+//
+//   one connection at a time, later after each failure -- it gets a place --> as many as host_shares offers
+//    ^                                                                          |
+//    +------------ the last one is lost: for at most `wait` of the session -----+-- the session is over, or sends the host away --> (over)
+#pragma once
+
+#include "runtime/base/clock.hpp"
+
+#include <cstdint>
+#include <optional>
+
+namespace penstock::hosts {
+
+struct attempt_settings {
+  nanoseconds pause{300'000'000};
+  nanoseconds pause_max{2'000'000'000};  ///< doubled from `pause` while nothing succeeds
+  nanoseconds call_again{1'000'000'000};  ///< while this host has no free worker
+};
+
+/// The connections to a session that there are.
+struct connections_now {
+  std::uint32_t all = 0;
+  std::uint32_t connecting = 0;  ///< of them: the session has not answered yet
+  std::uint32_t held = 0;        ///< workers that host_shares has given the session
+  std::uint32_t offer = 0;       ///< as many as it may have
+};
+
+class join_attempts {
+ public:
+  explicit join_attempts(const attempt_settings& settings = {}) : settings_(settings) {}
+
+  /// A connection has got its place. `wait`: how long to try after the session is lost.
+  void joined(nanoseconds wait);
+  /// A connection that had a place has ended, and was not lost.
+  void left();
+  /// A connection that had a place is lost.
+  void lost(steady_time now);
+  /// A connection got no place. False: the session is given up.
+  [[nodiscard]] bool failed(steady_time now);
+  /// A session answered, but this host has no worker for it yet.
+  void busy(steady_time now) { again_at_ = now + settings_.call_again; }
+  /// Nothing is tried any more.
+  void finish() { over_ = true; }
+
+  /// How many connections to make now.
+  [[nodiscard]] std::uint32_t wanted(const connections_now& now_there, steady_time now) const;
+  [[nodiscard]] std::uint32_t placed() const noexcept { return placed_; }
+  [[nodiscard]] bool over() const noexcept { return over_; }
+  /// How long to try after the session is lost.
+  [[nodiscard]] nanoseconds wait() const noexcept { return wait_; }
+
+ private:
+  const attempt_settings settings_;
+  std::uint32_t placed_ = 0;
+  nanoseconds pause_ = settings_.pause;
+  steady_time again_at_{};
+  nanoseconds wait_{0};
+  std::optional<steady_time> lost_since_;
+  bool over_ = false;
+};
+
+}  // namespace penstock::hosts

@@ -1,0 +1,78 @@
+#include "runtime/hosts/join_attempts.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::hosts;
+using namespace std::chrono_literals;
+
+namespace {
+
+const steady_time first_try{1h};
+constexpr connections_now nothing_yet{};
+
+}  // namespace
+
+TEST_CASE("one connection finds out whether a session is there; when it has a place, the others follow at once") {
+  join_attempts attempts;
+  CHECK(attempts.wanted(nothing_yet, first_try) == 1);
+  CHECK(attempts.wanted({.all = 1, .connecting = 1}, first_try) == 0);
+  CHECK(attempts.wanted({.all = 1, .held = 1, .offer = 4}, first_try) == 0);  // it lists the dataset
+  attempts.joined(60s);
+  CHECK(attempts.wanted({.all = 1, .held = 1, .offer = 4}, first_try) == 3);
+  CHECK(attempts.wanted({.all = 4, .connecting = 2, .held = 2, .offer = 4}, first_try) == 0);
+}
+
+TEST_CASE("an address where nobody answers is tried later each time, and for ever") {
+  join_attempts attempts({.pause = 300ms, .pause_max = 2s});
+  steady_time now = first_try;
+  for (const auto pause : {300ms, 600ms, 1200ms, 2000ms, 2000ms}) {
+    CHECK(attempts.wanted(nothing_yet, now) == 1);
+    CHECK(attempts.failed(now));
+    CHECK(attempts.wanted(nothing_yet, now + pause - 1ms) == 0);
+    now += pause;
+  }
+  CHECK(attempts.failed(now + 24h));
+  attempts.joined(60s);
+  attempts.lost(now);
+  CHECK(attempts.wanted(nothing_yet, now + 300ms) == 1);  // it begins anew
+}
+
+TEST_CASE("a session that is lost is given up when it has not come back for as long as it said") {
+  join_attempts attempts;
+  for (int i = 0; i < 2; ++i) attempts.joined(60s);
+  attempts.lost(first_try);
+  CHECK(attempts.failed(first_try + 2min));  // the other connection is still there
+  attempts.lost(first_try + 3min);
+  CHECK(attempts.failed(first_try + 3min + 59s));
+  attempts.joined(60s);
+  attempts.lost(first_try + 5min);
+  CHECK(attempts.failed(first_try + 5min + 60s));
+  CHECK_FALSE(attempts.failed(first_try + 5min + 61s));
+  CHECK(attempts.over());
+  CHECK(attempts.wanted(nothing_yet, first_try + 1h) == 0);
+}
+
+TEST_CASE("a session that this host has no worker for is called again each second, and at once when one is free") {
+  join_attempts attempts;
+  attempts.busy(first_try);
+  CHECK(attempts.wanted(nothing_yet, first_try + 999ms) == 0);
+  CHECK(attempts.wanted({.offer = 1}, first_try + 500ms) == 1);
+  CHECK(attempts.wanted(nothing_yet, first_try + 1s) == 1);
+}
+
+TEST_CASE("a worker that is handed to another session is not called back, and comes back when the offer rises") {
+  join_attempts attempts;
+  for (int i = 0; i < 4; ++i) attempts.joined(60s);
+  attempts.left();
+  CHECK(attempts.wanted({.all = 3, .held = 3, .offer = 3}, first_try) == 0);
+  CHECK(attempts.wanted({.all = 3, .held = 3, .offer = 4}, first_try) == 1);
+}
+
+TEST_CASE("nothing is tried once the session is over") {
+  join_attempts attempts;
+  attempts.joined(60s);
+  attempts.finish();
+  attempts.left();
+  CHECK(attempts.wanted({.offer = 4}, first_try + 1h) == 0);
+}
