@@ -9,22 +9,20 @@
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/tar/tar_parser.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 
 namespace penstock {
 
-inline void append_number(std::string& to, std::uint64_t value) {
-  char bytes[10];
-  std::size_t used = 0;
-  while (value >= 0x80) {
-    bytes[used++] = static_cast<char>(value | 0x80U);
-    value >>= 7U;
-  }
-  bytes[used++] = static_cast<char>(value);
-  to.append(bytes, used);
+inline constexpr std::size_t number_bytes_max = 10;
+
+/// `to` has room for number_bytes_max. Returns where the number ends.
+inline char* write_number(char* to, std::uint64_t value) noexcept {
+  for (; value >= 0x80; value >>= 7U) *to++ = static_cast<char>(value | 0x80U);
+  *to++ = static_cast<char>(value);
+  return to;
 }
 
 /// Takes a number off the front; nothing if `from` ends in it or it has more than 64 bits.

@@ -59,8 +59,11 @@ class header_reader {
     if (range.at < begin_ || range.at + range.bytes > end_) {
       if (auto ok = fill(range); !ok) return tl::unexpected(ok.error());
     }
-    return std::span(buffer_).subspan(range.at - begin_, range.bytes);
+    return rest(range.at).first(range.bytes);
   }
+
+  /// What was read from there on: at least what the last read() returned.
+  [[nodiscard]] std::span<const std::byte> rest(std::uint64_t at) const { return std::span(buffer_).subspan(at - begin_, end_ - at); }
 
  private:
   result<void> fill(tar_range range) {
@@ -124,8 +127,13 @@ class part_of_shard {
     if (const auto range = parser.wanted()) told_ = range->at;
     while (const auto range = parser.wanted()) {
       if (range->at >= until && parser.is_between_members()) break;
+      if (range->at - told_ >= told_every) {
+        progress_.add(range->at - told_);
+        told_ = range->at;
+      }
       const auto bytes = reader_.read(*range);
       if (!bytes) return tl::unexpected(bytes.error());
+      if (parser.take_plain(reader_.rest(range->at), until, [this](const tar_member& plain) { grouping.add(plain); })) continue;
       const auto member = parser.take(*bytes);
       if (!member) {
         const std::string_view program = range->at == 0 ? compression_by_magic(*bytes) : std::string_view();
@@ -135,10 +143,6 @@ class part_of_shard {
         return refuse(errc::dataset, "is compressed with {}: only zstd is read; decompress it", program);
       }
       if (*member) grouping.add(**member);
-      if (range->at - told_ >= told_every) {
-        progress_.add(range->at - told_);
-        told_ = range->at;
-      }
     }
     return {};
   }
@@ -288,14 +292,15 @@ void shard_grouping::number_extensions_as(const shard_grouping& other) {
 }
 
 void shard_grouping::add(std::string_view key, found_member member) {
-  if (in_order_ && key < key_) leave_order();
+  const int order = in_order_ ? key.compare(key_) : 0;
+  if (order < 0) leave_order();
   if (!in_order_) {
     if (keys_.size() >= samples_max) return;  // finish() refuses it
     member.sample = sample_of(key);
     members_.push_back(member);
     return;
   }
-  if (key != key_) {
+  if (order != 0) {
     close_sample();
     key_ = key;
   }
@@ -312,16 +317,19 @@ void shard_grouping::close_sample() {
 void shard_grouping::append_sample(std::string_view key, std::span<const found_member> members) {
   added_ += members.size();
   offsets_.push_back(static_cast<std::uint32_t>(std::min<std::size_t>(records_.size(), offset_max)));  // finish() refuses more
-  append_number(records_, key.size());
-  records_ += key;
-  append_number(records_, members.size());
+  const std::size_t longest = key.size() + number_bytes_max * (2 + 3 * members.size());
+  if (record_.size() < longest) record_.resize(longest);  // one append instead of one for each number
+  char* end = write_number(record_.data(), key.size());
+  end = std::copy(key.begin(), key.end(), end);
+  end = write_number(end, members.size());
   std::uint64_t block = 0;
   for (const found_member& member : members) {
-    append_number(records_, member.extension_and_kind);
-    append_number(records_, member.header_at / tar_block - block);
-    append_number(records_, member.size);
+    end = write_number(end, member.extension_and_kind);
+    end = write_number(end, member.header_at / tar_block - block);
+    end = write_number(end, member.size);
     block = member.header_at / tar_block + 1 + blocks_of(member.size);
   }
+  records_.append(record_.data(), end);
 }
 
 template <class Use>

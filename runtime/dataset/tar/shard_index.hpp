@@ -97,6 +97,7 @@ class shard_grouping {
   std::vector<std::uint32_t> offsets_;
   std::string key_;                  // of the newest sample
   std::vector<found_member> newest_; // its members
+  std::string record_;               // its record, while it is written
   // Then:
   std::string pool_;
   std::vector<found_key> keys_;  // one per sample

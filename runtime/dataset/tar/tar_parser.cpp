@@ -30,6 +30,7 @@ constexpr field size_field{124, 12};
 constexpr field checksum_field{148, 8};
 constexpr std::size_t type_at = 156;
 constexpr field magic_field{257, 6};
+constexpr std::string_view posix_magic("ustar\0", 6);
 constexpr field prefix_field{345, 155};
 constexpr std::size_t sparse_continues_at = 482;      // in the header
 constexpr std::size_t sparse_map_continues_at = 504;  // in each block of the map after it
@@ -44,16 +45,36 @@ std::string_view string_of(block_view block, field f) noexcept {
   return text.substr(0, text.find('\0'));
 }
 
+std::uint64_t eight_bytes(const char* at) noexcept {
+  static_assert(std::endian::native == std::endian::little);  // the first one is the lowest
+  std::uint64_t bytes = 0;
+  std::memcpy(&bytes, at, sizeof bytes);
+  return bytes;
+}
+
 /// The number that eight octal digits make; nothing if one is none.
-std::optional<std::uint64_t> eight_octal_digits(const char* at) noexcept {
-  static_assert(std::endian::native == std::endian::little);  // the first digit is the lowest byte
-  std::uint64_t digits = 0;
-  std::memcpy(&digits, at, sizeof digits);
+std::optional<std::uint64_t> octal(std::uint64_t digits) noexcept {
   digits ^= 0x3030303030303030U;
   if ((digits & 0xf8f8f8f8f8f8f8f8U) != 0) return std::nullopt;
   digits = ((digits << 3U) + (digits >> 8U)) & 0x003f003f003f003fU;
   digits = ((digits << 6U) + (digits >> 16U)) & 0x00000fff00000fffU;
   return ((digits << 12U) + (digits >> 32U)) & 0xffffffU;
+}
+
+/// A size as it is usually written: eleven octal digits, then a NUL or a blank.
+std::optional<std::uint64_t> usual_size(const char* at) noexcept {
+  const auto high = octal(eight_bytes(at) << 32U | 0x30303030U);
+  const auto low = octal(eight_bytes(at + 4) << 8U | 0x30U);
+  const char end = at[11];
+  if (!high || !low || (end != '\0' && end != ' ')) return std::nullopt;
+  return *high << 21U | *low;
+}
+
+/// A checksum as it is usually written: six octal digits, a NUL and a blank.
+std::optional<std::uint64_t> usual_checksum(const char* at) noexcept {
+  const std::uint64_t text = eight_bytes(at);
+  if (text >> 48U != 0x2000U) return std::nullopt;
+  return octal(text << 16U | 0x3030U);
 }
 
 /// Octal digits between blanks and NULs, or GNU's base-256: the first bit set, then big-endian. False if it is neither. (An
@@ -76,7 +97,7 @@ bool read_number(block_view block, field f, std::uint64_t& value) noexcept {
   const char* const end = at + text.size();
   while (at != end && is_padding(*at)) ++at;
   for (; end - at >= 8; at += 8) {
-    const auto eight = eight_octal_digits(at);
+    const auto eight = octal(eight_bytes(at));
     if (!eight) break;
     value = value << 24U | *eight;
   }
@@ -88,8 +109,11 @@ std::int64_t sum_of(block_view block) noexcept {
 #ifdef __SSE2__
   // Eight times as fast as one byte at a time, which would be half of the time that indexing takes.
   __m128i sums = _mm_setzero_si128();
-  for (std::size_t at = 0; at < tar_block; at += sizeof sums)
-    sums = _mm_add_epi64(sums, _mm_sad_epu8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block.data() + at)), _mm_setzero_si128()));
+  const auto sums_at = [&](std::size_t at) {
+    return _mm_sad_epu8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block.data() + at)), _mm_setzero_si128());
+  };
+  for (std::size_t at = 0; at < tar_block; at += 4 * sizeof sums)
+    sums = _mm_add_epi64(sums, _mm_add_epi64(_mm_add_epi64(sums_at(at), sums_at(at + 16)), _mm_add_epi64(sums_at(at + 32), sums_at(at + 48))));
   return _mm_cvtsi128_si64(_mm_add_epi64(sums, _mm_srli_si128(sums, 8)));
 #else
   std::int64_t sum = 0;
@@ -145,6 +169,20 @@ bool looks_like_header(std::span<const std::byte> block) noexcept {
   if (block.size() < tar_block || !text_of(block, magic_field).starts_with("ustar")) return false;
   std::uint64_t stated = 0;
   return read_number(block, checksum_field, stated) && static_cast<std::int64_t>(stated) == checksum_of(block);
+}
+
+/// False: it is for take().
+bool tar_parser::take_plain_header(block_view block, tar_member& member) noexcept {
+  const bool has_prefix = block[prefix_field.at] != std::byte{0} && text_of(block, magic_field) == posix_magic;
+  if (block[type_at] != std::byte{'0'} || has_prefix) return false;
+  const auto size = usual_size(text_of(block, size_field).data());
+  const auto checksum = usual_checksum(text_of(block, checksum_field).data());
+  if (!size || !checksum || static_cast<std::int64_t>(*checksum) != checksum_of(block)) return false;
+  const std::uint64_t data_at = at_ + tar_block;
+  if (data_at > archive_bytes_ || *size > archive_bytes_ - data_at) return false;
+  member = {string_of(block, name_field), tar_kind::file, at_, data_at, *size};
+  go_to(data_at + round_up(*size, tar_block));
+  return true;
 }
 
 bool tar_parser::is_between_members() const noexcept {
@@ -263,8 +301,7 @@ result<std::optional<tar_member>> tar_parser::take_header(std::span<const std::b
                   : std::string("the header's checksum is not a number: damaged, or not the header of a tar member"));
   }
   const char type = static_cast<char>(block[type_at]);
-  const std::string_view magic = text_of(block, magic_field);
-  if (magic == std::string_view("ustar\0", 6)) {
+  if (text_of(block, magic_field) == posix_magic) {
     const std::string_view prefix = string_of(block, prefix_field);
     if (!prefix.empty()) (name_ += prefix) += '/';
   }

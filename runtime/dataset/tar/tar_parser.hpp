@@ -55,6 +55,22 @@ class tar_parser {
   /// or contents that end beyond the archive, and names or records above 1 MiB. After a refusal it cannot be used.
   result<std::optional<tar_member>> take(std::span<const std::byte> bytes);
 
+  /// Takes the plain members at the beginning of `bytes`, which begin at wanted(): regular files whose header says everything
+  /// about them, as almost all members of most archives. Calls use(member) for each; names are valid meanwhile. Stops at
+  /// anything else, which is for take(), at the end of `bytes`, and at the first header at `until` or behind it. False: it took none.
+  template <class Use>
+  bool take_plain(std::span<const std::byte> bytes, std::uint64_t until, const Use& use) {
+    const std::uint64_t begin = at_;
+    tar_member member;
+    const auto takes_next = [&] {
+      const std::uint64_t passed = at_ - begin;
+      return state_ == state::header && at_ < until && passed + tar_block <= bytes.size() && take_plain_header(bytes.subspan(passed, tar_block), member);
+    };
+    if (!is_between_members()) return false;
+    while (takes_next()) use(member);
+    return at_ != begin;
+  }
+
   /// Whether it wants a header, and nothing that it has read says anything about the members behind it: a parser that begins
   /// there finds the same ones.
   [[nodiscard]] bool is_between_members() const noexcept;
@@ -74,6 +90,7 @@ class tar_parser {
     [[nodiscard]] bool none() const noexcept { return !name && !size && !sparse; }
   };
 
+  bool take_plain_header(std::span<const std::byte> block, tar_member& member) noexcept;
   result<std::optional<tar_member>> take_header(std::span<const std::byte> block);
   result<std::optional<tar_member>> finish_member(tar_member member, std::uint64_t data_at);
   result<void> take_pax(std::string_view text, attributes& to);

@@ -5,6 +5,9 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <algorithm>
+#include <span>
+
 using namespace penstock;
 using testing::append_typed;
 using testing::archive_of;
@@ -18,29 +21,43 @@ struct walked {
     std::string name;
     tar_kind kind;
     std::string contents;
+    bool operator==(const member&) const = default;
   };
   std::vector<member> members;
   std::string refusal;
   bool has_end_marker = false;
   std::uint64_t bytes_after_end = 0;
+  bool operator==(const walked&) const = default;
 };
 
-walked walk(const std::string& archive) {
+/// `piece`: how many bytes take_plain() is offered at a time; 0: none.
+walked walk(const std::string& archive, std::uint64_t piece) {
   walked all;
   tar_parser parser(archive.size());
+  const auto add = [&](const tar_member& member) {
+    all.members.push_back({std::string(member.name), member.kind, archive.substr(member.data_at, member.size)});
+  };
+  const auto bytes_from = [&](std::uint64_t at, std::uint64_t most) {
+    return std::as_bytes(std::span(archive)).subspan(at, std::min<std::uint64_t>(most, archive.size() - at));
+  };
   while (const auto range = parser.wanted()) {
-    const auto* const bytes = reinterpret_cast<const std::byte*>(archive.data()) + range->at;
-    const auto member = parser.take({bytes, range->bytes});
+    if (parser.take_plain(bytes_from(range->at, piece), archive.size(), add)) continue;
+    const auto member = parser.take(bytes_from(range->at, range->bytes));
     if (!member) {
       all.refusal = member.error().message;
       return all;
     }
-    if (!*member) continue;
-    all.members.push_back(
-        {std::string((*member)->name), (*member)->kind, archive.substr((*member)->data_at, (*member)->size)});
+    if (*member) add(**member);
   }
   all.has_end_marker = parser.has_end_marker();
   all.bytes_after_end = parser.bytes_after_end();
+  return all;
+}
+
+/// Plain members are found like all others.
+walked walk(const std::string& archive) {
+  const walked all = walk(archive, 0);
+  for (const std::uint64_t piece : {512U, 700U, 4096U, 1U << 20U}) CHECK(walk(archive, piece) == all);
   return all;
 }
 
@@ -61,6 +78,23 @@ TEST_CASE("members of a ustar archive are found with their contents") {
   CHECK(all.members[0].contents == "picture");
   CHECK(all.members[1].contents.empty());
   CHECK(all.members[2].contents == std::string(1500, 'x'));
+}
+
+TEST_CASE("plain members are taken without take(), up to where reading is to stop") {
+  const std::string archive = archive_of({{"1.jpg", "picture"}, {"1.cls", "7"}, {"2.jpg", "other"}});
+  tar_parser parser(archive.size());
+  std::vector<std::string> names;
+  const auto all = std::as_bytes(std::span(archive));
+  const auto note = [&](const tar_member& member) { names.emplace_back(member.name); };
+  CHECK_FALSE(parser.take_plain(all.first(511), archive.size(), note));
+  CHECK(parser.take_plain(all, 1500, note));  // behind the second header, before the third
+  CHECK(names == std::vector<std::string>{"1.jpg", "1.cls"});
+  REQUIRE(parser.wanted());
+  CHECK(parser.wanted()->at == 2048);
+  CHECK(parser.take_plain(all.subspan(2048), archive.size(), note));
+  CHECK(names.back() == "2.jpg");
+  CHECK_FALSE(parser.take_plain(all.subspan(3072), archive.size(), note));  // the end marker
+  CHECK_FALSE(parser.has_end_marker());
 }
 
 TEST_CASE("an archive without its end marker is read, and the missing marker is reported") {
