@@ -28,7 +28,7 @@ static_assert(gpu_processes_max * sizeof(protocol::wire_gpu_process) + message_o
 /// per slot until it is copied, then one per buffer.
 std::size_t batches_at_once(const config& settings) {
   const std::size_t partitions = places_of(settings.loader);
-  return partitions * slots_of_a_worker(settings.loader) + settings.gpu.buffers;
+  return partitions * most_slots_of_a_worker(settings.loader) + settings.gpu.buffers;
 }
 
 int exit_code_of(errc why) {

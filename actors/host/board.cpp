@@ -174,10 +174,16 @@ void board::configured(std::uint32_t workers) {
   report_.workers_configured = workers;
 }
 
-void board::planned(std::uint64_t samples_before, std::uint64_t samples_expected) {
+void board::planned(std::uint64_t samples_before, std::uint64_t samples_expected, std::uint32_t slots) {
   const std::lock_guard hold(mutex_);
   status_.samples_before = samples_before;
   status_.samples_expected = samples_expected;
+  status_.slots_per_worker = slots;
+}
+
+void board::has_slots(std::uint32_t of_a_worker) {
+  const std::lock_guard hold(mutex_);
+  status_.slots_per_worker = of_a_worker;
 }
 
 void board::begun(steady_time now) {

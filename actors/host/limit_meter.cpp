@@ -24,6 +24,7 @@ telemetry::limit_surroundings surroundings_of(const session_status& status, cons
   around.of_batches = status.jobs && status.jobs->of_batches;
   around.on_host = status.gpu.kind == "host";
   around.hedges = status.hedges;
+  around.slots_per_worker = status.slots_per_worker;
   around.hosts = static_cast<std::uint32_t>(status.hosts.size());
   for (const host_status& one : status.hosts) around.remote_resting += one.workers_offered - std::min(one.workers_offered, one.workers_wanted);
   around.owner_pid = status.gpu_pid;
@@ -45,7 +46,7 @@ telemetry::limit_reading limit_meter::look(supervision::progress_facts run, cons
   telemetry::limit_facts facts;
   facts.waits_since = waits_since;
   facts.begun = begun;
-  facts.slots_per_worker = slots_per_worker_;
+  facts.slots_per_worker = std::max(run.status.slots_per_worker, 1U);  // 0: not known yet
   facts.device_ready = run.status.gpu_state == "ready";
   facts.owner_is_elsewhere = run.owner_is_elsewhere;
   facts.owner_is_frozen = run.owner_is_frozen;

@@ -2,7 +2,6 @@
 
 #include "actors/protocol/config_bytes.hpp"
 #include "runtime/base/worker_places.hpp"
-#include "runtime/base/worker_slots.hpp"
 #include "runtime/process/process_facts.hpp"
 
 #include <algorithm>
@@ -58,8 +57,7 @@ supervisor::supervisor_settings supervisor_settings_of(const config& settings, s
   s.rules.memory_max_bytes = l.limits.memory.bytes;
   s.rules.recycle_after_samples = l.limits.recycle_after_samples;
   s.rules.exclusive = settings.gpu.exclusive;
-  s.slots_per_worker = slots_of_a_worker(l);
-  s.landing_slots = std::min(s.slots_per_worker, l.hosts.landing_slots);
+  s.landing_slots = l.hosts.landing_slots;
   s.config = protocol::config_as_bytes(settings);
   return s;
 }

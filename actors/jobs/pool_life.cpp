@@ -5,6 +5,7 @@
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/worker_places.hpp"
+#include "runtime/base/worker_slots.hpp"
 #include "runtime/config/validate.hpp"
 
 #include <future>
@@ -43,7 +44,9 @@ Pool::body::body(config settings, pool_options options)
       admission_(std::make_shared<jobs::admission>(settings_.jobs.queue, settings_.jobs.memory.bytes)),
       callbacks_(std::move(options.around_callbacks)),
       of_batches_(options.of_batches),
-      hosted_(std::move(options.hosted)) {}
+      hosted_(std::move(options.hosted)) {
+  board_.has_slots(slots_of_a_pool_worker(settings_.loader));
+}
 
 void Pool::body::start() {
   if (!begin("pool")) return;
@@ -58,7 +61,7 @@ void Pool::body::start() {
 arena::geometry Pool::body::shape() const {
   const std::uint64_t slot =
       settings_.loader.slot_bytes ? settings_.loader.slot_bytes->bytes : usual_slot_bytes;
-  return {round_up(slot, arena::page_bytes), settings_.loader.slots_per_worker, places_of(settings_.loader)};
+  return {round_up(slot, arena::page_bytes), slots_of_a_pool_worker(settings_.loader), places_of(settings_.loader)};
 }
 
 result<void> Pool::body::try_start() {

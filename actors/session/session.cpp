@@ -132,6 +132,7 @@ Session::outline Session::dry_run(const config& given) {
   o.expected_samples = order.expected_samples();
   o.padded_samples = order.shape().usual.padded;
   o.slot_bytes = shape.slot_bytes;
+  o.slots_per_worker = shape.slots;
   o.arena_bytes = shape.partition_bytes() * o.workers;
   o.fingerprint = d.fingerprint;
   o.notices = prepared->notices;

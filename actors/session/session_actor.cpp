@@ -6,6 +6,7 @@
 #include "actors/session/quarantine_keeper.hpp"
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/worker_slots.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -61,14 +62,14 @@ std::uint64_t quarantine_max(const config& c, std::uint64_t samples) {
   return std::min(c.quarantine.max_samples, std::max<std::uint64_t>(8, share));
 }
 
-schedule::ledger_settings ledger_settings_of(const config& c, std::uint64_t samples, bool from_store) {
+schedule::ledger_settings ledger_settings_of(const config& c, std::uint64_t samples, bool from_store, std::uint32_t slots) {
   schedule::ledger_settings made{.max_attempts = c.quarantine.max_attempts,
                                  .quarantine_max = quarantine_max(c, samples),
                                  .on_bad_sample = c.loader.on_bad_sample,
                                  .window = c.scheduler.order == order_rule::relaxed ? c.scheduler.window : 0};
   if (c.loader.hedge) made.spare_slots = 1;
   if (from_store) {
-    made.leases_ahead = std::max(made.leases_ahead, c.loader.slots_per_worker);
+    made.leases_ahead = std::max(made.leases_ahead, slots);
     made.slow_batch = nanoseconds::max();
   }
   return made;
@@ -107,12 +108,14 @@ result<void> build(session_state& s, self_pointer self) {
   if (!known) return tl::unexpected(std::move(known.error()));
   s.around.news->quarantine_known(*known);
 
+  const std::uint32_t slots = slots_for_batches(c.loader, s.shape.slot_bytes);
   const auto shared_order = std::make_shared<const plan>(std::move(*order));
   const auto shared_transfer = std::make_shared<const device::transfer_plan>(std::move(*transfer));
   s.around.news->planned(shared_order, shared_transfer, *range,
                          sampling->identity.empty()
                              ? s.dataset->fingerprint
-                             : fmt::format("{}, {}", s.dataset->fingerprint, sampling->identity));
+                             : fmt::format("{}, {}", s.dataset->fingerprint, sampling->identity),
+                         slots);
   // Check the memory for earlier scale() requests here; later ones check it themselves.
   if (const std::uint32_t more = s.around.workers_wanted(); more > workers) {
     if (auto ok = check_memory_for(c, *shape, more); !ok) return ok;
@@ -121,7 +124,7 @@ result<void> build(session_state& s, self_pointer self) {
   self->send(s.others.scheduler,
              scheduler::open_stream{
                  shared_order,
-                 ledger_settings_of(c, s.dataset->samples, s.around.from_store),
+                 ledger_settings_of(c, s.dataset->samples, s.around.from_store, slots),
                  identity_of(c, &*s.dataset, *sampling),
                  *range,
                  s.around.request.resumed,

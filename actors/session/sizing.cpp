@@ -114,7 +114,7 @@ result<arena::geometry> geometry_of(const config& settings, const batch_layout& 
         "\"auto\"), or lower [sampler] batch_size",
         layout.rows_max, bytes_for_people(layout.bytes), bytes_for_people(given));
   }
-  return arena::geometry{given, slots_of_a_worker(settings.loader), partitions};
+  return arena::geometry{given, slots_of_a_worker(settings.loader, given), partitions};
 }
 
 arena::memory_need memory_need_of(const config& settings, const arena::geometry& shape,
@@ -127,7 +127,7 @@ arena::memory_need memory_need_of(const config& settings, const arena::geometry&
   need.explanation = fmt::format("{} + {} sacrificial, each {} x {}", counted(workers, "worker"), sacrificial,
                                  counted(shape.slots, "slot"), bytes_for_people(shape.slot_bytes));
   need.remedy = fmt::format("lower [loader] workers ({}), slots_per_worker ({}) or [sampler] batch_size ({})",
-                            workers, settings.loader.slots_per_worker, settings.sampler.batch_size);
+                            workers, shape.slots - (settings.loader.hedge ? 1U : 0U), settings.sampler.batch_size);
   return need;
 }
 

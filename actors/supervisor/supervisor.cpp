@@ -66,7 +66,7 @@ struct carry_out {
   void operator()(const supervision::hand_over_worker& order) {
     const auto kind = order.sacrificial ? schedule::worker_kind::sacrificial : schedule::worker_kind::loader;
     const worker_facts& w = s.records.at(order.who);
-    const auto slots = w.remote ? s.around.settings.landing_slots : s.around.settings.slots_per_worker;
+    const auto slots = w.remote ? std::min(w.slots, s.around.settings.landing_slots) : w.slots;
     self->send(s.others.leases, scheduler::worker_joined{order.who, slots, kind, w.link, w.parcels});
   }
   void operator()(const supervision::retire_worker& order) {
@@ -188,8 +188,10 @@ void note_refusal(supervisor_state& s, const start_refused& news, steady_time no
 }
 
 void note_memory(supervisor_state& s, const partition_prepared& answer, steady_time now) {
-  if (s.workers->prepared(answer.who, now, answer.slots.has_value()))
-    s.records.at(answer.who).link->send(*answer.slots);
+  if (!s.workers->prepared(answer.who, now, answer.slots.has_value())) return;
+  worker_facts& w = s.records.at(answer.who);
+  w.slots = answer.slots->slots;
+  w.link->send(*answer.slots);
 }
 
 // ---- ends -------------------------------------------------------------------------------------------------

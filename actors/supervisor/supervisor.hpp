@@ -33,8 +33,7 @@ namespace penstock::supervisor {
 
 struct supervisor_settings {
   supervision::worker_rules rules;
-  std::uint32_t slots_per_worker = 1;
-  std::uint32_t landing_slots = 1;  ///< of a worker on another machine
+  std::uint32_t landing_slots = 1;  ///< most of a worker on another machine
   std::string config;  ///< for open_dataset
   bool pool = false;   ///< workers provide functions
 };

@@ -354,6 +354,7 @@ void bind_configs(nb::module_& m) {
     facts["batches_per_epoch"] = o.batches_per_epoch;
     facts["expected_samples"] = o.expected_samples;
     facts["slot_bytes"] = o.slot_bytes;
+    facts["slots_per_worker"] = o.slots_per_worker;
     facts["arena_bytes"] = o.arena_bytes;
     facts["workers"] = o.workers;
     facts["fingerprint"] = o.fingerprint;

@@ -73,8 +73,8 @@ def load_config(file: Path, **overrides: Any) -> Config:
 
 
 def dry_run(config: Config) -> dict[str, Any]:
-    """Facts about dataset and plan, without starting a process: samples, batches_per_epoch, slot_bytes, arena_bytes,
-    workers, fingerprint, notices."""
+    """Facts about dataset and plan, without starting a process: samples, batches_per_epoch, slot_bytes,
+    slots_per_worker, arena_bytes, workers, fingerprint, notices."""
     return _core.dry_run(config._core)
 
 

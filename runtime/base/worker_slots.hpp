@@ -1,5 +1,7 @@
-// How many slots a worker has. Used by whatever sizes the arena, the ledger and the owner's queue.
+// How many slots a worker has. Used by whatever sizes the arena, the ledger and the owner's queue. Pure.
 #pragma once
+
+#include "runtime/base/units.hpp"
 
 #include <penstock/config.hpp>
 
@@ -8,9 +10,36 @@
 
 namespace penstock {
 
-/// [loader] hedge needs one more slot, used only for second copies of late batches. A flight mark has room for 1024.
-[[nodiscard]] inline std::uint32_t slots_of_a_worker(const loader_config& loader) noexcept {
-  return std::min(loader.slots_per_worker + (loader.hedge ? 1U : 0U), 1024U);
+inline constexpr std::uint32_t slots_at_least = 3;
+inline constexpr std::uint32_t slots_at_most = 8;
+inline constexpr std::uint64_t automatic_slot_bytes = 8 * MiB;
+inline constexpr std::uint32_t slots_max = 1024;  // a flight mark has room for so many
+
+/// [loader] slots_per_worker = "auto": as many as fit in 8 MiB, 3 to 8 (rule M9). Short batches are loaded faster than messages
+/// arrive, so that workers with few slots wait; more slots for large batches would only cost memory.
+[[nodiscard]] constexpr std::uint32_t automatic_slots(std::uint64_t slot_bytes) noexcept {
+  const std::uint64_t fit = automatic_slot_bytes / std::max<std::uint64_t>(slot_bytes, 1);
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(fit, slots_at_least, slots_at_most));
+}
+
+/// Batches that a worker of a session may hold.
+[[nodiscard]] inline std::uint32_t slots_for_batches(const loader_config& loader, std::uint64_t slot_bytes) noexcept {
+  return loader.slots_per_worker.value_or(automatic_slots(slot_bytes));
+}
+
+/// Slots of a worker of a session. [loader] hedge needs one more, used only for second copies of late batches.
+[[nodiscard]] inline std::uint32_t slots_of_a_worker(const loader_config& loader, std::uint64_t slot_bytes) noexcept {
+  return std::min(slots_for_batches(loader, slot_bytes) + (loader.hedge ? 1U : 0U), slots_max);
+}
+
+/// No worker has more: for bounds that are needed before the size of a slot is known.
+[[nodiscard]] inline std::uint32_t most_slots_of_a_worker(const loader_config& loader) noexcept {
+  return slots_of_a_worker(loader, 0);
+}
+
+/// Slots of a worker of a pool, whose slots hold jobs.
+[[nodiscard]] inline std::uint32_t slots_of_a_pool_worker(const loader_config& loader) noexcept {
+  return loader.slots_per_worker.value_or(slots_at_least);
 }
 
 }  // namespace penstock

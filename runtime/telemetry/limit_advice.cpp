@@ -178,7 +178,7 @@ struct writer {
               "loader.slots_per_worker",
               fmt::format("Order limits you: jobs wait although workers idle {} % of the time; more slots ([loader] "
                           "slots_per_worker, now {}) let workers hold the next job, and larger jobs cost less to pass on.",
-                          percent(1 - r.busy), settings.loader.slots_per_worker),
+                          percent(1 - r.busy), around.slots_per_worker),
               {}};
     }
     if (r.stall) {
@@ -194,7 +194,7 @@ struct writer {
               "loader.slots_per_worker",
               fmt::format("Order limits you: a sample of worker/{} stalled its batch for {:.1f} s while later batches "
                           "were ready{}; more slots ([loader] slots_per_worker, now {}) hide longer stalls.",
-                          r.stall->worker, r.stall->seconds, waited(), settings.loader.slots_per_worker),
+                          r.stall->worker, r.stall->seconds, waited(), around.slots_per_worker),
               std::move(more)};
     }
     if (r.samples_a_batch > 0 && r.samples_a_batch <= few_samples && r.batches_per_second > 500) {
@@ -217,7 +217,7 @@ struct writer {
             "loader.slots_per_worker",
             fmt::format("Order limits you: the workers idled {} % of the time for lack of slots{}; more slots ([loader] "
                         "slots_per_worker, now {}) let them load further ahead.",
-                        percent(1 - r.busy), waited(), settings.loader.slots_per_worker),
+                        percent(1 - r.busy), waited(), around.slots_per_worker),
             {}};
   }
 
@@ -292,7 +292,7 @@ struct writer {
               {"Faster loading would gain nothing for most of the time. A consumer that takes its batches evenly does not wait.",
                fmt::format("Otherwise more slots ([loader] slots_per_worker, now {}) hold more batches for the next burst; that saves {} % of "
                            "the time at most.",
-                           settings.loader.slots_per_worker, percent(r.waited()))}};
+                           around.slots_per_worker, percent(r.waited()))}};
     }
     return {limit::consumer, "",
             fmt::format("The consumer limits you, as it should: it worked on its batches {} % of the time and waited "

@@ -19,6 +19,7 @@ namespace penstock::telemetry {
 struct limit_surroundings {
   std::uint32_t cores = 1;  ///< that this process may use
   std::uint32_t workers = 0;  ///< wanted now
+  std::uint32_t slots_per_worker = 0;  ///< batches, or of a pool leases, that a worker may hold
   std::uint64_t restarts = 0;  ///< of workers, so far
   bool of_jobs = false;
   bool of_batches = false;  ///< these jobs are the batches of a Python DataLoader

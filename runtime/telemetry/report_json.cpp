@@ -343,6 +343,7 @@ json as_json(const session_status& s) {
          {"samples_done", s.samples_done},
          {"samples_before", s.samples_before},
          {"bytes_uploaded", s.bytes_uploaded},
+         {"slots_per_worker", s.slots_per_worker},
          {"started", s.started ? json(as_utc(*s.started)) : json(nullptr)},
          {"uptime_seconds", rounded(s.uptime_seconds)},
          {"progress", nullptr},

@@ -113,7 +113,8 @@ class StreamTest(PenstockTest):
         expected = self.digests(self.config)
         state = os.path.join(self.folder, "state")
         for batches in (7, 30, 1, 40):
-            report = self.run_json(self.config, "--digest", "--state", state, "--batches", batches, "--workers", 1 + batches % 3)
+            report = self.run_json(self.config, "--digest", "--state", state, "--batches", batches, "--workers", 1 + batches % 3,
+                                   "--slots", ("auto", 1, 6)[batches % 3])
             self.assertEqual(report["totals"]["batches"], batches)
             self.assertEqual(report["outcome"], "stopped")
         report = self.run_json(self.config, "--digest", "--state", state, "--workers", 4)

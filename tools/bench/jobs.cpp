@@ -6,6 +6,7 @@
 //   penstock-bench-jobs device|full --program FILE [--device NAME] [--placement embedded|process] [the same]
 #include "runtime/base/mapping.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/base/worker_slots.hpp"
 #include "runtime/device/yardstick.hpp"
 #include "tools/bench/hand_over.hpp"
 
@@ -123,7 +124,7 @@ void megabyte(const settings& s) {
 
   config c = pool_config(s);
   c.loader.slot_bytes = byte_size{4U << 20U};
-  const std::uint32_t slots_each = c.loader.slots_per_worker;
+  const std::uint32_t slots_each = slots_of_a_pool_worker(c.loader);
 
   bench::bare_copies bare_copies(s.workers, slots_each);
   const auto bare = [&] { return bare_copies.jobs_per_second(arguments, jobs); };
@@ -164,7 +165,7 @@ void megabyte(const settings& s) {
 /// The rate of the two copies with only a hand-over between two processes: the upper limit for any pool.
 void hand_over(const settings& s) {
   const std::uint64_t jobs = s.jobs > 0 ? s.jobs : 4000;
-  const std::uint32_t slots_each = pool_config(s).loader.slots_per_worker;
+  const std::uint32_t slots_each = slots_of_a_pool_worker(pool_config(s).loader);
   const bench::copied_arguments arguments = bench::make_arguments();
   bench::bare_copies bare(s.workers, slots_each);
   bare.jobs_per_second(arguments, jobs);

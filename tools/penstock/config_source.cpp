@@ -36,7 +36,7 @@ void add_config_shorthands(CLI::App& verb, config_source& into) {
   verb.add_option("--epochs", into.epochs, "how many times to go through the dataset")->type_name("N");
   verb.add_option("--device", into.device, "auto, host, cuda, cuda:N or uuid:GPU-...")->type_name("DEVICE");
   verb.add_option("--workers", into.workers, "loader worker processes, or \"auto\"")->type_name("N");
-  verb.add_option("--slots", into.slots, "batches that a worker may hold at a time")->type_name("N");
+  verb.add_option("--slots", into.slots, "batches that a worker may hold at a time, or \"auto\"")->type_name("N");
 }
 
 tl::expected<config_file::loaded_config, config_file::rejection> load(const config_source& source) {

@@ -221,10 +221,10 @@ namespace penstock::session {
 /// Reported by the session actor.
 class stream_news {
  public:
-  /// How the stream divides into batches.
+  /// How the stream divides into batches. `slots`: batches that a worker may hold.
   virtual void planned(std::shared_ptr<const plan> order,
                        std::shared_ptr<const device::transfer_plan> transfer, schedule::stream_range range,
-                       const std::string& fingerprint) = 0;
+                       const std::string& fingerprint, std::uint32_t slots) = 0;
   /// Quarantined samples from earlier runs.
   virtual void quarantine_known(const std::vector<quarantine_report>& known) = 0;
   virtual void gave_up(const failure& why) = 0;

@@ -386,6 +386,7 @@ struct session_status {
   std::uint64_t batches_expected = 0;  ///< of a data loader: those of its current pass; 0: unknown
   std::uint64_t batches_done = 0;      ///< the same: delivered or left out so far
   std::uint64_t bytes_uploaded = 0;  ///< tensor bytes copied to the device
+  std::uint32_t slots_per_worker = 0;  ///< batches that a worker may hold; 0 until the dataset is known
   device_report gpu;
   std::string gpu_state;                ///< idle, starting, ready, failed, stopped
   std::optional<std::int32_t> gpu_pid;  ///< the session's own with placement = embedded; empty: no owner runs

@@ -8,6 +8,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 
 using namespace penstock;
@@ -33,7 +34,7 @@ class stage final : supervisor::supervisor_news {
     supervisor::supervisor_surroundings around;
     around.settings.rules.pool.workers = workers;
     around.settings.rules.pool.sacrificial_place = places - 1;
-    around.settings.slots_per_worker = 2;
+    around.settings.landing_slots = 3;
     around.settings.config = "the config";
     around.processes = processes;
     around.flights = flights;
@@ -58,9 +59,12 @@ class stage final : supervisor::supervisor_news {
   }
   void be_ready(worker_ref who, told_worker& worker) {
     spawned(who, worker);
+    get_slots(who, 2);
+  }
+  void get_slots(worker_ref who, std::uint32_t slots) {
     say(supervisor::worker_spoke{who, protocol::hello{}});
     say(supervisor::worker_spoke{who, protocol::dataset_described{"synthetic", 10, {}, "f"}});
-    say(supervisor::partition_prepared{who, protocol::assign_slots{}});
+    say(supervisor::partition_prepared{who, protocol::assign_slots{.slots = slots}});
     say(supervisor::worker_spoke{who, protocol::worker_ready{}});
   }
   void exit(worker_ref who, process::exit_report::how how, int code) {
@@ -102,6 +106,17 @@ TEST_CASE("a worker gets its dataset, then its slots, and joins the scheduler wh
   CHECK(worker.all<protocol::assign_slots>().size() == 1);
   REQUIRE(s.scheduler.all<scheduler::worker_joined>().size() == 1);
   CHECK(s.scheduler.all<scheduler::worker_joined>()[0].slots == 2);
+}
+
+TEST_CASE("a worker on another machine gets no more leases than there are landing slots") {
+  for (const std::uint32_t slots : {8U, 2U}) {
+    stage s;
+    told_worker worker;
+    s.say(supervisor::worker_started{.who = first, .pid = ::getpid(), .link = worker.link, .remote = true});
+    s.get_slots(first, slots);
+    REQUIRE(s.scheduler.all<scheduler::worker_joined>().size() == 1);
+    CHECK(s.scheduler.all<scheduler::worker_joined>()[0].slots == std::min(slots, 3U));
+  }
 }
 
 TEST_CASE("a worker with functions is announced with their names, and gets its slots like any other") {

@@ -191,7 +191,7 @@ TEST_CASE("a value of higher precedence wins: default, include, file, environmen
   CHECK(result->values.sampler.epochs == 3);
   CHECK(result->values.sampler.batch_size == 2);
   CHECK(result->values.loader.workers == 1U);
-  CHECK(result->values.loader.slots_per_worker == 3);
+  CHECK_FALSE(result->values.loader.slots_per_worker);
   CHECK(result->source_of("sampler.seed").text() == "--set");
   CHECK(result->source_of("sampler.epochs").text() == "environment PENSTOCK__SAMPLER__EPOCHS");
   CHECK(result->source_of("sampler.batch_size").text() == "test.toml:7");

@@ -4,6 +4,7 @@
 #include "runtime/base/remote_path.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/worker_places.hpp"
+#include "runtime/base/worker_slots.hpp"
 #include "runtime/dataset/listing/path_pattern.hpp"
 #include "runtime/process/cores.hpp"
 #include "runtime/process/process_facts.hpp"
@@ -51,7 +52,8 @@ std::optional<config_file::diagnostic> slots_beyond_memory(const config_file::lo
   if (!l.slot_bytes) return std::nullopt;
   const std::uint32_t workers =
       std::clamp<std::uint32_t>(l.workers.value_or(process::usable_cores()), 1, l.limits.max);
-  const arena::geometry shape{l.slot_bytes->bytes, l.slots_per_worker, places_of(l)};
+  // A session may have more, but then those of a worker fit in 8 MiB.
+  const arena::geometry shape{l.slot_bytes->bytes, slots_of_a_pool_worker(l), places_of(l)};
   const auto fits =
       arena::check_memory(session::memory_need_of(loaded.values, shape, workers), arena::memory_limits());
   if (fits) return std::nullopt;

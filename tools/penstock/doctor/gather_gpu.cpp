@@ -1,5 +1,6 @@
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/base/worker_slots.hpp"
 #include "runtime/process/cores.hpp"
 #include "tools/penstock/doctor/gather.hpp"
 #include "tools/penstock/machine/probe.hpp"
@@ -215,11 +216,12 @@ gpu_facts look_at_gpu(const gather_options& options) {
 
 deep_facts go_deep(const std::string& device, const config& settings, std::uint32_t workers,
                    std::uint64_t slot_bytes) {
-  const std::uint64_t bytes = slot_bytes * settings.loader.slots_per_worker * workers;
+  const std::uint32_t slots = slots_of_a_worker(settings.loader, slot_bytes);
+  const std::uint64_t bytes = slot_bytes * slots * workers;
   // Reserving and page-locking take about half a second per GiB; with a hung driver they never return.
   const auto deadline = std::chrono::milliseconds(60'000 + bytes / GiB * 2'000);
   const probed p = probe({"deep", device == "auto" ? "cuda" : device, std::to_string(workers),
-                          std::to_string(settings.loader.slots_per_worker), std::to_string(slot_bytes)},
+                          std::to_string(slots), std::to_string(slot_bytes)},
                          deadline);
   deep_facts d;
   d.child = p.child;

@@ -22,6 +22,7 @@ int dry_run_of_custom(const Session::outline& plan, const std::string& file, boo
                 {"batches_per_epoch", nullptr},
                 {"workers", plan.workers},
                 {"slot_bytes", nullptr},
+                {"slots_per_worker", nullptr},
                 {"arena_bytes", nullptr},
                 {"fingerprint", nullptr}});
     return exit_ok;
@@ -48,6 +49,7 @@ int dry_run(const config& settings, const std::string& file, bool json) {
                   {"batches_per_epoch", plan.batches_per_epoch},
                   {"workers", plan.workers},
                   {"slot_bytes", plan.slot_bytes},
+                  {"slots_per_worker", plan.slots_per_worker},
                   {"arena_bytes", plan.arena_bytes},
                   {"fingerprint", plan.fingerprint}});
     } else {
@@ -59,7 +61,7 @@ int dry_run(const config& settings, const std::string& file, bool json) {
       print(fmt::format("{}, {} per epoch{}, {} of {}; {}, {} each of {}: {} of shared memory",
                         counted(plan.samples, "sample"), plan.expected_samples, share,
                         counted(plan.batches_per_epoch, "batch", "batches"), settings.sampler.batch_size,
-                        counted(plan.workers, "worker"), counted(settings.loader.slots_per_worker, "slot"),
+                        counted(plan.workers, "worker"), counted(plan.slots_per_worker, "slot"),
                         bytes_for_people(plan.slot_bytes), bytes_for_people(plan.arena_bytes)));
       print("fingerprint " + plan.fingerprint);
     }

@@ -43,6 +43,7 @@ json description_of(const json& pipeline, const target& meant) {
                           {"samples_expected", s.at("samples_expected")},
                           {"failed", s.at("failed")},
                           {"quarantined", s.at("quarantined")},
+                          {"slots_per_worker", s.value("slots_per_worker", 0U)},
                           {"batches", pipeline.at("batches")},
                           {"waits_for", pipeline.at("waits_for")}};
   }
@@ -154,6 +155,7 @@ void add_scheduler(fields& f, const json& about, const json& s) {
   f.add("batches", fmt::format("loading {}, loaded {}, uploading {}, ready {}, in use {}",
                                text_of(b.at("loading")), text_of(b.at("loaded")), text_of(b.at("uploading")),
                                text_of(b.at("ready")), text_of(b.at("in_use"))));
+  if (s.value("slots_per_worker", 0U) > 0) f.add("slots", text_of(s.at("slots_per_worker")) + " for each worker");
   f.add("the device waits", "for " + text_of(s.at("waits_for")));
 }
 
