@@ -125,7 +125,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         order, oldest = self._order, min(self._pool.living)
         batch = _loading.Batch(
             order.number, order.path, oldest, self._progress.epoch, self._shared_seed, planned.shard, planned.first, planned.index, planned.bad,
-            self._state_before(planned),
+            planned.timeouts > 0 or bool(planned.bad), self._state_before(planned),
         )
         planned.worker = self._worker_of(planned)
         self._jobs[planned] = self._pool.submit(batch, self._timeout if self._timeout > 0 else None, planned.worker)
