@@ -173,16 +173,19 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             if book.is_behind_end(planned):
                 self._drop(planned)
                 continue
+            interrupted: Optional[_Interrupted] = None
             try:
                 data, raised, over, state, _ = self._loaded(planned)
-            except _Interrupted as interrupted:
-                raise interrupted.why
+            except _Interrupted as caught:
+                interrupted = caught
             except BaseException:
                 del self._jobs[planned]
                 book.gave_up(planned)
                 self._load_next()
                 book.count(planned)
                 raise
+            if interrupted is not None:  # here, so that the traceback shows what the handler raised and nothing of ours
+                raise interrupted.why
             self._took(planned, over, state)
             if not over or book.shards is None:
                 book.count(planned)
@@ -349,12 +352,15 @@ class IterablePass(Pass):
                 if self._book.is_behind_end(planned):
                     self._drop(planned)
                     continue
+                interrupted: Optional[_Interrupted] = None
                 try:
                     planned.loaded = self._loaded(planned)
-                except _Interrupted as interrupted:
-                    raise interrupted.why
+                except _Interrupted as caught:
+                    interrupted = caught
                 except Exception:
                     return False  # next() raises it
+                if interrupted is not None:
+                    raise interrupted.why
                 if not planned.loaded[2]:
                     return False
                 self._took(planned, True, planned.loaded[3])
