@@ -73,6 +73,9 @@ std::vector<std::string> name_frames(const std::vector<std::string>& frames) {
       std::string place;
       if (!std::getline(lines, function) || !std::getline(lines, place)) break;
       if (function == "??") continue;
+      // Without lines, addr2line names the last symbol before the address, however far away. The dying process
+      // looked at sizes, too.
+      if (place.starts_with("??") && places[i].size() == frames[i].size()) continue;
       named[i] = place.starts_with("??") ? fmt::format("{} ({})", function, places[i])
                                          : fmt::format("{} at {}", function, place);
     }
