@@ -131,7 +131,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         order, oldest = self._order, min(self._pool.living)
         batch = _loading.Batch(
             order.number, order.path, oldest, self._progress.epoch, self._shared_seed, planned.shard, planned.first, planned.index, planned.bad,
-            self._state_before(planned),
+            planned.timeouts > 0 or bool(planned.bad), self._state_before(planned),
         )
         planned.worker = self._worker_of(planned)
         self._jobs[planned] = self._pool.submit(batch, self._timeout if self._timeout > 0 else None, planned.worker)
@@ -179,10 +179,11 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             if book.is_behind_end(planned):
                 self._drop(planned)
                 continue
+            interrupted: Optional[_Interrupted] = None
             try:
                 data, raised, over, state, _ = self._loaded(planned)
-            except _Interrupted as interrupted:
-                raise interrupted.why
+            except _Interrupted as caught:
+                interrupted = caught
             except BaseException:
                 del self._jobs[planned]
                 book.gave_up(planned)
@@ -190,6 +191,8 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 book.count(planned)
                 self._tell_position()
                 raise
+            if interrupted is not None:  # here, so that the traceback shows what the handler raised and nothing of ours
+                raise interrupted.why
             self._took(planned, over, state)
             if not over or book.shards is None:
                 book.count(planned)
@@ -365,12 +368,15 @@ class IterablePass(Pass):
                 if self._book.is_behind_end(planned):
                     self._drop(planned)
                     continue
+                interrupted: Optional[_Interrupted] = None
                 try:
                     planned.loaded = self._loaded(planned)
-                except _Interrupted as interrupted:
-                    raise interrupted.why
+                except _Interrupted as caught:
+                    interrupted = caught
                 except Exception:
                     return False  # next() raises it
+                if interrupted is not None:
+                    raise interrupted.why
                 if not planned.loaded[2]:
                     return False
                 self._took(planned, True, planned.loaded[3])

@@ -78,6 +78,7 @@ class Batch(NamedTuple):
     first: int  # epoch position of its first sample; for an iterable dataset the batch's number in its shard
     index: Any  # from the sampler
     bad: tuple[int, ...] = ()  # places in the batch to leave out
+    again: bool = False  # it timed out, or samples are left out: its samples are named in status and deaths
     state: Optional[_shards.ShardState] = None  # on a host: the last known state of the shard, before this batch
 
 
@@ -395,7 +396,7 @@ def _samples(
 ) -> list[Any]:
     """Loads the samples. Those that raised are missing, if on_bad_sample allows it."""
     order, dataset, seeds, job, write = stage.order, stage.dataset, stage.seeds, call.job, marks.write
-    describe = call.describe if stage.samples_are_slow else None
+    describe = call.describe if stage.samples_are_slow or batch.again or call.attempt > 1 else None
     raises = order.given.on_bad_sample == "raise"
     samples: list[Any] = []
     began = time.perf_counter()

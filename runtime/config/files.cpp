@@ -48,6 +48,7 @@ file_text read_file(const fs::path& path) {
 }
 
 std::string reason(int error) {
+  if (error == EISDIR) return "it is a folder; a config file is a TOML file";
   if (error == EFBIG) return fmt::format("larger than {}", bytes_for_people(file_bytes_max));
   return std::generic_category().message(error);
 }

@@ -480,6 +480,11 @@ class ControlTest(PenstockTest):
         self.assertEqual(report[0], EXIT_OK, report[2])
         self.assertIn("control", report[2])
 
+    def test_a_folder_of_sockets_that_cannot_be_read_is_not_reported_as_one_without_sessions(self):
+        code, _, err = self.penstock("status", env=dict(self.environment, XDG_RUNTIME_DIR=self.write("a-file", "")))
+        self.assertEqual(code, EXIT_NO_SESSION)
+        self.assertRegex(err, r"cannot look for sessions in .*/a-file/penstock: Not a directory\nnext: penstock doctor\n$")
+
     def test_garbage_floods_and_silence_on_the_socket_disturb_no_one_else(self):
         self.live()
         clients = []

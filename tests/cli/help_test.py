@@ -87,6 +87,11 @@ class HelpTest(PenstockTest):
             self.assertIn("there is no verb 'statsu'; did you mean 'status'?", err)
         self.assertEqual(self.penstock()[0], EXIT_USAGE)
 
+    def test_a_config_file_without_a_verb_gets_the_verb_that_runs_it(self):
+        code, _, err = self.penstock("photos.toml")
+        self.assertEqual(code, EXIT_USAGE)
+        self.assertIn("there is no verb 'photos.toml'; a config file comes after its verb: penstock run photos.toml", err)
+
     def test_an_option_before_the_verb_is_told_apart_from_a_verb(self):
         for arguments, words in ((["--sesion", "x", "status"], "'--sesion' comes before the verb, but options follow it: penstock status --session"),
                                  (["--json", "status"], "'--json' comes before the verb, but options follow it: penstock status --json"),

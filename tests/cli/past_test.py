@@ -222,7 +222,7 @@ class PastTest(PenstockTest):
         for verb in (["status"], ["deaths"], ["events"], ["logs"], ["describe", "all"]):
             code, out, err = self.penstock(*verb)
             self.assertEqual((code, out), (EXIT_NO_SESSION, ""))
-            self.assertRegex(err, r"next: penstock %s --last \('crash' finished \d+ s ago\)" % verb[0])
+            self.assertRegex(err, r"next: penstock %s --last \('crash' finished \d+ s ago\)" % " ".join(verb))
             self.assertEqual(self.answer(*verb, "--session", "crash", expect=EXIT_NO_SESSION)["error"]["kind"], "io")
         for stop in (["stop"], ["stop", "--wait", "--session", "crash"]):
             code, _, err = self.penstock(*stop)

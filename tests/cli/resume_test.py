@@ -46,6 +46,7 @@ class ResumeTest(PenstockTest):
         code, _, err = self.penstock(*command)
         self.assertEqual(code, EXIT_OK)
         self.assertIn("few.state' holds the end of the stream: continue it with more --epochs", err)
+        self.assertNotIn("first batch after", err)
         self.assertIn("24 samples", self.penstock(*command[:2], "--batches", 3, "--state", os.path.join(self.folder, "new.state"))[2])
 
     def test_a_long_run_lists_only_its_last_epochs(self):
@@ -185,6 +186,7 @@ device = "host"
             code, _, err = self.penstock("run", config, "--state", "state", "--quiet", "--set", change)
             self.assertEqual(code, EXIT_FAILED)
             self.assertIn(words, err)
+            self.assertIn("'state' continues that other run; for this one give another --state, or remove the file to begin again", err)
             self.assertEqual(self.read("state"), before)
         # Settings that do not change a batch may change.
         rest = self.run_json(config, "--state", "state", "--digest", "--set", "image.crop_fraction=0.5", "--workers", 1)

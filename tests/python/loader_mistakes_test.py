@@ -93,9 +93,10 @@ class LoaderMistakesTest(LoaderCase):
             os.kill(os.getpid(), signal.SIGINT)
         thread = threading.Thread(target=interrupt)
         thread.start()
-        with self.assertRaises(KeyboardInterrupt):
+        with self.assertRaises(KeyboardInterrupt) as caught:
             waiting.set()
             next(iterator)
+        self.assertIsNone(caught.exception.__context__)  # its traceback shows no exception of ours
         thread.join()
         self.assertEqual(list(iterator), [1, 2, 3])
 

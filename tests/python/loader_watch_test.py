@@ -95,6 +95,28 @@ class LoaderWatchTest(PackageTest):
         self.assertRegex(self.penstock("status")[1], r"\d+ % of epoch \d+")
         self.assertRegex(self.penstock("sessions")[1], r"\d+ batch(es)?, \d+ % of epoch \d+")
 
+    def test_the_second_death_of_a_batch_of_fast_samples_names_the_sample(self):
+        # Samples of the first batches take less than 50 us, so workers that have loaded one name only the batch.
+        process = self.loader(sample="os.abort() if index == 61 else None")
+        process.communicate(timeout=100)
+        deaths = self.asked("deaths", "--last")["deaths"]
+        self.assertEqual([(d["attempt"], d["signal"]) for d in deaths], [(1, "SIGABRT"), (2, "SIGABRT"), (3, "SIGABRT")])
+        self.assertEqual([d["work"] for d in deaths[1:]], ["sample 61"] * 2)
+
+    def test_a_batch_of_fast_samples_that_timed_out_names_its_sample_when_it_is_tried_again(self):
+        process = self.program("""
+            import time, torch
+            from penstock.torch import DataLoader
+            class Numbers(torch.utils.data.Dataset):
+                def __len__(self): return 64
+                def __getitem__(self, index): time.sleep(600 if index == 61 else 0); return index
+            print(len(list(DataLoader(Numbers(), batch_size=4, num_workers=1, timeout=1, on_bad_sample="skip", name="loader"))))
+            """)
+        self.assertEqual(process.communicate(timeout=100)[0].split(), ["16"])
+        deaths = self.asked("deaths", "--last")["deaths"]
+        self.assertEqual([d["cause"] for d in deaths], ["hang"] * 3)
+        self.assertEqual([d["work"] for d in deaths[1:]], ["sample 61"] * 2)
+
     def test_a_step_that_takes_long_is_no_stall_and_limits(self):
         self.loader(step="time.sleep(0 if step < 2 else 600)")
         self.wait_until(lambda: (self.asked("status") or {}).get("batches_delivered") == 3, "three batches", seconds=60)

@@ -16,8 +16,12 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <system_error>
 #include <thread>
 
 namespace penstock::cli {
@@ -136,6 +140,10 @@ chosen_socket choose(const session_choice& choice) {
   }
   const std::vector<live_group> groups = groups_among(named);
   if (!choice.group.empty()) return refuse_group(choice, groups);
+  if (live.empty() && ::access(control::socket_folder().c_str(), R_OK | X_OK) != 0 && errno != ENOENT)
+    return no(fmt::format("cannot look for sessions in {}: {}", control::socket_folder().string(),
+                          std::generic_category().message(errno)),
+              "penstock doctor");
   if (live.empty())
     return no("there is no live session in " + control::socket_folder().string(),
               or_past("penstock run FILE"));
@@ -224,7 +232,10 @@ int refuse_suspended(const session_choice& choice, const std::filesystem::path& 
   if (choice.as_json) why.message += ": " + suspended;
   const int code = refuse_unreached(choice, why);
   const auto record = live_record_of(socket, pid);
-  if (record && !choice.as_json && !choice.reading_verb.empty()) say(fmt::format("next: penstock {} --session {}", choice.reading_verb, record->id));
+  if (record && !choice.as_json && !choice.reading_verb.empty()) {
+    say(fmt::format("next: penstock {}{} --session {}", choice.reading_verb,
+                    choice.target.empty() ? "" : " " + printable(choice.target), record->id));
+  }
   return code;
 }
 

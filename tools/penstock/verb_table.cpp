@@ -172,6 +172,8 @@ std::string synopsis_of(const verb_table::entry& verb) {
 std::string no_such_verb(const verb_table& table, const std::string& word) {
   std::vector<std::string> names;
   for (const auto& v : table.verbs()) names.push_back(v->facts.name);
+  if (word.ends_with(".toml"))
+    return fmt::format("there is no verb '{0}'; a config file comes after its verb: penstock run {0}", printable(word));
   const std::string_view near = nearest_name(word, names);
   return fmt::format("there is no verb '{}'", printable(word)) +
          (near.empty() ? std::string() : fmt::format("; did you mean '{}'?", near));

@@ -340,6 +340,7 @@ TEST_CASE("a file that is not there, or is a folder, is an I/O error") {
   result = load(request);
   REQUIRE_FALSE(result);
   CHECK(result.error().os_code == EISDIR);
+  CHECK(result.error().diagnostics[0].message == "cannot read .: it is a folder; a config file is a TOML file");
 }
 
 TEST_CASE("mistakes on the command line are reported even when the file is not there") {

@@ -153,7 +153,8 @@ std::string next_for_past(const session_choice& choice) {
   const auto last = last_record(choice.session);
   const auto summary = last ? summary_of(*last) : std::nullopt;
   if (!summary) return "";
-  return fmt::format("penstock {} --last{} ('{}' {})", choice.reading_verb.empty() ? "status" : choice.reading_verb,
+  return fmt::format("penstock {}{} --last{} ('{}' {})", choice.reading_verb.empty() ? "status" : choice.reading_verb,
+                     choice.target.empty() ? "" : " " + printable(choice.target),
                      choice.session.empty() ? "" : " --session " + printable(choice.session),
                      printable(last->session), end_in_words(*summary));
 }

@@ -106,8 +106,12 @@ void tell_report(const run_report& r) {
     return;
   }
   const double rate = r.seconds > 0 ? static_cast<double>(r.samples) / r.seconds : 0;
+  const std::string first =
+      r.batches == 0 ? ""
+                     : "; first batch after " + duration_for_people(nanoseconds(static_cast<std::int64_t>(
+                                                   r.first_batch_seconds * 1e9)));
   const style how = r.outcome == run_outcome::failed ? style::red : style::green;
-  say(fmt::format("{}: {} in {}: {}, {}/s to {}{}; first batch after {}",
+  say(fmt::format("{}: {} in {}: {}, {}/s to {}{}{}",
                   styled(how, telemetry::name_of(r.outcome)), counted(r.samples, "sample"),
                   duration_for_people(nanoseconds(static_cast<std::int64_t>(r.seconds * 1e9))),
                   rate_for_people(rate, "sample"),
@@ -115,7 +119,7 @@ void tell_report(const run_report& r) {
                       r.seconds > 0 ? static_cast<double>(r.bytes) / r.seconds : 0)),
                   r.device.name.empty() ? "no device" : r.device.name,
                   r.device.kind == "host" ? " (the host device; no GPU is used)" : "",
-                  duration_for_people(nanoseconds(static_cast<std::int64_t>(r.first_batch_seconds * 1e9)))));
+                  first));
   if (r.error) say(styled(style::red, "error:") + " " + r.error->message);
 }
 

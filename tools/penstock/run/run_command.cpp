@@ -106,6 +106,10 @@ int tell_end(const run_options& o, const run_report& report, int signal) {
   } else if (report.error && !o.json) {
     say(styled(style::red, "error:") + " " + report.error->message);
   }
+  if (!o.state.empty() && report.error && report.error->code == errc::state_mismatch && !o.json) {
+    say(fmt::format("'{}' continues that other run; for this one give another --state, or remove the file to begin again",
+                    printable(o.state)));
+  }
   return exit_code_of(o, report, signal);
 }
 
