@@ -22,7 +22,7 @@ std::string text_of_end(const Report& d) {
       return "was killed right after the stop, without time to finish: by `stop --now`, or because its program closed the session";
     return fmt::format("was killed: it had not stopped within {} of the request", duration_for_people(time));
   }
-  if (d.cause == death_cause::stopped) return d.signal == "SIGKILL" ? "was killed on request" : "was stopped on request";
+  if (d.cause == death_cause::stopped) return "was stopped on request";
   if (d.cause == death_cause::signal && d.signal && !d.reason.empty()) return fmt::format("ended: {} ({})", *d.signal, d.reason);
   if (!d.reason.empty()) return "was killed: " + d.reason;
   if (d.cause == death_cause::signal && d.signal) return "ended: " + *d.signal;
@@ -74,7 +74,7 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
     if (!work.empty()) (kind == blamed_work::jobs ? r.work : r.path) = std::move(work);
   }
   if (!idle && (r.job || r.sample || r.path)) r.worked_seconds = std::chrono::duration<double>(std::max(now - w.last_flight.since, nanoseconds(0))).count();
-  r.held = decision.held;
+  if (!ignored && (kind == blamed_work::samples || r.job)) r.held = decision.held;  // what an idle worker held had not begun
   r.phase = std::string(arena::name_of(w.last_flight.state.at));
   r.lived_seconds = std::chrono::duration<double>(now - w.started).count();
   r.time = w.ended->noticed;
@@ -87,7 +87,8 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
 }
 
 std::string end_text(const death_report& death) {
-  return text_of_end(death);
+  const bool at_once = death.cause == death_cause::stopped && !death.ignored_stop_seconds && death.signal == "SIGKILL";
+  return at_once ? "was killed on request" : text_of_end(death);
 }
 
 std::string end_text(const owner_death_report& death) {
@@ -104,7 +105,7 @@ std::string blame_text(const death_report& d) {
 
 std::string history_text(const death_report& d) {
   std::string text;
-  if (d.worked_seconds && (d.cause == death_cause::hang || d.cause == death_cause::stopped))
+  if (d.worked_seconds && d.cause == death_cause::stopped && !d.ignored_stop_seconds)
     text = fmt::format(", for {}", duration_for_people(nanoseconds(static_cast<std::int64_t>(*d.worked_seconds * 1e9))));
   if (d.hung_before > 0) text += fmt::format("; that had hung {} before: {}", counted(d.hung_before, "time"), way_out_of_hangs(d.job.has_value()));
   if (d.held > 0) text += "; " + repeated_in_words(d.held, d.job.has_value());

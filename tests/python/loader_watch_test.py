@@ -124,7 +124,7 @@ class LoaderWatchTest(PackageTest):
         self.assertIn("Your training step limits you", self.asked("why")["verdict"])
         self.assertIn("the consumer, which asks for no batch", self.penstock("top", "--once")[1])
         self.assertIsNone(self.asked("status")["stalled"])
-        self.assertIn("3 batches, epoch 0", self.penstock("sessions")[1])
+        self.assertIn("3 batches, 18 % of epoch 0", self.penstock("sessions")[1])
 
     def test_an_exception_that_ends_the_program_is_a_failure_and_its_cancelled_batches_are_none(self):
         # At the exception, batches 8 and 9 of the second epoch are under way, and perhaps those before them.

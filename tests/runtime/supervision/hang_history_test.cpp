@@ -70,6 +70,20 @@ TEST_CASE("each hang of a sample is told how many there were before, and other s
   CHECK(hangs_in_words(known[0]) == "2 times: in worker/0 at 12:00:00 after 40 s, in worker/3 at 12:05:00 after 1 m 2 s");
 }
 
+TEST_CASE("an operator who knows that a sample hangs may restart its worker sooner, and a crash over it is no hang") {
+  std::vector<hung_work> known;
+  death_report first = restarted_at("tom.jpg", 40);
+  note_hang(known, first);
+  death_report sooner = restarted_at("tom.jpg", 1);
+  note_hang(known, sooner);
+  CHECK(sooner.hung_before == 1);
+  death_report crash = restarted_at("tom.jpg", 40);
+  crash.cause = death_cause::signal;
+  note_hang(known, crash);
+  CHECK(crash.hung_before == 2);
+  CHECK(known.back().hangs.size() == 2);
+}
+
 TEST_CASE("a job is known by its number, whatever its work is called") {
   std::vector<hung_work> known;
   death_report first = restarted_in_job(78, "batch at position 0");
