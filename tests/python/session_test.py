@@ -265,7 +265,7 @@ class SessionTest(PackageTest):
                          ["the number of workers is tuned from now on", "scaled to 4 workers"])
 
     def test_other_threads_run_while_a_batch_is_waited_for(self):
-        with self.session() as session:
+        with self.session(loader={"workers": 2, "slots_per_worker": 3}) as session:
             session.next()
             session.pause()
             for _ in range(20):  # the prepared batches
