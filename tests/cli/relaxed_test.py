@@ -67,7 +67,8 @@ class RelaxedTest(PenstockTest):
     def test_a_strict_run_continues_from_a_relaxed_state(self):
         config = self.config(dataset='faults = [{sample = %d, kind = "slow", seconds = 3, times = 0}]' % self.sample_of_batch(4))
         state, path = os.path.join(self.folder, "r.state"), os.path.join(self.folder, "journal")
-        process = self.start("run", config, "--workers", 3, "--state", state, "--sink", "journal:" + path, "--quiet")
+        # With more slots, the worker of the late batch holds so many others that fewer than 10 can pass it.
+        process = self.start("run", config, "--workers", 3, "--slots", 3, "--state", state, "--sink", "journal:" + path, "--quiet")
         self.wait_until(lambda: os.path.exists(path) and len(self.journal(path)[0]) >= 10, "batches that pass the late one")
         signal_process(process.pid, signal.SIGTERM)
         process.communicate(timeout=60)
