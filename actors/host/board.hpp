@@ -53,7 +53,7 @@ class board {
   void has_slots(std::uint32_t of_a_worker);
   void begun(steady_time now);
   void batch_taken(steady_time taken);
-  /// A data loader's pass over an epoch has so many batches behind it, of so many (0: unknown).
+  /// A data loader's pass: `done` of `expected` batches (0: unknown) are delivered or left out.
   void loader_pass(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected);
   /// A data loader's consumer has taken a batch.
   void loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, steady_time taken);

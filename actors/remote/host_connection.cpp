@@ -114,7 +114,7 @@ void host_connection::end(const result<void>& done) {
     // Of sessions that have called, only if no worker can work here would the next one fail as well.
     const bool unfit = end.why.code == errc::config && (joins_ != 0 || had_place_);
     end.ending = busy_here_ ? how::busy : unfit ? how::unfit : how::lost;
-  } else if (session_over_ && !leaves_) {  // who leaves is dismissed with the same message
+  } else if (session_over_ && !leaves_) {  // a host that leaves gets the same message
     end.ending = how::session_over;
   }
   if (admitted()) listener_.released(session_, leaves_);

@@ -56,8 +56,8 @@ class host_stream {
 
   /// Called on the using thread at least every 200 ms while a call waits or transfers bytes.
   void while_busy(std::function<void()> call) { while_busy_ = std::move(call); }
-  /// Called while read_raw() receives, whenever nothing has been sent for `every`; what it puts is sent at once. Otherwise the peer would
-  /// hear nothing from here until all of its bytes have arrived.
+  /// While read_raw() receives, calls put_something() whenever nothing has been sent for `every`, and sends what it puts. Otherwise the
+  /// peer would hear nothing until all of its bytes have arrived.
   void while_receiving(nanoseconds every, std::function<void()> put_something) {
     say_every_ = every;
     say_something_ = std::move(put_something);

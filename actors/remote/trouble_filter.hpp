@@ -1,4 +1,4 @@
-// Which troubles are logged of something that is tried again and again. Pure; used by loader_host and host_caller.
+// Which failures are logged of something that is tried again and again. Pure; used by loader_host and host_caller.
 #pragma once
 
 #include "runtime/base/clock.hpp"

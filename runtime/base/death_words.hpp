@@ -1,4 +1,4 @@
-// What status, deaths, describe, why and events say of deaths and hangs in the same words.
+// How status, deaths, describe, why and events word deaths and hangs.
 #pragma once
 
 #include "runtime/base/counted.hpp"

@@ -13,7 +13,7 @@ namespace penstock {
 inline constexpr std::uint32_t slots_at_least = 3;
 inline constexpr std::uint32_t slots_at_most = 8;
 inline constexpr std::uint64_t automatic_slot_bytes = 8 * MiB;
-inline constexpr std::uint32_t slots_max = 1024;  // a flight mark has room for so many
+inline constexpr std::uint32_t slots_max = 1024;  // as many as a flight mark has room for
 
 /// [loader] slots_per_worker = "auto": as many as fit in 8 MiB, 3 to 8 (rule M9). Short batches are loaded faster than messages
 /// arrive, so that workers with few slots wait; more slots for large batches would only cost memory.

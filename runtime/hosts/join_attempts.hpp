@@ -45,7 +45,7 @@ class join_attempts {
   void finish() { over_ = true; }
 
   /// How many connections to make now.
-  [[nodiscard]] std::uint32_t wanted(const connections_now& now_there, steady_time now) const;
+  [[nodiscard]] std::uint32_t wanted(const connections_now& there, steady_time now) const;
   [[nodiscard]] std::uint32_t placed() const noexcept { return placed_; }
   [[nodiscard]] bool over() const noexcept { return over_; }
   /// How long to try after the session is lost.

@@ -19,7 +19,7 @@ bool is_of(const hung_work& known, const std::optional<std::uint64_t>& job, cons
   return known.job == job && (job || known.name == name);
 }
 
-/// An operator had its worker killed at once.
+/// Whether an operator had the worker killed at once.
 bool was_restarted(const death_report& d) {
   return d.cause == death_cause::stopped && !d.ignored_stop_seconds && d.worked_seconds;
 }
@@ -37,7 +37,7 @@ void note_hang(std::vector<hung_work>& known, death_report& death) {
   if (name.empty() && !death.job) return;
   auto at = std::ranges::find_if(known, [&](const hung_work& h) { return is_of(h, death.job, name); });
   if (at != known.end()) death.hung_before = static_cast<std::uint32_t>(at->hangs.size());
-  // Of what has hung, an operator may be sooner.
+  // What has hung before hangs again, even if the operator did not wait as long this time.
   if (!is_hang(death) && (at == known.end() || !was_restarted(death))) return;
   if (at == known.end()) {
     if (known.size() >= hung_work_max) known.erase(known.begin());

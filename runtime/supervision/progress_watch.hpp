@@ -6,7 +6,8 @@
 // The time restarts when the owner or a worker's place becomes ready for the first time.
 //
 // Progress means that a worker finishes a sample, a batch passes a stage, a job ends, or a worker gets to the next
-// sample of the batch that a data loader's consumer waits for. Starts, deaths, heartbeats and restarts of processes do not count, because a pool can crash and restart forever.
+// sample of the batch that a data loader's consumer waits for. Starts, deaths, heartbeats and restarts of processes do
+// not count, because a pool can crash and restart forever.
 //
 // No progress is expected while no batch is due: before the first request, after the end, and while the
 // consumer requests nothing and holds every prepared batch, or has a paused session.

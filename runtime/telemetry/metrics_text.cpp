@@ -5,6 +5,8 @@
 #include "runtime/telemetry/metrics_page.hpp"
 #include "runtime/telemetry/report_json.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -103,9 +105,7 @@ void add_last_owner_death(metrics_page& p, const metrics_facts& f) {
 }
 
 std::string causes_of(const quarantine_report& q) {
-  std::string causes;
-  for (const std::string& cause : q.causes) causes += (causes.empty() ? "" : ", ") + cause;
-  return causes;
+  return fmt::format("{}", fmt::join(q.causes, ", "));
 }
 
 /// Names only the newest samples of each kind, because every name is a time series.

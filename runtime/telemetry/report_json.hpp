@@ -16,7 +16,7 @@ nlohmann::ordered_json as_json(const owner_death_report& death);
 nlohmann::ordered_json as_json(const quarantine_report& quarantined);
 /// `deaths_cost` in status, `cost` in deaths.
 nlohmann::ordered_json as_json(const death_costs& cost, std::uint64_t quarantined);
-/// An entry of a pool's quarantine: `job` and `work`, and the fields of a sample's, whose `sample` and `path` are the same two.
+/// An entry of a pool's quarantine: `job` and `work`, and the fields of a sample's entry, where `sample` and `path` repeat these two.
 nlohmann::ordered_json poisoned_job_as_json(const quarantine_report& poisoned);
 /// One line of `penstock events --json`. "time" is as_utc().
 nlohmann::ordered_json as_json(const event& what);

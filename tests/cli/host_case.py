@@ -72,6 +72,15 @@ class HostCase(PenstockTest):
         text = synthetic(**shape) if text is None else text
         return self.write(name + ".toml", text + HOSTS.format(workers=workers, more=hosts, listen=listen))
 
+    def raw_dataset(self, name, count):
+        """A folder with `count` files of 100 bytes, and the config of a session that reads them."""
+        folder = os.path.join(self.folder, name)
+        os.mkdir(folder)
+        for i in range(count):
+            with open(os.path.join(folder, "%04d.bin" % i), "wb") as file:
+                file.write(bytes(100))
+        return folder, '[dataset]\ntype = "raw"\npath = "%s"\nshape = [100]\n[sampler]\nbatch_size = 7\n[gpu]\ndevice = "host"\n' % folder
+
     def local_digests(self, text=None, **shape):
         return self.digests(self.write("local.toml", synthetic(**shape) if text is None else text), "--workers", 2)
 

@@ -224,13 +224,8 @@ class HostsTest(HostCase):
 
     def begin_with_another_dataset(self):
         """A session, its dataset, and one with another number of samples."""
-        data, other = os.path.join(self.folder, "data"), os.path.join(self.folder, "other")
-        for folder, count in ((data, 40), (other, 41)):
-            os.mkdir(folder)
-            for i in range(count):
-                with open(os.path.join(folder, "%04d.bin" % i), "wb") as file:
-                    file.write(bytes(100))
-        text = '[dataset]\ntype = "raw"\npath = "%s"\nshape = [100]\n[sampler]\nbatch_size = 7\n[gpu]\ndevice = "host"\n' % data
+        data, text = self.raw_dataset("data", 40)
+        other, _ = self.raw_dataset("other", 41)
         process = self.begin(self.config(text=text))
         return process, data, other
 

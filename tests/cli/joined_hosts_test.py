@@ -74,13 +74,8 @@ class JoinedHostsTest(HostCase):
         self.assertIn("has not come back for 1 s", self.ends(host, EXIT_FAILED))
 
     def test_a_session_that_refuses_the_host_costs_the_others_nothing_and_the_host_ends_with_78(self):
-        data, fewer = os.path.join(self.folder, "data"), os.path.join(self.folder, "fewer")
-        for folder, count in ((data, 40), (fewer, 39)):
-            os.mkdir(folder)
-            for i in range(count):
-                with open(os.path.join(folder, "%04d.bin" % i), "wb") as file:
-                    file.write(bytes(100))
-        text = '[dataset]\ntype = "raw"\npath = "%s"\nshape = [100]\n[sampler]\nbatch_size = 7\n[gpu]\ndevice = "host"\n' % data
+        data, text = self.raw_dataset("data", 40)
+        fewer, _ = self.raw_dataset("fewer", 39)
         refusing, one = self.session("refusing", text=text)
         other, two = self.session("other", samples=10**6)
         host = self.joining(2, one, two, arguments=("--data", "%s=%s" % (data, fewer)))

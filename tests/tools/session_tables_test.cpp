@@ -365,7 +365,7 @@ TEST_CASE("a death without a known sample has none in the list") {
   CHECK(cli::deaths_for_people(deaths, false, 200).find("loading") == std::string::npos);
 }
 
-TEST_CASE("status, deaths and describe say what deaths have cost in the same words") {
+TEST_CASE("status, deaths and describe use the same words for the cost of deaths") {
   using json = nlohmann::ordered_json;
   CHECK(cli::cost_of_deaths({{"quarantined", 0}, {"repeated", 3}, {"waited_seconds", 1.25}}, false) ==
         "deaths cost no sample; 3 batches were loaded again; the stream waited 1.25 s because of them");
@@ -388,7 +388,7 @@ TEST_CASE("status, deaths and describe say what deaths have cost in the same wor
   CHECK(cli::cost_of_death(telemetry::as_json(d), false).empty());
 }
 
-TEST_CASE("a sample that has hung is told in status, and in describe of the worker that has it now") {
+TEST_CASE("status names a sample that has hung, and so does describe of the worker that has it now") {
   session_status s = status_with(std::nullopt);
   s.hung.push_back({"cats/tom.jpg", {}, {{0, 40, std::chrono::system_clock::time_point(std::chrono::hours(12))}}});
   s.workers.resize(2);

@@ -112,8 +112,8 @@ class shard_grouping {
 /// `name` is what the index and messages call it. `parts` are read at the same time: each begins with the first block that looks
 /// like a header, and counts if the part before it ends there; else all is read from there on again. Adds the bytes that it has passed to `progress`. Refuses
 /// (errc::dataset, errc::io) with the shard's name what the parser refuses, files that cannot be read, are no
-/// regular files or change meanwhile, and compressed shards, except those
-/// named .tar.zst that have a seek table.
+/// regular files or change meanwhile, and compressed shards, except those named .tar.zst that have
+/// a seek table.
 result<shard_index> read_shard(const std::string& path, const std::string& name, unsigned parts,
                                std::atomic<std::uint64_t>& progress);
 /// The same for an object of a store, of this version. It reads all but members of some MiB: a request for each header would

@@ -271,8 +271,8 @@ class PENSTOCK_API Pool {
   void await_batch(std::uint64_t job, batch_mark doing = {}) noexcept;
   /// It waits no longer.
   void batch_came() noexcept;
-  /// Its pass over that epoch has so many batches behind it, of so many; `expected` 0: unknown. At the pass's begin, and when it takes no
-  /// batch where one was expected.
+  /// Its pass over this epoch: `done` of `expected` batches (0: unknown) are delivered or left out. Call it when the pass begins, and
+  /// when a batch is left out.
   void pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept;
   /// It has taken a batch of that epoch.
   void batch_taken(std::uint64_t epoch, std::uint64_t samples) noexcept;

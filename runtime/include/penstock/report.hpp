@@ -142,7 +142,7 @@ struct hung_work {
   std::vector<hang> hangs{};           ///< oldest first; the last 16
 };
 
-/// What the deaths of workers and GPU owners have cost a run so far, besides the samples that are quarantined.
+/// The cost of the deaths of workers and GPU owners in a run so far, besides the samples that are quarantined.
 struct death_costs {
   std::uint64_t repeated = 0;              ///< batches that workers had held and others loaded again; in a pool, jobs
   std::optional<double> waited_seconds{};  ///< that the stream waited for such batches or for an owner; empty: it is not measured

@@ -186,7 +186,7 @@ TEST_CASE("a session that has called and does not come back is forgotten") {
   CHECK(shares.offer(1) == 2);
 }
 
-TEST_CASE("workers that an operator of one session lets rest go to the others, except one, and come back when he wants them again") {
+TEST_CASE("workers that one session rests go to the others, except one, and come back when it is scaled up") {
   shared_host host(8);
   host.set(1, 100);
   host.set(2, 100);

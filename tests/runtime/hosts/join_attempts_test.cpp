@@ -23,7 +23,7 @@ TEST_CASE("one connection finds out whether a session is there; when it has a pl
   CHECK(attempts.wanted({.all = 4, .connecting = 2, .held = 2, .offer = 4}, first_try) == 0);
 }
 
-TEST_CASE("an address where nobody answers is tried later each time, and for ever") {
+TEST_CASE("an address that does not answer is tried at longer and longer intervals, without end") {
   join_attempts attempts({.pause = 300ms, .pause_max = 2s});
   steady_time now = first_try;
   for (const auto pause : {300ms, 600ms, 1200ms, 2000ms, 2000ms}) {

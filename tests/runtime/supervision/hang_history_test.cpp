@@ -54,7 +54,7 @@ TEST_CASE("a hang is a timeout, or an operator's restart of a worker that had be
   CHECK_FALSE(is_hang(d));
 }
 
-TEST_CASE("each hang of a sample is told how many there were before, and other samples are not") {
+TEST_CASE("each hang of a sample counts the earlier ones, and not those of other samples") {
   std::vector<hung_work> known;
   death_report first = restarted_at("tom.jpg", 40);
   note_hang(known, first);
@@ -70,7 +70,7 @@ TEST_CASE("each hang of a sample is told how many there were before, and other s
   CHECK(hangs_in_words(known[0]) == "2 times: in worker/0 at 12:00:00 after 40 s, in worker/3 at 12:05:00 after 1 m 2 s");
 }
 
-TEST_CASE("an operator who knows that a sample hangs may restart its worker sooner, and a crash over it is no hang") {
+TEST_CASE("a second restart at a hanging sample counts even if the operator did not wait, and a crash there is no hang") {
   std::vector<hung_work> known;
   death_report first = restarted_at("tom.jpg", 40);
   note_hang(known, first);
@@ -97,7 +97,7 @@ TEST_CASE("a job is known by its number, whatever its work is called") {
   CHECK(other.hung_before == 0);
 }
 
-TEST_CASE("what is kept of hangs is bounded") {
+TEST_CASE("the history of hangs is bounded") {
   std::vector<hung_work> known;
   for (int i = 0; i < 100; ++i) {
     death_report d = restarted_at("sample " + std::to_string(i), 40);

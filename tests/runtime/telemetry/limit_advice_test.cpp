@@ -311,7 +311,7 @@ TEST_CASE("the advice for a data loader names its own arguments, and no config k
   CHECK_FALSE(contains(advise(mostly(limit::storage), around, {}).more.at(0), "restart"));
 }
 
-TEST_CASE("a short run is decided over the time after its first batch, and the beginning is told apart") {
+TEST_CASE("a short run is decided over the time after its first batch, and the beginning is reported separately") {
   limit_reading r = mostly(limit::start, 0.4);
   r.seconds = 5;
   r.share[static_cast<std::size_t>(limit::consumer)] = 0.55;

@@ -103,7 +103,7 @@ TEST_CASE("a consumer that works on its batches is the limit, and waits are belo
   CHECK(r.held < 0.05);
 }
 
-TEST_CASE("the beginning of a short run is measured apart, and after it the consumer is the limit") {
+TEST_CASE("the beginning of a short run is measured separately, and after it the consumer is the limit") {
   pipeline_plan p = quick();
   p.ready_after = 1500ms;
   p.consume = always(20ms);

@@ -1,4 +1,4 @@
-// What a stop has cost: processes that were killed, and a position that was not saved. Used by stop --wait, of a session and of a group.
+// The cost of a stop: processes that were killed, and a position that was not saved. Used by stop --wait, of a session and of a group.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -31,7 +31,7 @@ class stop_cost {
   nlohmann::ordered_json position_saved_;
 };
 
-/// As the record says; nothing without one. `ends`: as above.
+/// From the session's record; without one, nothing is known. `ends`: as above.
 [[nodiscard]] stop_cost read_stop_cost(const std::filesystem::path& record, const std::string& ends);
 
 }  // namespace penstock::cli

@@ -6,6 +6,8 @@
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 
+#include <penstock/report.hpp>
+
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
@@ -36,8 +38,11 @@ std::string ending_of(const json& d) {
 }
 
 bool is_unexpected_death(const json& d) {
-  const json cause = d.value("cause", json());
-  return cause != "stopped" && cause != "memory" && cause != "cancelled" && cause != "host";
+  const std::string cause = d.value("cause", "");
+  for (std::size_t i = 0; i <= static_cast<std::size_t>(death_cause::unknown); ++i) {
+    if (const auto known = static_cast<death_cause>(i); cause == name_of(known)) return is_unexpected(known);
+  }
+  return true;  // a newer version wrote it
 }
 
 json deaths_by_cause(const json& deaths) {

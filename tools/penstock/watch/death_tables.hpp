@@ -1,4 +1,4 @@
-// Formats the deaths of workers and GPU owners, and what they have cost. Pure: JSON in, text out. Used by status, deaths, describe,
+// Formats the deaths of workers and GPU owners, and their cost. Pure: JSON in, text out. Used by status, deaths, describe,
 // groups, ended sessions and metrics.
 #pragma once
 

@@ -299,7 +299,7 @@ void add_workers(std::string& out, const json& s, bool all, std::size_t width) {
 
 namespace {
 
-/// What has hung, unless the stall says so, and what deaths have cost.
+/// The work that has hung, unless the stall names it, and the cost of deaths.
 void add_hangs_and_deaths(std::string& out, const json& s, std::size_t width) {
   constexpr std::size_t hung_shown = 3;
   const json hung = s.value("hung", json::array());

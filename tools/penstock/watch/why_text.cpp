@@ -58,7 +58,7 @@ std::string with_choice(std::string text, const std::string& choice) {
   return text;
 }
 
-/// A paragraph of its own below another, indented.
+/// An indented paragraph below another one.
 std::string paragraph_below(const std::string& text, std::size_t width) {
   return "\n  " + hanging(text, width, 2);
 }
