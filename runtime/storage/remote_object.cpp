@@ -119,12 +119,17 @@ void remote_object::forget_unread(steady_time expected_until) {
   if (pieces_.empty()) store_->remove_unread(this);
 }
 
+/// Of those that begin alike, the one that was requested first: the others may belong to the next epoch.
 std::multimap<std::uint64_t, std::shared_ptr<remote_object::piece>>::iterator remote_object::piece_with(byte_range range) {
-  for (auto next = pieces_.upper_bound(range.at); next != pieces_.begin();) {
-    --next;
-    const byte_range& has = next->second->range;
-    if (range.at + range.bytes <= has.at + has.bytes) return next;
-    if (range.at - has.at > longest_) break;
+  const auto covers = [&](const auto& one) {
+    const byte_range& has = one.second->range;
+    return range.at + range.bytes <= has.at + has.bytes;
+  };
+  for (auto end = pieces_.upper_bound(range.at); end != pieces_.begin();) {
+    const auto begin = pieces_.lower_bound(std::prev(end)->first);
+    if (const auto found = std::find_if(begin, end, covers); found != end) return found;
+    if (range.at - begin->first > longest_) break;
+    end = begin;
   }
   return pieces_.end();
 }
