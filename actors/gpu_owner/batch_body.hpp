@@ -55,11 +55,9 @@ class batch_home {
     refuse_copies();
     if (gone_.load(std::memory_order_acquire)) refuse();
   }
-  void refuse_copies() const {
-    if (process_.left())
-      throw error(
-          {errc::usage, "this " + what_ + " belongs to the process from which this one was forked", 0});
-  }
+  /// In a forked child of the process that made this.
+  [[nodiscard]] bool left() const noexcept { return process_.left(); }
+  void refuse_copies() const { process_.require(what_); }
   /// For a buffer that is no longer used.
   void give_back(std::uint32_t buffer) {
     refuse_copies();

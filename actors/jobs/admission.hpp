@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/base/clock.hpp"
+#include "runtime/base/home_process.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/schedule/job_bounds.hpp"
 
@@ -30,6 +31,8 @@ class admission {
 
   /// At most `queue` jobs may wait, and at most `memory` bytes may be held.
   admission(std::uint64_t queue, std::uint64_t memory) : bounds_(queue, memory) {}
+
+  [[nodiscard]] const home_process& home() const noexcept { return home_; }
 
   /// Waits until there is room for one more job, at most until `deadline`. Fails with errc::timed_out, naming
   /// what is full; with errc::usage if this thread waits for itself (schedule/job_bounds); with
@@ -91,6 +94,7 @@ class admission {
   void make_room(Free free);
   [[nodiscard]] bool wake_is_due() noexcept;
 
+  const home_process home_;
   mutable std::mutex mutex_;
   schedule::job_bounds bounds_;
   std::condition_variable room_;

@@ -51,6 +51,7 @@ device_result::device_result(std::shared_ptr<lent_buffers> among, std::uint64_t 
 }
 
 device_result::~device_result() {
+  if (among_->home().left()) return;
   if (!released_) among_->home().release_or_park(buffer_);
   among_->came_back(job_);
 }

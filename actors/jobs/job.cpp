@@ -13,6 +13,13 @@ jobs::job_record& record_in(const std::shared_ptr<jobs::job_record>& held) {
   return *held;
 }
 
+/// For calls that need the pool, whose threads do not exist in a forked child.
+jobs::job_record& record_at_home(const std::shared_ptr<jobs::job_record>& held) {
+  jobs::job_record& record = record_in(held);
+  record.home().require("Job");
+  return record;
+}
+
 std::string sentence_of(std::uint64_t job, const job_failure& why) {
   std::string text = fmt::format("job {}: {}", job, name_of(why.status));
   if (!why.type.empty()) text += fmt::format(": {}", why.type);
@@ -72,6 +79,7 @@ jobs::kept_result& result_in(const std::shared_ptr<jobs::kept_result>& held) {
   if (!held)
     throw error(
         {errc::usage, "this Result is empty: it was default-constructed, or was moved to another object", 0});
+  held->require_home();
   return *held;
 }
 
@@ -104,17 +112,17 @@ std::uint64_t Job::number() const {
   return record_in(record_).number();
 }
 Result Job::get() {
-  return Result(record_in(record_).take());
+  return Result(record_at_home(record_).take());
 }
 bool Job::wait_for(std::chrono::nanoseconds at_most) const {
   const auto bounded = std::clamp<nanoseconds>(at_most, nanoseconds(0), jobs::longest_wait);
-  return record_in(record_).wait_until(std::chrono::steady_clock::now() + bounded);
+  return record_at_home(record_).wait_until(std::chrono::steady_clock::now() + bounded);
 }
 std::optional<job_failure> Job::why() const {
-  return record_in(record_).why();
+  return record_at_home(record_).why();
 }
 std::uint32_t Job::attempts() const {
-  return record_in(record_).attempts();
+  return record_at_home(record_).attempts();
 }
 bool Job::cancel() {
   return record_in(record_).end(false, false);
@@ -126,7 +134,7 @@ bool Job::kill() {
   return record_in(record_).end(false, true);
 }
 void Job::then(std::function<void(Job)> callback) {
-  record_in(record_).then(std::move(callback));
+  record_at_home(record_).then(std::move(callback));
 }
 
 }  // namespace penstock

@@ -156,6 +156,7 @@ void job_record::leased_to(std::shared_ptr<const lent_place> place, leased_row w
 }
 
 bool job_record::end(bool only_waiting, bool at_once) {
+  if (home_.left()) return false;
   {
     const std::lock_guard hold(mutex_);
     if (done_) return false;

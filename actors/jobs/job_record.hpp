@@ -65,14 +65,16 @@ struct leased_row {
 class job_record : public std::enable_shared_from_this<job_record> {
  public:
   job_record(std::uint64_t number, std::string function, Argument argument, job_rules rules,
-             std::weak_ptr<job_control> control)
+             std::weak_ptr<job_control> control, const home_process& home = {})
       : number_(number),
         function_(std::move(function)),
         argument_(std::move(argument)),
         rules_(rules),
-        control_(std::move(control)) {}
+        control_(std::move(control)),
+        home_(home) {}
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  [[nodiscard]] const home_process& home() const noexcept { return home_; }
   [[nodiscard]] const std::string& function() const noexcept { return function_; }
   /// What the job was doing when it last killed a worker, as it described it itself; otherwise its function.
   /// Only for the scheduler.
@@ -108,6 +110,7 @@ class job_record : public std::enable_shared_from_this<job_record> {
   /// How long the latest attempt ran, or has run until `now`. Empty if none has begun, and once the job has
   /// ended.
   [[nodiscard]] std::optional<nanoseconds> ran_for(steady_time now) const;
+  /// False, without an effect, in a forked child, where it may be called as well: by the destructors of callers.
   bool end(bool only_waiting, bool at_once);
   void then(std::function<void(Job)> callback);
   /// Calls `ended` on the thread that ends the job, or at once if it has ended. `ended` must neither block
@@ -129,6 +132,7 @@ class job_record : public std::enable_shared_from_this<job_record> {
   Argument argument_;
   const job_rules rules_;
   const std::weak_ptr<job_control> control_;
+  const home_process home_;
   std::atomic<bool> at_device_ = false;
 
   mutable std::mutex mutex_;

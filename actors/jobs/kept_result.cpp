@@ -19,6 +19,7 @@ kept_result::kept_result(std::uint64_t job, in_slot where, std::shared_ptr<admis
 kept_result::kept_result(std::unique_ptr<device_result> there) : where_(std::move(there)) {}
 
 kept_result::~kept_result() {
+  if (meter_ && meter_->home().left()) return;
   if (metered_) meter_->let_go(*metered_);
   if (const auto* const slot = std::get_if<in_slot>(&where_)) give_slot_back(*slot);
 }
@@ -26,6 +27,10 @@ kept_result::~kept_result() {
 void kept_result::give_slot_back(const in_slot& slot) noexcept {
   if (std::exchange(lent_, false)) slot.place->lent.fetch_sub(1, std::memory_order_relaxed);
   (*slot.left)(slot.lease);
+}
+
+void kept_result::require_home() const {
+  if (meter_) meter_->home().require("Result");  // on the device, batch_home checks this
 }
 
 std::span<const std::byte> kept_result::bytes() {

@@ -53,6 +53,8 @@ class kept_result {
   kept_result(const kept_result&) = delete;
   kept_result& operator=(const kept_result&) = delete;
 
+  /// Throws error (errc::usage) in a forked child. There, the destructor frees nothing of the pool's.
+  void require_home() const;
   /// Valid for the lifetime of this object.
   [[nodiscard]] std::span<const std::byte> bytes();
   /// Copies the result out of its slot, unless bytes() was called or it is in no slot. True: the result was

@@ -19,12 +19,7 @@ Pool::~Pool() {
 }
 
 Pool::body& Pool::held() const {
-  if (body_->process().left()) {
-    throw error({errc::usage,
-                 fmt::format("this Pool belongs to process {}, from which this one was forked",
-                             body_->process().pid()),
-                 0});
-  }
+  body_->process().require("Pool");
   return *body_;
 }
 
@@ -183,6 +178,7 @@ struct Pool::Mapping::body {
     return done;
   }
 
+  /// Has no effect in a forked child.
   void cancel() {
     for (item& one : in_order) one.job.cancel();
     for (auto& [number, job] : running) job.cancel();
@@ -218,6 +214,7 @@ Pool::Mapping::~Mapping() {
 
 std::optional<Pool::Mapping::item> Pool::Mapping::next() {
   if (!body_) throw error({errc::usage, "this Mapping was moved to another object", 0});
+  body_->pool->process().require("Mapping");
   return body_->next();
 }
 

@@ -150,7 +150,7 @@ Job Pool::body::enter(std::string_view function, Argument argument, const jobs::
   {
     const std::lock_guard in_order(submit_mutex_);  // jobs reach the scheduler in the order of their numbers
     record = std::make_shared<jobs::job_record>(counts_.submit(), std::string(function), std::move(argument),
-                                                rules, weak_from_this());
+                                                rules, weak_from_this(), process());
     first = submissions_->add(record);
   }
   if (first) announce_submissions();
@@ -197,7 +197,7 @@ std::optional<Job> Pool::body::try_submit(std::string_view function, Argument ar
 
 Job Pool::body::refuse_job(std::string_view function, std::string why) {
   auto record = std::make_shared<jobs::job_record>(counts_.submit(), std::string(function), Argument(),
-                                                   jobs::job_rules(), weak_from_this());
+                                                   jobs::job_rules(), weak_from_this(), process());
   const job_failure failed{job_status::too_large, {}, std::move(why), {}, {}, 0};
   job_failed(record->number(), record->function(), failed);
   record->fail(failed);

@@ -23,12 +23,7 @@ Session& Session::operator=(Session&& other) noexcept {
 
 Session::body& Session::held() const {
   if (!body_) throw error({errc::usage, "this Session was moved to another object", 0});
-  if (body_->process().left()) {
-    throw error({errc::usage,
-                 fmt::format("this Session belongs to process {}, from which this one was forked",
-                             body_->process().pid()),
-                 0});
-  }
+  body_->process().require("Session");
   return *body_;
 }
 std::optional<Batch> Session::next() {

@@ -1,9 +1,14 @@
 // Tells whether an object is used in the process that made it or in a forked child, where its threads do not
-// exist and its locks may be held forever. Used by sessions and batches.
+// exist and its locks may be held forever. Used by sessions, pools, groups, and the handles that they give out.
 #pragma once
+
+#include <penstock/error.hpp>
 
 #include <sys/types.h>
 #include <unistd.h>
+
+#include <string>
+#include <string_view>
 
 namespace penstock {
 
@@ -11,7 +16,12 @@ namespace penstock {
 class home_process {
  public:
   [[nodiscard]] bool left() const noexcept { return ::getpid() != pid_; }
-  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+  /// Throws error (errc::usage) in a forked child. `what`: the kind of object, for the message.
+  void require(std::string_view what) const {
+    if (!left()) return;
+    throw error({errc::usage,
+                 "this " + std::string(what) + " belongs to process " + std::to_string(pid_) + ", from which this one was forked", 0});
+  }
 
  private:
   const pid_t pid_ = ::getpid();

@@ -66,12 +66,6 @@ group::program_group_setup setup_of(const group_options& options, const group::l
   return setup;
 }
 
-[[noreturn]] void throw_forked(const home_process& home) {
-  throw error({errc::usage,
-               fmt::format("this Group belongs to process {}, from which this one was forked", home.pid()),
-               0});
-}
-
 void throw_if_over(const program_group_news& news) {
   if (news.refused) throw error(*news.refused);
   if (!news.end || news.end->how != group::group_outcome::failed) return;
@@ -204,7 +198,7 @@ class Group::body {
     around.patience = 2 * g.join_timeout;  // also if creating one fails: it reports why
     if (g.on_lost_rank == lost_rank_rule::wait) around.patience += g.rejoin_timeout;
     around.check = [this] {
-      if (process_.left()) throw_forked(process_);
+      process_.require("Group");
       check();
       if (closed_) throw error({errc::usage, "this group was closed", 0});
     };
@@ -289,7 +283,7 @@ Group& Group::operator=(Group&& other) noexcept {
 
 Group::body& Group::held() const {
   if (!body_) throw error({errc::usage, "this Group was moved to another object", 0});
-  if (body_->process().left()) throw_forked(body_->process());
+  body_->process().require("Group");
   return *body_;
 }
 

@@ -28,7 +28,7 @@ class LoaderMistakesTest(LoaderCase):
     # ---- processes and threads ------------------------------------------------------------------------------------
 
     def test_after_a_fork_the_loader_works_in_the_child_and_an_iterator_from_before_says_why_it_does_not(self):
-        out = self.ran_again_if_it_hangs("""
+        out = self.ran("""
             import os, torch
             from penstock.torch import DataLoader
             for persistent in (False, True):

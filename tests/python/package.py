@@ -6,7 +6,6 @@ Run by ctest with PYTHONPATH, PENSTOCK_BIN and PENSTOCK_LIBEXEC set. Only the st
 import faulthandler
 import importlib.util
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -62,21 +61,6 @@ class PackageTest(PenstockTest):
         out, err = process.communicate(timeout=timeout)
         self.assertEqual(process.returncode, expect, out + err)
         return out
-
-    def ran_again_if_it_hangs(self, text):
-        """Runs a program again if it hangs. For programs that fork while other threads run: a lock that one of them holds then is never released in the child."""
-        for limit in (60, 100):
-            process = subprocess.Popen([sys.executable, "-B", "-c", textwrap.dedent(text)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                       text=True, env=self.environment, cwd=self.folder, start_new_session=True)
-            try:
-                out, err = process.communicate(timeout=limit)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
-                continue
-            self.assertEqual(process.returncode, 0, out + err)
-            return out
-        self.fail("it hung twice")
 
     def said(self, process, word):
         """Reads a program's lines up to the one that begins with this word; returns the rest of that line."""

@@ -143,7 +143,8 @@ class PENSTOCK_API Result {
   std::shared_ptr<jobs::kept_result> held_;
 };
 
-/// A handle to one job. Copyable; usable from any thread. Destroying it does not cancel the job.
+/// A handle to one job. Copyable; usable from any thread. Destroying it does not cancel the job. In a forked child it cannot be
+/// used (errc::usage), cancelling has no effect (false), and neither has destroying it.
 class PENSTOCK_API Job {
  public:
   Job() noexcept = default;

@@ -3,6 +3,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <fmt/core.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -159,6 +160,45 @@ TEST_CASE("a child forked by a function does not continue as a second worker") {
   Pool pool(odd_jobs(2), quietly());
   const bystanders others(pool);
   CHECK(pool.submit("fork", {}).get().text() == "parent");
+}
+
+TEST_CASE("in a forked child of the program, jobs, results and mappings refuse, and destroying them has no effect") {
+  const auto refuses = [](const auto& use) {
+    try {
+      use();
+      return false;
+    } catch (const error& e) {
+      return e.code() == errc::usage && std::string_view(e.what()).find("from which this one was forked") != std::string_view::npos;
+    }
+  };
+  Pool pool(odd_jobs(1), quietly());
+  std::optional<Result> result = pool.submit("fill", "4096").get();
+  std::optional<Job> ended = pool.submit("echo", "x");
+  REQUIRE(ended->wait_for(20s));
+  std::optional<Job> running = pool.submit("sleep", "2000");
+  std::optional<Pool::Mapping> mapping = pool.map("echo", [n = 0]() mutable -> std::optional<Argument> {
+    if (n++ == 3) return std::nullopt;
+    return Argument("y");
+  });
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);  // what does not return is killed
+    bool good = refuses([&] { ended->get(); }) && refuses([&] { static_cast<void>(running->done()); }) &&
+                refuses([&] { static_cast<void>(result->bytes()); }) && refuses([&] { mapping->next(); });
+    good = good && !running->cancel() && !running->cancel_if_waiting();
+    mapping.reset();
+    running.reset();
+    ended.reset();
+    result.reset();
+    ::_exit(good ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(running->get().text() == "awake");
+  CHECK(ended->get().text() == "x");
+  CHECK(result->bytes().size() == 4096);
+  for (int i = 0; i < 3; ++i) CHECK(mapping->next()->job.get().text() == "y");
 }
 
 TEST_CASE("a function's changes to its process are undone for the next function") {
