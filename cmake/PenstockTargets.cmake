@@ -64,12 +64,12 @@ elseif(PENSTOCK_SANITIZE STREQUAL "thread")
 endif()
 
 # penstock_unity(TARGET [BATCH n] [ALONE ...] [MODELS ...]): with PENSTOCK_UNITY, compiles the sources of a target in
-# batches of equal size, at most n (32) sources each. ALONE: sources whose names clash with those of other sources;
+# batches of equal size, at most n (48) sources each. ALONE: sources whose names clash with those of other sources;
 # they form a separate batch. MODELS: compiled one by one.
 function(penstock_unity target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "BATCH" "ALONE;MODELS")
   if(NOT arg_BATCH)
-    set(arg_BATCH 32)
+    set(arg_BATCH 48)
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${PENSTOCK_UNITY} UNITY_BUILD_MODE GROUP)
   get_target_property(sources ${target} SOURCES)

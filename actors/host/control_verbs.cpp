@@ -2,6 +2,7 @@
 
 #include "actors/host/log_verb.hpp"
 #include "actors/host/pipeline_view.hpp"
+#include "runtime/base/exit_codes.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/telemetry/report_json.hpp"
 
@@ -16,9 +17,6 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr int exit_not_met = 3;
-constexpr int exit_no_target = 4;
-constexpr int exit_refused = 7;
 constexpr std::size_t events_in_an_answer = 500;
 constexpr std::size_t passages_in_an_answer = 1000;
 
@@ -35,7 +33,7 @@ control::answer wait_for(const std::string& what, bool last_call, const session_
                    : what == "ended" ? over || last_call
                                      : s.outcome == run_outcome::finished;
   if (what != "ready" && what != "finished" && what != "ended") {
-    return control::refusal(exit_refused, "usage",
+    return control::refusal(exit_codes::refused, "usage",
                             fmt::format("cannot wait for '{}'; choose ready, finished or ended", what));
   }
   if (met) {
@@ -46,7 +44,7 @@ control::answer wait_for(const std::string& what, bool last_call, const session_
   }
   if (!over && !last_call) return std::nullopt;
   json no = control::refusal(
-      exit_not_met, "not_met",
+      exit_codes::not_met, "not_met",
       fmt::format("the session ended in the state '{}', not {}", telemetry::name_of(s.outcome), what));
   no.at("error")["ends"] = ends;
   return no;
@@ -61,11 +59,11 @@ struct target {
 target worker_of(const json& request, const session_status& s) {
   const json number = request.value("worker", json());
   if (!number.is_number_unsigned())
-    return {std::nullopt, control::refusal(exit_refused, "usage", "'worker' must be a number")};
+    return {std::nullopt, control::refusal(exit_codes::refused, "usage", "'worker' must be a number")};
   const auto worker = number.get<std::uint64_t>();
   if (std::ranges::none_of(s.workers, [&](const worker_status& w) { return w.id == worker; })) {
     return {std::nullopt,
-            control::refusal(exit_no_target, "no_target", fmt::format("there is no worker/{}", worker))};
+            control::refusal(exit_codes::no_target, "no_target", fmt::format("there is no worker/{}", worker))};
   }
   return {static_cast<std::uint32_t>(worker), {}};
 }
@@ -124,7 +122,7 @@ json pipeline(const session_controls& controls) {
 control::answer events_after(const json& request, bool last_call, const session_controls& controls) {
   const json number = request.value("after", json(0U));
   if (!number.is_number_unsigned())
-    return control::refusal(exit_refused, "usage", "'after' must be the number of an event, or 0");
+    return control::refusal(exit_codes::refused, "usage", "'after' must be the number of an event, or 0");
   const telemetry::event_reading found = controls.events(number.get<std::uint64_t>(), events_in_an_answer);
   if (found.events.empty() && request.value("follow", json()) == true && !last_call) return std::nullopt;
   json all = json::array();
@@ -135,12 +133,12 @@ control::answer events_after(const json& request, bool last_call, const session_
 /// {"after": N}: the batches released after number N. Without it: only the number of the newest.
 json trace(const json& request, const session_controls& controls) {
   if (controls.status().jobs)
-    return control::refusal(exit_refused, "usage", "this is a pool of jobs: it has no batches to trace");
+    return control::refusal(exit_codes::refused, "usage", "this is a pool of jobs: it has no batches to trace");
   const json number = request.value("after", json());
   if (number.is_null())
     return control::good_answer(passages_as_json(*controls.times, 0, 0, std::chrono::steady_clock::now()));
   if (!number.is_number_unsigned())
-    return control::refusal(exit_refused, "usage", "'after' must be a number");
+    return control::refusal(exit_codes::refused, "usage", "'after' must be a number");
   return control::good_answer(passages_as_json(*controls.times, number.get<std::uint64_t>(),
                                                passages_in_an_answer, std::chrono::steady_clock::now()));
 }
@@ -158,12 +156,12 @@ json quarantine(const json& request, const session_controls& controls) {
   }
   const json sample = request.value("sample", json());
   if ((act != "retry" && act != "release") || !sample.is_number_unsigned())
-    return control::refusal(exit_refused, "usage",
+    return control::refusal(exit_codes::refused, "usage",
                             "quarantine: 'act' must be list, or retry or release with a sample");
   if (of_jobs)
-    return control::refusal(exit_refused, "usage", "a poisoned job cannot be retried: submit it again");
+    return control::refusal(exit_codes::refused, "usage", "a poisoned job cannot be retried: submit it again");
   if (!controls.lift_quarantine(sample.get<std::uint64_t>(), act == "release")) {
-    return control::refusal(exit_no_target, "no_target",
+    return control::refusal(exit_codes::no_target, "no_target",
                             fmt::format("sample {} is not quarantined", sample.get<std::uint64_t>()));
   }
   return control::good_answer({{act, sample}});
@@ -177,12 +175,12 @@ struct host_choice {
 
 host_choice host_of(const json& request, const session_status& s) {
   const json name = request.at("host");
-  if (!name.is_string()) return {"", control::refusal(exit_refused, "usage", "'host' must be a name")};
+  if (!name.is_string()) return {"", control::refusal(exit_codes::refused, "usage", "'host' must be a name")};
   std::string meant = name.get<std::string>();
   if (std::ranges::find(s.hosts, meant, &host_status::name) != s.hosts.end()) return {std::move(meant), {}};
   std::string known;
   for (const host_status& one : s.hosts) known += (known.empty() ? "" : ", ") + ("host/" + one.name);
-  return {"", control::refusal(exit_no_target, "no_target",
+  return {"", control::refusal(exit_codes::no_target, "no_target",
                                fmt::format("there is no host/{}; {}", printable(meant),
                                            known.empty() ? "no loader host has joined" : "there are: " + known))};
 }
@@ -193,9 +191,9 @@ json scale_host(const json& request, const session_controls& controls) {
   const json number = request.value("workers", json());
   constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
   if (!controls.scale_host || !number.is_number_unsigned() || number.get<std::uint64_t>() > most)
-    return control::refusal(exit_refused, "usage", "'workers' must be a number");
+    return control::refusal(exit_codes::refused, "usage", "'workers' must be a number");
   if (const auto ok = controls.scale_host(meant.name, number.get<std::uint32_t>()); !ok)
-    return control::refusal(exit_refused, "range", ok.error().message);
+    return control::refusal(exit_codes::refused, "range", ok.error().message);
   return control::good_answer({{"workers", number}, {"host", meant.name}});
 }
 
@@ -209,7 +207,7 @@ json scale(const json& request, const session_controls& controls) {
   if (!number.is_number_unsigned() || number.get<std::uint64_t>() < 1 ||
       number.get<std::uint64_t>() > controls.workers_max) {
     return control::refusal(
-        exit_refused, "range",
+        exit_codes::refused, "range",
         fmt::format("the number of workers must be 1 to {} ([loader.limits] max), or \"auto\"", controls.workers_max));
   }
   controls.scale(number.get<std::uint32_t>());
@@ -220,7 +218,7 @@ json drain_host(const json& request, const session_controls& controls) {
   host_choice meant = host_of(request, controls.status());
   if (meant.name.empty()) return std::move(meant.refused);
   if (!controls.drain_host || !controls.drain_host(meant.name))
-    return control::refusal(exit_no_target, "no_target", fmt::format("host/{} is gone", meant.name));
+    return control::refusal(exit_codes::no_target, "no_target", fmt::format("host/{} is gone", meant.name));
   return control::good_answer({{"drain", "host/" + meant.name}});
 }
 
@@ -252,7 +250,7 @@ control::answer answer_request(const json& request, bool last_call, const sessio
   if (verb == "scale") return scale(request, controls);
   if (verb == "restart" && request.value("gpu", json()) == true) {
     if (!controls.restart_owner) {
-      return control::refusal(exit_refused, "usage",
+      return control::refusal(exit_codes::refused, "usage",
                               "the GPU owner lives in the session's own process ([gpu] placement = "
                               "\"embedded\"): it cannot be restarted separately");
     }
@@ -270,7 +268,7 @@ control::answer answer_request(const json& request, bool last_call, const sessio
     }
     return control::good_answer({{verb, *t.worker}});
   }
-  return control::refusal(exit_refused, "usage", fmt::format("unknown verb '{}'", verb));
+  return control::refusal(exit_codes::refused, "usage", fmt::format("unknown verb '{}'", verb));
 }
 
 }  // namespace
@@ -281,7 +279,7 @@ control::request_handler make_request_handler(session_controls controls) {
       return answer_request(request, last_call, controls);
     } catch (const error& refused) {
       return control::answer(
-          control::refusal(exit_refused, penstock::name_of(refused.code()), refused.what()));
+          control::refusal(exit_codes::refused, penstock::name_of(refused.code()), refused.what()));
     }
   };
 }

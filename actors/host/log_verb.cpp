@@ -1,5 +1,6 @@
 #include "actors/host/log_verb.hpp"
 
+#include "runtime/base/exit_codes.hpp"
 #include "runtime/base/text.hpp"
 
 #include <fmt/core.h>
@@ -9,9 +10,6 @@ namespace penstock::host {
 namespace {
 
 using json = nlohmann::ordered_json;
-
-constexpr int exit_no_target = 4;
-constexpr int exit_refused = 7;
 
 json as_json(const process::log_line& line) {
   json j{{"source", line.source},
@@ -36,12 +34,12 @@ std::map<std::string, std::uint64_t> cursor_of(const json& after) {
 control::answer answer_logs(const json& request, bool last_call, const process::log_book& book) {
   const json target = request.value("target", json("all"));
   process::log_query query;
-  if (!target.is_string()) return control::refusal(exit_refused, "usage", "'target' must be a name");
+  if (!target.is_string()) return control::refusal(exit_codes::refused, "usage", "'target' must be a name");
   query.source = target.get<std::string>();
   if (query.source == "all" || query.source == "workers") query.source.clear();
   if (!query.source.empty() && !book.knows(query.source)) {
     return control::refusal(
-        exit_no_target, "no_target",
+        exit_codes::no_target, "no_target",
         fmt::format("there is no '{}' with a log", shortened(printable(query.source), 60)));
   }
   query.previous = request.value("previous", json()) == true;

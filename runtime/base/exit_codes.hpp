@@ -19,6 +19,11 @@ inline constexpr int hardware = 80;     ///< the device itself is broken
 inline constexpr int protocol = 82;     ///< invalid messages from the session, perhaps of another version
 inline constexpr int parent_lost = 83;  ///< the session is gone
 
+// What a verb's answer makes the command line exit with (tools/penstock/output.hpp).
+inline constexpr int not_met = 3;
+inline constexpr int no_target = 4;
+inline constexpr int refused = 7;
+
 /// The child exited between clone and exec: it never ran its program. Seen only by spawn().
 inline constexpr int not_executed = 127;
 

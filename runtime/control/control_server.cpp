@@ -1,5 +1,7 @@
 #include "runtime/control/control_server.hpp"
 
+#include "runtime/base/exit_codes.hpp"
+
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/read_until.hpp>
@@ -24,8 +26,6 @@ constexpr auto late_look = 1s;
 constexpr auto request_deadline = 10s;  // for the client, to send a whole line and to read the answer
 constexpr auto ask_again_after = 20ms;
 constexpr std::size_t connections_max = 64;  // limits memory: each has up to request_bytes_max and one answer
-
-constexpr int exit_refused = 7;
 
 bool same_user(int fd) {
   ucred peer{};
@@ -104,7 +104,7 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
             self->timer_.cancel();
             if (self->over_) return;
             if (status == boost::asio::error::not_found) {
-              return self->reply(refusal(exit_refused, "protocol", "the request is too long"), true);
+              return self->reply(refusal(exit_codes::refused, "protocol", "the request is too long"), true);
             }
             if (status) return self->end();
             self->take(bytes);
@@ -142,11 +142,11 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
       received_.erase(0, bytes);
       const json request = json::parse(line, nullptr, false);
       if (request.is_discarded() || !request.is_object()) {
-        return reply(refusal(exit_refused, "protocol", "the request is not a JSON object"), true);
+        return reply(refusal(exit_codes::refused, "protocol", "the request is not a JSON object"), true);
       }
       const auto version = request.value("penstock", json());
       if (version != protocol_version) {
-        return reply(refusal(exit_refused, "protocol",
+        return reply(refusal(exit_codes::refused, "protocol",
                              "this session speaks control protocol " + std::to_string(protocol_version)),
                      true);
       }
