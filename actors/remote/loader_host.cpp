@@ -164,7 +164,7 @@ void loader_host::remove_ended(std::unique_lock<std::mutex>& hold) {
 void loader_host::join_more() {
   if (leaves_) return;
   for (session_number number = 1; number <= targets_.size(); ++number) {
-    const target& to = target_of(number);
+    target& to = target_of(number);
     connections_now there{.held = shares_.held(number), .offer = shares_.offer(number)};
     for (const auto& one : connections_) {
       if (one->joins() != number || one->over()) continue;
