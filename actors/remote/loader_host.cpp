@@ -135,7 +135,7 @@ void loader_host::serve(std::unique_lock<std::mutex>& hold) {
   while (!is_done()) {
     join_more();
     const auto has_news = [&] { return std::exchange(joined_, false) || is_done() || std::ranges::any_of(connections_, is_over); };
-    if (connections_.empty() && door_)
+    if (connections_.empty() && door_ && shares_.sessions().empty())
       changed_.wait(hold, [&] { return is_done() || !connections_.empty(); });
     else
       changed_.wait_for(hold, share_every, has_news);
