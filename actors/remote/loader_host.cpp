@@ -135,7 +135,7 @@ void loader_host::serve(std::unique_lock<std::mutex>& hold) {
   while (!is_done()) {
     join_more();
     const auto has_news = [&] { return std::exchange(joined_, false) || is_done() || std::ranges::any_of(connections_, is_over); };
-    if (connections_.empty() && door_)
+    if (connections_.empty() && door_ && shares_.sessions().empty())
       changed_.wait(hold, [&] { return is_done() || !connections_.empty(); });
     else
       changed_.wait_for(hold, share_every, has_news);
@@ -164,7 +164,7 @@ void loader_host::remove_ended(std::unique_lock<std::mutex>& hold) {
 void loader_host::join_more() {
   if (leaves_) return;
   for (session_number number = 1; number <= targets_.size(); ++number) {
-    const target& to = target_of(number);
+    target& to = target_of(number);
     connections_now there{.held = shares_.held(number), .offer = shares_.offer(number)};
     for (const auto& one : connections_) {
       if (one->joins() != number || one->over()) continue;

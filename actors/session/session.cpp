@@ -108,6 +108,7 @@ Session::outline Session::dry_run(const config& given) {
   settings.image.decoder = value_or_throw(device::choose_decoder(settings)).by;
   outline o;
   o.workers = host::workers_of(settings);
+  static_cast<void>(value_or_throw(hosts::read_hosts(settings.loader, o.workers > 0)));
   const auto prepared = value_or_throw(prepare(settings));
   if (auto program = process::find_program(settings.loader.command.front()); !program) {
     program.error().message = "[loader] command: " + program.error().message;

@@ -120,6 +120,9 @@ result<void> Session::body::try_start() {
   if (auto ok = e->create_shared(places + 1, worker_cores_.node); !ok) return ok;
   // In a group the other ranks must hear of a failure, so the actors start even then.
   std::optional<failure> trouble = options_.cannot_begin;
+  // Before the dataset, which may take minutes to open.
+  auto hosts = hosts::read_hosts(settings_.loader, workers_ > 0);
+  if (!hosts && !trouble) trouble = std::move(hosts.error());
   auto dataset = trouble ? result<std::optional<prepared_dataset>>() : prepare(settings_);
   if (dataset) {
     e->dataset = std::move(*dataset);
@@ -143,9 +146,6 @@ result<void> Session::body::try_start() {
     e->device = std::move(*device);
   }
 
-  auto hosts = hosts::read_hosts(settings_.loader, workers_ > 0);
-  if (!hosts && !trouble) trouble = std::move(hosts.error());
-  if (trouble && !group_) return tl::unexpected(std::move(*trouble));
   const std::uint32_t begun_with = workers_;
   host::on_a_fresh_thread([&] {
     e->create_threads();

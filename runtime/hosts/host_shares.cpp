@@ -25,6 +25,7 @@ double seconds(nanoseconds time) {
 // ---- events -------------------------------------------------------------------------------------------------
 
 bool host_shares::calls(session_number number, steady_time now) {
+  discount_standstill(now);
   sessions_[number].called = now;
   advance(now);
   session& s = sessions_.at(number);
@@ -105,12 +106,20 @@ std::uint32_t host_shares::free_workers() const {
   return settings_.workers - std::min(taken, settings_.workers);
 }
 
+void host_shares::discount_standstill(steady_time now) {
+  const nanoseconds since = now - looked_.value_or(now);
+  looked_ = now;
+  if (since <= settings_.late_look) return;
+  for (auto& [number, s] : sessions_) s.called += since;
+}
+
 void host_shares::forget(steady_time now) {
   std::erase_if(sessions_, [&](const auto& one) {
     const session& s = one.second;
     if (s.held > 0 || s.leaving > 0) return false;
     return now - s.called > (s.dismissed ? settings_.dismissed_for : settings_.call_again) || (s.was_served && !s.dismissed);
   });
+  if (sessions_.empty()) looked_.reset();
 }
 
 /// In proportion to the needs, but at least one each while there are enough.
@@ -197,6 +206,7 @@ std::uint32_t host_shares::change(steady_time now) {
 }
 
 std::uint32_t host_shares::advance(steady_time now) {
+  discount_standstill(now);
   forget(now);
   give_free();
   const std::uint32_t changed = change(now);

@@ -36,6 +36,7 @@ struct share_settings {
   nanoseconds rest{5'000'000'000};
   nanoseconds call_again{5'000'000'000};  ///< a session that has no worker and has not called for that long is gone
   nanoseconds dismissed_for{600'000'000'000};  ///< the same for one that was dismissed: it may have been suspended
+  nanoseconds late_look{1'000'000'000};  ///< time between two calls of advance() that are further apart is no silence (rule H17)
 };
 
 class host_shares {
@@ -59,7 +60,7 @@ class host_shares {
   void dismiss(session_number session);
   [[nodiscard]] bool is_dismissed(session_number session) const;
 
-  /// Returns how many workers have been ordered to change sessions.
+  /// Call several times a second while there are sessions. Returns how many workers have been ordered to change sessions.
   std::uint32_t advance(steady_time now);
 
   /// How many workers it may have. 0: unknown, or none is free.
@@ -94,6 +95,7 @@ class host_shares {
     std::uint32_t gives = 0;
   };
 
+  void discount_standstill(steady_time now);
   void note(std::deque<sample>& into, sample what) const;
   [[nodiscard]] bool is_measured(const session& s) const;
   [[nodiscard]] double need_of(const session& s) const;
@@ -107,6 +109,7 @@ class host_shares {
   std::map<session_number, session> sessions_;
   std::optional<steady_time> unequal_since_;
   std::optional<steady_time> changed_;
+  std::optional<steady_time> looked_;  // empty: there was no session
 };
 
 }  // namespace penstock::hosts

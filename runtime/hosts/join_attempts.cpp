@@ -9,7 +9,7 @@ void join_attempts::joined(nanoseconds wait) {
   ++placed_;
   wait_ = wait;
   pause_ = settings_.pause;
-  lost_since_.reset();
+  lost_.reset();
 }
 
 void join_attempts::left() {
@@ -18,18 +18,20 @@ void join_attempts::left() {
 
 void join_attempts::lost(steady_time now) {
   left();
-  if (placed_ == 0) lost_since_ = now;
+  if (placed_ == 0) lost_.emplace(wait_, settings_.look_every).restart(now);
   again_at_ = now + settings_.pause;
 }
 
 bool join_attempts::failed(steady_time now) {
   again_at_ = now + std::exchange(pause_, std::min(2 * pause_, settings_.pause_max));
-  over_ |= lost_since_ && now - *lost_since_ > wait_;
+  over_ |= lost_ && lost_->is_over(now);
   return !over_;
 }
 
-std::uint32_t join_attempts::wanted(const connections_now& there, steady_time now) const {
+std::uint32_t join_attempts::wanted(const connections_now& there, steady_time now) {
   if (over_) return 0;
+  // Only a failed attempt gives the session up: it may have come back while nobody looked.
+  if (lost_) static_cast<void>(lost_->is_over(now));
   const bool is_time = now >= again_at_;
   // Only one finds out whether a session is there, and lists its dataset.
   if (placed_ == 0) return there.all == 0 && (is_time || there.offer > 0) ? 1 : 0;

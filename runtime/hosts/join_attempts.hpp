@@ -7,6 +7,7 @@
 #pragma once
 
 #include "runtime/base/clock.hpp"
+#include "runtime/base/patient_deadline.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -17,6 +18,7 @@ struct attempt_settings {
   nanoseconds pause{300'000'000};
   nanoseconds pause_max{2'000'000'000};  ///< doubled from `pause` while nothing succeeds
   nanoseconds call_again{1'000'000'000};  ///< while this host has no free worker
+  nanoseconds look_every{500'000'000};    ///< a host that runs asks what is wanted() at least this often
 };
 
 /// The connections to a session that there are.
@@ -44,8 +46,8 @@ class join_attempts {
   /// Nothing is tried any more.
   void finish() { over_ = true; }
 
-  /// How many connections to make now.
-  [[nodiscard]] std::uint32_t wanted(const connections_now& there, steady_time now) const;
+  /// How many connections to make now. Time between two calls in which this host did not run is not time without the session (rule H17).
+  [[nodiscard]] std::uint32_t wanted(const connections_now& there, steady_time now);
   [[nodiscard]] std::uint32_t placed() const noexcept { return placed_; }
   [[nodiscard]] bool over() const noexcept { return over_; }
   /// How long to try after the session is lost.
@@ -57,7 +59,7 @@ class join_attempts {
   nanoseconds pause_ = settings_.pause;
   steady_time again_at_{};
   nanoseconds wait_{0};
-  std::optional<steady_time> lost_since_;
+  std::optional<patient_deadline> lost_;  // `wait`, since the last connection was lost
   bool over_ = false;
 };
 

@@ -1,6 +1,8 @@
 #include "runtime/storage/transfers.hpp"
 
 #include "runtime/base/fnv1a.hpp"
+#include "runtime/base/patient_deadline.hpp"
+#include "runtime/base/running_clock.hpp"
 #include "runtime/base/signals.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/storage/attempt.hpp"
@@ -29,18 +31,19 @@ constexpr unsigned hedges_max = 4;
 constexpr unsigned failures_before_two = 2;
 /// A name that does not resolve and a port that nobody listens on are often mistakes.
 constexpr unsigned connections_max = 5;
+constexpr nanoseconds look_every = 1s;
 
 }  // namespace
 
 /// Everything but `state` belongs to the thread of the transfers.
 class transfers::exchange {
  public:
-  exchange(transfer_request what, steady_time until) : request(std::move(what)), deadline(until) {
+  explicit exchange(transfer_request what) : request(std::move(what)) {
     key = fnv1a(request.to.path) ^ (request.range ? request.range->at * 0x9e3779b97f4a7c15 : 0);
   }
 
   transfer_request request;
-  steady_time deadline;
+  steady_time deadline = never;  ///< by the loop's running_clock; `never`: it has not been looked at
   std::uint64_t key = 0;
   std::list<attempt> running;  ///< the first one, and others while it is slow
   unsigned attempts = 0;
@@ -79,7 +82,7 @@ class transfers::loop {
   loop& operator=(const loop&) = delete;
 
   ticket start(transfer_request request) {
-    auto made = std::make_shared<exchange>(std::move(request), clock::now() + patience_);
+    auto made = std::make_shared<exchange>(std::move(request));
     {
       const std::lock_guard lock(mutex_);
       new_.push_back(made);
@@ -91,8 +94,11 @@ class transfers::loop {
   result<transfer_answer> wait(const ticket& of) {
     std::unique_lock lock(mutex_);
     // The thread ends every exchange at its deadline; the rest of the time is for a machine that is overloaded.
-    const bool ended = ended_.wait_until(lock, of->deadline + 10s, [&] { return of->state.has_value(); });
-    if (!ended) return refuse(errc::io, "cannot be fetched: the thread for transfers does not run");
+    patient_deadline until(patience_ + 10s, look_every);
+    until.restart(clock::now());
+    while (!ended_.wait_for(lock, look_every, [&] { return of->state.has_value(); })) {
+      if (until.is_over(clock::now())) return refuse(errc::io, "cannot be fetched: the thread for transfers does not run");
+    }
     return std::move(*of->state);
   }
 
@@ -105,6 +111,7 @@ class transfers::loop {
   void run() {
     while (take_new()) {
       const steady_time now = clock::now();
+      ran_.look(now);
       for (const ticket& one : active_) advance(*one, now);
       std::erase_if(active_, [&](const ticket& one) { return has_ended(*one); });
       int running = 0;
@@ -129,7 +136,8 @@ class transfers::loop {
 
   void advance(exchange& one, steady_time now) {
     if (has_ended(one)) return;
-    if (now >= one.deadline) {
+    if (one.deadline == never) one.deadline = ran_.ran() + patience_;
+    if (ran_.ran() >= one.deadline) {
       return end(one, refuse(one.last.code, "{} ({} attempts in {})", one.last.message, one.attempts,
                              duration_for_people(patience_)));
     }
@@ -281,9 +289,9 @@ class transfers::loop {
 
   /// Until something is due: a retry, a second request, a deadline.
   [[nodiscard]] int timeout_ms(steady_time now) const {
-    steady_time due = now + 1s;
+    steady_time due = now + look_every;
     for (const ticket& one : active_) {
-      due = std::min(due, one->deadline);
+      due = std::min(due, now + (one->deadline - ran_.ran()));
       if (one->running.empty() && (one->attempts > 0 || in_flight_ < pace_.at_once())) due = std::min(due, one->next_attempt);
       // One that is due but has not started waits until others have ended.
       due = std::min(due, std::max(now + 5ms, hedge_due(*one)));
@@ -298,6 +306,7 @@ class transfers::loop {
   CURLM* multi_;
   std::vector<ticket> active_;
   std::size_t in_flight_ = 0;
+  running_clock ran_{clock::now(), look_every};  // a server that was not listened to is not slow
   request_pace pace_;
   transfer_counts in_this_loop_;
 

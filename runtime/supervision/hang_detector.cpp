@@ -59,8 +59,10 @@ std::vector<hang_finding> hang_detector::look(steady_time now, const std::vector
     };
     // A deadline restarts when the debugger detaches.
     if (sign.ready || sign.traced) restart(hang::start, c.started);
-    if (sign.heartbeats != c.heartbeats || sign.traced) restart(hang::heartbeat, c.last_heartbeat);
-    if (sign.work_mark != c.work_mark || !sign.busy || sign.traced) restart(hang::item, c.last_work);
+    // One that is ready after a long start may show its first heartbeat a moment later: those of hosts come by another way.
+    const bool is_new = sign.ready && !std::exchange(c.was_ready, true);
+    if (sign.heartbeats != c.heartbeats || is_new || sign.traced) restart(hang::heartbeat, c.last_heartbeat);
+    if (sign.work_mark != c.work_mark || !sign.busy || is_new || sign.traced) restart(hang::item, c.last_work);
     c.heartbeats = sign.heartbeats;
     c.work_mark = sign.work_mark;
     const auto is_certain = [&](const hang_finding& v) {

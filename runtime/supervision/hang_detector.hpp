@@ -46,7 +46,7 @@ class hang_detector {
  public:
   explicit hang_detector(const hang_settings& settings) : settings_(settings) {}
 
-  /// A new child has this place; its clocks start now.
+  /// A new child has this place. Its start deadline begins now, its other clocks when it is ready.
   void watch(std::uint32_t worker, steady_time now);
   void forget(std::uint32_t worker);
 
@@ -65,6 +65,7 @@ class hang_detector {
     std::uint64_t heartbeats = 0;
     std::uint64_t work_mark = 0;
     std::optional<hang> had_half{};  // the clock that has used its extra half timeout since its restart
+    bool was_ready = false;
   };
 
   /// Compares with `quarters` quarters of each timeout.

@@ -397,6 +397,7 @@ void pool::give_sacrificial_up(const std::string& reason) {
 void pool::discount_time(nanoseconds time) noexcept {
   if (below_minimum_since_) *below_minimum_since_ += time;
   if (without_workers_since_) *without_workers_since_ += time;
+  if (sacrificial_missing_since_) *sacrificial_missing_since_ += time;
 }
 
 void pool::check_minimum(steady_time now) {

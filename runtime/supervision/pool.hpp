@@ -112,7 +112,7 @@ class pool {
   /// wrong with it, for the error if this ends the run.
   void child_unkillable(worker_ref who, const std::string& why);
   /// The session did not run for `time` (it was stopped, or the machine slept): this does not count against
-  /// the minimum of ready workers.
+  /// the minimum of ready workers, the wait for a host or that for the sacrificial worker.
   void discount_time(nanoseconds time) noexcept;
 
   // Operators' orders. They never count, and they clear the history of the places concerned. Operators do not

@@ -184,6 +184,16 @@ class CustomHostsTest(HostCase):
         process.terminate()
         process.communicate()
 
+    def test_a_missing_secret_is_reported_before_the_dataset_is_opened(self):
+        told = os.path.join(self.folder, "told")
+        program = self.write("tells", "#!/bin/sh\ntouch '%s'\nsleep 1000\n" % told)
+        os.chmod(program, 0o755)
+        config = self.custom(hosts='secret_file = "/nowhere/secret"\n', command=(program,))
+        for arguments in ((), ("--dry-run",)):
+            _, _, err = self.penstock("run", config, *arguments)
+            self.assertIn("reading the hosts' secret from '/nowhere/secret': No such file", err)
+        self.assertFalse(os.path.exists(told))
+
     def hanging_program(self):
         path = self.write("hangs", "#!/bin/sh\nsleep 1000\n")
         os.chmod(path, 0o755)

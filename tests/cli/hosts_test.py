@@ -275,6 +275,18 @@ class HostsTest(HostCase):
         self.assertEqual(self.penstock("check-config", config, "--strict")[0], EXIT_CONFIG)
         self.assertNotIn("no secret", "".join(map(str, self.penstock("check-config", self.config()))))
 
+    def test_a_secret_file_that_cannot_be_read_is_a_warning_of_check_config(self):
+        secret = self.secret("hosts.secret")
+        config = self.config(hosts='secret_file = "%s"\n' % secret)
+        self.assertEqual(self.penstock("check-config", config, "--strict")[0], EXIT_OK)
+        os.chmod(secret, 0o644)
+        self.assertIn("users other than its owner may use it", self.penstock("check-config", config)[2])
+        os.remove(secret)
+        code, _, err = self.penstock("check-config", config)
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertIn("warning: 'secret_file' in [loader.hosts]: reading the hosts' secret from '%s': No such file" % secret, err)
+        self.assertEqual(self.penstock("check-config", config, "--strict")[0], EXIT_CONFIG)
+
     def test_compressed_batches_are_the_same(self):
         shape = dict(samples=200, bytes="700KiB", batch=4, epochs=1)
         expected = self.local_digests(**shape)

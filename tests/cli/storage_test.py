@@ -67,6 +67,26 @@ class StorageTest(StoreTest):
         signed = ["Authorization" in headers for _, headers in server.requests]
         self.assertTrue(any(signed) and not all(signed))  # those of s3:// are, those of http:// are not
 
+    def test_a_session_that_stands_still_while_a_store_answers_goes_on(self):
+        server = self.serve()
+        expected = self.local()
+        asked, go = threading.Event(), threading.Event()
+
+        def hold(_):
+            asked.set()
+            go.wait(60)
+
+        server.fault = hold
+        process = self.start("run", self.config("s3://bucket/shards"), "--digest", "--json", "--quiet")
+        self.assertTrue(asked.wait(60))
+        signal_process(process.pid, signal.SIGSTOP)
+        time.sleep(13)  # all attempts at a request may take 12 s
+        go.set()
+        signal_process(process.pid, signal.SIGCONT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, EXIT_OK, err.decode() + out.decode())
+        self.assertEqual([epoch["digest"] for epoch in json.loads(out)["epochs"]], expected)
+
     def test_compressed_shards_behind_s3_give_the_stream_of_plain_ones_and_only_frames_are_fetched(self):
         server = self.serve()
         expected = self.local(epochs=2)

@@ -1,5 +1,6 @@
 """Loader hosts that a real Ray places: the same stream as from local workers, whatever is killed. Skipped where Ray is not installed."""
 
+import contextlib
 import glob
 import random
 import time
@@ -72,6 +73,13 @@ class RayTest(RayCase):
         self.assertGreaterEqual(len(killed), KILLS / 2)
         self.assertEqual({death["sample"] for death in report["workers"]["deaths"] if death["cause"] == "host"} - {None}, set())
 
+    @contextlib.contextmanager
+    def paused(self):
+        """A stream whose end does not come while hosts start, however long that takes."""
+        self.assertEqual(self.penstock("pause", "--session", "h")[0], EXIT_OK)
+        yield
+        self.assertEqual(self.penstock("resume", "--session", "h")[0], EXIT_OK)
+
     def test_hosts_are_added_and_leave_without_losing_a_batch_and_the_secret_is_in_no_file_or_command(self):
         code, secret, _ = self.penstock("secret")
         path = self.write("secret", secret)
@@ -79,15 +87,17 @@ class RayTest(RayCase):
         process = self.begin(3000, 'secret_file = "%s"' % path)
         hosts = self.hosts(1, 2, secret_file=path, workers=1)
         self.wait_until(lambda: self.joined() == ["ray-0"], "it has joined", seconds=PATIENCE)
-        hosts.scale(3)
-        self.wait_until(lambda: self.joined() == ["ray-0", "ray-1", "ray-2"], "they have joined", seconds=PATIENCE)
+        with self.paused():
+            hosts.scale(3)
+            self.wait_until(lambda: self.joined() == ["ray-0", "ray-1", "ray-2"], "they have joined", seconds=PATIENCE)
         commands = [word for pid in all_pids() for word in command_of(pid)]
         self.assertEqual([word for word in commands if secret.strip() in word], [])
         hosts.scale(1)
         self.assertEqual(hosts.names, ["ray-0"])
         self.assertEqual(list(self.hosts_here()), ["ray-0"])
-        hosts.scale(2)
-        self.wait_until(lambda: self.joined() == ["ray-0", "ray-3"], "another one has joined", seconds=PATIENCE)
+        with self.paused():
+            hosts.scale(2)
+            self.wait_until(lambda: self.joined() == ["ray-0", "ray-3"], "another one has joined", seconds=PATIENCE)
         with hosts:
             report = self.finished(process, 3000)
             self.wait_until(lambda: not hosts.names, "they end with the session")

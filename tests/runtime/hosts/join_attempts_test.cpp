@@ -11,6 +11,12 @@ namespace {
 const steady_time first_try{1h};
 constexpr connections_now nothing_yet{};
 
+/// A host that runs for `time`, in which an attempt is under way. Returns the time after it.
+steady_time run(join_attempts& attempts, steady_time now, nanoseconds time) {
+  for (const steady_time end = now + time; now < end;) static_cast<void>(attempts.wanted({.all = 1, .connecting = 1}, now += 500ms));
+  return now;
+}
+
 }  // namespace
 
 TEST_CASE("one connection finds out whether a session is there; when it has a place, the others follow at once") {
@@ -42,15 +48,26 @@ TEST_CASE("a session that is lost is given up when it has not come back for as l
   join_attempts attempts;
   for (int i = 0; i < 2; ++i) attempts.joined(60s);
   attempts.lost(first_try);
-  CHECK(attempts.failed(first_try + 2min));  // the other connection is still there
+  CHECK(attempts.failed(run(attempts, first_try, 2min)));  // the other connection is still there
   attempts.lost(first_try + 3min);
-  CHECK(attempts.failed(first_try + 3min + 59s));
+  CHECK(attempts.failed(run(attempts, first_try + 3min, 59s)));
   attempts.joined(60s);
   attempts.lost(first_try + 5min);
-  CHECK(attempts.failed(first_try + 5min + 60s));
+  CHECK(attempts.failed(run(attempts, first_try + 5min, 60s)));
   CHECK_FALSE(attempts.failed(first_try + 5min + 61s));
   CHECK(attempts.over());
   CHECK(attempts.wanted(nothing_yet, first_try + 1h) == 0);
+}
+
+TEST_CASE("time in which a host stands still does not bring it nearer to giving a session up") {
+  join_attempts attempts({.look_every = 500ms});
+  attempts.joined(60s);
+  attempts.lost(first_try);
+  steady_time now = run(attempts, first_try, 30s) + 1h;
+  CHECK(attempts.failed(now));  // 30 s, and one second of the hour
+  now = run(attempts, now, 29s);
+  CHECK(attempts.failed(now));
+  CHECK_FALSE(attempts.failed(run(attempts, now, 500ms)));
 }
 
 TEST_CASE("a session that this host has no worker for is called again each second, and at once when one is free") {

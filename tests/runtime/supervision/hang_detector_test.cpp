@@ -109,6 +109,16 @@ TEST_CASE("a child that is not ready by its deadline is found, though its heartb
   CHECK(findings[0].kind == hang::start);
 }
 
+TEST_CASE("a child that is ready after a long start has the whole heartbeat timeout for its first heartbeat") {
+  hang_detector detector({.start_deadline = 30s, .heartbeat_timeout = 1s, .item_timeout = 1s});
+  steady_time now{1h};
+  detector.watch(0, now);
+  for (int i = 0; i < 200; ++i) CHECK(detector.look(now += 50ms, {}).empty());
+  child_sign sign{0, true, 0, 0, true, false};
+  for (int i = 0; i < 20; ++i) CHECK(detector.look(now += 50ms, {sign}).empty());
+  CHECK(detector.look(now += 50ms, {sign}).size() == 1);
+}
+
 TEST_CASE("no child is blamed for time in which the supervisor itself did not poll") {
   watcher w(1);
   w.signs[0].busy = true;

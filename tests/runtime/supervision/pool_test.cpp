@@ -453,6 +453,18 @@ TEST_CASE("a sacrificial worker that is not ready in time is given up and stoppe
   CHECK(w.given_up.size() == 1);
 }
 
+TEST_CASE("time in which the session stands still does not count against the sacrificial worker") {
+  world w(with_workers(1));
+  w.start_all();
+  w.children.want_sacrificial(true, w.now);
+  CHECK(w.started() == std::vector<worker_ref>{{64, 1}});
+  w.now += 50s + 1h;
+  w.children.discount_time(1h);
+  w.started();
+  CHECK(w.given_up.empty());
+  CHECK(w.children.next_deadline() == w.now + 10s);
+}
+
 TEST_CASE("an operator can replace the sacrificial worker, but not one that does not run or is idle") {
   world w(with_workers(1));
   w.start_all();

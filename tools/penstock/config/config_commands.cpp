@@ -27,7 +27,7 @@ bool is_error(const config_file::diagnostic& d) {
 int check_config(const check_options& o) {
   auto loaded = load(o.source);
   if (!loaded) return tell_rejection(loaded.error(), o.json);
-  for (const auto& check : {data_not_here, program_not_here, cores_not_here, hosts_without_secret}) {
+  for (const auto& check : {data_not_here, program_not_here, cores_not_here, hosts_without_secret, hosts_secret_not_here}) {
     auto doubt = check(*loaded, o.source.file);
     if (!doubt) continue;
     if (o.source.strict) doubt->level = config_file::severity::error;

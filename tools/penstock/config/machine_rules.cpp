@@ -6,6 +6,7 @@
 #include "runtime/base/worker_places.hpp"
 #include "runtime/base/worker_slots.hpp"
 #include "runtime/dataset/listing/path_pattern.hpp"
+#include "runtime/net/group_secret.hpp"
 #include "runtime/process/cores.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "runtime/process/spawn.hpp"
@@ -150,6 +151,22 @@ std::optional<config_file::diagnostic> hosts_without_secret(const config_file::l
   doubt.where.label = "needs 'secret_file' or 'insecure'";
   doubt.help = "make one with `penstock secret > hosts.secret`, set 'secret_file' to it here and start hosts with --secret-file; or, in a "
                "network where any machine may join, set 'insecure = true' and start hosts with --insecure";
+  return doubt;
+}
+
+std::optional<config_file::diagnostic> hosts_secret_not_here(const config_file::loaded_config& loaded,
+                                                             const std::filesystem::path& file) {
+  const hosts_config& hosts = loaded.values.loader.hosts;
+  if (!has_hosts(loaded.values.loader) || hosts.secret_file.empty()) return std::nullopt;
+  const auto secret = group::read_secret(hosts.secret_file, "the hosts'");
+  if (secret) return std::nullopt;
+  config_file::diagnostic doubt;
+  doubt.level = config_file::severity::warning;
+  doubt.message = "'secret_file' in [loader.hosts]: " + secret.error().message;
+  doubt.key = "loader.hosts.secret_file";
+  doubt.where = place_of(loaded.source_of(doubt.key), "secret_file", file);
+  doubt.where.label = "not usable here";
+  doubt.help = "make one with `penstock secret > hosts.secret`, and give hosts a copy (--secret-file)";
   return doubt;
 }
 

@@ -29,6 +29,10 @@ namespace penstock::cli {
 [[nodiscard]] std::optional<config_file::diagnostic> hosts_without_secret(
     const config_file::loaded_config& loaded, const std::filesystem::path& file);
 
+/// A warning at [loader.hosts] secret_file if that file cannot be used here: the config may be meant for another machine.
+[[nodiscard]] std::optional<config_file::diagnostic> hosts_secret_not_here(
+    const config_file::loaded_config& loaded, const std::filesystem::path& file);
+
 /// An error at [sampler] if no rank ever has a batch. Empty if only the data tells the number of samples:
 /// `penstock run` then refuses it.
 [[nodiscard]] std::optional<config_file::diagnostic> nothing_to_deliver(
