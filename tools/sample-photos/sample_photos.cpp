@@ -1,8 +1,5 @@
-// Makes a folder of JPEGs for trying penstock without photographs: smooth fields of colour with shapes and
-// grain, 500 x 375 at quality 90, about as large and as hard to decode as the photographs of an image
-// collection.
-//
-//   penstock-sample-photos FOLDER COUNT
+#include "tools/sample-photos/sample_photos.hpp"
+
 // clang-format off
 #include <cstdio>  // jpeglib.h needs it first
 #include <jpeglib.h>
@@ -11,23 +8,20 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
-#include <filesystem>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+namespace penstock {
 namespace {
 
 constexpr int width = 500;
 constexpr int height = 375;
 constexpr int classes = 4;
-constexpr int count_max = 1'000'000;  // 40 GB of files
 
 struct wave {
   float amplitude, along_x, along_y, phase;
@@ -130,38 +124,26 @@ std::string name_of(int photo) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "usage: penstock-sample-photos FOLDER COUNT\n");
-    return 2;
-  }
-  const std::filesystem::path folder = argv[1];
-  int count = 0;
-  const char* const end = argv[2] + std::strlen(argv[2]);
-  const auto [rest, status] = std::from_chars(argv[2], end, count);
-  if (status != std::errc{} || rest != end || count < 1 || count > count_max) {
-    std::fprintf(stderr, "penstock-sample-photos: '%s' photographs: must be a whole number from 1 to %d\n",
-                 argv[2], count_max);
-    return 2;
-  }
+std::filesystem::path draw_sample_photos(const std::filesystem::path& folder, int count) {
   for (int c = 0; c < std::min(classes, count); ++c) {
     std::error_code trouble;  // seen when the first file cannot be written
     std::filesystem::create_directories(place_of(folder, c), trouble);
   }
   std::atomic<int> next = 0;
   std::atomic<bool> failed = false;
+  std::filesystem::path unwritten;
   const auto work = [&] {
     for (int i = next++; i < count && !failed; i = next++) {
       auto pixels = paint(static_cast<std::uint32_t>(i));
       const auto file = place_of(folder, i) / name_of(i);
-      if (write_jpeg(file, pixels)) continue;
-      if (!failed.exchange(true))
-        std::fprintf(stderr, "penstock-sample-photos: cannot write %s\n", file.c_str());
+      if (!write_jpeg(file, pixels) && !failed.exchange(true)) unwritten = file;
     }
   };
   {
     std::vector<std::jthread> threads(std::max(1U, std::thread::hardware_concurrency()));
     for (auto& thread : threads) thread = std::jthread(work);
   }
-  return failed ? 1 : 0;
+  return unwritten;
 }
+
+}  // namespace penstock
