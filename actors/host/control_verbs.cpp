@@ -4,12 +4,15 @@
 #include "actors/host/pipeline_view.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/supervision/hang_history.hpp"
 #include "runtime/telemetry/report_json.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <limits>
 
 namespace penstock::host {
@@ -77,9 +80,28 @@ json as_json(const session_status& status, const session_controls& controls) {
   json j = telemetry::as_json(status);
   mark_sacrificial(j.at("workers"), "id", controls);
   j["tuning"] = controls.tuning();
+  j["killed_in_seconds"] = nullptr;
+  if (const auto left = status.state == "stopping" && controls.killed_in ? controls.killed_in() : std::nullopt)
+    j["killed_in_seconds"] = std::round(std::chrono::duration<double>(*left).count() * 10) / 10;
   j["files"] = controls.files;
   j["id"] = controls.id;
   return j;
+}
+
+/// What the consumer waits for at this moment, before that is a stall (rule W15); null: it does not wait, or has just begun to.
+json awaited_now(const session_controls& controls, const session_status& status) {
+  constexpr auto worth_telling = std::chrono::seconds(1);
+  const auto since = controls.progress && !status.stalled ? controls.waits_since() : std::nullopt;
+  const auto now = std::chrono::steady_clock::now();
+  if (!since || now - *since < worth_telling) return nullptr;
+  const supervision::progress_facts facts = controls.progress();
+  if (!supervision::is_owed(facts)) return nullptr;
+  const supervision::awaited who = supervision::find_blocker(facts);
+  const double usual = std::chrono::duration<double>(who.usual).count();
+  return {{"seconds", std::round(std::chrono::duration<double>(now - *since).count() * 10) / 10},
+          {"waits_for", who.text},
+          {"worker", who.worker ? json(*who.worker) : json()},
+          {"verdict_after_seconds", std::round(std::max(usual, supervision::hangs_from_seconds))}};
 }
 
 /// The live session's figures with the advice; `seconds` 0: nothing was measured.
@@ -89,7 +111,8 @@ json why(const session_controls& controls) {
   json j = telemetry::why_as_json(told.reading, told.advice);
   j["session"] = status.session;
   j["state"] = status.state;
-  j["of"] = status.jobs ? "jobs" : "samples";
+  j["of"] = words_for(controls.work).name;
+  j["now"] = awaited_now(controls, status);
   j["stalled"] = telemetry::as_json(status).at("stalled");
   json ids = json::array();
   for (const worker_status& w : status.workers) ids.push_back(w.id);
@@ -108,7 +131,7 @@ json deaths_of(const session_controls& controls) {
                                {"deaths", std::move(workers)},
                                {"owner_deaths", std::move(owners)},
                                {"cost", telemetry::as_json(status.deaths_cost, status.quarantined)},
-                               {"of", status.jobs ? "jobs" : "samples"}});
+                               {"of", words_for(controls.work).name}});
 }
 
 json pipeline(const session_controls& controls) {
@@ -126,13 +149,18 @@ control::answer events_after(const json& request, bool last_call, const session_
   const telemetry::event_reading found = controls.events(number.get<std::uint64_t>(), events_in_an_answer);
   if (found.events.empty() && request.value("follow", json()) == true && !last_call) return std::nullopt;
   json all = json::array();
-  for (const event& e : found.events) all.push_back(telemetry::as_json(e));
+  for (const event& e : found.events) {
+    all.push_back(telemetry::as_json(e));
+    if (e.kind == event_kind::job_failed) all.back()["of"] = words_for(controls.work).name;
+  }
   return control::good_answer({{"events", std::move(all)}, {"lost", found.lost}, {"last", found.last}});
 }
 
 /// {"after": N}: the batches released after number N. Without it: only the number of the newest.
 json trace(const json& request, const session_controls& controls) {
-  if (controls.status().jobs)
+  if (controls.work == work_kind::batches)
+    return control::refusal(exit_codes::refused, "usage", "this is a DataLoader: its batches pass no stages that could be traced; `penstock why` works");
+  if (controls.work == work_kind::jobs)
     return control::refusal(exit_codes::refused, "usage", "this is a pool of jobs: it has no batches to trace");
   const json number = request.value("after", json());
   if (number.is_null())
@@ -146,18 +174,21 @@ json trace(const json& request, const session_controls& controls) {
 json quarantine(const json& request, const session_controls& controls) {
   const json what = request.value("act", json("list"));
   const std::string act = what.is_string() ? what.get<std::string>() : std::string();
-  const bool of_jobs = controls.status().jobs.has_value();
+  const bool of_jobs = controls.work != work_kind::samples;
   if (act == "list") {
     json all = json::array();
     for (const quarantine_report& q : controls.quarantine()) {
       if (!q.lifted) all.push_back(of_jobs ? telemetry::poisoned_job_as_json(q) : telemetry::as_json(q));
     }
-    return control::good_answer({{"quarantine", std::move(all)}, {"of", of_jobs ? "jobs" : "samples"}});
+    return control::good_answer({{"quarantine", std::move(all)}, {"of", words_for(controls.work).name}});
   }
   const json sample = request.value("sample", json());
   if ((act != "retry" && act != "release") || !sample.is_number_unsigned())
     return control::refusal(exit_codes::refused, "usage",
                             "quarantine: 'act' must be list, or retry or release with a sample");
+  if (controls.work == work_kind::batches)
+    return control::refusal(exit_codes::refused, "usage", "a DataLoader's quarantine belongs to its program: `penstock quarantine release SAMPLE --file FILE` changes "
+                            "the file of DataLoader(quarantine=FILE)");
   if (of_jobs)
     return control::refusal(exit_codes::refused, "usage", "a poisoned job cannot be retried: submit it again");
   if (!controls.lift_quarantine(sample.get<std::uint64_t>(), act == "release")) {

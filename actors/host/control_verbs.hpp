@@ -2,6 +2,8 @@
 #pragma once
 
 #include "runtime/base/batch_times.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/work_kind.hpp"
 #include "runtime/control/control_server.hpp"
 #include "runtime/process/log_book.hpp"
 #include "runtime/supervision/awaited.hpp"
@@ -26,12 +28,15 @@ struct limits_told {
 
 /// The operations on a session that the verbs need. Called on the io thread; none waits for an actor.
 struct session_controls {
+  work_kind work = work_kind::samples;
   std::function<session_status()> status;
   std::function<supervision::progress_facts()> progress;
   std::function<std::vector<death_report>()> deaths;
   std::function<std::vector<owner_death_report>()> owner_deaths;
   std::function<std::string()> metrics;  ///< the page for Prometheus; empty in a record
   std::function<double()> waited_seconds;  ///< how long the consumer has waited for batches
+  std::function<std::optional<steady_time>()> waits_since{};  ///< the consumer's wait in progress
+  std::function<std::optional<nanoseconds>()> killed_in{};    ///< when workers that are to stop are killed; none: nobody has set a time
   std::function<limits_told()> limits;
   std::function<nlohmann::ordered_json()> tuning;
   std::shared_ptr<const batch_times> times;

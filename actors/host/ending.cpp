@@ -20,6 +20,7 @@ bool ending::begin() {
 void ending::stop(std::optional<nanoseconds> at_most) {
   const std::lock_guard hold(mutex_);
   stopped_ = true;
+  if (!stopped_at_) stopped_at_ = std::chrono::steady_clock::now();
   if (at_most) in_all_ = std::min(in_all_, *at_most);
   limited_ = limited_ || at_most;
   changed_.notify_all();
@@ -63,6 +64,12 @@ bool ending::closed() const {
 supervision::shutdown_shares ending::shares() const {
   const std::lock_guard hold(mutex_);
   return supervision::shares_of(in_all_);
+}
+
+std::optional<nanoseconds> ending::items_left(steady_time now) const {
+  const std::lock_guard hold(mutex_);
+  if (!stopped_at_) return std::nullopt;
+  return std::max(supervision::shares_of(in_all_).items - (now - *stopped_at_), nanoseconds(0));
 }
 
 void ending::owner_told(bool whole) {

@@ -35,6 +35,8 @@ class ending {
   [[nodiscard]] bool stopped() const;
   [[nodiscard]] bool closed() const;
   [[nodiscard]] supervision::shutdown_shares shares() const;
+  /// When workers that still work are killed, counted from the first stop(); empty before that.
+  [[nodiscard]] std::optional<nanoseconds> items_left(steady_time now) const;
 
   /// The owner's process was asked to exit; `whole`: the stream was complete.
   void owner_told(bool whole);
@@ -63,6 +65,7 @@ class ending {
   nanoseconds in_all_;
   bool started_ = false;
   bool stopped_ = false;
+  std::optional<steady_time> stopped_at_;
   std::string asked_by_;
   std::string failed_by_;
   bool closed_ = false;

@@ -21,7 +21,6 @@ const worker_status* worker_of(const session_status& status, std::uint32_t id) {
 telemetry::limit_surroundings surroundings_of(const session_status& status, const telemetry::limit_reading& reading) {
   telemetry::limit_surroundings around;
   around.restarts = status.worker_restarts;
-  around.of_batches = status.jobs && status.jobs->of_batches;
   around.on_host = status.gpu.kind == "host";
   around.hedges = status.hedges;
   around.slots_per_worker = status.slots_per_worker;

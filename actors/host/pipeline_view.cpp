@@ -1,6 +1,6 @@
 #include "actors/host/pipeline_view.hpp"
 
-#include "runtime/base/counted.hpp"
+#include "runtime/base/job_name.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/telemetry/metrics_text.hpp"
 #include "runtime/telemetry/report_json.hpp"
@@ -8,6 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
 
 namespace penstock::host {
 namespace {
@@ -18,9 +21,30 @@ std::int64_t as_ns(steady_time when) {
   return nanoseconds(when.time_since_epoch()).count();
 }
 
+/// Counts as waiting what no worker has begun, also a job that waits again after a death: all counts, and those of the functions, then
+/// add up. `begun`: what workers are running; a job that describes its work says nothing of its function.
+void count_waiting(pool_statistics& jobs, const std::map<std::string, std::uint64_t, std::less<>>& begun) {
+  const std::uint64_t others = jobs.running + jobs.ok + jobs.failed + jobs.cancelled;
+  jobs.waiting = std::max(jobs.handed, jobs.submitted - std::min(jobs.submitted, others));
+  std::uint64_t left = 0;
+  for (const function_statistics& f : jobs.functions) left += f.running;
+  left -= std::min(left, jobs.running);
+  for (const bool unnamed_too : {false, true}) {
+    for (function_statistics& f : jobs.functions) {
+      const auto named = begun.find(f.name);
+      const std::uint64_t kept = unnamed_too || named == begun.end() ? 0 : std::min(named->second, f.running);
+      const std::uint64_t moved = std::min(left, f.running - kept);
+      f.running -= moved;
+      f.waiting += moved;
+      left -= moved;
+    }
+  }
+}
+
 }  // namespace
 
 session_status look_closer(session_status status, const arena::flight_recorders& flights, steady_time now) {
+  std::map<std::string, std::uint64_t, std::less<>> begun;  // by name
   for (worker_status& w : status.workers) {
     if (!w.pid) continue;
     const arena::flight_reading flight = flights.read(w.id);
@@ -34,9 +58,10 @@ session_status look_closer(session_status status, const arena::flight_recorders&
     if (status.jobs && status.jobs->handed > 0) {
       --status.jobs->handed;
       ++status.jobs->running;
+      if (const auto now_running = job_named(flight.sample_name)) ++begun[std::string(now_running->work)];
     }
   }
-  if (status.jobs) status.jobs->waiting += status.jobs->handed;
+  if (status.jobs) count_waiting(*status.jobs, begun);
   return status;
 }
 

@@ -76,7 +76,7 @@ struct record_keeper::work {
                {"pid", ::getpid()},
                {"started", telemetry::as_utc(source.started)},
                {"workers_max", source.workers_max},
-               {"of", source.of_jobs ? "jobs" : "samples"}};
+               {"of", words_for(source.work).name}};
     if (const auto& r = source.rank)
       about["rank"] = {{"job", r->job}, {"group", r->group}, {"rank", r->rank}};
     return line_of("record", about);

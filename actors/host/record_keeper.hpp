@@ -11,6 +11,7 @@
 //   {"ended": "TIME"}   missing if the session was killed
 #pragma once
 
+#include "runtime/base/work_kind.hpp"
 #include "runtime/control/control_server.hpp"
 #include "runtime/control/session_record.hpp"
 #include "runtime/control/socket_place.hpp"
@@ -31,7 +32,7 @@ struct record_source {
   std::string session;
   std::chrono::system_clock::time_point started;
   std::uint32_t workers_max = 0;  ///< the place after these belongs to the sacrificial worker
-  bool of_jobs = false;           ///< a pool's record
+  work_kind work = work_kind::samples;
   std::optional<control::rank_note> rank{};
   std::shared_ptr<telemetry::event_journal> journal;
   /// Answers status, why, events, logs and quarantine. Called on the keeper's thread, and in stop(); must not block.

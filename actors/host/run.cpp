@@ -46,7 +46,7 @@ std::optional<control::rank_note> rank_named(const std::string& name) {
 /// What the program writes, and the quarantine file that the session itself writes.
 std::map<std::string, std::string> files_of(const run_kind& kind, const config& settings) {
   std::map<std::string, std::string> files = kind.files;
-  if (!settings.quarantine.file.empty() && !kind.of_jobs) files["quarantine"] = std::filesystem::absolute(settings.quarantine.file).string();
+  if (!settings.quarantine.file.empty() && kind.work == work_kind::samples) files["quarantine"] = std::filesystem::absolute(settings.quarantine.file).string();
   return files;
 }
 
@@ -90,7 +90,7 @@ run::run(config settings, run_kind kind)
       cores_(cores_of(settings_)),
       workers_(workers_of(settings_)),
       board_(settings_.name, std::string(kind_.placement(settings_))),
-      tuning_(settings_, kind_.of_jobs, workers_),
+      tuning_(settings_, kind_.work, workers_),
       ending_(settings_.supervisor.shutdown) {
   board_.configured(workers_);
   log::set_level(as_log_level(settings_.log.level));
@@ -102,8 +102,7 @@ std::optional<steady_time> run::begin(std::string_view what) {
   if (!ending_.begin()) return std::nullopt;
   const steady_time begun = now();
   board_.begun(begun);
-  tell(event_of(event_kind::run_started,
-                fmt::format("the {} starts with {}", what, counted(workers_.load(), "worker"))));
+  tell(event_of(event_kind::run_started, fmt::format("the {} starts with {}", what, counted(workers_.load(), "worker"))));
   if (!worker_cores_.of_owner().empty())
     log::info("session", "workers run on cores {}, which are near the GPU", process::core_list(worker_cores_.cores));
   if (kind_.on_event) {
@@ -167,7 +166,7 @@ void run::scale(std::uint32_t workers) {
 
 void run::scale_automatically() {
   if (!tuning_.switch_on(workers_)) {
-    throw error({errc::usage, "the number of workers of a pool of jobs is not tuned: give a number", 0});
+    throw error({errc::usage, fmt::format("the number of workers of a {} is not tuned: give a number", words_for(kind_.work).run), 0});
   }
   tell(event_of(event_kind::scaled, "the number of workers is tuned from now on"));
 }
@@ -249,11 +248,14 @@ std::string run::id() const {
 /// The verbs with the same meaning for every plug-in.
 session_controls run::controls() {
   session_controls c;
+  c.work = kind_.work;
   c.ends = end_of(kind_.ends);
   c.status = [this] { return status(); };
   c.times = std::make_shared<batch_times>();
   c.limits = [this] { return limits(); };
   c.waited_seconds = [this] { return board_.waited_seconds(now()); };
+  c.waits_since = [this] { return board_.waits_since(); };
+  c.killed_in = [this] { return ending_.items_left(now()); };
   c.events = [this](std::uint64_t after, std::size_t limit) { return journal_->events_after(after, limit); };
   c.deaths = [this] { return board_.report({}, now()).deaths; };
   c.owner_deaths = [this] { return board_.report({}, now()).owner_deaths; };
@@ -279,7 +281,7 @@ session_controls run::controls() {
 
 void run::open_record() {
   record_ = std::make_unique<record_keeper>(record_source{settings_.name, started(), settings_.loader.limits.max,
-                                                          kind_.of_jobs, rank_named(settings_.name), journal_,
+                                                          kind_.work, rank_named(settings_.name), journal_,
                                                           make_request_handler(controls())});
 }
 
@@ -339,7 +341,7 @@ void run::watch_progress(engine& e) {
 
 void run::measure_limits(engine& e) {
   const config& s = settings_;
-  const auto meter = std::make_shared<limit_meter>(!kind_.of_jobs && s.dataset.type == dataset_type::custom);
+  const auto meter = std::make_shared<limit_meter>(kind_.work == work_kind::samples && s.dataset.type == dataset_type::custom);
   const auto standstill = std::make_shared<standstill_meter>(limit_meter::look_every);
   e.limits = std::make_unique<process::ticker>(*e.io, limit_meter::look_every, [this, meter, standstill, &e] {
     if (auto stood = standstill->look()) {
@@ -378,7 +380,7 @@ limits_told run::limits() const {
   telemetry::limit_surroundings around = surroundings_of(status, reading);
   around.cores = cores_;
   around.workers = workers_.load();
-  around.of_jobs = kind_.of_jobs;
+  around.work = kind_.work;
   around.pinned = board_.is_pinned();
   return {reading, telemetry::advise(reading, around, settings_)};
 }
@@ -392,7 +394,7 @@ void run::workers_changed(const std::vector<worker_status>& workers, bool degrad
 }
 
 void run::worker_died(const death_report& death) {
-  tell(event_of(board_.worker_died(death)));
+  tell(event_of(board_.worker_died(death), kind_.work));
 }
 
 }  // namespace penstock::host

@@ -21,6 +21,7 @@
 #include "actors/supervisor/worker_processes.hpp"
 #include "runtime/arena/arena.hpp"
 #include "runtime/base/home_process.hpp"
+#include "runtime/base/work_kind.hpp"
 #include "runtime/control/control_server.hpp"
 #include "runtime/process/io_thread.hpp"
 #include "runtime/process/lifeline.hpp"
@@ -49,8 +50,8 @@ inline constexpr std::chrono::milliseconds end_of_dropped{500};
 /// How output names a session or a pool, and the options that both have.
 struct run_kind {
   std::string_view (*placement)(const config& settings) = nullptr;  ///< of the GPU owner: "process" or "embedded"
-  std::string_view progresses;                                      ///< "stream" or "pool": what stalls
-  bool of_jobs = false;                                             ///< a pool
+  std::string_view progresses;                                      ///< "stream", "pool" or "loader": what stalls
+  work_kind work = work_kind::samples;
   bool control_socket = true;
   session_scope ends = session_scope::session;
   std::function<void(const event&)> on_event;

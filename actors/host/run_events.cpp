@@ -64,9 +64,9 @@ event event_of(const gpu_owner::attached_partition& what) {
   return e;
 }
 
-event event_of(const death_report& d) {
-  std::string text = with_pid(fmt::format("worker {}", d.worker), d.pid) + " " + supervisor::end_text(d) + supervisor::blame_text(d) +
-                     supervisor::history_text(d);
+event event_of(const death_report& d, work_kind kind) {
+  std::string text = with_pid(fmt::format("worker {}", d.worker), d.pid) + " " + supervisor::end_text(d) + supervisor::blame_text(d, kind) +
+                     supervisor::history_text(d, kind);
   event e = event_of(event_kind::worker_died, std::move(text));
   e.time = d.time;
   e.worker = d.worker;
@@ -156,7 +156,7 @@ std::vector<event> worker_watch::look(const std::vector<worker_status>& workers,
   }
   if (std::exchange(degraded_, degraded) != degraded) {
     news.push_back(degraded ? event_of(event_kind::degraded, "fewer workers are left than were requested")
-                            : event_of(event_kind::recovered, "the pool has all its workers again"));
+                            : event_of(event_kind::recovered, "all workers that were requested are there again"));
   }
   return news;
 }

@@ -4,6 +4,7 @@
 
 #include "actors/protocol/local/news.hpp"
 #include "actors/protocol/local/scheduler_messages.hpp"
+#include "runtime/base/work_kind.hpp"
 
 #include <penstock/event.hpp>
 
@@ -15,7 +16,7 @@ namespace penstock::host {
 [[nodiscard]] event event_of(event_kind kind, std::string text);
 /// An event about a loader host.
 [[nodiscard]] event event_of_host(event_kind kind, const std::string& host, const std::string& text);
-[[nodiscard]] event event_of(const death_report& death);
+[[nodiscard]] event event_of(const death_report& death, work_kind kind);
 [[nodiscard]] event event_of(const owner_death_report& death);
 [[nodiscard]] event event_of_failed(const scheduler::lost_sample& lost);
 [[nodiscard]] event event_of_quarantined(const scheduler::lost_sample& lost);

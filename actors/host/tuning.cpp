@@ -39,11 +39,11 @@ supervision::tuner_facts facts_of(const supervision::progress_facts& run, double
 
 }  // namespace
 
-tuning::tuning(const config& settings, bool of_jobs, std::uint32_t workers)
+tuning::tuning(const config& settings, work_kind work, std::uint32_t workers)
     : limits_{settings.loader.limits.min, settings.loader.limits.max, cpu_of(settings)},
-      of_jobs_(of_jobs) {
-  if (of_jobs) {
-    off_because_ = "a pool of jobs keeps its number of workers";
+      of_jobs_(work != work_kind::samples) {
+  if (of_jobs_) {
+    off_because_ = fmt::format("a {} keeps its number of workers", words_for(work).run);
   } else if (settings.loader.workers) {
     off_because_ = "[loader] workers is a number";
   } else {

@@ -4,6 +4,7 @@
 
 #include "actors/host/worker_look.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/base/work_kind.hpp"
 #include "runtime/supervision/awaited.hpp"
 #include "runtime/supervision/worker_tuner.hpp"
 
@@ -21,8 +22,8 @@ namespace penstock::host {
 
 class tuning {
  public:
-  /// `workers`: the number at the start. In a pool of jobs tuning is off and stays off.
-  tuning(const config& settings, bool of_jobs, std::uint32_t workers);
+  /// `workers`: the number at the start. In a pool tuning is off and stays off.
+  tuning(const config& settings, work_kind work, std::uint32_t workers);
 
   /// Looks at the run. If a step is due, takes it through `take`, which may refuse it.
   void look(const supervision::progress_facts& run, double waited_seconds, const std::vector<worker_look>& workers, steady_time now,

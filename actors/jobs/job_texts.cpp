@@ -36,6 +36,13 @@ std::string text_of(const schedule::settle_job& end, const job_record& job) {
   }
 }
 
+std::string text_of_failure(std::uint64_t job, const std::string& work, const job_failure& why, work_kind kind) {
+  const std::string how = name_of(why.status);
+  if (kind != work_kind::batches) return fmt::format("job {} ({}): {}{}{}", job, work, how, why.text.empty() ? "" : ": ", why.text);
+  const std::string text = why.text.empty() ? how : why.text;
+  return text.starts_with(work) ? text : fmt::format("{}: {}", work, text);
+}
+
 std::string names_text(const std::map<std::string, std::uint32_t, std::less<>>& functions) {
   std::string names;
   for (const auto& [name, index] : functions) names += (names.empty() ? "" : ", ") + name;

@@ -26,8 +26,8 @@ host::run_kind kind_of(const pool_options& options) {
                ? "process"
                : "embedded";
   };
-  kind.progresses = "pool";
-  kind.of_jobs = true;
+  kind.work = options.of_batches ? work_kind::batches : work_kind::jobs;
+  kind.progresses = words_for(kind.work).run;
   kind.control_socket = options.control_socket;
   kind.ends = options.ends;
   kind.on_event = options.on_event;
@@ -49,7 +49,7 @@ Pool::body::body(config settings, pool_options options)
 }
 
 void Pool::body::start() {
-  if (!begin("pool")) return;
+  if (!begin(words_for(kind_.work).run)) return;
   if (auto ok = try_start(); !ok) {
     board_.ended(run_outcome::failed, ok.error(), now());
     tell(host::event_of(event_kind::run_failed, ok.error().message));
@@ -264,12 +264,12 @@ void Pool::body::gave_up(const failure& why) {
 
 void Pool::body::stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept {
   ending_.asked_by(by);
-  if (board_.stopping()) tell(host::event_of(event_kind::stopping, "the pool was asked to stop by " + ending_.who_asked()));
+  if (board_.stopping()) tell(host::event_of(event_kind::stopping, fmt::format("the {} was asked to stop by {}", words_for(kind_.work).run, ending_.who_asked())));
   // Every job is cancelled, so no caller waits for running ones: workers get the same grace period as for a
   // cancelled job.
   const nanoseconds allowed = at_most ? nanoseconds(*at_most) : settings_.supervisor.shutdown;
   ending_.stop(std::min<nanoseconds>(allowed, end_of_cancelled));
-  cancel_everything({errc::stopped, "the pool was stopped", 0});
+  cancel_everything({errc::stopped, fmt::format("the {} was stopped", words_for(kind_.work).run), 0});
   close_workers(ending_.shares().items);
 }
 
@@ -283,7 +283,7 @@ void Pool::body::tell_closed() {
   const std::string failed = ending_.why_failed();
   if (!board_.ended_if_running(who.empty() ? run_outcome::finished : run_outcome::stopped, now(), failed)) return;
   if (!failed.empty()) return tell(host::event_of(event_kind::run_failed, failed));
-  tell(who.empty() ? host::event_of(event_kind::run_finished, "the pool was closed")
+  tell(who.empty() ? host::event_of(event_kind::run_finished, fmt::format("the {} was closed", words_for(kind_.work).run))
                    : host::event_of(event_kind::run_stopped, "it was stopped by " + who));
 }
 

@@ -1,6 +1,7 @@
 // Creates a pool's actors, connects them, and records their reports.
 #include "actors/caf/caf.hpp"
 #include "actors/host/worker_rules.hpp"
+#include "actors/jobs/job_texts.hpp"
 #include "actors/jobs/pool_body.hpp"
 #include "runtime/arena/job_slot.hpp"
 #include "runtime/base/log.hpp"
@@ -67,7 +68,7 @@ result<void> Pool::body::spawn_actors(engine& e) {
   e.processes = std::make_shared<supervisor::worker_processes>(*e.io, std::move(program));
   auto rules = host::supervisor_settings_of(settings_, workers_);
   rules.rules.clocks.item_timeout = no_item_timeout;
-  rules.pool = true;
+  rules.work = kind_.work;
   e.supervisor =
       supervisor::spawn_supervisor(*e.system, {std::move(rules), e.processes, e.flights, e.leases, this});
   e.reports = std::make_unique<jobs::report_forwarder>(e.scheduler, [this] { return few_jobs(); });
@@ -123,8 +124,7 @@ void Pool::body::job_failed(std::uint64_t job, const std::string& work, const jo
   if (why.status == job_status::exception || why.status == job_status::cancelled) return;
   if (why.status == job_status::poisoned && poisoned_++ < poisoned_jobs_kept)
     board_.sample_quarantined({0, 0, job, work, why.text, why.attempts, why.causes});
-  const std::string text = fmt::format("job {} ({}): {}{}{}", job, work, name_of(why.status),
-                                       why.text.empty() ? "" : ": ", why.text);
+  const std::string text = jobs::text_of_failure(job, work, why, kind_.work);
   log::warn("jobs", "{}", text);
   tell(host::event_of(event_kind::job_failed, text));
 }

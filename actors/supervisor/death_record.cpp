@@ -32,9 +32,9 @@ std::string text_of_end(const Report& d) {
 
 }  // namespace
 
-std::string work_in_hand(const worker_facts& w, blamed_work kind) {
+std::string work_in_hand(const worker_facts& w, work_kind kind) {
   const std::string_view name = w.last_flight.sample_name;
-  return printable(kind == blamed_work::jobs ? job_named(name).value_or(named_job{}).work : name);
+  return printable(kind == work_kind::samples ? name : job_named(name).value_or(named_job{}).work);
 }
 
 std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w) {
@@ -45,7 +45,7 @@ std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w) {
 }
 
 death_report as_report(const worker_facts& w, const supervision::termination& ending,
-                       const scheduler::blame_decision& decision, blamed_work kind, steady_time now) {
+                       const scheduler::blame_decision& decision, work_kind kind, steady_time now) {
   death_report r;
   r.worker = w.who.worker;
   r.pid = w.pid;
@@ -53,7 +53,7 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
   r.cause = ending.cause_of(*w.ended);
   if (w.ended->ending == process::exit_report::how::signalled) r.signal = process::signal_name(w.ended->code);
   if (w.ended->ending == process::exit_report::how::exited) r.code = w.ended->code;
-  if (decision.blamed && kind == blamed_work::jobs) {
+  if (decision.blamed && kind != work_kind::samples) {
     r.job = decision.blamed->sample;
     r.attempt = decision.blamed->attempt;
     if (std::string work = work_in_hand(w, kind); !work.empty()) r.work = std::move(work);
@@ -70,11 +70,11 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
   const bool idle = w.last_flight.state.at == arena::phase::idle;
   if ((ignored || ordered) && !idle) {
     std::string work = work_in_hand(w, kind);
-    if (!work.empty() && kind == blamed_work::jobs) r.job = job_named(w.last_flight.sample_name).value_or(named_job{}).job;
-    if (!work.empty()) (kind == blamed_work::jobs ? r.work : r.path) = std::move(work);
+    if (!work.empty() && kind != work_kind::samples) r.job = job_named(w.last_flight.sample_name).value_or(named_job{}).job;
+    if (!work.empty()) (kind == work_kind::samples ? r.path : r.work) = std::move(work);
   }
   if (!idle && (r.job || r.sample || r.path)) r.worked_seconds = std::chrono::duration<double>(std::max(now - w.last_flight.since, nanoseconds(0))).count();
-  if (!ignored && (kind == blamed_work::samples || r.job)) r.held = decision.held;  // what an idle worker held had not begun
+  if (!ignored && (kind == work_kind::samples || r.job)) r.held = decision.held;  // what an idle worker held had not begun
   r.phase = std::string(arena::name_of(w.last_flight.state.at));
   r.lived_seconds = std::chrono::duration<double>(now - w.started).count();
   r.time = w.ended->noticed;
@@ -95,7 +95,8 @@ std::string end_text(const owner_death_report& death) {
   return text_of_end(death);
 }
 
-std::string blame_text(const death_report& d) {
+std::string blame_text(const death_report& d, work_kind kind) {
+  if (d.job && kind == work_kind::batches) return ", while loading " + d.work.value_or("a batch");
   if (d.job)
     return fmt::format(", while running job {}{}", *d.job, d.work ? fmt::format(" ({})", *d.work) : "");
   if (d.sample) return ", while loading " + sample_for_people(*d.sample, d.path.value_or(""));
@@ -103,12 +104,12 @@ std::string blame_text(const death_report& d) {
   return d.cause == death_cause::stopped && work ? fmt::format(", while working on '{}'", *work) : "";
 }
 
-std::string history_text(const death_report& d) {
+std::string history_text(const death_report& d, work_kind kind) {
   std::string text;
   if (d.worked_seconds && d.cause == death_cause::stopped && !d.ignored_stop_seconds)
     text = fmt::format(", for {}", duration_for_people(nanoseconds(static_cast<std::int64_t>(*d.worked_seconds * 1e9))));
-  if (d.hung_before > 0) text += fmt::format("; that had hung {} before: {}", counted(d.hung_before, "time"), way_out_of_hangs(d.job.has_value()));
-  if (d.held > 0) text += "; " + repeated_in_words(d.held, d.job.has_value());
+  if (d.hung_before > 0) text += fmt::format("; that had hung {} before: {}", counted(d.hung_before, "time"), way_out_of_hangs(kind));
+  if (d.held > 0) text += "; " + repeated_in_words(d.held, kind);
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/base/exit_report.hpp"
+#include "runtime/base/work_kind.hpp"
 #include "runtime/supervision/termination.hpp"
 
 #include <penstock/report.hpp>
@@ -33,27 +34,24 @@ struct worker_facts {
 /// The sample that the worker was loading, from the last reading of its flight recorder.
 std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w);
 
-/// What a death is blamed on: samples, or the jobs of a pool.
-enum class blamed_work : std::uint8_t { samples, jobs };
-
 /// The name of the sample, or the work as the job described it, from the last reading of the worker's flight
 /// recorder; printable. Empty if it had none.
-[[nodiscard]] std::string work_in_hand(const worker_facts& w, blamed_work kind);
+[[nodiscard]] std::string work_in_hand(const worker_facts& w, work_kind kind);
 
 /// Call once the worker has exited and the scheduler has decided what to blame.
 death_report as_report(const worker_facts& w, const supervision::termination& ending,
-                       const scheduler::blame_decision& decision, blamed_work kind, steady_time now);
+                       const scheduler::blame_decision& decision, work_kind kind, steady_time now);
 
 /// "ended: SIGSEGV"; if the session killed it for a fault, why: "was killed: no heartbeat for 10 s"; if it was ordered to end: "was stopped on request", or "was killed: it had
 /// not stopped within 10 s of the request".
 [[nodiscard]] std::string end_text(const death_report& death);
 [[nodiscard]] std::string end_text(const owner_death_report& death);
 
-/// ", while loading sample 7 (cat.jpg)", ", while running job 7 (thumbnail)"; ", while working on 'cat.jpg'" if
-/// it ignored a stop and nothing is blamed. Empty: nothing is known.
-[[nodiscard]] std::string blame_text(const death_report& death);
+/// ", while loading sample 7 (cat.jpg)", ", while running job 7 (thumbnail)", of a data loader ", while loading sample 7"; ", while working
+/// on 'cat.jpg'" if it ignored a stop and nothing is blamed. Empty: nothing is known.
+[[nodiscard]] std::string blame_text(const death_report& death, work_kind kind);
 
 /// ", for 40 s; that had hung 2 times before: ...; 2 batches are loaded again": what else is known. Empty: nothing.
-[[nodiscard]] std::string history_text(const death_report& death);
+[[nodiscard]] std::string history_text(const death_report& death, work_kind kind);
 
 }  // namespace penstock::supervisor

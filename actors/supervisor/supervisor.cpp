@@ -43,10 +43,6 @@ steady_time now_of(self_pointer self) {
   return self->clock().now();
 }
 
-blamed_work kind_of_work(const supervisor_state& s) {
-  return s.around.settings.pool ? blamed_work::jobs : blamed_work::samples;
-}
-
 // ---- commands ---------------------------------------------------------------------------------------------
 
 struct carry_out {
@@ -61,7 +57,7 @@ struct carry_out {
   }
   void operator()(const supervision::introduce_worker& order) {
     s.records.at(order.who).link->send(protocol::open_dataset{
-        protocol::version, order.who, s.around.settings.config, s.around.settings.pool});
+        protocol::version, order.who, s.around.settings.config, s.around.settings.work != work_kind::samples});
   }
   void operator()(const supervision::hand_over_worker& order) {
     const auto kind = order.sacrificial ? schedule::worker_kind::sacrificial : schedule::worker_kind::loader;
@@ -100,13 +96,13 @@ struct carry_out {
     w.last_flight = s.around.flights->read(lost.who.worker);
     self->send(s.others.leases,
                scheduler::worker_written_off{lost.who, lost.blames_sample ? sample_in_hand(w) : std::nullopt,
-                                             work_in_hand(w, kind_of_work(s)), "unkillable"});
+                                             work_in_hand(w, s.around.settings.work), "unkillable"});
   }
   void operator()(const supervision::decide_blame& end) {
     const worker_facts& w = s.records.at(end.who);
     self->send(s.others.leases,
                scheduler::worker_ended{end.who, end.blames_sample ? sample_in_hand(w) : std::nullopt,
-                                       work_in_hand(w, kind_of_work(s)), end.cause, end.host_lost});
+                                       work_in_hand(w, s.around.settings.work), end.cause, end.host_lost});
   }
   void operator()(const supervision::memory_exceeded& grown) {
     log::warn("supervisor",
@@ -212,7 +208,7 @@ void settle_death_of(supervisor_state& s, const scheduler::blame_decision& decis
   const worker_facts* w = s.records.find(decision.who);
   const supervision::termination* ending = s.workers->ending_of(decision.who);
   if (w == nullptr || ending == nullptr || !w->ended) return;
-  death_report report = as_report(*w, *ending, decision, kind_of_work(s), now);
+  death_report report = as_report(*w, *ending, decision, s.around.settings.work, now);
   if (report.cause == death_cause::signal && !w->remote && ending->killed_from_outside(*w->ended))
     report.reason = supervision::text_of_outside_kill(s.oom.counts());
   const std::uint64_t samples = w->last_flight.samples_done;
@@ -220,12 +216,12 @@ void settle_death_of(supervisor_state& s, const scheduler::blame_decision& decis
       s.workers->blame_decided(decision.who, now, decision.blamed.has_value(), samples, w->last_lines);
   s.records.erase(decision.who);
   if (news.unasked) {
-    log::warn("supervisor", "worker {} (pid {}) {}{}", report.worker, report.pid, end_text(report), blame_text(report));
+    log::warn("supervisor", "worker {} (pid {}) {}{}", report.worker, report.pid, end_text(report), blame_text(report, s.around.settings.work));
   } else if (news.ignored_stop) {
     const bool hurried = *news.ignored_stop < supervision::hurried_stop;
     log::write(
         hurried ? log::level::debug : log::level::warn, "supervisor",
-        fmt::format("worker {} (pid {}) {}{}", report.worker, report.pid, end_text(report), blame_text(report)));
+        fmt::format("worker {} (pid {}) {}{}", report.worker, report.pid, end_text(report), blame_text(report, s.around.settings.work)));
   }
   if (news.unasked || news.ignored_stop) s.records.note_death(report);
   if (news.worth_telling) s.around.news->worker_died(report);

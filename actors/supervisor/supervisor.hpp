@@ -21,6 +21,7 @@
 #include "actors/protocol/local/news.hpp"
 #include "actors/supervisor/child_starter.hpp"
 #include "runtime/arena/flight_recorder.hpp"
+#include "runtime/base/work_kind.hpp"
 #include "runtime/supervision/worker_supervision.hpp"
 
 #include <penstock/report.hpp>
@@ -35,7 +36,7 @@ struct supervisor_settings {
   supervision::worker_rules rules;
   std::uint32_t landing_slots = 1;  ///< most of a worker on another machine
   std::string config;  ///< for open_dataset
-  bool pool = false;   ///< workers provide functions
+  work_kind work = work_kind::samples;
 };
 
 struct supervisor_surroundings {

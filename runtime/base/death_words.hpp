@@ -3,6 +3,7 @@
 
 #include "runtime/base/counted.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/base/work_kind.hpp"
 
 #include <penstock/report.hpp>
 
@@ -16,8 +17,8 @@
 namespace penstock {
 
 /// "2 batches are loaded again", "1 job runs again".
-[[nodiscard]] inline std::string repeated_in_words(std::uint64_t held, bool of_jobs) {
-  return of_jobs ? counted(held, "job runs again", "jobs run again") : counted(held, "batch is loaded again", "batches are loaded again");
+[[nodiscard]] inline std::string repeated_in_words(std::uint64_t held, work_kind kind) {
+  return kind == work_kind::jobs ? counted(held, "job runs again", "jobs run again") : counted(held, "batch is loaded again", "batches are loaded again");
 }
 
 /// "2 times: in worker/0 at 23:04:05 after 40 s, in worker/1 at 23:05:10 after 1 m 2 s", the last three. Times are in UTC.
@@ -34,11 +35,16 @@ namespace penstock {
 }
 
 /// What to do about a sample, or a job, that hangs again and again.
-[[nodiscard]] inline const char* way_out_of_hangs(bool of_jobs) {
-  return of_jobs ? "restarting a worker does not help, a time limit does: [jobs] timeout for jobs, DataLoader(timeout=60, "
-                   "on_bad_sample=\"skip\") for a sample, which is left out after three tries"
-                 : "restarting a worker does not help: the session kills the worker itself after [loader.hang] item_timeout, and then it counts: "
-                   "[quarantine] max_attempts such deaths quarantine the sample";
+[[nodiscard]] inline const char* way_out_of_hangs(work_kind kind) {
+  switch (kind) {
+    case work_kind::jobs: return "restarting a worker does not help, a time limit does: [jobs] timeout, or that of the job";
+    case work_kind::batches:
+      return "restarting a worker does not help, a time limit does: DataLoader(timeout=60, on_bad_sample=\"skip\") leaves the sample out after three "
+             "tries";
+    case work_kind::samples: break;
+  }
+  return "restarting a worker does not help: the session kills the worker itself after [loader.hang] item_timeout, and then it counts: "
+         "[quarantine] max_attempts such deaths quarantine the sample";
 }
 
 }  // namespace penstock

@@ -5,6 +5,7 @@
 #include "runtime/base/job_name.hpp"
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/base/work_kind.hpp"
 #include "runtime/supervision/hang_history.hpp"
 
 #include <fmt/core.h>
@@ -87,10 +88,11 @@ std::string where_it_stands(const progress_facts& f, const worker_status& w) {
                                                             : fmt::format(" (it waits in {})", where->second);
 }
 
-/// The sample or job that it has in hand: "sample 'tom.jpg' for 7.2 s (it computes)".
+/// The sample, job or batch that it has in hand: "sample 'tom.jpg' for 7.2 s (it computes)".
 std::string sample_of(const progress_facts& f, const worker_status& w) {
-  const std::string& name = w.current_sample.value_or("");
-  return fmt::format("{} for {}{}", f.status.jobs ? fmt::format("'{}'", name) : sample_for_people(name),
+  const work_kind kind = kind_of_work(f.status.jobs);
+  const std::string name(work_for_people(w.current_sample.value_or(""), kind));
+  return fmt::format("{} for {}{}", kind == work_kind::samples ? sample_for_people(name) : kind == work_kind::jobs ? fmt::format("'{}'", name) : name,
                      in_words(w.current_sample_seconds.value_or(0)), where_it_stands(f, w));
 }
 
@@ -150,7 +152,7 @@ awaited with_history(awaited found, const progress_facts& f, const worker_status
   const hung_work* const hung = earlier_hangs(f.status, w);
   if (hung == nullptr) return found;
   found.hung_before = static_cast<std::uint32_t>(hung->hangs.size());
-  found.text += fmt::format("; it hung before, {}; {}", hangs_in_words(*hung), way_out_of_hangs(f.status.jobs.has_value()));
+  found.text += fmt::format("; it hung before, {}; {}", hangs_in_words(*hung), way_out_of_hangs(kind_of_work(f.status.jobs)));
   return found;
 }
 
@@ -174,10 +176,6 @@ awaited_if_any loading_of(const progress_facts& f, const places_of_batches& batc
                  w->id};
 }
 
-std::string_view item_of(const progress_facts& f) {
-  return f.status.jobs ? "job" : "sample";
-}
-
 awaited_if_any probation_of(const progress_facts& f) {
   const auto w = std::ranges::find(f.status.workers, f.sacrificial_place, &worker_status::id);
   if (w == f.status.workers.end() || in_state(*w, "stopped") || in_state(*w, "failed")) return std::nullopt;
@@ -185,7 +183,7 @@ awaited_if_any probation_of(const progress_facts& f) {
       w->current_sample && !f.status.jobs ? "has been loading " + sample_of(f, *w) : "is " + w->state;
   return awaited{stall_kind::probation,
                  fmt::format("a {} that may kill workers and has to be tried alone in {}, which {}",
-                             item_of(f), name_of(*w), how),
+                             words_for(kind_of_work(f.status.jobs)).item, name_of(*w), how),
                  w->id, in_state(*w, "starting") ? start_patience(f.worker_start_deadline) : nanoseconds(0)};
 }
 
@@ -216,9 +214,9 @@ awaited workers_of(const progress_facts& f) {
   if (other != nullptr && !in_state(*other, "ready"))
     return {stall_kind::worker, fmt::format("{}, which is {}", name_of(*other), other->state), other->id};
   if (other != nullptr) {
+    constexpr const char* why_none[] = {"", ": callers may keep results in all of its slots", ": the program may keep batches in all of its slots"};
     return {stall_kind::worker,
-            fmt::format("{}, which is ready but has no lease{}", name_of(*other),
-                        f.status.jobs ? ": callers may keep results in all of its slots" : ""),
+            fmt::format("{}, which is ready but has no lease{}", name_of(*other), why_none[static_cast<std::size_t>(kind_of_work(f.status.jobs))]),
             other->id};
   }
   if (starting != nullptr)
@@ -250,18 +248,19 @@ bool runs(const worker_status& w, std::uint64_t job) {
   return now && now->job == job;
 }
 
-/// "which has been loading sample 1237 for 106 s (it waits in hrtimer_nanosleep), in job 78"
+/// "which has been loading sample 1237 for 106 s (it waits in hrtimer_nanosleep)"
 std::string work_on(const progress_facts& f, const worker_status& w, const awaited_batch& batch) {
   double seconds = w.current_sample_seconds.value_or(0);
   if (batch.since) seconds = std::min(seconds, std::chrono::duration<double>(f.now - *batch.since).count());
   const std::string how = fmt::format("for {}{}", in_words(seconds), where_it_stands(f, w));
   switch (batch.doing.step) {
-    case batch_step::setup: return fmt::format("which has been setting up the dataset {}, for job {}", how, batch.job);
-    case batch_step::sample: return fmt::format("which has been loading {} {}, in job {}", batch.doing.sample, how, batch.job);
-    case batch_step::collation: return fmt::format("which has been collating the batch of job {} {}", batch.job, how);
+    case batch_step::setup: return fmt::format("which has been setting up the dataset {}", how);
+    case batch_step::sample: return fmt::format("which has been loading {} {}", batch.doing.sample, how);
+    case batch_step::collation: return fmt::format("which has been collating the next batch {}", how);
     case batch_step::unknown: break;
   }
-  return fmt::format("which has been running job {} {}", batch.job, how);
+  const std::string work(work_for_people(w.current_sample.value_or(""), work_kind::batches));
+  return fmt::format("which has been loading {} {}", work.starts_with("sample ") || work.starts_with("batch ") ? work : "the next batch", how);
 }
 
 /// The batch that a data loader's consumer waits for.
@@ -277,11 +276,11 @@ awaited batch_of_loader(const progress_facts& f, const awaited_batch& batch) {
     }
     if (busiest == nullptr || w.current_sample_seconds.value_or(0) > busiest->current_sample_seconds.value_or(0)) busiest = &w;
   }
-  if (f.status.state == "paused") return operator_who_paused("pool");
+  if (f.status.state == "paused") return operator_who_paused("loader");
   if (auto r = probation_of(f)) return *r;
   if (busiest == nullptr) return workers_of(f);
   return {stall_kind::worker,
-          fmt::format("a worker that is free for job {}: {} has been running {}", batch.job, name_of(*busiest), sample_of(f, *busiest)),
+          fmt::format("a worker that is free for the next batch: {} has been loading {}", name_of(*busiest), sample_of(f, *busiest)),
           busiest->id};
 }
 
@@ -294,15 +293,17 @@ bool are_jobs_owed(const pool_statistics& jobs) {
 awaited workers_or_callers_of(const progress_facts& f, const pool_statistics& jobs) {
   if (f.batch) return batch_of_loader(f, *f.batch);
   if (jobs.of_batches && !jobs.callers_wait) return {stall_kind::consumer, "the consumer, which asks for no batch"};
-  if (const std::uint64_t begun = jobs.running + jobs.handed; begun > 0) return {stall_kind::sample, counted(begun, "running job")};
+  if (const std::uint64_t begun = jobs.running + jobs.handed; begun > 0) {
+    return {stall_kind::sample, jobs.of_batches ? counted(begun, "batch that is loading", "batches that are loading") : counted(begun, "running job")};
+  }
   if (jobs.callers_hold_everything) {
     return {stall_kind::consumer,
-            fmt::format(
-                "callers to free results: {} of {} ([jobs] memory) are kept, and the next job has no room",
-                bytes_for_people(jobs.result_bytes), bytes_for_people(jobs.memory_bytes))};
+            fmt::format("{}: {} of {} ([jobs] memory) are kept, and the next {} has no room",
+                        jobs.of_batches ? "the program to drop batches" : "callers to free results", bytes_for_people(jobs.result_bytes),
+                        bytes_for_people(jobs.memory_bytes), words_for(kind_of_work(f.status.jobs)).item)};
   }
   if (jobs.waiting == 0) return {stall_kind::consumer, "jobs to be submitted"};
-  if (f.status.state == "paused") return operator_who_paused("pool");
+  if (f.status.state == "paused") return operator_who_paused(words_for(kind_of_work(f.status.jobs)).run);
   if (auto r = probation_of(f)) return *r;
   return workers_of(f);
 }

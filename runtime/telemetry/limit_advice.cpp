@@ -31,14 +31,14 @@ struct writer {
   const config& settings;
 
   [[nodiscard]] std::string waited() const {
-    return around.of_jobs && !around.of_batches ? "" : fmt::format("; the consumer waited {} % of the time", percent(r.waited()));
+    return around.work == work_kind::jobs ? "" : fmt::format("; the consumer waited {} % of the time", percent(r.waited()));
   }
   /// Whether there is no core for another worker.
   [[nodiscard]] bool cores_are_used() const {
     return around.workers >= around.cores || r.core_wait > cores_are_short;
   }
   [[nodiscard]] std::string work_less() const {
-    if (around.of_jobs) return "";
+    if (around.work != work_kind::samples) return "";
     if (takes_images(type_of(settings))) return "image.size";
     return type_of(settings) == dataset_type::synthetic ? "dataset.work" : "";
   }
@@ -85,7 +85,7 @@ struct writer {
 
   limit_advice storage() const {
     if (mostly_remote()) return too_few_remote(limit::storage, fmt::format("Storage limits you: {} waited for reads", all_workers()));
-    if (around.of_batches) {
+    if (around.work == work_kind::batches) {
       return {limit::storage, "",
               fmt::format("Reading limits you: {} were blocked, mostly on files{}; more workers (num_workers={}) let "
                           "more reads overlap, or put the data on faster storage.",
@@ -113,11 +113,11 @@ struct writer {
   }
 
   limit_advice decode() const {
-    const std::string work = around.of_batches ? "The dataset's own work" : around.of_jobs ? "The jobs' own work" : "Decoding";
+    const std::string work = around.work == work_kind::batches ? "The dataset's own work" : around.work == work_kind::jobs ? "The jobs' own work" : "Decoding";
     const std::string busy = fmt::format("{} at {} % CPU", all_workers(), percent(r.cpu));
     const std::string key = work_less();
     const std::string less = key == "image.size" ? " ([image] size, or store smaller pictures)" : "";
-    if (r.slow && r.slow->core_wait > cores_are_short && !around.of_jobs) {
+    if (r.slow && r.slow->core_wait > cores_are_short && around.work == work_kind::samples) {
       return {limit::decode,
               key,
               fmt::format("Decoding limits you: worker/{} needs {:.1f} times as long for a sample as its "
@@ -128,7 +128,7 @@ struct writer {
                           counted(around.cores, "core"), less),
               {why_others_wait()}};
     }
-    if (r.slow && !around.of_jobs) {
+    if (r.slow && around.work == work_kind::samples) {
       return {
           limit::decode,
           "loader.workers",
@@ -143,9 +143,9 @@ struct writer {
     if (mostly_remote()) return too_few_remote(limit::decode, fmt::format("{} limits you: {}", work, busy));
     if (!cores_are_used()) {
       return {limit::decode,
-              around.of_batches ? "" : "loader.workers",
+              around.work == work_kind::batches ? "" : "loader.workers",
               fmt::format("{} limits you: {}{}; more workers ({}) would help until all {} are busy.", work, busy, waited(),
-                          around.of_batches ? fmt::format("num_workers={}", around.cores) : "[loader] workers", counted(around.cores, "core")),
+                          around.work == work_kind::batches ? fmt::format("num_workers={}", around.cores) : "[loader] workers", counted(around.cores, "core")),
               {fmt::format("`penstock scale {}` tries it on the running session.", around.cores)}};
     }
     if (r.core_wait > cores_are_short && around.workers <= around.cores) {
@@ -167,13 +167,13 @@ struct writer {
   }
 
   limit_advice order() const {
-    if (around.of_batches) {
+    if (around.work == work_kind::batches) {
       return {limit::order, "",
               fmt::format("Order limits you: the workers idled {} % of the time{}; more batches in advance (prefetch_factor) keep them busy.",
                           percent(1 - r.busy), waited()),
               {}};
     }
-    if (around.of_jobs) {
+    if (around.work != work_kind::samples) {
       return {limit::order,
               "loader.slots_per_worker",
               fmt::format("Order limits you: jobs wait although workers idle {} % of the time; more slots ([loader] "
@@ -252,21 +252,28 @@ struct writer {
   }
 
   limit_advice consumer() const {
-    if (around.of_jobs && r.held > 0.05) {
+    if (around.work == work_kind::batches && r.held > 0.05) {
+      return {limit::consumer, "jobs.memory",
+              fmt::format("Your program limits you: the batches that it keeps filled [jobs] memory {} % of the time; drop them earlier, or "
+                          "allow more.",
+                          percent(r.held)),
+              {}};
+    }
+    if (around.work == work_kind::jobs && r.held > 0.05) {
       return {limit::consumer, "jobs.memory",
               fmt::format("The callers limit you: results not yet freed filled [jobs] memory {} % of the time; free "
                           "them, or allow more ([jobs] memory).",
                           percent(r.held)),
               {}};
     }
-    if (around.of_batches) {
+    if (around.work == work_kind::batches) {
       return {limit::consumer, "",
               fmt::format("Your training step limits you, as it should: it worked on its batches {} % of the time and waited {} %; loading "
                           "faster would gain nothing.",
                           percent(r.of(limit::consumer)), percent(r.waited())),
               {}};
     }
-    if (around.of_jobs) {
+    if (around.work != work_kind::samples) {
       return {limit::consumer,
               "",
               fmt::format(
@@ -331,7 +338,7 @@ struct writer {
   }
 
   limit_advice start() const {
-    if (!around.of_jobs && r.lost && 2 * r.lost->share > r.of(limit::start)) return worker_died();
+    if (around.work == work_kind::samples && r.lost && 2 * r.lost->share > r.of(limit::start)) return worker_died();
     if (2 * (r.owner_frozen + r.owner_down) > r.of(limit::start)) return owner_away();
     const std::uint64_t recycles = settings.loader.limits.recycle_after_samples;
     if (around.restarts > 0 && recycles > 0) {
@@ -339,7 +346,7 @@ struct writer {
               "loader.limits.recycle_after_samples",
               fmt::format("Starting limits you: {} % of the time no worker was ready, because each is replaced after {} "
                           "([loader.limits] recycle_after_samples); replace them less often.",
-                          percent(r.of(limit::start)), counted(recycles, "sample")),
+                          percent(r.of(limit::start)), counted(recycles, words_for(around.work).item, words_for(around.work).items)),
               {}};
     }
     if (around.restarts > 0) {
@@ -349,7 +356,7 @@ struct writer {
                           percent(r.of(limit::start)), counted(around.restarts, "worker was restarted", "workers were restarted")),
               what_slows_starts()};
     }
-    if (around.of_jobs) {
+    if (around.work != work_kind::samples) {
       return {limit::start, "", fmt::format("Starting limits you: {} % of the time no worker was ready.", percent(r.of(limit::start))),
               what_slows_starts()};
     }
@@ -405,7 +412,7 @@ std::string way_out_of(const limit_surroundings& around, const config& settings)
   if (stall.kind == "gpu") return "`penstock describe gpu` shows what the owner is doing.";
   if (stall.hung_before > 0 && stall.worker)  // the sentence says what helps
     return fmt::format("`penstock describe worker/{}` shows what it is doing.", *stall.worker);
-  if (around.of_batches && stall.worker && stall.kind != "trial") {
+  if (around.work == work_kind::batches && stall.worker && stall.kind != "trial") {
     return fmt::format("`penstock describe worker/{0}` shows what it is doing. `penstock restart worker/{0} --now` kills it, and another worker "
                        "loads the batch again. If the sample hangs again, stop the program and start it with DataLoader(timeout=60), which raises an "
                        "exception after three tries.",
@@ -435,14 +442,14 @@ std::string way_out_of(const limit_surroundings& around, const config& settings)
 std::string text_of_beginning(const limit_reading& r, const limit_surroundings& around) {
   const auto in_words = [](double seconds) { return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds * 1e9))); };
   const std::string took = fmt::format("This is about the time after the first {}, which took {} of these {} ({} % of them to start)",
-                                       around.of_jobs && !around.of_batches ? "job" : "batch", in_words(r.beginning * r.seconds), in_words(r.seconds),
+                                       around.work == work_kind::jobs ? "job" : "batch", in_words(r.beginning * r.seconds), in_words(r.seconds),
                                        percent(r.share_of_beginning[static_cast<std::size_t>(limit::start)]));
-  return took + (around.of_jobs ? "." : "; [loader] start = \"eager\" starts workers and device before the first demand.");
+  return took + (around.work != work_kind::samples ? "." : "; [loader] start = \"eager\" starts workers and device before the first demand.");
 }
 
 /// Whether a stream that waits for nothing needs its hosts.
 std::string use_of_hosts(const limit_reading& r, const limit_surroundings& around) {
-  if (r.remote == 0 || around.of_jobs || !r.largest() || r.waited() >= spare_from) return "";
+  if (r.remote == 0 || around.work != work_kind::samples || !r.largest() || r.waited() >= spare_from) return "";
   const std::uint32_t local = r.workers - r.remote;
   const auto needed = static_cast<std::uint32_t>(std::ceil(r.working / fully_used));
   const std::string work = fmt::format("the stream does not wait, and on average {:.1f} of {} work", r.working, counted(r.workers, "worker"));

@@ -1,6 +1,7 @@
 // Says in words what limits a stream, and which key to change. For `verdict` in status and `penstock why`. Pure.
 #pragma once
 
+#include "runtime/base/work_kind.hpp"
 #include "runtime/telemetry/stream_limits.hpp"
 
 #include <penstock/config.hpp>
@@ -21,8 +22,7 @@ struct limit_surroundings {
   std::uint32_t workers = 0;  ///< wanted now
   std::uint32_t slots_per_worker = 0;  ///< batches, or of a pool leases, that a worker may hold
   std::uint64_t restarts = 0;  ///< of workers, so far
-  bool of_jobs = false;
-  bool of_batches = false;  ///< these jobs are the batches of a Python DataLoader
+  work_kind work = work_kind::samples;
   bool on_host = false;  ///< the host device
   bool pinned = true;    ///< the device reads the slots by DMA
   std::optional<stall_report> stalled{};  ///< nothing moves now

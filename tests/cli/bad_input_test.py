@@ -307,6 +307,9 @@ class BadSurroundingsTest(PenstockTest):
             done = subprocess.run([program, os.path.join(self.folder, "made"), number], capture_output=True, text=True)
             self.assertEqual(done.returncode, EXIT_USAGE)
             self.assertIn("'%s' photographs: must be a whole number from 1 to 1000000" % number, done.stderr)
+            code, _, err = self.penstock("sample-photos", os.path.join(self.folder, "made"), "--", number)
+            self.assertEqual(code, EXIT_USAGE)
+            self.assertIn("'%s': must be a whole number from 1 to 1000000" % number, err)
         self.assertFalse(os.path.exists(os.path.join(self.folder, "made")))
 
 

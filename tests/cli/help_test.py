@@ -8,7 +8,7 @@ from harness import *
 
 SHARE = os.path.join(os.path.dirname(BIN.rstrip("/")), "share")
 CONTRACT = """run map preview doctor inspect bench chaos logs quarantine status why top describe events trace deaths restart scale drain pause resume stop wait sessions check-config schema completion help
-              metrics version secret pack plan replay headroom""".split()
+              metrics version secret pack plan replay headroom sample-photos""".split()
 
 
 class HelpTest(PenstockTest):

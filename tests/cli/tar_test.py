@@ -263,6 +263,29 @@ class TarTest(PenstockTest):
         self.assertEqual(code, EXIT_CONFIG)
         self.assertIn("mixes members of different kinds", out + err)
 
+    def test_check_config_says_which_members_the_first_samples_have_if_a_tensor_finds_none(self):
+        self.photographs()
+        good = self.config(more='members = { image = "png;jpg", label = "cls" }')
+        self.assertEqual(self.penstock("check-config", good), (EXIT_OK, "", "%s: ok\n" % good))
+        wrong = self.config(more='members = { image = "jpg", label = "clss" }')
+        code, out, err = self.penstock("check-config", wrong)
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertRegex(err, r"the first samples of 'train-000.tar' have no member \.clss for the tensor 'label': '\S+' and '\S+' and '\S+' have \.jpg, \.cls")
+        self.assertIn('did you mean "cls"?', err)
+        self.assertIn(":6:", err)
+        self.assertEqual(self.penstock("check-config", wrong, "--strict")[0], EXIT_CONFIG)
+        code, out, err = self.penstock("check-config", self.config(more='members = { audio = "flac" }'))
+        self.assertIn('write one of those, as in audio = "jpg"', err)
+        # Without [dataset.members] the tensors are image and label.
+        with tarfile.open(os.path.join(self.shards, "train-000.tar"), "w") as archive:
+            add(archive, "one.txt", b"words")
+        err = self.penstock("check-config", self.config())[2]
+        self.assertRegex(err, r"have no member \.jpg, \.jpeg, \.png, \.webp for the tensor 'image': 'one' has \.txt")
+        # What cannot be read is for `penstock run` to say.
+        with open(os.path.join(self.shards, "train-000.tar"), "wb") as file:
+            file.write(b"no archive" * 100)
+        self.assertEqual(self.penstock("check-config", self.config())[0], EXIT_OK)
+
     def compress(self, *options):
         """The shards of a folder as seekable zstd, in another one."""
         code, _, err = self.penstock("pack", self.shards, "--out", os.path.join(self.folder, "compressed"), "--compress", "zstd", *options)

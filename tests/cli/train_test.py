@@ -21,7 +21,7 @@ class Training(harness.PenstockTest):
 
     def test_a_training_loop_without_a_gpu_ends_with_what_is_missing_in_plain_words(self):
         photos = os.path.join(self.folder, "photos")
-        subprocess.run([os.path.join(harness.BIN, "penstock-sample-photos"), photos, "20"], check=True)
+        subprocess.run([harness.PENSTOCK, "sample-photos", photos, "20"], check=True)
         done = subprocess.run([os.path.join(harness.BIN, "03_train_softmax"), photos], capture_output=True, text=True,
                               env=dict(self.environment, CUDA_VISIBLE_DEVICES=""), timeout=60)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)

@@ -64,7 +64,7 @@ class TuningTest(PenstockTest):
         self.wait_until(lambda: self.penstock("status")[0] == EXIT_OK, "the pool")
         code, _, err = self.penstock("scale", "auto")
         self.assertEqual(code, EXIT_REFUSED)
-        self.assertIn("the number of workers of a pool of jobs is not tuned: give a number", err)
+        self.assertIn("the number of workers of a pool is not tuned: give a number", err)
 
 
 if __name__ == "__main__":

@@ -226,7 +226,11 @@ class Release(unittest.TestCase):
             self.assertLessEqual(oldest, 31, wheel)
 
     def test_the_archive_runs_where_it_is_unpacked(self):
-        self.assertIn("penstock ", self.run_bare(os.path.join(self.unpacked(), "bin", "penstock"), "version"))
+        penstock = os.path.join(self.unpacked(), "bin", "penstock")
+        self.assertIn("penstock ", self.run_bare(penstock, "version"))
+        photos = os.path.join(self.folder, "photos")
+        self.run_bare(penstock, "sample-photos", photos, "5")
+        self.assertEqual(len(glob.glob(os.path.join(photos, "class-*", "*.jpg"))), 5)
 
     def test_programs_and_libraries_need_only_glibc_and_none_beyond_2_31(self):
         tree, found = self.unpacked(), 0

@@ -48,7 +48,7 @@ class LoaderWatchTest(PackageTest):
         self.assertEqual(stall["kind"], "sample")
         self.assertEqual(stall["sample"], "sample 37")
         worker = "worker/%d" % stall["worker"]
-        self.assertRegex(stall["text"], r"^waiting for %s, which has been loading sample 37 for .*, in job \d+$" % worker)
+        self.assertRegex(stall["text"], r"^waiting for %s, which has been loading sample 37 for .*$" % worker)
         self.assertEqual(self.penstock("status", "--check")[0], 3)
         self.assertIn("stalled for", self.penstock("sessions")[1])
         why = self.asked("why")
@@ -63,6 +63,26 @@ class LoaderWatchTest(PackageTest):
         self.assertIn("sample 37", self.penstock("why", "--last")[1])
         self.assertNotIn("moving again", self.penstock("events", "--last")[1])
 
+    def test_no_verb_speaks_of_jobs_to_somebody_who_has_a_loader(self):
+        self.loader(sample="os.abort() if index == 9 and not os.path.exists('died') and not open('died', 'w').close() else time.sleep(600 if index == 37 else 0)")
+        self.wait_until(self.stalled, "the stall", seconds=60)
+        for verb in (("status",), ("top", "--once"), ("describe", "scheduler"), ("events", "--all"), ("deaths",), ("why",), ("sessions",), ("quarantine", "list")):
+            code, out, err = self.penstock(*verb)
+            self.assertEqual(code, 0, err)
+            self.assertNotRegex(out + err, r"\b[Jj]obs?\b|poison|\bpool\b|submitted")
+        jobs = self.asked("status")["jobs"]
+        loading = "%d loading, %d waiting for a worker" % (jobs["running"], jobs["waiting"])
+        self.assertIn(loading, self.penstock("status")[1])
+        self.assertIn(loading, self.penstock("top", "--once")[1])
+        self.assertRegex(self.penstock("events")[1], "while loading (sample 9|batch at position 8 of epoch 0)")
+
+    def test_why_tells_what_a_hang_is_about_before_that_is_a_stall(self):
+        self.loader(sample="time.sleep(600 if index == 37 else 0)")
+        now = self.wait_until(lambda: (w := self.asked("why")) and w["now"] and "sample 37" in w["now"]["waits_for"] and w["now"], "the wait", seconds=60)
+        self.assertLess(now["seconds"], 10)
+        self.assertEqual(now["verdict_after_seconds"], 5)
+        self.assertEqual(self.asked("status")["workers"][now["worker"]]["current_sample"].split(" (")[0], "sample 37")
+
     def test_a_sample_that_hangs_again_after_a_restart_is_told_as_one_that_hung_before(self):
         self.loader(sample="time.sleep(600 if index == 37 else 0)")
         self.wait_until(self.stalled, "the stall", seconds=60)
@@ -71,7 +91,7 @@ class LoaderWatchTest(PackageTest):
         self.assertEqual(self.penstock("restart", "worker/%d" % first["worker"], "--now")[0], 0)
         again = self.wait_until(lambda: (s := self.stalled()) and s["hung_before"] and s, "the next stall", seconds=60)
         self.assertEqual(again["hung_before"], 1)
-        self.assertRegex(again["text"], r"in job \d+; it hung before, 1 time: in worker/%d at [\d:]+ after .*; .*DataLoader\(timeout=60" % first["worker"])
+        self.assertRegex(again["text"], r"sample 37 for .*; it hung before, 1 time: in worker/%d at [\d:]+ after .*; .*DataLoader\(timeout=60" % first["worker"])
         (hung,) = self.asked("status")["hung"]
         self.assertEqual((hung["name"], len(hung["hangs"]), hung["hangs"][0]["worker"]), ("sample 37", 1, first["worker"]))
         why = self.asked("why")
@@ -84,7 +104,7 @@ class LoaderWatchTest(PackageTest):
         self.assertEqual(self.penstock("restart", "worker/%d" % again["worker"], "--now")[0], 0)
         told = lambda: [e["text"] for e in map(json.loads, self.penstock("events", "--json")[1].splitlines()) if e["kind"] == "worker_died"][1:]
         (text,) = self.wait_until(told, "the event")
-        self.assertRegex(text, r"was killed on request, while running job \d+ \(sample 37\), for .*; that had hung 1 time before: .*DataLoader\(timeout=60")
+        self.assertRegex(text, r"was killed on request, while loading sample 37, for .*; that had hung 1 time before: .*DataLoader\(timeout=60")
 
     def test_status_shows_how_far_a_pass_is_and_when_it_will_end(self):
         self.loader(step="time.sleep(0.2)")

@@ -115,6 +115,10 @@ class WheelTest(unittest.TestCase):
         done = subprocess.run([self.bin("penstock"), "no-such-verb"], env=self.environment, capture_output=True)
         self.assertEqual(done.returncode, 2)
 
+    def test_the_command_draws_the_photographs_that_the_documentation_uses(self):
+        self.run_in([self.bin("penstock"), "sample-photos", "photos", "5"])
+        self.assertTrue(os.path.exists(os.path.join(self.folder, "photos", "class-0", "00004.jpg")))
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

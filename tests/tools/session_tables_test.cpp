@@ -78,7 +78,7 @@ TEST_CASE("deaths of workers and of GPU owners are one list in the order in whic
   CHECK_FALSE(all[0].contains("worker"));
   CHECK(all[1].contains("worker"));
   CHECK(cli::hint_after_deaths(all) == "penstock describe worker/0");
-  CHECK(cli::deaths_for_people(all, false, 0).find("  gpu  ") != std::string::npos);
+  CHECK(cli::deaths_for_people(all, work_kind::samples, 0).find("  gpu  ") != std::string::npos);
 }
 
 TEST_CASE("after a death the hint names the logs only if the dead process can have written to them") {
@@ -102,10 +102,10 @@ TEST_CASE("after a death the hint names the logs only if the dead process can ha
   owner.last_words = "allocating the buffers\nout of memory";
   CHECK(hint(owner) == "penstock logs gpu --previous");
   const auto all = nlohmann::ordered_json::array({telemetry::as_json(owner)});
-  CHECK(cli::deaths_for_people(all, false, 0).find("  out of memory\n") != std::string::npos);
+  CHECK(cli::deaths_for_people(all, work_kind::samples, 0).find("  out of memory\n") != std::string::npos);
   owner.reason = "no heartbeat for 10 s";
   const auto frozen = nlohmann::ordered_json::array({telemetry::as_json(owner)});
-  CHECK(cli::deaths_for_people(frozen, false, 0).find("  no heartbeat for 10 s\n") != std::string::npos);
+  CHECK(cli::deaths_for_people(frozen, work_kind::samples, 0).find("  no heartbeat for 10 s\n") != std::string::npos);
 }
 
 namespace {
@@ -159,11 +159,70 @@ TEST_CASE("the progress of a data loader is that of its batches, and cancelled j
   CHECK(cli::progress_of_jobs(telemetry::as_json(s)) == "26 of 40 jobs");
   s.jobs->cancelled = 3;
   CHECK(cli::progress_of_jobs(telemetry::as_json(s)) == "29 of 40 jobs");
-  CHECK(cli::jobs_for_people(telemetry::as_json(s).at("jobs")) == "40 jobs submitted, 12 waiting, 2 running, 25 ok, 1 failed, 3 cancelled");
+  CHECK(cli::jobs_for_people(telemetry::as_json(s)) == "40 jobs submitted, 12 waiting, 2 running, 25 ok, 1 failed, 3 cancelled");
   s.jobs->of_batches = true;
   s.batches_delivered = 1883;
   s.epoch = 7;
   CHECK(cli::progress_of_jobs(telemetry::as_json(s)) == "1883 batches, epoch 7");
+  CHECK(cli::jobs_for_people(telemetry::as_json(s)) == "1883 batches delivered, 2 loading, 12 waiting for a worker, 1 failed try");
+}
+
+namespace {
+
+/// A data loader whose worker/1 has died of sample 61 and is stuck at sample 37.
+session_status loader_status() {
+  session_status s = pool_status();
+  s.session = "loader";
+  s.jobs->of_batches = true;
+  s.jobs->retried = 3;
+  s.jobs->functions = {{"call", 12, 2, 25, 1, 3}};
+  s.batches_delivered = 24;
+  s.workers_ended_unexpectedly = 1;
+  s.quarantined = 1;
+  s.workers[0].current_sample = "sample 37 (job 31)";
+  s.workers[0].last_death->work = "sample 61";
+  s.workers[0].last_death->held = 1;
+  s.hung.push_back({"sample 37", 31, {{0, 40, std::chrono::system_clock::time_point(std::chrono::hours(12))}}});
+  return s;
+}
+
+/// Whether the text has words of pools, whose jobs a newcomer with a data loader has never heard of.
+bool has_words_of_pools(const std::string& text) {
+  return text.find("job") != std::string::npos || text.find("poison") != std::string::npos || text.find("pool") != std::string::npos ||
+         text.find("submitted") != std::string::npos || text.find("call ") != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("of a data loader, every table has batches and samples, and no word of pools") {
+  const auto status = telemetry::as_json(loader_status());
+  std::string text = cli::status_for_people(status, {}, 0);
+  INFO(text);
+  CHECK(text.starts_with("loader  ok  pid 77  24 batches delivered, 2 loading, 12 waiting for a worker, 1 failed try\n"));
+  CHECK(text.find("restarts  batches  memory  last death            loading\n") != std::string::npos);
+  CHECK(text.find("SIGSEGV on sample 61  sample 37 for 1.5 s\n") != std::string::npos);
+  CHECK(text.find("sample 37 hung 1 time: in worker/0") != std::string::npos);
+  CHECK(text.find("deaths cost 1 sample, which is quarantined") != std::string::npos);
+  CHECK_FALSE(has_words_of_pools(text));
+  const nlohmann::ordered_json pipeline{{"status", status}, {"batches", nullptr}, {"waits_for", "worker/1"}};
+  text = cli::description_for_people(cli::description_of(pipeline, {}), 0);
+  CAPTURE(text);
+  CHECK(text.find("  retried           3 batches") != std::string::npos);
+  CHECK(text.find("sample 61, attempt 2") != std::string::npos);
+  CHECK(text.find("  loading           sample 37 for 1.5 s") != std::string::npos);
+  CHECK(text.find("1 batch is loaded again") != std::string::npos);
+  CHECK_FALSE(has_words_of_pools(text));
+  text = cli::deaths_for_people(nlohmann::ordered_json::array({status.at("workers")[0].at("last_death")}), work_kind::batches, 0);
+  CHECK(text.find("attempt  while loading\n") != std::string::npos);
+  CHECK(text.find("      2  sample 61\n") != std::string::npos);
+  CHECK_FALSE(has_words_of_pools(text));
+}
+
+TEST_CASE("the event of a data loader's batch that failed does not call it a job, and an event is one line") {
+  nlohmann::ordered_json e{{"time", "2026-11-24T18:33:44.123456Z"}, {"kind", "job_failed"}, {"worker", nullptr}, {"text", "sample 61 killed 3 workers\nand more"}};
+  CHECK(cli::event_for_people(e, 0).find("  job_failed  ") != std::string::npos);
+  e["of"] = "batches";
+  CHECK(cli::event_for_people(e, 0) == "2026-11-24 18:33:44.123  session    batch_failed        sample 61 killed 3 workers; and more");
 }
 
 TEST_CASE("a pool without jobs has no table of functions") {
@@ -189,7 +248,7 @@ TEST_CASE("the description of a pool shows its jobs, by function and by worker")
 
 TEST_CASE("deaths in a pool name job and work") {
   const auto all = nlohmann::ordered_json::array({telemetry::as_json(*pool_status().workers[0].last_death)});
-  const std::string text = cli::deaths_for_people(all, true, 200);
+  const std::string text = cli::deaths_for_people(all, work_kind::jobs, 200);
   INFO(text);
   CHECK(text.find("job  attempt  work") != std::string::npos);
   CHECK(text.find(" 17        2  thumbnail") != std::string::npos);
@@ -362,30 +421,30 @@ TEST_CASE("a death without a known sample has none in the list") {
   died.cause = death_cause::heartbeat;
   died.phase = "loading";
   const auto deaths = nlohmann::ordered_json::array({telemetry::as_json(died)});
-  CHECK(cli::deaths_for_people(deaths, false, 200).find("loading") == std::string::npos);
+  CHECK(cli::deaths_for_people(deaths, work_kind::samples, 200).find("loading") == std::string::npos);
 }
 
 TEST_CASE("status, deaths and describe use the same words for the cost of deaths") {
   using json = nlohmann::ordered_json;
-  CHECK(cli::cost_of_deaths({{"quarantined", 0}, {"repeated", 3}, {"waited_seconds", 1.25}}, false) ==
+  CHECK(cli::cost_of_deaths({{"quarantined", 0}, {"repeated", 3}, {"waited_seconds", 1.25}}, work_kind::samples) ==
         "deaths cost no sample; 3 batches were loaded again; the stream waited 1.25 s because of them");
-  CHECK(cli::cost_of_deaths({{"quarantined", 1}, {"repeated", 0}, {"waited_seconds", 0}}, false) ==
+  CHECK(cli::cost_of_deaths({{"quarantined", 1}, {"repeated", 0}, {"waited_seconds", 0}}, work_kind::samples) ==
         "deaths cost 1 sample, which is quarantined; the stream did not wait");
-  CHECK(cli::cost_of_deaths({{"quarantined", 2}, {"repeated", 1}, {"waited_seconds", nullptr}}, true) ==
+  CHECK(cli::cost_of_deaths({{"quarantined", 2}, {"repeated", 1}, {"waited_seconds", nullptr}}, work_kind::jobs) ==
         "deaths cost 2 jobs, which are poisoned; 1 job was run again");
-  CHECK(cli::cost_of_deaths(json(), false).empty());  // a session of an older version
+  CHECK(cli::cost_of_deaths(json(), work_kind::samples).empty());  // a session of an older version
   session_status s = status_with(std::nullopt);
   s.workers_ended_unexpectedly = 1;
   s.deaths_cost = {3, 1.25};
-  const std::string cost = cli::cost_of_deaths(telemetry::as_json(s).at("deaths_cost"), false);
+  const std::string cost = cli::cost_of_deaths(telemetry::as_json(s).at("deaths_cost"), work_kind::samples);
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(cost + "\n") != std::string::npos);
   s.workers_ended_unexpectedly = 0;
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find("deaths cost") == std::string::npos);
   death_report d;
   d.held = 2;
-  CHECK(cli::cost_of_death(telemetry::as_json(d), false) == "2 batches are loaded again");
+  CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "2 batches are loaded again");
   d.held = 0;
-  CHECK(cli::cost_of_death(telemetry::as_json(d), false).empty());
+  CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples).empty());
 }
 
 TEST_CASE("status names a sample that has hung, and so does describe of the worker that has it now") {
@@ -433,6 +492,20 @@ TEST_CASE("a data loader shows how far its pass is and when that will end") {
   const auto status = telemetry::as_json(s);
   CHECK(status.at("progress") == 0.3666);
   const std::string text = cli::status_for_people(status, {}, 0);
-  CHECK(text.find("36 % of epoch 2  2 jobs/s  10 s left in it") != std::string::npos);
+  CHECK(text.find("36 % of epoch 2  2 batches/s  10 s left in it") != std::string::npos);
   CHECK(cli::progress_of_jobs(status) == "75 batches, 36 % of epoch 2");
+}
+
+TEST_CASE("why tells what is awaited now, and when that becomes a stall") {
+  nlohmann::ordered_json why = why_of_two_workers();
+  why["now"] = {{"seconds", 3.2}, {"waits_for", "worker/1, which has been loading sample 37 for 3.2 s"}, {"worker", 1}, {"verdict_after_seconds", 5}};
+  CHECK(cli::why_for_people(why, 0).find("Now the consumer has been waiting 3.2 s for its next batch: for worker/1, which has been loading sample 37 for 3.2 s. "
+                                         "If nothing moves for 5 s, this is a stall") == 0);
+  why["now"] = nullptr;
+  CHECK(cli::why_for_people(why, 0).starts_with("Decoding limits you."));
+  why["of"] = "batches";
+  const std::string text = cli::why_for_people(why, 0);
+  CHECK(text.find("the dataset worked on samples") != std::string::npos);
+  CHECK(text.find("ms a batch") != std::string::npos);
+  CHECK(text.find("job") == std::string::npos);
 }

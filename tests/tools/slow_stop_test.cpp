@@ -30,6 +30,23 @@ std::vector<cli::awaited_end> awaited(const session_status& s) {
 
 }  // namespace
 
+TEST_CASE("a stop says at once which busy worker it waits for, until when, and how to be faster") {
+  session_status s = stopping();
+  s.workers[0].current_sample = "sample 37 (job 78)";
+  s.workers[0].current_sample_seconds = 7;
+  s.jobs.emplace();
+  s.jobs->of_batches = true;
+  auto status = telemetry::as_json(s);
+  status["killed_in_seconds"] = 7.4;
+  CHECK(cli::held_up_by(status) ==
+        "waiting for worker/3 (pid 4713), which has been working on sample 37 for 7 s; it is killed in 8 s if it does not end, and at once by "
+        "`penstock stop --now`\n");
+  status["killed_in_seconds"] = 0;
+  CHECK(cli::awaited_ends(status)[0].words.ends_with("; it is being killed"));
+  status["workers"][0]["current_sample_seconds"] = 0.5;  // as any worker that is not stuck
+  CHECK(cli::held_up_by(status).empty());
+}
+
 TEST_CASE("a worker that is loading a sample is named with it, any other with its pid") {
   session_status s = stopping();
   REQUIRE(awaited(s).size() == 1);

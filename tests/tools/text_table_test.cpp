@@ -56,7 +56,7 @@ TEST_CASE("on 80 columns the table of deaths leaves out the pid before it shorte
   const json death{{"worker", 12}, {"pid", 1234567}, {"cause", "signal"}, {"signal", "SIGSEGV"}, {"code", nullptr}, {"ignored_stop_seconds", nullptr},
                    {"time", "2026-11-26T18:39:44.123456Z"}, {"lived_seconds", 12.5}, {"sample", 1234567}, {"attempt", 2},
                    {"path", "/data/photographs/class_17/ILSVRC2012_val_00000259.jpg"}};
-  const std::string text = deaths_for_people(json::array({death}), false, 80);
+  const std::string text = deaths_for_people(json::array({death}), penstock::work_kind::samples, 80);
   INFO(text);
   CHECK(widest_line(text) <= 80);
   CHECK(text.find("SIGSEGV") != std::string::npos);

@@ -245,3 +245,24 @@ TEST_CASE("a stall is on the screen of a session and of a pool, with what is wai
   CHECK(has(top_screen({now, now, now}, "", {80, 24}, 0, false),
             "stalled  8 s, waiting for worker/0, which is starting"));
 }
+
+TEST_CASE("of a data loader, top shows batches, and counts those that are loading as status does") {
+  json now = look(10, 0, 1);
+  json& s = now.at("status");
+  s["jobs"] = {{"of_batches", true}, {"submitted", 9}, {"waiting", 1}, {"running", 2}, {"ok", 6}, {"failed", 0}, {"cancelled", 0},
+               {"functions", json::array({{{"name", "call"}, {"waiting", 0}, {"running", 3}, {"ok", 6}, {"failed", 0}}})}};
+  s["epoch"] = 2;
+  s["batches_done"] = 6;
+  s["batches_expected"] = 24;
+  json then = now;
+  then.at("now_ns") = 0;
+  s.at("batches_delivered") = 60;
+  s.at("workers")[0].at("current_sample") = "sample 37 (job 8)";
+  const auto screen = top_screen({then, then, now}, "", {0, 24}, 0, false);
+  CHECK(has(screen, "6.0 batches/s"));
+  CHECK(has(screen, "60 batches delivered, 2 loading, 1 waiting for a worker"));
+  CHECK(has(screen, " 25 % of this epoch"));
+  CHECK(has(screen, "  sample 37"));
+  CHECK_FALSE(has(screen, "job"));
+  CHECK_FALSE(has(screen, "call"));
+}

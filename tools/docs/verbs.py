@@ -32,6 +32,7 @@ SCHEMAS = {
     "penstock.metrics": ("`metrics --json`", "../metrics.md#all-sessions-and-those-that-have-ended"),
     "penstock.headroom": ("`headroom --json`", "../operating.md#how-fast-it-could-go"),
     "penstock.host": ("the end of `host --json`", "verbs.md#penstock-host"),
+    "penstock.sample-photos": ("`sample-photos --json`", "verbs.md#penstock-sample-photos"),
     "penstock.secret": ("`secret --json`", "verbs.md#penstock-secret"),
     "penstock.version": ("`version --json`", "verbs.md#penstock-version"),
     "penstock.completion": ("`completion --json`", "verbs.md#penstock-completion"),

@@ -26,6 +26,7 @@ void add_pack_command(verb_table& verbs);
 void add_plan_command(verb_table& verbs);
 void add_replay_command(verb_table& verbs);
 void add_preview_command(verb_table& verbs);
+void add_sample_photos_command(verb_table& verbs);
 void add_bench_command(verb_table& verbs);
 void add_headroom_command(verb_table& verbs);
 void add_doctor_command(verb_table& verbs);

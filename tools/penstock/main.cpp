@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
   add_plan_command(verbs);
   add_replay_command(verbs);
   add_preview_command(verbs);
+  add_sample_photos_command(verbs);
   add_bench_command(verbs);
   add_headroom_command(verbs);
   add_doctor_command(verbs);

@@ -1,167 +1,24 @@
-// Makes a folder of JPEGs for trying penstock without photographs: smooth fields of colour with shapes and
-// grain, 500 x 375 at quality 90, about as large and as hard to decode as the photographs of an image
-// collection.
-//
-//   penstock-sample-photos FOLDER COUNT
-// clang-format off
-#include <cstdio>  // jpeglib.h needs it first
-#include <jpeglib.h>
-// clang-format on
+// penstock-sample-photos FOLDER COUNT: as `penstock sample-photos`, for tests and benchmarks.
+#include "tools/sample-photos/sample_photos.hpp"
 
-#include <algorithm>
-#include <array>
-#include <atomic>
 #include <charconv>
-#include <cmath>
-#include <cstdint>
+#include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <memory>
-#include <random>
-#include <string>
-#include <thread>
-#include <vector>
-
-namespace {
-
-constexpr int width = 500;
-constexpr int height = 375;
-constexpr int classes = 4;
-constexpr int count_max = 1'000'000;  // 40 GB of files
-
-struct wave {
-  float amplitude, along_x, along_y, phase;
-};
-
-/// sin and cos of each column's part of a wave's angle, or of each row's.
-struct angles {
-  angles(float step, float phase, int count) : sine(count), cosine(count) {
-    for (int i = 0; i < count; ++i) {
-      sine[i] = std::sin(step * static_cast<float>(i) + phase);
-      cosine[i] = std::cos(step * static_cast<float>(i) + phase);
-    }
-  }
-  std::vector<float> sine, cosine;
-};
-
-/// Adds amplitude * sin(along_x * x + along_y * y + phase) to a channel.
-void add_wave(std::vector<float>& channel, const wave& w) {
-  const angles columns(w.along_x, w.phase, width);
-  const angles rows(w.along_y, 0, height);
-  for (int y = 0; y < height; ++y) {
-    const float sine = w.amplitude * rows.sine[y];
-    const float cosine = w.amplitude * rows.cosine[y];
-    float* const row = channel.data() + std::size_t(y) * width;
-    for (int x = 0; x < width; ++x) row[x] += columns.sine[x] * cosine + columns.cosine[x] * sine;
-  }
-}
-
-/// Moves the pixels of a disc halfway to its tint.
-void add_disc(std::vector<float>& channel, float centre_x, float centre_y, float radius, float tint) {
-  const auto within = [](float value, int end) { return std::clamp(static_cast<int>(value), 0, end); };
-  for (int y = within(centre_y - radius, height); y < within(centre_y + radius + 1, height); ++y) {
-    for (int x = within(centre_x - radius, width); x < within(centre_x + radius + 1, width); ++x) {
-      const float dx = static_cast<float>(x) - centre_x;
-      const float dy = static_cast<float>(y) - centre_y;
-      float& value = channel[std::size_t(y) * width + x];
-      if (dx * dx + dy * dy < radius * radius) value = 0.5F * value + 127 * tint;
-    }
-  }
-}
-
-/// A few waves for each channel, a few discs, grain.
-std::vector<std::uint8_t> paint(std::uint32_t seed) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<float> unit(0, 1);
-  std::array<std::vector<float>, 3> channels;
-  for (auto& channel : channels) channel.assign(std::size_t{width} * height, 128);
-  for (std::size_t i = 0; i < channels[0].size(); ++i) {
-    const float grain = 24 * (unit(random) - 0.5F);
-    for (auto& channel : channels) channel[i] += grain;
-  }
-  for (auto& channel : channels) {
-    for (int i = 0; i < 5; ++i)
-      add_wave(channel, {40 * unit(random), 0.03F * unit(random), 0.03F * unit(random), 6.28F * unit(random)});
-  }
-  for (int i = 0; i < 12; ++i) {
-    const float x = width * unit(random);
-    const float y = height * unit(random);
-    const float radius = 10 + 60 * unit(random);
-    for (auto& channel : channels) add_disc(channel, x, y, radius, unit(random));
-  }
-  std::vector<std::uint8_t> pixels(3 * channels[0].size());
-  for (std::size_t i = 0; i < pixels.size(); ++i)
-    pixels[i] = static_cast<std::uint8_t>(std::clamp(channels[i % 3][i / 3], 0.0F, 255.0F));
-  return pixels;
-}
-
-bool write_jpeg(const std::string& file, std::vector<std::uint8_t>& pixels) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> out(std::fopen(file.c_str(), "wb"), std::fclose);
-  if (!out) return false;
-  jpeg_compress_struct c;
-  jpeg_error_mgr errors;
-  c.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&c);
-  jpeg_stdio_dest(&c, out.get());
-  c.image_width = width;
-  c.image_height = height;
-  c.input_components = 3;
-  c.in_color_space = JCS_RGB;
-  jpeg_set_defaults(&c);
-  jpeg_set_quality(&c, 90, TRUE);
-  jpeg_start_compress(&c, TRUE);
-  while (c.next_scanline < c.image_height) {
-    JSAMPROW row = pixels.data() + std::size_t{c.next_scanline} * width * 3;
-    jpeg_write_scanlines(&c, &row, 1);
-  }
-  jpeg_finish_compress(&c);
-  jpeg_destroy_compress(&c);
-  return std::ferror(out.get()) == 0;
-}
-
-std::filesystem::path place_of(const std::filesystem::path& folder, int photo) {
-  return folder / ("class-" + std::to_string(photo % classes));
-}
-
-std::string name_of(int photo) {
-  const std::string digits = std::to_string(photo);
-  return std::string(5 - std::min<std::size_t>(5, digits.size()), '0') + digits + ".jpg";
-}
-
-}  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 3) {
     std::fprintf(stderr, "usage: penstock-sample-photos FOLDER COUNT\n");
     return 2;
   }
-  const std::filesystem::path folder = argv[1];
   int count = 0;
   const char* const end = argv[2] + std::strlen(argv[2]);
   const auto [rest, status] = std::from_chars(argv[2], end, count);
-  if (status != std::errc{} || rest != end || count < 1 || count > count_max) {
-    std::fprintf(stderr, "penstock-sample-photos: '%s' photographs: must be a whole number from 1 to %d\n",
-                 argv[2], count_max);
+  if (status != std::errc{} || rest != end || count < 1 || count > penstock::sample_photos_max) {
+    std::fprintf(stderr, "penstock-sample-photos: '%s' photographs: must be a whole number from 1 to %d\n", argv[2], penstock::sample_photos_max);
     return 2;
   }
-  for (int c = 0; c < std::min(classes, count); ++c) {
-    std::error_code trouble;  // seen when the first file cannot be written
-    std::filesystem::create_directories(place_of(folder, c), trouble);
-  }
-  std::atomic<int> next = 0;
-  std::atomic<bool> failed = false;
-  const auto work = [&] {
-    for (int i = next++; i < count && !failed; i = next++) {
-      auto pixels = paint(static_cast<std::uint32_t>(i));
-      const auto file = place_of(folder, i) / name_of(i);
-      if (write_jpeg(file, pixels)) continue;
-      if (!failed.exchange(true))
-        std::fprintf(stderr, "penstock-sample-photos: cannot write %s\n", file.c_str());
-    }
-  };
-  {
-    std::vector<std::jthread> threads(std::max(1U, std::thread::hardware_concurrency()));
-    for (auto& thread : threads) thread = std::jthread(work);
-  }
-  return failed ? 1 : 0;
+  const auto unwritten = penstock::draw_sample_photos(argv[1], count);
+  if (unwritten.empty()) return 0;
+  std::fprintf(stderr, "penstock-sample-photos: cannot write %s\n", unwritten.c_str());
+  return 1;
 }

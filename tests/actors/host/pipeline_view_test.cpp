@@ -1,11 +1,15 @@
 // What `top` and `describe` show of a running session, from made-up facts.
 #include "actors/host/pipeline_view.hpp"
 
+#include "runtime/arena/flight_recorder.hpp"
 #include "runtime/supervision/progress_watch.hpp"
 #include "tests/runtime/supervision/progress_facts.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
+
+#include <string>
+#include <vector>
 
 using namespace penstock;
 using namespace penstock::testing;
@@ -29,4 +33,41 @@ TEST_CASE("top and a stall report name the same one") {
   const auto answer = host::pipeline_as_json(f, 0, start);
   CHECK("waiting for " + answer.at("waits_for").get<std::string>() == watch.stalled()->text);
   CHECK(answer.at("waits_for_worker").is_null() != watch.stalled()->worker.has_value());
+}
+
+namespace {
+
+/// A pool whose workers run these.
+session_status pool_that_runs(const arena::flight_recorders& flights, const std::vector<std::string>& works) {
+  session_status s;
+  s.jobs.emplace();
+  for (std::uint32_t i = 0; i < works.size(); ++i) {
+    worker_status w;
+    w.id = i;
+    w.pid = 100 + static_cast<std::int32_t>(i);
+    w.state = "ready";
+    s.workers.push_back(w);
+    arena::flight_writer::map(flights.fd(), i).value().publish({arena::phase::loading, 0, 0, 1}, works[i]);
+  }
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("the jobs of a pool, and those of its functions, are counted once: as waiting until a worker has begun them") {
+  auto flights = arena::flight_recorders::create(3);
+  REQUIRE(flights);
+  session_status s = pool_that_runs(*flights, {"shrink (job 5)", "shrink (job 6)", "sample 3 (job 7)"});
+  s.jobs->submitted = 12;
+  s.jobs->ok = 3;
+  s.jobs->waiting = 2;  // and two that workers have got but not begun, and two that wait again after a death
+  s.jobs->handed = 5;
+  s.jobs->functions = {{"shrink", 1, 5, 2, 0, 0}, {"load", 1, 2, 1, 0, 0}};
+  const pool_statistics jobs = *host::look_closer(s, *flights, steady_time(1h)).jobs;
+  CHECK(jobs.running == 3);
+  CHECK(jobs.waiting == 6);
+  CHECK(jobs.handed == 2);
+  CHECK(jobs.functions[0].running + jobs.functions[1].running == jobs.running);
+  CHECK(jobs.functions[0].waiting + jobs.functions[1].waiting == jobs.waiting);
+  CHECK(jobs.functions[0].running >= 2);
 }

@@ -53,7 +53,7 @@ struct made_up {
       return all;
     };
     controls.logs = &logs;
-    return {"photos", std::chrono::system_clock::now(), 8, false, std::nullopt, journal, host::make_request_handler(std::move(controls)),
+    return {"photos", std::chrono::system_clock::now(), 8, work_kind::samples, std::nullopt, journal, host::make_request_handler(std::move(controls)),
             bytes_max};
   }
   void tell(const std::string& text) { journal->note(host::event_of(event_kind::scaled, text)); }

@@ -36,14 +36,32 @@ supervision::termination stopped_but_did_not(nanoseconds patience) {
 
 TEST_CASE("a job that was running when its worker was killed at a stop is named by number, without blame") {
   const auto w = died_of(SIGKILL, "sample 1237 (job 78)");
-  const death_report d = as_report(w, stopped_but_did_not(2s), {}, supervisor::blamed_work::jobs, start + 3s);
+  const death_report d = as_report(w, stopped_but_did_not(2s), {}, work_kind::jobs, start + 3s);
   CHECK(d.cause == death_cause::stopped);
   CHECK(d.job == 78);
   CHECK(d.work == "sample 1237");
   CHECK(d.attempt == 0);
   CHECK(d.reason.empty());
-  CHECK(supervisor::end_text(d) + supervisor::blame_text(d) ==
+  CHECK(supervisor::end_text(d) + supervisor::blame_text(d, work_kind::jobs) ==
         "was killed: it had not stopped within 2 s of the request, while running job 78 (sample 1237)");
+}
+
+TEST_CASE("of a data loader, the words for a death name the sample, and no job, which is a batch that nobody has numbered") {
+  supervision::termination ending({}, start);
+  ending.kill(start + 40s);
+  static_cast<void>(ending.advance(start + 40s));
+  auto w = died_of(SIGKILL, "sample 1237 (job 78)");
+  w.last_flight.since = start;
+  scheduler::blame_decision decision;
+  decision.held = 2;
+  death_report d = as_report(w, ending, decision, work_kind::batches, start + 40s);
+  CHECK(d.job == 78);
+  d.hung_before = 1;
+  const std::string text = supervisor::end_text(d) + supervisor::blame_text(d, work_kind::batches) + supervisor::history_text(d, work_kind::batches);
+  CHECK(text.starts_with("was killed on request, while loading sample 1237, for 40 s; that had hung 1 time before: "));
+  CHECK(text.find("DataLoader(timeout=60") != std::string::npos);
+  CHECK(text.ends_with("; 2 batches are loaded again"));
+  CHECK(text.find("job") == std::string::npos);
 }
 
 TEST_CASE("of a worker that an operator had killed at once, the death says what it worked on and for how long") {
@@ -54,21 +72,21 @@ TEST_CASE("of a worker that an operator had killed at once, the death says what 
   w.last_flight.since = start;
   scheduler::blame_decision decision;
   decision.held = 2;
-  death_report d = as_report(w, ending, decision, supervisor::blamed_work::samples, start + 40s);
+  death_report d = as_report(w, ending, decision, work_kind::samples, start + 40s);
   CHECK(d.cause == death_cause::stopped);
   CHECK(std::tuple(d.path, d.attempt, d.worked_seconds) == std::tuple("cat.jpg", 0U, 40.0));
-  CHECK(supervisor::end_text(d) + supervisor::blame_text(d) + supervisor::history_text(d) ==
+  CHECK(supervisor::end_text(d) + supervisor::blame_text(d, work_kind::samples) + supervisor::history_text(d, work_kind::samples) ==
         "was killed on request, while working on 'cat.jpg', for 40 s; 2 batches are loaded again");
   d.hung_before = 1;
-  CHECK(supervisor::history_text(d).find("; that had hung 1 time before: restarting a worker does not help") != std::string::npos);
+  CHECK(supervisor::history_text(d, work_kind::samples).find("; that had hung 1 time before: restarting a worker does not help") != std::string::npos);
   w.last_flight.state.at = arena::phase::idle;
-  d = as_report(w, ending, {}, supervisor::blamed_work::samples, start + 40s);
+  d = as_report(w, ending, {}, work_kind::samples, start + 40s);
   CHECK_FALSE(d.path);
-  CHECK(supervisor::end_text(d) + supervisor::blame_text(d) + supervisor::history_text(d) == "was killed on request");
+  CHECK(supervisor::end_text(d) + supervisor::blame_text(d, work_kind::samples) + supervisor::history_text(d, work_kind::samples) == "was killed on request");
 }
 
 TEST_CASE("a worker that a stop gave no time is not called one that did not stop in time") {
-  const death_report d = as_report(died_of(SIGKILL, "cat.jpg"), stopped_but_did_not(100ms), {}, supervisor::blamed_work::samples, start + 3s);
+  const death_report d = as_report(died_of(SIGKILL, "cat.jpg"), stopped_but_did_not(100ms), {}, work_kind::samples, start + 3s);
   CHECK(d.path == "cat.jpg");
   CHECK_FALSE(d.job);
   CHECK(supervisor::end_text(d).starts_with("was killed right after the stop, without time to finish"));
@@ -76,7 +94,7 @@ TEST_CASE("a worker that a stop gave no time is not called one that did not stop
 
 TEST_CASE("of a SIGKILL that the session did not send, the words say so") {
   const supervision::termination ending({}, start);
-  death_report d = as_report(died_of(SIGKILL, "cat.jpg"), ending, {}, supervisor::blamed_work::samples, start + 3s);
+  death_report d = as_report(died_of(SIGKILL, "cat.jpg"), ending, {}, work_kind::samples, start + 3s);
   CHECK(supervisor::end_text(d) == "ended: SIGKILL");
   d.reason = supervision::text_of_outside_kill(true);
   CHECK(supervisor::end_text(d) == "ended: SIGKILL (sent by another process or by its own code, not by the session; no OOM kill was counted)");

@@ -1,3 +1,4 @@
+#include "runtime/base/one_line.hpp"
 #include "runtime/base/text.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -28,4 +29,13 @@ TEST_CASE("the nearest name is suggested only when it is close") {
   CHECK(nearest_name("wokrers", names) == "workers");
   CHECK(nearest_name("strat", names) == "start");
   CHECK(nearest_name("colour", names).empty());
+}
+
+TEST_CASE("a text of several lines is one line in a table") {
+  CHECK(one_line("") == "");
+  CHECK(one_line("out of memory") == "out of memory");
+  CHECK(one_line("ValueError: no file\n  in photos/17.jpg\r\n\n") == "ValueError: no file; in photos/17.jpg");
+  CHECK(one_line("Traceback (most recent call last):\n  File \"a.py\"\n    open(path)\nValueError: no file") ==
+        "Traceback (most recent call last): ... ValueError: no file");
+  CHECK(one_line("a\x1b[31m\n\t\n") == "a\\x1b[31m");
 }

@@ -289,27 +289,27 @@ TEST_CASE("a data loader waits for the sample that the worker of the awaited bat
     CHECK(s.kind == stall_kind::sample);
     CHECK(s.worker == 1);
     CHECK(s.sample == "sample 1237");
-    CHECK(s.text == "worker/1, which has been loading sample 1237 for 1 m 46 s (it waits in hrtimer_nanosleep), in job 78");
+    CHECK(s.text == "worker/1, which has been loading sample 1237 for 1 m 46 s (it waits in hrtimer_nanosleep)");
   }
   SECTION("only since the batch got to it") {
     f.now = steady_time(200s);
     f.batch->since = steady_time(193s);
-    CHECK(find_blocker(f).text == "worker/1, which has been loading sample 1237 for 7 s, in job 78");
+    CHECK(find_blocker(f).text == "worker/1, which has been loading sample 1237 for 7 s");
   }
   SECTION("or for its other steps, where setting up may take as long as a start") {
     f.worker_start_deadline = 5min;
     f.batch->doing = {batch_step::collation, 9, ""};
-    CHECK(find_blocker(f).text == "worker/1, which has been collating the batch of job 78 for 1 m 46 s");
+    CHECK(find_blocker(f).text == "worker/1, which has been collating the next batch for 1 m 46 s");
     CHECK(find_blocker(f).usual == 0s);
     f.batch->doing = {batch_step::setup, 8, ""};
-    CHECK(find_blocker(f).text == "worker/1, which has been setting up the dataset for 1 m 46 s, for job 78");
+    CHECK(find_blocker(f).text == "worker/1, which has been setting up the dataset for 1 m 46 s");
     CHECK(find_blocker(f).usual == 60s);
   }
   SECTION("not for another job whose number only ends alike") {
     f.batch->job = 8;
     const awaited s = find_blocker(f);
     CHECK(s.kind == stall_kind::worker);
-    CHECK(s.text == "a worker that is free for job 8: worker/1 has been running 'batch at position 1232 of epoch 0 (job 78)' for 1 m 46 s");
+    CHECK(s.text == "a worker that is free for the next batch: worker/1 has been loading batch at position 1232 of epoch 0 for 1 m 46 s");
   }
   SECTION("for an operator, or for a worker") {
     f.status.workers[1].current_sample.reset();
@@ -327,8 +327,8 @@ TEST_CASE("a data loader's batch that hung before is known by its job, and a tim
   f.status.hung.push_back({"sample 1237", 78, {{0, 40, std::chrono::system_clock::time_point(1h)}}});
   const awaited s = find_blocker(f);
   CHECK(s.hung_before == 1);
-  CHECK(s.text.ends_with("in job 78; it hung before, 1 time: in worker/0 at 01:00:00 after 40 s; restarting a worker does not help, a time limit does: "
-                         "[jobs] timeout for jobs, DataLoader(timeout=60, on_bad_sample=\"skip\") for a sample, which is left out after three tries"));
+  CHECK(s.text.ends_with("; it hung before, 1 time: in worker/0 at 01:00:00 after 40 s; restarting a worker does not help, a time limit does: "
+                         "DataLoader(timeout=60, on_bad_sample=\"skip\") leaves the sample out after three tries"));
 }
 
 TEST_CASE("a data loader whose consumer asks for no batch waits for it, and nothing is due") {

@@ -266,7 +266,7 @@ TEST_CASE("every limit has a sentence, in a session and in a pool, and only keys
     for (const bool of_jobs : {false, true}) {
       for (const double held : {0.0, 0.6}) {
         limit_surroundings around = on_cores(16);
-        around.of_jobs = of_jobs;
+        around.work = of_jobs ? work_kind::jobs : work_kind::samples;
         around.pinned = held == 0;
         limit_reading r = mostly(static_cast<limit>(i));
         r.held = held;
@@ -286,7 +286,7 @@ TEST_CASE("the advice for a data loader names its own arguments, and no config k
       const auto what = static_cast<limit>(i);
       if (what == limit::wire || what == limit::convert) continue;  // a pool has neither
       limit_surroundings around = on_cores(cores);
-      around.of_jobs = around.of_batches = true;
+      around.work = work_kind::batches;
       const limit_advice advice = advise(mostly(what), around, {});
       CHECK(advice.what == what);
       CHECK(advice.sentence.ends_with('.'));
@@ -296,7 +296,7 @@ TEST_CASE("the advice for a data loader names its own arguments, and no config k
     }
   }
   limit_surroundings around = on_cores(16);
-  around.of_jobs = around.of_batches = true;
+  around.work = work_kind::batches;
   CHECK(contains(advise(mostly(limit::storage), around, {}).sentence, "num_workers=4"));
   CHECK(contains(advise(mostly(limit::decode), around, {}).sentence, "num_workers=16"));
   CHECK(advise(mostly(limit::consumer, 0.97), around, {}).sentence ==

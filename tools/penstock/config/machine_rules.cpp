@@ -1,6 +1,7 @@
 #include "tools/penstock/config/machine_rules.hpp"
 
 #include "actors/session/sizing.hpp"
+#include "runtime/base/member_choice.hpp"
 #include "runtime/base/remote_path.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/worker_places.hpp"
@@ -12,6 +13,7 @@
 #include "runtime/process/spawn.hpp"
 #include "runtime/process/worker_cores.hpp"
 #include "runtime/storage/object_store.hpp"
+#include "tools/penstock/config/first_samples.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -132,6 +134,65 @@ std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_c
     if (auto doubt = path_not_here(one.dataset, fmt::format("datasets[{}].path", i),
                                    fmt::format("[[datasets]] '{}'", one.name), loaded, file))
       return doubt;
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+std::string with_commas(const std::vector<std::string>& extensions) {
+  std::string text;
+  for (const std::string& one : extensions) text += (text.empty() ? "." : ", .") + printable(one);
+  return text;
+}
+
+/// "'000000' and '000001' have .jpg, .cls; '000002' has .jpg"
+std::string members_in_words(const first_samples& found) {
+  std::string text;
+  for (std::size_t first = 0; first < found.extensions.size();) {
+    std::size_t next = first + 1;
+    std::string keys = fmt::format("'{}'", printable(found.extensions[first].first));
+    const auto same = [&] { return next < found.extensions.size() && found.extensions[next].second == found.extensions[first].second; };
+    for (; same(); ++next) keys += fmt::format(" and '{}'", printable(found.extensions[next].first));
+    text += fmt::format("{}{} {} {}", text.empty() ? "" : "; ", keys, next == first + 1 ? "has" : "have", with_commas(found.extensions[first].second));
+    first = next;
+  }
+  return text;
+}
+
+/// `table`: for the message and the key: "dataset", "datasets[1]".
+std::optional<config_file::diagnostic> members_not_in(const dataset_config& dataset, const std::string& table,
+                                                         const config_file::loaded_config& loaded, const std::filesystem::path& file) {
+  if (dataset.type != dataset_type::tar) return std::nullopt;
+  const auto choices = member_choices(dataset.members);
+  const auto found = choices ? look_at_first_samples(dataset.path) : std::nullopt;
+  if (!found) return std::nullopt;
+  std::vector<std::string> all;
+  for (const auto& [key, extensions] : found->extensions) all.insert(all.end(), extensions.begin(), extensions.end());
+  for (const member_choice& choice : *choices) {
+    if (std::ranges::find_first_of(choice.extensions, all) != choice.extensions.end()) continue;
+    const bool named = !dataset.members.empty();
+    const std::string_view near = nearest_name(choice.extensions.front(), all);
+    config_file::diagnostic doubt;
+    doubt.level = config_file::severity::warning;
+    doubt.message = fmt::format("the first samples of '{}' have no member {} for the tensor '{}': {}", printable(found->shard),
+                                with_commas(choice.extensions), choice.tensor, members_in_words(*found));
+    doubt.key = named ? fmt::format("{}.members.{}", table, choice.tensor) : table + ".path";
+    doubt.where = place_of(loaded.source_of(doubt.key), named ? choice.tensor : "path", file);
+    doubt.where.label = named ? "in none of them" : "tensors are 'image' and 'label' unless 'members' names others";
+    doubt.help = near.empty() ? fmt::format("write one of those, as in {} = \"{}\"", choice.tensor, printable(all.front()))
+                              : fmt::format("did you mean \"{}\"?", printable(near));
+    return doubt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<config_file::diagnostic> members_not_there(const config_file::loaded_config& loaded, const std::filesystem::path& file) {
+  if (loaded.values.datasets.empty()) return members_not_in(loaded.values.dataset, "dataset", loaded, file);
+  for (std::size_t i = 0; i < loaded.values.datasets.size(); ++i) {
+    if (auto doubt = members_not_in(loaded.values.datasets[i].dataset, fmt::format("datasets[{}]", i), loaded, file)) return doubt;
   }
   return std::nullopt;
 }

@@ -21,6 +21,11 @@ namespace penstock::cli {
 [[nodiscard]] std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_config& loaded,
                                                                    const std::filesystem::path& file);
 
+/// A warning at an entry of [dataset.members], of any dataset, if none of the first samples has such a member; they are read if they are
+/// files of this machine.
+[[nodiscard]] std::optional<config_file::diagnostic> members_not_there(const config_file::loaded_config& loaded,
+                                                                       const std::filesystem::path& file);
+
 /// A warning at [loader] command if the worker program is not found, for the same reason.
 [[nodiscard]] std::optional<config_file::diagnostic> program_not_here(
     const config_file::loaded_config& loaded, const std::filesystem::path& file);

@@ -4,6 +4,7 @@
 #include "runtime/base/worker_places.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/control/session_end.hpp"
+#include "tools/penstock/control/slow_stop.hpp"
 #include "tools/penstock/control/stop_cost.hpp"
 #include "tools/penstock/control/written_files.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
@@ -137,6 +138,8 @@ int stop(const request_options& o) {
     print_json("penstock.order/1", answer.result);
   } else {
     say("stopping");
+    if (const auto status = ask(socket.path, {{"verb", "status"}}, look_deadline); status && status->value("ok", false))
+      say_raw(held_up_by(status->at("result")));
     const std::string named = files.announced();
     if (!named.empty()) say_raw("these files are complete when it has ended (`penstock stop --wait` waits for that):\n" + named);
   }
@@ -255,7 +258,8 @@ void add_stream_verbs(verb_table& verbs) {
        verb_group::operate,
        "end a session cleanly",
        "Workers finish their current sample, batches on the device are delivered, and `run` writes its "
-       "report and state. A worker that needs more than 10 s for its sample is killed.",
+       "report and state. A worker that needs more than 10 s for its sample is killed; --now kills it at once, and its sample is not "
+       "blamed.",
        {{"penstock stop", "within the deadline of [supervisor] shutdown"},
         {"penstock stop --wait --timeout 60s", "and return once the session is gone, with the files that it has written"},
         {"penstock stop --group photos", "all ranks of a group"},

@@ -7,6 +7,7 @@
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/text_table.hpp"
+#include "tools/penstock/watch/session_tables.hpp"
 
 #include <unistd.h>
 
@@ -31,21 +32,26 @@ std::string words_of(const json& list) {
   return words;
 }
 
-void tell(const json& all, bool of_jobs = false) {
+void tell(const json& all, work_kind kind = work_kind::samples) {
+  const bool of_jobs = kind == work_kind::jobs;
   if (all.empty()) return say(of_jobs ? "no job is poisoned" : "no sample is quarantined");
   std::vector<std::vector<std::string>> rows;
   const char* const number = of_jobs ? "job" : "sample";
-  const char* const name = of_jobs ? "work" : "path";
+  const char* const name = kind == work_kind::samples ? "path" : "work";
   for (const json& q : all) {
     const json& called = q.at(q.contains(name) ? name : "path");  // an older version has only this one
     rows.push_back({q.at(q.contains(number) ? number : "sample").dump(), q.at("attempts").dump(), words_of(q.at("causes")),
                     called.is_null() ? "-" : called.get<std::string>()});
   }
-  print_raw(text_table({{number, column_side::right},
-                        {"attempts", column_side::right},
-                        {"causes"},
-                        {name, column_side::left, true}},
-                       rows, terminal_width(1)));
+  std::vector<table_column> columns{{number, column_side::right},
+                                    {"attempts", column_side::right},
+                                    {"causes"},
+                                    {kind == work_kind::batches ? "while loading" : name, column_side::left, true}};
+  if (kind == work_kind::batches) {  // nobody has numbered its jobs
+    columns.erase(columns.begin());
+    for (auto& row : rows) row.erase(row.begin());
+  }
+  print_raw(text_table(columns, rows, terminal_width(1)));
 }
 
 /// Without a session: lists a file's entries, or releases one.
@@ -106,7 +112,7 @@ int quarantine(const quarantine_options& o) {
   if (o.sample) question["sample"] = *o.sample;
   const char* const schema = o.act == "list" ? "penstock.quarantine-list/1" : "penstock.order/1";
   return ask_session(o.choice, schema, std::move(question), answer_deadline, [&](const json& result) {
-    if (o.act == "list") return tell(result.at("quarantine"), result.value("of", json()) == "jobs");
+    if (o.act == "list") return tell(result.at("quarantine"), kind_of_answer(result));
     say(fmt::format("sample {}: {}", *o.sample, o.act == "retry" ? "will be tried again" : "released"));
   });
 }

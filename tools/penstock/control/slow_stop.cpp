@@ -8,21 +8,30 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include <cmath>
+
 namespace penstock::cli {
 namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr const char* killed_later = "; it is killed if it does not end in time";
+/// When it is killed, if the session says when, and how that is had earlier.
+std::string end_of_patience(const json& status) {
+  const json left = status.value("killed_in_seconds", json());
+  if (!left.is_number()) return "; it is killed if it does not end in time";
+  if (left.get<double>() <= 0) return "; it is being killed";
+  return fmt::format("; it is killed in {:.0f} s if it does not end, and at once by `penstock stop --now`", std::ceil(left.get<double>()));
+}
 
-std::string words_about(const std::string& name, const json& worker) {
+std::string words_about(const std::string& name, const json& worker, const json& status) {
+  const std::string killed_later = end_of_patience(status);
   const json sample = worker.value("current_sample", json());
   const json seconds = worker.value("current_sample_seconds", json());
   if (!sample.is_string() || !seconds.is_number())
     return fmt::format("{} (pid {}), which has not exited yet{}", name, text_of(worker.at("pid")), killed_later);
   const nanoseconds time(static_cast<std::int64_t>(seconds.get<double>() * 1e9));
   return fmt::format("{} (pid {}), which has been working on {} for {}{}", name, text_of(worker.at("pid")),
-                     printable(sample.get<std::string>()), duration_for_people(time), killed_later);
+                     printable(work_of(worker, kind_of(status))), duration_for_people(time), killed_later);
 }
 
 /// Whether the owner has its own process, which has been started and has not ended.
@@ -39,17 +48,28 @@ std::vector<awaited_end> awaited_ends(const json& status) {
   for (const json& w : status.value("workers", json::array())) {
     if (!w.value("pid", json()).is_number()) continue;
     const std::string name = "worker/" + text_of(w.at("id"));
-    all.push_back({name, words_about(name, w)});
+    all.push_back({name, words_about(name, w, status)});
   }
   if (!all.empty()) return all;
   if (const json gpu = status.value("gpu", json::object()); has_owner(gpu)) {
-    return {{"gpu", fmt::format("the GPU owner (pid {}), which lets its sink finish{}", text_of(gpu.at("pid")), killed_later)}};
+    return {{"gpu", fmt::format("the GPU owner (pid {}), which lets its sink finish; it is killed if it does not end in time", text_of(gpu.at("pid")))}};
   }
   const json group = status.value("group", json());
   if (group.is_object() && group.value("waits_for", json()).is_string())
     return {{"group", "the other ranks: " + printable(group.at("waits_for").get<std::string>())}};
   return {{"program", fmt::format("its program (pid {}), which has not noticed the stop: it asks for no batch, and has not closed the session",
                                   text_of(status.value("pid", json())))}};
+}
+
+std::string held_up_by(const json& status) {
+  constexpr double worth_telling = 1;
+  std::string text;
+  for (const json& w : status.value("workers", json::array())) {
+    const json seconds = w.value("current_sample_seconds", json());
+    if (!seconds.is_number() || seconds.get<double>() < worth_telling || !w.value("pid", json()).is_number()) continue;
+    text += "waiting for " + words_about("worker/" + text_of(w.at("id")), w, status) + "\n";
+  }
+  return text;
 }
 
 json stopping_for(const json& status) {

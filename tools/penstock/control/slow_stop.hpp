@@ -1,4 +1,4 @@
-// What a session that takes long to stop waits for. Pure; used by stop --wait, status and why.
+// What a session that takes long to stop waits for. Pure; used by stop, status and why.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -17,6 +17,9 @@ struct awaited_end {
 
 /// From the status of a stopping session: its workers, else its GPU owner, else its group, else its program.
 [[nodiscard]] std::vector<awaited_end> awaited_ends(const nlohmann::ordered_json& status);
+
+/// What will hold up the stop that has just begun: lines about workers that have been busy with one sample for a second. Empty: nothing.
+[[nodiscard]] std::string held_up_by(const nlohmann::ordered_json& status);
 
 /// The same as [{"target": "worker/0", "text": ...}]; null, unless the session is stopping.
 [[nodiscard]] nlohmann::ordered_json stopping_for(const nlohmann::ordered_json& status);

@@ -1,5 +1,6 @@
 #include "tools/penstock/control/stop_cost.hpp"
 
+#include "runtime/base/one_line.hpp"
 #include "runtime/base/text.hpp"
 #include "tools/penstock/past/past_session.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
@@ -29,7 +30,7 @@ json stop_cost::as_json() const {
 }
 
 std::string stop_cost::killed_for_people() const {
-  if (killed_.size() == 1) return printable(killed_.front().at("text").get<std::string>()) + "\n";
+  if (killed_.size() == 1) return one_line(killed_.front().at("text").get<std::string>()) + "\n";
   if (killed_.size() > 1) return fmt::format("{} processes were killed: `penstock deaths --session {}` lists them\n", killed_.size(), id_);
   return {};
 }

@@ -301,8 +301,8 @@ int deaths_of_group(const session_choice& choice, const live_group& group) {
     const json deaths = all_deaths(*a.result);
     if (deaths.empty()) continue;
     text += fmt::format("rank {} ({}):\n", a.rank, a.session) +
-            deaths_for_people(deaths, a.result->value("of", json()) == "jobs", terminal_width(STDOUT_FILENO));
-    if (const std::string cost = cost_of_deaths(a.result->value("cost", json()), a.result->value("of", json()) == "jobs"); !cost.empty())
+            deaths_for_people(deaths, kind_of_answer(*a.result), terminal_width(STDOUT_FILENO));
+    if (const std::string cost = cost_of_deaths(a.result->value("cost", json()), kind_of_answer(*a.result)); !cost.empty())
       text += wrapped(cost, terminal_width(STDOUT_FILENO), 2) + "\n";
   }
   if (choice.as_json) {

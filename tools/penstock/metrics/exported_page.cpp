@@ -1,6 +1,7 @@
 #include "tools/penstock/metrics/exported_page.hpp"
 
 #include "runtime/base/sample_name.hpp"
+#include "runtime/base/one_line.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/telemetry/metrics_page.hpp"
 #include "tools/penstock/watch/event_times.hpp"
@@ -78,7 +79,7 @@ void add_deaths(metrics_page& p, const std::vector<json>& sessions) {
                 metric_labels{{"of", of},
                               {"worker", label_in(d, "worker")},
                               {"cause", label_in(d, "cause")},
-                              {"reason", shortened(printable(reason_of_death(d)), reason_bytes)},
+                              {"reason", shortened(one_line(reason_of_death(d)), reason_bytes)},
                               {"signal", label_in(d, "signal")},
                               {"code", label_in(d, "code")}} +
                 work,

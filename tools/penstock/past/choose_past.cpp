@@ -1,5 +1,6 @@
 #include "tools/penstock/past/choose_past.hpp"
 
+#include "runtime/base/one_line.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/control/session_record.hpp"
 #include "tools/penstock/past/past_session.hpp"
@@ -136,7 +137,7 @@ std::string end_with_reason(const std::filesystem::path& record) {
   if (!past) return "";
   const json summary = past->summary();
   const bool has_failure = summary.at("failure").is_string();
-  const std::string why = has_failure ? "" : printable(text_of(summary.at("reason")));
+  const std::string why = has_failure ? "" : one_line(text_of(summary.at("reason")));
   // A session that could end in order has recorded its status then.
   const double age = has_failure || summary.at("outcome") != "died" ? 0 : past->status_age_seconds().value_or(0);
   const std::string from = age < told_status_age ? "" : fmt::format("; its last status is from {:.0f} s before that", age);

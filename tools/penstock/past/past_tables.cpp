@@ -1,6 +1,7 @@
 #include "tools/penstock/past/past_tables.hpp"
 
 #include "runtime/base/counted.hpp"
+#include "runtime/base/one_line.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
@@ -32,15 +33,16 @@ std::string time_since(const json& time) {
 }
 
 std::string why_ended(const json& ended) {
-  if (const json& why = ended.at("failure"); why.is_string()) return printable(why.get<std::string>());
+  if (const json& why = ended.at("failure"); why.is_string()) return one_line(why.get<std::string>());
   if (has_died(ended)) return "it could not say: killed, crashed, or the machine stopped";
-  return ended.at("outcome") == "stopped" ? printable(text_of(ended.at("reason"))) : "";
+  return ended.at("outcome") == "stopped" ? one_line(text_of(ended.at("reason"))) : "";
 }
 
 std::string progress_at_end(const json& s) {
+  if (kind_of(s) == work_kind::batches) return progress_of_jobs(s);
   if (is_pool(s)) {
     const json& jobs = s.at("jobs");
-    std::string text = jobs.value("of_batches", false) ? progress_of_jobs(s) : counted(jobs.at("ok").get<std::uint64_t>(), "job") + " ok";
+    std::string text = counted(jobs.at("ok").get<std::uint64_t>(), "job") + " ok";
     for (const char* how : {"failed", "cancelled"}) {
       if (const auto count = jobs.value(how, std::uint64_t{0}); count > 0) text += fmt::format(", {} {}", counted(count, "job"), how);
     }
@@ -57,7 +59,7 @@ std::string end_in_words(const json& summary) {
   std::string text = fmt::format("{}{} {} ago", text_of(summary.at("outcome")), has_died(summary) ? ", last seen" : "",
                                  time_since(summary.at("ended")));
   if (const json& why = summary.at("failure"); why.is_string())
-    text += ": " + shortened(printable(why.get<std::string>()), 160);
+    text += ": " + shortened(one_line(why.get<std::string>()), 160);
   return text;
 }
 

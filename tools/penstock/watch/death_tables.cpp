@@ -2,6 +2,7 @@
 
 #include "runtime/base/counted.hpp"
 #include "runtime/base/death_words.hpp"
+#include "runtime/base/one_line.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
@@ -55,13 +56,14 @@ json deaths_by_cause(const json& deaths) {
   return counts;
 }
 
-std::string cost_of_death(const json& d, bool of_jobs) {
+std::string cost_of_death(const json& d, work_kind kind) {
   const auto held = d.value("held", std::uint64_t{0});
-  return held == 0 ? "" : repeated_in_words(held, of_jobs);
+  return held == 0 ? "" : repeated_in_words(held, kind);
 }
 
-std::string cost_of_deaths(const json& cost, bool of_jobs) {
+std::string cost_of_deaths(const json& cost, work_kind kind) {
   if (!cost.is_object()) return "";
+  const bool of_jobs = kind == work_kind::jobs;
   const auto lost = cost.at("quarantined").get<std::uint64_t>();
   const auto repeated = cost.at("repeated").get<std::uint64_t>();
   const json& waited = cost.at("waited_seconds");
@@ -106,7 +108,7 @@ std::string hint_after_deaths(const json& deaths) {
 }
 
 std::string reason_of_death(const json& death) {
-  if (const json reason = death.value("reason", json()); reason.is_string()) return text_of(reason);
+  if (const json reason = death.value("reason", json()); reason.is_string()) return one_line(text_of(reason));
   const json words = death.value("last_words", json());
   return words.is_string() ? last_line(words.get<std::string>()) : "";
 }
@@ -127,9 +129,11 @@ std::string replaced_after(const json& owner_death) {
 
 }  // namespace
 
-std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t width) {
-  const char* const number = of_jobs ? "job" : "sample";
-  const char* const name = of_jobs ? "work" : "path";
+std::string deaths_for_people(const json& deaths, work_kind kind, std::size_t width) {
+  constexpr std::ptrdiff_t number_column = 5;
+  const bool pool = kind != work_kind::samples;
+  const char* const number = pool ? "job" : "sample";
+  const char* const name = pool ? "work" : "path";
   bool starred = false;
   std::vector<std::vector<std::string>> rows;
   for (const json& d : deaths) {
@@ -149,15 +153,19 @@ std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t widt
                     text_of(d.value(number, json())),
                     d.at("attempt") == 0 ? "-" : text_of(d.at("attempt")), text_of(d.value(name, json()))});
   }
-  std::string out = text_table({{"time (UTC)"},
-                                {"process"},
-                                {"pid", column_side::right, false, true},
-                                {"ended by"},
-                                {"lived", column_side::right},
-                                {number, column_side::right},
-                                {"attempt", column_side::right, false, true},
-                                {.title = name, .wraps = true}},
-                               rows, width);
+  std::vector<table_column> columns{{"time (UTC)"},
+                                    {"process"},
+                                    {"pid", column_side::right, false, true},
+                                    {"ended by"},
+                                    {"lived", column_side::right},
+                                    {number, column_side::right},
+                                    {"attempt", column_side::right, false, true},
+                                    {.title = kind == work_kind::batches ? "while loading" : name, .wraps = true}};
+  if (kind == work_kind::batches) {  // nobody has numbered its jobs
+    columns.erase(columns.begin() + number_column);
+    for (auto& row : rows) row.erase(row.begin() + number_column);
+  }
+  std::string out = text_table(columns, rows, width);
   if (starred) out += wrapped(star_explained, width, 2) + "\n";
   return out;
 }

@@ -2,6 +2,8 @@
 // groups, ended sessions and metrics.
 #pragma once
 
+#include "runtime/base/work_kind.hpp"
+
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstddef>
@@ -22,17 +24,16 @@ namespace penstock::cli {
 [[nodiscard]] nlohmann::ordered_json all_deaths(const nlohmann::ordered_json& answer);
 /// {"signal": 2, "hang": 1}. Processes that were restarted or drained on request are not among them (rule D24).
 [[nodiscard]] nlohmann::ordered_json deaths_by_cause(const nlohmann::ordered_json& deaths);
-/// `of_jobs`: of a pool.
-[[nodiscard]] std::string deaths_for_people(const nlohmann::ordered_json& deaths, bool of_jobs, std::size_t width);
+[[nodiscard]] std::string deaths_for_people(const nlohmann::ordered_json& deaths, work_kind kind, std::size_t width);
 /// A suggested next command.
 [[nodiscard]] std::string hint_after_deaths(const nlohmann::ordered_json& deaths);
 /// The same for one death.
 [[nodiscard]] std::string look_into(const nlohmann::ordered_json& death);
 
 /// "2 batches are loaded again", of one death; empty: it cost nothing.
-[[nodiscard]] std::string cost_of_death(const nlohmann::ordered_json& death, bool of_jobs);
+[[nodiscard]] std::string cost_of_death(const nlohmann::ordered_json& death, work_kind kind);
 /// "deaths cost no sample; 3 batches were loaded again; the stream waited 1.2 s because of them", of `deaths_cost` in status or `cost` in
 /// deaths; empty: an older version does not say.
-[[nodiscard]] std::string cost_of_deaths(const nlohmann::ordered_json& cost, bool of_jobs);
+[[nodiscard]] std::string cost_of_deaths(const nlohmann::ordered_json& cost, work_kind kind);
 
 }  // namespace penstock::cli

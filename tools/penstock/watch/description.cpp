@@ -2,6 +2,7 @@
 
 #include "runtime/base/counted.hpp"
 #include "runtime/base/sample_name.hpp"
+#include "runtime/base/one_line.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
@@ -35,7 +36,13 @@ json description_of(const json& pipeline, const target& meant) {
   json about{{"schema", "penstock.describe/1"}, {"session", s.at("session")}, {"state", s.at("state")}};
   const bool pool = is_pool(s);
   if (pool) about["pool"] = true;
-  if (meant.means(target_kind::scheduler) && pool) about["jobs"] = s.at("jobs");
+  about["of"] = words_for(kind_of(s)).name;
+  if (meant.means(target_kind::scheduler) && pool) {
+    about["jobs"] = s.at("jobs");
+    if (kind_of(s) == work_kind::batches) {
+      for (const char* key : {"epoch", "batches_delivered"}) about[key] = s.value(key, json());
+    }
+  }
   if (meant.means(target_kind::scheduler) && !pool) {
     about["scheduler"] = {{"epoch", s.at("epoch")},
                           {"batches_delivered", s.at("batches_delivered")},
@@ -69,6 +76,7 @@ json description_of_host(const json& pipeline, const std::string& name) {
   const json& s = pipeline.at("status");
   json about{{"schema", "penstock.describe/1"}, {"session", s.at("session")}, {"state", s.at("state")}};
   if (is_pool(s)) about["pool"] = true;
+  about["of"] = words_for(kind_of(s)).name;
   about["hosts"] = json::array();
   about["workers"] = json::array();
   for (const json& host : s.value("hosts", json::array())) {
@@ -120,11 +128,14 @@ std::string seconds_for_people(const json& seconds) {
   return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds.get<double>() * 1e9)));
 }
 
-void add_death(fields& f, const json& d, bool pool) {
+void add_death(fields& f, const json& d, work_kind kind) {
   f.add("last death", fmt::format("{} after {}, incarnation {}, pid {}", ending_of(d),
                                   seconds_for_people(d.at("lived_seconds")), text_of(d.at("incarnation")),
                                   text_of(d.at("pid"))));
-  if (d.contains("job") && d.at("attempt") == 0) {
+  if (kind == work_kind::batches && d.contains("job")) {
+    const std::string attempt = d.at("attempt") == 0 ? "" : ", attempt " + text_of(d.at("attempt"));
+    f.add(attempt.empty() ? "  worked on" : "  blamed on", text_of(d.at("work")) + attempt);
+  } else if (d.contains("job") && d.at("attempt") == 0) {
     f.add("  worked on", fmt::format("job {} ({})", text_of(d.at("job")), text_of(d.at("work"))));
   } else if (d.contains("job")) {
     f.add("  blamed on", fmt::format("job {} ({}), attempt {}", text_of(d.at("job")), text_of(d.at("work")),
@@ -134,8 +145,8 @@ void add_death(fields& f, const json& d, bool pool) {
     f.add("  blamed on",
           fmt::format("{}, attempt {}", sample_for_people(d.at("sample"), name), text_of(d.at("attempt"))));
   }
-  if (d.value("reason", json()).is_string()) f.add("  reason", text_of(d.at("reason")));
-  if (const std::string cost = cost_of_death(d, pool); !cost.empty()) f.add("  cost", cost);
+  if (d.value("reason", json()).is_string()) f.add("  reason", one_line(text_of(d.at("reason"))));
+  if (const std::string cost = cost_of_death(d, kind); !cost.empty()) f.add("  cost", cost);
   f.add("  while", text_of(d.at("phase")));
   f.quote("  last output", text_of(d.at("last_output")));
 }
@@ -160,12 +171,16 @@ void add_scheduler(fields& f, const json& about, const json& s) {
 }
 
 void add_jobs(fields& f, const json& about, const json& jobs) {
-  f.heading(fmt::format("jobs of {}", text_of(about.at("session"))));
+  const work_kind kind = kind_of(about);
+  const work_words words = words_for(kind);
+  f.heading(fmt::format("{} of {}", words.items, text_of(about.at("session"))));
   f.add("state", text_of(about.at("state")));
-  f.add("jobs", jobs_for_people(jobs));
-  f.add("retried", counted(jobs.at("retried").get<std::uint64_t>(), "job"));
-  f.add("arguments", bytes_for_people(jobs.at("argument_bytes").get<std::uint64_t>()));
-  f.add("results kept", bytes_for_people(jobs.at("result_bytes").get<std::uint64_t>()) + " by callers, in addition to the slots");
+  if (kind == work_kind::batches) f.add("epoch", text_of(about.value("epoch", json())));
+  f.add(words.items, jobs_for_people(about));
+  f.add("retried", counted(jobs.at("retried").get<std::uint64_t>(), words.item, words.items));
+  if (kind == work_kind::jobs) f.add("arguments", bytes_for_people(jobs.at("argument_bytes").get<std::uint64_t>()));
+  f.add(kind == work_kind::jobs ? "results kept" : "batches kept",
+        bytes_for_people(jobs.at("result_bytes").get<std::uint64_t>()) + fmt::format(" by {}, in addition to the slots", kind == work_kind::jobs ? "callers" : "the program"));
   for (const json& one : functions_shown(jobs)) {
     f.add(("  " + text_of(one.at("name"))).c_str(),
           fmt::format("{} waiting, {} running, {} ok, {} failed", text_of(one.at("waiting")),
@@ -187,7 +202,7 @@ void add_gpu(fields& f, const json& g) {
     f.add("last death", fmt::format("{} after {}, incarnation {}, pid {}", ending_of(d),
                                     seconds_for_people(d.at("lived_seconds")), text_of(d.at("incarnation")),
                                     text_of(d.at("pid"))));
-    if (d.value("reason", json()).is_string()) f.add("  reason", text_of(d.at("reason")));
+    if (d.value("reason", json()).is_string()) f.add("  reason", one_line(text_of(d.at("reason"))));
     if (!d.at("seq").is_null())
       f.add("  at", fmt::format("batch {} of epoch {}", text_of(d.at("seq")), text_of(d.at("epoch"))));
     if (d.at("recovered_seconds").is_number())
@@ -208,19 +223,19 @@ std::string workers_of_host(const json& host, const json& workers) {
   return fmt::format("{} of {} wanted{}", text_of(host.at("workers_wanted")), text_of(host.at("workers_offered")), text);
 }
 
-void add_host(fields& f, const json& host, const json& workers, bool pool) {
-  const std::string unit = pool ? "job" : "sample";
+void add_host(fields& f, const json& host, const json& workers, work_kind kind) {
+  const work_words words = words_for(kind);
   f.heading("host/" + text_of(host.at("name")));
   f.add("state", fmt::format("{}, since {}", text_of(host.at("state")), text_of(host.at("joined"))));
   f.add("process", fmt::format("pid {} at {}, penstock {}, {}", text_of(host.at("pid")), text_of(host.at("address")),
                                text_of(host.at("version")), counted(host.at("cores").get<std::uint64_t>(), "core")));
   f.add("workers", workers_of_host(host, workers));
-  f.add("sends", fmt::format("{:.1f} {}s/s, {}/s", host.at("samples_per_second").get<double>(), unit,
+  f.add("sends", fmt::format("{:.1f} {}/s, {}/s", host.at("samples_per_second").get<double>(), words.items,
                              bytes_for_people(static_cast<std::uint64_t>(host.at("bytes_per_second").get<double>()))));
-  f.add("has sent", fmt::format("{}, {}", counted(host.at("samples").get<std::uint64_t>(), unit),
+  f.add("has sent", fmt::format("{}, {}", counted(host.at("samples").get<std::uint64_t>(), words.item, words.items),
                                 bytes_for_people(host.at("bytes").get<std::uint64_t>())));
   f.add("round trip", seconds_for_people(host.at("round_trip_seconds")));
-  f.add("holds", pool ? counted(host.at("holds").get<std::uint64_t>(), "job")
+  f.add("holds", kind == work_kind::jobs ? counted(host.at("holds").get<std::uint64_t>(), "job")
                       : counted(host.at("holds").get<std::uint64_t>(), "batch", "batches"));
   f.add("deaths", counted(host.at("deaths").get<std::uint64_t>(), "worker"));
   f.add("was lost", counted(host.at("losses").get<std::uint64_t>(), "time"));
@@ -229,42 +244,43 @@ void add_host(fields& f, const json& host, const json& workers, bool pool) {
                                text_of(refused.at("wrong_size")), text_of(refused.at("late"))));
 }
 
-void add_worker(fields& f, const json& w, bool pool) {
+void add_worker(fields& f, const json& w, work_kind kind) {
   f.heading(worker_name(w));
   f.add("state", state_of(w));
   f.add("process",
         fmt::format("pid {}, incarnation {} ({} in its place so far), {}", text_of(w.at("pid")), text_of(w.at("incarnation")),
                     counted(w.at("incarnation").get<std::uint64_t>(), "process", "processes"),
                     counted(w.at("restarts").get<std::uint64_t>(), "restart")));
-  f.add(pool ? "jobs" : "samples", text_of(w.at("samples")) + " by this incarnation");
+  f.add(words_for(kind).items, text_of(w.at("samples")) + " by this incarnation");
   f.add("memory", bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()));
-  f.add(pool ? "running" : "loading",
+  f.add(words_for(kind).doing,
         w.at("current_sample").is_null()
             ? "nothing"
-            : fmt::format("{} for {}", text_of(w.at("current_sample")),
+            : fmt::format("{} for {}", work_of(w, kind),
                           w.at("current_sample_seconds").is_number()
                               ? seconds_for_people(w.at("current_sample_seconds"))
                               : "-"));
   if (const std::string stall = stall_for_people(w); !stall.empty()) f.add("stalled for", stall);
-  if (const json hung = w.value("hung", json()); hung.is_object()) f.add("hung before", hung_for_people(hung));
+  if (const json hung = w.value("hung", json()); hung.is_object()) f.add("hung before", hung_for_people(hung, kind));
   if (const json use = w.value("gpu_use", json()); use.is_string()) f.add("uses the GPU", text_of(use));
   const char* name = "output";
   for (const json& line : w.value("output", json::array())) {
     f.add(name, line.get<std::string>());
     name = "";
   }
-  if (!w.at("last_death").is_null()) add_death(f, w.at("last_death"), pool);
+  if (!w.at("last_death").is_null()) add_death(f, w.at("last_death"), kind);
 }
 
 }  // namespace
 
 std::string description_for_people(const json& about, std::size_t width) {
   fields f(width);
+  const work_kind kind = kind_of_answer(about);
   if (const auto s = about.find("scheduler"); s != about.end()) add_scheduler(f, about, *s);
   if (const auto jobs = about.find("jobs"); jobs != about.end()) add_jobs(f, about, *jobs);
   if (const auto g = about.find("gpu"); g != about.end()) add_gpu(f, *g);
-  for (const json& host : about.value("hosts", json::array())) add_host(f, host, about.at("workers"), about.value("pool", false));
-  for (const json& w : about.at("workers")) add_worker(f, w, about.value("pool", false));
+  for (const json& host : about.value("hosts", json::array())) add_host(f, host, about.at("workers"), kind);
+  for (const json& w : about.at("workers")) add_worker(f, w, kind);
   return std::move(f).text();
 }
 

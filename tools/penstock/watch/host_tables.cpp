@@ -90,12 +90,12 @@ std::string ranks_text(const json& ranks) {
   return text;
 }
 
-/// A pool has "jobs/s", a group the ranks that use each host.
+/// A pool has "jobs/s", a loader "batches/s", a group the ranks that use each host.
 std::string table_of(const json& s, const std::vector<json>& hosts, std::size_t width) {
   std::vector<std::vector<std::string>> rows;
   for (const json& host : hosts) rows.push_back(row_of(s, host));
   std::vector<table_column> all = columns();
-  if (is_pool(s)) all[3].title = "jobs/s";
+  all[3].title = fmt::format("{}/s", words_for(kind_of(s)).items);
   if (std::ranges::any_of(hosts, [](const json& host) { return host.contains("ranks"); })) {
     all.insert(all.begin() + 1, {"ranks"});
     for (std::size_t i = 0; i < hosts.size(); ++i) rows[i].insert(rows[i].begin() + 1, ranks_text(hosts[i].at("ranks")));
@@ -129,7 +129,7 @@ std::string summary_of(const json& s, const std::vector<json>& hosts, bool some_
     bytes += host.at("bytes_per_second").get<double>();
   }
   return fmt::format("{}: {}/{} workers, {} {}/s, {} MB/s", counted(hosts.size(), some_are_shown ? "other host" : "host"), ready, workers,
-                     rate_text(samples), is_pool(s) ? "jobs" : "samples", rate_text(bytes / 1e6));
+                     rate_text(samples), words_for(kind_of(s)).items, rate_text(bytes / 1e6));
 }
 
 void add_lines(std::vector<std::string>& lines, const std::string& text) {

@@ -3,6 +3,7 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/death_words.hpp"
 #include "runtime/base/sample_name.hpp"
+#include "runtime/base/one_line.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/host_tables.hpp"
@@ -42,16 +43,12 @@ std::string state_of(const json& worker) {
 
 namespace {
 
-std::string last_death_of(const json& worker) {
+std::string last_death_of(const json& worker, work_kind kind) {
   const json& d = worker.at("last_death");
   if (d.is_null()) return "-";
+  if (kind == work_kind::batches) return d.value("work", json()).is_string() ? ending_of(d) + " on " + text_of(d.at("work")) : ending_of(d);
   if (d.contains("job")) return fmt::format("{} in job {}", ending_of(d), text_of(d.at("job")));
   return d.at("sample").is_null() ? ending_of(d) : ending_of(d) + " on " + text_of(d.at("sample"));
-}
-
-/// "1 job", "17 jobs".
-std::string counted_of(const json& jobs, const char* key) {
-  return counted(jobs.at(key).get<std::uint64_t>(), "job");
 }
 
 /// "34 %", of a status whose progress is known.
@@ -59,15 +56,12 @@ std::string percent_of(const json& status) {
   return fmt::format("{:.0f} %", std::floor(status.at("progress").get<double>() * 100));
 }
 
-/// What a worker is running, and since when.
-std::string work_of(const json& worker) {
-  if (worker.at("current_sample").is_null()) return "-";
+/// What a worker is working on, and since when.
+std::string work_since(const json& worker, work_kind kind) {
+  const std::string work = work_of(worker, kind);
   const json& seconds = worker.at("current_sample_seconds");
-  return seconds.is_number()
-             ? fmt::format(
-                   "{} for {}", text_of(worker.at("current_sample")),
-                   duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds.get<double>() * 1e9))))
-             : text_of(worker.at("current_sample"));
+  if (work.empty() || !seconds.is_number()) return work.empty() ? "-" : work;
+  return fmt::format("{} for {}", work, duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds.get<double>() * 1e9))));
 }
 
 /// NVML's list. In a container its pids may belong to another pid namespace; the owner's is then missing from
@@ -87,20 +81,44 @@ std::string processes_on_gpu(const json& gpu) {
 
 }  // namespace
 
-std::string hung_for_people(const json& hung) {
-  const bool of_job = hung.at("job").is_number();
+std::string work_of(const json& worker, work_kind kind) {
+  const json& work = worker.at("current_sample");
+  return work.is_string() ? std::string(work_for_people(work.get_ref<const std::string&>(), kind)) : std::string();
+}
+
+std::string hung_for_people(const json& hung, work_kind kind) {
   const std::string name = text_of(hung.at("name"));
-  return fmt::format("{} hung {}; {}", of_job ? fmt::format("job {} ({})", text_of(hung.at("job")), name) : sample_for_people(name),
-                     text_of(hung.at("text")), way_out_of_hangs(of_job));
+  const std::string what = kind == work_kind::jobs ? fmt::format("job {} ({})", text_of(hung.at("job")), name) : sample_for_people(name);
+  return fmt::format("{} hung {}; {}", kind == work_kind::batches ? name : what, text_of(hung.at("text")), way_out_of_hangs(kind));
+}
+
+work_kind kind_of(const json& status) {
+  const json jobs = status.value("jobs", json());
+  return !jobs.is_object() ? work_kind::samples : jobs.value("of_batches", false) ? work_kind::batches : work_kind::jobs;
+}
+
+work_kind kind_of_answer(const json& answer) {
+  const json of = answer.value("of", json());
+  for (const work_kind kind : {work_kind::jobs, work_kind::batches}) {
+    if (of == words_for(kind).name) return kind;
+  }
+  return work_kind::samples;
 }
 
 bool is_pool(const json& status) {
-  return status.value("jobs", json()).is_object();
+  return kind_of(status) != work_kind::samples;
 }
 
-std::string jobs_for_people(const json& jobs) {
+std::string jobs_for_people(const json& status) {
+  const json& jobs = status.at("jobs");
+  if (kind_of(status) == work_kind::batches) {
+    const auto failed = jobs.at("failed").get<std::uint64_t>();
+    return fmt::format("{} delivered, {} loading, {} waiting for a worker{}",
+                       counted(status.value("batches_delivered", std::uint64_t{0}), "batch", "batches"), text_of(jobs.at("running")),
+                       text_of(jobs.at("waiting")), failed == 0 ? "" : ", " + counted(failed, "failed try", "failed tries"));
+  }
   const auto cancelled = jobs.value("cancelled", std::uint64_t{0});
-  return fmt::format("{} submitted, {} waiting, {} running, {} ok, {} failed{}", counted_of(jobs, "submitted"), text_of(jobs.at("waiting")),
+  return fmt::format("{} submitted, {} waiting, {} running, {} ok, {} failed{}", counted(jobs.at("submitted").get<std::uint64_t>(), "job"), text_of(jobs.at("waiting")),
                      text_of(jobs.at("running")), text_of(jobs.at("ok")), text_of(jobs.at("failed")),
                      cancelled == 0 ? "" : fmt::format(", {} cancelled", cancelled));
 }
@@ -112,7 +130,7 @@ std::string progress_of_jobs(const json& status) {
                        status.value("progress", json()).is_number() ? percent_of(status) + " of " : "", status.value("epoch", std::uint64_t{0}));
   std::uint64_t ended = 0;
   for (const char* how : {"ok", "failed", "cancelled"}) ended += jobs.value(how, std::uint64_t{0});
-  return fmt::format("{} of {}", ended, counted_of(jobs, "submitted"));
+  return fmt::format("{} of {}", ended, counted(jobs.at("submitted").get<std::uint64_t>(), "job"));
 }
 
 json functions_shown(const json& jobs) {
@@ -176,14 +194,15 @@ std::string seconds_in_words(double seconds) {
 std::string progress_for_people(const json& s) {
   std::vector<std::string> parts;
   const auto number = [&](const char* key) { return s.value(key, json()); };
-  const bool of_batches = is_pool(s) && s.at("jobs").value("of_batches", false);
+  const work_words words = words_for(kind_of(s));
+  const bool of_batches = kind_of(s) == work_kind::batches;
   const std::string of_epoch = of_batches ? fmt::format(" of epoch {}", s.value("epoch", std::uint64_t{0})) : "";
   if (number("progress").is_number()) parts.push_back(percent_of(s) + of_epoch);
   // A rate of the last 10 s says nothing about a stalled stream.
   const bool moves = !number("stalled").is_object();
   if (moves && number("rate").is_number())
     parts.push_back(counted(static_cast<std::uint64_t>(std::llround(number("rate").get<double>())),
-                            is_pool(s) ? "job" : "sample") +
+                            words.item, words.items) +
                     "/s");
   if (moves && number("eta_seconds").is_number())
     parts.push_back(seconds_in_words(number("eta_seconds").get<double>()) + " left" + (of_batches ? " in it" : ""));
@@ -204,7 +223,7 @@ void add_progress(std::string& out, const json& s, std::size_t width) {
 
 void add_pool(std::string& out, const json& s, std::size_t width) {
   out += wrapped(fmt::format("{}  {}  pid {}  {}", text_of(s.at("session")), text_of(s.at("state")),
-                            text_of(s.at("pid")), jobs_for_people(s.at("jobs"))),
+                            text_of(s.at("pid")), jobs_for_people(s)),
                  width, 2) +
          "\n";
   add_progress(out, s, width);
@@ -271,7 +290,8 @@ void add_gpu(std::string& out, const json& gpu, std::size_t width) {
 
 /// `all`: the target names no single worker; omits a worker that is not needed.
 void add_workers(std::string& out, const json& s, bool all, std::size_t width) {
-  const bool pool = is_pool(s);
+  const work_kind kind = kind_of(s);
+  const bool pool = kind != work_kind::samples;
   bool starred = false;
   std::vector<std::vector<std::string>> rows;
   for (const json& w : s.at("workers")) {
@@ -279,18 +299,18 @@ void add_workers(std::string& out, const json& s, bool all, std::size_t width) {
     starred |= w.value("sacrificial", false);
     rows.push_back({worker_cell(w), state_of(w), text_of(w.at("pid")), text_of(w.at("restarts")),
                     text_of(w.at("samples")), bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()),
-                    last_death_of(w)});
-    if (pool) rows.back().push_back(work_of(w));
+                    last_death_of(w, kind)});
+    if (pool) rows.back().push_back(work_since(w, kind));
   }
   if (rows.empty()) return;
   std::vector<table_column> columns{{"worker"},
                                     {"state", column_side::left, true},
                                     {"pid", column_side::right},
                                     {"restarts", column_side::right},
-                                    {pool ? "jobs" : "samples", column_side::right},
+                                    {words_for(kind).items, column_side::right},
                                     {"memory", column_side::right, false, true},
                                     {.title = "last death", .wraps = true}};
-  if (pool) columns.push_back({.title = "running", .wraps = true});
+  if (pool) columns.push_back({.title = words_for(kind).doing, .wraps = true});
   out += text_table(columns, rows, width);
   if (starred) out += wrapped(star_explained, width, 2) + "\n";
 }
@@ -306,10 +326,10 @@ void add_hangs_and_deaths(std::string& out, const json& s, std::size_t width) {
   const json stall = s.value("stalled", json());
   const bool is_said = stall.is_object() && stall.value("hung_before", 0) > 0;
   for (std::size_t i = hung.size() - std::min(hung.size(), hung_shown); i < hung.size() && !is_said; ++i)
-    out += wrapped(hung_for_people(hung[i]), width, 2) + "\n";
+    out += wrapped(hung_for_people(hung[i], kind_of(s)), width, 2) + "\n";
   const json cost = s.value("deaths_cost", json());
   const bool some = s.value("workers_ended_unexpectedly", std::uint64_t{0}) + s.at("gpu").value("ended_unexpectedly", std::uint64_t{0}) > 0;
-  if (some && cost.is_object()) out += wrapped(cost_of_deaths(cost, is_pool(s)), width, 2) + "\n";
+  if (some && cost.is_object()) out += wrapped(cost_of_deaths(cost, kind_of(s)), width, 2) + "\n";
 }
 
 }  // namespace
@@ -354,8 +374,9 @@ std::string event_for_people(const json& e, std::size_t width) {
   const std::string whole_time = utc_for_people(e.at("time"));
   const std::string time = width == 0 || width >= usual ? whole_time : without_year(whole_time);
   const std::string who = e.at("worker").is_number() ? "worker/" + text_of(e.at("worker")) : "session";
-  const std::string facts = fmt::format("{}  {:<10} {:<19} ", time, who, text_of(e.at("kind")));
-  return facts + hanging(text_of(e.at("text")), width, columns_of(facts));
+  const bool of_batch = e.at("kind") == "job_failed" && kind_of_answer(e) == work_kind::batches;
+  const std::string facts = fmt::format("{}  {:<10} {:<19} ", time, who, of_batch ? "batch_failed" : text_of(e.at("kind")));
+  return facts + hanging(one_line(text_of(e.at("text"))), width, columns_of(facts));
 }
 
 }  // namespace penstock::cli

@@ -1,6 +1,7 @@
 // Formats a live session's answers as tables. Pure: JSON in, text out. Used by status, events and description.cpp.
 #pragma once
 
+#include "runtime/base/work_kind.hpp"
 #include "tools/penstock/targets.hpp"
 #include "tools/penstock/watch/death_tables.hpp"
 
@@ -27,15 +28,22 @@ namespace penstock::cli {
 /// A suggested next command; empty if all is well.
 [[nodiscard]] std::string hint_after_status(const nlohmann::ordered_json& status);
 
-/// Whether it is the status of a pool of jobs.
+/// What the session of this status, or of an entry of `sessions`, works on: it decides the words of every table.
+[[nodiscard]] work_kind kind_of(const nlohmann::ordered_json& status);
+/// The same from an answer with a field `of`.
+[[nodiscard]] work_kind kind_of_answer(const nlohmann::ordered_json& answer);
+/// Whether it is the status of a pool of jobs, or of a data loader.
 [[nodiscard]] bool is_pool(const nlohmann::ordered_json& status);
 /// A pool's progress: "17 of 40 jobs", of a data loader "1883 batches, epoch 7".
 [[nodiscard]] std::string progress_of_jobs(const nlohmann::ordered_json& status);
-/// "40 jobs submitted, 12 waiting, 2 running, 25 ok, 1 failed", from a pool's statistics.
-[[nodiscard]] std::string jobs_for_people(const nlohmann::ordered_json& jobs);
+/// "40 jobs submitted, 12 waiting, 2 running, 25 ok, 1 failed", of a data loader "1883 batches delivered, 2 loading, 1 waiting for a worker".
+[[nodiscard]] std::string jobs_for_people(const nlohmann::ordered_json& status);
 
-/// The functions in a pool's statistics; none for a Python pool, which runs everything through one function.
+/// The functions in a pool's statistics; none for a Python pool or loader, which runs everything through one function.
 [[nodiscard]] nlohmann::ordered_json functions_shown(const nlohmann::ordered_json& jobs);
+
+/// What a worker is working on; empty: nothing.
+[[nodiscard]] std::string work_of(const nlohmann::ordered_json& worker, work_kind kind);
 
 /// "worker/3", "worker/64 (sacrificial)": for an entry in status or deaths.
 [[nodiscard]] std::string worker_name(const nlohmann::ordered_json& one);
@@ -46,7 +54,7 @@ inline constexpr const char* star_explained =
 /// Whether this is the sacrificial worker while no sample must be tried alone: its row would be meaningless.
 [[nodiscard]] bool is_not_needed(const nlohmann::ordered_json& worker);
 /// "sample 'cats/tom.jpg' hung 2 times: in worker/0 at 23:04:05 after 40 s, ...", and what helps: of an entry of `hung` in status.
-[[nodiscard]] std::string hung_for_people(const nlohmann::ordered_json& hung);
+[[nodiscard]] std::string hung_for_people(const nlohmann::ordered_json& hung, work_kind kind);
 /// "8 s, waiting for worker/3, which ...": how long the stream has stalled; empty while it moves.
 [[nodiscard]] std::string stall_for_people(const nlohmann::ordered_json& status);
 

@@ -19,7 +19,7 @@ using json = nlohmann::ordered_json;
 // Above the workers: eight lines and the table's head. Below: the number of hidden workers, the event, the
 // keys.
 constexpr std::size_t lines_around_workers = 8 + 1 + 3;
-constexpr std::size_t functions_shown = 3;  // for a pool
+constexpr std::size_t functions_listed = 3;  // for a pool
 constexpr std::ptrdiff_t memory_column = 5;
 constexpr std::size_t narrowest_with_memory = 100;  // columns of the terminal
 
@@ -109,7 +109,7 @@ std::vector<json> workers_in_order_of_interest(const json& now) {
 }
 
 std::vector<std::string> worker_lines(const json& before, const std::vector<json>& workers, double seconds,
-                                      bool pool, std::size_t width) {
+                                      work_kind kind, std::size_t width) {
   // Depends on the width only: a column must not appear and vanish with the names of samples.
   const bool with_memory = width == 0 || width >= narrowest_with_memory;
   std::vector<std::vector<std::string>> rows;
@@ -122,7 +122,7 @@ std::vector<std::string> worker_lines(const json& before, const std::vector<json
     rows.push_back({worker_cell(w), state, text_of(w.at("pid")), text_of(w.at("restarts")),
                     rate_text(worker_rate(before, w, seconds)),
                     busy ? time_text(number(w, "current_sample_seconds")) : "-",
-                    busy   ? text_of(w.at("current_sample"))
+                    busy   ? work_of(w, kind)
                     : died ? ending_of(w.at("last_death"))
                            : "-"});
     if (with_memory)
@@ -133,9 +133,9 @@ std::vector<std::string> worker_lines(const json& before, const std::vector<json
                                     {"state", column_side::left, true},
                                     {"pid", column_side::right},
                                     {"restarts", column_side::right},
-                                    {pool ? "jobs/s" : "samples/s", column_side::right},
+                                    {fmt::format("{}/s", words_for(kind).items), column_side::right},
                                     {"for", column_side::right},
-                                    {pool ? "job" : "sample", column_side::left, true, false, true}};
+                                    {kind == work_kind::batches ? words_for(kind).doing : words_for(kind).item, column_side::left, true, false, true}};
   if (with_memory) columns.insert(columns.begin() + memory_column, {"memory", column_side::right});
   const std::string text = text_table(columns, rows, width);
   std::vector<std::string> lines;
@@ -149,11 +149,12 @@ std::vector<std::string> worker_lines(const json& before, const std::vector<json
 
 /// The time left is that of `status`, from a mean of 10 s, which a single death does not change much.
 std::string progress_text(const json& status, std::size_t width) {
-  const double expected = number(status, "samples_expected");
-  if (expected <= 0) return "unknown: no worker has described the dataset yet";
-  const double done = number(status, "samples_done");
+  const bool of_batches = kind_of(status) == work_kind::batches;
+  const double expected = number(status, of_batches ? "batches_expected" : "samples_expected");
+  if (expected <= 0) return of_batches ? "unknown: the dataset has no length" : "unknown: no worker has described the dataset yet";
+  const double done = number(status, of_batches ? "batches_done" : "samples_done");
   const double part = std::min(1.0, done / expected);
-  std::string text = fmt::format("{} {:3.0f} %", bar(part, width >= 120 ? 40 : 16), part * 100);
+  std::string text = fmt::format("{} {:3.0f} %{}", bar(part, width >= 120 ? 40 : 16), part * 100, of_batches ? " of this epoch" : "");
   if (const json left = status.value("eta_seconds", json()); left.is_number()) text += "  " + time_text(left.get<double>()) + " left";
   return text;
 }
@@ -192,19 +193,18 @@ void add_stream(std::vector<std::string>& lines, const json& now, const rates& r
 void add_pool(std::vector<std::string>& lines, const json& s, const rates& r, const rates& mean,
               const std::string& awaited, std::size_t width) {
   const auto add = [&](const std::string& line) { lines.push_back(fitted(line, width)); };
-  const json& jobs = s.at("jobs");
   add(fmt::format("{} jobs/s  (mean of {}: {})", rate_text(r.jobs), time_text(mean.seconds),
                   rate_text(mean.jobs)));
-  add(jobs_for_people(jobs));
+  add(jobs_for_people(s));
   lines.push_back(awaited);
-  const json all = jobs.value("functions", json::array());
+  const json all = functions_shown(s.at("jobs"));
   std::vector<json> functions(all.begin(), all.end());
   std::ranges::stable_sort(functions, std::ranges::greater(),
                            [](const json& f) { return number(f, "waiting") + number(f, "running"); });
-  for (std::size_t i = 0; i < functions_shown; ++i) {
+  for (std::size_t i = 0; i < functions_listed; ++i) {
     if (i >= functions.size()) {
       lines.emplace_back();
-    } else if (i + 1 == functions_shown && functions.size() > functions_shown) {
+    } else if (i + 1 == functions_listed && functions.size() > functions_listed) {
       add(fmt::format("  and {} other functions", functions.size() - i));
     } else {
       const json& f = functions[i];
@@ -213,6 +213,18 @@ void add_pool(std::vector<std::string>& lines, const json& s, const rates& r, co
                       text_of(f.at("failed"))));
     }
   }
+}
+
+/// Adds as many lines, for a data loader.
+void add_loader(std::vector<std::string>& lines, const json& s, const rates& r, const rates& mean, const std::string& awaited, std::size_t width) {
+  const auto add = [&](const std::string& line) { lines.push_back(fitted(line, width)); };
+  add(fmt::format("{} samples/s  {} batches/s  (mean of {}: {})", rate_text(r.samples), rate_text(r.batches), time_text(mean.seconds),
+                  rate_text(mean.samples)));
+  add(jobs_for_people(s));
+  lines.push_back(awaited);
+  add("progress " + progress_text(s, width));
+  add(fmt::format("samples  {} delivered", text_of(s.at("samples_delivered"))));
+  lines.emplace_back();
 }
 
 /// A third of the lines that would be the workers'.
@@ -256,7 +268,7 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
 
   std::string head =
       spread(fmt::format("penstock {}  {}", text_of(s.at("session")), state),
-             is_pool(s) ? fmt::format("pid {}", text_of(s.at("pid")))
+             kind_of(s) == work_kind::jobs ? fmt::format("pid {}", text_of(s.at("pid")))
                         : fmt::format("epoch {}  pid {}", text_of(s.at("epoch")), text_of(s.at("pid"))),
              width);
   if (const std::size_t at = head.find("  " + state); colours && at != std::string::npos)
@@ -264,7 +276,11 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
            head.substr(at + 2 + state.size());
   lines.push_back(head);
   const std::string awaited = awaited_line(now, width, colours);
-  is_pool(s) ? add_pool(lines, s, r, mean, awaited, width) : add_stream(lines, now, r, mean, awaited, width);
+  switch (kind_of(s)) {
+    case work_kind::samples: add_stream(lines, now, r, mean, awaited, width); break;
+    case work_kind::jobs: add_pool(lines, s, r, mean, awaited, width); break;
+    case work_kind::batches: add_loader(lines, s, r, mean, awaited, width); break;
+  }
   add("");
   const std::vector<std::string> hosts = hosts_of(now, size);
   for (const std::string& line : hosts) add(line);
@@ -272,7 +288,7 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
   const std::size_t host_lines = lines_for_hosts(now, size);
 
   const std::vector<json> workers = workers_in_order_of_interest(now);
-  const std::vector<std::string> table = worker_lines(looks.before, workers, r.seconds, is_pool(s), width);
+  const std::vector<std::string> table = worker_lines(looks.before, workers, r.seconds, kind_of(s), width);
   const std::size_t first = std::min(first_worker, last_first_worker(workers.size(), size, host_lines));
   const std::size_t end = std::min(workers.size(), first + rows_for_workers(size, host_lines));
   const std::string& head_of_table = table.front();

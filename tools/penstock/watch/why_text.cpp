@@ -2,6 +2,7 @@
 
 #include "runtime/base/counted.hpp"
 #include "tools/penstock/text_table.hpp"
+#include "tools/penstock/watch/session_tables.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -20,18 +21,21 @@ constexpr std::size_t columns_of_bar = 25;
 
 struct limit_meaning {
   const char* limit;
-  const char* of_batches;
-  const char* of_jobs;  // null: a pool has no such limit
+  const char* of_stream;
+  const char* of_jobs;    // null: a pool has no such limit
+  const char* of_loader;
 };
 constexpr limit_meaning limit_meanings[] = {
-    {"storage", "the next batch's worker waited for a read", "jobs waited: for files, or for something else"},
-    {"decode", "the next batch's worker decoded or transformed samples", "jobs ran"},
+    {"storage", "the next batch's worker waited for a read", "jobs waited: for files, or for something else",
+     "the dataset waited: for files, or for something else"},
+    {"decode", "the next batch's worker decoded or transformed samples", "jobs ran", "the dataset worked on samples"},
     {"order", "later batches waited for an earlier one, or there were too few slots",
-     "workers were idle although jobs waited; of a data loader: they had no batch to load"},
-    {"wire", "the next batch was being copied to the device, or came from a loader host", nullptr},
-    {"convert", "the device converted the next batch", nullptr},
-    {"consumer", "the consumer did not ask for a batch", "callers asked for nothing, or kept all results"},
-    {"start", "no worker was ready, or no GPU owner had the device open", "no worker was ready"},
+     "workers were idle although jobs waited", "workers had no batch to load"},
+    {"wire", "the next batch was being copied to the device, or came from a loader host", nullptr, nullptr},
+    {"convert", "the device converted the next batch", nullptr, nullptr},
+    {"consumer", "the consumer did not ask for a batch", "callers asked for nothing, or kept all results",
+     "the program did not ask for a batch, or kept all of them"},
+    {"start", "no worker was ready, or no GPU owner had the device open", "no worker was ready", "no worker was ready"},
 };
 
 std::string share_in_words(double share) {
@@ -64,10 +68,10 @@ std::string paragraph_below(const std::string& text, std::size_t width) {
 }
 
 std::string table_of_shares(const json& why, std::size_t width) {
-  const bool of_jobs = why.value("of", json()) == "jobs";
+  const work_kind kind = kind_of_answer(why);
   std::vector<std::vector<std::string>> rows;
   for (const limit_meaning& m : limit_meanings) {
-    const char* const text = of_jobs ? m.of_jobs : m.of_batches;
+    const char* const text = kind == work_kind::samples ? m.of_stream : kind == work_kind::jobs ? m.of_jobs : m.of_loader;
     if (text == nullptr) continue;
     const double share = why.at("limits").value(m.limit, 0.0);
     const auto bar = static_cast<std::size_t>(std::lround(share * columns_of_bar));
@@ -92,11 +96,20 @@ std::string figures_of_workers(const json& why, std::size_t width) {
                   share_in_words(std::max(busy - cpu - core_wait, 0.0)), share_in_words(std::max(1 - busy, 0.0))),
       width, 2);
   for (const json& one : w.at("each")) {
-    const std::string line = fmt::format("worker/{}: {} ms a sample, {} of it in reads", one.at("worker").get<std::uint32_t>(),
-                                         figure(one.at("seconds_a_sample").get<double>() * 1000), share_in_words(one.at("reading").get<double>()));
+    const std::string line = fmt::format("worker/{}: {} ms a {}, {} of it in reads", one.at("worker").get<std::uint32_t>(),
+                                         figure(one.at("seconds_a_sample").get<double>() * 1000), words_for(kind_of_answer(why)).item, share_in_words(one.at("reading").get<double>()));
     text += paragraph_below(line, width);
   }
   return text + "\n";
+}
+
+/// The facts of a wait that is no stall yet; empty: nothing is awaited.
+std::string now_in_words(const json& why) {
+  const json now = why.value("now", json());
+  if (!now.is_object()) return "";
+  return fmt::format("Now the consumer has been waiting {:.1f} s for its next batch: for {}. If nothing moves for {:.0f} s, this is a stall, and "
+                     "`penstock why` says what helps.",
+                     now.at("seconds").get<double>(), text_of(now.at("waits_for")), now.at("verdict_after_seconds").get<double>());
 }
 
 }  // namespace
@@ -112,7 +125,9 @@ void limit_to(json& why, const target& meant) {
 std::string why_for_people(const json& why, std::size_t width, const std::string& choice) {
   const std::size_t columns = std::min(width, widest_text);
   if (why.at("state") == "paused") return "An operator has paused the session." + paragraph_below(with_choice("`penstock resume` ends the pause.", choice), columns) + "\n";
-  std::string text = wrapped(with_choice(why.at("verdict").get<std::string>(), choice), columns, 0);
+  const std::string now = now_in_words(why);
+  std::string text = now.empty() ? "" : wrapped(with_choice(now, choice), columns, 0) + "\n\n";
+  text += wrapped(with_choice(why.at("verdict").get<std::string>(), choice), columns, 0);
   for (const json& line : why.at("more")) text += paragraph_below(with_choice(line.get<std::string>(), choice), columns);
   text += "\n";
   const json stall = why.value("stalled", json());

@@ -1,0 +1,52 @@
+// sample-photos: photographs for trying penstock without any.
+#include "runtime/base/counted.hpp"
+#include "runtime/base/text.hpp"
+#include "tools/penstock/commands.hpp"
+#include "tools/penstock/number_option.hpp"
+#include "tools/penstock/output.hpp"
+#include "tools/penstock/verb_table.hpp"
+#include "tools/sample-photos/sample_photos.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <memory>
+
+namespace penstock::cli {
+namespace {
+
+struct sample_options {
+  std::string folder;
+  int count = 200;
+  bool as_json = false;
+};
+
+int draw(const sample_options& o) {
+  const auto unwritten = draw_sample_photos(o.folder, o.count);
+  if (!unwritten.empty())
+    return refuse_with(exit_failed, {errc::io, fmt::format("cannot write '{}'", printable(unwritten.native())), 0}, o.as_json);
+  if (o.as_json) {
+    print_json("penstock.sample-photos/1", {{"folder", o.folder}, {"photographs", o.count}});
+  } else {
+    say(fmt::format("{}: {}", printable(o.folder), counted(static_cast<std::uint64_t>(o.count), "photograph")));
+  }
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_sample_photos_command(verb_table& verbs) {
+  const auto o = std::make_shared<sample_options>();
+  CLI::App& verb = verbs.add({"sample-photos",
+                              verb_group::look,
+                              "make photographs for trying penstock",
+                              "Draws JPEGs of 500 x 375 pixels, as large and as hard to decode as photographs, into four folders that are their "
+                              "classes. A folder that has them already gets the same ones again.",
+                              {{"penstock sample-photos photos", "200 of them, for the examples of the documentation"},
+                               {"penstock sample-photos photos 10000", "enough to measure with: 400 MB"}}},
+                             [o] { return draw(*o); });
+  verb.add_option("FOLDER", o->folder, "where their folders are made")->required();
+  takes_whole_number(verb.add_option("COUNT", o->count, "how many")->capture_default_str(), {1, sample_photos_max});
+  verb.add_flag("--json", o->as_json, "as one JSON object");
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,15 @@
+// Draws a folder of JPEGs for trying penstock without photographs: smooth fields of colour with shapes and grain, 500 x 375 at
+// quality 90, about as large and as hard to decode as the photographs of an image collection. Used by `penstock sample-photos`, and by
+// penstock-sample-photos, which needs no other part of penstock.
+#pragma once
+
+#include <filesystem>
+
+namespace penstock {
+
+inline constexpr int sample_photos_max = 1'000'000;  // 40 GB of files
+
+/// Into FOLDER/class-0 to class-3, with a thread for each core. Returns the first file that could not be written; empty: all are there.
+[[nodiscard]] std::filesystem::path draw_sample_photos(const std::filesystem::path& folder, int count);
+
+}  // namespace penstock
