@@ -230,7 +230,6 @@ class TokensTest(ObjectsTest):
         for one in report["failures"]:
             self.assertIn("'p-002.bin' changed since it was indexed", one["error"])
 
-    @needs_moto
     def test_files_in_a_bucket_of_moto_give_the_stream_of_the_same_files_on_disk(self):
         client = self.serve_moto()
         self.flat()
@@ -474,7 +473,6 @@ class PicturesTest(ObjectsTest):
         self.assertEqual(len(report["failures"]), 1)
         self.assertRegex(json.dumps(report["failures"]), r"c/deep/er/0\.jpg.*arrives damaged: 3 times, its MD5 was not the one that the store states \(\S+==\).*\(tried 4 times\)")
 
-    @needs_moto
     def test_pictures_in_a_bucket_of_moto_give_the_stream_of_the_same_folders_on_disk(self):
         client = self.serve_moto()
         self.photos()

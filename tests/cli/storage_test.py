@@ -331,7 +331,6 @@ class StorageTest(StoreTest):
 
     # ---- a server by others --------------------------------------------------------------------------------------------
 
-    @needs_moto
     def test_shards_in_a_bucket_of_moto_give_the_stream_of_the_same_shards_on_disk(self):
         client = self.serve_moto()
         client.create_bucket(Bucket="data")

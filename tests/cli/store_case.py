@@ -7,15 +7,6 @@ import logging
 from harness import *
 from object_server import ObjectServer
 
-try:
-    import boto3
-    from moto.server import ThreadedMotoServer
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-except ImportError:
-    boto3 = None
-
-needs_moto = unittest.skipIf(boto3 is None, "moto is not installed")
-
 
 class StoreTest(PenstockTest):
     def setUp(self):
@@ -35,6 +26,12 @@ class StoreTest(PenstockTest):
 
     def serve_moto(self):
         """A client of a server by others."""
+        try:  # importing them takes longer than most of the tests that do not need them
+            import boto3
+            from moto.server import ThreadedMotoServer
+        except ImportError:
+            self.skipTest("moto is not installed")
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
         server = ThreadedMotoServer(port=0)
         with contextlib.redirect_stdout(io.StringIO()):
             server.start()

@@ -41,7 +41,8 @@ WORKER_FILES = ["libexec/penstock/penstock-worker", "lib/libpenstock_worker.so"]
 
 # The second time these builds are no-ops.
 COMPILER = ["ccache", "g++"] if shutil.which("ccache", path="/usr/bin:/bin") else ["g++"]  # as PATH is in run()
-FAST = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug"] + (["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else [])
+LAUNCHERS = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DCMAKE_CUDA_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+FAST = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", *LAUNCHERS]
 
 
 def prepare():

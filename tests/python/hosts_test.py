@@ -10,7 +10,7 @@ import unittest.mock
 
 import penstock
 import penstock._loader
-from loader_data import Counting, DataLoader, LoaderCase, Shards, Squares, kill, numpy, plain, torch
+from loader_data import Counting, DataLoader, LoaderCase, SharingLoader, Shards, Squares, kill, numpy, plain, torch
 from package import *
 from package import children_of
 
@@ -105,7 +105,7 @@ class HostsTest(LoaderCase):
         return made
 
     def local(self, dataset, **options):
-        return list(DataLoader(dataset, num_workers=2, **options))
+        return list(SharingLoader(dataset, num_workers=2, **options))
 
     # ---- the same batches ----------------------------------------------------------------------------------------
 
@@ -308,14 +308,14 @@ class HostsTest(LoaderCase):
     def shards(self, dataset, **options):
         """The batches with as many shards here, and a loader whose shards hosts load."""
         options = dict(num_workers=3, batch_size=3, seed=4, **options)
-        return list(DataLoader(dataset, **options)), self.loader(dataset, pool=RESTARTS, **options)
+        return list(SharingLoader(dataset, **options)), self.loader(dataset, pool=RESTARTS, **options)
 
     def two_epochs(self, loader):
         return [list(loader) for _ in range(2)]
 
     def test_an_iterable_dataset_has_the_shards_of_local_workers_whatever_hosts_there_are(self):
         options = dict(num_workers=3, batch_size=3, seed=4)
-        expected = self.two_epochs(DataLoader(DrawingShards(40), **options))  # once: each start of workers imports torch
+        expected = self.two_epochs(SharingLoader(DrawingShards(40), **options))  # once: each start of workers imports torch
         for hosts, workers in ((1, 1), (1, 4), (2, 2)):
             with self.subTest(hosts=hosts, workers=workers):
                 loader = self.loader(DrawingShards(40), pool=RESTARTS, **options)
@@ -326,7 +326,7 @@ class HostsTest(LoaderCase):
 
     def test_a_pass_begins_with_the_workers_that_the_last_one_has_seen(self):
         options = dict(num_workers=3, batch_size=3, seed=4)
-        first, second = self.two_epochs(DataLoader(DrawingShards(40), **options))
+        first, second = self.two_epochs(SharingLoader(DrawingShards(40), **options))
         loader = self.loader(DrawingShards(40), pool=RESTARTS, **options)
         self.host(loader.hosts_join_at)
         self.same(list(loader), first)
@@ -354,7 +354,7 @@ class HostsTest(LoaderCase):
         log = os.path.join(self.folder, "log")
         dataset = Counting(200, log, lambda shard, value: time.sleep(0.005))
         options = dict(num_workers=2, batch_size=2, seed=3)
-        expected = plain(DataLoader(dataset, **options))
+        expected = plain(SharingLoader(dataset, **options))
         os.truncate(log, 0)
         loader = self.loader(dataset, pool=RESTARTS, **options)
         first = self.host(loader.hosts_join_at)
@@ -372,7 +372,7 @@ class HostsTest(LoaderCase):
         for dataset in (DrawingShards(40), Resuming(40)):
             with self.subTest(dataset=type(dataset).__name__):
                 options = dict(num_workers=3, batch_size=3, seed=4)
-                local = DataLoader(dataset, **options)
+                local = SharingLoader(dataset, **options)
                 batches = iter(local)
                 for _ in range(10):
                     next(batches)

@@ -13,7 +13,7 @@ import itertools
 import random
 
 import penstock
-from loader_data import DataLoader, LoaderCase, Values, numpy, torch
+from loader_data import DataLoader, LoaderCase, SharingLoader, Values, numpy, torch
 from package import *
 from penstock import _tensors
 from random_batches import MOST_SAMPLES, RandomBatches, RandomStream, equal, random_value, seed_of_run
@@ -30,29 +30,18 @@ class LoaderContentTest(LoaderCase):
     def setUpClass(cls):
         super().setUpClass()
         os.environ["PENSTOCK_VERIFY_BATCHES"] = "1"
-        cls.workers = {}
 
     @classmethod
     def tearDownClass(cls):
-        cls.workers.clear()
         del os.environ["PENSTOCK_VERIFY_BATCHES"]
         super().tearDownClass()
 
     def loader(self, dataset, slot_bytes="4MiB", **options):
         """A loader that reuses the workers of an earlier one with the same number of workers and the same slots."""
-        test, key = self, (options["num_workers"], slot_bytes)
-
-        class Loader(DataLoader):
-            def _workers_here(self):
-                if self._workers is None and key in test.workers:
-                    self._workers = test.workers[key]
-                test.workers[key] = super()._workers_here()
-                return test.workers[key]
+        class Loader(SharingLoader):
+            def _kind(self):
+                return self.num_workers, slot_bytes
         return Loader(dataset, device=self.device, pool={"loader": {"slot_bytes": slot_bytes}}, **options)
-
-    def tearDown(self):
-        self.workers.clear()
-        super().tearDown()
 
     def equal(self, batch, other):
         return equal(batch, other)

@@ -23,13 +23,16 @@ class SharingLoader(DataLoader):
     """A loader that reuses the workers of earlier tests with the same number of workers: a new one takes a second to import torch.
     For tests in which no worker dies and its process does not matter."""
 
-    _of_all = {}  # by their number
+    _of_all = {}  # by _kind()
+
+    def _kind(self):
+        return self.num_workers
 
     def _workers_here(self):
         if self._workers is None:
-            if self.num_workers not in self._of_all:
-                self._of_all[self.num_workers] = super()._workers_here()
-            self._workers = self._of_all[self.num_workers]
+            if self._kind() not in self._of_all:
+                self._of_all[self._kind()] = super()._workers_here()
+            self._workers = self._of_all[self._kind()]
         return super()._workers_here()
 
     @classmethod

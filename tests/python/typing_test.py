@@ -9,29 +9,25 @@ from package import *
 
 
 class TypingTest(PackageTest):
-    def test_the_examples_and_the_package_pass_mypy_strict(self):
+    def mypy(self, kind, *arguments):
+        """`kind` names its cache in the build tree, which is worth nothing to a call with other options."""
         if importlib.util.find_spec("mypy") is None:
             self.skipTest("mypy is not installed")
         self.need_torch()
+        cache = os.path.join(os.path.dirname(BIN), "mypy-cache", kind)
+        return subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", cache, *arguments], capture_output=True, text=True,
+                              env={**self.environment, "MYPYPATH": os.path.join(TOP, "python")}, cwd=self.folder)
+
+    def test_the_examples_and_the_package_pass_mypy_strict(self):
         examples = [os.path.join(TOP, "examples", name) for name in sorted(os.listdir(os.path.join(TOP, "examples"))) if name.endswith(".py")]
         self.assertTrue(examples)
-        cache = os.path.join(os.path.dirname(BIN), "mypy-cache")  # in the build tree: the second time takes a third
-        done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", cache,
-                               "--config-file", os.path.join(TOP, "pyproject.toml"), "-p", "penstock", ], capture_output=True, text=True,
-                              env={**self.environment, "MYPYPATH": os.path.join(TOP, "python")}, cwd=self.folder)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        # Their libraries may have no types, or not be installed.
+        # The libraries of the examples may have no types, or not be installed.
         libraries = ["--ignore-missing-imports", "--allow-subclassing-any", "--allow-untyped-calls", "--follow-imports", "silent"]
-        for example in examples:
-            done = subprocess.run([sys.executable, "-m", "mypy", "--strict", *libraries, "--cache-dir", cache, example],
-                                  capture_output=True, text=True, cwd=self.folder,
-                                  env={**self.environment, "MYPYPATH": os.path.join(TOP, "python")})
+        for done in (self.mypy("package", "--config-file", os.path.join(TOP, "pyproject.toml"), "-p", "penstock"),
+                     self.mypy("examples", *libraries, *examples)):
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_mistakes_in_a_loaders_arguments_are_found_and_batches_have_types(self):
-        if importlib.util.find_spec("mypy") is None:
-            self.skipTest("mypy is not installed")
-        self.need_torch()
         program = os.path.join(self.folder, "program.py")
         with open(program, "w") as file:
             file.write(textwrap.dedent("""
@@ -50,8 +46,7 @@ class TypingTest(PackageTest):
                 DataLoader(pairs, batch_size="3")
                 DataLoader(pairs, on_bad_sample=3)
                 """))
-        done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.path.join(os.path.dirname(BIN), "mypy-cache"), program],
-                              capture_output=True, text=True, cwd=self.folder, env={**self.environment, "MYPYPATH": os.path.join(TOP, "python")})
+        done = self.mypy("program", program)
         lines = done.stdout.splitlines()
         told = [line.split('"')[1] for line in lines if "Revealed type" in line]
         told = [each.replace("builtins.", "") for each in told]

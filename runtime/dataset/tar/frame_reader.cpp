@@ -92,9 +92,10 @@ frame_reader::kept_frame frame_reader::make_room(std::uint64_t bytes) {
     free = std::move(kept_.back());
     kept_.pop_back();
   }
-  // Otherwise small frames would keep the memory of large ones.
+  // Otherwise small frames would keep the memory of large ones. The memory of the smallest frame is a page.
   constexpr std::uint64_t spare_max = 4;
-  if (free.contents.capacity() > spare_max * bytes) return {};
+  constexpr std::uint64_t page = 4 * KiB;
+  if (free.contents.capacity() > spare_max * std::max(bytes, page)) return {};
   return free;
 }
 
