@@ -23,6 +23,10 @@ using json = nlohmann::ordered_json;
 constexpr std::size_t events_in_an_answer = 500;
 constexpr std::size_t passages_in_an_answer = 1000;
 
+double tenths_of_seconds(nanoseconds time) {
+  return std::round(std::chrono::duration<double>(time).count() * 10) / 10;
+}
+
 bool is_ready(const session_status& s) {
   const auto wanted = [](const worker_status& w) { return w.state != "stopped"; };
   return (s.jobs || s.gpu_state == "ready") && std::ranges::any_of(s.workers, wanted) &&
@@ -82,7 +86,7 @@ json as_json(const session_status& status, const session_controls& controls) {
   j["tuning"] = controls.tuning();
   j["killed_in_seconds"] = nullptr;
   if (const auto left = status.state == "stopping" && controls.killed_in ? controls.killed_in() : std::nullopt)
-    j["killed_in_seconds"] = std::round(std::chrono::duration<double>(*left).count() * 10) / 10;
+    j["killed_in_seconds"] = tenths_of_seconds(*left);
   j["files"] = controls.files;
   j["id"] = controls.id;
   return j;
@@ -98,7 +102,7 @@ json awaited_now(const session_controls& controls, const session_status& status)
   if (!supervision::is_owed(facts)) return nullptr;
   const supervision::awaited who = supervision::find_blocker(facts);
   const double usual = std::chrono::duration<double>(who.usual).count();
-  return {{"seconds", std::round(std::chrono::duration<double>(now - *since).count() * 10) / 10},
+  return {{"seconds", tenths_of_seconds(now - *since)},
           {"waits_for", who.text},
           {"worker", who.worker ? json(*who.worker) : json()},
           {"verdict_after_seconds", std::round(std::max(usual, supervision::hangs_from_seconds))}};

@@ -38,7 +38,7 @@ struct work_words {
   return !jobs ? work_kind::samples : jobs->of_batches ? work_kind::batches : work_kind::jobs;
 }
 
-/// A worker's current work without the number of a job that is a batch, which nobody has given it: "sample 37 (job 78)" is "sample 37".
+/// A worker's current work. For a DataLoader, whose users see no job numbers, "sample 37 (job 78)" becomes "sample 37".
 [[nodiscard]] inline std::string_view work_for_people(std::string_view work, work_kind kind) {
   const auto named = kind == work_kind::batches ? job_named(work) : std::nullopt;
   return named ? named->work : work;

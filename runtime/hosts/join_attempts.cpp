@@ -30,7 +30,7 @@ bool join_attempts::failed(steady_time now) {
 
 std::uint32_t join_attempts::wanted(const connections_now& there, steady_time now) {
   if (over_) return 0;
-  // Only a failed attempt gives the session up: it may have come back while nobody looked.
+  // This only records that the host ran. The session may be back, so only a failed attempt gives it up.
   if (lost_) static_cast<void>(lost_->is_over(now));
   const bool is_time = now >= again_at_;
   // Only one finds out whether a session is there, and lists its dataset.

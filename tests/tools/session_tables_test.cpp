@@ -329,6 +329,7 @@ TEST_CASE("the rate and the time left are shown only while something moves") {
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200).find("62 samples/s  5 m 14 s left") != std::string::npos);
   s.stalled = stall_report{"gpu", "waiting for the GPU owner", 8.4, std::nullopt};
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200).find("samples/s") == std::string::npos);
+  CHECK_FALSE(cli::seconds_left(telemetry::as_json(s)));
 }
 
 TEST_CASE("commands that why recommends name the session if why did") {

@@ -31,6 +31,10 @@ TEST_CASE("text continues between words, and inside a word that is longer than a
   CHECK(wrapped("aaaa\xC3\xA4\xC3\xA4 b", 6, 0) == "aaaa\xC3\xA4\xC3\xA4\nb");
 }
 
+TEST_CASE("a column that is not shown takes no space") {
+  CHECK(text_table({{"a"}, {.title = "long title", .shown = false}, {"c"}}, {{"1", "2", "3"}}, 6) == "a  c\n1  3\n");
+}
+
 TEST_CASE("hanging text stays to the right of its column, or goes below if there is no space") {
   CHECK("kind: " + hanging("it was stopped by its program", 27, 6) == "kind: it was stopped by its\n      program");
   CHECK("kind: " + hanging("it was stopped by its program", 20, 6) == "kind: \n    it was stopped\n    by its program");

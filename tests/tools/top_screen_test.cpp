@@ -230,6 +230,8 @@ TEST_CASE("on 80 columns the bar is there and samples are told apart, during a p
     CHECK(has(screen, "worker/64") == (state == std::string("ready")));
     CHECK(has(screen, "* the sacrificial worker") == (state == std::string("ready")));
     CHECK(workers_shown(now) == (state == std::string("ready") ? 4U : 3U));
+    now["status"]["stalled"] = {{"seconds", 8}, {"text", "waiting for worker/1"}, {"worker", 1}, {"kind", "sample"}};
+    CHECK_FALSE(has(top_screen({before, before, now}, "", {80, 24}, 0, false), " left"));
   }
 }
 

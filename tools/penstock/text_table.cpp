@@ -166,7 +166,7 @@ std::string text_table(const std::vector<table_column>& columns,
     std::size_t widest = columns_of(columns[i].title);
     for (const auto& row : rows) widest = std::max(widest, columns_of(row[i]));
     table.widths.push_back(widest);
-    table.shown.push_back(i);
+    if (columns[i].shown) table.shown.push_back(i);
     titles.push_back(columns[i].title);
   }
   if (width > 0) fit(table, columns, width);

@@ -17,6 +17,7 @@ struct table_column {
   bool optional = false;   ///< left out before any column is shortened
   bool keeps_end = false;  ///< a shortened cell keeps its end, which is what distinguishes paths
   bool wraps = false;      ///< gives way too, but its cells continue on further lines instead of being cut
+  bool shown = true;       ///< false: left out at any width
 };
 
 /// Complete lines. `width`: the terminal's columns; 0 for no limit.

@@ -46,7 +46,7 @@ TEST_CASE("a job that was running when its worker was killed at a stop is named 
         "was killed: it had not stopped within 2 s of the request, while running job 78 (sample 1237)");
 }
 
-TEST_CASE("of a data loader, the words for a death name the sample, and no job, which is a batch that nobody has numbered") {
+TEST_CASE("the words for a death in a data loader name the sample and no job") {
   supervision::termination ending({}, start);
   ending.kill(start + 40s);
   static_cast<void>(ending.advance(start + 40s));

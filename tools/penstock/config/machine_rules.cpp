@@ -47,6 +47,15 @@ config_file::excerpt place_of(const config_file::provenance& from, std::string_v
   return where;
 }
 
+/// A warning at the value of `key`.
+config_file::diagnostic warning_at(const std::string& key, const config_file::loaded_config& loaded, const std::filesystem::path& file) {
+  config_file::diagnostic doubt;
+  doubt.level = config_file::severity::warning;
+  doubt.key = key;
+  doubt.where = place_of(loaded.source_of(key), std::string_view(key).substr(key.rfind('.') + 1), file);
+  return doubt;
+}
+
 }  // namespace
 
 std::optional<config_file::diagnostic> slots_beyond_memory(const config_file::loaded_config& loaded,
@@ -72,11 +81,8 @@ std::optional<config_file::diagnostic> cores_not_here(const config_file::loaded_
                                                       const std::filesystem::path& file) {
   const auto plan = process::plan_cores(loaded.values.loader.affinity, process::allowed_cores(), std::nullopt);
   if (plan) return std::nullopt;
-  config_file::diagnostic doubt;
-  doubt.level = config_file::severity::warning;
+  config_file::diagnostic doubt = warning_at("loader.affinity", loaded, file);
   doubt.message = plan.error().message;
-  doubt.key = "loader.affinity";
-  doubt.where = place_of(loaded.source_of(doubt.key), "affinity", file);
   doubt.where.label = "not all of these may be used here";
   doubt.help = "fine if the job runs on another machine";
   return doubt;
@@ -92,11 +98,8 @@ std::optional<config_file::diagnostic> store_not_usable(const dataset_config& da
   if (dataset.type == dataset_type::custom) return std::nullopt;
   const auto usable = check_remote_path(dataset.path);
   if (usable) return std::nullopt;
-  config_file::diagnostic doubt;
-  doubt.level = config_file::severity::warning;
+  config_file::diagnostic doubt = warning_at(key, loaded, file);
   doubt.message = fmt::format("'path' in {}: {}", table, usable.error().message);
-  doubt.key = key;
-  doubt.where = place_of(loaded.source_of(doubt.key), "path", file);
   doubt.where.label = "cannot be read on this machine";
   doubt.help = "fine if another machine reads it; `penstock run` needs it";
   return doubt;
@@ -112,12 +115,9 @@ std::optional<config_file::diagnostic> path_not_here(const dataset_config& datas
   std::error_code fault;
   if (path.empty() || std::filesystem::exists(path, fault)) return std::nullopt;
   if (is_pattern(path) && paths_of_pattern(path, "file")) return std::nullopt;
-  config_file::diagnostic doubt;
-  doubt.level = config_file::severity::warning;
+  config_file::diagnostic doubt = warning_at(key, loaded, file);
   doubt.message = fmt::format("'path' in {}: '{}' {} on this machine", table, printable(path),
                               fault ? "cannot be checked (" + fault.message() + ")" : "does not exist");
-  doubt.key = key;
-  doubt.where = place_of(loaded.source_of(doubt.key), "path", file);
   doubt.where.label = fault ? "" : "not here";
   doubt.help = "no problem if the data is on another machine, but `penstock run` needs it here";
   return doubt;
@@ -173,12 +173,9 @@ std::optional<config_file::diagnostic> members_not_in(const dataset_config& data
     if (std::ranges::find_first_of(choice.extensions, all) != choice.extensions.end()) continue;
     const bool named = !dataset.members.empty();
     const std::string_view near = nearest_name(choice.extensions.front(), all);
-    config_file::diagnostic doubt;
-    doubt.level = config_file::severity::warning;
+    config_file::diagnostic doubt = warning_at(named ? fmt::format("{}.members.{}", table, choice.tensor) : table + ".path", loaded, file);
     doubt.message = fmt::format("the first samples of '{}' have no member {} for the tensor '{}': {}", printable(found->shard),
                                 with_commas(choice.extensions), choice.tensor, members_in_words(*found));
-    doubt.key = named ? fmt::format("{}.members.{}", table, choice.tensor) : table + ".path";
-    doubt.where = place_of(loaded.source_of(doubt.key), named ? choice.tensor : "path", file);
     doubt.where.label = named ? "in none of them" : "tensors are 'image' and 'label' unless 'members' names others";
     doubt.help = near.empty() ? fmt::format("write one of those, as in {} = \"{}\"", choice.tensor, printable(all.front()))
                               : fmt::format("did you mean \"{}\"?", printable(near));
@@ -202,13 +199,10 @@ std::optional<config_file::diagnostic> hosts_without_secret(const config_file::l
   const hosts_config& hosts = loaded.values.loader.hosts;
   if (!has_hosts(loaded.values.loader) || !hosts.secret_file.empty() || hosts.insecure) return std::nullopt;
   const std::string name = hosts.listen.empty() ? "connect" : "listen";
-  config_file::diagnostic doubt;
-  doubt.level = config_file::severity::warning;
+  config_file::diagnostic doubt = warning_at("loader.hosts." + name, loaded, file);
   doubt.message = fmt::format("'{}' in [loader.hosts] {} loader hosts over the network, but there is no secret: no host could join, and "
                               "`penstock run` refuses to start",
                               name, hosts.listen.empty() ? "calls" : "admits");
-  doubt.key = "loader.hosts." + name;
-  doubt.where = place_of(loaded.source_of(doubt.key), name, file);
   doubt.where.label = "needs 'secret_file' or 'insecure'";
   doubt.help = "make one with `penstock secret > hosts.secret`, set 'secret_file' to it here and start hosts with --secret-file; or, in a "
                "network where any machine may join, set 'insecure = true' and start hosts with --insecure";
@@ -221,11 +215,8 @@ std::optional<config_file::diagnostic> hosts_secret_not_here(const config_file::
   if (!has_hosts(loaded.values.loader) || hosts.secret_file.empty()) return std::nullopt;
   const auto secret = group::read_secret(hosts.secret_file, "the hosts'");
   if (secret) return std::nullopt;
-  config_file::diagnostic doubt;
-  doubt.level = config_file::severity::warning;
+  config_file::diagnostic doubt = warning_at("loader.hosts.secret_file", loaded, file);
   doubt.message = "'secret_file' in [loader.hosts]: " + secret.error().message;
-  doubt.key = "loader.hosts.secret_file";
-  doubt.where = place_of(loaded.source_of(doubt.key), "secret_file", file);
   doubt.where.label = "not usable here";
   doubt.help = "make one with `penstock secret > hosts.secret`, and give hosts a copy (--secret-file)";
   return doubt;
@@ -235,11 +226,8 @@ std::optional<config_file::diagnostic> program_not_here(const config_file::loade
                                                         const std::filesystem::path& file) {
   const auto program = process::find_program(loaded.values.loader.command.front());
   if (program) return std::nullopt;
-  config_file::diagnostic doubt;
-  doubt.level = config_file::severity::warning;
+  config_file::diagnostic doubt = warning_at("loader.command", loaded, file);
   doubt.message = "'command' in [loader]: " + program.error().message;
-  doubt.key = "loader.command";
-  doubt.where = place_of(loaded.source_of(doubt.key), "command", file);
   doubt.where.label = "not here";
   doubt.help = "a path with a '/' is relative to the config file; `penstock run` needs the program";
   return doubt;

@@ -43,15 +43,12 @@ void tell(const json& all, work_kind kind = work_kind::samples) {
     rows.push_back({q.at(q.contains(number) ? number : "sample").dump(), q.at("attempts").dump(), words_of(q.at("causes")),
                     called.is_null() ? "-" : called.get<std::string>()});
   }
-  std::vector<table_column> columns{{number, column_side::right},
-                                    {"attempts", column_side::right},
-                                    {"causes"},
-                                    {kind == work_kind::batches ? "while loading" : name, column_side::left, true}};
-  if (kind == work_kind::batches) {  // nobody has numbered its jobs
-    columns.erase(columns.begin());
-    for (auto& row : rows) row.erase(row.begin());
-  }
-  print_raw(text_table(columns, rows, terminal_width(1)));
+  const bool of_batches = kind == work_kind::batches;
+  print_raw(text_table({{.title = number, .side = column_side::right, .shown = !of_batches},  // users of a DataLoader see no job numbers
+                        {"attempts", column_side::right},
+                        {"causes"},
+                        {of_batches ? "while loading" : name, column_side::left, true}},
+                       rows, terminal_width(1)));
 }
 
 /// Without a session: lists a file's entries, or releases one.

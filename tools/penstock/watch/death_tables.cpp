@@ -130,7 +130,6 @@ std::string replaced_after(const json& owner_death) {
 }  // namespace
 
 std::string deaths_for_people(const json& deaths, work_kind kind, std::size_t width) {
-  constexpr std::ptrdiff_t number_column = 5;
   const bool pool = kind != work_kind::samples;
   const char* const number = pool ? "job" : "sample";
   const char* const name = pool ? "work" : "path";
@@ -153,19 +152,16 @@ std::string deaths_for_people(const json& deaths, work_kind kind, std::size_t wi
                     text_of(d.value(number, json())),
                     d.at("attempt") == 0 ? "-" : text_of(d.at("attempt")), text_of(d.value(name, json()))});
   }
-  std::vector<table_column> columns{{"time (UTC)"},
-                                    {"process"},
-                                    {"pid", column_side::right, false, true},
-                                    {"ended by"},
-                                    {"lived", column_side::right},
-                                    {number, column_side::right},
-                                    {"attempt", column_side::right, false, true},
-                                    {.title = kind == work_kind::batches ? "while loading" : name, .wraps = true}};
-  if (kind == work_kind::batches) {  // nobody has numbered its jobs
-    columns.erase(columns.begin() + number_column);
-    for (auto& row : rows) row.erase(row.begin() + number_column);
-  }
-  std::string out = text_table(columns, rows, width);
+  const bool of_batches = kind == work_kind::batches;
+  std::string out = text_table({{"time (UTC)"},
+                                {"process"},
+                                {"pid", column_side::right, false, true},
+                                {"ended by"},
+                                {"lived", column_side::right},
+                                {.title = number, .side = column_side::right, .shown = !of_batches},  // users of a DataLoader see no job numbers
+                                {"attempt", column_side::right, false, true},
+                                {.title = of_batches ? "while loading" : name, .wraps = true}},
+                               rows, width);
   if (starred) out += wrapped(star_explained, width, 2) + "\n";
   return out;
 }

@@ -105,6 +105,15 @@ work_kind kind_of_answer(const json& answer) {
   return work_kind::samples;
 }
 
+bool is_stalled(const json& status) {
+  return status.value("stalled", json()).is_object();
+}
+
+std::optional<double> seconds_left(const json& status) {
+  const json left = status.value("eta_seconds", json());
+  return left.is_number() && !is_stalled(status) ? std::optional(left.get<double>()) : std::nullopt;
+}
+
 bool is_pool(const json& status) {
   return kind_of(status) != work_kind::samples;
 }
@@ -198,14 +207,11 @@ std::string progress_for_people(const json& s) {
   const bool of_batches = kind_of(s) == work_kind::batches;
   const std::string of_epoch = of_batches ? fmt::format(" of epoch {}", s.value("epoch", std::uint64_t{0})) : "";
   if (number("progress").is_number()) parts.push_back(percent_of(s) + of_epoch);
-  // A rate of the last 10 s says nothing about a stalled stream.
-  const bool moves = !number("stalled").is_object();
-  if (moves && number("rate").is_number())
+  if (!is_stalled(s) && number("rate").is_number())
     parts.push_back(counted(static_cast<std::uint64_t>(std::llround(number("rate").get<double>())),
                             words.item, words.items) +
                     "/s");
-  if (moves && number("eta_seconds").is_number())
-    parts.push_back(seconds_in_words(number("eta_seconds").get<double>()) + " left" + (of_batches ? " in it" : ""));
+  if (const auto left = seconds_left(s)) parts.push_back(seconds_in_words(*left) + " left" + (of_batches ? " in it" : ""));
   if (number("uptime_seconds").is_number() && number("uptime_seconds") > 0) {
     const bool over = s.value("outcome", "running") != "running";
     parts.push_back((over ? "ran for " : "up for ") +
@@ -243,7 +249,7 @@ std::string group_for_people(const json& g) {
 }
 
 std::string state_of_stream(const json& s) {
-  return text_of(s.at("state")) + (s.value("stalled", json()).is_object() ? ", stalled" : "");
+  return text_of(s.at("state")) + (is_stalled(s) ? ", stalled" : "");
 }
 
 /// For a live session whose stream is over; otherwise empty.

@@ -155,7 +155,7 @@ std::string progress_text(const json& status, std::size_t width) {
   const double done = number(status, of_batches ? "batches_done" : "samples_done");
   const double part = std::min(1.0, done / expected);
   std::string text = fmt::format("{} {:3.0f} %{}", bar(part, width >= 120 ? 40 : 16), part * 100, of_batches ? " of this epoch" : "");
-  if (const json left = status.value("eta_seconds", json()); left.is_number()) text += "  " + time_text(left.get<double>()) + " left";
+  if (const auto left = seconds_left(status)) text += "  " + time_text(*left) + " left";
   return text;
 }
 
