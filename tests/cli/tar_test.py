@@ -270,7 +270,7 @@ class TarTest(PenstockTest):
         wrong = self.config(more='members = { image = "jpg", label = "clss" }')
         code, out, err = self.penstock("check-config", wrong)
         self.assertEqual(code, EXIT_OK, err)
-        self.assertRegex(err, r"the first samples of 'train-000.tar' have no member \.clss for the tensor 'label': '\S+' and '\S+' and '\S+' have \.jpg, \.cls")
+        self.assertRegex(err, r"the first samples of 'train-000.tar' have no member \.clss for the tensor 'label': '\S+', '\S+' and '\S+' have \.jpg, \.cls")
         self.assertIn('did you mean "cls"?', err)
         self.assertIn(":6:", err)
         self.assertEqual(self.penstock("check-config", wrong, "--strict")[0], EXIT_CONFIG)

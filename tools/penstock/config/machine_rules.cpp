@@ -146,16 +146,16 @@ std::string with_commas(const std::vector<std::string>& extensions) {
   return text;
 }
 
-/// "'000000' and '000001' have .jpg, .cls; '000002' has .jpg"
+/// "'000000', '000001' and '000002' have .jpg, .cls"; "'000000' has .jpg, .cls; '000001' has .jpg"
 std::string members_in_words(const first_samples& found) {
   std::string text;
-  for (std::size_t first = 0; first < found.extensions.size();) {
-    std::size_t next = first + 1;
-    std::string keys = fmt::format("'{}'", printable(found.extensions[first].first));
-    const auto same = [&] { return next < found.extensions.size() && found.extensions[next].second == found.extensions[first].second; };
-    for (; same(); ++next) keys += fmt::format(" and '{}'", printable(found.extensions[next].first));
-    text += fmt::format("{}{} {} {}", text.empty() ? "" : "; ", keys, next == first + 1 ? "has" : "have", with_commas(found.extensions[first].second));
-    first = next;
+  for (auto first = found.extensions.begin(); first != found.extensions.end();) {
+    const auto end = std::find_if(first, found.extensions.end(), [&](const auto& one) { return one.second != first->second; });
+    if (!text.empty()) text += "; ";
+    for (auto one = first; one != end; ++one)
+      text += fmt::format("{}'{}'", one == first ? "" : one + 1 == end ? " and " : ", ", printable(one->first));
+    text += fmt::format(" {} {}", first + 1 == end ? "has" : "have", with_commas(first->second));
+    first = end;
   }
   return text;
 }
