@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from penstock._errors import job_poisoned_error, job_too_large_error, out_of_memory_error
 from penstock._future import Future, error_of
+from penstock._parts import kept_if_possible
 from penstock.worker import call_with_each
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def mapped(
 
     def fill(jobs: int) -> None:
         while len(under_way) < jobs and (chunk := list(itertools.islice(inputs, size))):
-            under_way.append((chunk, submitted(pool, call_with_each, fn, chunk)))
+            under_way.append((chunk, submitted(pool, call_with_each, kept_if_possible(fn), chunk)))
 
     fill(first)
 

@@ -9,9 +9,9 @@ import struct
 import types
 from typing import Any, Union
 
-from penstock import _by_value, _globals
+from penstock import _by_value, _globals, _kept
 
-__all__ = ["pickled_call", "pickled_result", "split", "unpickled"]
+__all__ = ["kept_if_possible", "pickled_call", "pickled_result", "split", "unpickled"]
 
 Part = Union[bytes, memoryview]
 
@@ -22,24 +22,34 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 _NOT_BY_NAME = frozenset({*_globals.PROGRAM, None})  # what a worker cannot import
 
 # Plain pickle writes these as cloudpickle does, ten times faster.
-_SIMPLE = frozenset({type(None), bool, int, float, complex, str, bytes})
+_SIMPLE = frozenset({type(None), bool, int, float, complex, str, bytes, _kept.Kept})
 _TUPLES = frozenset({tuple})
 
 
 def pickled_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Part]:
     """A call as a protocol 5 pickle, followed by its out-of-band buffers (NumPy data, for example). Copies nothing.
 
-    Functions and classes that a worker cannot import are pickled by value (_by_value.py).
+    Functions and classes that a worker cannot import are pickled by value (_by_value.py), most functions only once (_kept.py).
     """
-    call = (function, args, kwargs)
     # Not callable objects: they may contain objects of the program.
     by_name = type(function) in _FUNCTIONS and function.__module__ not in _NOT_BY_NAME
+    if not by_name:
+        function = kept_if_possible(function)
+        by_name = type(function) is _kept.Kept
+    call = (function, args, kwargs)
     if by_name and all(map(_is_simple, args)) and all(map(_is_simple, kwargs.values())):
         try:
             return [pickle.dumps(call, protocol=5)]
         except (pickle.PicklingError, AttributeError, TypeError):
             pass  # a lambda, a closure, a method
     return _parts_by_value(call)
+
+
+def kept_if_possible(function: Any) -> Any:
+    """What to send for a function: if it is the program's and always the same, what stands for it."""
+    if type(function) is types.FunctionType and function.__module__ in _globals.PROGRAM:
+        return _kept.kept(function) or function
+    return function
 
 
 def _is_simple(value: Any) -> bool:

@@ -1,0 +1,178 @@
+"""Pickles a function of the program once, instead of with each job, as long as its pickle would stay the same. Used by _parts.py.
+
+Workers cannot import such a function, so it travels by value (_by_value.py): 20 us in the program and as much in a worker, for a
+function of one line. A kept function is pickled once, and a worker unpickles it once. Jobs cannot tell the difference, because only
+functions that can neither change nor keep anything are kept: defined at the top level of the program; not using variables of the program
+other than modules, constants, what workers can import, and functions like itself; and not storing into globals or attributes.
+"""
+
+import dis
+import pickle
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any, Optional
+
+import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+from penstock import _by_value, _globals
+
+__all__ = ["Kept", "kept"]
+
+MOST_RECEIVED = 100  # functions that a worker keeps
+MOST_CHANGES = 20  # a function that has changed more often is pickled with each job
+CONSTANTS = frozenset({type(None), bool, int, float, complex, str, bytes})
+IMPORTABLE = (types.FunctionType, types.BuiltinFunctionType, type)
+STORES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR"})
+SEES_GLOBALS = frozenset({"globals", "eval", "exec", "vars", "setattr", "delattr"})
+_MISSING = object()
+
+
+def kept(function: types.FunctionType) -> Optional["Kept"]:
+    """What to send instead of the function. None: it has to be pickled by value."""
+    if function.__globals__.get(function.__name__) is not function:
+        return None
+    known = _known.get(function.__name__)
+    if known is None or known.function is not function:
+        known = _known[function.__name__] = _Known(function)
+    return known.current()
+
+
+class Kept:
+    """Stands for a function in the call of a job; unpickling it gives the function."""
+
+    __slots__ = ("pickled",)
+
+    def __init__(self, pickled: bytes) -> None:
+        self.pickled = pickled
+
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        return received, (self.pickled,)
+
+
+def received(pickled: bytes) -> Any:
+    """The function; in a worker."""
+    function = _received.get(pickled)
+    if function is None:
+        if len(_received) >= MOST_RECEIVED:
+            del _received[next(iter(_received))]
+        function = _received[pickled] = _globals.loads(pickled, None)
+    return function
+
+
+_received: dict[bytes, Any] = {}
+
+
+class _Known:
+    """A function, with what its pickle was made from."""
+
+    def __init__(self, function: types.FunctionType) -> None:
+        self.function = function
+        self._kept: Optional[Kept] = None
+        self._made_from: list[_Parts] = []
+        self._modules: Optional[int] = None  # how many were imported, if the pickle depends on that
+        self._changes = 0
+
+    def current(self) -> Optional[Kept]:
+        if self._kept is not None and all(map(_Parts.hold, self._made_from)) and self._modules in (None, len(sys.modules)):
+            return self._kept
+        if self._changes > MOST_CHANGES:
+            return None
+        self._changes += 1
+        self._kept = None
+        parts = _parts_of(self.function)
+        if parts is None or cloudpickle.list_registry_pickle_by_value():
+            self._changes = MOST_CHANGES + 1
+            return None
+        self._made_from = parts
+        # Which submodules of a package travel along depends on what has been imported.
+        packages = any(hasattr(value, "__path__") for each in parts for value in each.values)
+        self._modules = len(sys.modules) if packages else None
+        try:
+            self._kept = Kept(_by_value.dumps(self.function))
+        except Exception:  # told when the whole call is pickled
+            self._changes = MOST_CHANGES + 1
+        return self._kept
+
+
+_known: dict[str, _Known] = {}  # by name
+
+
+class _Parts:
+    """What the pickle of one function is made from."""
+
+    __slots__ = ("_function", "_code", "_defaults", "_annotations", "_named", "_globals", "names", "values")
+
+    def __init__(self, function: types.FunctionType, names: list[str]) -> None:
+        self._function, self._code, self._defaults = function, function.__code__, function.__defaults__
+        self._annotations = dict(function.__annotations__)
+        self._named = (function.__name__, function.__qualname__, function.__module__, function.__doc__)
+        self._globals = function.__globals__
+        self.names = names
+        self.values = [self._globals.get(name, _MISSING) for name in names]
+
+    def hold(self) -> bool:
+        """Whether the function is still the same."""
+        function = self._function
+        if function.__code__ is not self._code or function.__defaults__ is not self._defaults or function.__kwdefaults__ or function.__dict__:
+            return False
+        if function.__annotations__ != self._annotations:
+            return False
+        if (function.__name__, function.__qualname__, function.__module__, function.__doc__) != self._named:
+            return False
+        return all(self._globals.get(name, _MISSING) is value for name, value in zip(self.names, self.values))
+
+
+def _parts_of(function: types.FunctionType) -> Optional[list[_Parts]]:
+    """Those of the function and of all functions of the program that it reaches. None if it cannot be kept."""
+    found: dict[types.FunctionType, _Parts] = {}
+    waiting = [function]
+    while waiting:
+        each = waiting.pop()
+        if each in found:
+            continue
+        names = _names_of(each.__code__)
+        if names is None or each.__closure__ or each.__kwdefaults__ or each.__dict__ or getattr(each, "__type_params__", None):
+            return None
+        if not all(type(value) in CONSTANTS for value in each.__defaults__ or ()):
+            return None
+        if not all(_is_constant(value) for value in each.__annotations__.values()):
+            return None
+        found[each] = parts = _Parts(each, names)
+        for value in parts.values:
+            if type(value) is types.FunctionType and value.__module__ in _globals.PROGRAM:
+                waiting.append(value)
+            elif value is not _MISSING and not _is_constant(value):
+                return None
+    return list(found.values())
+
+
+def _is_constant(value: Any) -> bool:
+    if type(value) in CONSTANTS:
+        return True
+    if isinstance(value, types.ModuleType):
+        return value.__name__ not in _globals.PROGRAM and sys.modules.get(value.__name__) is value
+    if not isinstance(value, IMPORTABLE) or value.__module__ in _globals.PROGRAM:
+        return False
+    try:
+        pickle.dumps(value)  # by name
+    except Exception:
+        return False
+    return True
+
+
+def _names_of(code: types.CodeType) -> Optional[list[str]]:
+    """The names that it may look up among the globals. None if it may store what a later job would see."""
+    names: dict[str, None] = {}
+    for each in _codes_in(code):
+        if any(instruction.opname in STORES for instruction in dis.get_instructions(each)):
+            return None
+        names.update(dict.fromkeys(each.co_names))
+    return None if SEES_GLOBALS.intersection(names) else list(names)
+
+
+def _codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes_in(constant)
