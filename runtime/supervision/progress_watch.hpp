@@ -1,6 +1,6 @@
 // Detects that the stream makes no progress, and finds what it waits for (awaited.hpp). A stream that stops
 // silently is the worst kind of failure, so this reports the cause after 5 s without progress. Pure: facts
-// and the time come in, a stall comes out. Driven by actors/session/progress_ticker, once a second.
+// and the time come in, a stall comes out. Driven by actors/host/progress_ticker, once a second.
 //
 // A start takes longer on a busy machine: until start_patience() has passed, waiting for a start is not a stall.
 // The time restarts when the owner or a worker's place becomes ready for the first time.

@@ -8,7 +8,7 @@
 //   the consumer does not wait                                 use as many as it keeps busy, and 15 % more
 //   this program needs cores itself                            leave it those cores
 //
-// A search may take 20 s at first. After that there are at most three changes a minute, and a change of the consumer's pace starts a new search.
+// A search may take 20 s at first. After that there are at most three changes a minute, and a change of the loading rate starts a new search.
 #pragma once
 
 #include "runtime/base/clock.hpp"
