@@ -10,7 +10,7 @@ inline constexpr int finished = 0;  ///< stopped on request, or had nothing left
 inline constexpr int failed = 1;    ///< anything without its own code
 
 // From sysexits.h, where the meaning fits.
-inline constexpr int temporary = 75;      ///< a new process may succeed: restart, not counted
+inline constexpr int temporary = 75;      ///< a new process may succeed; restarts of an owner do not count (rule D18)
 inline constexpr int permission = 77;     ///< a restart would end the same way
 inline constexpr int configuration = 78;  ///< the config, or a program that it names, is wrong
 
