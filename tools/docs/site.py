@@ -109,9 +109,8 @@ def stage_pages(stage, penstock):
     return by_hand
 
 
-# Pages that are generated, or that begin with a reason: the site adds their purpose.
+# Pages that begin with a reason: the site adds their purpose.
 PURPOSES = {
-    "doctor.md": "Every check of `penstock doctor`: what it looks at, and what to do if it fails.",
     "decisions/*.md": "A decision about the design, with its reasons and its cost.",
 }
 

@@ -23,9 +23,9 @@ constexpr check gpu_checks[] = {
     {"gpu.build", gpu, "whether this build contains the CUDA device", "built with nvcc",
      "build again on a machine with nvcc, or use --device host", check_build},
     {"gpu.driver-module", gpu, "the NVIDIA kernel module", "loaded",
-     "install the NVIDIA driver, or load it with `modprobe nvidia`; a container shows the host's",
+     "install the NVIDIA driver, or load it with `modprobe nvidia`; a container uses the host's",
      check_driver_module},
-    {"gpu.device-nodes", gpu, "the files in /dev through which the driver is reached",
+    {"gpu.device-nodes", gpu, "the driver's device files in /dev",
      "nvidiactl, nvidia-uvm and one for each GPU, accessible",
      "in a container: start it with --gpus all; else `nvidia-modprobe -u -c 0`", check_device_nodes},
     {"gpu.libcuda", gpu, "which libcuda is loaded: not a stub, and of the kernel module's version",
@@ -35,7 +35,7 @@ constexpr check gpu_checks[] = {
     {"gpu.driver-runtime", gpu, "the driver compared with the CUDA runtime in this program (not the toolkit)",
      "a driver that is new enough",
      "update the driver when convenient: kernels that need a newer one would not load", check_driver_runtime},
-    {"gpu.toolkit", gpu, "the CUDA toolkit on this machine", "none needed: only to build, never to run", "",
+    {"gpu.toolkit", gpu, "the CUDA toolkit on this machine", "none is needed to run, only to build", "",
      check_toolkit},
     {"gpu.cuinit", gpu, "whether CUDA initialises, in a separate process", "cuInit returns 0",
      "read `dmesg | grep NVRM`", check_init},
@@ -146,19 +146,19 @@ constexpr check loader_host_checks[] = {
     {"host.reach", machine, "whether the address can be reached, within 5 s", "a session or a loader host listens there",
      "start it first; else correct the address, or open the port in the firewall", check_reach},
     {"host.secret", machine, "whether both sides have the same secret, or none", "they prove it to each other",
-     "give --secret-file a copy of the session's [loader.hosts] secret_file; or --insecure, if that is what the session has",
+     "give --secret-file a copy of the session's [loader.hosts] secret_file; or --insecure, if the session uses that",
      check_hosts_secret},
     {"host.version", machine, "the versions of penstock and of the protocol", "the same on both sides",
      "install the same version of penstock on both machines", check_versions},
-    {"host.round-trip", machine, "the time from a question to its answer", "less than 20 ms",
+    {"host.round-trip", machine, "the time from a request to its answer", "less than 20 ms",
      "raise [loader] slots_per_worker and [loader.hosts] landing_slots, so that workers need not wait for leases", check_round_trip},
-    {"host.bandwidth", machine, "bytes a second from the loader host to the session, as batches would go", "100 MB/s or more",
+    {"host.bandwidth", machine, "throughput from the loader host to the session, sent like batches", "100 MB/s or more",
      "see `When it pays` in docs/hosts.md; [loader.hosts] compress sends fewer bytes", check_bandwidth},
-    {"host.clock", machine, "how far the clocks are apart", "less than a minute",
+    {"host.clock", machine, "the difference between the clocks", "less than a minute",
      "set the clocks (NTP): no batch depends on them, but times in logs and events do not match", check_clocks},
-    {"host.data", data, "whether the session's dataset is found here", "it can be listed",
-     "mount or copy the data; say where it is with --data FROM=TO or [loader.hosts] path_map", check_data_here},
-    {"host.fingerprint", data, "whether it is the session's dataset", "the same type, samples, tensors and fingerprint; for Python the same versions, for a custom dataset the same program",
+    {"host.data", data, "whether the session's dataset exists on this machine", "it can be listed",
+     "mount or copy the data; name its place with --data FROM=TO or [loader.hosts] path_map", check_data_here},
+    {"host.fingerprint", data, "whether it is the same dataset as the session's", "the same type, samples, tensors and fingerprint; for Python the same versions, for a custom dataset the same program",
      "make the data the same on both machines: copy it again, or correct --data", check_same_data},
     {"host.cores", loader, "cores for workers", "", "", check_cores},
 };
@@ -225,37 +225,38 @@ std::string summary(const std::vector<row>& rows) {
 
 std::string reference_markdown() {
   std::string text =
+      "<!-- Made from tools/penstock/doctor/checks.cpp by reference_markdown(); edit that, not this. -->\n"
       "# penstock doctor\n\n"
-      "Generated from the table of checks (tools/penstock/doctor/checks.cpp); a test compares them.\n\n"
-      "`penstock doctor [FILE]` checks the machine, the GPU and, with FILE, the job. Exit code 0, or 3 if a "
-      "row\nfails; 78 if the config file is wrong. CUDA and NVML are queried in throwaway processes with a "
-      "deadline,\nso a driver that hangs or crashes is just another result.\n\n"
-      "- `--cpu-only`: the GPU's rows are skipped.\n"
-      "- `--deep`: uses the GPU as a run does and compares the bits; page-locks as much as the job's arena.\n"
+      "Every check of `penstock doctor`: what it looks at, and what to do if it fails.\n\n"
+      "`penstock doctor [FILE]` checks the machine, the GPU and, with FILE, the job. Exit code 0, or 3 if a row\n"
+      "fails; 78 if the config file is wrong. CUDA and NVML are queried in separate processes with a deadline, so a\n"
+      "driver that hangs or crashes is just another result.\n\n"
+      "- `--cpu-only`: skips the GPU's rows.\n"
+      "- `--deep`: uses the GPU as a run does and compares the bits; page-locks as much memory as the job's arena.\n"
       "- `--isolate`: runs the job step by step and names the first step that fails.\n"
-      "- `--root DIR`: reads /proc, /sys, /dev and libraries below DIR, to check the files of another "
-      "machine.\n"
-      "- `--json`: schema `penstock.doctor/1`: `results` is a list of `id`, `layer`, `status`, `observed`,\n "
-      " `expected`, `remedy` and, for a skipped row, `why`; `layers` has the worst status of each layer.\n\n"
-      "Status: `ok`; `info`: nothing to check; `warn`: runs, but slower or at risk; `fail`; `skip`: not "
-      "checked, with\nthe reason. One cause fails one row: rows that cannot be checked because of it are "
-      "skipped and name it. Without\na GPU, `device = \"auto\"` uses the host device, so the GPU's rows are "
-      "skipped; with `device = \"cuda\"` they\n"
-      "fail.\n\n"
-      "| id | what it checks | what it expects | remedy |\n| --- | --- | --- | --- |\n";
+      "- `--root DIR`: reads /proc, /sys, /dev and libraries below DIR, to check the files of another machine.\n"
+      "- `--json`: schema `penstock.doctor/1`: `results` is a list of `id`, `layer`, `status`, `observed`,\n"
+      "  `expected`, `remedy` and, for a skipped row, `why`; `layers` has the worst status of each layer.\n\n"
+      "Status: `ok`; `info`: nothing to check; `warn`: runs, but slower or at risk; `fail`; `skip`: not checked, with\n"
+      "the reason. One cause fails one row: rows that cannot be checked because of it are skipped and name it. Without\n"
+      "a GPU, `device = \"auto\"` uses the host device, so the GPU's rows are skipped; with `device = \"cuda\"` they fail.\n\n"
+      "| id | what it checks | what it expects | remedy |\n"
+      "| --- | --- | --- | --- |\n";
   for (const check& c : checks()) {
     text += fmt::format("| `{}` | {} | {} | {} |\n", c.id, c.meaning,
                         c.expected.empty() ? "enough for the job" : c.expected,
                         c.remedy.empty() ? "-" : cell(c.remedy));
   }
   text +=
-      "\n## Loader hosts\n\n"
-      "`penstock doctor --host ADDRESS:PORT [--secret-file FILE|--insecure] [--data FROM=TO ...] [--program FILE]` asks whether this\n"
-      "machine can be a loader host of the session that listens there, or whether a session here could use the loader\n"
-      "host that listens there. Only these rows are checked. It does not disturb a run: it gets no place and no\n"
-      "worker, has a connection and a thread of its own there, and sends or receives at most 64 MiB in about a second.\n"
-      "A dataset is listed here, within `--probe-timeout`; a host that listens is not asked to list any.\n\n"
-      "| id | what it checks | what it expects | remedy |\n| --- | --- | --- | --- |\n";
+      "\n"
+      "## Loader hosts\n\n"
+      "`penstock doctor --host ADDRESS:PORT [--secret-file FILE|--insecure] [--data FROM=TO ...] [--program FILE]` checks whether this\n"
+      "machine can be a loader host of the session at that address, or whether a session here could use the loader host at that\n"
+      "address. It checks only these rows, and does not disturb a run: it takes no place and no worker, has its own connection and\n"
+      "thread there, and transfers at most 64 MiB in about a second. The dataset is listed on this machine, within `--probe-timeout`;\n"
+      "a listening loader host is not asked to list any.\n\n"
+      "| id | what it checks | what it expects | remedy |\n"
+      "| --- | --- | --- | --- |\n";
   for (const check& c : host_checks())
     text += fmt::format("| `{}` | {} | {} | {} |\n", c.id, c.meaning, c.expected.empty() ? "-" : c.expected,
                         c.remedy.empty() ? "-" : cell(c.remedy));
