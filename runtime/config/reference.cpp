@@ -17,7 +17,7 @@ constexpr std::string_view introduction =
 Every key of a config file, with its type, default, limits and meaning.
 
 A config file is TOML. The tables [loader], [scheduler], [gpu], [group] and [supervisor] configure the part of penstock with that
-name; the others describe the data and the session. Everything has a default. `penstock check-config FILE` checks a file.
+name; the others describe the data and the session. Every key but the `path` of stored data has a default. `penstock check-config FILE` checks a file.
 `--print-effective` shows each value and where it came from, and `--explain` what each table configures. `penstock schema` prints
 the JSON Schema.
 
@@ -28,16 +28,15 @@ the JSON Schema.
   file is a warning (an error with `--strict`), unless it is the default.
 - **Durations and sizes carry their unit**: `"250ms"`, `"1.5s"`, `"10m"` (d, h, m, s, ms, us, ns); `"64MiB"`, `"2GiB"`
   (B, KiB, MiB, GiB, TiB, KB, MB, GB, TB).
-- **Precedence**, lowest first: the default, included files, the file, the environment, `--set`. Entries of tables whose
-  keys are yours ([vars], [loader.env], [dataset.options], [jobs.programs]) are merged one by one; arrays are replaced as a whole.
-- **Includes**: `include = ["base.toml"]` at the top; names are relative to the including file, later ones win over
-  earlier ones, and all of them lose to the including file. At most 16 deep; a file has at most 1 MiB.
+- **Precedence**, lowest first: the default, included files, the file, the environment, `--set`. Tables whose keys are
+  yours (such as [vars], [loader.env] and [dataset.members]) are merged entry by entry; arrays are replaced as a whole.
+- **Includes**: `include = ["base.toml"]` at the top. Names are relative to the including file; later files override
+  earlier ones, and the including file overrides them all. Includes may be 16 deep, and a file may have 1 MiB.
 - **Environment**: `PENSTOCK__LOADER__WORKERS=4` sets `workers` in [loader]: upper case, two underscores between the
-  parts. Entries of [vars], [loader.env], [dataset.members], [dataset.options] and [jobs.programs] keep their own case:
-  `PENSTOCK__VARS__data=/data`.
+  parts. Keys of tables whose keys are yours keep their case: `PENSTOCK__VARS__data=/data`.
 - **--set**: `--set loader.workers=4`. Here and in the environment the value is a TOML value; a value that is not TOML is
   taken as a string (`--set gpu.device=host`). A key of type string takes any value as a string (`--set name=7`).
-- **References** in any string: `${env:NAME}`, `${env:NAME:-default}` (the default also stands in for an empty value),
+- **References** in any string: `${env:NAME}`, `${env:NAME:-default}` (the default also replaces an empty value),
   `${cfg:dir}` (the folder of the file that contains it), `${var:NAME}` (from [vars]); `$$` is a dollar sign. [vars] and
   `include` may refer to the environment and `${cfg:dir}`, not to variables. A reference may also give a number or a
   boolean: `workers = "${env:WORKERS:-auto}"`, `shuffle = "${env:SHUFFLE:-true}"`.
