@@ -33,7 +33,7 @@ elseif(PENSTOCK_WERROR)
   message(STATUS "Warnings are not errors here: PENSTOCK_WERROR is for GCC 12")
 endif()
 
-option(PENSTOCK_UNITY "Compile up to 32 sources of a target at a time: less than half the time" ON)
+option(PENSTOCK_UNITY "Compile up to 48 sources of a target at a time: less than half the time" ON)
 
 add_library(penstock_build_options INTERFACE)
 target_include_directories(penstock_build_options INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/runtime/include")
