@@ -30,7 +30,8 @@ bool is_socket(int fd) {
 }  // namespace
 
 bool has_session() {
-  return is_socket(protocol::child_fd::link);
+  static const bool found = is_socket(protocol::child_fd::link);
+  return found;
 }
 
 bool started_by_a_session(const char* what_this_is) {

@@ -14,7 +14,7 @@
 
 namespace penstock::child {
 
-/// Whether a session started this program: it has a link.
+/// Whether a session started this program: it had a link when this was first called. A worker then moves its link to another descriptor.
 [[nodiscard]] bool has_session();
 /// Checks has_session() and performs the first steps of a session's child. Without a session: prints a
 /// message to stderr and returns false.

@@ -1,6 +1,6 @@
 #include "actors/child/child.hpp"
 #include "actors/job_worker/by_hand.hpp"
-#include "actors/job_worker/high_descriptor.hpp"
+#include "actors/child/high_descriptor.hpp"
 #include "actors/job_worker/job_runner.hpp"
 #include "actors/job_worker/session_channel.hpp"
 #include "runtime/base/exit_codes.hpp"
@@ -56,8 +56,8 @@ class worker {
       : functions_(functions),
         pulse_(pulse),
         channel_(protocol::child_fd::link),
-        parcels_(high_duplicate(protocol::child_fd::parcels)),
-        arena_(high_duplicate(protocol::child_fd::arena)) {
+        parcels_(child::high_duplicate(protocol::child_fd::parcels)),
+        arena_(child::high_duplicate(protocol::child_fd::arena)) {
     say(protocol::hello{protocol::hello::expected_magic, protocol::version, ::getpid()});
   }
 

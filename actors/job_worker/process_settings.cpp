@@ -1,6 +1,6 @@
 #include "actors/job_worker/process_settings.hpp"
 
-#include "actors/job_worker/high_descriptor.hpp"
+#include "actors/child/high_descriptor.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -34,7 +34,7 @@ std::vector<char*> pointers_into(std::string& block) {
 
 unique_fd working_folder() {
   unique_fd here(::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC));
-  unique_fd high = high_duplicate(here.get());
+  unique_fd high = child::high_duplicate(here.get());
   return high ? std::move(high) : std::move(here);
 }
 

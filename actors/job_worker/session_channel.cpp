@@ -1,6 +1,6 @@
 #include "actors/job_worker/session_channel.hpp"
 
-#include "actors/job_worker/high_descriptor.hpp"
+#include "actors/child/high_descriptor.hpp"
 
 #include <sys/socket.h>
 
@@ -14,7 +14,7 @@ constexpr std::size_t incoming_bytes = 64 * 1024;
 }  // namespace
 
 session_channel::session_channel(int link) : incoming_(incoming_bytes) {
-  socket_ = high_duplicate(link);
+  socket_ = child::high_duplicate(link);
 }
 
 bool session_channel::send(const protocol::from_worker& message) {

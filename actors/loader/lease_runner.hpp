@@ -3,6 +3,7 @@
 #pragma once
 
 #include "actors/child/cuda_watch.hpp"
+#include "actors/child/link_watch.hpp"
 #include "actors/protocol/messages.hpp"
 #include "runtime/arena/arena.hpp"
 #include "runtime/arena/flight_recorder.hpp"
@@ -31,6 +32,8 @@ struct lease_context {
   const std::atomic<bool>& stopping;  ///< set by another thread: return after the current sample
   /// With [loader] hedge: whether the lease is no longer needed. If set, samples are timed as well.
   std::function<bool(const protocol::load_batch&)> dropped{};
+  /// Of a custom dataset, whose code may close the link.
+  std::optional<child::link_watch> link{};
 };
 
 class lease_runner {

@@ -131,8 +131,10 @@ void assign(self_pointer self, const protocol::assign_slots& order) {
   if (!ready) return;
   std::function<bool(const protocol::load_batch&)> dropped;
   if (s.settings.loader.hedge) dropped = [expected = s.around.expected](const auto& lease) { return expected->is_dropped(lease); };
+  std::optional<child::link_watch> link;
+  if (s.settings.dataset.type == dataset_type::custom) link.emplace(s.around.link_descriptor);
   s.runner.emplace(lease_context{*s.dataset, *s.slots, *s.flight, s.layout, s.description.tensors,
-                                 s.settings.sampler.seed, s.me, *s.around.stopping, std::move(dropped)},
+                                 s.settings.sampler.seed, s.me, *s.around.stopping, std::move(dropped), link},
                    [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); });
   if (s.runner->cuda_loaded()) {
     return give_up(

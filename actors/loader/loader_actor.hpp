@@ -75,6 +75,7 @@ class expected_leases {
 struct loader_surroundings {
   dataset_factory make_dataset;
   std::shared_ptr<protocol::session_link> link;
+  int link_descriptor = -1;
   std::atomic<bool>* stopping = nullptr;
   std::shared_ptr<expected_leases> expected;
   /// Called once, when the actor ends, with the exit code for the process.

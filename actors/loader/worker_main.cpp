@@ -1,5 +1,6 @@
 #include "actors/caf/caf.hpp"
 #include "actors/child/child.hpp"
+#include "actors/child/high_descriptor.hpp"
 #include "actors/loader/by_hand.hpp"
 #include "actors/loader/loader_actor.hpp"
 #include "runtime/base/exit_codes.hpp"
@@ -60,10 +61,14 @@ int worker_main(const dataset_factory& make) {
     stopping = true;
     actors::tell(loader, loader::link_lost{reason});
   };
-  const auto link =
-      protocol::session_link::make(io.context(), unique_fd(protocol::child_fd::link), {deliver, closed});
-  loader =
-      loader::spawn_loader(system, {make, link, &stopping, expected, [&](int code) { exit_code.set_value(code); }});
+  // What the dataset writes to or closes by mistake is most often a low number.
+  unique_fd socket = child::high_duplicate(protocol::child_fd::link);
+  if (socket) ::close(protocol::child_fd::link);
+  else socket.reset(protocol::child_fd::link);
+  const int descriptor = socket.get();
+  const auto link = protocol::session_link::make(io.context(), std::move(socket), {deliver, closed});
+  loader = loader::spawn_loader(
+      system, {make, link, descriptor, &stopping, expected, [&](int code) { exit_code.set_value(code); }});
   link->send(protocol::hello{protocol::hello::expected_magic, protocol::version, ::getpid()});
   boost::asio::post(io.context(), [&] { link->start(); });
 

@@ -1,5 +1,7 @@
 #include "runtime/supervision/progress_watch.hpp"
 
+#include <algorithm>
+
 namespace penstock::supervision {
 namespace {
 
@@ -11,21 +13,24 @@ bool rests(const progress_facts& f) {
 }  // namespace
 
 bool progress_watch::moved(const progress_facts& facts) {
-  bool any = false;
-  for (const worker_status& w : facts.status.workers) {
-    auto& [incarnation, samples] = samples_[w.id];
-    if (std::exchange(incarnation, w.incarnation) != w.incarnation) samples = 0;
-    any |= w.samples > samples;
-    samples = w.samples;
-  }
   std::uint64_t passed = facts.released * batch_stages;
   if (const auto& jobs = facts.status.jobs) passed += jobs->ok + jobs->failed + jobs->cancelled;
+  bool any = false;
   if (facts.batch && facts.batch->doing.step != batch_step::unknown) {
     const std::pair mark(facts.batch->job, facts.batch->doing.number);
     any |= std::exchange(mark_, mark) != mark;
   }
   for (const batch_passage& b : facts.under_way) passed += 1 + static_cast<std::uint64_t>(b.reached());
-  any |= std::exchange(stages_passed_, passed) != passed;
+  const bool stage_passed = std::exchange(stages_passed_, passed) != passed;
+  any |= stage_passed;
+  for (const worker_status& w : facts.status.workers) {
+    work& done = work_[w.id];
+    if (std::exchange(done.incarnation, w.incarnation) != w.incarnation) done.before = 0;
+    const std::uint64_t since = w.samples - std::min(w.samples, done.before);
+    any |= since > done.most;
+    done.most = std::max(done.most, since);
+    if (stage_passed) done.before = w.samples, done.most = 0;
+  }
   return any;
 }
 

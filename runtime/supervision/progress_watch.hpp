@@ -7,7 +7,8 @@
 //
 // Progress means that a worker finishes a sample, a batch passes a stage, a job ends, or a worker gets to the next
 // sample of the batch that a data loader's consumer waits for. Starts, deaths, heartbeats and restarts of processes do
-// not count, because a pool can crash and restart forever.
+// not count, because a pool can crash and restart forever. Neither do samples that a replaced worker loads again: as
+// long as no batch passes a stage, a place has to get further than its previous workers.
 //
 // No progress is expected while no batch is due: before the first request, after the end, and while the
 // consumer requests nothing and holds every prepared batch, or has a paused session.
@@ -49,8 +50,13 @@ class progress_watch {
   steady_time last_movement_ = never;
   std::uint64_t stages_passed_ = 0;
   std::pair<std::uint64_t, std::uint64_t> mark_{};  // of the awaited batch: job, mark
-  std::map<std::uint32_t, std::pair<std::uint32_t, std::uint64_t>>
-      samples_;                      // by place: incarnation, samples
+  /// The samples that the workers of one place have finished since a batch passed a stage.
+  struct work {
+    std::uint32_t incarnation = 0;
+    std::uint64_t before = 0;  // of this worker, when a batch last passed a stage
+    std::uint64_t most = 0;    // of one worker, since then
+  };
+  std::map<std::uint32_t, work> work_;  // by place
   std::set<std::uint32_t> started_;  // places that have been ready
   bool owner_started_ = false;
 };

@@ -100,24 +100,35 @@ class BadWorkerTest(PenstockTest):
         self.assertIn("0123456789abcdef", why)
         self.assertIn(self.fingerprint(), why)
 
-    def test_a_worker_that_writes_past_its_slot_dies_and_the_sample_is_named(self):
-        program = os.path.join(BIN, "overrun_worker")
-        text = """
+    def overrunning(self, options):
+        return self.write("%s.toml" % options["sample"], """
 [dataset]
 type = "custom"
-options = {{ sample = "{}" }}
+[dataset.options]
+%s
 [sampler]
 batch_size = 8
 [gpu]
 device = "host"
 [loader]
-command = ["{}"]
-"""
-        calm = self.digests(self.write("calm.toml", text.format(100000, program)))
-        report = self.run_json(self.write("overrun.toml", text.format(17, program)), "--workers", 2, "--digest")
+command = ["%s"]
+""" % ("\n".join('%s = "%s"' % each for each in options.items()), os.path.join(BIN, "overrun_worker")))
+
+    def test_a_worker_that_writes_past_its_slot_dies_and_the_sample_is_named(self):
+        calm = self.digests(self.overrunning({"sample": 100000}))
+        report = self.run_json(self.overrunning({"sample": 17}), "--workers", 2, "--digest")
         (death,) = report["workers"]["deaths"]
         self.assertEqual((death["signal"], death["sample"]), ("SIGSEGV", 17))
         self.assertEqual([e["digest"] for e in report["epochs"]], calm)
+
+    def test_a_sample_whose_code_closes_the_link_of_its_worker_is_named_and_quarantined(self):
+        code, out, err = self.penstock("run", self.overrunning({"sample": 17, "closes": "yes"}), "--workers", 2, "--json", "--quiet")
+        self.assertEqual(code, EXIT_OK, err)
+        report = json.loads(out)
+        self.check_sums(report)
+        self.assertEqual([each["sample"] for each in report["quarantine"]], [17])
+        self.assertEqual([(each["sample"], each["signal"]) for each in report["workers"]["deaths"]], [(17, "SIGABRT")] * 3)
+        self.assertRegex(err, r"loading sample 17 has closed or replaced descriptor \d+, this worker's link to its session")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-// A worker program with a bug: while it loads sample [dataset.options] sample for the first time, it writes
-// far past the sample's row. Used by bad_worker_test.py.
+// A worker program with a bug: while it loads sample [dataset.options] sample, it writes far past the sample's row the first time,
+// or, with `closes`, closes descriptors that are not its own every time. Used by bad_worker_test.py.
 #include <penstock/worker.hpp>
+
+#include <unistd.h>
 
 #include <cstring>
 
@@ -11,7 +13,7 @@ constexpr std::size_t far = 4U << 20U;
 
 class overrunning final : public penstock::Dataset {
  public:
-  explicit overrunning(std::uint64_t sample) : bad_sample_(sample) {}
+  overrunning(std::uint64_t sample, bool closes) : bad_sample_(sample), closes_(closes) {}
 
   penstock::dataset_description describe() override {
     return {"overrunning",
@@ -20,18 +22,23 @@ class overrunning final : public penstock::Dataset {
             "1"};
   }
   void load(const penstock::sample_request& request, const penstock::sample_slot& slot) override {
-    const bool now = request.index == bad_sample_ && request.attempt == 1;
+    const bool now = request.index == bad_sample_ && request.attempt == 1 && !closes_;
+    if (closes_ && request.index == bad_sample_) {
+      for (int number = 3; number < 1024; ++number) ::close(number);
+    }
     std::memset(slot.bytes(0).data(), static_cast<int>(request.index & 0xffU), now ? far : sample_bytes);
   }
 
  private:
   std::uint64_t bad_sample_;
+  bool closes_;
 };
 
 }  // namespace
 
 int main() {
   return penstock::worker_main([](const penstock::config& settings) {
-    return std::make_unique<overrunning>(std::stoull(settings.dataset.options.at("sample")));
+    return std::make_unique<overrunning>(std::stoull(settings.dataset.options.at("sample")),
+                                         settings.dataset.options.contains("closes"));
   });
 }

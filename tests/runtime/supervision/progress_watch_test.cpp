@@ -66,6 +66,35 @@ TEST_CASE("a finished sample and a batch that passes a stage are movement; a res
   }
 }
 
+TEST_CASE("samples that a replaced worker loads again are not movement until a batch passes a stage or it gets further") {
+  progress_facts f = asking();
+  f.under_way = {batch_at(0, batch_stage::begun)};
+  progress_watch watch;
+  watch.look(start, f);
+  f.status.workers[0].samples = 7;
+  CHECK(watch.look(start + 4s, f) == news::none);
+  const auto replaced_after = [&](std::uint64_t samples) {
+    ++f.status.workers[0].incarnation;
+    f.status.workers[0].samples = samples;
+  };
+  replaced_after(3);
+  CHECK(watch.look(start + 8s, f) == news::none);
+  replaced_after(7);
+  CHECK(watch.look(start + 9s, f) == news::stalled);
+  SECTION("further") {
+    replaced_after(8);
+    CHECK(watch.look(start + 10s, f) == news::moves_again);
+  }
+  SECTION("a stage") {
+    f.under_way[0] = batch_at(0, batch_stage::loaded);
+    CHECK(watch.look(start + 10s, f) == news::moves_again);
+    f.status.workers[0].samples = 8;
+    CHECK(watch.look(start + 14s, f) == news::none);
+    replaced_after(2);
+    CHECK(watch.look(start + 18s, f) == news::none);
+  }
+}
+
 TEST_CASE("no progress is required while no batch is owed") {
   progress_watch watch;
   progress_facts f = asking();

@@ -151,6 +151,19 @@ TEST_CASE("a worker with an unexpected message is killed, and its later messages
   }
 }
 
+TEST_CASE("violations of the protocol count although the worker completes samples before each") {
+  stage s;
+  for (int deaths = 0; deaths <= 5; ++deaths) {
+    s.be_ready();
+    s.workers.link_closed(s.who(), s.now, "");
+    s.pass(1s);
+    s.die(signalled(SIGKILL), 7);
+    CHECK(s.settled.cause == "protocol");
+    s.pass(8s);
+  }
+  CHECK(s.workers.places().places().front().state == child_state::failed);
+}
+
 TEST_CASE("a worker of another version is killed and ends the run") {
   stage s;
   s.workers.started(s.who(), 7);

@@ -5,7 +5,7 @@
 
 #include <fcntl.h>
 
-namespace penstock::job_worker {
+namespace penstock::child {
 
 /// A duplicate numbered 200 or higher, or lower if the limit on open files (ulimit -n) forbids that. Empty if
 /// no descriptor is free or `fd` is invalid. Close-on-exec.
@@ -16,4 +16,4 @@ inline unique_fd high_duplicate(int fd) noexcept {
   return unique_fd(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
 }
 
-}  // namespace penstock::job_worker
+}  // namespace penstock::child
